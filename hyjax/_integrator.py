@@ -1,0 +1,87 @@
+"""How a flow is integrated: one object, passed everywhere."""
+
+import diffrax as dfx
+import equinox as eqx
+import jax.numpy as jnp
+
+
+class Integrator(eqx.Module):
+    """The solver of the flow and its limits.
+
+    **Arguments:**
+
+    - `solver`: any diffrax solver with an error estimate. Explicit Runge-Kutta methods are unrolled, which is faster.
+    - `rtol`, `atol`: local error per step, relative and in units of the state. By default 1e-14 in float64 and 1e-6 in
+      float32; a value that the dtype of the state cannot reach is an error.
+    - `max_steps`: the most solver steps in one arc, event location included; more is `max_steps_reached`.
+    - `max_time`: the longest arc, in the units of time; longer is `no_crossing`.
+    - `max_step`: the largest step. A guard which falls and rises again between two steps is seen by its rate at both
+      ends, as long as it turns once or twice in the step; where it may turn more often, bound the step.
+    - `adjoint`: how derivatives are taken. `diffrax.ForwardMode()` pushes one tangent per perturbed number through the
+      flow, once, and serves forward and reverse mode of any order from those: best up to some tens of numbers.
+      `diffrax.RecursiveCheckpointAdjoint()` or `diffrax.DirectAdjoint()` integrate backwards through the steps: best
+      for `jax.grad` over many parameters. `RecursiveCheckpointAdjoint` allows reverse mode only.
+
+    `Integrator` is static under `jit`: another tolerance is another compilation.
+    """
+
+    solver: dfx.AbstractSolver = dfx.Dopri8()
+    rtol: float | None = None
+    atol: float | None = None
+    max_steps: int = 4096
+    max_time: float = 100.0
+    max_step: float | None = None
+    adjoint: dfx.AbstractAdjoint = dfx.ForwardMode()
+
+    def __check_init__(self):
+        if not isinstance(self.solver, dfx.AbstractAdaptiveSolver):
+            raise ValueError(
+                f"Integrator: solver must be a diffrax solver with an error estimate, such as diffrax.Dopri8(); got "
+                f"{self.solver!r}."
+            )
+        if not isinstance(self.adjoint, tuple(_LOOPS)):
+            names = ", ".join(kind.__name__ for kind in _LOOPS)
+            raise ValueError(f"Integrator: adjoint must be one of diffrax's {names}; got {self.adjoint!r}.")
+        for name in ("rtol", "atol"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise ValueError(f"Integrator: {name}={value!r} must lie between 0 and 1, for example {name}=1e-10.")
+        if not (isinstance(self.max_steps, int) and self.max_steps > 0):
+            raise ValueError(f"Integrator: max_steps={self.max_steps!r} must be a positive integer.")
+        for name in ("max_time", "max_step"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"Integrator: {name}={value!r} must be positive.")
+
+    def tolerances(self, dtype) -> tuple[float, float]:
+        """`(rtol, atol)` for states of that dtype; `ValueError` below what it can resolve."""
+        dtype = jnp.dtype(dtype)
+        smallest = 4 * float(jnp.finfo(dtype).eps)
+        default = 1e-14 if dtype == jnp.float64 else 8 * float(jnp.finfo(dtype).eps)
+        values = tuple(default if value is None else value for value in (self.rtol, self.atol))
+        # Only the relative tolerance has a floor; but a caller may trace it, and then has checked it before.
+        if isinstance(values[0], float) and values[0] < smallest:
+            raise ValueError(
+                f"Integrator: rtol={values[0]:g} is below what {dtype.name} can resolve ({smallest:.1e}). Raise rtol, or "
+                "use float64: jax.config.update('jax_enable_x64', True)."
+            )
+        return values
+
+    @property
+    def loop(self) -> str:
+        """Which loop of equinox carries the steps: `lax`, `bounded` or `checkpointed`."""
+        return next(kind for adjoint, kind in _LOOPS.items() if isinstance(self.adjoint, adjoint))
+
+
+class PlainForward(dfx.ForwardMode):
+    """Tangents only, with no Jacobian kept for reverse mode: for use inside a function that keeps its own."""
+
+    # A loop over the solver's stages, where compile time weighs more than run time.
+    rolled: bool = False
+
+
+_LOOPS = {
+    dfx.ForwardMode: "lax",
+    dfx.DirectAdjoint: "bounded",
+    dfx.RecursiveCheckpointAdjoint: "checkpointed",
+}

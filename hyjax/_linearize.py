@@ -1,0 +1,70 @@
+"""Reverse mode from forward mode: a function of few numbers that carries its whole Jacobian."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PyTree
+
+# A function of `inputs` that returns `(out, aux)`: `out` is differentiated, `aux` is not.
+Function = Callable[[PyTree], tuple[PyTree, PyTree]]
+
+
+def linearizable(fn: Function, inputs: PyTree) -> tuple[PyTree, PyTree]:
+    """`fn(inputs)`, where `fn` allows forward mode only, made differentiable in both modes and to every order.
+
+    A `while_loop` of unknown length has tangents but no cotangents. A flow has few states and few parameters, so its
+    Jacobian over all numbers that are perturbed is cheap: one tangent each, all pushed through one loop. Once it is an
+    array, forward mode multiplies by it and reverse mode by its transpose; and it is itself such a function.
+    """
+    return _linearizable(eqx.filter_closure_convert(fn, inputs), inputs)
+
+
+def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, Float[Array, "out moving"], PyTree]:
+    """`(out, jacobian, aux)` of `fn((moving, still))`, differentiable in both modes and to every order.
+
+    The rows of the Jacobian are `ravel_pytree(out)`, its columns `ravel_pytree(moving)`; one loop serves both.
+    """
+    flat, unravel = ravel_pytree(moving)
+
+    def push_all(inputs):
+        flat, still = inputs
+
+        def apply(flat):
+            out, aux = fn((unravel(flat), still))
+            return ravel_pytree(out)[0], (out, aux)
+
+        def push(v):
+            _, column, primal = jax.jvp(apply, (flat,), (v,), has_aux=True)
+            return column, primal
+
+        columns, (out, aux) = jax.vmap(push, out_axes=(1, None))(jnp.eye(flat.size, dtype=flat.dtype))
+        return (out, columns), aux
+
+    (out, jacobian), aux = linearizable(push_all, (flat, still))
+    return out, jacobian, aux
+
+
+@eqx.filter_custom_jvp
+def _linearizable(fn, inputs):
+    return fn(inputs)
+
+
+@_linearizable.def_jvp
+def _linearizable_jvp(primals, tangents):
+    moving, still = eqx.partition(primals, perturbed(tangents))
+
+    def apply(parts):
+        fn, inputs = eqx.combine(*parts)
+        return fn(inputs)
+
+    out, jacobian, aux = with_jacobian(apply, moving, still)
+    _, unravel = ravel_pytree(out)
+    return (out, aux), (unravel(jacobian @ ravel_pytree(tangents)[0]), jax.tree.map(lambda _: None, aux))
+
+
+def perturbed(tangents: PyTree) -> PyTree:
+    """Which leaves have a tangent; equinox writes None for those that have none."""
+    return jax.tree.map(lambda d: d is not None, tangents, is_leaf=lambda d: d is None)

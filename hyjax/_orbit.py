@@ -1,0 +1,114 @@
+r"""Periodic orbits: strides that return."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Complex, Float, Int
+
+from ._check import check
+from ._integrator import Integrator
+from ._multipliers import eigenvalues
+from ._result import RESULTS
+from ._shooting import Problem, SingleShooting, solve
+from ._stride import monodromy
+from ._system import HybridSystem
+from ._types import Matrix, Params, Scalar, State
+
+
+class Arc(eqx.Module):
+    """**Attributes:** `mode`: name. `t`: shape `(n,)`, from the orbit's start. `x`: shape `(n, dimension)`."""
+
+    mode: str = eqx.field(static=True)
+    t: Float[Array, " n"]
+    x: Float[Array, "n dimension"]
+
+
+class PeriodicOrbit(eqx.Module):
+    """An orbit that returns to its start after `strides` passes through `sequence`.
+
+    **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: of all strides together. `multipliers`:
+    eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first. `return_jacobian`: shape `(n, n)`, section to
+    section. `residual`: the largest component of `S(x) - x`. `guard_rates`: shape `(strides * arcs,)`, negative where the
+    orbit crosses its surfaces. `nodes`: the states after each stride's start, shape `(strides, n)`. `result`: a code of
+    `RESULTS`; unless it is `successful` the numbers are NaN. Every number is differentiable in `params`.
+    """
+
+    x: State
+    period: Scalar
+    multipliers: Complex[Array, " n"]
+    return_jacobian: Matrix
+    residual: Scalar
+    guard_rates: Float[Array, " arcs"]
+    nodes: Float[Array, "strides n"]
+    iterations: Int[Array, ""]
+    result: RESULTS
+    params: Params
+    system: HybridSystem = eqx.field(static=True)
+    sequence: tuple[str, ...] = eqx.field(static=True)
+    strides: int = eqx.field(static=True)
+    integrator: Integrator = eqx.field(static=True)
+
+    @property
+    def spectral_radius(self) -> Scalar:
+        """The largest modulus of a multiplier."""
+        return jnp.max(jnp.abs(self.multipliers), axis=-1)
+
+    @property
+    def stable(self) -> Bool[Array, ""]:
+        """Whether every multiplier lies inside the unit circle."""
+        return self.spectral_radius < 1
+
+    def monodromy(self) -> Matrix:
+        """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""
+        return monodromy(
+            self.system, self.x, self.params, sequence=self.sequence * self.strides, integrator=self.integrator
+        )
+
+
+@eqx.filter_jit
+def find(system, guess, params, sequence, strides, method, integrator) -> PeriodicOrbit:
+    """`periodic_orbit` without the checks of its arguments."""
+    problem = Problem(system, sequence, strides)
+    closure, (residual, iterations, result) = solve(problem, guess, params, method, integrator)
+    multipliers = eigenvalues(closure.jacobian)
+    # A multiplier 1 of the return map: neighbouring orbits are periodic too, and Newton's equation is singular.
+    family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(guess.dtype).eps ** 0.6
+    result = RESULTS.where((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
+    good = result == RESULTS.successful
+    nan = lambda value: jnp.where(good, value, jnp.nan)  # noqa: E731
+    return PeriodicOrbit(
+        x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
+        return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
+        nodes=nan(closure.nodes), iterations=iterations, result=result, params=params, system=system,
+        sequence=sequence, strides=strides, integrator=integrator,
+    )  # fmt: skip
+
+
+def periodic_orbit(
+    system: HybridSystem,
+    guess: State,
+    params: Params,
+    *,
+    sequence: tuple[str, ...],
+    strides: int = 1,
+    method: SingleShooting = SingleShooting(),
+    integrator: Integrator = Integrator(),
+    throw: bool = True,
+) -> PeriodicOrbit:
+    r"""The periodic orbit near a guess. $S^m(x) = x$ for $m$ = `strides`.
+
+    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`. `sequence`:
+    mode names, static. `method`: `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the
+    orbit carries its code in `result`.
+
+    **Returns:** `PeriodicOrbit`. All its numbers are differentiable in `params`, to any order, forward and reverse, and
+    the call may stand under `jit` and `vmap`. `result` is `orbit_not_converged` when Newton's method ends elsewhere,
+    `not_isolated` when neighbours of the orbit are periodic too, or the code of the stride that failed.
+
+    Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
+    """
+    _, guess = check(system, 0.0, guess, params, sequence, integrator)
+    orbit = find(system, guess, params, tuple(sequence), strides, method, integrator)
+    if throw:
+        orbit = orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
+    return orbit

@@ -1,0 +1,66 @@
+r"""Sine and cosine together, in plain arithmetic.
+
+On a CPU, XLA evaluates the float64 `sin` and `cos` of an array one element at a time. This pair is ordinary
+multiplication and addition, which it vectorizes: several times faster in a batch, at the accuracy of the last bit.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+# Near-minimax fits on |r| <= pi/4, in r^2: sin r = r + r^3 S(r^2), cos r = 1 - r^2/2 + r^4 C(r^2); both below 2e-17.
+_SIN = (
+    -0.16666666666666666,
+    0.008333333333330946,
+    -0.0001984126983675497,
+    2.755731610068303e-06,
+    -2.5051131455427946e-08,
+    1.591810123027412e-10,
+)
+_COS = (
+    0.041666666666666664,
+    -0.0013888888888887395,
+    2.4801587298763433e-05,
+    -2.7557317270560326e-07,
+    2.0876146024689747e-09,
+    -1.1382614868556325e-11,
+)
+# pi/2 in parts of 33 bits: a quadrant's number below 2^20 times a part is exact (Cody and Waite, 1980).
+_HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+
+
+def _horner(coefficients: tuple[float, ...], z: Array) -> Array:
+    total = jnp.full_like(z, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = total * z + coefficient
+    return total
+
+
+@jax.custom_jvp
+def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    r"""$(\sin x, \cos x)$, to 1 ulp for $|x| < 10^6$ rad in float64. Differentiable to any order.
+
+    **Arguments:** `x`: rad, any shape. **Returns:** two arrays of that shape. Beyond $10^6$ rad the reduction loses
+    digits in proportion to $|x|$. In float32 it is `jnp.sin` and `jnp.cos`.
+    """
+    if x.dtype != jnp.float64:
+        return jnp.sin(x), jnp.cos(x)
+    quadrant = jnp.round(x * (2 / jnp.pi))
+    r = x
+    for part in _HALF_PI:
+        r = r - quadrant * part
+    z = r * r
+    sine = r + r * (z * _horner(_SIN, z))
+    cosine = 1 - (0.5 * z - z * z * _horner(_COS, z))
+    q = quadrant - 4 * jnp.floor(quadrant / 4)
+    odd = (q == 1) | (q == 3)
+    s = jnp.where(odd, cosine, sine)
+    c = jnp.where(odd, sine, cosine)
+    return jnp.where(q >= 2, -s, s), jnp.where((q == 1) | (q == 2), -c, c)
+
+
+@sincos.defjvp
+def _sincos_jvp(primals, tangents):
+    s, c = sincos(*primals)
+    (dx,) = tangents
+    return (s, c), (c * dx, -s * dx)

@@ -1,0 +1,13 @@
+"""Shapes and units of the things that every file speaks of."""
+
+from typing import TypeAlias
+
+from jaxtyping import Array, Bool, Float, PyTree
+
+Time: TypeAlias = Float[Array, ""]
+Scalar: TypeAlias = Float[Array, ""]
+State: TypeAlias = Float[Array, " n"]
+Matrix: TypeAlias = Float[Array, "rows columns"]
+Flag: TypeAlias = Bool[Array, ""]
+# Any PyTree: every number that one could sweep or differentiate is an array leaf of it.
+Params: TypeAlias = PyTree
