@@ -275,7 +275,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         )  # fmt: skip
 
     return eqxi.while_loop(
-        lambda arc: ~arc.done, body, start, max_steps=None if integrator.loop == "lax" else integrator.max_steps,
+        lambda arc: ~arc.done, jax.jit(body), start, max_steps=None if integrator.loop == "lax" else integrator.max_steps,
         kind=integrator.loop,
     )  # fmt: skip
 

@@ -43,6 +43,7 @@ def newton(
     **Arguments:** `evaluate`: `y -> (r, dr/dy, aux)`. `accept`: the largest residual, relative to `y`, of a root.
     """
     eps = jnp.finfo(y0.dtype).eps
+    evaluate = jax.jit(evaluate)  # one trace, for its shape and for the loop
     _, _, aux = jax.eval_shape(evaluate, y0)
     aux = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0, leaf.dtype), aux)
     infinite = jnp.full((), jnp.inf, y0.dtype)

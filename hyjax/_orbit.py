@@ -10,7 +10,9 @@ from ._integrator import Integrator
 from ._multipliers import eigenvalues
 from ._result import RESULTS
 from ._shooting import Problem, SingleShooting, solve
-from ._stride import monodromy
+from ._flow import flow_for
+from ._jump import reset
+from ._stride import monodromy, run_stride
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State
 
@@ -48,6 +50,18 @@ class PeriodicOrbit(eqx.Module):
     strides: int = eqx.field(static=True)
     integrator: Integrator = eqx.field(static=True)
 
+    def __len__(self) -> int:
+        """How many orbits a batch holds."""
+        if self.period.ndim == 0:
+            raise TypeError("This is one orbit, not a batch of orbits.")
+        return self.period.shape[0]
+
+    def __getitem__(self, i) -> "PeriodicOrbit":
+        """The orbit, or the orbits, of a batch."""
+        if self.period.ndim == 0:
+            raise TypeError("This is one orbit, not a batch of orbits.")
+        return jax.tree.map(lambda leaf: leaf[i], self)
+
     @property
     def spectral_radius(self) -> Scalar:
         """The largest modulus of a multiplier."""
@@ -58,6 +72,15 @@ class PeriodicOrbit(eqx.Module):
         """Whether every multiplier lies inside the unit circle."""
         return self.spectral_radius < 1
 
+    def sample(self, n: int = 100) -> tuple[Arc, ...]:
+        """States along the orbit, arc by arc, at `n` times each from the arc's start to the jump that ends it."""
+        starts = jnp.concatenate([jnp.zeros(1, self.x.dtype), jnp.cumsum(_durations(self))[:-1]])
+        arcs = []
+        for node, start in zip(self.nodes, starts, strict=True):
+            for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
+                arcs.append(Arc(mode, t, x))
+        return tuple(arcs)
+
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""
         return monodromy(
@@ -66,10 +89,47 @@ class PeriodicOrbit(eqx.Module):
 
 
 @eqx.filter_jit
-def find(system, guess, params, sequence, strides, method, integrator) -> PeriodicOrbit:
-    """`periodic_orbit` without the checks of its arguments."""
+def _durations(orbit: PeriodicOrbit):
+    def one(t, node):
+        passed = run_stride(orbit.system, t, node, orbit.params, orbit.sequence, orbit.integrator).time
+        return t + passed, passed
+
+    return jax.lax.scan(one, jnp.zeros_like(orbit.period), orbit.nodes)[1]
+
+
+@eqx.filter_jit
+def _sample(orbit: PeriodicOrbit, x: State, t: Scalar, n: int):
+    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
+    taken = orbit.system.route(orbit.sequence)
+    arcs = []
+    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
+        times = jnp.linspace(t, impact.t, n)
+
+        def at(time, mode=mode, t=t, x=x):
+            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
+
+        arcs.append((times, jax.vmap(at)(times)))
+        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
+    return arcs
+
+
+def run_orbit(
+    system: HybridSystem,
+    guess: State,
+    params: Params,
+    sequence: tuple[str, ...],
+    strides: int,
+    method: SingleShooting,
+    integrator: Integrator,
+    limits: tuple | None = None,
+) -> PeriodicOrbit:
+    """`periodic_orbit` without the checks of its arguments. `limits` replaces `(rtol, atol, max_steps)`, traced."""
     problem = Problem(system, sequence, strides)
-    closure, (residual, iterations, result) = solve(problem, guess, params, method, integrator)
+    limited = integrator
+    if limits is not None:
+        get = lambda i: (i.rtol, i.atol, i.max_steps)  # noqa: E731
+        limited = eqx.tree_at(get, integrator, limits, is_leaf=lambda leaf: leaf is None)
+    closure, (residual, iterations, result) = solve(problem, guess, params, method, limited)
     multipliers = eigenvalues(closure.jacobian)
     # A multiplier 1 of the return map: neighbouring orbits are periodic too, and Newton's equation is singular.
     family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(guess.dtype).eps ** 0.6
@@ -82,6 +142,9 @@ def find(system, guess, params, sequence, strides, method, integrator) -> Period
         nodes=nan(closure.nodes), iterations=iterations, result=result, params=params, system=system,
         sequence=sequence, strides=strides, integrator=integrator,
     )  # fmt: skip
+
+
+_run = eqx.filter_jit(run_orbit)
 
 
 def periodic_orbit(
@@ -108,7 +171,7 @@ def periodic_orbit(
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """
     _, guess = check(system, 0.0, guess, params, sequence, integrator)
-    orbit = find(system, guess, params, tuple(sequence), strides, method, integrator)
+    orbit = _run(system, guess, params, tuple(sequence), strides, method, integrator)
     if throw:
         orbit = orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
     return orbit

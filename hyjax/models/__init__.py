@@ -1,0 +1,16 @@
+"""A shelf of models: each file a chapter with equations, `Params`, `system`, `sequence`, `guess`, `region`, `outline`.
+
+`names` lists them; `load(name)` imports one, or says which there are.
+"""
+
+import importlib
+from types import ModuleType
+
+names = ("bouncing_ball", "rimless_wheel", "simplest_walker", "compass_gait")
+
+
+def load(name: str) -> ModuleType:
+    """The module of a model; `ValueError` with the names there are."""
+    if name not in names:
+        raise ValueError(f"There is no model {name!r}. The models are: {', '.join(names)}.")
+    return importlib.import_module(f"{__name__}.{name}")

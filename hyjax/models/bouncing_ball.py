@@ -1,0 +1,82 @@
+r"""The bouncing ball: free fall onto a floor, with restitution.
+
+$$\ddot y = -g, \qquad y = 0: \quad \dot y^+ = -e\,\dot y^-$$
+
+Dropped from $h_0$ it meets the floor at $t_k = \sqrt{2h_0/g}\,(1 + 2\sum_{j=1}^{k-1} e^j)$ and leaves it with
+$e^k\sqrt{2gh_0}$. For $e < 1$ the impacts accumulate at $\sqrt{2h_0/g}\,(1+e)/(1-e)$ (Zeno), and there is no periodic
+orbit; for $e = 1$ every bounce is periodic, and none is isolated.
+
+Source: Kong, Payne, Zhu, Johnson (2024), Sec. III; the closed forms are elementary.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from ._parameter import parameter, refuse_unless
+
+title = "Bouncing ball"
+source = "elementary mechanics; Kong, Payne, Zhu, Johnson, Proc. IEEE (2024), Sec. III"
+
+
+class Params(eqx.Module):
+    """Floor and gravity."""
+
+    restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e")
+    gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
+
+    def __check_init__(self):
+        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
+        refuse_unless((self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1].")
+
+
+def fall(t, x, params):
+    _, y_rate = x
+    return jnp.stack([y_rate, -params.gravity])
+
+
+def height(t, x, params):
+    y, _ = x
+    return y
+
+
+def bounce(t, x, params):
+    y, y_rate = x
+    return jnp.stack([y, -params.restitution * y_rate])
+
+
+coordinates = ("y", "y_rate")
+units = ("m", "m/s")
+time_unit = "s"
+system = HybridSystem(
+    modes={"flight": Mode(fall, coordinates)},
+    transitions=(Transition("flight", "flight", guard=height, reset=bounce),),
+)
+sequence = ("flight",)
+
+
+def guess(params):
+    """Just after a bounce."""
+    return jnp.stack([jnp.zeros_like(params.gravity), jnp.ones_like(params.gravity)])
+
+
+def region(params):
+    """On the floor, moving up."""
+    return jnp.array([0.0, 0.1]), jnp.array([0.0, 10.0])
+
+
+def outline(mode, x, params):
+    """The ball's centre, in m."""
+    y, _ = x
+    return {"ball": jnp.stack([jnp.zeros_like(y), y])[None]}
+
+
+def travel(mode, x, params):
+    """The floor does not move."""
+    return jnp.zeros(2)
+
+
+def ground(params):
+    """The floor is level."""
+    return jnp.zeros(())

@@ -1,0 +1,143 @@
+r"""The compass gait: two equal legs with mass, a mass at the hip, down a slope.
+
+Absolute angles $\theta_s$ (stance) and $\theta_n$ (swing) from the vertical, positive when the leg leans backward, so
+that the hip is at $l(-\sin\theta_s, \cos\theta_s)$ from the stance foot. The leg's mass $m$ is $a$ from its foot and $b$
+from the hip, $l = a + b$; the hip's mass is $m_h$. With $\mu = m_h/m$, $\beta = b/a$, $D = \theta_s - \theta_n$, and $a$,
+$b$ in units of $l$:
+
+$$b^2\ddot\theta_n - b\cos D\,\ddot\theta_s + b\sin D\,\dot\theta_s^2 + \tfrac{g}{l} b\sin\theta_n = 0$$
+$$(a^2 + \mu + 1)\ddot\theta_s - b\cos D\,\ddot\theta_n - b\sin D\,\dot\theta_n^2 - \tfrac{g}{l}(a + \mu + 1)\sin\theta_s = 0$$
+
+The swing foot strikes when $\theta_s + \theta_n + 2\gamma$ falls to zero with $\theta_s < \theta_n$ (the new foot ahead); at
+mid-stance the same quantity rises, which is the scuff. The legs change roles; the angular momentum of the whole about the
+new foot, and of the old stance leg about the hip, is conserved:
+
+$$Q^+(D)\,(\dot\theta_s, \dot\theta_n)^+ = Q^-(D)\,(\dot\theta_n, \dot\theta_s)^-$$
+
+Angles are in rad and $g = l = 1$ by default, which makes time dimensionless; `gravity` and `leg_length` give it units.
+
+Source: Goswami, Espiau, Keramane (1996), *Limit cycles and their stability in a passive bipedal gait*, ICRA;
+Goswami, Thuilot, Espiau (1998), *A study of the passive gait of a compass-like biped robot*, IJRR 17.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from .._trig import sincos
+from ._parameter import parameter, refuse_unless
+
+title = "Compass gait"
+source = "Goswami, Espiau, Keramane, ICRA (1996); Goswami, Thuilot, Espiau, IJRR 17 (1998)"
+
+
+class Params(eqx.Module):
+    """Masses, lengths, ground."""
+
+    slope: Float[Array, ""] = parameter(0.05235987755982988, "rad", "slope of the ground, downhill positive")
+    mu: Float[Array, ""] = parameter(2.0, "1", "hip mass over leg mass, m_h / m")
+    beta: Float[Array, ""] = parameter(1.0, "1", "b / a: hip to leg mass over foot to leg mass")
+    gravity: Float[Array, ""] = parameter(1.0, "m/s^2 or 1", "acceleration of gravity; 1 for dimensionless time")
+    leg_length: Float[Array, ""] = parameter(1.0, "m or 1", "leg length a + b")
+
+    def __check_init__(self):
+        refuse_unless(self.mu >= 0, f"mu={self.mu} must not be negative.")
+        refuse_unless(self.beta > 0, f"beta={self.beta} must be positive.")
+        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
+        refuse_unless(self.leg_length > 0, f"leg_length={self.leg_length} must be positive.")
+
+
+def solve2(a11, a12, a21, a22, b1, b2):
+    """Two linear equations, by Cramer's rule."""
+    determinant = a11 * a22 - a12 * a21
+    return (b1 * a22 - a12 * b2) / determinant, (a11 * b2 - a21 * b1) / determinant
+
+
+def swing(t, x, params):
+    stance, swing, stance_rate, swing_rate = x
+    a, b = 1 / (1 + params.beta), params.beta / (1 + params.beta)
+    omega2 = params.gravity / params.leg_length
+    sin_d, cos_d = sincos(stance - swing)
+    sin_stance, _ = sincos(stance)
+    sin_swing, _ = sincos(swing)
+    stance_accel, swing_accel = solve2(
+        -b * cos_d,
+        b**2,
+        a**2 + params.mu + 1,
+        -b * cos_d,
+        -b * sin_d * stance_rate**2 - omega2 * b * sin_swing,
+        b * sin_d * swing_rate**2 + omega2 * (a + params.mu + 1) * sin_stance,
+    )
+    return jnp.stack([stance_rate, swing_rate, stance_accel, swing_accel])
+
+
+def foot_height(t, x, params):
+    stance, swing, _, _ = x
+    return stance + swing + 2 * params.slope
+
+
+def foot_ahead(t, x, params):
+    stance, swing, _, _ = x
+    return stance < swing
+
+
+def heel_strike(t, x, params):
+    stance, swing, stance_rate, swing_rate = x
+    be, mu = params.beta, params.mu
+    _, c = sincos(stance - swing)
+    # Q-, on (swing_rate, stance_rate): Goswami et al. (1998), appendix.
+    about_foot = -be * swing_rate + (-be + 2 * (mu * (1 + be) ** 2 / 2 + (1 + be)) * c) * stance_rate
+    about_hip = -be * stance_rate
+    swing_plus, stance_plus = solve2(
+        be * (be - (1 + be) * c),
+        (1 + be) * ((1 + be) - be * c) + 1 + mu * (1 + be) ** 2,
+        be**2,
+        -be * (1 + be) * c,
+        about_foot,
+        about_hip,
+    )
+    return jnp.stack([swing, stance, stance_plus, swing_plus])
+
+
+coordinates = ("theta_s", "theta_ns", "theta_s_rate", "theta_ns_rate")
+units = ("rad", "rad", "rad sqrt(g/l)", "rad sqrt(g/l)")
+time_unit = "sqrt(l/g)"
+system = HybridSystem(
+    modes={"swing": Mode(swing, coordinates)},
+    transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike, armed=foot_ahead),),
+)
+sequence = ("swing",)
+
+
+def guess(params):
+    """Near the gait at 3 degrees."""
+    rate = jnp.sqrt(params.gravity / params.leg_length)
+    return jnp.stack([0.22 + 0 * rate, -0.22 - 2 * params.slope, -0.35 * rate, -0.12 * rate])
+
+
+def region(params):
+    """Just after the strike: stance leg leaning back, swing leg behind it, both moving forward."""
+    rate = jnp.sqrt(params.gravity / params.leg_length)
+    one = jnp.ones_like(rate)
+    low = jnp.stack([0.05 * one, -0.6 * one, -0.8 * rate, -0.8 * rate])
+    return low, jnp.stack([0.5 * one, -0.05 * one, -0.1 * rate, 0.5 * rate])
+
+
+def outline(mode, x, params):
+    """The legs, from the stance foot, in the frame of the vertical; lengths in leg lengths."""
+    stance, swing, _, _ = x
+    foot = jnp.zeros(2)
+    hip = jnp.stack([-jnp.sin(stance), jnp.cos(stance)])
+    other = hip + jnp.stack([jnp.sin(swing), -jnp.cos(swing)])
+    return {"stance leg": jnp.stack([foot, hip]), "swing leg": jnp.stack([hip, other]), "hip": hip[None]}
+
+
+def travel(mode, x, params):
+    """Where the next stance foot is, seen from this one, at the strike."""
+    return outline(mode, x, params)["swing leg"][1]
+
+
+def ground(params):
+    """The outline is drawn upright: the ground falls by the slope in its own frame."""
+    return jnp.zeros_like(params.slope)

@@ -1,0 +1,99 @@
+r"""The rimless wheel: spokes without a rim, rolling down a slope, one collision per spoke.
+
+$\theta$ is the angle of the stance spoke to the slope's normal, downhill positive; time is in $\sqrt{l/g}$:
+
+$$\ddot\theta = \lambda^2\sin(\theta + \alpha), \qquad \lambda^2 = \frac{Ml^2}{I + Ml^2}$$
+
+The next spoke strikes at $\theta = \pi/n$:
+
+$$\theta^+ = -\theta, \qquad \dot\theta^+ = \mu\,\dot\theta, \qquad \mu = 1 + \lambda^2(\cos(2\pi/n) - 1)$$
+
+The gait is known in closed form: $\dot\theta_0^2 = 4\mu^2\lambda^2\sin(\pi/n)\sin\alpha/(1-\mu^2)$, with multipliers $0$ and
+$\mu^2$. It exists where the wheel gets over its top.
+
+Source: Coleman (2009), *Numerical accuracy case studies of two systems with intermittent dynamics*, DCDIS-B 16, 59-87;
+Bhounsule (2014), eqs. 17-21, where the slope is called both $\alpha$ and $\gamma$.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from .._trig import sincos
+from ._parameter import parameter, refuse_unless
+
+title = "Rimless wheel"
+source = "Coleman, DCDIS-B 16 (2009); Bhounsule, DCDIS-B 21 (2014)"
+
+
+class Params(eqx.Module):
+    """Geometry, inertia, ground."""
+
+    spokes: Float[Array, ""] = parameter(6.0, "1", "number of spokes n")
+    inertia_ratio: Float[Array, ""] = parameter(2 / 3, "1", "lambda^2 = M l^2 / (I + M l^2)")
+    slope: Float[Array, ""] = parameter(0.2, "rad", "slope of the ground alpha, downhill positive")
+
+    def __check_init__(self):
+        refuse_unless(self.spokes > 2, f"spokes={self.spokes} must be more than 2.")
+        refuse_unless((self.inertia_ratio > 0) & (self.inertia_ratio <= 1), f"inertia_ratio={self.inertia_ratio} must lie in (0, 1].")
+
+
+def roll(t, x, params):
+    theta, theta_rate = x
+    sine, _ = sincos(theta + params.slope)
+    return jnp.stack([theta_rate, params.inertia_ratio * sine])
+
+
+def spoke_height(t, x, params):
+    theta, _ = x
+    return jnp.pi / params.spokes - theta
+
+
+def collision(t, x, params):
+    theta, theta_rate = x
+    mu = 1 + params.inertia_ratio * (jnp.cos(2 * jnp.pi / params.spokes) - 1)
+    return jnp.stack([-theta, mu * theta_rate])
+
+
+coordinates = ("theta", "theta_rate")
+units = ("rad", "rad sqrt(g/l)")
+time_unit = "sqrt(l/g)"
+system = HybridSystem(
+    modes={"stance": Mode(roll, coordinates)},
+    transitions=(Transition("stance", "stance", guard=spoke_height, reset=collision),),
+)
+sequence = ("stance",)
+
+
+def guess(params):
+    """Just after a collision, fast enough to get over the top."""
+    return jnp.stack([-jnp.pi / params.spokes, jnp.sqrt(params.inertia_ratio)])
+
+
+def region(params):
+    """After a collision the spoke leans uphill by half the angle between spokes, and moves downhill."""
+    half = jnp.pi / params.spokes
+    return jnp.stack([-half, 0.01 * jnp.ones_like(half)]), jnp.stack([-half, 4 * jnp.ones_like(half)])
+
+
+def outline(mode, x, params):
+    """The spokes, from the stance foot; `x` along the slope, in spoke lengths."""
+    theta, _ = x
+    hub = jnp.stack([jnp.sin(theta), jnp.cos(theta)])
+    lines = {"hub": hub[None]}
+    for k in range(int(params.spokes)):
+        angle = theta + 2 * jnp.pi * k / params.spokes
+        tip = hub - jnp.stack([jnp.sin(angle), jnp.cos(angle)])
+        lines["stance spoke" if k == 0 else f"spoke {k}"] = jnp.stack([hub, tip])
+    return lines
+
+
+def travel(mode, x, params):
+    """Where the next spoke stands, seen from this one."""
+    return jnp.stack([2 * jnp.sin(jnp.pi / params.spokes), jnp.zeros(())])
+
+
+def ground(params):
+    """The angle by which the ground falls to the right, rad."""
+    return params.slope

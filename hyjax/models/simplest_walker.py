@@ -1,0 +1,92 @@
+r"""The simplest walker: two legs, a point mass at the hip, feet of vanishing mass, down a slope.
+
+$\theta$ is the angle of the stance leg to the slope's normal, $\phi$ that between the legs; time is in $\sqrt{l/g}$:
+
+$$\ddot\theta = \sin(\theta - \gamma), \qquad
+  \ddot\phi = \sin(\theta - \gamma) + (\dot\theta^2 - \cos(\theta - \gamma))\sin\phi$$
+
+The swing foot strikes when $2\theta - \phi$ falls to zero. At mid-stance it scuffs the ground: there $2\theta - \phi$
+*rises* through zero, which is no event.
+
+$$\theta^+ = -\theta, \quad \dot\theta^+ = \cos 2\theta\,\dot\theta, \quad \phi^+ = -2\theta, \quad
+  \dot\phi^+ = (1 - \cos 2\theta)\cos 2\theta\,\dot\theta$$
+
+Source: Garcia, Chatterjee, Ruina, Coleman (1998), *The simplest walking model*, J. Biomech. Eng. 120, 281-288, eqs. 1-4;
+Bhounsule (2014), eq. 22.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from .._trig import sincos
+from ._parameter import parameter
+
+title = "Simplest walker"
+source = "Garcia, Chatterjee, Ruina, Coleman, J. Biomech. Eng. 120 (1998); Bhounsule, DCDIS-B 21 (2014)"
+
+
+class Params(eqx.Module):
+    """The one number of the model."""
+
+    slope: Float[Array, ""] = parameter(0.009, "rad", "slope of the ground, downhill positive")
+
+
+def swing(t, x, params):
+    theta, theta_rate, phi, phi_rate = x
+    sin_theta, cos_theta = sincos(theta - params.slope)
+    sin_phi, _ = sincos(phi)
+    phi_accel = sin_theta + (theta_rate**2 - cos_theta) * sin_phi
+    return jnp.stack([theta_rate, sin_theta, phi_rate, phi_accel])
+
+
+def foot_height(t, x, params):
+    theta, _, phi, _ = x
+    return 2 * theta - phi
+
+
+def heel_strike(t, x, params):
+    theta, theta_rate, _, _ = x
+    _, cosine = sincos(2 * theta)
+    return jnp.stack([-theta, cosine * theta_rate, -2 * theta, (1 - cosine) * cosine * theta_rate])
+
+
+coordinates = ("theta", "theta_rate", "phi", "phi_rate")
+units = ("rad", "rad sqrt(g/l)", "rad", "rad sqrt(g/l)")
+time_unit = "sqrt(l/g)"
+system = HybridSystem(
+    modes={"swing": Mode(swing, coordinates)},
+    transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike),),
+)
+sequence = ("swing",)
+
+
+def guess(params):
+    """Near the long gait: the step grows with the cube root of the slope (Garcia et al., Sec. 4)."""
+    theta = 0.97 * jnp.cbrt(params.slope)
+    return jnp.stack([theta, -theta, 2 * theta, -theta * (1 - jnp.cos(2 * theta))])
+
+
+def region(params):
+    """The stance leg leans back after the strike and moves forward."""
+    return jnp.array([0.02, -0.6, 0.04, -0.5]), jnp.array([0.5, -0.02, 1.0, 0.1])
+
+
+def outline(mode, x, params):
+    """The legs as a polyline from the stance foot over the hip to the swing foot, in leg lengths; `x` along the slope."""
+    theta, _, phi, _ = x
+    foot = jnp.zeros(2)
+    hip = jnp.stack([-jnp.sin(theta), jnp.cos(theta)])
+    swing_foot = hip + jnp.stack([-jnp.sin(phi - theta), -jnp.cos(phi - theta)])
+    return {"stance leg": jnp.stack([foot, hip]), "swing leg": jnp.stack([hip, swing_foot]), "hip": hip[None]}
+
+
+def travel(mode, x, params):
+    """Where the next stance foot is, seen from this one, at the strike."""
+    return outline(mode, x, params)["swing leg"][1]
+
+
+def ground(params):
+    """The angle by which the ground falls to the right, rad."""
+    return params.slope
