@@ -1,0 +1,5 @@
+"""`python -m hyjax` is the command `hyjax`."""
+
+from .cli import main
+
+main()
