@@ -3,6 +3,7 @@
 from ._flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._integrator import Integrator as Integrator
 from ._jump import saltation_matrix as saltation_matrix
+from ._multiple_shooting import MultipleShooting as MultipleShooting
 from ._orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
 from ._result import RESULTS as RESULTS
 from ._search import find_orbits as find_orbits

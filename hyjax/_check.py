@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
@@ -40,7 +41,7 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
     return x
 
 
-def check_mode(system: HybridSystem, name: str, t: Time, x: State, params: Params) -> None:
+def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
     """The functions of a mode and of the transitions that leave it return what they should."""
     mode = system.mode(name)
 
@@ -69,5 +70,5 @@ def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...],
     t = jnp.asarray(t, x.dtype)
     for name in dict.fromkeys(sequence):
         at = jax.ShapeDtypeStruct((system.mode(name).dimension,), x.dtype)
-        check_mode(system, name, t, at, params)  # pyright: ignore
+        check_mode(system, name, t, at, params)
     return t, x

@@ -57,6 +57,6 @@ def propose(fallen: Bool[Array, " guards"], lo, g_lo: Guards, r_lo: Guards, hi, 
     near_lo = g_lo < -g_hi
     r_near = jnp.where(near_lo, r_lo, r_hi)
     newton = jnp.where(near_lo, 0, span) - jnp.where(near_lo, g_lo, g_hi) / jnp.where(r_near == 0, 1, r_near)
-    good = lambda dt: (dt > 0) & (dt < span)  # noqa: E731
+    good = lambda dt: (dt > 0) & (dt < span)
     dt = jnp.where(falling & good(inverse), inverse, jnp.where(good(newton), newton, span / 2))
     return lo + jnp.min(jnp.where(fallen, dt, span))

@@ -18,14 +18,14 @@ import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
+from ._check import check_mode, check_params, check_state
 from ._crossing import Guards, propose, turning
 from ._instant import to_surface
-from ._check import check_mode, check_params, check_state
 from ._integrator import Integrator, PlainForward
 from ._linearize import linearizable
-from ._result import RESULTS
+from ._result import choose, RESULTS
 from ._step import Step
 from ._system import HybridSystem
 from ._types import Flag, Params, Scalar, State, Time
@@ -139,11 +139,11 @@ def integrate(
     if surfaces.count:
         scale = r_max[jnp.maximum(event, 0)]
         grazing = met & ~(-guard_rate > jnp.sqrt(jnp.finfo(x0.dtype).eps) * scale)
-        result = RESULTS.where(together, RESULTS.simultaneous_guards, result)
-        result = RESULTS.where(grazing, RESULTS.grazing, result)
-    result = RESULTS.where(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)
-    result = RESULTS.where(stalled, RESULTS.dt_min_reached, result)
-    result = RESULTS.where(broken, RESULTS.nonfinite, result)
+        result = choose(together, RESULTS.simultaneous_guards, result)
+        result = choose(grazing, RESULTS.grazing, result)
+    result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)
+    result = choose(stalled, RESULTS.dt_min_reached, result)
+    result = choose(broken, RESULTS.nonfinite, result)
     t, x = point
     return t, x, event, guard_rate, steps, result
 
@@ -179,7 +179,14 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
     g0, r0 = look(t0, x0, f0)
     noise = rounding(t0, x0)
     first, control = controller.init(
-        step.terms, stop_gradient(t0), t_stop, stop_gradient(x0), None, None, lambda terms, t, x, _: step.field(t, x), error_order
+        step.terms,
+        stop_gradient(t0),
+        t_stop,
+        stop_gradient(x0),
+        None,
+        None,
+        lambda terms, t, x, args: step.field(jnp.asarray(t), x),
+        error_order,
     )
     h0 = stop_gradient(first - t0)
     h0 = jnp.where(jnp.isfinite(h0) & (h0 > 0), h0, 1e-6 * jnp.maximum(jnp.abs(t_stop - t0), 1)).astype(dtype)
@@ -221,7 +228,9 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         # Locate
         lower = locating & ~crossed
         upper = enter | (locating & crossed)
-        lo, g_lo, r_lo = _choose(lower, (dt, g1, r1), _choose(enter, (zero, arc.g, arc.r), (arc.lo, arc.g_lo, arc.r_lo)))
+        lo, g_lo, r_lo = _choose(
+            lower, (dt, g1, r1), _choose(enter, (zero, arc.g, arc.r), (arc.lo, arc.g_lo, arc.r_lo))
+        )
         hi, g_hi, r_hi = _choose(upper, (dt, g1, r1), (arc.hi, arc.g_hi, arc.r_hi))
         candidates = arc.up & ~(g_hi > 0)
         converged, leader = no, jnp.array(0)
@@ -255,7 +264,9 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         h = jnp.where(accept | rejected, h, arc.h)
         steps = arc.steps + 1
         inside = locating | enter
-        dt = jnp.where(inside & ~converged, next_dt, jnp.where(retry, to_turn, jnp.minimum(h, stop_gradient(t_stop - t))))
+        dt = jnp.where(
+            inside & ~converged, next_dt, jnp.where(retry, to_turn, jnp.minimum(h, stop_gradient(t_stop - t)))
+        )
         stalled = rejected & ~(h > 4 * eps * jnp.maximum(jnp.abs(t), jnp.finfo(dtype).tiny))
         reached = accept & final
         together = no
@@ -293,7 +304,9 @@ def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
 
     def armed(t, x, params):
         yes = jnp.array(True)
-        return jnp.stack([yes if transition.armed is None else transition.armed(t, x, params) for transition in leaving])
+        return jnp.stack(
+            [yes if transition.armed is None else transition.armed(t, x, params) for transition in leaving]
+        )
 
     return Surfaces(len(leaving), values, armed)
 
@@ -304,10 +317,10 @@ def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Par
     t1, x1, event, rate, steps, result = integrate(
         system.mode(mode).vector_field, surfaces, t, x, t + integrator.max_time, params, integrator
     )
-    result = RESULTS.where((result == RESULTS.successful) & (event < 0), RESULTS.no_crossing, result)
+    result = choose((result == RESULTS.successful) & (event < 0), RESULTS.no_crossing, result)
     good = result == RESULTS.successful
     transition = jnp.array(system.leaving(mode) or (-1,))[jnp.maximum(event, 0)]
-    nan = lambda value: jnp.where(good, value, jnp.nan)  # noqa: E731
+    nan = lambda value: jnp.where(good, value, jnp.nan)
     return Impact(nan(t1), nan(x1), jnp.where(good, transition, -1), nan(rate), steps, result)
 
 

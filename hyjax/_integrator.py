@@ -1,5 +1,7 @@
 """How a flow is integrated: one object, passed everywhere."""
 
+from typing import Literal
+
 import diffrax as dfx
 import equinox as eqx
 import jax.numpy as jnp
@@ -58,17 +60,17 @@ class Integrator(eqx.Module):
         dtype = jnp.dtype(dtype)
         smallest = 4 * float(jnp.finfo(dtype).eps)
         default = 1e-14 if dtype == jnp.float64 else 8 * float(jnp.finfo(dtype).eps)
-        values = tuple(default if value is None else value for value in (self.rtol, self.atol))
-        # Only the relative tolerance has a floor; but a caller may trace it, and then has checked it before.
-        if isinstance(values[0], float) and values[0] < smallest:
+        rtol = default if self.rtol is None else self.rtol
+        # A tolerance that is traced was checked by whoever traced it. Only the relative one has a floor.
+        if isinstance(rtol, float) and rtol < smallest:
             raise ValueError(
-                f"Integrator: rtol={values[0]:g} is below what {dtype.name} can resolve ({smallest:.1e}). Raise rtol, or "
-                "use float64: jax.config.update('jax_enable_x64', True)."
+                f"Integrator: rtol={rtol:g} is below what {dtype.name} can resolve ({smallest:.1e}). Raise rtol, or use "
+                "float64: jax.config.update('jax_enable_x64', True)."
             )
-        return values
+        return rtol, default if self.atol is None else self.atol
 
     @property
-    def loop(self) -> str:
+    def loop(self) -> Literal["lax", "bounded", "checkpointed"]:
         """Which loop of equinox carries the steps: `lax`, `bounded` or `checkpointed`."""
         return next(kind for adjoint, kind in _LOOPS.items() if isinstance(self.adjoint, adjoint))
 
@@ -80,7 +82,7 @@ class PlainForward(dfx.ForwardMode):
     rolled: bool = False
 
 
-_LOOPS = {
+_LOOPS: dict[type, Literal["lax", "bounded", "checkpointed"]] = {
     dfx.ForwardMode: "lax",
     dfx.DirectAdjoint: "bounded",
     dfx.RecursiveCheckpointAdjoint: "checkpointed",

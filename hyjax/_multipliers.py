@@ -24,20 +24,21 @@ def _eigenpairs_jvp(primals, tangents):
     (matrix,), (dmatrix,) = primals, tangents
     values, vectors = _eigenpairs(matrix)
     n = matrix.shape[0]
+    whole, dwhole = matrix.astype(values.dtype), dmatrix.astype(values.dtype)
+    eye = jnp.eye(n + 1, dtype=values.dtype)
 
     def one(value, vector):
         # A v = s v and c.v = 1, with c = conj(v) held fixed: one linear system for ds and dv.
         fixed = jax.lax.stop_gradient(jnp.conj(vector))
-        top = jnp.concatenate([matrix - value * jnp.eye(n), -vector[:, None]], axis=1)
-        bordered = jnp.concatenate([top, jnp.append(fixed, 0)[None, :]], axis=0)
-        right = jnp.append(-(dmatrix @ vector), 0)
+        top = jnp.concatenate([whole - value * eye[:n, :n], -vector[:, None]], axis=1)
+        bordered = jnp.concatenate([top, jnp.append(fixed, jnp.zeros_like(value))[None, :]], axis=0)
+        right = jnp.append(-(dwhole @ vector), jnp.zeros_like(value))
         return bordered, right
 
     bordered, right = jax.vmap(one)(values, vectors)
     # Zeros of a matrix of low rank repeat, and stay zero when the rank does: they do not move.
     scale = jnp.max(jnp.abs(values))
     frozen = jnp.abs(values) < 1e3 * jnp.finfo(matrix.dtype).eps * scale
-    eye = jnp.eye(n + 1, dtype=bordered.dtype)
     bordered = jnp.where(frozen[:, None, None], eye, bordered)
     right = jnp.where(frozen[:, None], 0, right)
     moved = jnp.linalg.solve(bordered, right[..., None])[..., 0]

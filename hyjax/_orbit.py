@@ -6,12 +6,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from ._check import check
-from ._integrator import Integrator
-from ._multipliers import eigenvalues
-from ._result import RESULTS
-from ._shooting import Problem, SingleShooting, solve
+from ._closed import closed_orbit
 from ._flow import flow_for
+from ._integrator import Integrator
 from ._jump import reset
+from ._multiple_shooting import MultipleShooting
+from ._multipliers import eigenvalues
+from ._report import describe
+from ._result import choose, RESULTS
+from ._shooting import AbstractShooting, Problem, SingleShooting
 from ._stride import monodromy, run_stride
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State
@@ -49,6 +52,9 @@ class PeriodicOrbit(eqx.Module):
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
     integrator: Integrator = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        return describe(self)
 
     def __len__(self) -> int:
         """How many orbits a batch holds."""
@@ -119,23 +125,25 @@ def run_orbit(
     params: Params,
     sequence: tuple[str, ...],
     strides: int,
-    method: SingleShooting,
+    method: AbstractShooting,
     integrator: Integrator,
     limits: tuple | None = None,
 ) -> PeriodicOrbit:
-    """`periodic_orbit` without the checks of its arguments. `limits` replaces `(rtol, atol, max_steps)`, traced."""
-    problem = Problem(system, sequence, strides)
-    limited = integrator
+    """`periodic_orbit` without the checks of its arguments. `limits`, traced, replace the integrator's `rtol`, `atol`,
+    `max_steps` and the method's `max_iterations`."""
+    problem = Problem(system, sequence, strides, rolled=limits is not None)
+    how = (integrator, method)
     if limits is not None:
-        get = lambda i: (i.rtol, i.atol, i.max_steps)  # noqa: E731
-        limited = eqx.tree_at(get, integrator, limits, is_leaf=lambda leaf: leaf is None)
-    closure, (residual, iterations, result) = solve(problem, guess, params, method, limited)
+        get = lambda how: (how[0].rtol, how[0].atol, how[0].max_steps, how[1].max_iterations)
+        how = eqx.tree_at(get, how, limits, is_leaf=lambda leaf: leaf is None)
+    found = closed_orbit(problem, guess, params, how[1], how[0])
+    closure, residual, iterations, result = found.closure, found.residual, found.iterations, found.result
     multipliers = eigenvalues(closure.jacobian)
     # A multiplier 1 of the return map: neighbouring orbits are periodic too, and Newton's equation is singular.
     family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(guess.dtype).eps ** 0.6
-    result = RESULTS.where((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
+    result = choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
     good = result == RESULTS.successful
-    nan = lambda value: jnp.where(good, value, jnp.nan)  # noqa: E731
+    nan = lambda value: jnp.where(good, value, jnp.nan)
     return PeriodicOrbit(
         x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
         return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
@@ -154,14 +162,14 @@ def periodic_orbit(
     *,
     sequence: tuple[str, ...],
     strides: int = 1,
-    method: SingleShooting = SingleShooting(),
+    method: AbstractShooting = SingleShooting(),
     integrator: Integrator = Integrator(),
     throw: bool = True,
 ) -> PeriodicOrbit:
     r"""The periodic orbit near a guess. $S^m(x) = x$ for $m$ = `strides`.
 
-    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`. `sequence`:
-    mode names, static. `method`: `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the
+    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or
+    for `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `method`: `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the
     orbit carries its code in `result`.
 
     **Returns:** `PeriodicOrbit`. All its numbers are differentiable in `params`, to any order, forward and reverse, and
@@ -170,7 +178,19 @@ def periodic_orbit(
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """
-    _, guess = check(system, 0.0, guess, params, sequence, integrator)
+    guess = jnp.asarray(guess)
+    if strides < 1:
+        raise ValueError(f"periodic_orbit: strides={strides} must be at least 1.")
+    if guess.ndim == 2:
+        if not isinstance(method, MultipleShooting) or guess.shape[0] != strides:
+            raise ValueError(
+                f"periodic_orbit: a guess of shape {guess.shape} gives a state to each of {guess.shape[0]} strides. Use "
+                f"method=hj.MultipleShooting() and strides={guess.shape[0]}, or a guess of shape ({guess.shape[1]},)."
+            )
+        for node in guess:
+            check(system, 0.0, node, params, sequence, integrator)
+    else:
+        _, guess = check(system, 0.0, guess, params, sequence, integrator)
     orbit = _run(system, guess, params, tuple(sequence), strides, method, integrator)
     if throw:
         orbit = orbit.result.error_if(orbit, orbit.result != RESULTS.successful)

@@ -1,6 +1,10 @@
 """Result codes: diffrax's, and those of hybrid orbits."""
 
+from typing import Any
+
 import diffrax as dfx
+
+from ._types import Flag
 
 
 class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
@@ -38,3 +42,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The orbit is one of a continuous family: the return map has the multiplier 1 on the section, so Newton's "
         "equation is singular. Fix the conserved quantity, or move the parameter off the fold."
     )
+
+
+def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:
+    """`code` where `pred`, else `otherwise`. (Type checkers take each code of an enumeration for a type of its own.)"""
+    return RESULTS.where(pred, code, otherwise)

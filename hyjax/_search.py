@@ -10,7 +10,7 @@ from ._check import check
 from ._integrator import Integrator
 from ._orbit import PeriodicOrbit, run_orbit
 from ._result import RESULTS
-from ._shooting import SingleShooting
+from ._shooting import AbstractShooting, SingleShooting
 from ._system import HybridSystem
 from ._types import Params
 
@@ -34,13 +34,14 @@ def find_orbits(
     starts: int = 128,
     strides: int = 1,
     key: PRNGKeyArray | None = None,
-    method: SingleShooting = SingleShooting(),
+    method: AbstractShooting = SingleShooting(),
     integrator: Integrator = Integrator(),
 ) -> PeriodicOrbit:
     r"""All periodic orbits in a region that are reached by Newton's method from random starts in it.
 
-    From each start a coarse Newton iteration (tolerance 1e-6), all in one batch; what converges inside the region is
-    merged, then solved with the integrator's own tolerance.
+    From each start a coarse Newton iteration (tolerance 1e-5) with few steps, all in one batch; where none converges,
+    again with as many as allowed. What converges inside the region is merged, then solved with the integrator's own
+    tolerance.
 
     **Arguments:** `region`: `(low, high)`, two states: the box of states just after the jump that closes the sequence. It
     may be generous: only the image of the reset is searched. `starts`: how many. `key`: of `jax.random`; the same key
@@ -50,39 +51,41 @@ def find_orbits(
     decreasing period; its length is 0 where there is none. Not for use under `jit`: how many orbits there are is not known
     before. Each orbit is isolated; continuous families are not listed.
     """
-    low, high = (jnp.asarray(bound, float) for bound in region)
-    for bound in (low, high):
+    for bound in region:
         check(system, 0.0, bound, params, sequence, integrator)
-    if not bool(jnp.all(low <= high)):
+    low, high = (np.asarray(bound) for bound in region)
+    if not np.all(low <= high):
         raise ValueError(f"region: low {low} must not exceed high {high}.")
     if strides < 1 or starts < 1:
         raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be positive.")
     key = jax.random.key(0) if key is None else key
-    guesses = low + (high - low) * jax.random.uniform(key, (starts, low.size), low.dtype)
-    fine = (*integrator.tolerances(low.dtype), integrator.max_steps)
-    loose = 1e-6 if low.dtype == jnp.float64 else 1e-4
-    # A start that falls over may flow for long: in the coarse search an arc has few steps.
-    coarse = (*(max(loose, tolerance) for tolerance in fine[:2]), min(100, integrator.max_steps))
+    guesses = low + (high - low) * np.asarray(jax.random.uniform(key, (starts, low.size), low.dtype))
+    fine = (*integrator.tolerances(low.dtype), integrator.max_steps, method.max_iterations)
+    loose = [max(1e-5 if low.dtype == jnp.float64 else 1e-3, each) for each in fine[:2]]
+    # A start that falls over may flow for long, or lead Newton's method astray, while the batch waits: both end soon.
+    quick, thorough = (*loose, min(40, fine[2]), min(12, fine[3])), (*loose, *fine[2:])
 
     def solve(guesses, limits):
-        limits = (*(jnp.asarray(tolerance, low.dtype) for tolerance in limits[:2]), jnp.asarray(limits[2]))
-        return _many(system, guesses, params, limits, tuple(sequence), strides, method, integrator)
+        limits = (*(np.asarray(each, low.dtype) for each in limits[:2]), *(np.asarray(each) for each in limits[2:]))
+        orbits = _many(system, guesses, params, limits, tuple(sequence), strides, method, integrator)
+        # What follows chooses among them, on the host.
+        return jax.tree.map(np.asarray, orbits)
 
     def kept(orbits, closeness):
-        nodes = np.asarray(orbits.nodes)
-        good = np.asarray(orbits.result == RESULTS.successful)
+        good = orbits.result._value == RESULTS.successful._value
         slack = closeness * np.maximum(np.abs(low), np.abs(high))
-        good &= np.all((nodes[:, 0] >= low - slack) & (nodes[:, 0] <= high + slack), axis=-1)
-        return _distinct(nodes, np.asarray(orbits.period), good, closeness)
+        start = orbits.nodes[:, 0]
+        good &= np.all((start >= low - slack) & (start <= high + slack), axis=-1)
+        return _distinct(orbits.nodes, orbits.period, good, closeness)
 
-    found = kept(rough := solve(guesses, coarse), 1e-4)
+    for limits in (quick, thorough):
+        orbits = solve(guesses, limits)
+        if found := kept(orbits, 1e-3):
+            break
     if found:
-        lanes = np.resize(found, starts)
-        orbits = solve(rough.x[lanes], fine)
-        found = [i for i in kept(orbits, 1e-9)]
-    else:
-        orbits = rough
-    return orbits[jnp.asarray(found, int)]
+        orbits = solve(orbits.x[np.resize(found, starts)], fine)
+        found = kept(orbits, 1e-9)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[np.asarray(found, int)]), orbits)
 
 
 def _distinct(nodes: np.ndarray, period: np.ndarray, good: np.ndarray, closeness: float) -> list[int]:
@@ -92,7 +95,7 @@ def _distinct(nodes: np.ndarray, period: np.ndarray, good: np.ndarray, closeness
     left out.
     """
     scale = np.max(np.abs(nodes[good]), axis=(0, 1), initial=0) + np.finfo(float).tiny
-    same = lambda a, b: np.max(np.abs(a - b) / np.max(scale)) < closeness  # noqa: E731
+    same = lambda a, b: np.max(np.abs(a - b) / np.max(scale)) < closeness
     chosen: list[int] = []
     for i in np.flatnonzero(good):
         if any(same(nodes[i, 0], node) for node in nodes[i, 1:]):

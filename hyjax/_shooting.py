@@ -1,46 +1,23 @@
-r"""Close a stride upon itself: Newton's equation for a periodic orbit.
+r"""Close a chain of strides upon itself: Newton's equation for a periodic orbit.
 
-The unknown is the state *before* the last jump, $y$, and the map is $y \mapsto \text{flow}(R(y))$: so every arc starts on
-the image of the reset. (A state slightly off it may meet its guard at once, or never.)
+The unknown is the state *before* a jump, $y$, and the map is $y \mapsto \text{flow}(R(y))$: so every arc starts on the image
+of the reset. (A state slightly off it may meet its guard at once, or never.)
 """
+
+import abc
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from ._integrator import Integrator, PlainForward
+from ._integrator import Integrator
 from ._jump import reset
-from ._linearize import perturbed, with_jacobian
 from ._newton import newton
-from ._result import RESULTS
+from ._result import choose, RESULTS
 from ._stride import run_stride
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State
-
-
-class Closure(eqx.Module):
-    """What one evaluation of a closed chain of strides knows. `nodes[i]` is the start of stride `i`."""
-
-    nodes: Float[Array, "strides n"]
-    end: State
-    period: Scalar
-    jacobian: Matrix
-    guard_rates: Float[Array, " arcs"]
-    result: RESULTS
-
-
-class SingleShooting(eqx.Module):
-    """One unknown state for the whole orbit.
-
-    **Arguments:** `max_iterations`: of Newton's method; each costs one orbit and its Jacobian. `accept`: the largest
-    residual of an orbit relative to its state, by default a hundred times the integrator's tolerance.
-    """
-
-    max_iterations: int = 30
-    accept: float | None = None
 
 
 class Problem(eqx.Module):
@@ -49,6 +26,8 @@ class Problem(eqx.Module):
     system: HybridSystem
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
+    # See `_step.Step`: where an orbit is found once, compile time weighs more than run time.
+    rolled: bool = eqx.field(static=True, default=False)
 
     def last_reset(self, y: State, params: Params) -> State:
         """The jump that closes the sequence. It is taken at time 0: a system that depends on time repeats itself."""
@@ -56,82 +35,66 @@ class Problem(eqx.Module):
         return reset(taken, jnp.zeros((), y.dtype), y, params)
 
 
-def follow(problem: Problem, x: State, params: Params, integrator: Integrator) -> tuple[Closure, Array]:
-    """All strides of an orbit that starts at `x`, and the Jacobian of the state before the last jump.
+class Closure(eqx.Module):
+    """A closed chain of strides. `nodes[i]` and `starts[i]` are state and time at the start of stride `i`; `end` is
+    where the last stride ends, which is `nodes[0]` but for the residual."""
 
-    The tangents are pushed forward with the strides, through one loop.
+    nodes: Float[Array, "strides n"]
+    starts: Float[Array, " strides"]
+    end: State
+    period: Scalar
+    jacobian: Matrix
+    guard_rates: Float[Array, " arcs"]
+
+
+class Found(eqx.Module):
+    """What a search ends with, whether it found an orbit or not."""
+
+    closure: Closure
+    residual: Scalar
+    iterations: Int[Array, ""]
+    result: RESULTS
+
+
+class AbstractShooting(eqx.Module):
+    """How a periodic orbit is solved for."""
+
+    max_iterations: eqx.AbstractVar[int]
+    accept: eqx.AbstractVar[float | None]
+
+    @abc.abstractmethod
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
+        """The closed orbit near a guess, with the evaluation that closed it. Not differentiable."""
+
+    def acceptable(self, integrator: Integrator, dtype) -> float:
+        """The largest residual, relative to the state, of what is called an orbit."""
+        return 100 * sum(integrator.tolerances(dtype)) if self.accept is None else self.accept
+
+
+def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrator):
+    """One stride from `(t, x)`, with its tangents pushed along, through one loop.
+
+    **Returns:** the Jacobian of the end `(t, x)` by the start `(t, x)`, that of the state before the last jump, and the
+    stride. A later stride starts when the one before it ends, which matters in a system that depends on time; for an
+    orbit of one stride, the start's time is fixed, and its column left out.
     """
-    n = x.shape[0]
-    # A later stride starts when the one before it ends: in a system that depends on time, that matters.
     timed = problem.strides > 1
 
-    def with_tangents(t, x):
-        def run(t, x):
-            stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
-            return (t + stride.time, stride.x, stride.impacts[-1].x), stride
+    def run(t, x):
+        stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
+        end = jnp.append(t + stride.time, stride.x) if timed else stride.x
+        return (end, stride.impacts[-1].x), stride
 
-        def push(v):
-            dt, dx = (v[0], v[1:]) if timed else (jnp.zeros_like(t), v)
-            _, tangent, primal = jax.jvp(run, (t, x), (dt, dx), has_aux=True)
-            return tangent, primal
+    def push(v):
+        dt, dx = (v[0], v[1:]) if timed else (jnp.zeros_like(t), v)
+        _, tangent, primal = jax.jvp(run, (t, x), (dt, dx), has_aux=True)
+        return tangent, primal
 
-        return jax.vmap(push, out_axes=(-1, None))(jnp.eye(n + timed, dtype=x.dtype))
-
-    def one(carry, _):
-        t, x, total, result = carry
-        (dt, dx, dy), stride = with_tangents(t, x)
-        result = RESULTS.where(result == RESULTS.successful, stride.result, result)
-        down = jnp.concatenate([dt[None], dx]) @ total if timed else dx
-        rates, before = stride.guard_rates, stride.impacts[-1].x
-        return (t + stride.time, stride.x, down, result), (x, rates, before, dy @ total)
-
-    first = jnp.concatenate([jnp.zeros((1, n), x.dtype), jnp.eye(n, dtype=x.dtype)]) if timed else jnp.eye(n, dtype=x.dtype)
-    start = (jnp.zeros((), x.dtype), x, first, RESULTS.successful)
-    if timed:
-        (t, end, total, result), outs = jax.lax.scan(one, start, length=problem.strides)
-        nodes, rates, before, before_jacobian = outs
-        total, before, before_jacobian = total[1:], before[-1], before_jacobian[-1]
-    else:
-        (t, end, total, result), (x, rates, before, before_jacobian) = one(start, None)
-        nodes = x[None]
-    closure = Closure(nodes, end, t, total, rates.reshape(-1), result)
-    return closure, (before, before_jacobian)
+    (end, before), stride = jax.vmap(push, out_axes=(-1, None))(jnp.eye(x.size + timed, dtype=x.dtype))
+    return end, before, stride
 
 
-def solve(
-    problem: Problem, guess: State, params: Params, method: SingleShooting, integrator: Integrator
-) -> tuple[Closure, tuple]:
-    """**Returns:** the closed orbit, and `(residual, iterations, result)`. Differentiable in `params`."""
-    return _solve(problem, guess, params, method, integrator)
-
-
-@eqx.filter_custom_jvp
-def _solve(problem, guess, params, method, integrator):
-    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
-    accept = method.accept
-    if accept is None:
-        rtol, atol = integrator.tolerances(guess.dtype)
-        accept = 100 * (rtol + atol)
-
-    def evaluate(y):
-        x, dx = _with_jacobian(lambda y: problem.last_reset(y, params), y)
-        closure, (before, jacobian) = follow(problem, x, params, plain)
-        return before - y, jacobian @ dx - jnp.eye(y.size, dtype=y.dtype), closure
-
-    root = newton(evaluate, _before(problem, guess, params), max_iterations=method.max_iterations, accept=accept)
-    closure = root.aux
-    result = RESULTS.where(
-        (closure.result == RESULTS.successful) & ~root.converged, RESULTS.orbit_not_converged, closure.result
-    )
-    residual = jnp.max(jnp.abs(closure.end - closure.nodes[0]))
-    return closure, (residual, root.iterations, result)
-
-
-def _with_jacobian(fn, y):
-    return fn(y), jax.jacfwd(fn)(y)
-
-
-def _before(problem: Problem, x: State, params: Params) -> State:
+def before_reset(problem: Problem, x: State, params: Params) -> State:
     """A state `y` that the last reset takes to `x`, or as near to it as its image allows (Gauss-Newton, damped).
 
     Coordinates that the reset forgets are left alone: they do not matter to what follows.
@@ -140,7 +103,7 @@ def _before(problem: Problem, x: State, params: Params) -> State:
     y = x if mode.dimension == x.size else jnp.zeros(mode.dimension, x.dtype)
 
     def improve(_, y):
-        image, slope = _with_jacobian(lambda y: problem.last_reset(y, params), y)
+        image, slope = with_slope(lambda y: problem.last_reset(y, params), y)
         normal = slope.T @ slope
         damping = 1e-9 * jnp.trace(normal) + jnp.finfo(x.dtype).tiny
         step = jnp.linalg.solve(normal + damping * jnp.eye(y.size, dtype=y.dtype), slope.T @ (x - image))
@@ -149,30 +112,57 @@ def _before(problem: Problem, x: State, params: Params) -> State:
     return jax.lax.fori_loop(0, 8, improve, y)
 
 
-@_solve.def_jvp
-def _solve_jvp(primals, tangents):
-    problem, guess, params, method, integrator = primals
-    dparams = tangents[2]
-    closure, info = _solve(problem, guess, params, method, integrator)
-    x = closure.nodes[0]
-    moving, still = eqx.partition(params, perturbed(dparams))
-    # Second derivatives of the flow, taken once and not in Newton's loop: what counts is the time to compile them.
-    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward(rolled=True))
+def with_slope(fn, y: Array) -> tuple[Array, Array]:
+    """`fn(y)` and its Jacobian."""
+    return fn(y), jax.jacfwd(fn)(y)
 
-    def evaluate(inputs):
-        (x, moving), still = inputs
-        found, _ = follow(problem, x, eqx.combine(moving, still), plain)
-        out = (found.nodes, found.end, found.period, found.jacobian, found.guard_rates)
-        return out, None
 
-    # S(x(p), p) = x(p), so dx = (I - S_x)^-1 S_p dp; then everything else moves with both.
-    out, jacobian, _ = with_jacobian(evaluate, (x, moving), still)
-    _, unravel = ravel_pytree(out)
-    dp = ravel_pytree(dparams)[0]
-    by_x, by_p = jacobian[:, : x.size], jacobian[:, x.size :] @ dp
-    forced = unravel(by_p)[1]
-    operator = lx.MatrixLinearOperator(jnp.eye(x.size, dtype=x.dtype) - closure.jacobian)
-    dx = lx.linear_solve(operator, forced, lx.LU(), throw=False).value
-    dnodes, dend, dperiod, djacobian, drates = unravel(by_x @ dx + by_p)
-    none = jax.tree.map(lambda _: None, (closure.result, info))
-    return (closure, info), (Closure(dnodes, dend, dperiod, djacobian, drates, none[0]), none[1])
+def outcome(converged, result) -> RESULTS:
+    """The code of a search: a stride that failed says why; a sound stride that does not return is not an orbit."""
+    return choose((result == RESULTS.successful) & ~converged, RESULTS.orbit_not_converged, result)
+
+
+class SingleShooting(AbstractShooting):
+    """One unknown state for the whole orbit: the cheapest, for orbits that are not very unstable.
+
+    **Arguments:** `max_iterations`: of Newton's method; each costs one orbit and its Jacobian. `accept`: the largest
+    residual of an orbit relative to its state, by default a hundred times the integrator's tolerances.
+    """
+
+    max_iterations: int = 30
+    accept: float | None = None
+
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
+        def evaluate(y):
+            x, slope = with_slope(lambda y: problem.last_reset(y, params), y)
+            closure, before, jacobian, result = _follow(problem, x, params, integrator)
+            return before - y, jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
+
+        accept = self.acceptable(integrator, guess.dtype)
+        start = before_reset(problem, guess, params)
+        root = newton(evaluate, start, max_iterations=self.max_iterations, accept=accept)
+        closure, result = root.aux
+        residual = jnp.max(jnp.abs(closure.end - closure.nodes[0]))
+        return Found(closure, residual, root.iterations, outcome(root.converged, result))
+
+
+def _follow(problem: Problem, x: State, params: Params, integrator: Integrator):
+    """All strides of an orbit that starts at `x`; the state before the last jump, its Jacobian by `x`, the code."""
+    n, timed = x.size, problem.strides > 1
+
+    def one(carry, _):
+        t, x, total, result = carry
+        end, before, stride = stride_jacobian(problem, t, x, params, integrator)
+        result = choose(result == RESULTS.successful, stride.result, result)
+        outs = (t, x, stride.guard_rates, stride.impacts[-1].x, before @ total)
+        return (t + stride.time, stride.x, end @ total, result), outs
+
+    total = jnp.eye(n + timed, dtype=x.dtype)[:, timed:]
+    start = (jnp.zeros((), x.dtype), x, total, RESULTS.successful)
+    if timed:
+        (t, end, total, result), (starts, nodes, rates, before, by_x) = jax.lax.scan(one, start, length=problem.strides)
+        before, by_x = before[-1], by_x[-1]
+    else:
+        (t, end, total, result), (_, _, rates, before, by_x) = one(start, None)
+        starts, nodes = jnp.zeros(1, x.dtype), x[None]
+    return Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1)), before, by_x, result

@@ -39,7 +39,7 @@ class Step:
         tableau = getattr(solver, "tableau", None)
         self.explicit = isinstance(solver, dfx.AbstractERK) and isinstance(tableau, dfx.ButcherTableau)
         self.advance = _rolled if rolled else _unrolled
-        self.terms = dfx.ODETerm(lambda t, x, _: self.field(t, x))
+        self.terms = dfx.ODETerm(lambda t, x, args: self.field(jnp.asarray(t), x))
 
     def init(self, t: Time, x: State, h: Time) -> Any:
         """The solver's memory before its first step."""
@@ -51,7 +51,7 @@ class Step:
             return *self.advance(self.solver.tableau, self.field, t, x, f, h), memory  # pyright: ignore
         after, error, _, memory, result = self.solver.step(self.terms, t, t + h, x, None, memory, False)
         # A step whose implicit equations were not solved is refused by the controller through its error.
-        error = jnp.where(result == dfx.RESULTS.successful, error, jnp.inf)
+        error = jnp.where(result == dfx.RESULTS.successful, jnp.asarray(error), jnp.inf)
         return after, self.field(t + h, after), error, memory
 
 

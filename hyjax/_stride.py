@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._check import check
-from ._flow import Impact, flow_for, run_to_guard
+from ._flow import flow_for, Impact, run_to_guard
 from ._integrator import Integrator
 from ._jump import reset, saltation_matrix
-from ._result import RESULTS
+from ._result import choose, RESULTS
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State, Time
 
@@ -36,17 +36,17 @@ def run_stride(
     start, impacts, result = t, [], RESULTS.successful
     for mode, expected in zip(sequence, system.route(sequence), strict=True):
         impact = run_to_guard(system, mode, t, x, params, integrator)
-        code = RESULTS.where(
+        code = choose(
             (impact.result == RESULTS.successful) & (impact.transition != expected),
             RESULTS.unexpected_transition,
             impact.result,
         )
-        result = RESULTS.where(result == RESULTS.successful, code, result)
+        result = choose(result == RESULTS.successful, code, result)
         t, x = impact.t, reset(system.transitions[expected], impact.t, impact.x, params)
         impacts.append(impact)
     good = result == RESULTS.successful
     finite = jnp.all(jnp.isfinite(x))
-    result = RESULTS.where(good & ~finite, RESULTS.nonfinite, result)
+    result = choose(good & ~finite, RESULTS.nonfinite, result)
     good = good & finite
     return Stride(
         x=jnp.where(good, x, jnp.nan),

@@ -24,9 +24,7 @@ class Mode(eqx.Module):
 
     def __check_init__(self):
         if not callable(self.vector_field):
-            raise ValueError(
-                f"Mode: vector_field must be a function f(t, x, params), not {self.vector_field!r}."
-            )
+            raise ValueError(f"Mode: vector_field must be a function f(t, x, params), not {self.vector_field!r}.")
         names = self.coordinates
         if not names or not all(isinstance(name, str) for name in names):
             raise ValueError(

@@ -36,7 +36,7 @@ def main() -> None:
     """Run the command line. Errors go to stderr in a line or two; exit status 2 for misuse, 1 for failure to find."""
     try:
         app(standalone_mode=False)
-    except (Misuse, typer.TyperUsageError if hasattr(typer, "TyperUsageError") else Misuse) as error:
+    except Misuse as error:
         _stop(str(error), 2)
     except NotFound as error:
         _stop(str(error), 1)
@@ -119,7 +119,7 @@ def show_models(name: Annotated[str | None, typer.Argument(metavar="[MODEL]", he
 
     from . import models
 
-    console = Console()
+    console = Console(width=max(Console().width, 100))
     if name is None:
         table = Table("model", "", "source", box=None, pad_edge=False)
         for each in models.names:
@@ -134,8 +134,8 @@ def show_models(name: Annotated[str | None, typer.Argument(metavar="[MODEL]", he
         table.add_row(field.name, f"{about['default']:.10g}", about["unit"], about["meaning"])
     console.print(f"{model.title}. {model.source}", highlight=False)
     console.print(table, highlight=False)
-    states = ", ".join(f"{state} [{unit}]" for state, unit in zip(model.coordinates, model.units, strict=True))
-    console.print(f"state: {states}; time [{model.time_unit}]", highlight=False)
+    states = ", ".join(f"{state} ({unit})" for state, unit in zip(model.coordinates, model.units, strict=True))
+    console.print(f"state: {states}; time ({model.time_unit})", highlight=False)
 
 
 @app.command()
@@ -157,11 +157,12 @@ def gait(
     model = _load(name)
     params, values = _params(model, param or [])
 
+    import jax
+
     from ._search import find_orbits
 
-    orbits = find_orbits(
-        model.system, params, sequence=model.sequence, region=model.region(params), strides=strides
-    )
+    orbits = find_orbits(model.system, params, sequence=model.sequence, region=model.region(params), strides=strides)
+    shown = jax.device_get(orbits)
     if len(orbits) == 0:
         setting = ", ".join(f"{key}={value:.6g}" for key, value in values.items())
         raise NotFound(
@@ -169,11 +170,11 @@ def gait(
             "Try other parameters (hyjax models MODEL lists them)."
         )
     if as_json:
-        print(json.dumps(_as_json(name, model, values, orbits)))
+        print(json.dumps(_as_json(name, model, values, shown)))
     else:
         from rich.console import Console
 
-        Console().print(_table(model, values, orbits))
+        Console(width=max(Console().width, 50 + 40 * len(orbits))).print(_table(model, values, shown))
     if plot is not None or animate is not None:
         _draw(model, orbits, plot, animate)
 
@@ -202,8 +203,8 @@ def _as_json(name: str, model, values: dict[str, float], orbits) -> dict:
                 "x0": [float(value) for value in orbit.x],
                 "period": float(orbit.period),
                 "multipliers": [[float(value.real), float(value.imag)] for value in orbit.multipliers],
-                "spectral_radius": float(orbit.spectral_radius),
-                "stable": bool(orbit.stable),
+                "spectral_radius": float(abs(orbit.multipliers).max()),
+                "stable": bool(abs(orbit.multipliers).max() < 1),
                 "residual": float(orbit.residual),
                 "result": "successful",
             }
@@ -227,11 +228,22 @@ def _table(model, values: dict[str, float], orbits):
     table.add_row("period", model.time_unit, *(f"{float(orbit.period):.14f}" for orbit in rows))
     for k in range(len(model.coordinates)):
         table.add_row(f"multiplier {k + 1}", "1", *(_complex(complex(orbit.multipliers[k])) for orbit in rows))
-    table.add_row("spectral radius", "1", *(f"{float(orbit.spectral_radius):.13f}" for orbit in rows))
-    table.add_row("stable", "", *("yes" if bool(orbit.stable) else "no" for orbit in rows))
+    table.add_row("spectral radius", "1", *(f"{abs(orbit.multipliers).max():.13f}" for orbit in rows))
+    table.add_row("stable", "", *("yes" if abs(orbit.multipliers).max() < 1 else "no" for orbit in rows))
     table.add_row("residual", "", *(f"{float(orbit.residual):.1e}" for orbit in rows))
     return table
 
 
 def _complex(value: complex) -> str:
-    return f"{value.real:+.13f}" if value.imag == 0 else f"{value.real:+.13f} {value.imag:+.13f}i"
+    # Adding zero turns -0.0, and what rounds to it, into 0.0.
+    real, imag = (round(part, 13) + 0.0 for part in (value.real, value.imag))
+    return f"{real:+.13f}" if imag == 0 else f"{real:+.13f} {imag:+.13f}i"
+
+
+@reproduce.command("bhounsule")
+def reproduce_bhounsule():
+    """Bhounsule (2014): the rimless wheel and the simplest walker, to the last digit."""
+    _start_jax()
+    from ._reproduce import bhounsule
+
+    bhounsule()

@@ -1,7 +1,7 @@
 """How a model states its parameters."""
 
 import equinox as eqx
-import jax
+import jax.core
 import jax.numpy as jnp
 
 

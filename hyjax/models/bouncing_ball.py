@@ -28,7 +28,9 @@ class Params(eqx.Module):
 
     def __check_init__(self):
         refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
-        refuse_unless((self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1].")
+        refuse_unless(
+            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
+        )
 
 
 def fall(t, x, params):

@@ -36,7 +36,10 @@ class Params(eqx.Module):
 
     def __check_init__(self):
         refuse_unless(self.spokes > 2, f"spokes={self.spokes} must be more than 2.")
-        refuse_unless((self.inertia_ratio > 0) & (self.inertia_ratio <= 1), f"inertia_ratio={self.inertia_ratio} must lie in (0, 1].")
+        refuse_unless(
+            (self.inertia_ratio > 0) & (self.inertia_ratio <= 1),
+            f"inertia_ratio={self.inertia_ratio} must lie in (0, 1].",
+        )
 
 
 def roll(t, x, params):

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from .._system import HybridSystem, Mode, Transition
 from .._trig import sincos
-from ._parameter import parameter
+from ._parameter import parameter, refuse_unless
 
 title = "Simplest walker"
 source = "Garcia, Chatterjee, Ruina, Coleman, J. Biomech. Eng. 120 (1998); Bhounsule, DCDIS-B 21 (2014)"
@@ -31,6 +31,9 @@ class Params(eqx.Module):
     """The one number of the model."""
 
     slope: Float[Array, ""] = parameter(0.009, "rad", "slope of the ground, downhill positive")
+
+    def __check_init__(self):
+        refuse_unless(jnp.abs(self.slope) < jnp.pi / 2, f"slope={self.slope} must lie between -pi/2 and pi/2.")
 
 
 def swing(t, x, params):
@@ -64,13 +67,15 @@ sequence = ("swing",)
 
 def guess(params):
     """Near the long gait: the step grows with the cube root of the slope (Garcia et al., Sec. 4)."""
-    theta = 0.97 * jnp.cbrt(params.slope)
+    theta = 0.97 * jnp.cbrt(jnp.abs(params.slope))
     return jnp.stack([theta, -theta, 2 * theta, -theta * (1 - jnp.cos(2 * theta))])
 
 
 def region(params):
-    """The stance leg leans back after the strike and moves forward."""
-    return jnp.array([0.02, -0.6, 0.04, -0.5]), jnp.array([0.5, -0.02, 1.0, 0.1])
+    """The stance leg leans back after the strike and moves forward: half to one and a half of what the slope suggests."""
+    theta = jnp.cbrt(jnp.abs(params.slope))
+    low = jnp.stack([0.5 * theta, -1.5 * theta, theta, -0.5 * theta])
+    return low, jnp.stack([1.5 * theta, -0.5 * theta, 3 * theta, 0.1 * theta])
 
 
 def outline(mode, x, params):

@@ -1,0 +1,318 @@
+"""Pictures of orbits: take a result, return matplotlib axes."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._orbit import Arc, PeriodicOrbit
+from ._result import RESULTS
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+# Okabe and Ito (2008): told apart by colour-blind readers as well.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+INK, GREY, PALE = "#222222", "#888888", "#E4E6E9"
+GREEK = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "rho",
+    "sigma",
+    "tau",
+    "phi",
+    "chi",
+    "psi",
+    "omega",
+]
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def pyplot() -> ModuleType:
+    """`matplotlib.pyplot`, or an `ImportError` that says how to install it."""
+    try:
+        import matplotlib.pyplot
+    except ImportError as error:
+        raise ImportError("Pictures need matplotlib: pip install 'hyjax-dynamics[plot]'.") from error
+    return matplotlib.pyplot
+
+
+def symbol(name: str) -> str:
+    r"""A coordinate's name as it is printed: `theta_s_rate` is $\dot\theta_{s}$; a word stays a word."""
+    base = name.removesuffix("_rate")
+    head = base.partition("_")[0].rstrip("0123456789")
+    index = base[len(head) :].lstrip("_")
+    if head not in GREEK and len(head) > 1:
+        return name.replace("_", " ")
+    letter = f"\\{head}" if head in GREEK else head
+    letter = f"\\dot{{{letter}}}" if base != name else letter
+    return f"${letter}_{{{index}}}$" if index else f"${letter}$"
+
+
+def unit(text: str) -> str:
+    r"""A unit as it is printed: `rad sqrt(g/l)` is rad $\sqrt{g/l}$."""
+    words = []
+    for word in text.split():
+        if word.startswith("sqrt("):
+            word = f"$\\sqrt{{{word[5:-1]}}}$"
+        elif "^" in word:
+            word = word.replace("^", "$^") + "$"
+        words.append(word)
+    return " ".join(words)
+
+
+def phase_portrait(
+    orbit: PeriodicOrbit,
+    ax: "matplotlib.axes.Axes | None" = None,
+    pairs: Pairs | None = None,
+    model: ModuleType | None = None,
+) -> "matplotlib.axes.Axes":
+    """Each coordinate against its rate: the flow as lines with the sense of time, the jumps dashed.
+
+    **Arguments:** `pairs`: names of coordinates, (across, up); without them, every `name` that has a `name_rate`.
+    `model`: gives the axes their units.
+
+    **Returns:** the axes. An orbit that was not found, or a name that no mode has, is a `ValueError`.
+    """
+    arcs, names = _arcs(orbit), _names(orbit)
+    if pairs is None:
+        pairs = [(name, f"{name}_rate") for name in names if f"{name}_rate" in names]
+    for name in (name for pair in pairs for name in pair):
+        if name not in names:
+            raise ValueError(
+                f"phase_portrait: there is no coordinate {name!r}. The coordinates are: {', '.join(names)}."
+            )
+    ax = _tidy(ax)
+    for (across, up), colour in zip(pairs, _colours(len(pairs)), strict=True):
+        for arc in arcs:
+            x, y = _along(orbit, arc, across), _along(orbit, arc, up)
+            if x.size and y.size:
+                ax.plot(x, y, color=colour, lw=1.8, label=symbol(across))
+                _arrow(ax, x, y, colour)
+        for before, after in _jumps(arcs):
+            _jump(ax, _ends(orbit, before, after, across), _ends(orbit, before, after, up), colour)
+    ax.set_xlabel(_label([across for across, _ in pairs], model))
+    ax.set_ylabel(_label([up for _, up in pairs], model))
+    _legend(ax)
+    return ax
+
+
+def time_series(
+    orbit: PeriodicOrbit, ax: "matplotlib.axes.Axes | None" = None, model: ModuleType | None = None
+) -> "matplotlib.axes.Axes":
+    """The coordinates that are not rates over one period, arc by arc, the jumps dashed.
+
+    **Arguments:** `model`: gives the axes their units.
+
+    **Returns:** the axes. An orbit that was not found is a `ValueError`.
+    """
+    arcs = _arcs(orbit)
+    names = [name for name in _names(orbit) if not name.endswith("_rate")]
+    ax = _tidy(ax)
+    for name, colour in zip(names, _colours(len(names)), strict=True):
+        for arc in arcs:
+            if (x := _along(orbit, arc, name)).size:
+                ax.plot(arc.t, x, color=colour, lw=1.8, label=symbol(name))
+        for before, after in _jumps(arcs):
+            _jump(ax, np.repeat(before.t[-1], 2), _ends(orbit, before, after, name), colour)
+    ax.set_xlabel(_bracket("$t$", unit(model.time_unit) if model else ""))
+    ax.set_ylabel(_label(names, model))
+    _legend(ax)
+    return ax
+
+
+def multiplier_plane(
+    orbits: PeriodicOrbit | Sequence[PeriodicOrbit], ax: "matplotlib.axes.Axes | None" = None
+) -> "matplotlib.axes.Axes":
+    r"""The multipliers in the complex plane, with the unit circle.
+
+    **Arguments:** `orbits`: one, a batch, or several; those that were not found are left out.
+
+    **Returns:** the axes. Multipliers with $|\lambda| < 1$ are round and blue, the others square and vermilion.
+    """
+    from matplotlib.patches import Circle
+
+    values = np.concatenate([np.ravel(orbit.multipliers) for orbit in _each(orbits)] or [np.zeros(0)])
+    values = values[np.isfinite(values)]
+    ax = _tidy(ax)
+    ax.grid(False)
+    ax.add_patch(Circle((0, 0), 1, facecolor=PALE, edgecolor=INK, lw=1.2, alpha=0.6))
+    ax.axhline(0, color=GREY, lw=0.6)
+    ax.axvline(0, color=GREY, lw=0.6)
+    inside = np.abs(values) < 1
+    for chosen, marker, colour, label in (
+        (values[inside], "o", BLUE, r"$|\lambda| < 1$"),
+        (values[~inside], "s", VERMILION, r"$|\lambda| \geq 1$"),
+    ):
+        if chosen.size:
+            ax.plot(
+                chosen.real, chosen.imag, marker, color=colour, ms=6.5, mec="white", mew=0.8, label=label, clip_on=False
+            )  # fmt: skip
+    reach = 1.15 * np.max(np.abs(values), initial=1.1)
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=r"Re $\lambda$", ylabel=r"Im $\lambda$")
+    _legend(ax)
+    return ax
+
+
+def gait_figure(
+    orbits: PeriodicOrbit | Sequence[PeriodicOrbit], model: ModuleType | None = None
+) -> "matplotlib.figure.Figure":
+    """A row for each orbit: phase portrait, coordinates over time, multipliers; above it period and stability.
+
+    **Arguments:** `orbits`: one, a batch, or several. `model`: gives the title, and the axes their units.
+
+    **Returns:** the figure. Where an orbit was not found, its row says why. No orbit at all is a `ValueError`.
+    """
+    rows = _each(orbits)
+    if not rows:
+        raise ValueError("gait_figure: there is no orbit to draw: the batch has length 0.")
+    fig = pyplot().figure(figsize=(11, 3.6 * len(rows) + 0.4), layout="constrained")
+    settings = [_setting(orbit.params) for orbit in rows]
+    shared = {key: value for key, value in settings[0].items() if all(other.get(key) == value for other in settings)}
+    title = ": ".join(text for text in (getattr(model, "title", ""), _print(shared)) if text)
+    if title:
+        fig.suptitle(title, fontsize=13)
+    for orbit, setting, part in zip(rows, settings, np.ravel(fig.subfigures(len(rows), 1, squeeze=False)), strict=True):
+        own = _print({key: value for key, value in setting.items() if key not in shared})
+        part.suptitle(", ".join(text for text in (own, _summary(orbit, model)) if text), fontsize=11)
+        if not _found(orbit):
+            continue
+        left, middle, right = part.subplots(1, 3, width_ratios=(1.1, 1.1, 1))
+        phase_portrait(orbit, left, model=model)
+        time_series(orbit, middle, model=model)
+        multiplier_plane(orbit, right)
+    return fig
+
+
+def _each(orbits) -> list[PeriodicOrbit]:
+    if not isinstance(orbits, PeriodicOrbit):
+        return [one for orbit in orbits for one in _each(orbit)]
+    return [orbits] if np.ndim(orbits.period) == 0 else [orbits[i] for i in range(len(orbits))]
+
+
+def _found(orbit: PeriodicOrbit) -> bool:
+    return bool(np.isfinite(orbit.period))
+
+
+def _message(orbit: PeriodicOrbit) -> str:
+    return RESULTS[orbit.result]  # pyright: ignore
+
+
+def _arcs(orbit: PeriodicOrbit, n: int = 200) -> tuple[Arc, ...]:
+    if np.ndim(orbit.period):
+        raise ValueError(f"This is a batch of {len(orbit)} orbits: choose one, for example orbits[0].")
+    if not _found(orbit):
+        raise ValueError(f"There is no orbit to draw: {_message(orbit)}")
+    return orbit.sample(n)
+
+
+def _names(orbit: PeriodicOrbit) -> list[str]:
+    return list(dict.fromkeys(name for mode in orbit.sequence for name in orbit.system.modes[mode].coordinates))
+
+
+def _along(orbit: PeriodicOrbit, arc: Arc, name: str) -> np.ndarray:
+    """A coordinate along an arc; empty where the arc's mode does not have it."""
+    names = orbit.system.modes[arc.mode].coordinates
+    return np.asarray(arc.x)[:, names.index(name)] if name in names else np.zeros(0)
+
+
+def _ends(orbit: PeriodicOrbit, before: Arc, after: Arc, name: str) -> np.ndarray:
+    """A coordinate just before and just after a jump."""
+    return np.concatenate([_along(orbit, before, name)[-1:], _along(orbit, after, name)[:1]])
+
+
+def _jumps(arcs: tuple[Arc, ...]) -> Iterator[tuple[Arc, Arc]]:
+    """The arcs before and after each jump; the last jump leads back to the first arc."""
+    return zip(arcs, arcs[1:] + arcs[:1], strict=True)
+
+
+def _summary(orbit: PeriodicOrbit, model: ModuleType | None) -> str:
+    if not _found(orbit):
+        return f"not found: {_message(orbit).partition('.')[0]}"
+    period = f"$T$ = {float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
+    radius = f"max $|\\lambda|$ = {float(orbit.spectral_radius):#.3g}"
+    return ", ".join((period, "stable" if bool(orbit.stable) else "unstable", radius))
+
+
+def _setting(params) -> dict[str, float]:
+    """The scalars of `params`, by name."""
+    if not dataclasses.is_dataclass(params):
+        return {}
+    values = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    return {name: float(value) for name, value in values.items() if np.ndim(value) == 0 and np.isreal(value)}
+
+
+def _print(setting: dict[str, float]) -> str:
+    return ", ".join(f"{symbol(name)} = {value:.4g}" for name, value in setting.items())
+
+
+def _bracket(text: str, inside: str) -> str:
+    return f"{text} ({inside})" if inside and inside != "1" else text
+
+
+def _label(names: Sequence[str], model: ModuleType | None) -> str:
+    """Symbols with their units, the unit once where all have the same."""
+    units = dict(zip(model.coordinates, map(unit, model.units), strict=True)) if model else {}
+    found = {units.get(name, "") for name in names}
+    if len(found) == 1:
+        return _bracket(", ".join(map(symbol, names)), found.pop())
+    return ", ".join(_bracket(symbol(name), units.get(name, "")) for name in names)
+
+
+def _colours(n: int) -> list[str]:
+    return [COLOURS[i % len(COLOURS)] for i in range(n)]
+
+
+def _tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":
+    ax: matplotlib.axes.Axes = pyplot().subplots(layout="constrained")[1] if given is None else given
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(True, color=PALE, lw=0.8)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def _jump(ax, x: np.ndarray, y: np.ndarray, colour: str) -> None:
+    if min(x.size, y.size) < 2:
+        return
+    ax.plot(x, y, "--", color=colour, lw=1, alpha=0.8, gid="jump")
+    ax.plot(x[:1], y[:1], "o", ms=5, mfc="white", mec=colour, mew=1.3, zorder=3, gid="before")
+    ax.plot(x[1:], y[1:], "o", ms=5, mfc=colour, mec=colour, mew=1.3, zorder=3, gid="after")
+
+
+def _arrow(ax, x, y, colour: str) -> None:
+    """An arrowhead half-way along the curve."""
+    # Between neighbouring samples the arrow is a pixel long, and points anywhere.
+    tip, tail = len(x) // 2 + len(x) // 20, len(x) // 2
+    style = {"arrowstyle": "-|>,head_width=0.25,head_length=0.55", "mutation_scale": 16, "lw": 0, "color": colour}
+    ax.annotate("", (x[tip], y[tip]), (x[tail], y[tail]), arrowprops={**style, "shrinkA": 0, "shrinkB": 0})
+
+
+def _legend(ax) -> None:
+    """Above the axes, clear of the curves, with the marks of a jump where there are some."""
+    from matplotlib.lines import Line2D
+
+    handles = list({label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}.values())
+    if any(line.get_gid() == "jump" for line in ax.lines):
+        marks = {"ls": "none", "marker": "o", "ms": 5, "mec": GREY, "mew": 1.3}
+        handles.append(Line2D([], [], mfc="white", label="before the jump", **marks))
+        handles.append(Line2D([], [], mfc=GREY, label="after", **marks))
+    ax.legend(
+        handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(handles), frameon=False,
+        fontsize=9, columnspacing=1.0, handletextpad=0.4, handlelength=1.4,
+    )  # fmt: skip
