@@ -168,9 +168,10 @@ def periodic_orbit(
 ) -> PeriodicOrbit:
     r"""The periodic orbit near a guess. $S^m(x) = x$ for $m$ = `strides`.
 
-    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or
-    for `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `method`: `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the
-    orbit carries its code in `result`.
+    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or for
+    `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `method`:
+    `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the orbit carries its code in
+    `result`.
 
     **Returns:** `PeriodicOrbit`. All its numbers are differentiable in `params`, to any order, forward and reverse, and
     the call may stand under `jit` and `vmap`. `result` is `orbit_not_converged` when Newton's method ends elsewhere,

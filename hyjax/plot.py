@@ -1,6 +1,8 @@
 """Pictures of orbits: take a result, return matplotlib axes."""
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -67,14 +69,8 @@ def symbol(name: str) -> str:
 
 def unit(text: str) -> str:
     r"""A unit as it is printed: `rad sqrt(g/l)` is rad $\sqrt{g/l}$."""
-    words = []
-    for word in text.split():
-        if word.startswith("sqrt("):
-            word = f"$\\sqrt{{{word[5:-1]}}}$"
-        elif "^" in word:
-            word = word.replace("^", "$^") + "$"
-        words.append(word)
-    return " ".join(words)
+    text = re.sub(r"sqrt\(([^)]*)\)", r"$\\sqrt{\1}$", text)
+    return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
 
 
 def phase_portrait(
@@ -99,7 +95,7 @@ def phase_portrait(
                 f"phase_portrait: there is no coordinate {name!r}. The coordinates are: {', '.join(names)}."
             )
     ax = _tidy(ax)
-    for (across, up), colour in zip(pairs, _colours(len(pairs)), strict=True):
+    for (across, up), colour in zip(pairs, itertools.cycle(COLOURS), strict=False):
         for arc in arcs:
             x, y = _along(orbit, arc, across), _along(orbit, arc, up)
             if x.size and y.size:
@@ -125,7 +121,7 @@ def time_series(
     arcs = _arcs(orbit)
     names = [name for name in _names(orbit) if not name.endswith("_rate")]
     ax = _tidy(ax)
-    for name, colour in zip(names, _colours(len(names)), strict=True):
+    for name, colour in zip(names, itertools.cycle(COLOURS), strict=False):
         for arc in arcs:
             if (x := _along(orbit, arc, name)).size:
                 ax.plot(arc.t, x, color=colour, lw=1.8, label=symbol(name))
@@ -155,15 +151,12 @@ def multiplier_plane(
     ax.add_patch(Circle((0, 0), 1, facecolor=PALE, edgecolor=INK, lw=1.2, alpha=0.6))
     ax.axhline(0, color=GREY, lw=0.6)
     ax.axvline(0, color=GREY, lw=0.6)
-    inside = np.abs(values) < 1
-    for chosen, marker, colour, label in (
-        (values[inside], "o", BLUE, r"$|\lambda| < 1$"),
-        (values[~inside], "s", VERMILION, r"$|\lambda| \geq 1$"),
-    ):
+    inside, outside = values[np.abs(values) < 1], values[np.abs(values) >= 1]
+    kinds = (inside, "o", BLUE, r"$|\lambda| < 1$"), (outside, "s", VERMILION, r"$|\lambda| \geq 1$")
+    for chosen, marker, colour, label in kinds:
         if chosen.size:
-            ax.plot(
-                chosen.real, chosen.imag, marker, color=colour, ms=6.5, mec="white", mew=0.8, label=label, clip_on=False
-            )  # fmt: skip
+            style = {"color": colour, "ms": 6.5, "mec": "white", "mew": 0.8, "clip_on": False}
+            ax.plot(chosen.real, chosen.imag, marker, label=label, **style)
     reach = 1.15 * np.max(np.abs(values), initial=1.1)
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=r"Re $\lambda$", ylabel=r"Im $\lambda$")
     _legend(ax)
@@ -275,10 +268,6 @@ def _label(names: Sequence[str], model: ModuleType | None) -> str:
     return ", ".join(_bracket(symbol(name), units.get(name, "")) for name in names)
 
 
-def _colours(n: int) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(n)]
-
-
 def _tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":
     ax: matplotlib.axes.Axes = pyplot().subplots(layout="constrained")[1] if given is None else given
     ax.spines[["top", "right"]].set_visible(False)
@@ -299,7 +288,7 @@ def _arrow(ax, x, y, colour: str) -> None:
     """An arrowhead half-way along the curve."""
     # Between neighbouring samples the arrow is a pixel long, and points anywhere.
     tip, tail = len(x) // 2 + len(x) // 20, len(x) // 2
-    style = {"arrowstyle": "-|>,head_width=0.25,head_length=0.55", "mutation_scale": 16, "lw": 0, "color": colour}
+    style = {"arrowstyle": "-|>,head_width=0.22,head_length=0.75", "mutation_scale": 15, "lw": 0, "color": colour}
     ax.annotate("", (x[tip], y[tip]), (x[tail], y[tail]), arrowprops={**style, "shrinkA": 0, "shrinkB": 0})
 
 
