@@ -18,14 +18,14 @@ import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
 from ._check import check_mode, check_params, check_state
-from ._crossing import Guards, propose, turning
+from ._crossing import calm, Guards, judge, Look, Mask, may_turn, Search, Verdict
 from ._instant import to_surface
 from ._integrator import Integrator, PlainForward
 from ._linearize import linearizable
-from ._result import choose, RESULTS
+from ._result import choose, nan_unless, RESULTS
 from ._step import Step
 from ._system import HybridSystem
 from ._types import Flag, Params, Scalar, State, Time
@@ -48,7 +48,7 @@ class Impact(eqx.Module):
 
 
 class _Arc(eqx.Module):
-    """The loop's state. `t, x, f` is the end of the last accepted step and the vector field there."""
+    """The loop's state. `t, x, f` is the end of the last step taken, and the vector field there."""
 
     t: Time
     x: State
@@ -59,19 +59,12 @@ class _Arc(eqx.Module):
     dt: Scalar  # the step to try
     g: Guards
     r: Guards
-    up: Bool[Array, " guards"]  # strictly positive since it last rose
-    g_max: Guards
+    up: Mask  # strictly positive since it last rose
     r_max: Guards
-    locating: Flag
-    lo: Scalar
-    hi: Scalar
-    g_lo: Guards
-    r_lo: Guards
-    g_hi: Guards
-    r_hi: Guards
-    tries: Int[Array, ""]
+    search: Search
     steps: Int[Array, ""]
     event: Int[Array, ""]
+    shift: Scalar
     done: Flag
     broken: Flag  # the state is not finite
     stalled: Flag  # the step size vanished
@@ -106,17 +99,19 @@ def integrate(
     def run(inputs):
         field, surfaces, t0, x0, t1, args = inputs
         arc = _loop(field, surfaces, t0, x0, t1, args, integrator)
-        return (arc.t, arc.x, arc.f), (arc.event, arc.r_max, arc.steps, arc.broken, arc.stalled, arc.together)
+        aux = (arc.event, arc.shift, arc.r_max, arc.steps, arc.broken, arc.stalled, arc.together)
+        return (arc.t, arc.x, arc.f), aux
 
     inputs = (field, surfaces, t0, x0, t1, args)
     keeps_jacobian = integrator.loop == "lax" and not isinstance(integrator.adjoint, PlainForward)
     (t, x, f), aux = linearizable(run, inputs) if keeps_jacobian else run(inputs)
-    event, r_max, steps, broken, stalled, together = jax.tree.map(stop_gradient, aux)
+    event, shift, r_max, steps, broken, stalled, together = jax.tree.map(stop_gradient, aux)
 
     met = event >= 0
-    # Go back from just beyond t1 to t1 itself: the square of this time is far below rounding.
-    back = stop_gradient(jnp.where(met | broken | stalled, 0, t1 - t))
-    t, x = t + back, x + back * stop_gradient(f)
+    # From the end of the last step to the surface; or from just beyond t1 back to it. The square of this time is far
+    # below rounding, so the flow is a straight line.
+    shift = stop_gradient(jnp.where(met, shift, jnp.where(broken | stalled, 0, t1 - t)))
+    t, x = t + shift, x + shift * f
 
     def guard(point, rest):
         t, x = point
@@ -150,145 +145,116 @@ def integrate(
 
 def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -> _Arc:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
-    watched = surfaces.count > 0
     rtol, atol = integrator.tolerances(dtype)
     step = Step(integrator.solver, field, args, getattr(integrator.adjoint, "rolled", False))
     controller = dfx.PIDController(rtol=rtol, atol=atol, dtmax=integrator.max_step)
-    error_order = integrator.solver.error_order(step.terms)
+    error_order: Any = integrator.solver.error_order(step.terms)
     # A surface met within rounding of t1 counts: look a little beyond it.
-    t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if watched else 0))
+    t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if surfaces.count else 0))
     still = stop_gradient(args)
 
-    def look(t, x, f):
+    def rates(t, x, f):
         """Values and rates of the guards."""
-        if not watched:
-            none = jnp.zeros(0, dtype)
-            return none, none
+        if not surfaces.count:
+            return jnp.zeros(0, dtype), jnp.zeros(0, dtype)
         t, x, f = stop_gradient((t, x, f))
         return jax.jvp(lambda t, x: surfaces.values(t, x, still), (t, x), (jnp.ones_like(t), f))
 
     def rounding(t, x):
-        """The size of a guard's rounding error: what its value moves when each input moves by one part in 2^52."""
-        if not watched:
+        """The size of a guard's rounding error: how far it moves when each input moves by some units in the last place."""
+        if not surfaces.count:
             return jnp.zeros(0, dtype)
         t, x = stop_gradient((t, x))
         by_t, by_x = jax.jacfwd(lambda t, x: surfaces.values(t, x, still), argnums=(0, 1))(t, x)
         return 64 * eps * (jnp.abs(by_t * t) + jnp.abs(by_x) @ jnp.abs(x))
 
+    def look(search: Search, start: Look, up, trial: Look, keep, t, x, h) -> Verdict:
+        """The verdict on a trial step that ends at `(t, x)`."""
+        if not surfaces.count:
+            return calm(search, trial, keep)
+        busy = search.active | jnp.any(up & ~(trial.g > 0)) | may_turn(start, up, trial)
+        armed = surfaces.armed(t, x, still)
+        close = 10 * (atol + rtol * jnp.abs(t))
+        # In a batch, only steps in which something happens to some lane pay for the search.
+        return jax.lax.cond(
+            eqxi.unvmap_any(busy),
+            lambda: judge(search, start, up, trial, keep, armed, h, close),
+            lambda: calm(search, trial, keep),
+        )
+
     f0 = step.field(t0, x0)
-    g0, r0 = look(t0, x0, f0)
+    g0, r0 = rates(t0, x0, f0)
     noise = rounding(t0, x0)
     first, control = controller.init(
-        step.terms,
-        stop_gradient(t0),
-        t_stop,
-        stop_gradient(x0),
-        None,
-        None,
-        lambda terms, t, x, args: step.field(jnp.asarray(t), x),
-        error_order,
-    )
+        step.terms, stop_gradient(t0), t_stop, stop_gradient(x0), None, None,
+        lambda terms, t, x, args: step.field(jnp.asarray(t), x), error_order,
+    )  # fmt: skip
     h0 = stop_gradient(first - t0)
     h0 = jnp.where(jnp.isfinite(h0) & (h0 > 0), h0, 1e-6 * jnp.maximum(jnp.abs(t_stop - t0), 1)).astype(dtype)
-    no, zero = jnp.array(False), jnp.zeros((), dtype)
+    no, zero, none = jnp.array(False), jnp.zeros((), dtype), jnp.array(-1)
+    unsound = ~jnp.all(jnp.isfinite(stop_gradient(f0)))
     start = _Arc(
         t=t0, x=x0, f=f0, memory=step.init(t0, x0, h0), control=control,
         h=h0, dt=jnp.minimum(h0, stop_gradient(t_stop - t0)),
-        g=g0, r=r0, up=g0 > noise, g_max=jnp.abs(g0), r_max=jnp.abs(r0),
-        locating=no, lo=zero, hi=zero, g_lo=g0, r_lo=r0, g_hi=g0, r_hi=r0,
-        tries=jnp.array(0), steps=jnp.array(0), event=jnp.array(-1),
-        done=stop_gradient(t_stop <= t0) | ~jnp.all(jnp.isfinite(f0)), broken=~jnp.all(jnp.isfinite(f0)), stalled=no, together=no,
+        g=g0, r=r0, up=g0 > noise, r_max=jnp.abs(r0),
+        search=Search(no, Look(zero, g0, r0), Look(zero, g0, r0), jnp.array(0)),
+        steps=jnp.array(0), event=none, shift=zero,
+        done=stop_gradient(t_stop <= t0) | unsound, broken=unsound, stalled=no, together=no,
     )  # fmt: skip
 
     def body(arc: _Arc) -> _Arc:
+        # Try a step
         t, dt = arc.t, stop_gradient(arc.dt)
-        # Try
-        x1, f1, error, memory = step(t, arc.x, arc.f, dt, arc.memory)
         left = stop_gradient(t_stop - t)
         final = dt >= left
-        t1 = jnp.where(final, t + left, t + dt)
+        dt = jnp.where(final, left, dt)
+        x1, f1, error, memory = step(t, arc.x, arc.f, dt, arc.memory)
         finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
-        error = jnp.where(finite, error, jnp.inf)
+        error = stop_gradient(jnp.where(finite, error, jnp.inf))
         keep, _, h, _, control, _ = controller.adapt_step_size(
-            zero, dt, *stop_gradient((arc.x, x1)), None, stop_gradient(error), error_order, arc.control
+            zero, dt, *stop_gradient((arc.x, x1)), None, error, error_order, arc.control
         )
         h = jnp.where(keep, h - dt, h)
-        g1, r1 = look(t1, x1, f1)
 
-        # Look
-        locating = arc.locating
-        fallen = arc.up & ~(g1 > 0)
-        crossed = jnp.any(fallen)
-        turns, to_turn = turning(arc.g, arc.r, arc.up, g1, r1, dt)
-        turns = turns & (arc.tries < 40) & (to_turn > 4 * eps * jnp.maximum(jnp.abs(t), dt))
-        enter = ~locating & keep & crossed
-        retry = ~locating & keep & ~crossed & turns
-        accept = ~locating & keep & ~crossed & ~turns
-
-        # Locate
-        lower = locating & ~crossed
-        upper = enter | (locating & crossed)
-        lo, g_lo, r_lo = _choose(
-            lower, (dt, g1, r1), _choose(enter, (zero, arc.g, arc.r), (arc.lo, arc.g_lo, arc.r_lo))
-        )
-        hi, g_hi, r_hi = _choose(upper, (dt, g1, r1), (arc.hi, arc.g_hi, arc.r_hi))
-        candidates = arc.up & ~(g_hi > 0)
-        converged, leader = no, jnp.array(0)
-        if watched:
-            next_dt = propose(candidates, lo, g_lo, r_lo, hi, g_hi, r_hi)
-            # Every third try halves the bracket, so that a guard which is flat on one side is found in bounded time.
-            next_dt = jnp.where(arc.tries % 3 == 2, (lo + hi) / 2, next_dt)
-            ahead = jnp.where(candidates, g1 / jnp.where(r1 == 0, -1, -r1), jnp.inf)
-            leader = jnp.argmin(ahead)
-            value, best = jnp.abs(g1[leader]), jnp.minimum(jnp.abs(arc.g_lo), jnp.abs(arc.g_hi))[leader]
-            small = value <= eps * arc.g_max[leader]
-            stagnant = (value >= best / 2) & (value <= 16 * eps * arc.g_max[leader])
-            shut = (hi - lo) <= 2 * eps * hi
-            converged = locating & (small | stagnant | (shut & crossed) | (arc.tries >= 100))
-        else:
-            next_dt = dt
-        armed = surfaces.armed(*stop_gradient((t1, x1)), still) if watched else jnp.zeros(0, bool)
-        event = converged & (armed[leader] if watched else False)
-        taken = accept | converged
+        # Look at the guards
+        g1, r1 = rates(t + dt, x1, f1)
+        verdict = look(
+            arc.search, Look(zero, arc.g, arc.r), arc.up, Look(dt, g1, r1), keep,
+            *stop_gradient((t + dt, x1)), arc.h,
+        )  # fmt: skip
 
         # Move on
-        rejected = ~locating & ~keep
-        # The controller learns from steps that it proposed, not from those that end on a turn or on a surface.
-        control = _choose(accept | rejected, control, arc.control)
+        searching = arc.search.active
+        rejected = ~searching & ~keep
+        take, event = verdict.take, verdict.event >= 0
+        # The controller learns from the steps that it proposed, not from those that end on a turn or on a surface.
+        proposed = rejected | (take & ~searching)
+        control = _choose(proposed, control, arc.control)
+        h = stop_gradient(jnp.where(proposed, h, arc.h))
         t, x, f, memory, g, r = _choose(
-            taken, (t1, x1, f1, memory, g1, r1), (arc.t, arc.x, arc.f, arc.memory, arc.g, arc.r)
+            take, (t + dt, x1, f1, memory, g1, r1), (t, arc.x, arc.f, arc.memory, arc.g, arc.r)
         )
-        up = jnp.where(taken, (g1 > noise) | (arc.up & (g1 > 0)), arc.up)
-        if watched:
-            up = jnp.where(converged & (jnp.arange(surfaces.count) == leader), False, up)
-        h = jnp.where(accept | rejected, h, arc.h)
+        up = jnp.where(take, ((g1 > noise) | (arc.up & (g1 > 0))) & ~verdict.passed, arc.up)
+        stalled = rejected & ~(h > 4 * eps * jnp.abs(stop_gradient(t)))
         steps = arc.steps + 1
-        inside = locating | enter
-        dt = jnp.where(
-            inside & ~converged, next_dt, jnp.where(retry, to_turn, jnp.minimum(h, stop_gradient(t_stop - t)))
-        )
-        stalled = rejected & ~(h > 4 * eps * jnp.maximum(jnp.abs(t), jnp.finfo(dtype).tiny))
-        reached = accept & final
-        together = no
-        if surfaces.count > 1:
-            close = 10 * (atol + rtol * jnp.abs(t))
-            near = arc.up & armed & (g1 <= jnp.maximum(-r1, 0) * close) & (jnp.arange(surfaces.count) != leader)
-            together = event & jnp.any(near)
+        tries = jnp.where(take | rejected, 0, verdict.search.tries + 1)
         return _Arc(
-            t=t, x=x, f=f, memory=memory, control=control, h=stop_gradient(h), dt=stop_gradient(dt),
-            g=g, r=r, up=up, g_max=jnp.maximum(arc.g_max, jnp.where(taken, jnp.abs(g1), 0)),
-            r_max=jnp.maximum(arc.r_max, jnp.where(taken, jnp.abs(r1), 0)),
-            locating=inside & ~converged, lo=lo, hi=hi, g_lo=g_lo, r_lo=r_lo, g_hi=g_hi, r_hi=r_hi,
-            tries=jnp.where(taken | rejected, 0, arc.tries + 1), steps=steps,
-            event=jnp.where(event, leader, arc.event),
-            done=event | reached | stalled | (steps >= integrator.max_steps),
-            broken=stalled & ~finite, stalled=stalled, together=together,
+            t=t, x=x, f=f, memory=memory, control=control,
+            h=h, dt=stop_gradient(jnp.where(take | rejected, jnp.minimum(h, t_stop - t), verdict.dt)),
+            g=g, r=r, up=up, r_max=jnp.maximum(arc.r_max, jnp.where(take, jnp.abs(r1), 0)),
+            search=eqx.tree_at(lambda s: s.tries, verdict.search, tries),
+            steps=steps, event=verdict.event, shift=verdict.shift,
+            done=event | (take & final & ~searching) | stalled | (steps >= integrator.max_steps),
+            broken=stalled & ~finite, stalled=stalled, together=verdict.together,
         )  # fmt: skip
 
     return eqxi.while_loop(
-        lambda arc: ~arc.done, jax.jit(body), start, max_steps=None if integrator.loop == "lax" else integrator.max_steps,
+        lambda arc: ~arc.done,
+        jax.jit(body),
+        start,
+        max_steps=None if integrator.loop == "lax" else integrator.max_steps,
         kind=integrator.loop,
-    )  # fmt: skip
+    )
 
 
 def _choose(pred: Flag, new: PyTree, old: PyTree) -> PyTree:
@@ -320,8 +286,8 @@ def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Par
     result = choose((result == RESULTS.successful) & (event < 0), RESULTS.no_crossing, result)
     good = result == RESULTS.successful
     transition = jnp.array(system.leaving(mode) or (-1,))[jnp.maximum(event, 0)]
-    nan = lambda value: jnp.where(good, value, jnp.nan)
-    return Impact(nan(t1), nan(x1), jnp.where(good, transition, -1), nan(rate), steps, result)
+    t1, x1, rate = (nan_unless(good, value) for value in (t1, x1, rate))
+    return Impact(t1, x1, jnp.where(good, transition, -1), rate, steps, result)
 
 
 _run_to_guard = eqx.filter_jit(run_to_guard)
@@ -363,4 +329,4 @@ def flow_for(
     """The state at `t1 >= t`, of the flow of a mode alone: its guards are not looked at. NaN where it fails."""
     none = Surfaces(0, lambda t, x, params: jnp.zeros(0), lambda t, x, params: jnp.zeros(0, bool))
     _, x1, _, _, _, result = integrate(system.mode(mode).vector_field, none, t, x, t1, params, integrator)
-    return jnp.where(result == RESULTS.successful, x1, jnp.nan)
+    return nan_unless(result == RESULTS.successful, x1)

@@ -5,6 +5,7 @@ from typing import Literal
 import diffrax as dfx
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array
 
 
 class Integrator(eqx.Module):
@@ -55,7 +56,7 @@ class Integrator(eqx.Module):
             if value is not None and not value > 0:
                 raise ValueError(f"Integrator: {name}={value!r} must be positive.")
 
-    def tolerances(self, dtype) -> tuple[float, float]:
+    def tolerances(self, dtype) -> tuple[float | Array, float | Array]:
         """`(rtol, atol)` for states of that dtype; `ValueError` below what it can resolve."""
         dtype = jnp.dtype(dtype)
         smallest = 4 * float(jnp.finfo(dtype).eps)

@@ -57,9 +57,7 @@ def newton(evaluate: Callable[[Array], tuple[Array, Array, PyTree]], y0: Array, 
         rounding = (residual <= accept * size) & (residual >= search.residual / 4)
         better = (residual < search.residual) | first
 
-        operator = lx.MatrixLinearOperator(jnp.where(finite, jacobian, jnp.eye(r.size, dtype=r.dtype)))
-        step = -lx.linear_solve(operator, jnp.where(finite, r, 0), lx.LU(), throw=False).value
-        step = jnp.where(better, step, search.step)
+        step = jnp.where(better, _newton_step(jnp.where(finite, jacobian, 0), jnp.where(finite, r, 0)), search.step)
         usable = jnp.all(jnp.isfinite(step))
         fraction = jnp.where(better, jnp.minimum(1, 4 * search.fraction), search.fraction / 4)
         # A step longer than the state itself says that the linearization is worthless so far out.
@@ -83,3 +81,14 @@ def newton(evaluate: Callable[[Array], tuple[Array, Array, PyTree]], y0: Array, 
     end = jax.lax.while_loop(lambda search: ~search.done, body, start)
     size = jnp.max(jnp.abs(end.y))
     return Root(end.y, end.aux, end.residual, end.residual <= accept * size, end.iterations)
+
+
+def _newton_step(jacobian, r):
+    """`-jacobian^-1 r`; where the Jacobian is singular, the shortest step of least residual, damped."""
+    eye = jnp.eye(r.size, dtype=r.dtype)
+    step = -lx.linear_solve(lx.MatrixLinearOperator(jacobian), r, lx.LU(), throw=False).value
+    normal = jacobian.T @ jacobian
+    normal = normal + (jnp.finfo(r.dtype).eps ** 0.75 * jnp.trace(normal) + jnp.finfo(r.dtype).tiny) * eye
+    damped = -lx.linear_solve(lx.MatrixLinearOperator(normal), jacobian.T @ r, lx.LU(), throw=False).value
+    singular = ~jnp.all(jnp.isfinite(step)) | (jnp.max(jnp.abs(step)) > 1e3 * jnp.max(jnp.abs(damped)))
+    return jnp.where(singular, damped, step)

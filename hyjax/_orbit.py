@@ -1,5 +1,7 @@
 r"""Periodic orbits: strides that return."""
 
+import functools as ft
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ from ._jump import reset
 from ._multiple_shooting import MultipleShooting
 from ._multipliers import eigenvalues
 from ._report import describe
-from ._result import choose, RESULTS
+from ._result import choose, nan_unless, RESULTS
 from ._shooting import AbstractShooting, Problem, SingleShooting
 from ._stride import monodromy, run_stride
 from ._system import HybridSystem
@@ -143,7 +145,7 @@ def run_orbit(
     family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(guess.dtype).eps ** 0.6
     result = choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
     good = result == RESULTS.successful
-    nan = lambda value: jnp.where(good, value, jnp.nan)
+    nan = ft.partial(nan_unless, good)
     return PeriodicOrbit(
         x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
         return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),

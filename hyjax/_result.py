@@ -3,6 +3,8 @@
 from typing import Any
 
 import diffrax as dfx
+import jax.numpy as jnp
+from jaxtyping import Array
 
 from ._types import Flag
 
@@ -42,6 +44,15 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The orbit is one of a continuous family: the return map has the multiplier 1 on the section, so Newton's "
         "equation is singular. Fix the conserved quantity, or move the parameter off the fold."
     )
+
+
+def nan_unless(good: Flag, value: Array) -> Array:
+    """`value`, or NaN where it failed.
+
+    The derivative of the NaN is zero: so a sum over a batch from which failed lanes are masked has the gradient of the
+    others, where a NaN would reach the parameters that they share.
+    """
+    return jnp.where(good, value, jnp.nan)
 
 
 def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:

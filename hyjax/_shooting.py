@@ -66,7 +66,7 @@ class AbstractShooting(eqx.Module):
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
         """The closed orbit near a guess, with the evaluation that closed it. Not differentiable."""
 
-    def acceptable(self, integrator: Integrator, dtype) -> float:
+    def acceptable(self, integrator: Integrator, dtype) -> float | Array:
         """The largest residual, relative to the state, of what is called an orbit."""
         return 100 * sum(integrator.tolerances(dtype)) if self.accept is None else self.accept
 

@@ -9,7 +9,7 @@ from ._check import check
 from ._flow import flow_for, Impact, run_to_guard
 from ._integrator import Integrator
 from ._jump import reset, saltation_matrix
-from ._result import choose, RESULTS
+from ._result import choose, nan_unless, RESULTS
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State, Time
 
@@ -49,8 +49,8 @@ def run_stride(
     result = choose(good & ~finite, RESULTS.nonfinite, result)
     good = good & finite
     return Stride(
-        x=jnp.where(good, x, jnp.nan),
-        time=jnp.where(good, t - start, jnp.nan),
+        x=nan_unless(good, x),
+        time=nan_unless(good, t - start),
         impacts=tuple(impacts),
         guard_rates=jnp.stack([impact.guard_rate for impact in impacts]),
         result=result,
@@ -62,7 +62,12 @@ _run = eqx.filter_jit(run_stride)
 
 @eqx.filter_jit
 def _jacobian(system, t, x, params, sequence, integrator):
-    return jax.jacfwd(lambda x: run_stride(system, t, x, params, sequence, integrator).x)(x)
+    def end(x):
+        through = run_stride(system, t, x, params, sequence, integrator)
+        return through.x, through.result
+
+    jacobian, result = jax.jacfwd(end, has_aux=True)(x)
+    return nan_unless(result == RESULTS.successful, jacobian)
 
 
 @eqx.filter_jit
@@ -73,7 +78,7 @@ def _monodromy(system, t, x, params, sequence, integrator):
         flow = jax.jacfwd(lambda x: flow_for(system, mode, t, x, impact.t, params, integrator))(x)  # noqa: B023
         total = saltation_matrix(system, taken, impact.t, impact.x, params) @ flow @ total
         t, x = impact.t, reset(system.transitions[taken], impact.t, impact.x, params)
-    return jnp.where(through.result == RESULTS.successful, total, jnp.nan)
+    return nan_unless(through.result == RESULTS.successful, total)
 
 
 def stride(

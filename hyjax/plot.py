@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -43,8 +43,6 @@ GREEK = [
     "omega",
 ]
 
-Pairs = Sequence[tuple[str, str]]
-
 
 def pyplot() -> ModuleType:
     """`matplotlib.pyplot`, or an `ImportError` that says how to install it."""
@@ -76,7 +74,7 @@ def unit(text: str) -> str:
 def phase_portrait(
     orbit: PeriodicOrbit,
     ax: "matplotlib.axes.Axes | None" = None,
-    pairs: Pairs | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
     model: ModuleType | None = None,
 ) -> "matplotlib.axes.Axes":
     """Each coordinate against its rate: the flow as lines with the sense of time, the jumps dashed.
@@ -101,7 +99,7 @@ def phase_portrait(
             if x.size and y.size:
                 ax.plot(x, y, color=colour, lw=1.8, label=symbol(across))
                 _arrow(ax, x, y, colour)
-        for before, after in _jumps(arcs):
+        for before, after in zip(arcs, arcs[1:] + arcs[:1], strict=True):
             _jump(ax, _ends(orbit, before, after, across), _ends(orbit, before, after, up), colour)
     ax.set_xlabel(_label([across for across, _ in pairs], model))
     ax.set_ylabel(_label([up for _, up in pairs], model))
@@ -125,7 +123,7 @@ def time_series(
         for arc in arcs:
             if (x := _along(orbit, arc, name)).size:
                 ax.plot(arc.t, x, color=colour, lw=1.8, label=symbol(name))
-        for before, after in _jumps(arcs):
+        for before, after in zip(arcs, arcs[1:] + arcs[:1], strict=True):
             _jump(ax, np.repeat(before.t[-1], 2), _ends(orbit, before, after, name), colour)
     ax.set_xlabel(_bracket("$t$", unit(model.time_unit) if model else ""))
     ax.set_ylabel(_label(names, model))
@@ -184,7 +182,7 @@ def gait_figure(
     for orbit, setting, part in zip(rows, settings, np.ravel(fig.subfigures(len(rows), 1, squeeze=False)), strict=True):
         own = _print({key: value for key, value in setting.items() if key not in shared})
         part.suptitle(", ".join(text for text in (own, _summary(orbit, model)) if text), fontsize=11)
-        if not _found(orbit):
+        if not np.isfinite(orbit.period):
             continue
         left, middle, right = part.subplots(1, 3, width_ratios=(1.1, 1.1, 1))
         phase_portrait(orbit, left, model=model)
@@ -199,10 +197,6 @@ def _each(orbits) -> list[PeriodicOrbit]:
     return [orbits] if np.ndim(orbits.period) == 0 else [orbits[i] for i in range(len(orbits))]
 
 
-def _found(orbit: PeriodicOrbit) -> bool:
-    return bool(np.isfinite(orbit.period))
-
-
 def _message(orbit: PeriodicOrbit) -> str:
     return RESULTS[orbit.result]  # pyright: ignore
 
@@ -210,7 +204,7 @@ def _message(orbit: PeriodicOrbit) -> str:
 def _arcs(orbit: PeriodicOrbit, n: int = 200) -> tuple[Arc, ...]:
     if np.ndim(orbit.period):
         raise ValueError(f"This is a batch of {len(orbit)} orbits: choose one, for example orbits[0].")
-    if not _found(orbit):
+    if not np.isfinite(orbit.period):
         raise ValueError(f"There is no orbit to draw: {_message(orbit)}")
     return orbit.sample(n)
 
@@ -230,13 +224,8 @@ def _ends(orbit: PeriodicOrbit, before: Arc, after: Arc, name: str) -> np.ndarra
     return np.concatenate([_along(orbit, before, name)[-1:], _along(orbit, after, name)[:1]])
 
 
-def _jumps(arcs: tuple[Arc, ...]) -> Iterator[tuple[Arc, Arc]]:
-    """The arcs before and after each jump; the last jump leads back to the first arc."""
-    return zip(arcs, arcs[1:] + arcs[:1], strict=True)
-
-
 def _summary(orbit: PeriodicOrbit, model: ModuleType | None) -> str:
-    if not _found(orbit):
+    if not np.isfinite(orbit.period):
         return f"not found: {_message(orbit).partition('.')[0]}"
     period = f"$T$ = {float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
     radius = f"max $|\\lambda|$ = {float(orbit.spectral_radius):#.3g}"
