@@ -9,15 +9,16 @@ import jax
 import jax.numpy as jnp
 import lineax as lx
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
 
 from ._integrator import Integrator, PlainForward
 from ._linearize import perturbed, with_jacobian
 from ._shooting import AbstractShooting, Closure, Found, Problem, stride_jacobian
-from ._types import Params, State
+from ._types import Params
 
 
 def closed_orbit(
-    problem: Problem, guess: State, params: Params, method: AbstractShooting, integrator: Integrator
+    problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrator
 ) -> Found:
     """The closed orbit that `method` finds near the guess; its closure is differentiable in `params`, to any order."""
     return _closed_orbit(problem, guess, params, method, integrator)

@@ -31,7 +31,13 @@ class _Search(eqx.Module):
     done: Bool[Array, ""]
 
 
-def newton(evaluate: Callable[[Array], tuple[Array, Array, PyTree]], y0: Array, *, max_iterations: int, accept) -> Root:
+def newton(
+    evaluate: Callable[[Array], tuple[Array, Array, PyTree]],
+    y0: Array,
+    *,
+    max_iterations: int | Int[Array, ""],
+    accept: float | Float[Array, ""],
+) -> Root:
     r"""Solve $r(y) = 0$ by Newton's method, shortening a step that does not lower the residual.
 
     An evaluation may fail (its numbers are not finite): such a step is shortened too. The iteration ends where the

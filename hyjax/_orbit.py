@@ -71,12 +71,12 @@ class PeriodicOrbit(eqx.Module):
         return jax.tree.map(lambda leaf: leaf[i], self)
 
     @property
-    def spectral_radius(self) -> Scalar:
+    def spectral_radius(self) -> Float[Array, "*batch"]:
         """The largest modulus of a multiplier."""
         return jnp.max(jnp.abs(self.multipliers), axis=-1)
 
     @property
-    def stable(self) -> Bool[Array, ""]:
+    def stable(self) -> Bool[Array, "*batch"]:
         """Whether every multiplier lies inside the unit circle."""
         return self.spectral_radius < 1
 
@@ -123,7 +123,7 @@ def _sample(orbit: PeriodicOrbit, x: State, t: Scalar, n: int):
 
 def run_orbit(
     system: HybridSystem,
-    guess: State,
+    guess: State | Float[Array, "strides n"],
     params: Params,
     sequence: tuple[str, ...],
     strides: int,
@@ -159,7 +159,7 @@ _run = eqx.filter_jit(run_orbit)
 
 def periodic_orbit(
     system: HybridSystem,
-    guess: State,
+    guess: State | Float[Array, "strides n"],
     params: Params,
     *,
     sequence: tuple[str, ...],

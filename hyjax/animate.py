@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Shapes = dict[str, np.ndarray]
 
 # Seconds that a unit of a model's time lasts on the screen; sqrt(l/g) is that of a leg of 1 m on the earth.
-SECONDS = {"s": 1.0, "sqrt(l/g)": 9.81**-0.5}
+SECONDS = {"s": 1.0, "sqrt(l/g)": 9.81**-0.5, "sqrt(l/g) or s": 9.81**-0.5}
 
 
 class Step(eqx.Module):
@@ -155,21 +155,28 @@ def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | 
 
     **Arguments:** `path`: the suffix says which. Another suffix, and `.mp4` without ffmpeg, are a `ValueError`.
     """
-    from matplotlib.animation import writers
-
     path = pathlib.Path(path)
-    suffix = path.suffix.lower()
-    there = ".gif, .html" + (", .mp4" if writers.is_available("ffmpeg") else "")
-    if suffix not in (".gif", ".html", ".mp4"):
-        raise ValueError(f"{path}: the suffix {suffix!r} names no kind of animation; use one of {there}.")
-    if suffix not in there:
-        raise ValueError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; use one of {there}.")
+    suffix = animation_suffix(path)
     if suffix == ".html":
         path.write_text(animation.to_jshtml(), encoding="utf-8")
     else:
         # 80 dots per inch keep four steps of a walker well under a megabyte. A GIF counts time in hundredths of a
         # second: 25 and 50 frames per second are exact.
         animation.save(path, writer="pillow" if suffix == ".gif" else "ffmpeg", dpi=80 if suffix == ".gif" else 200)
+
+
+def animation_suffix(path: pathlib.Path) -> str:
+    """The suffix of a path, if an animation can be written under it; a `ValueError` that says which there are."""
+    pyplot()
+    from matplotlib.animation import writers
+
+    suffix = path.suffix.lower()
+    there = ".gif, .html" + (", .mp4" if writers.is_available("ffmpeg") else "")
+    if suffix not in (".gif", ".html", ".mp4"):
+        raise ValueError(f"{path}: the suffix {suffix!r} names no kind of animation; use one of {there}.")
+    if suffix not in there:
+        raise ValueError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; use one of {there}.")
+    return suffix
 
 
 def _fall(model: ModuleType, params: Params) -> np.ndarray:

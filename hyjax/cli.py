@@ -150,9 +150,7 @@ def gait(
     """Find all gaits of a model, without a guess, and print them."""
     if strides < 1:
         raise Misuse(f"--strides: {strides} must be at least 1.")
-    for path in (plot, animate):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
+    _check_paths(plot, animate)
     _start_jax()
     model = _load(name)
     params, values = _params(model, param or [])
@@ -177,6 +175,28 @@ def gait(
         Console(width=max(Console().width, 50 + 40 * len(orbits))).print(_table(model, values, shown))
     if plot is not None or animate is not None:
         _draw(model, orbits, plot, animate)
+
+
+def _check_paths(plot: Path | None, animate: Path | None) -> None:
+    """Whether the pictures asked for can be written, before anything is computed for them."""
+    for path in (plot, animate):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
+    try:
+        if plot is not None:
+            from .plot import pyplot
+
+            kinds = pyplot().figure().canvas.get_supported_filetypes()
+            if plot.suffix.lower().removeprefix(".") not in kinds:
+                raise Misuse(
+                    f"{plot}: the suffix {plot.suffix!r} names no kind of picture; use one of {', '.join(kinds)}."
+                )
+        if animate is not None:
+            from .animate import animation_suffix
+
+            animation_suffix(animate)
+    except (ValueError, ImportError) as error:
+        raise Misuse(str(error)) from None
 
 
 def _draw(model, orbits, plot: Path | None, animate: Path | None) -> None:

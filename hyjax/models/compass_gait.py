@@ -101,8 +101,8 @@ def heel_strike(t, x, params):
 
 
 coordinates = ("theta_s", "theta_ns", "theta_s_rate", "theta_ns_rate")
-units = ("rad", "rad", "rad sqrt(g/l)", "rad sqrt(g/l)")
-time_unit = "sqrt(l/g)"
+units = ("rad", "rad", "rad sqrt(g/l) or rad/s", "rad sqrt(g/l) or rad/s")
+time_unit = "sqrt(l/g) or s"
 system = HybridSystem(
     modes={"swing": Mode(swing, coordinates)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike, armed=foot_ahead),),
