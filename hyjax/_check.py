@@ -46,7 +46,7 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
     mode = system.mode(name)
 
     def shape(fn, what: str, expected: tuple[int, ...]):
-        out: PyTree = jax.eval_shape(fn, t, x, params)
+        out: PyTree = eqx.filter_eval_shape(fn, t, x, params)
         if not hasattr(out, "shape") or out.shape != expected:
             got = getattr(out, "shape", type(out).__name__)
             raise ValueError(f"{what} of mode {name!r} must return shape {expected}, not {got}.")

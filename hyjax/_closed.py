@@ -14,19 +14,27 @@ from jaxtyping import Array
 from ._integrator import Integrator, PlainForward
 from ._linearize import perturbed, with_jacobian
 from ._shooting import AbstractShooting, Closure, Found, Problem, stride_jacobian
+from ._tie import tie
 from ._types import Params
 
 
 def closed_orbit(
     problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrator
 ) -> Found:
-    """The closed orbit that `method` finds near the guess; its closure is differentiable in `params`, to any order."""
-    return _closed_orbit(problem, guess, params, method, integrator)
+    """The closed orbit that `method` finds near the guess; its closure is differentiable in `params`, to any order.
+
+    So it is in numbers that the system's functions close over.
+    """
+    system = problem.system.hoisted(params, guess.dtype)
+    problem = eqx.tree_at(lambda p: p.system, problem, system)
+    return _closed_orbit((problem, params), guess, method, integrator)
 
 
 @eqx.filter_custom_jvp
-def _closed_orbit(problem, guess, params, method, integrator):
-    return method.search(problem, guess, params, _adjoint(integrator, PlainForward(rolled=problem.rolled)))
+def _closed_orbit(what, guess, method, integrator):
+    problem, params = what
+    found = method.search(problem, guess, params, _adjoint(integrator, PlainForward(rolled=problem.rolled)))
+    return eqx.tree_at(lambda found: found.closure, found, tie(found.closure, what))
 
 
 def _adjoint(integrator: Integrator, adjoint) -> Integrator:
@@ -35,15 +43,17 @@ def _adjoint(integrator: Integrator, adjoint) -> Integrator:
 
 @_closed_orbit.def_jvp
 def _closed_orbit_jvp(primals, tangents):
-    problem, guess, params, method, integrator = primals
-    dparams = tangents[2]
-    found = _closed_orbit(problem, guess, params, method, integrator)
+    what, guess, method, integrator = primals
+    dwhat = tangents[0]
+    found = _closed_orbit(what, guess, method, integrator)
     nodes, starts = found.closure.nodes, found.closure.starts
     strides, n = nodes.shape
+    if not any(jax.tree.leaves(perturbed(dwhat))):
+        return found, jax.tree.map(lambda _: None, found)
     timed = int(strides > 1)
     # Second derivatives of the flow, taken once and not in Newton's loop: what counts is the time to compile them.
     plain = _adjoint(integrator, PlainForward(rolled=True))
-    moving, still = eqx.partition(params, perturbed(dparams))
+    moving, still = eqx.partition(what, perturbed(dwhat))
 
     def one(t, x):
         """What a stride gives, and how it moves with its own start and with the parameters."""
@@ -51,7 +61,8 @@ def _closed_orbit_jvp(primals, tangents):
         def evaluate(inputs):
             (start, moving), (t, still) = inputs
             t, x = (start[0], start[1:]) if timed else (t, start)
-            end, _, stride = stride_jacobian(problem, t, x, eqx.combine(moving, still), plain)
+            problem, params = eqx.combine(moving, still)
+            end, _, stride = stride_jacobian(problem, t, x, params, plain)
             after = jnp.append(t + stride.time, stride.x) if timed else stride.x
             return (after, stride.time, end, stride.guard_rates), None
 
@@ -60,7 +71,7 @@ def _closed_orbit_jvp(primals, tangents):
         return out, by
 
     out, by = jax.vmap(one)(starts, nodes)
-    dp = ravel_pytree(dparams)[0]
+    dp = ravel_pytree(dwhat)[0]
     width = n + timed
     by_start, forced = by[:, :, :width], by[:, :, width:] @ dp
 

@@ -151,7 +151,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
     error_order: Any = integrator.solver.error_order(step.terms)
     # A surface met within rounding of t1 counts: look a little beyond it.
     t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if surfaces.count else 0))
-    still = stop_gradient(args)
+    still = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, args)
 
     def rates(t, x, f):
         """Values and rates of the guards."""

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from ._tie import tie
 from ._types import Scalar
 
 # A point is a PyTree of arrays, such as (t, x); a field gives its rate along the flow.
@@ -57,7 +58,7 @@ def _flow_instant_jvp(primals, tangents):
 @eqx.filter_custom_jvp
 def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTree) -> Scalar:
     """Zero; as a function of its arguments, the time from `point` along `field` to where `guard` is zero."""
-    return jnp.zeros_like(jax.tree.leaves(point)[0])
+    return tie(jnp.zeros_like(jax.tree.leaves(point)[0]), (field, guard, point, args))
 
 
 @_time_to_surface.def_jvp

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
+from ._tie import tie
+
 # A function of `inputs` that returns `(out, aux)`: `out` is differentiated, `aux` is not.
 Function = Callable[[PyTree], tuple[PyTree, PyTree]]
 
@@ -49,7 +51,8 @@ def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, 
 
 @eqx.filter_custom_jvp
 def _linearizable(fn, inputs):
-    return fn(inputs)
+    out, aux = fn(inputs)
+    return tie(out, (fn, inputs)), aux
 
 
 @_linearizable.def_jvp

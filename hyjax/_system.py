@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import equinox as eqx
+import jax
 
 from ._types import Flag, Params, Scalar, State, Time
 
@@ -135,3 +136,20 @@ class HybridSystem(eqx.Module):
             raise ValueError(f"sequence: give a tuple of mode names, such as ('swing',); got {sequence!r}.")
         following = (*sequence[1:], sequence[0])
         return tuple(self.between(mode, after) for mode, after in zip(sequence, following, strict=True))
+
+    def hoisted(self, params: Params, dtype) -> "HybridSystem":
+        """The same system, in which numbers that a function closes over are array leaves, as if they were parameters."""
+
+        def hoist(fn, mode: str):
+            if fn is None:
+                return None
+            example = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((self.mode(mode).dimension,), dtype)
+            converted = eqx.filter_closure_convert(fn, *example, params)
+            return converted if jax.tree.leaves(eqx.filter(converted, eqx.is_array)) else fn
+
+        modes = {name: Mode(hoist(mode.vector_field, name), mode.coordinates) for name, mode in self.modes.items()}
+        transitions = tuple(
+            Transition(w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)))
+            for w in self.transitions
+        )
+        return HybridSystem(modes, transitions)
