@@ -1,6 +1,7 @@
 """What a user writes: modes that flow, transitions that jump."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -140,7 +141,7 @@ class HybridSystem(eqx.Module):
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
         """The same system, in which numbers that a function closes over are array leaves, as if they were parameters."""
 
-        def hoist(fn, mode: str):
+        def hoist(fn: Any, mode: str) -> Any:
             if fn is None:
                 return None
             example = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((self.mode(mode).dimension,), dtype)

@@ -13,6 +13,7 @@ def tie(out: PyTree, inputs: PyTree) -> PyTree:
     input is not batched, while its tangent, a product with that input's tangent, is: so let it depend on it.
     """
     floats = [leaf for leaf in jax.tree.leaves(inputs) if eqx.is_inexact_array(leaf)]
-    nothing = [jnp.sum(jnp.where(jnp.isnan(leaf), 0, 0)) for leaf in floats]
-    add = lambda leaf: leaf + sum(nothing).astype(leaf.dtype) if nothing else leaf
-    return jax.tree.map(lambda leaf: add(leaf) if eqx.is_inexact_array(leaf) else leaf, out)
+    nothing = jnp.zeros((), int)
+    for leaf in floats:
+        nothing = nothing + jnp.sum(jnp.where(jnp.isnan(leaf), 0, 0))
+    return jax.tree.map(lambda leaf: leaf + nothing.astype(leaf.dtype) if eqx.is_inexact_array(leaf) else leaf, out)

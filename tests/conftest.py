@@ -4,8 +4,11 @@ import os
 import pathlib
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import install_import_hook
+from reference import case
 
 _CACHE = pathlib.Path(__file__).parent.parent / ".cache" / "jax"
 
@@ -16,4 +19,34 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 with install_import_hook("hyjax", "beartype.beartype"):
     import hyjax as hj
-    from hyjax.models import simplest_walker
+    from hyjax.models import compass_gait, rimless_wheel, simplest_walker
+
+
+def _orbit(model, guess, params):
+    return hj.periodic_orbit(model.system, guess, params, sequence=model.sequence)
+
+
+@pytest.fixture(scope="session")
+def walker():
+    """The four gaits of the reference: long and short, at slopes 0.004 and 0.009. All share one compiled program."""
+    names = ("long_0.004", "short_0.004", "long_0.009", "short_0.009")
+    records = {name: case("B_simplest_walker", name) for name in names}
+    # Two decimals do not tell the gaits at 0.004 apart: three do.
+    guess = lambda record: jnp.asarray(np.round(record["x0"], 3))
+    return {
+        name: _orbit(simplest_walker, guess(record), simplest_walker.Params(record["gamma"]))
+        for name, record in records.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def wheel():
+    params = rimless_wheel.Params()
+    return _orbit(rimless_wheel, rimless_wheel.guess(params), params)
+
+
+@pytest.fixture(scope="session")
+def compass():
+    record = case("C_compass_gait")
+    params = compass_gait.Params(slope=np.deg2rad(record["slope_deg"]))
+    return _orbit(compass_gait, compass_gait.guess(params), params)

@@ -1,0 +1,42 @@
+"""Small fields and systems that several tests share, and an integrator whose limits are traced."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+import hyjax as hj
+
+
+def same(t, x, params):
+    return x
+
+
+def line(t, x, params):
+    return jnp.ones_like(x)
+
+
+def still(t, x, params):
+    return jnp.zeros_like(x)
+
+
+def oscillate(t, x, params):
+    return jnp.stack([x[1], -x[0]])
+
+
+def leave(field, dimension, *guards, armed=None) -> hj.HybridSystem:
+    """A mode `free` that is left for `end_0`, `end_1`, ... through its guards."""
+    names = tuple(f"x{i}" for i in range(dimension))
+    armed = armed or (None,) * len(guards)
+    modes = {"free": hj.Mode(field, names)} | {f"end_{i}": hj.Mode(field, names) for i in range(len(guards))}
+    ways = [hj.Transition("free", f"end_{i}", g, same, a) for i, (g, a) in enumerate(zip(guards, armed, strict=True))]
+    return hj.HybridSystem(modes, tuple(ways))
+
+
+def with_tolerance(integrator: hj.Integrator, tolerance) -> hj.Integrator:
+    """The integrator at a traced tolerance: one program for all."""
+    limits = lambda i: (i.rtol, i.atol)
+    return eqx.tree_at(limits, integrator, (tolerance, tolerance), is_leaf=lambda leaf: leaf is None)
+
+
+def with_time(integrator: hj.Integrator, max_time) -> hj.Integrator:
+    """The integrator with another, traced, time limit."""
+    return eqx.tree_at(lambda i: i.max_time, integrator, max_time)

@@ -1,0 +1,299 @@
+"""Derivatives of events, strides and orbits, of first and higher order, in every mode, against other routes to them."""
+
+import functools as ft
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from reference import case
+from systems import leave, oscillate, with_tolerance
+
+import hyjax as hj
+from hyjax.models import simplest_walker
+
+WALKER = simplest_walker.system
+
+
+def walker_stride(x, slope, integrator=hj.Integrator()):
+    """The state after a stride, and its time: five numbers of five numbers."""
+    params = simplest_walker.Params(slope)
+    through = hj.stride(WALKER, x, params, sequence=("swing",), integrator=integrator)
+    return jnp.append(through.x, through.time)
+
+
+@jax.jit
+@jax.vmap
+def stride_of(z):
+    return walker_stride(z[:4], z[4])
+
+
+@jax.jit
+@jax.vmap
+def forward_jacobian(z):
+    return jax.jacfwd(lambda z: walker_stride(z[:4], z[4]))(z)
+
+
+# Directions in which a start stays on the section phi = 2 theta: above it, the guard would fall at once.
+ALONG = np.array([[1, 0, 2, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1.0]])
+
+
+# Derivatives of the stride grow by about 1e3 from order to order, more in the short gait, which nearly grazes. So
+# differences of eighth order: at this spacing their truncation, h^8 / 630 times the ninth derivative, is 1e-12 of the first.
+SPACING = 3e-5
+STENCIL = {1: 4 / 5, 2: -1 / 5, 3: 4 / 105, 4: -1 / 280}
+
+
+def central_difference(f, z):
+    """df along each of those directions, by central differences in one batch. `f` maps `(batch, n)`."""
+    stencil = STENCIL | {-k: -weight for k, weight in STENCIL.items()}
+    values = np.asarray(f(jnp.asarray(np.concatenate([z + k * SPACING * ALONG for k in stencil]))))
+    values = values.reshape(len(stencil), len(ALONG), *values.shape[1:])
+    return np.moveaxis(np.tensordot(np.array(list(stencil.values())), values, 1) / SPACING, 0, -1)
+
+
+@pytest.fixture(scope="module", params=["long_0.009", "short_0.009"])
+def start(request):
+    """A start near a gait, a little off it, and the slope."""
+    record = case("B_simplest_walker", request.param)
+    return np.append(record["x0"] * np.array([1, 1.01, 1, 0.97]), 0.0091)
+
+
+# The stride of the simplest walker
+
+
+def test_jacobian_against_differences(start):
+    jacobian = np.asarray(forward_jacobian(jnp.asarray(start[None]))[0])
+    # The values' rounding, up to 1e-13 where the guard is met slowly, over the spacing: 3e-9, of entries near 1e2.
+    differences = central_difference(stride_of, start)
+    assert_allclose(jacobian @ ALONG.T, differences, rtol=0, atol=1e-10 * np.max(np.abs(jacobian)))
+
+
+def test_reverse_is_forward(start):
+    z = jnp.asarray(start[None])
+    reverse = jax.jit(jax.vmap(jax.jacrev(lambda z: walker_stride(z[:4], z[4]))))(z)
+    forward = forward_jacobian(z)
+    # The same Jacobian, transposed: other roundings of entries near 10.
+    assert_allclose(reverse, forward, rtol=0, atol=1e-12)
+
+
+def test_hessian(start):
+    """Symmetric, and the derivative of the Jacobian: one Newton step after a stopped gradient would give neither."""
+    z = jnp.asarray(start)
+    hessian = np.asarray(jax.jit(jax.hessian(lambda z: walker_stride(z[:4], z[4])))(z))
+    size = np.max(np.abs(hessian))
+    assert size > 1e2
+    assert_allclose(hessian, np.swapaxes(hessian, 1, 2), rtol=0, atol=1e-12 * size)
+    # As above: the Jacobian's rounding, 1e-12, over the spacing is 3e-8, of entries near 3e3 and more.
+    differences = central_difference(forward_jacobian, start)
+    assert_allclose(hessian @ ALONG.T, differences, rtol=0, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize("gait", ["long_0.009", "short_0.009"])
+def test_multipliers_are_as_good_as_the_event(gait):
+    """At any tolerance. (Through an interpolant they would be worse than the event by a factor 500 to 4000.)"""
+    record = case("B_simplest_walker", gait)
+    values = record["eigenvalues"]["re"] + 1j * record["eigenvalues"]["im"]
+
+    def at(tolerance):
+        integrator = with_tolerance(hj.Integrator(solver=dfx.Tsit5()), tolerance)
+        out = ft.partial(walker_stride, integrator=integrator)
+        x, slope = jnp.asarray(record["x0"]), jnp.asarray(record["gamma"])
+        return out(x, slope)[4], jax.jacfwd(lambda x: out(x, slope)[:4])(x)
+
+    time, jacobian = jax.jit(jax.vmap(at))(jnp.array([1e-6, 1e-8, 1e-10, 1e-12]))
+    time_error = np.abs(time - record["T"])
+    multipliers = np.linalg.eigvals(jacobian)
+    multipliers = np.take_along_axis(multipliers, np.argsort(-np.abs(multipliers.round(6)), axis=1, kind="stable"), 1)
+    got, expected = np.sort_complex(multipliers[:, :2]), np.sort_complex(values[:2])
+    error = np.max(np.abs(got - expected), axis=1)
+    assert np.all(time_error < 1e3 * np.array([1e-6, 1e-8, 1e-10, 1e-12]))
+    assert np.all(error < 20 * time_error), error / time_error
+
+
+# Closed forms, to high order
+
+cosine = leave(oscillate, 2, lambda t, x, q: x[0] - q)
+
+
+def time_to(q):
+    """x'' = -x from (1, 0) to x = q: T = arccos q."""
+    return hj.flow_to_guard(cosine, "free", 0.0, jnp.array([1.0, 0.0]), q).t
+
+
+NESTINGS = {
+    "forward three times": (jax.jacfwd, jax.jacfwd, jax.jacfwd),
+    "reverse, forward, reverse": (jax.jacrev, jax.jacfwd, jax.jacrev),
+    "reverse three times": (jax.jacrev, jax.jacrev, jax.jacrev),
+    "forward four times": (jax.jacfwd, jax.jacfwd, jax.jacfwd, jax.jacfwd),
+}
+
+
+@pytest.mark.parametrize("nesting", NESTINGS)
+def test_high_derivatives_of_an_event_time(nesting):
+    got, expected = time_to, jnp.arccos
+    for derivative in NESTINGS[nesting]:
+        got, expected = derivative(got), derivative(expected)
+    q = jnp.array([-0.6, 0.31, 0.7])
+    # Each order divides by the guard's rate, 0.7 to 0.95, and multiplies the terms: some hundreds of roundings.
+    assert_allclose(jax.jit(jax.vmap(got))(q), jax.vmap(expected)(q), rtol=1e-12)
+
+
+# y'' = -k y from (1, 0) to y = q; then back to y = 1 with r times the speed. One parameter in each function.
+spring = hj.HybridSystem(
+    {"free": hj.Mode(lambda t, x, p: jnp.stack([x[1], -p["k"] * x[0]]), ("y", "y_rate"))},
+    (
+        hj.Transition(
+            "free",
+            "free",
+            lambda t, x, p: x[0] - p["q"],
+            lambda t, x, p: jnp.stack([jnp.ones(()), p["r"] * x[1]]),
+        ),
+    ),
+)
+SPRING = {"k": jnp.array(1.7), "q": jnp.array(0.31), "r": jnp.array(-0.8)}
+
+
+def spring_stride(params, system=spring, integrator=hj.Integrator()):
+    through = hj.stride(system, jnp.array([1.0, 0.0]), params, sequence=("free",), integrator=integrator)
+    return jnp.append(through.x, through.time)
+
+
+def spring_exact(p):
+    """(1, -r sqrt(k (1 - q^2)), arccos(q) / sqrt(k))."""
+    return jnp.stack(
+        [jnp.ones(()), -p["r"] * jnp.sqrt(p["k"] * (1 - p["q"] ** 2)), jnp.arccos(p["q"]) / jnp.sqrt(p["k"])]
+    )
+
+
+@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
+def test_parameters_of_field_guard_and_reset(jacobian):
+    got, expected = jax.jit(jacobian(spring_stride))(SPRING), jax.jacfwd(spring_exact)(SPRING)
+    for name in SPRING:
+        assert_allclose(got[name], expected[name], rtol=1e-13, atol=1e-14)
+
+
+def test_second_derivatives_in_parameters():
+    got, expected = jax.jit(jax.hessian(spring_stride))(SPRING), jax.hessian(spring_exact)(SPRING)
+    for a in SPRING:
+        for b in SPRING:
+            assert_allclose(got[a][b], expected[a][b], rtol=1e-12, atol=1e-13)
+
+
+def test_gradient_of_a_batch():
+    """vmap(grad) over parameters, and grad of a sum over vmap."""
+    k = jnp.linspace(0.5, 3, 7)
+    loss = lambda k: spring_stride(SPRING | {"k": k}) @ jnp.array([1.0, 2.0, 3.0])
+    exact = lambda k: spring_exact(SPRING | {"k": k}) @ jnp.array([1.0, 2.0, 3.0])
+    expected = jax.vmap(jax.grad(exact))(k)
+    assert_allclose(jax.jit(jax.vmap(jax.grad(loss)))(k), expected, rtol=1e-13)
+    assert_allclose(jax.jit(jax.grad(lambda k: jnp.sum(jax.vmap(loss)(k))))(k), expected, rtol=1e-13)
+
+
+def test_any_leaves_among_the_parameters():
+    """A whole number or a function has no derivative, and does not prevent those of the others."""
+    system = leave(oscillate, 2, lambda t, x, p: x[0] - p["shape"](p["q"] ** p["power"]))
+    params = {"power": jnp.array(2), "shape": jnp.negative}
+    time = lambda q: hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), params | {"q": q}).t
+    # T = arccos(-q^2)
+    expected = 1.2 * (1 - 0.6**4) ** -0.5
+    assert_allclose(jax.jit(jax.jacfwd(time))(0.6), expected, rtol=1e-13)
+    assert_allclose(jax.jit(jax.grad(time))(0.6), expected, rtol=1e-13)
+
+
+# The other ways to differentiate a flow
+
+ADJOINTS = {"direct": dfx.DirectAdjoint(), "checkpoint": dfx.RecursiveCheckpointAdjoint()}
+
+
+@pytest.mark.parametrize("name", ADJOINTS)
+def test_gradients_through_the_steps(name):
+    """Reverse mode through the steps themselves: the same steps, so the same gradient to rounding."""
+    x, slope = jnp.asarray(case("B_simplest_walker", "long_0.009")["x0"]), jnp.array(0.009)
+
+    def gradient(adjoint):
+        integrator = hj.Integrator(rtol=1e-8, atol=1e-8, max_steps=64, adjoint=adjoint)
+        loss = lambda x, slope: walker_stride(x, slope, integrator) @ jnp.array([1.0, 2.0, 3.0, 4.0, 5.0])
+        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(x, slope)
+
+    expected, got = gradient(dfx.ForwardMode()), gradient(ADJOINTS[name])
+    assert_allclose(got[0], expected[0], rtol=1e-14)
+    assert_allclose(got[1][0], expected[1][0], rtol=1e-12)
+    assert_allclose(got[1][1], expected[1][1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ADJOINTS)
+def test_gradients_through_the_steps_in_parameters(name):
+    integrator = hj.Integrator(max_steps=128, adjoint=ADJOINTS[name])
+    got = jax.jit(jax.jacrev(ft.partial(spring_stride, integrator=integrator)))(SPRING)
+    expected = jax.jacfwd(spring_exact)(SPRING)
+    for each in SPRING:
+        assert_allclose(got[each], expected[each], rtol=1e-13, atol=1e-14)
+
+
+def test_forward_and_second_derivatives_through_the_steps():
+    """DirectAdjoint serves both modes, nested."""
+    integrator = hj.Integrator(max_steps=128, adjoint=dfx.DirectAdjoint())
+    time = lambda q: spring_stride(SPRING | {"q": q}, integrator=integrator)[2]
+    exact = lambda q: spring_exact(SPRING | {"q": q})[2]
+    q = SPRING["q"]
+    assert_allclose(jax.jit(jax.jacfwd(time))(q), jax.grad(exact)(q), rtol=1e-13)
+    assert_allclose(jax.jit(jax.hessian(time))(q), jax.hessian(exact)(q), rtol=1e-12)
+
+
+# Functions that close over what is differentiated
+
+
+def closed_over(p):
+    """The spring whose functions take its parameters from around them, and not from `params`."""
+    return hj.HybridSystem(
+        {"free": hj.Mode(lambda t, x, _: jnp.stack([x[1], -p["k"] * x[0]]), ("y", "y_rate"))},
+        (
+            hj.Transition(
+                "free",
+                "free",
+                lambda t, x, _: x[0] - p["q"],
+                lambda t, x, _: jnp.stack([jnp.ones(()), p["r"] * x[1]]),
+                armed=lambda t, x, _: p["k"] > 0,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
+def test_closed_over_parameters(jacobian):
+    got = jax.jit(jacobian(lambda p: spring_stride(None, closed_over(p))))(SPRING)
+    expected = jax.jacfwd(spring_exact)(SPRING)
+    for name in SPRING:
+        assert_allclose(got[name], expected[name], rtol=1e-13, atol=1e-14)
+
+
+def test_closed_over_parameters_in_a_batch():
+    k = jnp.linspace(0.5, 3, 5)
+    got = jax.jit(jax.vmap(jax.grad(lambda k: spring_stride(None, closed_over(SPRING | {"k": k}))[2])))(k)
+    expected = jax.vmap(jax.grad(lambda k: spring_exact(SPRING | {"k": k})[2]))(k)
+    assert_allclose(got, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
+def test_closed_over_parameters_of_an_orbit(jacobian):
+    """y'' = -k y + c... the orbit's start is (1, v) with v = -r sqrt(k (1 - q^2) + v^2), so v = -r s / sqrt(1 - r^2)."""
+
+    def start(p):
+        orbit = hj.periodic_orbit(closed_over(p), jnp.array([1.0, 1.2]), None, sequence=("free",), throw=False)
+        return jnp.append(orbit.x[1], orbit.period)
+
+    def exact(p):
+        speed = jnp.sqrt(p["k"] * (1 - p["q"] ** 2))
+        v = -p["r"] * speed / jnp.sqrt(1 - p["r"] ** 2)
+        # y = cos(w t) + v/w sin(w t) = a cos(w t - phase)
+        w = jnp.sqrt(p["k"])
+        amplitude, phase = jnp.hypot(1, v / w), jnp.arctan2(v / w, 1)
+        return jnp.stack([v, (phase + jnp.arccos(p["q"] / amplitude)) / w])
+
+    assert_allclose(start(SPRING), exact(SPRING), rtol=1e-13)
+    got, expected = jacobian(start)(SPRING), jax.jacfwd(exact)(SPRING)
+    for name in SPRING:
+        assert_allclose(got[name], expected[name], rtol=1e-12)

@@ -1,0 +1,205 @@
+"""Modes of different dimensions, and systems that depend on time: a thrown ball that rests, with closed forms.
+
+`flight` has two coordinates and `rest` one: the orbit goes from 2 to 1 to 2 dimensions.
+"""
+
+import functools as ft
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+
+SEQUENCE = ("flight", "rest")
+
+
+def fly(t, x, p):
+    return jnp.stack([x[1], -p["g"]])
+
+
+def height(t, x, p):
+    return x[0]
+
+
+def two_modes(rest, leave_rest, land, throw):
+    modes = {"flight": hj.Mode(fly, ("y", "y_rate")), "rest": hj.Mode(rest, ("charge",))}
+    ways = hj.Transition("flight", "rest", height, land), hj.Transition("rest", "flight", leave_rest, throw)
+    return hj.HybridSystem(modes, ways)
+
+
+def landing(x, p):
+    """When a ball thrown from `x` lands, and how fast."""
+    y, v = x
+    speed = jnp.sqrt(v**2 + 2 * p["g"] * y)
+    return (v + speed) / p["g"], speed
+
+
+# Autonomous: the charge of the landing leaks away, and at a level the ball is thrown again
+
+leaky = two_modes(
+    rest=lambda t, x, p: -p["k"] * x,
+    leave_rest=lambda t, x, p: x[0] - p["level"],
+    land=lambda t, x, p: jnp.stack([-p["m"] * x[1]]),
+    throw=lambda t, x, p: jnp.stack([jnp.zeros(()), p["r"] * x[0]]),
+)
+LEAKY = {name: jnp.array(value) for name, value in dict(g=9.81, m=1.5, k=0.7, level=0.9, r=3.0).items()}
+
+
+def leaky_stride(x, p):
+    """State and duration in closed form."""
+    flight, speed = landing(x, p)
+    return jnp.stack([0.0 * flight, p["r"] * p["level"], flight + jnp.log(p["m"] * speed / p["level"]) / p["k"]])
+
+
+def stride_and_time(system, x, p, t=0.0):
+    through = hj.stride(system, x, p, sequence=SEQUENCE, t=t)
+    return jnp.append(through.x, through.time)
+
+
+STARTS = np.array([[0.0, 2.7], [0.0, 1.0], [0.4, 2.0], [1.0, -0.5]])
+
+
+def test_stride_and_its_derivatives():
+    f, exact = ft.partial(stride_and_time, leaky), leaky_stride
+    for transform in (lambda f: f, ft.partial(jax.jacfwd, argnums=(0, 1)), ft.partial(jax.jacrev, argnums=(0, 1))):
+        got, expected = (jax.jit(jax.vmap(transform(each), in_axes=(0, None)))(STARTS, LEAKY) for each in (f, exact))
+        # A dozen roundings of numbers below 10; derivatives in g, at 1e-13, too.
+        jax.tree.map(ft.partial(assert_allclose, rtol=1e-13, atol=1e-13), got, expected)
+
+
+def test_impacts_of_both_arcs():
+    through = hj.stride(leaky, jnp.array(STARTS[0]), LEAKY, sequence=SEQUENCE)
+    assert [impact.x.shape for impact in through.impacts] == [(2,), (1,)]
+    assert [int(impact.transition) for impact in through.impacts] == [0, 1]
+    assert_allclose(through.impacts[0].x, [0, -2.7], rtol=1e-14, atol=1e-14)
+    assert_allclose(through.impacts[1].x, [0.9], rtol=1e-14)
+    assert_allclose(through.guard_rates, [-2.7, -0.7 * 0.9], rtol=1e-13)
+
+
+def test_saltation_matrices_have_shape_post_pre():
+    narrow = hj.saltation_matrix(leaky, 0, 0.5, jnp.array([0.0, -2.7]), LEAKY)
+    wide = hj.saltation_matrix(leaky, 1, 1.5, jnp.array([0.9]), LEAKY)
+    # [0, -m] + (-k m v + m (-g)) [1, 0] / -v, with v = 2.7
+    k, m, g, r, level = (float(LEAKY[name]) for name in ("k", "m", "g", "r", "level"))
+    assert_allclose(narrow, [[(k * m * 2.7 + m * g) / 2.7, -m]], rtol=1e-14)
+    # D R = [0, r]; f_J = (r level, -g): Xi = [0, r] + (f_J - D R f_I) / f_I
+    assert_allclose(wide, [[r * level / (-k * level)], [r + (-g + r * k * level) / (-k * level)]], rtol=1e-14)
+
+
+def test_periodic_orbit_and_its_matrices():
+    orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), LEAKY, sequence=SEQUENCE)
+    start = jnp.array([0.0, 2.7])
+    assert_allclose(orbit.x, start, rtol=1e-14, atol=1e-15)
+    assert_allclose(orbit.period, leaky_stride(start, LEAKY)[2], rtol=1e-14)
+    # One dimension at a level is a point: nothing of the start is left, and the return map is constant.
+    assert_allclose(orbit.return_jacobian, np.zeros((2, 2)), atol=1e-13)
+    assert_allclose(orbit.multipliers, [0, 0], atol=1e-13)
+    # Around at fixed time, what is left is the flow's direction: a matrix of rank one, f times a row.
+    around = np.asarray(orbit.monodromy())
+    field = np.array([2.7, -9.81])
+    assert_allclose(around @ field, field, rtol=1e-13)
+    # A neighbour is back earlier by dT: (d x) = -f dT.
+    by_start = jax.jacfwd(leaky_stride)(start, LEAKY)[2]
+    assert_allclose(around, -np.outer(field, by_start), rtol=1e-12)
+    assert_allclose(orbit.guard_rates, [-2.7, -0.63], rtol=1e-13)
+
+
+@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
+def test_orbit_in_its_parameters(jacobian):
+    def found(p):
+        orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), p, sequence=SEQUENCE, throw=False)
+        return jnp.append(orbit.x, orbit.period)
+
+    exact = lambda p: leaky_stride(jnp.stack([0.0 * p["r"], p["r"] * p["level"]]), p)
+    got, expected = jax.jit(jacobian(found))(LEAKY), jax.jacfwd(exact)(LEAKY)
+    jax.tree.map(ft.partial(assert_allclose, rtol=1e-12, atol=1e-13), got, expected)
+
+
+# Forced: field, guard and reset depend on time, with period tau
+
+forced = two_modes(
+    rest=lambda t, x, p: -p["k"] * x + p["a"] * jnp.cos(2 * jnp.pi * t / p["tau"]),
+    # Rises at tau / 2, which is no event, and falls at tau.
+    leave_rest=lambda t, x, p: -jnp.sin(2 * jnp.pi * t / p["tau"]),
+    land=lambda t, x, p: jnp.stack([-p["m"] * x[1] * (1 + p["b"] * jnp.sin(2 * jnp.pi * t / p["tau"]))]),
+    throw=lambda t, x, p: jnp.stack([p["c"] * jnp.sin(2 * jnp.pi * t / p["tau"]), p["r"] * x[0] + p["w"]]),
+)
+FORCED = dict(g=9.81, m=1.5, k=0.7, a=2.0, b=0.3, c=0.2, r=0.5, w=2.0, tau=1.9)
+FORCED = {name: jnp.array(value) for name, value in FORCED.items()}
+
+
+def forced_stride(x, p, t=0.0):
+    """State at tau and duration, from time t, in closed form."""
+    omega = 2 * jnp.pi / p["tau"]
+    flight, speed = landing(x, p)
+    landed = t + flight
+    charge = p["m"] * speed * (1 + p["b"] * jnp.sin(omega * landed))
+    # u' = -k u + a cos(omega t): a particular solution, and what decays to it.
+    settled = lambda t: p["a"] * (p["k"] * jnp.cos(omega * t) + omega * jnp.sin(omega * t)) / (p["k"] ** 2 + omega**2)
+    left = settled(p["tau"]) + (charge - settled(landed)) * jnp.exp(-p["k"] * (p["tau"] - landed))
+    return jnp.stack([0.0 * left, p["r"] * left + p["w"], p["tau"] - t])
+
+
+@pytest.fixture(scope="module")
+def forced_start():
+    """The fixed point of the closed form, by iteration: it contracts."""
+    x = jnp.array([0.0, 2.0])
+    for _ in range(200):
+        x = forced_stride(x, FORCED)[:2]
+    return x
+
+
+def test_forced_stride_and_its_derivatives():
+    """In state, parameters, and the time at which it starts."""
+    starts = STARTS[:3]
+    times = jnp.array([0.0, 0.1, -0.2])
+    f, exact = ft.partial(stride_and_time, forced), forced_stride
+    each = dict(argnums=(0, 1, 2))
+    for transform in (lambda f: f, ft.partial(jax.jacfwd, **each), ft.partial(jax.jacrev, **each)):
+        got, expected = (
+            jax.jit(jax.vmap(transform(g), in_axes=(0, None, 0)))(starts, FORCED, times) for g in (f, exact)
+        )
+        # Integration at 1e-14 of numbers up to 10, and derivatives which multiply them by omega = 3.
+        jax.tree.map(ft.partial(assert_allclose, rtol=1e-12, atol=1e-12), got, expected)
+
+
+def test_forced_stride_repeats_with_the_period():
+    x = jnp.array([0.0, 2.0])
+    # Time is rounded at 19 instead of 2.
+    now, later = (stride_and_time(forced, x, FORCED, t) for t in (0.0, 10 * FORCED["tau"]))
+    assert_allclose(now, later, rtol=1e-13, atol=1e-13)
+
+
+def test_forced_orbit(forced_start):
+    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE)
+    assert_allclose(orbit.x, forced_start, rtol=1e-14, atol=1e-14)
+    assert_allclose(orbit.period, FORCED["tau"], rtol=1e-15)
+    expected = jax.jacfwd(forced_stride)(forced_start, FORCED)[:2]
+    assert_allclose(orbit.return_jacobian, expected, rtol=1e-13, atol=1e-13)
+    # The stride ends at a fixed time: there the two Jacobians are one, by two codes.
+    assert_allclose(orbit.monodromy(), expected, rtol=1e-13, atol=1e-13)
+
+
+def test_forced_orbit_of_two_strides(forced_start):
+    """The second stride starts when the first ends; together they have the square of the Jacobian."""
+    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2)
+    assert_allclose(orbit.nodes, [forced_start, forced_start], rtol=1e-13, atol=1e-13)
+    assert_allclose(orbit.period, 2 * FORCED["tau"], rtol=1e-14)
+    expected = jax.jacfwd(forced_stride)(forced_start, FORCED)[:2]
+    assert_allclose(orbit.return_jacobian, expected @ expected, rtol=1e-12, atol=1e-13)
+
+
+def test_forced_orbit_in_its_parameters(forced_start):
+    """dx = (1 - S_x)^-1 S_p dp, from the closed form."""
+
+    def found(p):
+        return hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), p, sequence=SEQUENCE, throw=False).x
+
+    got = jax.jit(jax.jacrev(found))(FORCED)
+    by_x, by_p = jax.jacfwd(lambda x, p: forced_stride(x, p)[:2], argnums=(0, 1))(forced_start, FORCED)
+    for name in FORCED:
+        expected = np.linalg.solve(np.eye(2) - by_x, by_p[name])
+        assert_allclose(got[name], expected, rtol=1e-12, atol=1e-12)

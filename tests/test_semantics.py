@@ -1,0 +1,361 @@
+"""What an event is, and what a failure is: the ten points on which hybrid simulators differ.
+
+Wherever it can be, the guard along the flow is a polynomial in time, so that the answer is a root known in closed form.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from reference import case
+from systems import leave, line, oscillate, same, with_tolerance
+
+import hyjax as hj
+from hyjax.models import compass_gait, rimless_wheel, simplest_walker
+
+RESULTS = hj.RESULTS
+
+
+def flow(system, x, params, integrator=hj.Integrator()):
+    """`flow_to_guard` over a batch of starts and parameters."""
+    run = lambda x, params: hj.flow_to_guard(system, "free", 0.0, x, params, integrator=integrator)
+    return jax.jit(jax.vmap(run))(jnp.asarray(x), params)
+
+
+# 1. A guard fires when it falls, and never because the arc starts on it
+
+
+def test_only_a_falling_guard_fires():
+    """From x = -1 at rest, x rises through zero at pi/2 and falls through it at 3 pi/2."""
+    met = flow(leave(oscillate, 2, lambda t, x, p: x[0]), jnp.array([[-1.0, 0.0]]), jnp.zeros(1))
+    # Some fifty steps at a tolerance of 1e-14.
+    assert_allclose(met.t, 1.5 * np.pi, rtol=2e-14)
+
+
+def test_start_within_rounding_of_the_surface():
+    """The walker's guard is 0 after a strike; with phi off by some last digits of either sign it is not an event."""
+    x = case("B_simplest_walker", "long_0.009")["x0"]
+    ulps = np.arange(-4, 5)
+    starts = np.repeat(x[None], ulps.size, axis=0)
+    starts[:, 2] += ulps * np.spacing(x[2])
+    guards = 2 * starts[:, 0] - starts[:, 2]
+    assert guards.min() < 0 < guards.max()
+    params = simplest_walker.Params(jnp.full(ulps.size, 0.009))
+    run = lambda x, params: hj.stride(simplest_walker.system, x, params, sequence=("swing",))
+    period = jax.jit(jax.vmap(run))(jnp.asarray(starts), params).time
+    # Four last digits of phi, times dT/dphi, which is below 10.
+    assert_allclose(period, case("B_simplest_walker", "long_0.009")["T"], rtol=0, atol=5e-14)
+
+
+def test_start_clearly_above_the_surface_fires():
+    """Above by more than rounding, the same guard falls at once: only what is within rounding is forgiven."""
+    x = np.array(case("B_simplest_walker", "long_0.009")["x0"])
+    x[2] -= 1e-9
+    met = hj.stride(simplest_walker.system, jnp.asarray(x), simplest_walker.Params(0.009), sequence=("swing",))
+    assert 0 < met.time < 1e-8
+
+
+def test_guard_that_starts_at_zero_and_falls_is_not_an_event():
+    """-y starts at zero and falls: it was never positive. (1 - y)(y - 2) rises at 1 and falls at 2."""
+    minus = leave(line, 1, lambda t, x, p: -x[0])
+    assert np.all(flow(minus, jnp.zeros((1, 1)), jnp.zeros(1)).result == RESULTS.no_crossing)
+    hill = leave(line, 1, lambda t, x, p: (1 - x[0]) * (x[0] - 2))
+    assert_allclose(flow(hill, jnp.zeros((1, 1)), jnp.zeros(1)).t, 2, rtol=1e-15)
+
+
+def test_disarmed_crossing_is_passed_over():
+    """x falls through zero at 3 pi/2, 7 pi/2, 11 pi/2, ...; armed after a time."""
+    after = leave(oscillate, 2, lambda t, x, p: x[0], armed=(lambda t, x, p: t > p,))
+    met = flow(after, jnp.array([[-1.0, 0.0]] * 3), jnp.array([0.0, 5.0, 12.0]))
+    assert_allclose(met.t, np.pi * np.array([1.5, 3.5, 5.5]), rtol=2e-14)
+
+
+def test_disarmed_crossing_does_not_hide_another():
+    """Of two crossings within one step the first is disarmed: the second is met."""
+    never, always = lambda t, x, p: x[0] < 0, lambda t, x, p: x[0] > 0
+    guards = (lambda t, x, p: p[0] - x[0], lambda t, x, p: p[1] - x[0])
+    system = leave(line, 1, *guards, armed=(never, always))
+    met = flow(system, jnp.zeros((3, 1)), jnp.array([[0.5, 1.0], [20.0, 20.1], [3.0, 2.0]]))
+    assert_allclose(met.t, [1.0, 20.1, 2.0], rtol=1e-15)
+    assert np.all(met.transition == 1)
+
+
+# 2. The earliest guard wins, by time
+
+
+def test_earliest_of_three_guards_in_one_step():
+    """One straight, one curved, one steep; all of them fall at thresholds in any order, often within one step."""
+    guards = (
+        lambda t, x, p: p[0] - x[0],
+        lambda t, x, p: p[1] ** 2 - x[0] ** 2,
+        lambda t, x, p: jnp.exp(p[2]) - jnp.exp(x[0]),
+    )
+    p = np.random.default_rng(0).uniform(0.1, 10, (200, 3))
+    met = flow(leave(line, 1, *guards), jnp.zeros((200, 1)), jnp.asarray(p))
+    assert np.all(met.result == RESULTS.successful)
+    assert_allclose(met.t, p.min(axis=1), rtol=1e-14)
+    assert np.all(met.transition == p.argmin(axis=1))
+
+
+def test_simultaneous_guards_are_told_from_successive_ones():
+    """Thresholds apart by rounding have no order; apart by 1e-9 they have. A disarmed guard has no say."""
+    guards = (lambda t, x, p: p[0] - x[0], lambda t, x, p: 2 * (p[1] - x[0]))
+    two = leave(line, 1, *guards, armed=(None, lambda t, x, p: p[2] > 0))
+    apart = np.array([0.0, 1e-15, -1e-15, 1e-9, -1e-9, 0.0])
+    armed = np.array([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
+    met = flow(two, jnp.zeros((6, 1)), jnp.asarray(np.stack([np.full(6, 2.0), 2 + apart, armed], axis=1)))
+    simultaneous = np.asarray(met.result == RESULTS.simultaneous_guards)
+    assert np.array_equal(simultaneous, [True, True, True, False, False, False])
+    assert np.array_equal(met.transition[3:], [0, 1, 0])
+
+
+# 3. The event's state is that of a solver step: the guard is zero there
+
+
+@pytest.mark.parametrize("model", [simplest_walker, compass_gait, rimless_wheel], ids=lambda m: m.__name__)
+def test_guard_vanishes_at_the_event(model):
+    """To 1e-14 of a guard of order 1, from many starts, however loose the integration."""
+    params = model.Params()
+    # Other rates at the same configuration: on the section, as after a jump.
+    moving = np.array([name.endswith("_rate") for name in model.coordinates])
+    starts = model.guess(params) * (1 + 0.02 * np.random.default_rng(1).uniform(-1, 1, (32, 1)) * moving)
+    tolerances = np.where(np.arange(32) % 2, 1e-14, 1e-6)
+
+    @jax.jit
+    @jax.vmap
+    def run(x, tolerance):
+        integrator = with_tolerance(hj.Integrator(), tolerance)
+        return hj.flow_to_guard(model.system, model.sequence[0], 0.0, x, params, integrator=integrator)
+
+    met = run(starts, tolerances)
+    good = np.asarray(met.result == RESULTS.successful)
+    assert good.sum() > 16
+    guards = jax.vmap(lambda x: model.system.transitions[0].guard(0.0, x, params))(met.x)
+    assert np.max(np.abs(guards[good])) <= 1e-14
+    assert np.all(met.guard_rate[good] < 0)
+
+
+# 9. A guard that turns within one step
+
+
+def polynomial(t, x, roots):
+    """A cubic in time, with the sign that makes it fall at its last root."""
+    return -(x[0] - roots[0]) * (x[0] - roots[1]) * (x[0] - roots[2])
+
+
+def test_first_falling_root_of_a_cubic():
+    """200 cubics with roots before and after the start, close together and far: some dip, some bulge, in one step."""
+    rng = np.random.default_rng(2)
+    roots = np.sort(np.concatenate([rng.uniform(-2, 30, (100, 3)), 10 + rng.normal(size=(100, 3)) * 0.05]), axis=1)
+    # -(x - a)(x - b)(x - c) falls at a and at c. The start, 0, is no root.
+    expected = np.where(roots[:, 0] > 0, roots[:, 0], np.where(roots[:, 2] > 0, roots[:, 2], np.nan))
+    met = flow(leave(line, 1, polynomial), jnp.zeros((200, 1)), jnp.asarray(roots))
+    none = np.isnan(expected)
+    assert np.all(np.asarray(met.result == RESULTS.no_crossing)[none])
+    # At the event the guard is zero to 1e-14 of what it was at its largest, here at the start.
+    a, b, c = roots.T
+    rate = np.where(a > 0, np.abs((a - b) * (a - c)), np.abs((c - a) * (c - b)))
+    slack = 1e-14 * (np.abs(a * b * c) / rate + np.abs(expected))
+    assert np.all(np.abs(met.t - expected)[~none] <= slack[~none])
+
+
+def test_dip_of_any_depth():
+    """(y - q)^2 - d is positive at both ends of the step, and negative for a time 2 sqrt(d) within it."""
+    q, d = (each.ravel() for each in np.meshgrid([0.7, 3.0, 17.0, 60.0], [1e-1, 1e-4, 1e-8]))
+    met = flow(leave(line, 1, lambda t, x, p: (x[0] - p[0]) ** 2 - p[1]), jnp.zeros((q.size, 1)), (q, d))
+    # At the event the guard is zero to 1e-14 of what it was at its largest, q^2 at the start; its rate is 2 sqrt(d).
+    assert np.all(np.abs(met.t - (q - np.sqrt(d))) <= 1e-14 * (q + q**2 / (2 * np.sqrt(d))))
+
+
+def test_dip_that_stays_above_zero_is_no_event():
+    q, d = (each.ravel() for each in np.meshgrid([0.7, 3.0, 17.0, 60.0], [-1e-1, -1e-6, -1e-12]))
+    met = flow(leave(line, 1, lambda t, x, p: (x[0] - p[0]) ** 2 - p[1]), jnp.zeros((q.size, 1)), (q, d))
+    assert np.all(met.result == RESULTS.no_crossing)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-14])
+def test_bulge_in_the_first_step(tolerance):
+    """Start on the surface, rise, fall: a ball thrown up. At a loose tolerance all of it lies in the first step."""
+    ball = leave(lambda t, x, p: jnp.stack([x[1], -p]), 2, lambda t, x, p: x[0])
+    speed, gravity = (each.ravel() for each in np.meshgrid([1e-2, 1.0, 3.0], [1e-1, 1.0, 1e2, 1e4]))
+    start = np.stack([np.zeros_like(speed), speed], axis=1)
+    met = flow(ball, start, jnp.asarray(gravity), hj.Integrator(rtol=tolerance, atol=tolerance))
+    # The flow is a parabola: exact to rounding at every tolerance. Some ten steps' roundings.
+    assert_allclose(met.t, 2 * speed / gravity, rtol=1e-14)
+
+
+def test_largest_step_bounds_what_can_be_missed():
+    """cos(40 y) + 1/2 turns many times in a step that knows nothing of it; with a bound on the step it is found."""
+    wave = leave(line, 1, lambda t, x, p: jnp.cos(40 * x[0]) + 0.5)
+    met = flow(wave, jnp.zeros((1, 1)), jnp.zeros(1), hj.Integrator(max_step=0.02))
+    assert_allclose(met.t, 2 * np.pi / 3 / 40, rtol=1e-14)
+    far = leave(line, 1, lambda t, x, p: 1 - x[0])
+    met = flow(far, jnp.zeros((1, 1)), jnp.zeros(1), hj.Integrator(max_step=0.02))
+    assert met.steps[0] >= 50
+
+
+# 10. Newton for an orbit does not step off the section
+
+
+def test_guess_off_the_section(walker):
+    """A start above the section would meet its guard at once; the orbit is found all the same."""
+    orbit = walker["long_0.009"]
+    guess = orbit.x.at[2].add(-1e-3)
+    # From there, a stride is over at once.
+    assert hj.stride(orbit.system, guess, orbit.params, sequence=orbit.sequence).time < 0.1
+    found = hj.periodic_orbit(orbit.system, guess, orbit.params, sequence=orbit.sequence)
+    assert_allclose(found.x, orbit.x, rtol=0, atol=1e-14)
+
+
+# 8. Failure is a code of each lane
+
+
+class Troubles(eqx.Module):
+    """A system that can fail in every way: y' = 1 and z' = blow z^2 + fast sin(fast t) + sqrt(root)."""
+
+    first: jax.Array  # y at which the named guard falls
+    other: jax.Array  # y at which another falls
+    flat: jax.Array  # 1: the named guard falls as a cube, with rate zero
+    blow: jax.Array
+    fast: jax.Array
+    root: jax.Array
+    spoil: jax.Array  # of the reset: its square root is taken
+
+
+def field(t, x, p):
+    _, z = x
+    return jnp.stack([jnp.ones_like(z), p.blow * z**2 + p.fast * jnp.sin(p.fast * t) + jnp.sqrt(p.root)])
+
+
+def named(t, x, p):
+    down = p.first - x[0]
+    return down * (1 - p.flat + p.flat * down**2)
+
+
+trouble = hj.HybridSystem(
+    {"free": hj.Mode(field, ("y", "z")), "lost": hj.Mode(field, ("y", "z"))},
+    (
+        hj.Transition(
+            "free", "free", named, lambda t, x, p: jnp.stack([0.1 * x[0], jnp.cos(x[1]) + jnp.sqrt(p.spoil)])
+        ),
+        hj.Transition("free", "lost", lambda t, x, p: p.other - x[0], same),
+    ),
+)
+
+HEALTHY = dict(first=1.0, other=5.0, flat=0.0, blow=0.3, fast=1.0, root=0.0, spoil=0.0)
+LANES = {
+    "successful": {},
+    "no_crossing": dict(first=1e3, other=1e3, blow=0.0),
+    "grazing": dict(flat=1.0),
+    "unexpected_transition": dict(other=0.5),
+    "simultaneous_guards": dict(other=1.0),
+    "max_steps_reached": dict(fast=1e4),
+    "nonfinite": dict(root=-1.0),
+    # z = 1/(1 - t) at blow = 1: the step size vanishes before the state is infinite.
+    "dt_min_reached or nonfinite": dict(first=3.0, blow=1.0, fast=0.0),
+    "nonfinite, in the reset": dict(spoil=-1.0),
+}
+
+
+def lanes(names):
+    rows = [HEALTHY | LANES[name] for name in names]
+    return Troubles(**{key: jnp.array([row[key] for row in rows]) for key in HEALTHY})
+
+
+@eqx.filter_jit
+def strides(params):
+    integrator = hj.Integrator(rtol=1e-8, atol=1e-8, max_steps=400)
+    starts = jnp.tile(jnp.array([0.0, 1.0]), (len(LANES), 1))
+    run = lambda x, params: hj.stride(trouble, x, params, sequence=("free",), integrator=integrator)
+    jacobian = lambda x, params: hj.return_jacobian(trouble, x, params, sequence=("free",), integrator=integrator)
+    return jax.vmap(run)(starts, params), jax.vmap(jacobian)(starts, params)
+
+
+def numbers_of(pytree, lane=None):
+    """The floating arrays of a batch: of one lane, or of all but one."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(pytree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return leaves if lane is None else [leaf[lane] for leaf in leaves]
+
+
+@pytest.mark.parametrize("i, name", enumerate(LANES), ids=LANES)
+def test_code_of_each_failure(i, name):
+    through, _ = strides(lanes(LANES))
+    codes = name.split(",")[0].split(" or ")
+    assert any(bool((through.result == getattr(RESULTS, code))[i]) for code in codes)
+    expected = np.isfinite if name == "successful" else np.isnan
+    for leaf in (through.x, through.time):
+        assert np.all(expected(leaf[i]))
+
+
+@pytest.mark.parametrize("i, name", enumerate(LANES), ids=LANES)
+def test_derivative_of_a_failure_is_no_number(i, name):
+    _, jacobian = strides(lanes(LANES))
+    assert np.all((np.isfinite if name == "successful" else np.isnan)(jacobian[i]))
+
+
+@pytest.mark.parametrize("i, name", list(enumerate(LANES))[1:], ids=list(LANES)[1:])
+def test_neighbours_of_a_failing_lane_are_untouched(i, name):
+    """Bit for bit what they are in the same batch with a healthy lane in its place."""
+    with_failure = strides(lanes(LANES))
+    healed = strides(lanes(["successful" if k == i else each for k, each in enumerate(LANES)]))
+    others = np.arange(len(LANES)) != i
+    for a, b in zip(numbers_of(with_failure, others), numbers_of(healed, others), strict=True):
+        assert np.array_equal(a, b, equal_nan=True)
+    # And the lane that replaces it is the healthy one.
+    for leaf in numbers_of(healed):
+        assert np.array_equal(leaf[i], leaf[0])
+
+
+# A map of one number a -> c0 + c1 a + c2 a^2, at the end of a unit of time
+polynomial_map = hj.HybridSystem(
+    {"wait": hj.Mode(lambda t, x, c: jnp.stack([jnp.ones(()), jnp.zeros(())]), ("clock", "a"))},
+    (
+        hj.Transition(
+            "wait",
+            "wait",
+            lambda t, x, c: 1 - x[0],
+            lambda t, x, c: jnp.stack([jnp.zeros(()), c[0] + c[1] * x[1] + c[2] * x[1] ** 2]),
+        ),
+    ),
+)
+MAPS = {
+    "successful": (1.0, -0.5, 0.0),  # a = 2/3
+    "orbit_not_converged": (1.0, 1.0, 1.0),  # a = 1 + a + a^2 has no real root
+    "not_isolated": (0.0, 1.0, 0.0),  # every a returns
+}
+
+
+@eqx.filter_jit
+def orbits(maps):
+    find = lambda c: hj.periodic_orbit(polynomial_map, jnp.array([0.0, 0.3]), c, sequence=("wait",), throw=False)
+    return jax.vmap(find)(maps)
+
+
+def test_code_of_each_failing_orbit():
+    found = orbits(jnp.array(list(MAPS.values())))
+    for i, name in enumerate(MAPS):
+        assert bool((found.result == getattr(RESULTS, name))[i]), name
+    numbers = found.x, found.period, found.multipliers, found.return_jacobian, found.residual, found.nodes
+    for leaf in numbers:
+        assert np.all(np.isfinite(leaf[0]))
+        assert np.all(np.isnan(leaf[1:]))
+    assert_allclose(found.x[0], [0, 2 / 3], rtol=1e-15)
+
+
+def test_neighbours_of_a_failing_orbit_are_untouched():
+    maps = np.array(list(MAPS.values()))
+    with_failure = orbits(jnp.asarray(maps))
+    for i in (1, 2):
+        replaced = maps.copy()
+        replaced[i] = maps[0]
+        healed = orbits(jnp.asarray(replaced))
+        others = np.arange(3) != i
+        for a, b in zip(numbers_of(with_failure, others), numbers_of(healed, others), strict=True):
+            assert np.array_equal(a, b, equal_nan=True)
+
+
+def test_failure_raises_when_asked():
+    with pytest.raises(Exception, match="one of a continuous family"):
+        hj.periodic_orbit(polynomial_map, jnp.array([0.0, 0.3]), jnp.array(MAPS["not_isolated"]), sequence=("wait",))
