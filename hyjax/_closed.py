@@ -4,6 +4,8 @@ From node to node, $z_{i+1} = S(z_i, p)$ and around. So $dz$ solves one linear s
 Jacobians; then everything else that a stride knows moves with $z$ and $p$.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -45,13 +47,13 @@ def _adjoint(integrator: Integrator, adjoint) -> Integrator:
 def _closed_orbit_jvp(primals, tangents):
     what, guess, method, integrator = primals
     dwhat = tangents[0]
-    found = _closed_orbit(what, guess, method, integrator)
+    # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
+    found = _closed_orbit((dataclasses.replace(what[0], rolled=True), what[1]), guess, method, integrator)
     nodes, starts = found.closure.nodes, found.closure.starts
     strides, n = nodes.shape
     if not any(jax.tree.leaves(perturbed(dwhat))):
         return found, jax.tree.map(lambda _: None, found)
     timed = int(strides > 1)
-    # Second derivatives of the flow, taken once and not in Newton's loop: what counts is the time to compile them.
     plain = _adjoint(integrator, PlainForward(rolled=True))
     moving, still = eqx.partition(what, perturbed(dwhat))
 

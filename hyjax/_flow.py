@@ -51,8 +51,8 @@ class _Arc(eqx.Module):
     """The loop's state. `t, x, f` is the end of the last step taken, and the vector field there."""
 
     t: Time
-    x: State
-    f: State
+    x: tuple[Scalar, ...]  # by coordinate, so that a batch, and a batch of tangents, lies contiguous in each
+    f: tuple[Scalar, ...]
     memory: Any
     control: Any
     h: Scalar  # what the controller proposes for the next step
@@ -100,7 +100,7 @@ def integrate(
         field, surfaces, t0, x0, t1, args = inputs
         arc = _loop(field, surfaces, t0, x0, t1, args, integrator)
         aux = (arc.event, arc.shift, arc.r_max, arc.steps, arc.broken, arc.stalled, arc.together)
-        return (arc.t, arc.x, arc.f), aux
+        return (arc.t, jnp.stack(arc.x), jnp.stack(arc.f)), aux
 
     inputs = (field, surfaces, t0, x0, t1, args)
     keeps_jacobian = integrator.loop == "lax" and not isinstance(integrator.adjoint, PlainForward)
@@ -194,7 +194,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
     no, zero, none = jnp.array(False), jnp.zeros((), dtype), jnp.array(-1)
     unsound = ~jnp.all(jnp.isfinite(stop_gradient(f0)))
     start = _Arc(
-        t=t0, x=x0, f=f0, memory=step.init(t0, x0, h0), control=control,
+        t=t0, x=tuple(x0), f=tuple(f0), memory=step.init(t0, x0, h0), control=control,
         h=h0, dt=jnp.minimum(h0, stop_gradient(t_stop - t0)),
         g=g0, r=r0, up=g0 > noise, r_max=jnp.abs(r0),
         search=Search(no, Look(zero, g0, r0), Look(zero, g0, r0), jnp.array(0)),
@@ -208,11 +208,12 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         left = stop_gradient(t_stop - t)
         final = dt >= left
         dt = jnp.where(final, left, dt)
-        x1, f1, error, memory = step(t, arc.x, arc.f, dt, arc.memory)
+        x, f = jnp.stack(arc.x), jnp.stack(arc.f)
+        x1, f1, error, memory = step(t, x, f, dt, arc.memory)
         finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
         error = stop_gradient(jnp.where(finite, error, jnp.inf))
         keep, _, h, _, control, _ = controller.adapt_step_size(
-            zero, dt, *stop_gradient((arc.x, x1)), None, error, error_order, arc.control
+            zero, dt, *stop_gradient((x, x1)), None, error, error_order, arc.control
         )
         h = jnp.where(keep, h - dt, h)
 
@@ -232,7 +233,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         control = _choose(proposed, control, arc.control)
         h = stop_gradient(jnp.where(proposed, h, arc.h))
         t, x, f, memory, g, r = _choose(
-            take, (t + dt, x1, f1, memory, g1, r1), (t, arc.x, arc.f, arc.memory, arc.g, arc.r)
+            take, (t + dt, tuple(x1), tuple(f1), memory, g1, r1), (t, arc.x, arc.f, arc.memory, arc.g, arc.r)
         )
         up = jnp.where(take, ((g1 > noise) | (arc.up & (g1 > 0))) & ~verdict.passed, arc.up)
         stalled = rejected & ~(h > 4 * eps * jnp.abs(stop_gradient(t)))

@@ -84,7 +84,7 @@ def find_orbits(
             break
     if found:
         orbits = solve(orbits.x[np.resize(found, starts)], fine)
-        found = kept(orbits, 1e-9)
+        found = kept(orbits, float(jnp.finfo(low.dtype).eps) ** 0.6)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[np.asarray(found, int)]), orbits)
 
 

@@ -1,0 +1,124 @@
+"""Bad input is refused with the value and the remedy, before anything is computed."""
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import pytest
+
+import hyjax as hj
+from hyjax import models
+from hyjax.models import bouncing_ball, compass_gait, rimless_wheel, simplest_walker
+
+FIELD = lambda t, x, p: jnp.zeros_like(x)
+GUARD = lambda t, x, p: x[0]
+SAME = lambda t, x, p: x
+FREE = hj.Mode(FIELD, ("y", "v"))
+WALKER = dict(system=simplest_walker.system, params=simplest_walker.Params(0.009), sequence=("swing",))
+START = jnp.array([0.2, -0.2, 0.4, -0.016])
+
+
+@pytest.fixture(autouse=True)
+def as_users_run_it():
+    """Without the type checks that the tests put around every function, which would speak first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def system(*transitions, **modes):
+    return hj.HybridSystem({"free": FREE} | modes, transitions)
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: hj.Mode("f", ("y",)), "vector_field must be a function"),
+        (lambda: hj.Mode(FIELD, ()), "coordinates must name every state"),
+        (lambda: hj.Mode(FIELD, ("y", "y")), r"must differ from each other; got \('y', 'y'\)"),
+        (lambda: hj.Transition("a", "b", None, SAME), "'a' -> 'b': guard must be a function"),
+        (lambda: hj.Transition("a", "b", GUARD, 3), "'a' -> 'b': reset must be a function"),
+        (lambda: hj.Transition("a", "b", GUARD, SAME, True), "armed must be a function"),
+        (lambda: hj.HybridSystem({}, ()), "at least one mode"),
+        (lambda: hj.HybridSystem({"free": FIELD}, ()), r"modes\['free'\] must be a hj.Mode"),
+        (lambda: system("jump"), "must be hj.Transition"),
+        (lambda: system(hj.Transition("free", "fly", GUARD, SAME)), "'fly' is not one of the modes"),
+        (lambda: hj.Integrator(solver=dfx.Euler()), "error estimate"),
+        (lambda: hj.Integrator(rtol=0.0), "rtol=0.0 must lie between 0 and 1"),
+        (lambda: hj.Integrator(max_steps=0), "max_steps=0 must be a positive integer"),
+        (lambda: hj.Integrator(max_time=-1.0), "max_time=-1.0 must be positive"),
+        (
+            lambda: hj.Integrator(adjoint=dfx.BacksolveAdjoint()),
+            "ForwardMode, DirectAdjoint, RecursiveCheckpointAdjoint",
+        ),
+        (lambda: rimless_wheel.Params(spokes=2), "spokes=2.0 must be more than 2"),
+        (lambda: rimless_wheel.Params(inertia_ratio=1.5), "inertia_ratio=1.5"),
+        (lambda: simplest_walker.Params(slope=3.0), "slope=3.0"),
+        (lambda: compass_gait.Params(beta=0.0), "beta=0.0 must be positive"),
+        (lambda: bouncing_ball.Params(restitution=1.5), "restitution=1.5"),
+        (lambda: models.load("nobody"), "There is no model 'nobody'. The models are: bouncing_ball"),
+    ],
+)
+def test_at_construction(build, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(sequence=("hop",)), "'hop' is not one of the modes"),
+        (dict(sequence=()), "give a tuple of mode names"),
+        (dict(x=jnp.array([1, 2, 3, 4])), "int64; a state is a floating array"),
+        (dict(x=jnp.zeros(3)), r"shape \(3,\) does not fit mode 'swing'"),
+        (dict(x=jnp.array([0.2, jnp.nan, 0.4, 0.0])), "is not finite"),
+        (dict(integrator=hj.Integrator(rtol=1e-17)), "rtol=1e-17 is below what float64 can resolve"),
+    ],
+)
+def test_at_the_first_call(change, message):
+    arguments = WALKER | dict(x=START) | change
+    of, x, params = arguments.pop("system"), arguments.pop("x"), arguments.pop("params")
+    with pytest.raises(ValueError, match=message):
+        hj.stride(of, x, params, **arguments)
+
+
+def test_parameters_that_are_not_finite():
+
+    params = jax.tree.map(lambda _: jnp.array(jnp.inf), simplest_walker.Params(0.009))
+    with pytest.raises(ValueError, match="slope = inf is not finite"):
+        hj.stride(simplest_walker.system, START, params, sequence=("swing",))
+
+
+@pytest.mark.parametrize(
+    "transition, message",
+    [
+        (hj.Transition("free", "free", lambda t, x, p: x, SAME), r"guard .* must return shape \(\), not \(2,\)"),
+        (hj.Transition("free", "free", GUARD, lambda t, x, p: x[:1]), r"reset .* must return shape \(2,\), not \(1,\)"),
+        (
+            hj.Transition("free", "free", GUARD, SAME, lambda t, x, p: x > 0),
+            r"armed .* must return shape \(\), not \(2,\)",
+        ),
+    ],
+)
+def test_functions_of_the_wrong_shape(transition, message):
+    with pytest.raises(ValueError, match=message):
+        hj.flow_to_guard(system(transition), "free", 0.0, jnp.ones(2), None)
+
+
+def test_vector_field_of_the_wrong_shape():
+    wrong = hj.Mode(lambda t, x, p: x[:1], ("y", "v"))
+    with pytest.raises(ValueError, match=r"vector_field of mode 'free' must return shape \(2,\), not \(1,\)"):
+        hj.flow_to_guard(system(free=wrong), "free", 0.0, jnp.ones(2), None)
+
+
+def test_sequences_that_cannot_be_followed():
+    way, other = hj.Transition("free", "free", GUARD, SAME), hj.Transition("free", "free", lambda t, x, p: x[1], SAME)
+    with pytest.raises(ValueError, match="no transition from 'free' to 'rest'"):
+        hj.stride(system(way, rest=FREE), jnp.ones(2), None, sequence=("free", "rest"))
+    with pytest.raises(ValueError, match="2 transitions lead from 'free' to 'free'"):
+        hj.stride(system(way, other), jnp.ones(2), None, sequence=("free",))
+
+
+def test_failure_raises_with_its_reason():
+    with pytest.raises(Exception, match="Newton's method found no periodic orbit from this guess"):
+        hj.periodic_orbit(**WALKER, guess=jnp.array([0.01, -1e-3, 0.02, 0.0]))
