@@ -2,17 +2,20 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from ._system import HybridSystem, Transition
 from ._types import Matrix, Params, State, Time
 
 
-def reset(transition: Transition, t: Time, x: State, params: Params) -> State:
+def reset(transition: Transition, t: Time, x: State, params: Params) -> Float[Array, " post"]:
     """$x^+ = R(t, x^-, p)$, in the dtype of the state."""
     return jnp.asarray(transition.reset(t, x, params), x.dtype)
 
 
-def saltation_matrix(system: HybridSystem, transition: Transition | int, t: Time, x: State, params: Params) -> Matrix:
+def saltation_matrix(
+    system: HybridSystem, transition: Transition | int, t: float | Time, x: State, params: Params
+) -> Matrix:
     r"""How a variation at fixed time passes through an event. $\delta x^+ = \Xi\,\delta x^-$.
 
     $$\Xi = D_xR + \frac{(f_J(t, x^+) - D_xR\,f_I(t, x^-) - D_tR)\,D_xg}{D_tg + D_xg\,f_I(t, x^-)}$$

@@ -29,7 +29,7 @@ class Problem(eqx.Module):
     # See `_step.Step`: where an orbit is found once, compile time weighs more than run time.
     rolled: bool = eqx.field(static=True, default=False)
 
-    def last_reset(self, y: State, params: Params) -> State:
+    def last_reset(self, y: State, params: Params) -> Array:
         """The jump that closes the sequence. It is taken at time 0: a system that depends on time repeats itself."""
         taken = self.system.transitions[self.system.route(self.sequence)[-1]]
         return reset(taken, jnp.zeros((), y.dtype), y, params)
@@ -94,7 +94,7 @@ def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integ
     return end, before, stride
 
 
-def before_reset(problem: Problem, x: State, params: Params) -> State:
+def before_reset(problem: Problem, x: State, params: Params) -> Array:
     """A state `y` that the last reset takes to `x`, or as near to it as its image allows (Gauss-Newton, damped).
 
     Coordinates that the reset forgets are left alone: they do not matter to what follows.
