@@ -188,8 +188,10 @@ def test_gradient_of_a_batch():
     loss = lambda k: spring_stride(SPRING | {"k": k}) @ jnp.array([1.0, 2.0, 3.0])
     exact = lambda k: spring_exact(SPRING | {"k": k}) @ jnp.array([1.0, 2.0, 3.0])
     expected = jax.vmap(jax.grad(exact))(k)
-    assert_allclose(jax.jit(jax.vmap(jax.grad(loss)))(k), expected, rtol=1e-13)
-    assert_allclose(jax.jit(jax.grad(lambda k: jnp.sum(jax.vmap(loss)(k))))(k), expected, rtol=1e-13)
+    # Near k = 2 the three terms of the sum, of size 4, cancel to 0.02: rounding is that of the terms.
+    near = {"rtol": 1e-13, "atol": 1e-14}
+    assert_allclose(jax.jit(jax.vmap(jax.grad(loss)))(k), expected, **near)
+    assert_allclose(jax.jit(jax.grad(lambda k: jnp.sum(jax.vmap(loss)(k))))(k), expected, **near)
 
 
 def test_any_leaves_among_the_parameters():
