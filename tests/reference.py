@@ -28,9 +28,14 @@ def numbers(value):
     return value
 
 
+def exact(name: str) -> dict:
+    """The record of a case, as strings."""
+    return _CASES[name]
+
+
 def case(name: str, *keys: str):
     """A record of the reference, as numbers."""
-    record = _CASES[name]
+    record = exact(name)
     for key in keys:
         record = record[key]
     return numbers(record)

@@ -35,6 +35,7 @@ def system(*transitions, **modes):
     [
         (lambda: hj.Mode("f", ("y",)), "vector_field must be a function"),
         (lambda: hj.Mode(FIELD, ()), "coordinates must name every state"),
+        (lambda: hj.Mode(FIELD, (1, 2)), r"coordinates must name every state, .*; got \(1, 2\)"),
         (lambda: hj.Mode(FIELD, ("y", "y")), r"must differ from each other; got \('y', 'y'\)"),
         (lambda: hj.Transition("a", "b", None, SAME), "'a' -> 'b': guard must be a function"),
         (lambda: hj.Transition("a", "b", GUARD, 3), "'a' -> 'b': reset must be a function"),
@@ -42,11 +43,18 @@ def system(*transitions, **modes):
         (lambda: hj.HybridSystem({}, ()), "at least one mode"),
         (lambda: hj.HybridSystem({"free": FIELD}, ()), r"modes\['free'\] must be a hj.Mode"),
         (lambda: system("jump"), "must be hj.Transition"),
-        (lambda: system(hj.Transition("free", "fly", GUARD, SAME)), "'fly' is not one of the modes"),
+        (
+            lambda: system(hj.Transition("free", "fly", GUARD, SAME)),
+            "target of a transition 'fly' is not one of the modes",
+        ),
+        (lambda: system(hj.Transition("fly", "free", GUARD, SAME)), r"source of a transition 'fly' .* \('free',\)"),
         (lambda: hj.Integrator(solver=dfx.Euler()), "error estimate"),
         (lambda: hj.Integrator(rtol=0.0), "rtol=0.0 must lie between 0 and 1"),
+        (lambda: hj.Integrator(atol=1.0), "atol=1.0 must lie between 0 and 1, for example atol=1e-10"),
         (lambda: hj.Integrator(max_steps=0), "max_steps=0 must be a positive integer"),
+        (lambda: hj.Integrator(max_steps=1e3), "max_steps=1000.0 must be a positive integer"),
         (lambda: hj.Integrator(max_time=-1.0), "max_time=-1.0 must be positive"),
+        (lambda: hj.Integrator(max_step=0.0), "max_step=0.0 must be positive"),
         (
             lambda: hj.Integrator(adjoint=dfx.BacksolveAdjoint()),
             "ForwardMode, DirectAdjoint, RecursiveCheckpointAdjoint",
@@ -55,7 +63,11 @@ def system(*transitions, **modes):
         (lambda: rimless_wheel.Params(inertia_ratio=1.5), "inertia_ratio=1.5"),
         (lambda: simplest_walker.Params(slope=3.0), "slope=3.0"),
         (lambda: compass_gait.Params(beta=0.0), "beta=0.0 must be positive"),
+        (lambda: compass_gait.Params(mu=-1.0), "mu=-1.0 must not be negative"),
+        (lambda: compass_gait.Params(gravity=0.0), "gravity=0.0 must be positive"),
+        (lambda: compass_gait.Params(leg_length=-1.0), "leg_length=-1.0 must be positive"),
         (lambda: bouncing_ball.Params(restitution=1.5), "restitution=1.5"),
+        (lambda: bouncing_ball.Params(gravity=0.0), "gravity=0.0 must be positive"),
         (lambda: models.load("nobody"), "There is no model 'nobody'. The models are: bouncing_ball"),
     ],
 )
@@ -69,21 +81,49 @@ def test_at_construction(build, message):
     [
         (dict(sequence=("hop",)), "'hop' is not one of the modes"),
         (dict(sequence=()), "give a tuple of mode names"),
+        (dict(sequence="swing"), "give a tuple of mode names, such as .*; got 'swing'"),
         (dict(x=jnp.array([1, 2, 3, 4])), "int64; a state is a floating array"),
         (dict(x=jnp.zeros(3)), r"shape \(3,\) does not fit mode 'swing'"),
         (dict(x=jnp.array([0.2, jnp.nan, 0.4, 0.0])), "is not finite"),
         (dict(integrator=hj.Integrator(rtol=1e-17)), "rtol=1e-17 is below what float64 can resolve"),
+        (
+            dict(integrator=hj.Integrator(rtol=1e-8), x=START.astype(jnp.float32)),
+            "rtol=1e-08 is below what float32 can resolve .* Raise rtol, or use float64",
+        ),
     ],
 )
-def test_at_the_first_call(change, message):
+@pytest.mark.parametrize("call", [hj.stride, hj.return_jacobian, hj.monodromy, hj.periodic_orbit])
+def test_at_the_first_call(call, change, message):
     arguments = WALKER | dict(x=START) | change
     of, x, params = arguments.pop("system"), arguments.pop("x"), arguments.pop("params")
     with pytest.raises(ValueError, match=message):
-        hj.stride(of, x, params, **arguments)
+        call(of, x, params, **arguments)
+
+
+@pytest.mark.parametrize(
+    "mode, x, message",
+    [
+        ("hop", START, "'hop' is not one of the modes"),
+        ("swing", jnp.zeros(3), r"shape \(3,\) does not fit mode 'swing', which has 4 coordinates"),
+        ("swing", START.at[0].set(jnp.inf), "is not finite"),
+    ],
+)
+def test_of_a_single_arc(mode, x, message):
+    with pytest.raises(ValueError, match=message):
+        hj.flow_to_guard(simplest_walker.system, mode, 0.0, x, WALKER["params"])
+
+
+def test_one_orbit_is_no_batch():
+    orbit = hj.periodic_orbit(**WALKER, guess=START, throw=False)
+    with pytest.raises(TypeError, match="one orbit, not a batch"):
+        len(orbit)
+    with pytest.raises(TypeError, match="one orbit, not a batch"):
+        orbit[0]
+    with pytest.raises(ValueError, match="strides=0 must be at least 1"):
+        hj.periodic_orbit(**WALKER, guess=START, strides=0)
 
 
 def test_parameters_that_are_not_finite():
-
     params = jax.tree.map(lambda _: jnp.array(jnp.inf), simplest_walker.Params(0.009))
     with pytest.raises(ValueError, match="slope = inf is not finite"):
         hj.stride(simplest_walker.system, START, params, sequence=("swing",))

@@ -10,15 +10,40 @@ from numpy.testing import assert_allclose
 from hyjax._trig import sincos
 
 
-@pytest.mark.parametrize("reach", [0.8, 10.0, 1e3, 1e6])
-def test_to_the_last_bits(reach):
-    x = np.random.default_rng(0).uniform(-reach, reach, 2000)
-    s, c = sincos(jnp.asarray(x))
+def near_zeros():
+    """The floats nearest to multiples of pi/2, where the reduction cancels all but the last digits."""
+    k = np.unique(np.random.default_rng(1).integers(-600_000, 600_000, 500))
     with mpmath.workdps(40):
-        exact = np.array([(float(mpmath.sin(value)), float(mpmath.cos(value))) for value in x])
-    # 2 units in the last place of 1, near a zero of the one as elsewhere.
-    assert_allclose(s, exact[:, 0], rtol=0, atol=4.5e-16)
-    assert_allclose(c, exact[:, 1], rtol=0, atol=4.5e-16)
+        return np.array([float(int(each) * mpmath.pi / 2) for each in k])
+
+
+ANGLES = {
+    "reduced": np.random.default_rng(0).uniform(-0.8, 0.8, 1000),
+    "a few turns": np.random.default_rng(0).uniform(-10, 10, 1000),
+    "up to 1e6": np.random.default_rng(0).uniform(-1e6, 1e6, 1000),
+    "tiny": 10 ** np.random.default_rng(0).uniform(-300, 0, 200),
+    "near the zeros": near_zeros(),
+}
+
+
+@pytest.mark.parametrize("where", ANGLES)
+def test_to_the_last_bits(where):
+    """Relative to each value, however small: two units of its last place, of which half is the rounding of the result."""
+    x = ANGLES[where]
+    with mpmath.workdps(60):
+        for got, exact in zip(sincos(jnp.asarray(x)), (mpmath.sin, mpmath.cos), strict=True):
+            values = [exact(mpmath.mpf(float(each))) for each in x]
+            units = [
+                float(abs(float(g) - v) / float(np.spacing(abs(float(v))))) for g, v in zip(got, values, strict=True)
+            ]
+            assert max(units) <= 2
+
+
+def test_signs_and_special_angles():
+    s, c = sincos(jnp.array([0.0, -0.0, jnp.nan, jnp.inf]))
+    assert np.array_equal(s[:2], [0.0, 0.0])
+    assert np.array_equal(c[:2], [1.0, 1.0])
+    assert np.all(np.isnan(np.stack([s[2:], c[2:]])))
 
 
 def test_derivatives_of_every_order():
