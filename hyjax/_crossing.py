@@ -99,13 +99,16 @@ def judge(
 
     # Converge
     ahead = jnp.where(candidates, trial.g / jnp.where(trial.r < 0, -trial.r, 0), jnp.inf)
-    leader = jnp.argmin(jnp.where(jnp.isfinite(ahead), ahead, jnp.inf))
+    ahead = jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
+    # Where several fall together, one that may fire leads.
+    may_fire = candidates & armed & (ahead <= jnp.min(ahead) + close)
+    leader = jnp.argmin(jnp.where(may_fire | ~jnp.any(may_fire), ahead, jnp.inf))
     to_go = jnp.where(candidates[leader], ahead[leader], jnp.inf)
     # Within a time whose square is below rounding, the flow is a straight line, and the surface is reached exactly.
     near = jnp.abs(to_go) <= 0.25 * jnp.sqrt(eps) * h
     shut = ((hi.dt - lo.dt) <= 2 * eps * hi.dt) & crossed
     converged = search.active & (near | shut | (search.tries >= 100))
-    leader = jnp.where(near, leader, jnp.argmax(candidates))
+    leader = jnp.where(near, leader, jnp.argmax(jnp.where(candidates, 1, 0) + jnp.where(candidates & armed, 1, 0)))
     leads = jnp.arange(trial.g.size) == leader
     event = converged & armed[leader]
     others = up & armed & ~leads & (trial.g <= jnp.maximum(-trial.r, 0) * close)

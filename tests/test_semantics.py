@@ -72,6 +72,18 @@ def test_disarmed_crossing_is_passed_over():
     assert_allclose(met.t, np.pi * np.array([1.5, 3.5, 5.5]), rtol=2e-14)
 
 
+@pytest.mark.parametrize("second", [0, 1])
+def test_of_guards_that_fall_together_the_armed_one_fires(second):
+    """The same surface twice, as for an impact which either slides or sticks: `armed` says which."""
+    x_falls = lambda t, x, p: x[0]
+    armed = [lambda t, x, p: x[1] > 0, lambda t, x, p: x[1] < 0]
+    system = leave(oscillate, 2, x_falls, x_falls, armed=tuple(armed if second else armed[::-1]))
+    for params in (1.0, 0.3):
+        impact = flow(system, jnp.array([[params, 0.0]]), jnp.zeros((1, 1)))
+        assert_allclose(impact.t, np.pi / 2, rtol=0, atol=1e-14)
+        assert impact.transition[0] == second  # x' < 0 where x falls
+
+
 def test_disarmed_crossing_does_not_hide_another():
     """Of two crossings within one step the first is disarmed: the second is met."""
     never, always = lambda t, x, p: x[0] < 0, lambda t, x, p: x[0] > 0
