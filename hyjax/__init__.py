@@ -8,5 +8,7 @@ from ._orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit 
 from ._result import RESULTS as RESULTS
 from ._search import find_orbits as find_orbits
 from ._shooting import SingleShooting as SingleShooting
+from ._simulate import simulate as simulate
 from ._stride import monodromy as monodromy, return_jacobian as return_jacobian, Stride as Stride, stride as stride
 from ._system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
+from ._trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory

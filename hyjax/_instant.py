@@ -11,6 +11,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
 from jaxtyping import PyTree
 
 from ._tie import tie
@@ -33,6 +34,10 @@ def flow_instant(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Po
     flow at `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the variational equation, which is a
     field of the same kind.
     """
+    return _straight(field, tau, point, args)
+
+
+def _straight(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Point:
     return jax.tree.map(lambda x, rate: x + tau * rate, point, field(point, args))
 
 
@@ -58,7 +63,12 @@ def _flow_instant_jvp(primals, tangents):
 @eqx.filter_custom_jvp
 def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTree) -> Scalar:
     """Zero; as a function of its arguments, the time from `point` along `field` to where `guard` is zero."""
-    return tie(jnp.zeros_like(jax.tree.leaves(point)[0]), (field, guard, point, args))
+    # A step of Newton's method, less its value: so the first derivative is right also where the rule below is lost, as
+    # JAX does with custom rules when it hoists what does not change out of a scan that is differentiated in reverse.
+    here = jnp.zeros_like(jax.tree.leaves(point)[0])
+    value, rate = jax.jvp(lambda tau: guard(_straight(field, tau, point, args), args), (here,), (jnp.ones_like(here),))
+    step = (stop_gradient(value) - value) / stop_gradient(rate)
+    return tie(jnp.where(jnp.isfinite(step), step, 0), (field, guard, point, args))
 
 
 @_time_to_surface.def_jvp

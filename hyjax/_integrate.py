@@ -124,6 +124,15 @@ def integrate(
     return t, x, event, guard_rate, steps, result
 
 
+def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree) -> Guards:
+    """The size of each guard's rounding error: how far it moves when each input moves by some units in the last place."""
+    if not surfaces.count:
+        return jnp.zeros(0, x.dtype)
+    t, x = stop_gradient((t, x))
+    by_t, by_x = jax.jacfwd(lambda t, x: surfaces.values(t, x, args), argnums=(0, 1))(t, x)
+    return 64 * float(jnp.finfo(x.dtype).eps) * (jnp.abs(by_t * t) + jnp.abs(by_x) @ jnp.abs(x))
+
+
 def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -> _Arc:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
@@ -141,14 +150,6 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         t, x, f = stop_gradient((t, x, f))
         return jax.jvp(lambda t, x: surfaces.values(t, x, still), (t, x), (jnp.ones_like(t), f))
 
-    def rounding(t, x):
-        """The size of a guard's rounding error: how far it moves when each input moves by some units in the last place."""
-        if not surfaces.count:
-            return jnp.zeros(0, dtype)
-        t, x = stop_gradient((t, x))
-        by_t, by_x = jax.jacfwd(lambda t, x: surfaces.values(t, x, still), argnums=(0, 1))(t, x)
-        return 64 * eps * (jnp.abs(by_t * t) + jnp.abs(by_x) @ jnp.abs(x))
-
     def look(search: Search, start: Look, up, trial: Look, keep, t, x, h) -> Verdict:
         """The verdict on a trial step that ends at `(t, x)`."""
         if not surfaces.count:
@@ -165,7 +166,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
 
     f0 = step.field(t0, x0)
     g0, r0 = rates(t0, x0, f0)
-    noise = rounding(t0, x0)
+    noise = rounding(surfaces, t0, x0, still)
     first, control = controller.init(
         step.terms, stop_gradient(t0), t_stop, stop_gradient(x0), None, None,
         lambda terms, t, x, args: step.field(jnp.asarray(t), x), error_order,

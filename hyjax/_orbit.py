@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
+from ._arc import Arc
 from ._check import check
 from ._closed import closed_orbit
 from ._flow import flow_for
@@ -20,14 +21,6 @@ from ._shooting import AbstractShooting, Problem, SingleShooting
 from ._stride import monodromy, run_stride
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State
-
-
-class Arc(eqx.Module):
-    """**Attributes:** `mode`: name. `t`: shape `(n,)`, from the orbit's start. `x`: shape `(n, dimension)`."""
-
-    mode: str = eqx.field(static=True)
-    t: Float[Array, " n"]
-    x: Float[Array, "n dimension"]
 
 
 class PeriodicOrbit(eqx.Module):

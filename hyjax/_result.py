@@ -4,7 +4,7 @@ from typing import Any
 
 import diffrax as dfx
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Bool
 
 from ._types import Flag
 
@@ -36,6 +36,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     max_jumps_reached = (
         "The largest number of jumps was reached before the end time: the orbit is Zeno, or `max_jumps` is too small."
     )
+    zeno = (
+        "Events accumulate: the guard would rise by no more than rounding before it falls again, so the next event "
+        "cannot be told from the last. What follows the accumulation point is another mode, such as rest."
+    )
     orbit_not_converged = (
         "Newton's method found no periodic orbit from this guess. Try another guess, `MultipleShooting`, or "
         "`find_orbits`."
@@ -46,7 +50,7 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
 
 
-def nan_unless(good: Flag, value: Array) -> Array:
+def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:
     """`value`, or NaN where it failed.
 
     The derivative of the NaN is zero: so a sum over a batch from which failed lanes are masked has the gradient of the
@@ -58,3 +62,9 @@ def nan_unless(good: Flag, value: Array) -> Array:
 def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:
     """`code` where `pred`, else `otherwise`. (Type checkers take each code of an enumeration for a type of its own.)"""
     return RESULTS.where(pred, code, otherwise)
+
+
+def code_name(result: RESULTS) -> str:
+    """The name of a code that is known, such as `no_crossing`."""
+    value = int(result._value)
+    return next(name for name, item in RESULTS._name_to_item.items() if int(item._value) == value)

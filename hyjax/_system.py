@@ -84,12 +84,20 @@ class HybridSystem(eqx.Module):
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
-    modes: dict[str, Mode]
+    # Not a dict, which would forget the order of the modes on its way into `jit`.
+    names: tuple[str, ...] = eqx.field(static=True)
+    _modes: tuple[Mode, ...]
     transitions: tuple[Transition, ...]
 
     def __init__(self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition]):
-        self.modes = dict(modes)
+        self.names = tuple(modes)
+        self._modes = tuple(modes.values())
         self.transitions = tuple(transitions)
+
+    @property
+    def modes(self) -> dict[str, Mode]:
+        """From name to mode, in the order in which they were given."""
+        return dict(zip(self.names, self._modes, strict=True))
 
     def __check_init__(self):
         if not self.modes:

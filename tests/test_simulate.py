@@ -1,0 +1,424 @@
+"""Simulation through modes that nobody named: closed forms, three routes to sensitivities, and how it ends."""
+
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from reference import case
+from systems import line, same
+
+import hyjax as hj
+from hyjax.models import bouncing_ball, simplest_walker
+
+RESULTS = hj.RESULTS
+BALL = bouncing_ball.system
+
+
+# The bouncing ball, in closed form
+
+
+@eqx.filter_jit
+def drop(q, end, most=20):
+    """`(y, v)` of a ball dropped from h0, at a fixed time: with its trajectory. `q` is (e, g, h0)."""
+    params = bouncing_ball.Params(restitution=q[0], gravity=q[1])
+    x0 = jnp.stack([q[2], jnp.zeros(())])
+    trajectory = hj.simulate(BALL, x0, params, mode="flight", t1=end, max_jumps=most)
+    return trajectory.x, trajectory
+
+
+@pytest.fixture(scope="module")
+def balls():
+    records = [case("F_bouncing_ball", f"case{k}") for k in (1, 2, 3)]
+    q = jnp.array([[r["e"], r["g"], r["h0"]] for r in records])
+    end = jnp.array([r["t_final"] for r in records])
+    last = lambda q, end: drop(q, end)[0]
+    by_q, trajectory = jax.jit(jax.vmap(jax.jacfwd(drop, has_aux=True)))(q, end)
+    return {
+        "records": records,
+        "trajectory": trajectory,
+        "by_q": by_q,
+        "reverse": jax.jit(jax.vmap(jax.jacrev(last)))(q, end),
+        "by_qq": jax.jit(jax.vmap(jax.jacfwd(jax.jacrev(last))))(q, end),
+    }
+
+
+@pytest.mark.parametrize("i", range(3))
+def test_ball_at_a_fixed_time(balls, i):
+    """State, gradient forward and reverse, and Hessian: they multiply up over a dozen bounces."""
+    record, trajectory = balls["records"][i], balls["trajectory"][i]
+    assert int(trajectory.jumps) == record["bounces_before_t_final"]
+    assert_allclose(trajectory.x, [record["y(t_final)"], record["v(t_final)"]], rtol=0, atol=1e-12)
+    times = record["impact_times"][: int(trajectory.jumps)]
+    assert_allclose([event.t for event in trajectory.events][: len(times)], times, rtol=1e-13)
+    gradient = np.array([record["dy_d(e,g,h0)"], record["dv_d(e,g,h0)"]])
+    assert_allclose(balls["by_q"][i], gradient, rtol=1e-11)
+    assert_allclose(balls["reverse"][i], gradient, rtol=1e-11)
+    hessian = np.array([record["hessian_y_(e,g,h0)"], record["hessian_v_(e,g,h0)"]])
+    assert_allclose(balls["by_qq"][i], hessian, rtol=1e-10)
+
+
+def test_impact_at_the_end_time_is_taken():
+    """Elastic bounces from 45 at g = 10 come at 3, 9 and 15; at 15 the ball has turned round."""
+    _, trajectory = drop(jnp.array([1.0, 10.0, 45.0]), jnp.array(15.0))
+    assert int(trajectory.jumps) == 3
+    assert_allclose(trajectory.final, [0.0, 30.0], rtol=1e-13, atol=1e-12)
+
+
+# A system with everything: dimensions 2 and 1, a guard and resets that depend on time, two ways out of a mode
+
+
+def table(t, p):
+    return p["a"] * jnp.sin(p["w"] * t)
+
+
+def table_rate(t, p):
+    return p["a"] * p["w"] * jnp.cos(p["w"] * t)
+
+
+def over_table(t, x, p):
+    return x[0] - table(t, p)
+
+
+def slow(t, x, p):
+    return x[1] - table_rate(t, p) > -p["soft"]
+
+
+MIXED = hj.HybridSystem(
+    modes={
+        "flight": hj.Mode(lambda t, x, p: jnp.stack([x[1], -1 - 0.1 * jnp.sin(x[0]) * x[1]]), ("y", "v")),
+        "rest": hj.Mode(lambda t, x, p: -p["k"] * x + 0.1 * jnp.cos(t), ("charge",)),
+    },
+    transitions=(
+        hj.Transition(
+            "flight", "flight", over_table,
+            lambda t, x, p: jnp.stack([x[0], -p["e"] * x[1] + (1 + p["e"]) * table_rate(t, p)]),
+            armed=lambda t, x, p: ~slow(t, x, p),
+        ),
+        hj.Transition("flight", "rest", over_table, lambda t, x, p: jnp.stack([1 - x[1] + jnp.sin(t)]), armed=slow),
+        hj.Transition(
+            "rest", "flight",
+            lambda t, x, p: x[0] - p["level"] * (1 + 0.1 * jnp.sin(t)),
+            lambda t, x, p: jnp.stack([table(t, p), 2 * x[0] + table_rate(t, p) + 0.3 * jnp.cos(t)]),
+        ),
+    ),
+)  # fmt: skip
+MIX = {k: jnp.array(v) for k, v in dict(a=0.1, w=2.0, e=0.7, soft=0.9, k=0.8, level=0.9).items()}
+
+
+@eqx.filter_jit
+def mix(x0, p, t1=10.0):
+    return hj.simulate(MIXED, x0, p, mode="flight", t1=t1, max_jumps=30)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return mix(jnp.array([2.0, 0.3]), MIX)
+
+
+def central(f, h=1e-3):
+    """The derivative of `f` at zero by differences of the sixth order."""
+    weights = {1: 3 / 4, 2: -3 / 20, 3: 1 / 60}
+    return sum(w * (np.asarray(f(k * h)) - np.asarray(f(-k * h))) for k, w in weights.items()) / h
+
+
+def test_modes_follow_each_other(mixed):
+    assert mixed.result == RESULTS.successful
+    assert {"flight", "rest"} == set(mixed.mode_names)
+    assert len({event.transition for event in mixed.events}) == 3
+    for event, following in zip(mixed.events, mixed.mode_names[1:], strict=True):
+        assert event.target == following
+        transition = MIXED.transitions[event.transition]
+        assert event.before.size == MIXED.modes[event.source].dimension
+        assert_allclose(event.after, transition.reset(event.t, event.before, MIX), rtol=1e-15)
+        assert abs(transition.guard(event.t, event.before, MIX)) <= 1e-14
+        assert event.guard_rate < 0
+    # Padding stays zero.
+    rest = np.array(mixed.modes) == 1
+    assert np.all(np.asarray(mixed.x_ends)[rest, 1] == 0)
+
+
+def test_each_arc_is_that_of_flow_to_guard(mixed):
+    """The same, arc by arc, by the function for a known mode: to the tolerance of the flow, 1e-14 a step."""
+    for k, event in enumerate(mixed.events[:4]):
+        x = mixed.x_starts[k, : MIXED.modes[event.source].dimension]
+        impact = hj.flow_to_guard(MIXED, event.source, float(mixed.starts[k]), x, MIX)
+        assert_allclose(impact.t, event.t, rtol=1e-13)
+        assert_allclose(impact.x, event.before, rtol=1e-12, atol=1e-13)
+        assert int(impact.transition) == event.transition
+
+
+def test_sensitivity_by_three_routes(mixed):
+    """Saltation matrices, autodiff forward and reverse, and finite differences (good to 1e-11 / h)."""
+    x0 = jnp.array([2.0, 0.3])
+    product = mixed.fundamental_matrix()
+    final = lambda x0: mix(x0, MIX).x
+    forward = jax.jacfwd(final)(x0)[: product.shape[0]]
+    reverse = jax.jacrev(final)(x0)[: product.shape[0]]
+    unit = np.eye(2)
+    differences = np.stack([central(lambda h, v=v: final(x0 + h * v)) for v in unit], axis=1)[: product.shape[0]]
+    scale = np.max(np.abs(forward))
+    assert scale > 0.01
+    assert_allclose(product, forward, rtol=0, atol=1e-11 * scale)
+    assert_allclose(reverse, forward, rtol=0, atol=1e-13 * scale)
+    assert_allclose(differences, forward, rtol=0, atol=1e-9 * scale)
+
+
+def test_derivatives_by_parameters_and_end_time(mixed):
+    x0 = jnp.array([2.0, 0.3])
+    final = lambda p, t1: mix(x0, p, t1).x
+    by_p, by_t = jax.jacrev(final, argnums=(0, 1))(MIX, jnp.array(10.0))
+    for name in MIX:
+        apart = central(lambda h, name=name: final(MIX | {name: MIX[name] + h}, jnp.array(10.0)), h=2e-4)
+        assert_allclose(by_p[name], apart, rtol=1e-8, atol=1e-9)
+    field = MIXED.modes[mixed.mode_names[-1]].vector_field(10.0, mixed.final, MIX)
+    assert_allclose(by_t[: field.size], field, rtol=1e-12)
+
+
+# A batch; one program
+
+
+def test_one_program_for_all_sequences():
+    """Other starts, other sequences of modes: nothing is compiled again, and lanes do not touch each other."""
+    starts = jnp.stack([jnp.linspace(0.3, 9.0, 8), jnp.linspace(-1.0, 3.0, 8)], axis=1)
+    batch = jax.jit(jax.vmap(lambda x0: mix(x0, MIX)))
+    together = batch(starts)
+    assert len({tuple(np.asarray(row)) for row in together.modes}) > 3
+    assert np.all(together.result == RESULTS.successful)
+    programs = hj._simulate._simulate._cached._cache_size()
+    for i in range(3):
+        alone = mix(starts[i], MIX)
+        assert_allclose(together[i].x, alone.x, rtol=1e-12, atol=1e-13)
+        np.testing.assert_array_equal(together[i].modes, alone.modes)
+    assert hj._simulate._simulate._cached._cache_size() == programs
+    changed = batch(starts.at[3].set(jnp.nan))
+    for i in (0, 1, 2, 4, 5, 6, 7):
+        np.testing.assert_array_equal(changed[i].x, together[i].x)
+    assert changed[3].result != RESULTS.successful
+
+
+# Samples
+
+
+def test_samples(mixed):
+    """States at times are those of the arcs; at an event's time, those after it."""
+    event = mixed.events[2]
+    times = jnp.array([0.0, 1.234, event.t, 9.99, 10.0, 11.0, -1.0])
+    saved = hj.simulate(
+        MIXED, jnp.array([2.0, 0.3]), MIX, mode="flight", t1=10.0, max_jumps=30, save=times
+    ).samples
+    for k in (1, 3):
+        assert_allclose(saved.x[k], mix(jnp.array([2.0, 0.3]), MIX, times[k]).x, rtol=1e-12, atol=1e-13)
+    assert_allclose(saved.x[0], [2.0, 0.3], rtol=0)
+    assert_allclose(saved.x[2, : event.after.size], event.after, rtol=1e-13)
+    assert_allclose(saved.x[4], mixed.x, rtol=1e-12)
+    assert np.all(np.isnan(saved.x[5:])) and list(saved.mode[5:]) == [-1, -1]
+    arcs = mixed.sample(7)
+    assert [arc.mode for arc in arcs] == list(mixed.mode_names)
+    for k, arc in enumerate(arcs):
+        n = MIXED.modes[arc.mode].dimension
+        assert arc.x.shape == (7, n)
+        assert_allclose(arc.x[0], mixed.x_starts[k, :n], rtol=1e-14)
+        assert_allclose(arc.x[-1], mixed.x_ends[k, :n], rtol=1e-12, atol=1e-13)
+
+
+def test_dataset(mixed, tmp_path):
+    pytest.importorskip("xarray")
+    data = mixed.to_xarray(5)
+    assert data.sizes == {"time": 5 * len(mixed.mode_names), "event": int(mixed.jumps)}
+    assert_allclose(data["event_time"], [event.t for event in mixed.events])
+    assert np.all(np.isnan(data["charge"].where(data["mode"] == "flight", drop=True)))
+    assert np.all(np.isfinite(data["charge"].where(data["mode"] == "rest", drop=True)))
+    assert_allclose(data["v_before"].values[0], mixed.events[0].before[1])
+    assert data.attrs["result"] == "successful" and data.attrs["['level']"] == 0.9
+    data.to_netcdf(tmp_path / "trajectory.nc")
+
+
+def test_prints(mixed):
+    text = str(mixed)
+    assert "rest -> flight" in text and "charge = " in text and "successful" in text
+    seen = []
+    jax.eval_shape(lambda x: seen.append(str(mix(x, MIX))), jnp.ones(2))
+    assert "traced" in seen[0]
+
+
+# From a simulation to an orbit
+
+
+def test_sequence_and_guess_for_a_periodic_orbit():
+    """A walk that settles gives the gait."""
+    params = simplest_walker.Params(0.009)
+    start = simplest_walker.guess(params)
+    walk = hj.simulate(simplest_walker.system, start, params, mode="swing", t1=150.0, max_jumps=60)
+    assert walk.result == RESULTS.successful
+    assert walk.sequence == ("swing",)
+    assert_allclose(walk.guess, case("B_simplest_walker", "long_0.009")["x0"], atol=1e-6)
+
+
+def test_sequence_of_a_cycle_of_modes(mixed):
+    late = mix(jnp.array([2.0, 0.3]), MIX, 30.0)
+    sequence = late.sequence
+    assert late.guess.size == MIXED.modes[sequence[0]].dimension
+    joined = " ".join(late.mode_names)
+    assert " ".join(sequence) in joined
+
+
+def test_no_sequence_where_nothing_returns():
+    away = hj.HybridSystem(
+        {"a": hj.Mode(line, ("x",)), "b": hj.Mode(line, ("x",))},
+        (hj.Transition("a", "b", lambda t, x, p: 1 - x[0], same),),
+    )
+    gone = hj.simulate(away, jnp.zeros(1), None, mode="a", t1=3.0)
+    assert gone.mode_names == ("a", "b") and int(gone.jumps) == 1
+    with pytest.raises(ValueError, match="never came back"):
+        _ = gone.sequence
+
+
+# How it ends
+
+
+def run(field, guard, reset, x0, t1=2.0, params=None, **kwargs):
+    """A system of one mode."""
+    system = hj.HybridSystem(
+        {"free": hj.Mode(field, tuple(f"x{i}" for i in range(len(x0))))}, (hj.Transition("free", "free", guard, reset),)
+    )
+    return hj.simulate(system, jnp.array(x0), params, mode="free", t1=t1, **kwargs)
+
+
+def fall(t, x, p):
+    return jnp.stack([x[1], jnp.asarray(-1.0)])
+
+
+HALF = lambda t, x, p: jnp.stack([x[0], -0.5 * x[1]])
+
+
+def test_zeno_by_the_number_of_jumps():
+    """From 1/2 the ball rests at 1 + 2 = 3."""
+    ended = run(fall, lambda t, x, p: x[0], HALF, [0.5, 0.0], t1=5.0, max_jumps=20)
+    assert ended.result == RESULTS.max_jumps_reached
+    assert int(ended.jumps) == 20
+    assert_allclose(ended.t, 3 - 2 * 0.5**20, rtol=1e-13)
+
+
+@pytest.mark.parametrize("floor", [0.0, 1.0])
+def test_zeno_by_accumulation(floor):
+    """Where a hop is lost in rounding, of the height or of the time, the ball does not fall through the floor."""
+    ended = run(fall, lambda t, x, p: x[0] - floor, HALF, [0.5 + floor, 0.0], t1=5.0, max_jumps=200)
+    assert ended.result == RESULTS.zeno
+    assert 15 < int(ended.jumps) < 60
+    # The hop that is lost is as high as 64 units in the last place of 1: its duration 2 sqrt(2 h), and all after it.
+    assert_allclose(ended.t, 3, rtol=0, atol=1e-6 if floor else 1e-13)
+    assert_allclose(ended.final[0], floor, rtol=0, atol=1e-13)
+    assert np.all(np.isfinite(ended.x_ends[: int(ended.jumps)]))
+
+
+def test_guard_that_is_never_met():
+    ended = run(fall, lambda t, x, p: x[0] + 100, HALF, [0.5, 0.0])
+    assert ended.result == RESULTS.successful and int(ended.jumps) == 0
+    assert_allclose(ended.final, [-1.5, -2.0], rtol=1e-14)
+
+
+def test_blow_up_in_finite_time():
+    """x' = x^2 from 1 is infinite at 1; the guard at 10 is met at 0.9 before, and kept."""
+    system = hj.HybridSystem(
+        {"low": hj.Mode(lambda t, x, p: x**2, ("x",)), "high": hj.Mode(lambda t, x, p: x**2, ("x",))},
+        (hj.Transition("low", "high", lambda t, x, p: 10 - x[0], same),),
+    )
+    ended = hj.simulate(system, jnp.array([1.0]), None, mode="low", t1=2.0)
+    assert ended.result in (RESULTS.dt_min_reached, RESULTS.nonfinite, RESULTS.max_steps_reached)
+    assert_allclose(ended.events[0].t, 0.9, rtol=1e-13)
+    assert 0.99 < ended.t <= 1.0 and ended.final[0] > 100
+    assert np.all(np.isnan(ended.fundamental_matrix()))
+
+
+def test_grazing():
+    """(1 - x)^3 falls through zero with no rate: where it does so has no derivative."""
+    system = hj.HybridSystem(
+        {"free": hj.Mode(line, ("x",))}, (hj.Transition("free", "free", lambda t, x, p: (1 - x[0]) ** 3, same),)
+    )
+    touched = hj.simulate(system, jnp.zeros(1), None, mode="free", t1=3.0)
+    assert touched.result == RESULTS.grazing
+    # The cube root of rounding.
+    assert_allclose(touched.t, 1, rtol=0, atol=1e-5)
+    assert int(touched.jumps) == 0 and int(touched.transitions[0]) == 0
+
+
+def test_chattering():
+    """Two modes that send the state back at once: sliding, which the jumps cannot follow."""
+    up, down = (hj.Mode(lambda t, x, p, s=s: s * jnp.ones_like(x), ("x",)) for s in (1.0, -1.0))
+    back = lambda s: lambda t, x, p: x + s * 1e-3
+    system = hj.HybridSystem(
+        {"up": up, "down": down},
+        (
+            hj.Transition("up", "down", lambda t, x, p: -x[0], back(1.0)),
+            hj.Transition("down", "up", lambda t, x, p: x[0], back(-1.0)),
+        ),
+    )
+    ended = hj.simulate(system, jnp.array([-0.5]), None, mode="up", t1=3.0, max_jumps=50)
+    assert ended.result == RESULTS.max_jumps_reached
+    assert int(ended.jumps) == 50
+    assert_allclose(ended.t, 0.5 + 50e-3, rtol=1e-12)
+
+
+def test_simultaneous_guards_are_reported():
+    system = hj.HybridSystem(
+        {name: hj.Mode(line, ("x",)) for name in ("a", "b", "c")},
+        (
+            hj.Transition("a", "b", lambda t, x, p: 1 - x[0], same),
+            hj.Transition("a", "c", lambda t, x, p: (1 - x[0]) * 3, same),
+        ),
+    )
+    ended = hj.simulate(system, jnp.zeros(1), None, mode="a", t1=3.0)
+    assert ended.result == RESULTS.simultaneous_guards
+    assert_allclose(ended.t, 1, rtol=1e-14)
+
+
+def test_gradient_of_a_batch_in_which_a_lane_fails():
+    """A failed lane, masked, leaves the gradient of the others alone."""
+
+    def total(e, starts):
+        params = bouncing_ball.Params(restitution=e)
+        one = lambda x0: hj.simulate(BALL, x0, params, mode="flight", t1=1.5, max_jumps=3)
+        ended = jax.vmap(one)(starts)
+        good = ended.result == RESULTS.successful
+        return jnp.sum(jnp.where(good, ended.x[:, 0], 0)), good
+
+    sound = jnp.array([[1.0, 0.0], [2.0, 0.0]])
+    broken = jnp.array([[1.0, 0.0], [1e-3, 0.0], [2.0, 0.0]])
+    grad = jax.jit(jax.grad(total, has_aux=True))
+    alone, _ = grad(jnp.array(0.8), sound)
+    beside, good = grad(jnp.array(0.8), broken)
+    assert list(good) == [True, False, True]
+    assert_allclose(beside, alone, rtol=1e-13)
+
+
+# Misuse
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(mode="hop"), "'hop' is not one of the modes"),
+        (dict(max_jumps=-1), "max_jumps=-1"),
+        (dict(t1=-1.0), "lies before"),
+        (dict(x0=jnp.zeros(3)), "does not fit mode"),
+    ],
+)
+def test_misuse(change, message):
+    arguments = dict(x0=jnp.ones(2), params=bouncing_ball.Params(), mode="flight", t1=1.0) | change
+    with pytest.raises((ValueError, TypeError), match=message):
+        hj.simulate(BALL, **arguments)
+
+
+def test_of_batches_and_of_one():
+    one = ft.partial(hj.simulate, BALL, params=bouncing_ball.Params(), mode="flight", t1=0.1, max_jumps=2)
+    batch = jax.vmap(lambda x0: one(x0))(jnp.ones((2, 2)))
+    with pytest.raises(TypeError, match="batch of 2 trajectories"):
+        _ = batch.final
+    with pytest.raises(TypeError, match="one trajectory"):
+        len(batch[0])
+    assert batch[0].final.shape == (2,)
+    assert "2 Trajectories" in str(batch)
