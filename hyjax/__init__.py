@@ -1,5 +1,7 @@
 """Differentiable simulation and stability analysis of hybrid dynamical systems."""
 
+from . import contact as contact
+from ._bouligand import bouligand_derivative as bouligand_derivative, BouligandDerivative as BouligandDerivative
 from ._flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._integrator import Integrator as Integrator
 from ._jump import saltation_matrix as saltation_matrix

@@ -57,11 +57,12 @@ def describe_trajectory(trajectory) -> str:
         return f"Trajectory(modes={tuple(trajectory.system.modes)}, traced)"
     if trajectory.t.ndim > 0:
         count = trajectory.t.size
-        codes = np.asarray(trajectory.result._value).ravel()
-        ended = [trajectory.result._enumeration._index_to_message[code] or "successful" for code in np.unique(codes)]
+        messages = trajectory.result._enumeration._index_to_message
+        codes, times = np.unique(np.asarray(trajectory.result._value), return_counts=True)
         jumps = np.asarray(trajectory.jumps)
         lines = [f"{count} Trajectories, {jumps.min()} to {jumps.max()} jumps each"]
-        return "\n".join(lines + [f"  {np.sum(codes == code):>8}  {why}" for code, why in zip(np.unique(codes), ended, strict=True)])
+        lines += [f"  {n:>8}  {messages[code] or 'successful'}" for code, n in zip(codes, times, strict=True)]
+        return "\n".join(lines)
     modes = trajectory.system.modes
     lines = [
         f"Trajectory: {int(trajectory.jumps)} jumps",
