@@ -1,0 +1,140 @@
+"""A contact: a gap that must not close, and what happens at the place where it does."""
+
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._types import Params, Scalar, State, Time
+from ._mechanism import Positions, Velocities
+
+# A number, or where among the parameters it is.
+Coefficient = float | Array | Callable[[Params], Scalar]
+
+
+class Contact(eqx.Module):
+    r"""A unilateral constraint $g(t, q) \ge 0$ with restitution and dry friction.
+
+    Where the gap is closed the surface pushes, $f_n \ge 0$, and rubs: $|f_t| \le \mu_s f_n$ where the slip $s$ vanishes,
+    $f_t = -\mu_k f_n\,\mathrm{sign}(s)$ where it does not.
+
+    **Arguments:**
+
+    - `gap`: `g(t, q, params)`, shape `()`, in units of length (or angle): positive where the bodies are apart. It may
+      depend on time: a paddle, a table that shakes.
+    - `slip`: `s(t, q, v, params)`, shape `()`: the tangential velocity of the contact point relative to the surface,
+      affine in `v`. Without it the contact is frictionless. Friction in space, with two tangents, is another law, and
+      refused.
+    - `restitution`: $e$: the gap's rate after an impact is $-e$ times that before it.
+    - `static`, `kinetic`: the coefficients of friction $\mu_s \ge \mu_k \ge 0$; both are needed where `slip` is given.
+      `static=math.inf` says rough: the contact never slips, and needs no `kinetic`.
+    - `settle`: the rate of closing, in units of `gap` per time, below which an impact is plastic. It ends the infinitely
+      many bounces of a ball that comes to rest (Zeno). By default 0: then only a bounce that is lower than the rounding
+      of the gap ends them.
+
+    A coefficient is a number, or a function `params -> ()` that says where it is among the parameters, such as
+    `lambda p: p.friction`: only there can it be swept or differentiated.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A, eqs. 59-67.
+    """
+
+    gap: Callable[[Time, Positions, Params], Scalar]
+    slip: Callable[[Time, Positions, Velocities, Params], Scalar] | None = None
+    restitution: Coefficient = 0.0
+    static: Coefficient | None = None
+    kinetic: Coefficient | None = None
+    settle: Coefficient = 0.0
+
+    def __check_init__(self):
+        if not callable(self.gap):
+            raise ValueError(f"Contact: gap must be a function g(t, q, params), not {self.gap!r}.")
+        if self.slip is not None and not callable(self.slip):
+            raise ValueError(
+                f"Contact: slip must be one function s(t, q, v, params), not {self.slip!r}. Friction along two "
+                "tangents is not supported: restrict the motion to a plane, or leave slip out for a frictionless contact."
+            )
+        self._check_friction()
+        for name, low, high in (
+            ("restitution", 0, 1), ("static", 0, math.inf), ("kinetic", 0, math.inf), ("settle", 0, math.inf),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not low <= value <= high:
+                raise ValueError(f"Contact: {name}={value!r} must lie between {low} and {high}.")
+            if not (isinstance(value, int | float | Array) or callable(value) or value is None):
+                raise ValueError(
+                    f"Contact: {name} must be a number or a function of params, such as lambda p: p.{name}; got {value!r}."
+                )
+
+    def _check_friction(self):
+        given = {name: getattr(self, name) for name in ("static", "kinetic") if getattr(self, name) is not None}
+        if self.slip is None and given:
+            raise ValueError(
+                f"Contact: friction {given!r} needs a direction: give slip, the tangential velocity s(t, q, v, params) of "
+                "the contact point relative to the surface."
+            )
+        if self.slip is not None and not self.rough and len(given) < 2:
+            raise ValueError(
+                f"Contact: slip is given, and of the coefficients only {given!r}. Give both, static and kinetic (they may "
+                "be equal); or static=math.inf for a contact that never slips; or leave slip out for a frictionless one."
+            )
+        static, kinetic = self.static, self.kinetic
+        if isinstance(static, int | float) and isinstance(kinetic, int | float) and static < kinetic:
+            raise ValueError(
+                f"Contact: static={static!r} is less than kinetic={kinetic!r}: a body that begins to slip would be "
+                "stopped at once. Give static >= kinetic."
+            )
+
+    @property
+    def rough(self) -> bool:
+        """Whether it never slips."""
+        return isinstance(self.static, int | float) and math.isinf(self.static)
+
+    @property
+    def slips(self) -> bool:
+        """Whether it may slip, against friction."""
+        return self.slip is not None and not self.rough
+
+
+def coefficient(value: Coefficient | None, params: Params, like: State) -> Scalar:
+    """A coefficient as an array."""
+    number = value(params) if callable(value) else value
+    return jnp.asarray(number, like.dtype)
+
+
+def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:
+    """The gap; `ValueError` where it is not one number."""
+    value = jnp.asarray(contact.gap(t, q, params), q.dtype)
+    if value.shape != ():
+        raise ValueError(
+            f"Contact: gap must return one number, of shape (), not {value.shape}; write a Contact for each."
+        )
+    return value
+
+
+def gap_rate(contact: Contact, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
+    r"""$\dot g = D_tg + D_qg\,v$."""
+    return jax.jvp(lambda t, q: gap(contact, t, q, params), (t, q), (jnp.ones_like(t), v))[1]
+
+
+def slip(contact: Contact, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
+    """The tangential velocity; `ValueError` where it is not one number."""
+    assert contact.slip is not None
+    value = jnp.asarray(contact.slip(t, q, v, params), q.dtype)
+    if value.shape != ():
+        raise ValueError(
+            f"Contact: slip must return one number, of shape (), not {value.shape}: friction along two tangents is not "
+            "supported. Restrict the motion to a plane, or leave slip out for a frictionless contact."
+        )
+    return value
+
+
+def velocity_rows(
+    contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: Params
+) -> Float[Array, " rows"]:
+    """The velocities of the contact points: the rates of all gaps, then the slips of those contacts that have one."""
+    rates = [gap_rate(contact, t, q, v, params) for contact in contacts]
+    slips = [slip(contact, t, q, v, params) for contact in contacts if contact.slip is not None]
+    return jnp.stack(rates + slips) if contacts else jnp.zeros(0, q.dtype)

@@ -1,0 +1,93 @@
+r"""The laws of one contact: what force holds it, what friction it takes to slide, what impulse an impact gives.
+
+All of it happens in the space of the contact point: of the bodies the laws know the compliance $W$, the drift and the
+velocity of the contact point, no more.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._types import Flag, Params, Scalar
+from ._contact import coefficient, Contact
+from ._projection import holding, Projection, sliding
+
+# Normal, and tangential where the contact has a slip.
+Forces = Float[Array, " rows"]
+
+
+class Impulse(eqx.Module):
+    """**Attributes:** `p`: the impulse. `elastic`: whether the gap opens again. `side`: the direction of the slip that
+    remains, or 0 where it was stopped."""
+
+    p: Forces
+    elastic: Flag
+    side: Scalar
+
+
+def stick(seen: Projection) -> Forces:
+    """The force that keeps the gap closed and the slip, if there is one, as it is."""
+    return holding(seen.compliance, -seen.drift)
+
+
+def slide(contact: Contact, seen: Projection, side: int, params: Params) -> Forces:
+    """The force that keeps the gap closed, with kinetic friction against a slip to that side."""
+    return sliding(seen.compliance, -seen.drift[0], coefficient(contact.kinetic, params, seen.drift), side)
+
+
+def cone(contact: Contact, force: Forces, side: Scalar | int, params: Params) -> Scalar:
+    r"""How far friction is from giving way to a slip to that side. $\mu_s f_n + \sigma f_t$."""
+    normal, tangential = force
+    return coefficient(contact.static, params, force) * normal + side * tangential
+
+
+def gives_way(force: Forces) -> Scalar:
+    """The side to which a contact slips that friction cannot hold: against the friction that it would need."""
+    return jnp.where(force[1] > 0, -1, 1).astype(force.dtype)
+
+
+def can_hold(contact: Contact, seen: Projection, params: Params) -> Flag:
+    """Whether a contact at rest stays so."""
+    force = stick(seen)
+    # Strictly: the cone's guards must be positive where sticking begins, or they cannot fall.
+    return cone(contact, force, gives_way(force), params) > 0
+
+
+def pressed(seen: Projection) -> Flag:
+    """Whether there is a normal force to speak of: where it vanishes the cone does too, and the contact is lost."""
+    normal = stick(seen)[0] * jnp.linalg.norm(seen.jacobian[0])
+    return normal > jnp.sqrt(jnp.finfo(normal.dtype).eps) * jnp.linalg.norm(seen.load)
+
+
+def rises(seen: Projection, rate: Scalar, row: int) -> Flag:
+    """Whether a gap that opens at that rate will be seen to: by more than its rounding, for longer than that of time.
+
+    A lower bounce could not be told from rest, and the next fall through the surface would not be seen.
+    """
+    eps = float(jnp.finfo(rate.dtype).eps)
+    by_q = seen.jacobian[row]
+    by_t = seen.velocity[row] - by_q @ seen.v
+    rounding = 256 * eps * (jnp.abs(by_t * seen.t) + jnp.abs(by_q) @ jnp.abs(seen.q))
+    pull = jnp.maximum(-seen.drift[row], 0)
+    return (rate > 256 * eps * jnp.abs(seen.t) * pull) & (rate**2 > 2 * rounding * pull)
+
+
+def impact(contact: Contact, seen: Projection, params: Params) -> Impulse:
+    r"""The impulse of an impact. $\dot g^+ = -e\,\dot g^-$, and $|p_t| \le \mu_s p_n$ or slip.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 67-69; with friction, Coulomb's law for the impulse and the velocity
+    after it.
+    """
+    number = lambda value: coefficient(value, params, seen.velocity)
+    restitution = number(contact.restitution)
+    closing = -seen.velocity[0]
+    elastic = (closing > number(contact.settle)) & rises(seen, restitution * closing, 0)
+    restitution = jnp.where(elastic, restitution, 0)
+    change = -seen.velocity.at[0].mul(1 + restitution)
+    stops = holding(seen.compliance, change)
+    if not contact.slips:
+        return Impulse(stops, elastic, jnp.zeros_like(restitution))
+    side = gives_way(stops)
+    inside = cone(contact, stops, side, params) >= 0
+    slips = sliding(seen.compliance, change[0], number(contact.kinetic), side)
+    return Impulse(jnp.where(inside, stops, slips), elastic, jnp.where(inside, 0, side))

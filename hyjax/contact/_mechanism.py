@@ -1,0 +1,115 @@
+r"""Rigid bodies in free motion, $M(q)\,\ddot q + C(q, \dot q)\,\dot q = Q(t, q, \dot q)$.
+
+Bodies are stated by their mass matrix, or by their Lagrangian. What follows from these is left to automatic
+differentiation: no one writes Christoffel symbols.
+"""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._types import Matrix, Params, Time
+
+Positions = Float[Array, " m"]
+Velocities = Float[Array, " m"]
+Forces = Float[Array, " m"]
+
+
+def no_forces(t: Time, q: Positions, v: Velocities, params: Params) -> Forces:
+    return jnp.zeros_like(q)
+
+
+class Mechanism(eqx.Module):
+    r"""Rigid bodies by their mass matrix. $M(q, p)\,\dot v + c(q, v, p) = Q(t, q, v, p)$ with $\dot q = v$.
+
+    **Arguments:**
+
+    - `mass`: `M(q, params)`, shape `(m,)` to `(m, m)`, symmetric and positive definite.
+    - `forces`: `Q(t, q, v, params)`, shape `(m,)`: gravity, springs, damping, inputs. None by default.
+    - `coriolis`: `c(q, v, params)`, shape `(m,)`. By default $\dot M v - \tfrac12 D_q(v^\top M v)$, from `mass` by
+      automatic differentiation: the same as $C(q, v)\,v$ for every choice of the matrix $C$.
+
+    Units are the user's: those of a row of `M` times an acceleration are those of its force. A `mass` that is not
+    positive definite gives accelerations that are NaN, which an integration reports as `nonfinite`.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), eq. 61.
+    """
+
+    mass: Callable[[Positions, Params], Matrix]
+    forces: Callable[[Time, Positions, Velocities, Params], Forces] = no_forces
+    coriolis: Callable[[Positions, Velocities, Params], Forces] | None = None
+
+    def __check_init__(self):
+        for name in ("mass", "forces", "coriolis"):
+            function = getattr(self, name)
+            if not callable(function) and not (name == "coriolis" and function is None):
+                raise ValueError(
+                    f"Mechanism: {name} must be a function, such as lambda q, params: ...; got {function!r}."
+                )
+
+
+def lagrangian(
+    function: Callable[[Positions, Velocities, Params], Float[Array, ""]],
+    forces: Callable[[Time, Positions, Velocities, Params], Forces] = no_forces,
+) -> Mechanism:
+    r"""Rigid bodies by their Lagrangian. $\frac{d}{dt} D_vL - D_qL = Q$.
+
+    $M = D_v^2L$ and $c = (D_q D_v L)\,v - D_qL$, by automatic differentiation: Coriolis and gyroscopic terms and the forces
+    that derive from a potential.
+
+    **Arguments:** `function`: `L(q, v, params)`, shape `()`, at most quadratic in `v`. `forces`: `Q(t, q, v, params)`,
+    shape `(m,)`, those that `L` does not contain.
+
+    **Returns:** a `Mechanism`.
+    """
+    if not callable(function):
+        raise ValueError(f"lagrangian: give a function L(q, v, params), not {function!r}.")
+
+    def mass(q, params):
+        return jax.hessian(lambda v: function(q, v, params))(jnp.zeros_like(q))
+
+    def coriolis(q, v, params):
+        momentum = lambda q: jax.grad(function, argnums=1)(q, v, params)
+        _, momentum_drift = jax.jvp(momentum, (q,), (v,))
+        return momentum_drift - jax.grad(function)(q, v, params)
+
+    return Mechanism(mass, forces, coriolis)
+
+
+def inertia(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
+    """The mass matrix; `ValueError` where its shape is wrong."""
+    mass = jnp.asarray(mechanism.mass(q, params), q.dtype)
+    if mass.shape != (q.size, q.size):
+        raise ValueError(
+            f"Mechanism: mass must have shape {(q.size, q.size)} for {q.size} coordinates, not {mass.shape}."
+        )
+    return mass
+
+
+def load(mechanism: Mechanism, t: Time, q: Positions, v: Velocities, params: Params) -> Forces:
+    r"""All that acts on a free body: $Q - c$, which equals $M\dot v$."""
+    force = jnp.asarray(mechanism.forces(t, q, v, params), q.dtype)
+    if force.shape != q.shape:
+        raise ValueError(f"Mechanism: forces must have shape {q.shape}, one per coordinate, not {force.shape}.")
+    if mechanism.coriolis is not None:
+        return force - mechanism.coriolis(q, v, params)
+    _, momentum_drift = jax.jvp(lambda q: inertia(mechanism, q, params) @ v, (q,), (v,))
+    kinetic_slope = jax.grad(lambda q: v @ inertia(mechanism, q, params) @ v / 2)(q)
+    return force - (momentum_drift - kinetic_slope)
+
+
+def check_mechanism(mechanism: Mechanism) -> None:
+    """`ValueError` for what is no mechanism."""
+    if not isinstance(mechanism, Mechanism):
+        raise ValueError(f"mechanism must be a hj.contact.Mechanism, not {mechanism!r}.")
+
+
+def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:
+    """The names of the state: those of the positions, then of their rates."""
+    positions = (coordinates,) if isinstance(coordinates, str) else tuple(coordinates)
+    if not positions or not all(isinstance(name, str) for name in positions):
+        raise ValueError(f"coordinates: give the names of the positions, such as ('x', 'y'); got {coordinates!r}.")
+    return (*positions, *(f"{name}_rate" for name in positions))

@@ -1,0 +1,170 @@
+r"""One contact: approach, separate, slide either way, stick; and the transitions between these."""
+
+import functools as ft
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .._system import HybridSystem, Mode, Transition
+from .._types import Flag, Params, Scalar, State, Time
+from ._contact import Contact, gap, gap_rate, slip
+from ._laws import can_hold, cone, gives_way, impact, pressed, slide, stick
+from ._mechanism import check_mechanism, Mechanism, names_of
+from ._projection import halves, project, Projection
+
+# What an impact leads to. Where there are not two ways to slip, contact is `_HELD`.
+_APART, _FORWARD, _BACKWARD, _HELD = range(4)
+
+
+def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence[str]) -> HybridSystem:
+    r"""Bodies with one contact, as a hybrid system with state $x = (q, v)$.
+
+    In flight $M\dot v + c = Q$; in contact $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot Jv = 0$, where $J$ has the
+    rows that the mode holds: that of the gap in `S`, and that of the slip too in `C`.
+
+    **Arguments:** `coordinates`: names of the `m` positions, such as `("x", "y")`. The state's are these, then `"x_rate"`
+    and `"y_rate"`.
+
+    **Returns:** a `HybridSystem` with the modes
+
+    - `U`: free, approaching. Where the gap falls to zero there is an impact: elastic, to `V`, or plastic, to whichever
+      of `S+`, `S-`, `C` friction allows. (From a plastic impact too the bodies part, to `V`, where they would do so in
+      free motion.)
+    - `V`: free, separating, until the gap's rate falls to zero: the apex, to `U`.
+    - `S+`, `S-`: sliding, with positive and with negative slip. Friction opposes the slip, and $|s|$ has a kink where the
+      slip vanishes: so each direction is a mode, with a smooth flow and a smooth guard. To `V` where the normal force
+      falls to zero. Where the slip vanishes, to `C` if static friction can hold, else to the other of the two.
+    - `C`: sticking. To `S+` or `S-` where the friction needed leaves the cone $|f_t| < \mu_s f_n$; to `V` where the
+      normal force vanishes, and friction with it.
+
+    A contact without `slip` has one frictionless `S` in place of `S+`, `S-` and `C`; a rough one has `C` alone.
+
+    An impact's impulse $(p_n, p_t)$ stops the slip if $|p_t| \le \mu_s p_n$; otherwise
+    $p_t = -\mu_k p_n\,\mathrm{sign}(s^+)$. A plastic impact never adds energy. Newton's law of restitution may, where
+    $e > 0$ and friction moves the gap (Kane, 1984).
+
+    How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push
+    would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the gap is held
+    by its acceleration, so it drifts from zero by the integration's error.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. V, eqs. 59-94 and Fig. 8.
+    """
+    names = names_of(coordinates)
+    check_mechanism(mechanism)
+    if not isinstance(contact, Contact):
+        raise ValueError(
+            f"contact_system: contact must be a hj.contact.Contact, not {contact!r}. For several, use contacts_system."
+        )
+    body = _Body(mechanism, contact)
+    flight, held = Mode(body.fly, names), Mode(body.hold, names)
+    if contact.slips:
+        modes = {name: Mode(ft.partial(body.slide, side), names) for name, side in (("S+", 1), ("S-", -1))} | {
+            "C": held
+        }
+        ways = [*_friction(body), Transition("C", "V", body.normal_force, same)]
+        outcomes = {"V": _APART, "S+": _FORWARD, "S-": _BACKWARD, "C": _HELD}
+    else:
+        touching = "C" if contact.rough else "S"
+        modes = {touching: held}
+        ways = [Transition(touching, "V", body.normal_force, same)]
+        outcomes = {"V": _APART, touching: _HELD}
+    apex = Transition("V", "U", body.gap_rate, same)
+    impacts = [
+        Transition("U", target, body.gap, body.after_impact, ft.partial(body.leads_to, outcome))
+        for target, outcome in outcomes.items()
+    ]
+    return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *ways))
+
+
+def same(t: Time, x: State, params: Params) -> State:
+    return x
+
+
+def _friction(body: "_Body") -> list[Transition]:
+    """The ways out of `S+`, `S-` and `C` that have to do with slip."""
+    ways = []
+    for name, other, side in (("S+", "S-", 1), ("S-", "S+", -1)):
+        stops = ft.partial(body.slip, side)
+        ways += [
+            Transition(name, "V", ft.partial(body.sliding_normal_force, side), same),
+            Transition(name, "C", stops, same, body.can_hold),
+            Transition(name, other, stops, same, body.cannot_hold),
+            Transition("C", name, ft.partial(body.cone, side), same, body.pressed),
+        ]
+    return ways
+
+
+class _Body(eqx.Module):
+    """The functions of `(t, x, params)` of which a system with one contact is made. Slip to a `side`, 1 or -1."""
+
+    mechanism: Mechanism
+    contact: Contact
+
+    def seen(self, t: Time, x: State, params: Params) -> Projection:
+        return project(self.mechanism, (self.contact,), t, x, params)
+
+    # Flight
+
+    def fly(self, t: Time, x: State, params: Params) -> State:
+        return project(self.mechanism, (), t, x, params).flow(jnp.zeros(0, x.dtype))
+
+    def gap(self, t: Time, x: State, params: Params) -> Scalar:
+        return gap(self.contact, t, halves(x)[0], params)
+
+    def gap_rate(self, t: Time, x: State, params: Params) -> Scalar:
+        return gap_rate(self.contact, t, *halves(x), params)
+
+    # Contact
+
+    def hold(self, t: Time, x: State, params: Params) -> State:
+        seen = self.seen(t, x, params)
+        return seen.flow(stick(seen))
+
+    def normal_force(self, t: Time, x: State, params: Params) -> Scalar:
+        return stick(self.seen(t, x, params))[0]
+
+    def slide(self, side: int, t: Time, x: State, params: Params) -> State:
+        seen = self.seen(t, x, params)
+        return seen.flow(slide(self.contact, seen, side, params))
+
+    def sliding_normal_force(self, side: int, t: Time, x: State, params: Params) -> Scalar:
+        return slide(self.contact, self.seen(t, x, params), side, params)[0]
+
+    def slip(self, side: int, t: Time, x: State, params: Params) -> Scalar:
+        return side * slip(self.contact, t, *halves(x), params)
+
+    def can_hold(self, t: Time, x: State, params: Params) -> Flag:
+        return can_hold(self.contact, self.seen(t, x, params), params)
+
+    def cannot_hold(self, t: Time, x: State, params: Params) -> Flag:
+        return ~self.can_hold(t, x, params)
+
+    def cone(self, side: int, t: Time, x: State, params: Params) -> Scalar:
+        return cone(self.contact, stick(self.seen(t, x, params)), side, params)
+
+    def pressed(self, t: Time, x: State, params: Params) -> Flag:
+        return pressed(self.seen(t, x, params))
+
+    # Impact
+
+    def after_impact(self, t: Time, x: State, params: Params) -> State:
+        seen = self.seen(t, x, params)
+        return seen.kick(impact(self.contact, seen, params).p)
+
+    def leads_to(self, outcome: int, t: Time, x: State, params: Params) -> Flag:
+        return self.outcome(t, x, params) == outcome
+
+    def outcome(self, t: Time, x: State, params: Params) -> Int[Array, ""]:
+        """What an impact leads to; always one thing, so that of the transitions at a closing gap one is armed."""
+        before = self.seen(t, x, params)
+        impulse = impact(self.contact, before, params)
+        seen = self.seen(t, before.kick(impulse.p), params)
+        held = jnp.array(_HELD)
+        if self.contact.slips:
+            # Where the impulse stops the slip and friction cannot hold, the slip begins anew.
+            side = jnp.where(impulse.side == 0, gives_way(stick(seen)), impulse.side)
+            stays = (impulse.side == 0) & can_hold(self.contact, seen, params)
+            held = jnp.where(stays, _HELD, jnp.where(side > 0, _FORWARD, _BACKWARD))
+        return jnp.where(impulse.elastic | (seen.drift[0] >= 0), _APART, held)

@@ -1,0 +1,91 @@
+r"""What contacts feel of the bodies they touch: eq. 61 of Kong et al. by block elimination.
+
+$$\begin{bmatrix} M & -J^\top \\ J & 0 \end{bmatrix}
+  \begin{bmatrix} \dot v \\ f \end{bmatrix} =
+  \begin{bmatrix} Q - c \\ -\dot J v \end{bmatrix}
+  \quad\Leftrightarrow\quad
+  W f = -(J M^{-1}(Q - c) + \dot J v), \qquad \dot v = M^{-1}(Q - c) + M^{-1}J^\top f$$
+
+with the compliance $W = J M^{-1} J^\top$. One factorization of $M$ serves flight, sticking, either direction of sliding,
+and impacts alike; and the sign of the compliance, on which all laws of contact rest, is in plain sight. A force is
+positive where it pushes the bodies apart. (The paper's $f$ has the other sign: there the row of $J^\top$ is not negated.)
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._result import nan_unless
+from .._types import Params, Scalar, State, Time
+from ._contact import Contact, velocity_rows
+from ._mechanism import inertia, load, Mechanism, Positions, Velocities
+from ._solve import solve_symmetric
+
+Rows = Float[Array, " rows"]
+
+
+class Projection(eqx.Module):
+    r"""Bodies, seen from their contacts.
+
+    **Attributes:** `free`: $M^{-1}(Q - c)$, shape `(m,)`. `response`: $M^{-1}J^\top$, shape `(m, rows)`. `compliance`:
+    $W$, shape `(rows, rows)`. `velocity`: of the contact points, shape `(rows,)`. `drift`: their acceleration in free
+    motion, $J M^{-1}(Q - c) + \dot Jv + D_t(\cdot)$, shape `(rows,)`. `jacobian`: $J$, shape `(rows, m)`. `load`: $Q - c$.
+    """
+
+    free: Velocities
+    response: Float[Array, "m rows"]
+    compliance: Float[Array, "rows rows"]
+    velocity: Rows
+    drift: Rows
+    jacobian: Float[Array, "rows m"]
+    load: Float[Array, " m"]
+    t: Time
+    q: Positions
+    v: Velocities
+
+    def flow(self, force: Rows) -> State:
+        """The rate of the state under a force at the contacts."""
+        return jnp.concatenate([self.v, self.free + self.response @ force])
+
+    def kick(self, impulse: Rows) -> State:
+        """The state after an impulse at the contacts: positions stay, velocities jump."""
+        return jnp.concatenate([self.q, self.v + self.response @ impulse])
+
+
+def halves(x: State) -> tuple[Positions, Velocities]:
+    """The state is positions, then their rates."""
+    return x[: x.size // 2], x[x.size // 2 :]
+
+
+def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params) -> Projection:
+    """The bodies at `(t, x)`, as the rows of `velocity_rows` see them."""
+    q, v = halves(x)
+    rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
+    force = load(mechanism, t, q, v, params)
+    # Rows are affine in v, and the acceleration of a contact point is J v' + (D_t + v D_q) of its velocity.
+    velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
+    jacobian = jax.jacfwd(lambda v: rows(t, q, v))(v)
+    solved = solve_symmetric(inertia(mechanism, q, params), jnp.column_stack([force, jacobian.T]))
+    free, response = solved[:, 0], solved[:, 1:]
+    return Projection(free, response, jacobian @ response, velocity, jacobian @ free + bias, jacobian, force, t, q, v)
+
+
+def holding(compliance: Float[Array, "rows rows"], change: Rows, redundant: bool = False) -> Rows:
+    r"""The forces (or impulses) that change the contact points' acceleration (or velocity). $W f = \Delta$.
+
+    Where rows are `redundant`, as when two corners of one rigid block both keep it from sliding, the forces are those of
+    least norm: what redundant rows share is not determined, all else is.
+    """
+    return solve_symmetric(compliance, change[:, None], redundant)[:, 0]
+
+
+def sliding(compliance: Float[Array, "2 2"], change: Scalar, friction: Scalar, side: Scalar | int) -> Rows:
+    r"""The normal force $f_n$ that changes the gap's acceleration while friction is $-\mu f_n$ times `side`; and friction.
+
+    NaN where a push would close the gap (Painlevé's paradox): no force of this law moves the bodies as it should.
+    """
+    direction = jnp.stack([jnp.ones_like(friction), -side * friction])
+    stiff = compliance[0] @ direction
+    normal = change / jnp.where(stiff > 0, stiff, 1)
+    return nan_unless(stiff > 0, normal) * direction
