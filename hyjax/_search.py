@@ -1,5 +1,7 @@
 """All the orbits in a region, without a guess."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,14 +17,7 @@ from ._system import HybridSystem
 from ._types import Params
 
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
-
-
-@eqx.filter_jit
-def _many(system, guesses, params, limits, sequence, strides, method, integrator):
-    # Tolerances are arguments here, so that the coarse search and the last digits share one compiled program.
-    return eqx.filter_vmap(
-        lambda guess: run_orbit(system, guess, params, sequence, strides, method, integrator, limits)
-    )(guesses)
+Solve = Callable[..., PeriodicOrbit]
 
 
 def find_orbits(
@@ -58,18 +53,46 @@ def find_orbits(
         raise ValueError(f"region: low {low} must not exceed high {high}.")
     if strides < 1 or starts < 1:
         raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be positive.")
+    batch = Batch(system, params, tuple(sequence), strides, method, integrator)
+    return search(batch, (low, high), starts, key, solve_batch)
+
+
+class Batch(eqx.Module):
+    """What all starts of a search have in common."""
+
+    system: HybridSystem
+    params: Params
+    sequence: tuple[str, ...] = eqx.field(static=True)
+    strides: int = eqx.field(static=True)
+    method: AbstractShooting
+    integrator: Integrator
+
+
+@eqx.filter_jit
+def solve_batch(batch: Batch, guesses: Array, limits: tuple) -> PeriodicOrbit:
+    """The orbit near each guess. `limits`: `rtol`, `atol`, `max_steps`, `max_iterations`: they are arguments, so that the
+    coarse search and the last digits share one compiled program."""
+    return eqx.filter_vmap(
+        lambda guess: run_orbit(
+            batch.system, guess, batch.params, batch.sequence, batch.strides, batch.method, batch.integrator, limits
+        )
+    )(guesses)
+
+
+def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve) -> PeriodicOrbit:
+    """`find_orbits` without the checks of its arguments; `solve` is `solve_batch`, or a stored form of it."""
+    low, high = region
     key = jax.random.key(0) if key is None else key
     guesses = low + (high - low) * np.asarray(jax.random.uniform(key, (starts, low.size), low.dtype))
-    fine = (*integrator.tolerances(low.dtype), integrator.max_steps, method.max_iterations)
+    fine = (*batch.integrator.tolerances(low.dtype), batch.integrator.max_steps, batch.method.max_iterations)
     loose = [max(1e-5 if low.dtype == jnp.float64 else 1e-3, each) for each in fine[:2]]
     # A start that falls over may flow for long, or lead Newton's method astray, while the batch waits: both end soon.
     quick, thorough = (*loose, min(40, fine[2]), min(12, fine[3])), (*loose, *fine[2:])
 
-    def solve(guesses, limits):
+    def solved(guesses, limits):
         limits = (*(np.asarray(each, low.dtype) for each in limits[:2]), *(np.asarray(each) for each in limits[2:]))
-        orbits = _many(system, guesses, params, limits, tuple(sequence), strides, method, integrator)
         # What follows chooses among them, on the host.
-        return jax.tree.map(np.asarray, orbits)
+        return jax.tree.map(np.asarray, solve(batch, guesses, limits))
 
     def kept(orbits, closeness):
         good = orbits.result._value == RESULTS.successful._value
@@ -79,11 +102,11 @@ def find_orbits(
         return _distinct(orbits.nodes, orbits.period, good, closeness)
 
     for limits in (quick, thorough):
-        orbits = solve(guesses, limits)
+        orbits = solved(guesses, limits)
         if found := kept(orbits, 1e-3):
             break
     if found:
-        orbits = solve(orbits.x[np.resize(found, starts)], fine)
+        orbits = solved(orbits.x[np.resize(found, starts)], fine)
         found = kept(orbits, float(jnp.finfo(low.dtype).eps) ** 0.6)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[np.asarray(found, int)]), orbits)
 

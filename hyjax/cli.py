@@ -13,6 +13,19 @@ if _MISSING:
 
 import typer  # noqa: E402
 
+from ._printed import orbits_record, orbits_table, trajectory_record  # noqa: E402
+from ._request import (  # noqa: E402
+    check_paths,
+    first_state,
+    load,
+    Misuse,
+    modes_in_turn,
+    NotFound,
+    number,
+    parameters,
+    start_jax,
+)
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -22,14 +35,6 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(no_args_is_help=True, help="Print a paper's numbers beside ours and an independent reference.")
 app.add_typer(reproduce, name="reproduce")
-
-
-class Misuse(Exception):
-    """A request that cannot be understood: exit status 2."""
-
-
-class NotFound(Exception):
-    """A request that was understood, and has no answer: exit status 1."""
 
 
 def main() -> None:
@@ -54,61 +59,6 @@ def _stop(message: str, status: int) -> None:
     sys.exit(status)
 
 
-def _start_jax() -> None:
-    """Float64, and compiled programs kept in the user's cache directory."""
-    import jax
-    import platformdirs
-
-    cache = os.environ.get("HYJAX_CACHE_DIR") or platformdirs.user_cache_dir("hyjax")
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_compilation_cache_dir", cache)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def _load(name: str):
-    from . import models
-
-    try:
-        return models.load(name)
-    except ValueError as error:
-        raise Misuse(str(error)) from None
-
-
-def _number(text: str) -> float:
-    """`0.1`, `2/3`, `3deg`, `0.05rad`."""
-    import math
-
-    value, scale = text.strip(), 1.0
-    for suffix, factor in (("deg", math.pi / 180), ("rad", 1.0)):
-        if value.endswith(suffix):
-            value, scale = value.removesuffix(suffix), factor
-    try:
-        above, _, below = value.partition("/")
-        return float(above) / (float(below) if below else 1.0) * scale
-    except (ValueError, ZeroDivisionError):
-        raise Misuse(f"--param: {text!r} is not a number. Write for example 0.009, 2/3 or 3deg.") from None
-
-
-def _params(model, settings: list[str]):
-    import dataclasses
-
-    known = [field.name for field in dataclasses.fields(model.Params)]
-    values = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals:
-            raise Misuse(f"--param: {setting!r} is not name=value, such as {known[0]}=0.1.")
-        if name not in known:
-            raise Misuse(f"--param: there is no parameter {name!r}. The parameters are: {', '.join(known)}.")
-        values[name] = _number(text)
-    try:
-        params = model.Params(**values)
-    except ValueError as error:
-        raise Misuse(str(error)) from None
-    return params, {name: float(getattr(params, name)) for name in known}
-
-
 @app.command("models")
 def show_models(name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="one model's parameters")] = None):
     """List the models, or the parameters of one with units, defaults and meaning."""
@@ -127,7 +77,7 @@ def show_models(name: Annotated[str | None, typer.Argument(metavar="[MODEL]", he
             table.add_row(each, model.title, model.source)
         console.print(table)
         return
-    model = _load(name)
+    model = load(name)
     table = Table("parameter", "default", "unit", "meaning", box=None, pad_edge=False)
     for field in dataclasses.fields(model.Params):
         about = field.metadata
@@ -143,6 +93,7 @@ def gait(
     name: Annotated[str, typer.Argument(metavar="MODEL")],
     param: Annotated[list[str] | None, typer.Option(help="name=value; angles in rad, or as 3deg")] = None,
     strides: Annotated[int, typer.Option(help="orbits that close after so many strides")] = 1,
+    sequence: Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
     plot: Annotated[Path | None, typer.Option(help="draw phase portrait, angles and multipliers to this file")] = None,
     animate: Annotated[Path | None, typer.Option(help="write an animation: .gif, .mp4 or .html")] = None,
@@ -150,16 +101,23 @@ def gait(
     """Find all gaits of a model, without a guess, and print them."""
     if strides < 1:
         raise Misuse(f"--strides: {strides} must be at least 1.")
-    _check_paths(plot, animate)
-    _start_jax()
-    model = _load(name)
-    params, values = _params(model, param or [])
+    check_paths(plot, animate)
+    cache = start_jax()
+    model = load(name)
+    params, values = parameters(model, param or [])
+    along = modes_in_turn(model, sequence)
 
     import jax
+    import numpy as np
 
-    from ._search import find_orbits
+    from ._integrator import Integrator
+    from ._search import Batch, search
+    from ._shooting import SingleShooting
+    from ._stored import stored_solver
 
-    orbits = find_orbits(model.system, params, sequence=model.sequence, region=model.region(params), strides=strides)
+    batch = Batch(model.system, params, along, strides, SingleShooting(), Integrator())
+    low, high = (np.asarray(bound) for bound in model.region(params))
+    orbits = search(batch, (low, high), 128, None, stored_solver(cache, name))
     shown = jax.device_get(orbits)
     if len(orbits) == 0:
         setting = ", ".join(f"{key}={value:.6g}" for key, value in values.items())
@@ -168,35 +126,13 @@ def gait(
             "Try other parameters (hyjax models MODEL lists them)."
         )
     if as_json:
-        print(json.dumps(_as_json(name, model, values, shown)))
+        print(json.dumps(orbits_record(name, model, values, shown)))
     else:
         from rich.console import Console
 
-        Console(width=max(Console().width, 50 + 40 * len(orbits))).print(_table(model, values, shown))
+        Console(width=max(Console().width, 50 + 40 * len(orbits))).print(orbits_table(model, values, shown))
     if plot is not None or animate is not None:
         _draw(model, orbits, plot, animate)
-
-
-def _check_paths(plot: Path | None, animate: Path | None) -> None:
-    """Whether the pictures asked for can be written, before anything is computed for them."""
-    for path in (plot, animate):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
-    try:
-        if plot is not None:
-            from .plot import pyplot
-
-            kinds = pyplot().figure().canvas.get_supported_filetypes()
-            if plot.suffix.lower().removeprefix(".") not in kinds:
-                raise Misuse(
-                    f"{plot}: the suffix {plot.suffix!r} names no kind of picture; use one of {', '.join(kinds)}."
-                )
-        if animate is not None:
-            from .animate import animation_suffix
-
-            animation_suffix(animate)
-    except (ValueError, ImportError) as error:
-        raise Misuse(str(error)) from None
 
 
 def _draw(model, orbits, plot: Path | None, animate: Path | None) -> None:
@@ -213,57 +149,60 @@ def _draw(model, orbits, plot: Path | None, animate: Path | None) -> None:
         raise Misuse(str(error)) from None
 
 
-def _as_json(name: str, model, values: dict[str, float], orbits) -> dict:
-    return {
-        "model": name,
-        "params": values,
-        "state_names": list(model.coordinates),
-        "orbits": [
-            {
-                "x0": [float(value) for value in orbit.x],
-                "period": float(orbit.period),
-                "multipliers": [[float(value.real), float(value.imag)] for value in orbit.multipliers],
-                "spectral_radius": float(abs(orbit.multipliers).max()),
-                "stable": bool(abs(orbit.multipliers).max() < 1),
-                "residual": float(orbit.residual),
-                "result": "successful",
-            }
-            for orbit in (orbits[i] for i in range(len(orbits)))
-        ],
-    }
+@app.command()
+def simulate(
+    name: Annotated[str, typer.Argument(metavar="MODEL")],
+    t1: Annotated[str, typer.Option(help="end time, in the model's unit")],
+    param: Annotated[list[str] | None, typer.Option(help="name=value; angles in rad, or as 3deg")] = None,
+    x0: Annotated[str | None, typer.Option(help="first state, as 1.0,0.5; by default the model's")] = None,
+    mode: Annotated[str | None, typer.Option(help="first mode; by default the model's")] = None,
+    max_jumps: Annotated[int, typer.Option(help="the most jumps")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
+    plot: Annotated[Path | None, typer.Option(help="draw the coordinates over time to this file")] = None,
+    animate: Annotated[Path | None, typer.Option(help="write an animation: .gif, .mp4 or .html")] = None,
+    out: Annotated[Path | None, typer.Option(help="write samples and events to this file, trajectory.nc")] = None,
+):
+    """Simulate a model through whatever modes come, and print its arcs."""
+    check_paths(plot, animate, out)
+    start_jax()
+    model = load(name)
+    params, values = parameters(model, param or [])
+    first, state = first_state(model, params, mode, x0)
 
+    from ._result import code_name
+    from ._simulate import simulate as run
 
-def _table(model, values: dict[str, float], orbits):
-    from rich.table import Table
+    try:
+        trajectory = run(model.system, state, params, mode=first, t1=number(t1, "--t1"), max_jumps=max_jumps)
+    except ValueError as error:
+        raise Misuse(str(error)) from None
+    if as_json:
+        print(json.dumps(trajectory_record(name, values, trajectory)))
+    else:
+        print(trajectory)
+    try:
+        if plot is not None:
+            from .plot_trajectory import trajectory_figure
 
-    setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
-    table = Table(title=f"{model.title}: {setting}", title_justify="left", box=None, pad_edge=False)
-    table.add_column("")
-    table.add_column("unit")
-    for i in range(len(orbits)):
-        table.add_column(f"gait {i + 1}", justify="right")
-    rows = [orbits[i] for i in range(len(orbits))]
-    for k, (state, unit) in enumerate(zip(model.coordinates, model.units, strict=True)):
-        table.add_row(state, unit, *(f"{float(orbit.x[k]):+.15f}" for orbit in rows))
-    table.add_row("period", model.time_unit, *(f"{float(orbit.period):.14f}" for orbit in rows))
-    for k in range(len(model.coordinates)):
-        table.add_row(f"multiplier {k + 1}", "1", *(_complex(complex(orbit.multipliers[k])) for orbit in rows))
-    table.add_row("spectral radius", "1", *(f"{abs(orbit.multipliers).max():.13f}" for orbit in rows))
-    table.add_row("stable", "", *("yes" if abs(orbit.multipliers).max() < 1 else "no" for orbit in rows))
-    table.add_row("residual", "", *(f"{float(orbit.residual):.1e}" for orbit in rows))
-    return table
+            trajectory_figure(trajectory, model).savefig(plot, dpi=150)
+        if animate is not None:
+            from .animate import animate_trajectory, save_animation
 
-
-def _complex(value: complex) -> str:
-    # Adding zero turns -0.0, and what rounds to it, into 0.0.
-    real, imag = (round(part, 13) + 0.0 for part in (value.real, value.imag))
-    return f"{real:+.13f}" if imag == 0 else f"{real:+.13f} {imag:+.13f}i"
+            save_animation(animate_trajectory(trajectory, model), animate)
+        if out is not None:
+            trajectory.to_xarray().to_netcdf(out, engine="scipy")
+    except (ValueError, ImportError, OSError) as error:
+        raise Misuse(str(error)) from None
+    if (code := code_name(trajectory.result)) != "successful":
+        raise NotFound(
+            f"{name}: ended at t = {float(trajectory.t):.6g} with {code}: {trajectory.result._enumeration[trajectory.result]}"
+        )
 
 
 @reproduce.command("bhounsule")
 def reproduce_bhounsule():
     """Bhounsule (2014): the rimless wheel and the simplest walker, to the last digit."""
-    _start_jax()
+    start_jax()
     from ._reproduce import bhounsule
 
     bhounsule()

@@ -1,0 +1,121 @@
+"""What a command line asks for: a model, its parameters, files to write; and how it is refused."""
+
+import math
+import os
+from pathlib import Path
+from types import ModuleType
+
+
+class Misuse(Exception):
+    """A request that cannot be understood: exit status 2."""
+
+
+class NotFound(Exception):
+    """A request that was understood, and has no answer: exit status 1."""
+
+
+def start_jax() -> str:
+    """Float64, and compiled programs kept in the user's cache directory, which is returned."""
+    import jax
+    import platformdirs
+
+    cache = os.environ.get("HYJAX_CACHE_DIR") or platformdirs.user_cache_dir("hyjax")
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    return cache
+
+
+def load(name: str) -> ModuleType:
+    from . import models
+
+    try:
+        return models.load(name)
+    except ValueError as error:
+        raise Misuse(str(error)) from None
+
+
+def number(text: str, option: str = "--param") -> float:
+    """`0.1`, `2/3`, `3deg`, `0.05rad`."""
+    value, scale = text.strip(), 1.0
+    for suffix, factor in (("deg", math.pi / 180), ("rad", 1.0)):
+        if value.endswith(suffix):
+            value, scale = value.removesuffix(suffix), factor
+    try:
+        above, _, below = value.partition("/")
+        return float(above) / (float(below) if below else 1.0) * scale
+    except (ValueError, ZeroDivisionError):
+        raise Misuse(f"{option}: {text!r} is not a number. Write for example 0.009, 2/3 or 3deg.") from None
+
+
+def parameters(model, settings: list[str]):
+    import dataclasses
+
+    known = [field.name for field in dataclasses.fields(model.Params)]
+    values = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise Misuse(f"--param: {setting!r} is not name=value, such as {known[0]}=0.1.")
+        if name not in known:
+            raise Misuse(f"--param: there is no parameter {name!r}. The parameters are: {', '.join(known)}.")
+        values[name] = number(text)
+    try:
+        params = model.Params(**values)
+    except ValueError as error:
+        raise Misuse(str(error)) from None
+    return params, {name: float(getattr(params, name)) for name in known}
+
+
+def modes_in_turn(model: ModuleType, text: str | None) -> tuple[str, ...]:
+    """The sequence of modes asked for, or the model's own."""
+    sequence = tuple(each.strip() for each in text.split(",")) if text else tuple(getattr(model, "sequence", ()))
+    if not sequence:
+        raise Misuse(f"{model.__name__.split('.')[-1]}: this model has no periodic orbit. Use hyjax simulate.")
+    try:
+        model.system.route(sequence)
+    except ValueError as error:
+        raise Misuse(f"--sequence: {error}") from None
+    return sequence
+
+
+def first_state(model: ModuleType, params, mode: str | None, x0: str | None):
+    """Mode and state at the start of a simulation: those asked for, or the model's own."""
+    import jax.numpy as jnp
+
+    start = model.start(params) if hasattr(model, "start") else (model.sequence[0], model.guess(params))
+    first = start[0] if mode is None else mode
+    if x0 is None:
+        if first != start[0]:
+            raise Misuse(f"--mode {first} needs a state of that mode: give --x0 too.")
+        return start
+    return first, jnp.array([number(each, "--x0") for each in x0.split(",")])
+
+
+def check_paths(plot: Path | None, animate: Path | None, out: Path | None = None) -> None:
+    """Whether the files asked for can be written, before anything is computed for them."""
+    if out is not None and out.suffix != ".nc":
+        raise Misuse(
+            f"{out}: a trajectory is written as netCDF; call the file for example {out.stem or 'trajectory'}.nc."
+        )
+    for path in (plot, animate, out):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
+    try:
+        if plot is not None:
+            from .plot import pyplot
+
+            kinds = pyplot().figure().canvas.get_supported_filetypes()
+            if plot.suffix.lower().removeprefix(".") not in kinds:
+                raise Misuse(
+                    f"{plot}: the suffix {plot.suffix!r} names no kind of picture; use one of {', '.join(kinds)}."
+                )
+        if out is not None:
+            import xarray  # noqa: F401
+        if animate is not None:
+            from .animate import animation_suffix
+
+            animation_suffix(animate)
+    except (ValueError, ImportError) as error:
+        raise Misuse(str(error)) from None
