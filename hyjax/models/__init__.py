@@ -6,7 +6,19 @@
 import importlib
 from types import ModuleType
 
-names = ("bouncing_ball", "rimless_wheel", "simplest_walker", "compass_gait")
+names = (
+    "bouncing_ball",
+    "rimless_wheel",
+    "simplest_walker",
+    "compass_gait",
+    "slip",
+    "vibrating_table",
+    "impact_oscillator",
+    "stick_slip",
+    "paddle_juggler",
+    "buck_converter",
+    "integrate_and_fire",
+)
 
 
 def load(name: str) -> ModuleType:

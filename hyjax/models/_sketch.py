@@ -1,0 +1,24 @@
+"""Lines that outlines are made of."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+Point = Float[Array, "2"]
+Length = float | Float[Array, ""]
+
+
+def spring(start: Point, end: Point, turns: int, width: Length) -> Float[Array, "n 2"]:
+    """A zigzag from one point to another, straight at both ends. **Arguments:** `width`: in the units of the points."""
+    inner = np.linspace(0.2, 0.8, 2 * turns + 1)
+    along = np.concatenate([[0.0], inner, [1.0]])
+    aside = np.concatenate([[0.0, 0.0], np.tile([1.0, -1.0], turns)[: 2 * turns - 1], [0.0, 0.0]])
+    way = end - start
+    across = jnp.stack([-way[1], way[0]]) / jnp.sqrt(way @ way)
+    return start + jnp.asarray(along)[:, None] * way + width * jnp.asarray(aside)[:, None] * across
+
+
+def box(centre: Point, width: Length, height: Length) -> Float[Array, "5 2"]:
+    """The rim of an upright rectangle."""
+    corners = jnp.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5], [-0.5, -0.5]])
+    return centre + corners * jnp.stack([jnp.asarray(width), jnp.asarray(height)])

@@ -1,0 +1,128 @@
+r"""Two neurons that integrate and fire: each leaks, is driven up to a threshold, fires, and kicks the other.
+
+$$\dot v_j = I - \gamma v_j, \qquad v_j = 1: \quad v_j^+ = 0, \quad v_k^+ = v_k + \varepsilon$$
+
+A kick up to the threshold or beyond makes the other fire at once: both start anew together, and stay so. The modes say
+who fired last, so the sequence ("first", "second") is the alternating rhythm.
+
+Just after one fired, the other stands at $u$. With $J = I/\gamma$, one firing later the first stands at
+
+$$h(u) = \varepsilon + J\,\frac{1 - u}{J - u}$$
+
+and the rhythm is its fixed point, $2u = 2J + \varepsilon - \sqrt{(2J + \varepsilon)^2 - 4J(1 + \varepsilon)}$. The period is
+$(2/\gamma)\ln\big((J - u)/(J - 1)\big)$, the multipliers $h'(u)^2$ and 0, where $h'(u) = -J(J - 1)/(J - u)^2$. On the orbit
+$(J - u)^2 = J(J - 1) - \varepsilon(J - u)$: so kicks upwards ($\varepsilon > 0$) make the rhythm unstable, and nearly all starts
+end in synchrony; kicks downwards make it stable.
+
+Source: Mirollo, Strogatz (1990), *Synchronization of pulse-coupled biological oscillators*, SIAM J. Appl. Math. 50,
+1645-1662, of which this is the case of a leaky integrator; van Vreeswijk, Abbott, Ermentrout (1994), *When inhibition not
+excitation synchronizes neural firing*, J. Comput. Neurosci. 1, 313-321, for both signs.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from ._parameter import parameter, refuse_unless
+
+title = "Integrate-and-fire pair"
+source = "Mirollo, Strogatz, SIAM J. Appl. Math. 50 (1990)"
+
+
+class Params(eqx.Module):
+    """Two equal neurons; voltages in units of the threshold."""
+
+    drive: Float[Array, ""] = parameter(1.2, "1/tau", "drive I; above the leak, or the threshold is not reached")
+    leak: Float[Array, ""] = parameter(1.0, "1/tau", "leak gamma")
+    coupling: Float[Array, ""] = parameter(-0.1, "1", "kick epsilon to the other; excites above zero, else inhibits")
+
+    def __check_init__(self):
+        refuse_unless(self.leak > 0, f"leak={self.leak} must be positive.")
+        refuse_unless(self.drive > self.leak, f"drive={self.drive} must exceed leak={self.leak}.")
+        refuse_unless(jnp.abs(self.coupling) < 1, f"coupling={self.coupling} must lie between -1 and 1.")
+
+
+def integrate(t, x, params):
+    return params.drive - params.leak * x
+
+
+def first_below(t, x, params):
+    v1, _ = x
+    return 1 - v1
+
+
+def second_below(t, x, params):
+    _, v2 = x
+    return 1 - v2
+
+
+def alone(t, x, params):
+    """Whether who fires leaves the other below the threshold."""
+    return jnp.min(x) + params.coupling < 1
+
+
+def both(t, x, params):
+    return ~alone(t, x, params)
+
+
+def first_fires(t, x, params):
+    _, v2 = x
+    return jnp.stack([jnp.zeros_like(v2), v2 + params.coupling])
+
+
+def second_fires(t, x, params):
+    v1, _ = x
+    return jnp.stack([v1 + params.coupling, jnp.zeros_like(v1)])
+
+
+def both_fire(t, x, params):
+    return jnp.zeros_like(x[:1])
+
+
+def one_below(t, x, params):
+    return 1 - x[0]
+
+
+def ways_out(mode):
+    """Who fires next, alone or with the other."""
+    return (
+        Transition(mode, "first", guard=first_below, reset=first_fires, armed=alone),
+        Transition(mode, "second", guard=second_below, reset=second_fires, armed=alone),
+        Transition(mode, "together", guard=first_below, reset=both_fire, armed=both),
+        Transition(mode, "together", guard=second_below, reset=both_fire, armed=both),
+    )
+
+
+coordinates = ("v1", "v2")
+units = ("1", "1")
+time_unit = "tau"
+apart = Mode(integrate, coordinates)
+system = HybridSystem(
+    modes={"first": apart, "second": apart, "together": Mode(integrate, ("v",))},
+    transitions=(
+        *ways_out("first"),
+        *ways_out("second"),
+        Transition("together", "together", guard=one_below, reset=both_fire),
+    ),
+)
+sequence = ("first", "second")
+
+
+def guess(params):
+    """Just after the first fired, the second about half-way up in time."""
+    ratio = params.drive / params.leak
+    v2 = ratio - jnp.sqrt(ratio * (ratio - 1)) + params.coupling / 2
+    return jnp.stack([jnp.zeros_like(v2), v2])
+
+
+def region(params):
+    """Just after the first fired: it is at rest, the second anywhere from a kick below rest up to the threshold."""
+    zero, one = jnp.zeros_like(params.drive), jnp.ones_like(params.drive)
+    return jnp.stack([zero, jnp.minimum(params.coupling, 0)]), jnp.stack([zero, one])
+
+
+def start(params):
+    """`(mode, x)`: just after the first fired, the second close behind it."""
+    zero = jnp.zeros_like(params.drive)
+    return "first", jnp.stack([zero, zero + 0.8])

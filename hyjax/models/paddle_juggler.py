@@ -1,0 +1,118 @@
+r"""The paddle juggler: a ball in free fall, and a paddle that mirrors it.
+
+The ball's height $y$ obeys $\ddot y = -g$. The paddle follows the mirror law: it moves against the ball, and the more so the
+less energy $\eta = gy + \dot y^2/2$ the ball has, compared with that of the apex wanted, $\eta^* = gh$:
+
+$$r = -\kappa(\eta)\,y, \qquad \kappa(\eta) = \kappa_0 + K(\eta^* - \eta), \qquad \kappa_0 = \frac{1 - e}{1 + e}$$
+
+In flight $\eta$ is constant, so the paddle's speed is $\dot r = -\kappa\,\dot y$. They meet at $y = 0$, with restitution:
+
+$$\dot y^+ = -e\,\dot y^- + (1 + e)\,\dot r = -\big(e + (1 + e)\,\kappa(\eta)\big)\,\dot y^-$$
+
+which returns the ball with the speed it came with where $\kappa = \kappa_0$, so $\eta = \eta^*$. The stride goes from apex
+to apex. The juggle has the period $2\sqrt{2h/g}$ and the multipliers $1 - 2(1 + e)Kgh$ and 0: it is stable for
+$0 < K < 1/((1 + e)gh)$, and doubles its period beyond. The paddle feels no clock and no model of the flight: the ball's
+present state is all it uses.
+
+Source: Buehler, Koditschek, Kindlmann (1994), *Planning and control of robotic juggling and catching tasks*, Int. J. Robot.
+Res. 13, 101-118, the mirror law for one degree of freedom.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from ._parameter import parameter, refuse_unless
+
+title = "Paddle juggler"
+source = "Buehler, Koditschek, Kindlmann, Int. J. Robot. Res. 13 (1994)"
+
+
+class Params(eqx.Module):
+    """Ball, apex wanted, and the paddle's gain."""
+
+    restitution: Float[Array, ""] = parameter(0.7, "1", "coefficient of restitution e")
+    apex: Float[Array, ""] = parameter(0.5, "m", "height h of the apex wanted, above the impact")
+    gain: Float[Array, ""] = parameter(0.04, "s^2/m^2", "gain K of the mirror law on the ball's energy")
+    gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
+
+    def __check_init__(self):
+        refuse_unless(
+            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
+        )
+        refuse_unless(self.apex > 0, f"apex={self.apex} must be positive.")
+        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
+
+
+def fall(t, x, params):
+    _, y_rate = x
+    return jnp.stack([y_rate, -params.gravity])
+
+
+def mirror(x, params):
+    """How much the paddle moves for a move of the ball."""
+    y, y_rate = x
+    lacking = params.gravity * (params.apex - y) - y_rate**2 / 2
+    return (1 - params.restitution) / (1 + params.restitution) + params.gain * lacking
+
+
+def gap(t, x, params):
+    y, _ = x
+    return y + mirror(x, params) * y
+
+
+def hit(t, x, params):
+    y, y_rate = x
+    paddle_rate = -mirror(x, params) * y_rate
+    return jnp.stack([y, -params.restitution * y_rate + (1 + params.restitution) * paddle_rate])
+
+
+def climb_rate(t, x, params):
+    _, y_rate = x
+    return y_rate
+
+
+def turn(t, x, params):
+    y, y_rate = x
+    return jnp.stack([y, jnp.zeros_like(y_rate)])
+
+
+coordinates = ("y", "y_rate")
+units = ("m", "m/s")
+time_unit = "s"
+flight = Mode(fall, coordinates)
+system = HybridSystem(
+    modes={"down": flight, "up": flight},
+    transitions=(
+        Transition("down", "up", guard=gap, reset=hit),
+        Transition("up", "down", guard=climb_rate, reset=turn),
+    ),
+)
+sequence = ("down", "up")
+
+
+def guess(params):
+    """At the apex, a little too high."""
+    return jnp.stack([1.2 * params.apex, jnp.zeros_like(params.apex)])
+
+
+def region(params):
+    """At the apex, up to four times the height wanted."""
+    zero = jnp.zeros_like(params.apex)
+    return jnp.stack([0.01 * params.apex, zero]), jnp.stack([4 * params.apex, zero])
+
+
+def start(params):
+    """`(mode, x)`: the ball dropped from half the height wanted."""
+    return "down", jnp.stack([params.apex / 2, jnp.zeros_like(params.apex)])
+
+
+def outline(mode, x, params):
+    """Paddle and ball, in m."""
+    y, _ = x
+    paddle, wide = -mirror(x, params) * y, 0.2 * params.apex
+    return {
+        "paddle": jnp.stack([jnp.stack([-wide, paddle]), jnp.stack([wide, paddle])]),
+        "ball": jnp.stack([jnp.zeros_like(y), y])[None],
+    }

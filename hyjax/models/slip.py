@@ -1,0 +1,199 @@
+r"""SLIP, the spring-loaded inverted pendulum: a point mass that runs on a massless, springy leg.
+
+Lengths in $l_0$, time in $\sqrt{l_0/g}$, forces in $mg$. In flight $\ddot y = -1$, and the horizontal speed is what the
+energy leaves, $\dot x = \sqrt{2(E - y) - \dot y^2}$. The leg is held at the angle $\alpha$ to the ground, and lands at
+$y = \sin\alpha$, its foot ahead by $\cos\alpha$. In stance, from the foot, with $r = \sqrt{x^2 + y^2}$,
+
+$$\ddot x = k\Big(\frac1r - 1\Big)x, \qquad \ddot y = k\Big(\frac1r - 1\Big)y - 1$$
+
+until the spring is at rest again, $r = 1$. The stride goes from apex to apex, $y \mapsto P(y)$ at fixed energy; its
+multipliers are $P'(y)$ and an exact zero, for the apex itself. A runner whose mass meets the ground, or is thrown back in
+stance, has fallen.
+
+Source: Blickhan (1989), *The spring-mass model for running and hopping*, J. Biomech. 22, 1217-1227; Seyfarth, Geyer,
+Günther, Blickhan (2002), *A movement criterion for running*, J. Biomech. 35, 649-655, for the apex map.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from .._trig import sincos
+from ._parameter import parameter, refuse_unless
+from ._sketch import spring
+
+title = "Running on a springy leg (SLIP)"
+source = "Blickhan, J. Biomech. 22 (1989); Seyfarth, Geyer, Günther, Blickhan, J. Biomech. 35 (2002)"
+
+
+class Params(eqx.Module):
+    """Leg and energy."""
+
+    stiffness: Float[Array, ""] = parameter(30.0, "m g/l", "stiffness k of the leg")
+    attack_angle: Float[Array, ""] = parameter(1.2, "rad", "angle alpha of the landing leg to the ground")
+    energy: Float[Array, ""] = parameter(2.25, "m g l", "energy E, from the ground")
+
+    def __check_init__(self):
+        refuse_unless(self.stiffness > 0, f"stiffness={self.stiffness} must be positive.")
+        refuse_unless(
+            (self.attack_angle > 0) & (self.attack_angle < jnp.pi / 2),
+            f"attack_angle={self.attack_angle} must lie between 0 and pi/2.",
+        )
+        refuse_unless(
+            self.energy > jnp.sin(self.attack_angle),
+            f"energy={self.energy} must exceed sin(attack_angle), or the leg never leaves the ground.",
+        )
+
+
+def fall(t, x, params):
+    _, y_rate = x
+    return jnp.stack([y_rate, -jnp.ones_like(y_rate)])
+
+
+def forward(x, params):
+    """The horizontal speed in flight."""
+    y, y_rate = x
+    return jnp.sqrt(2 * (params.energy - y) - y_rate**2)
+
+
+def foot_height(t, x, params):
+    y, _ = x
+    sine, _ = sincos(params.attack_angle)
+    return y - sine
+
+
+def touchdown(t, x, params):
+    y, y_rate = x
+    _, cosine = sincos(params.attack_angle)
+    return jnp.stack([-cosine, y, forward(x, params), y_rate])
+
+
+def lean(t, x, params):
+    x, y, x_rate, y_rate = x
+    push = params.stiffness * (1 / jnp.sqrt(x**2 + y**2) - 1)
+    return jnp.stack([x_rate, y_rate, push * x, push * y - 1])
+
+
+def compression(t, x, params):
+    x, y, _, _ = x
+    return 1 - jnp.sqrt(x**2 + y**2)
+
+
+def lift_off(t, x, params):
+    _, y, _, y_rate = x
+    return jnp.stack([y, y_rate])
+
+
+def advance(t, x, params):
+    # A compressed leg pushes forward once it leans forward: who has turned back before that does not turn again.
+    _, _, x_rate, _ = x
+    return x_rate
+
+
+def mass_height(t, x, params):
+    _, y, _, _ = x
+    return y
+
+
+def height(t, x, params):
+    y, _ = x
+    return y
+
+
+def lie(t, x, params):
+    return jnp.zeros_like(x)
+
+
+def unchanged(t, x, params):
+    return x
+
+
+def stumble(t, x, params):
+    y, y_rate = x
+    return jnp.stack([jnp.zeros_like(y), y, forward(x, params), y_rate])
+
+
+def climb_rate(t, x, params):
+    _, y_rate = x
+    return y_rate
+
+
+def apex(t, x, params):
+    y, y_rate = x
+    return jnp.stack([y, jnp.zeros_like(y_rate)])
+
+
+coordinates = ("y", "y_rate")
+units = ("l", "sqrt(g l)")
+time_unit = "sqrt(l/g)"
+plane = ("x", "y", "x_rate", "y_rate")
+system = HybridSystem(
+    modes={
+        "descent": Mode(fall, coordinates),
+        "stance": Mode(lean, plane),
+        "ascent": Mode(fall, coordinates),
+        "fallen": Mode(lie, plane),
+    },
+    transitions=(
+        Transition("descent", "stance", guard=foot_height, reset=touchdown),
+        Transition("stance", "ascent", guard=compression, reset=lift_off),
+        Transition("ascent", "descent", guard=climb_rate, reset=apex),
+        # A leg that lets go of a mass already falling: it lands again without an apex, or not at all.
+        Transition("ascent", "stance", guard=foot_height, reset=touchdown),
+        Transition("ascent", "fallen", guard=height, reset=stumble),
+        Transition("descent", "fallen", guard=height, reset=stumble),
+        Transition("stance", "fallen", guard=advance, reset=unchanged),
+        Transition("stance", "fallen", guard=mass_height, reset=unchanged),
+    ),
+)
+sequence = ("descent", "stance", "ascent")
+
+
+def guess(params):
+    """An apex a little above the height at which the leg lands."""
+    low, high = region(params)
+    return low + 0.2 * (high - low)
+
+
+def region(params):
+    """Apexes, from where the foot just misses the ground to where all energy is height."""
+    sine, _ = sincos(params.attack_angle)
+    zero = jnp.zeros_like(sine)
+    return jnp.stack([sine, zero]), jnp.stack([params.energy, zero])
+
+
+def start(params):
+    """`(mode, x)`: an apex."""
+    return "descent", guess(params)
+
+
+def outline(mode, x, params):
+    """Leg and body, in leg lengths: in stance from the foot, in flight from the ground below the apex."""
+    sine, cosine = sincos(params.attack_angle)
+    ahead = jnp.stack([cosine, -sine])
+    if mode in ("stance", "fallen"):
+        body = x[:2]
+        foot = jnp.zeros_like(body)
+    else:
+        y, y_rate = x
+        # From the apex, time is -y', and the horizontal speed constant.
+        body = jnp.stack([-y_rate * forward(x, params), y])
+        foot = body + ahead
+    return {"leg": spring(foot, body, 5, 0.05), "body": body[None]}
+
+
+def travel(mode, x, params):
+    """From the arc's own origin to that of the next: apex, foot, apex."""
+    sine, cosine = sincos(params.attack_angle)
+    zero = jnp.zeros_like(sine)
+    if mode == "descent":
+        return jnp.stack([-x[1] * forward(x, params) + cosine, zero])
+    if mode == "stance":
+        return jnp.stack([x[0] + x[2] * x[3], zero])
+    return jnp.stack([zero, zero])
+
+
+def ground(params):
+    """The ground is level."""
+    return jnp.zeros_like(params.energy)

@@ -1,0 +1,132 @@
+r"""The ball on a vibrating table: free fall onto a surface that moves as $s(t) = A\sin\Omega t$, with restitution.
+
+In the table's frame the ball's height above it is $h = y - s$:
+
+$$\ddot h = -g - \ddot s(t), \qquad h = 0: \quad \dot h^+ = -e\,\dot h^-
+  \quad\Leftrightarrow\quad \dot y^+ = -e\,\dot y^- + (1 + e)\,\dot s(t)$$
+
+The stride is the stroboscopic map: from $t = 0$ to $t = T = 2\pi/\Omega$, with one impact between. With one bounce a
+period the ball leaves the table at $\dot y^+ = gT/2$ and returns at $-gT/2$, at the phases $\varphi = \Omega t$ where
+
+$$A\,\Omega\cos\varphi = \frac{1 - e}{1 + e}\,\frac{gT}{2}$$
+
+Of the two, $\varphi > 0$ is stable next to its birth, and $\varphi < 0$ never. The two multipliers have
+$\lambda_1\lambda_2 = e^2$ and $\lambda_1 + \lambda_2 = (1 + e)^2(1 - A\,\Omega^2\sin\varphi/g) - 2e$.
+
+Source: Holmes (1982), *The dynamics of repeated impacts with a sinusoidally vibrating table*, J. Sound Vib. 84, 173-189;
+Guckenheimer, Holmes (1983), *Nonlinear oscillations, dynamical systems, and bifurcations of vector fields*, Sec. 2.4. They
+neglect the table's displacement against the ball's; here it is kept.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system import HybridSystem, Mode, Transition
+from .._trig import sincos
+from ._clock import clock
+from ._parameter import parameter, refuse_unless
+
+title = "Vibrating table"
+source = "Holmes, J. Sound Vib. 84 (1982); Guckenheimer, Holmes (1983), Sec. 2.4"
+
+
+class Params(eqx.Module):
+    """Table and ball."""
+
+    amplitude: Float[Array, ""] = parameter(0.05, "m", "amplitude A of the table")
+    frequency: Float[Array, ""] = parameter(10.0, "rad/s", "angular frequency Omega of the table")
+    restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e")
+    gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g; 1 for dimensionless lengths")
+
+    def __check_init__(self):
+        refuse_unless(self.amplitude >= 0, f"amplitude={self.amplitude} must not be negative.")
+        refuse_unless(self.frequency > 0, f"frequency={self.frequency} must be positive.")
+        refuse_unless(
+            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
+        )
+        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
+
+
+def fall(t, x, params):
+    # In the table's frame its motion enters the field, so the step size follows it; on the ground the fall is a
+    # parabola, which a step of any length gets right while the table moves unseen.
+    _, h_rate = x
+    sine, _ = sincos(params.frequency * t)
+    return jnp.stack([h_rate, params.amplitude * params.frequency**2 * sine - params.gravity])
+
+
+def height(t, x, params):
+    h, _ = x
+    return h
+
+
+def bounce(t, x, params):
+    h, h_rate = x
+    return jnp.stack([h, -params.restitution * h_rate])
+
+
+def period_ends(t, x, params):
+    return clock(t, params.frequency)
+
+
+def unchanged(t, x, params):
+    return x
+
+
+coordinates = ("h", "h_rate")
+units = ("m", "m/s")
+time_unit = "s"
+flight = Mode(fall, coordinates)
+# The period's impacts are counted in its modes: ("before",) has none, ("before", "after", "after") two.
+system = HybridSystem(
+    modes={"before": flight, "after": flight},
+    transitions=(
+        Transition("before", "after", guard=height, reset=bounce),
+        Transition("after", "after", guard=height, reset=bounce),
+        Transition("before", "before", guard=period_ends, reset=unchanged),
+        Transition("after", "before", guard=period_ends, reset=unchanged),
+    ),
+)
+sequence = ("before", "after")
+
+
+def guess(params):
+    """On the orbit of one bounce a period with phase above zero, where there is one; at `t = 0`."""
+    amplitude, omega, g = params.amplitude, params.frequency, params.gravity
+    half = jnp.pi / omega
+    ratio = (1 - params.restitution) / (1 + params.restitution) * g * half / (amplitude * omega)
+    phase = jnp.arccos(jnp.clip(ratio, 0, 0.99))
+    since = 2 * half - phase / omega
+    y = amplitude * jnp.sin(phase) + g * half * since - g * since**2 / 2
+    return jnp.stack([y, g * half - g * since - amplitude * omega])
+
+
+def region(params):
+    """Between two bounces at most two periods pass: no higher than that allows, nor faster; at `t = 0`."""
+    amplitude, omega, g = params.amplitude, params.frequency, params.gravity
+    period = 2 * jnp.pi / omega
+    fast = g * period + amplitude * omega
+    return (
+        jnp.stack([jnp.zeros_like(g), -fast - amplitude * omega]),
+        jnp.stack([2 * amplitude + g * period**2 / 2, fast - amplitude * omega]),
+    )
+
+
+def start(params):
+    """`(mode, x)`: the ball dropped from a little above the highest that one bounce a period reaches."""
+    omega, g = params.frequency, params.gravity
+    high = 2 * params.amplitude + g * (jnp.pi / omega) ** 2
+    return "before", jnp.stack([high, -params.amplitude * omega])
+
+
+def outline(mode, x, params, t=0.0):
+    """Table and ball at time `t`, in m, on the ground."""
+    h, _ = x
+    sine, _ = sincos(params.frequency * t)
+    table = params.amplitude * sine
+    wide = 0.5 * (2 * params.amplitude + params.gravity * (jnp.pi / params.frequency) ** 2 / 2)
+    return {
+        "table": jnp.stack([jnp.stack([-wide, table]), jnp.stack([wide, table])]),
+        "ball": jnp.stack([jnp.zeros_like(h), table + h])[None],
+    }
