@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
     """`Trajectory.to_xarray`."""
-    try:
-        import xarray
-    except ImportError as error:
-        raise ImportError("Datasets need xarray: pip install 'hyjax-dynamics[data]'.") from error
-
+    xarray = _xarray()
     modes = trajectory.system.modes
     names = tuple(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
     arcs = trajectory.sample(n)
@@ -50,3 +46,40 @@ def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
     for path, leaf in jax.tree_util.tree_leaves_with_path(trajectory.params):
         attributes[jax.tree_util.keystr(path).lstrip(".") or "params"] = np.asarray(leaf).tolist()
     return xarray.Dataset(data, coordinates, attributes)
+
+
+def branch_dataset(branch) -> "xarray.Dataset":
+    """`Branch.to_xarray`."""
+    xarray = _xarray()
+    problem = branch.unfolding.problem
+    coordinates = problem.system.modes[problem.sequence[0]].coordinates
+    special = branch.special_points
+    return xarray.Dataset(
+        {
+            "x": (("point", "coordinate"), branch.x),
+            "period": ("point", branch.periods),
+            "multipliers": (("point", "multiplier"), branch.multipliers),
+            "stable": ("point", branch.stable),
+            "residual": ("point", branch.residuals),
+            "special_kind": ("special", np.array([point.kind for point in special], dtype=str)),
+            "special_x": (
+                ("special", "coordinate"),
+                np.array([point.orbit.x for point in special]).reshape(-1, len(coordinates)),
+            ),
+            "special_period": ("special", np.array([float(point.orbit.period) for point in special])),
+        },
+        {
+            "parameter": ("point", branch.values),
+            "special_parameter": ("special", np.array([float(point.value) for point in special])),
+            "coordinate": list(coordinates),
+        },
+        {"strides": problem.strides, "sequence": " -> ".join(problem.sequence), "result": code_name(branch.result)},
+    )
+
+
+def _xarray():
+    try:
+        import xarray
+    except ImportError as error:
+        raise ImportError("Datasets need xarray: pip install 'hyjax-dynamics[data]'.") from error
+    return xarray

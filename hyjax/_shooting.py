@@ -135,7 +135,7 @@ class SingleShooting(AbstractShooting):
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
         def evaluate(y):
             x, slope = with_slope(lambda y: problem.last_reset(y, params), y)
-            closure, before, jacobian, result = _follow(problem, x, params, integrator)
+            closure, before, jacobian, result = follow_orbit(problem, x, params, integrator)
             return before - y, jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
 
         accept = self.acceptable(integrator, guess.dtype)
@@ -146,7 +146,7 @@ class SingleShooting(AbstractShooting):
         return Found(closure, residual, root.iterations, outcome(root.converged, result))
 
 
-def _follow(problem: Problem, x: State, params: Params, integrator: Integrator):
+def follow_orbit(problem: Problem, x: State, params: Params, integrator: Integrator):
     """All strides of an orbit that starts at `x`; the state before the last jump, its Jacobian by `x`, the code."""
     n, timed = x.size, problem.strides > 1
 

@@ -1,0 +1,221 @@
+"""A branch of periodic orbits: its points, what is special among them, and how it reads."""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ._curve import Curve, NaturalParameter, PseudoArclength
+from ._multipliers import eigenvalues
+from ._orbit import PeriodicOrbit
+from ._result import code_name, RESULTS
+from ._special import KINDS, locate, orbit_at, SpecialPoint, tests_along
+from ._types import Scalar
+from ._unfolding import Unfolding
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+
+class Branch(eqx.Module):
+    """Periodic orbits along a curve of parameter and state, from `continuation` or `switch_branch`.
+
+    Its points, in the order along the curve, are columns: `values` of the parameter, `x` (state just after the jump),
+    `periods`, `multipliers`, `residuals`; `orbits` has all of each. Under `jit` and `vmap` these wait: a branch is then a PyTree
+    of fixed shapes, whose points are known when it comes out; take one of a batch by `branch[i]`.
+    """
+
+    unfolding: Unfolding
+    curves: Curve  # one in each direction
+    accept: Scalar
+    method: PseudoArclength | NaturalParameter = eqx.field(static=True)
+
+    def __getitem__(self, i) -> "Branch":
+        """A branch of a batch."""
+        if self.accept.ndim == 0:
+            raise TypeError("This is one branch, not a batch of branches.")
+        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
+
+    def __len__(self) -> int:
+        """How many points it has."""
+        return len(self._points()["v"])
+
+    def __str__(self) -> str:
+        from ._report import describe_branch
+
+        return describe_branch(self)
+
+    # Points
+
+    @property
+    def values(self) -> np.ndarray:
+        """The parameter, shape `(points,)`."""
+        return self._points()["values"]
+
+    @property
+    def x(self) -> np.ndarray:
+        """States just after the last jump, shape `(points, n)`."""
+        return self._points()["nodes"][:, 0]
+
+    @property
+    def periods(self) -> np.ndarray:
+        """Shape `(points,)`."""
+        return self._points()["periods"]
+
+    @property
+    def multipliers(self) -> np.ndarray:
+        """Largest modulus first, shape `(points, n)`."""
+        return self._points()["multipliers"]
+
+    @property
+    def stable(self) -> np.ndarray:
+        """Whether all multipliers lie inside the unit circle, shape `(points,)`."""
+        return np.max(np.abs(self.multipliers), axis=1) < 1
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Of the scaled equations, shape `(points,)`."""
+        return self._points()["residuals"]
+
+    @property
+    def result(self) -> RESULTS:
+        """`successful` where every end of the interval was reached; see `continuation`."""
+        stuck, arrived = np.asarray(self.curves.stuck), np.asarray(self.curves.arrived)
+        for k in np.flatnonzero(stuck):
+            # The code of the stride in the last attempt; a sound stride that does not return is an orbit not found.
+            value = int(np.asarray(self.curves.last.result._value)[k])
+            if value == int(RESULTS.successful._value):
+                return RESULTS.orbit_not_converged
+            return next(item for item in RESULTS._name_to_item.values() if int(item._value) == value)
+        return RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached
+
+    @property
+    def orbits(self) -> PeriodicOrbit:
+        """All points as a batch of periodic orbits."""
+        return _orbits(self.unfolding, jnp.asarray(self._points()["v"]))
+
+    def orbit(self, i: int) -> PeriodicOrbit:
+        """A point as a periodic orbit."""
+        return _orbits(self.unfolding, jnp.asarray(self._points()["v"][i])[None])[0]
+
+    # Special points
+
+    @property
+    def special_points(self) -> tuple[SpecialPoint, ...]:
+        """Folds, period doublings, Neimark-Sacker and branch points, in the order along the curve, each located by Newton's
+        method. A change of sign whose point is not found, or not between the two points that showed it, is left out."""
+        points = self._points()
+        found = []
+        tests = {name: np.asarray(each) for name, each in _tests(points["jacobian"], points["tangent"]).items()}
+        for i in range(len(points["v"]) - 1):
+            for kind in KINDS:
+                a, b = tests[kind][i], tests[kind][i + 1]
+                if a * b < 0:
+                    point = self._located(kind, points, i, a / (a - b))
+                    if point is not None:
+                        found.append(point)
+        return tuple(found)
+
+    def _located(self, kind: str, points: dict, i: int, between: float) -> SpecialPoint | None:
+        mix = lambda column: jnp.asarray((1 - between) * column[i] + between * column[i + 1])
+        if kind == "neimark-sacker":
+            values = np.linalg.eigvals(
+                np.asarray(mix(points["jacobian"]))[:, :-1] + np.eye(points["jacobian"].shape[1])
+            )
+            if not np.any((values.imag > 1e-6) & (np.abs(np.abs(values) - 1) < 0.3)):
+                return None  # two real multipliers whose product is 1
+        # At a branch point the parameter turns or does not; the fold of its own that it may feign is not one.
+        point, converged = locate(
+            self.unfolding, kind, mix(points["v"]), mix(points["jacobian"]), mix(points["tangent"]), 1e3 * self.accept
+        )
+        step = points["v"][i + 1] - points["v"][i]
+        along = (np.asarray(point.v) - points["v"][i]) @ step / (step @ step)
+        apart = np.asarray(point.v) - points["v"][i] - along * step
+        inside = -0.5 < along < 1.5 and np.sqrt(apart @ apart) < np.sqrt(step @ step)
+        return point if bool(converged) and inside else None
+
+    # Tables
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The points as named columns: the parameter, the states, the period, moduli of the multipliers, stability."""
+        coordinates = self.unfolding.problem.system.modes[self.unfolding.problem.sequence[0]].coordinates
+        table = {"parameter": self.values}
+        table |= {name: self.x[:, k] for k, name in enumerate(coordinates)}
+        table["period"] = self.periods
+        table["spectral_radius"] = np.max(np.abs(self.multipliers), axis=1)
+        table["stable"] = self.stable
+        table["residual"] = self.residuals
+        return table
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """`columns` as a `pandas.DataFrame`."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """The points over the dimension `point`, with complex multipliers; special points over `special`."""
+        from ._dataset import branch_dataset
+
+        return branch_dataset(self)
+
+    def plot(self, coordinate: str | None = None, ax=None):
+        """A bifurcation diagram; see `hyjax.plot_branch.branch_diagram`."""
+        from .plot_branch import branch_diagram
+
+        return branch_diagram(self, coordinate, ax)
+
+    def _points(self) -> dict[str, np.ndarray]:
+        """The points in the order along the curve, with tangents that all point along it."""
+        if isinstance(self.accept, jax.core.Tracer):
+            raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
+        if self.accept.ndim:
+            raise TypeError("This is a batch of branches: take one of them, such as branch[0].")
+        host = jax.tree.map(np.asarray, self.curves)
+        if not np.all(host.started):
+            raise ValueError(f"This branch has no points: its start ended with {code_name(self.result)}.")
+        tables = {
+            "v": host.v,
+            "tangent": host.tangent,
+            "jacobian": host.jacobian,
+            "residuals": host.residual,
+            "periods": host.aux.period,
+            "nodes": host.aux.nodes,
+            "guard_rates": host.aux.guard_rates,
+        }
+        columns = {}
+        for name, column in tables.items():
+            columns[name] = column[0][: host.count[0]]
+            if len(host.count) == 2:
+                # Both directions have the start.
+                back = column[1][1 : host.count[1]][::-1]
+                columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
+        free = self.unfolding.origin.size
+        columns["values"] = np.asarray(self.unfolding.origin[0]) + columns["v"][:, -free] * np.asarray(
+            self.unfolding.scale[0]
+        )
+        spectrum = np.asarray(_multipliers(columns["jacobian"]))
+        n = columns["nodes"].shape[-1]
+        # Before and after the jump the spectra agree but for zeros.
+        columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
+        return columns
+
+
+@jax.jit
+def _tests(jacobian: Array, tangent: Array) -> dict[str, Array]:
+    return jax.vmap(tests_along)(jacobian, tangent)
+
+
+@jax.jit
+def _multipliers(jacobian: Array) -> Array:
+    n = jacobian.shape[1]
+    return jax.vmap(eigenvalues)(jacobian[:, :, :n] + jnp.eye(n, dtype=jacobian.dtype))
+
+
+@eqx.filter_jit
+def _orbits(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
+    return jax.vmap(lambda v: orbit_at(unfolding, v))(v)

@@ -1,0 +1,187 @@
+r"""Special points of a branch: seen by a change of sign between two points, located by Newton's method.
+
+| kind | what vanishes along the branch | what is solved together with $F = 0$ |
+|---|---|---|
+| fold | the tangent's parameter | $g = 0$ of $D - I$ |
+| period-doubling | $\det(D + I)$ | $g = 0$ of $D + I$ |
+| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $D w = e^{i\theta} w$, $c^* w = 1$ |
+| branch-point | $\det$ of $dF$ bordered by the tangent | $F + \nu b = 0$, and $g = 0$ of $dF$, which has two entries |
+"""
+
+import functools as ft
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float
+
+from ._integrator import PlainForward
+from ._multipliers import eigenvalues
+from ._newton import newton
+from ._orbit import PeriodicOrbit
+from ._result import choose, nan_unless, RESULTS
+from ._shooting import follow_orbit
+from ._types import Flag, Scalar
+from ._unfolding import bordered, borders, Unfolding, with_columns
+
+KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
+
+
+class SpecialPoint(eqx.Module):
+    """Where a branch changes its character.
+
+    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`. `value`: the parameter. `orbit`:
+    the `PeriodicOrbit` there. `multiplier`: the critical one, 1, -1 or one of a pair on the unit circle. `eigenvector`: of the
+    state before the jump, shape `(n,)`, length 1. `residual`: the largest of all equations solved, in units of the
+    state. `tangent`: of the branch, for `switch_branch`.
+    """
+
+    value: Scalar
+    orbit: PeriodicOrbit
+    multiplier: Complex[Array, ""]
+    eigenvector: Complex[Array, " n"]
+    residual: Scalar
+    v: Float[Array, " unknowns"]
+    tangent: Float[Array, " unknowns"]
+    kernel: Float[Array, "rows unknowns"]  # of dF
+    unfolding: Unfolding
+    kind: str = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
+        return (
+            f"{self.kind} at {float(self.value):.13g}: x = ({x}), period {float(self.orbit.period):.10g}, "
+            f"{self.orbit.strides} stride(s), residual {float(self.residual):.1e}"
+        )
+
+
+def tests_along(jacobian: Array, tangent: Array) -> dict[str, Array]:
+    """The functions that change sign, at a point: `jacobian` is dF, shape `(n, n + 1)`."""
+    n = jacobian.shape[0]
+    eye = jnp.eye(n, dtype=jacobian.dtype)
+    around = jacobian[:, :n] + eye
+    multipliers = eigenvalues(around)
+    pairs = multipliers[:, None] * multipliers[None, :] - 1
+    upper = np.triu_indices(n, 1)
+    return {
+        "fold": tangent[-1],
+        "period-doubling": jnp.linalg.det(around + eye),
+        "neimark-sacker": jnp.prod(pairs[upper]).real,
+        "branch-point": jnp.linalg.det(jnp.concatenate([jacobian, tangent[None]])),
+    }
+
+
+@eqx.filter_jit
+def locate(
+    unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
+) -> tuple[SpecialPoint, Flag]:
+    """The special point near `v`, where dF is nearly `jacobian`; and whether Newton's method found it."""
+    # Second derivatives: what counts is the time to compile them.
+    unfolding = eqx.tree_at(lambda u: u.integrator.adjoint, unfolding, PlainForward(rolled=True))
+    system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
+
+    def evaluate(unknowns):
+        out, columns, aux = with_columns(system, unknowns)
+        return out, columns, aux
+
+    root = newton(evaluate, start, max_iterations=12, accept=accept)
+    found, eigenvector, multiplier = read(root.y, root.aux)
+    dF = root.aux
+    n = dF.shape[0]
+    kernel = jnp.linalg.svd(dF)[2][n - 1 :]
+    orbit = orbit_at(unfolding, found)
+    _, values = unfolding.split(found)
+    point = SpecialPoint(
+        value=values[0], orbit=orbit, multiplier=multiplier, eigenvector=eigenvector, residual=root.residual, v=found,
+        tangent=tangent, kernel=kernel, unfolding=unfolding, kind=kind,
+    )  # fmt: skip
+    return point, root.converged & (orbit.result == RESULTS.successful)
+
+
+def _singular(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
+    """A real multiplier `shift`: fold, period doubling."""
+    eye = jnp.eye(jacobian.shape[0], dtype=v.dtype)
+    b, c = borders(unfolding.around(jacobian) - shift * eye, 1)
+
+    def system(v):
+        residual, dF, _ = unfolding.evaluate(v)
+        g = bordered(unfolding.around(dF) - shift * eye, b, c)
+        return jnp.append(residual, g[0, 0]), dF
+
+    def read(v, dF):
+        kernel = jnp.linalg.svd(unfolding.around(dF) - shift * eye)[2][-1]
+        return (
+            v,
+            kernel.astype(jnp.result_type(v.dtype, complex)),
+            jnp.asarray(shift, jnp.result_type(v.dtype, complex)),
+        )
+
+    return system, v, read
+
+
+def _branching(unfolding: Unfolding, v: Array, jacobian: Array):
+    """Two branches cross: dF has rank n - 1."""
+    b, c = borders(jacobian, 1)
+
+    def system(unknowns):
+        residual, dF, _ = unfolding.evaluate(unknowns[:-1])
+        return jnp.concatenate([residual + unknowns[-1] * b[:, 0], bordered(dF, b, c)[0]]), dF
+
+    def read(unknowns, dF):
+        eye = jnp.eye(dF.shape[0], dtype=v.dtype)
+        kernel = jnp.linalg.svd(unfolding.around(dF) - eye)[2][-1]
+        return (
+            unknowns[:-1],
+            kernel.astype(jnp.result_type(v.dtype, complex)),
+            jnp.ones((), jnp.result_type(v.dtype, complex)),
+        )
+
+    return system, jnp.append(v, 0.0), read
+
+
+def _turning(unfolding: Unfolding, v: Array, jacobian: Array):
+    """A pair of multipliers on the unit circle, off the real axis."""
+    n = jacobian.shape[0]
+    values, vectors = jnp.linalg.eig(unfolding.around(jacobian))
+    nearest = jnp.argmin(jnp.where(values.imag > 0, jnp.abs(jnp.abs(values) - 1), jnp.inf))
+    w0, angle = vectors[:, nearest], jnp.angle(values[nearest])
+    fixed = jnp.conj(w0)
+
+    def system(unknowns):
+        v, real, imag, angle = unknowns[: n + 1], unknowns[n + 1 : 2 * n + 1], unknowns[2 * n + 1 : -1], unknowns[-1]
+        residual, dF, _ = unfolding.evaluate(v)
+        around = unfolding.around(dF)
+        turned = (jnp.cos(angle) * real - jnp.sin(angle) * imag, jnp.sin(angle) * real + jnp.cos(angle) * imag)
+        length = fixed.real @ real - fixed.imag @ imag - 1, fixed.real @ imag + fixed.imag @ real
+        return jnp.concatenate([residual, around @ real - turned[0], around @ imag - turned[1], jnp.stack(length)]), dF
+
+    def read(unknowns, dF):
+        w = unknowns[n + 1 : 2 * n + 1] + 1j * unknowns[2 * n + 1 : -1]
+        return unknowns[: n + 1], w / jnp.sqrt(jnp.sum(jnp.abs(w) ** 2)), jnp.exp(1j * unknowns[-1])
+
+    return system, jnp.concatenate([v, w0.real, w0.imag, angle[None]]), read
+
+
+_SYSTEMS = {
+    "fold": ft.partial(_singular, 1.0),
+    "period-doubling": ft.partial(_singular, -1.0),
+    "neimark-sacker": _turning,
+    "branch-point": _branching,
+}
+
+
+def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
+    """The orbit of a point that is on the branch already, as `periodic_orbit` gives it; not differentiable."""
+    y, values = unfolding.split(v)
+    params, problem = unfolding.params_at(values), unfolding.problem
+    x = problem.last_reset(y, params)
+    closure, _, _, result = follow_orbit(problem, x, params, unfolding.integrator)
+    good = result == RESULTS.successful
+    nan = ft.partial(nan_unless, good)
+    residual = jnp.max(jnp.abs(closure.end - x))
+    return PeriodicOrbit(
+        x=nan(x), period=nan(closure.period), multipliers=nan(eigenvalues(closure.jacobian)),
+        return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
+        nodes=nan(closure.nodes), iterations=jnp.array(0), result=choose(good, RESULTS.successful, result), params=params,
+        system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
+    )  # fmt: skip
