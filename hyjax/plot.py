@@ -3,10 +3,12 @@
 import dataclasses
 import itertools
 import re
+import textwrap
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 
 from ._orbit import Arc, PeriodicOrbit
@@ -66,9 +68,15 @@ def symbol(name: str) -> str:
 
 
 def unit(text: str) -> str:
-    r"""A unit as it is printed: `rad sqrt(g/l)` is rad $\sqrt{g/l}$."""
+    r"""A unit as it is printed: `rad sqrt(g/l)` is rad $\sqrt{g/l}$, and `1/omega_0` is 1/$\omega_{0}$."""
     text = re.sub(r"sqrt\(([^)]*)\)", r"$\\sqrt{\1}$", text)
+    text = re.sub(rf"\b({'|'.join(GREEK)})(_(\w+))?(?![a-z_])", _greek, text)
     return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
+
+
+def _greek(found: re.Match) -> str:
+    letter, _, index = found.groups()
+    return f"$\\{letter}_{{{index}}}$" if index else f"$\\{letter}$"
 
 
 def phase_portrait(
@@ -79,14 +87,16 @@ def phase_portrait(
 ) -> "matplotlib.axes.Axes":
     """Each coordinate against its rate: the flow as lines with the sense of time, the jumps dashed.
 
-    **Arguments:** `pairs`: names of coordinates, (across, up); without them, every `name` that has a `name_rate`.
-    `model`: gives the axes their units.
+    **Arguments:** `pairs`: names of coordinates, (across, up); without them, every `name` that has a `name_rate`, or where
+    none has, the first two coordinates. In a mode without the coordinate `name_rate`, it is the rate of `name`. `model`:
+    gives the axes their units.
 
     **Returns:** the axes. An orbit that was not found, or a name that no mode has, is a `ValueError`.
     """
     arcs, names = _arcs(orbit), _names(orbit)
     if pairs is None:
-        pairs = [(name, f"{name}_rate") for name in names if f"{name}_rate" in names]
+        rates = [(name, f"{name}_rate") for name in names if f"{name}_rate" in names]
+        pairs = rates or [(names[0], names[min(1, len(names) - 1)])]
     for name in (name for pair in pairs for name in pair):
         if name not in names:
             raise ValueError(
@@ -178,7 +188,7 @@ def gait_figure(
     shared = {key: value for key, value in settings[0].items() if all(other.get(key) == value for other in settings)}
     title = ": ".join(text for text in (getattr(model, "title", ""), _print(shared)) if text)
     if title:
-        fig.suptitle(title, fontsize=13)
+        fig.suptitle(textwrap.fill(title, 100), fontsize=13)
     for orbit, setting, part in zip(rows, settings, np.ravel(fig.subfigures(len(rows), 1, squeeze=False)), strict=True):
         own = _print({key: value for key, value in setting.items() if key not in shared})
         part.suptitle(", ".join(text for text in (own, _summary(orbit, model)) if text), fontsize=11)
@@ -214,9 +224,15 @@ def _names(orbit: PeriodicOrbit) -> list[str]:
 
 
 def _along(orbit: PeriodicOrbit, arc: Arc, name: str) -> np.ndarray:
-    """A coordinate along an arc; empty where the arc's mode does not have it."""
-    names = orbit.system.modes[arc.mode].coordinates
-    return np.asarray(arc.x)[:, names.index(name)] if name in names else np.zeros(0)
+    """A coordinate along an arc; a rate also where the arc's mode has it from its vector field; else empty."""
+    mode = orbit.system.modes[arc.mode]
+    if name in mode.coordinates:
+        return np.asarray(arc.x)[:, mode.coordinates.index(name)]
+    moved = name.removesuffix("_rate")
+    if moved == name or moved not in mode.coordinates:
+        return np.zeros(0)
+    rates = jax.vmap(lambda t, x: mode.vector_field(t, x, orbit.params))(arc.t, arc.x)
+    return np.asarray(rates)[:, mode.coordinates.index(moved)]
 
 
 def _ends(orbit: PeriodicOrbit, before: Arc, after: Arc, name: str) -> np.ndarray:
@@ -228,7 +244,9 @@ def _summary(orbit: PeriodicOrbit, model: ModuleType | None) -> str:
     if not np.isfinite(orbit.period):
         return f"not found: {_message(orbit).partition('.')[0]}"
     period = f"$T$ = {float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
-    radius = f"max $|\\lambda|$ = {float(orbit.spectral_radius):#.3g}"
+    # A multiplier that is zero to rounding is zero.
+    largest = float(orbit.spectral_radius)
+    radius = f"max $|\\lambda|$ = {largest:#.3g}" if largest > 1e-12 else "all $\\lambda$ = 0"
     return ", ".join((period, "stable" if bool(orbit.stable) else "unstable", radius))
 
 
@@ -241,7 +259,10 @@ def _setting(params) -> dict[str, float]:
 
 
 def _print(setting: dict[str, float]) -> str:
-    return ", ".join(f"{symbol(name)} = {value:.4g}" for name, value in setting.items())
+    # No line breaks inside an equation.
+    return ", ".join(
+        f"{symbol(name)}\u00a0=\u00a0{value:.4g}".replace(" ", "\u00a0") for name, value in setting.items()
+    )
 
 
 def _bracket(text: str, inside: str) -> str:
@@ -249,11 +270,11 @@ def _bracket(text: str, inside: str) -> str:
 
 
 def _label(names: Sequence[str], model: ModuleType | None) -> str:
-    """Symbols with their units, the unit once where all have the same."""
+    """Symbols with their units, the unit once where all have the same. (A mode may have coordinates of its own.)"""
     units = dict(zip(model.coordinates, map(unit, model.units), strict=True)) if model else {}
-    found = {units.get(name, "") for name in names}
-    if len(found) == 1:
-        return _bracket(", ".join(map(symbol, names)), found.pop())
+    found = {units[name] for name in names if name in units}
+    if len(found) <= 1:
+        return _bracket(", ".join(map(symbol, names)), found.pop() if found else "")
     return ", ".join(_bracket(symbol(name), units.get(name, "")) for name in names)
 
 
@@ -262,6 +283,8 @@ def _tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, color=PALE, lw=0.8)
     ax.set_axisbelow(True)
+    ax.locator_params(axis="x", nbins=5)
+    ax.locator_params(axis="y", nbins=6)
     return ax
 
 

@@ -18,6 +18,12 @@ def spring(start: Point, end: Point, turns: int, width: Length) -> Float[Array, 
     return start + jnp.asarray(along)[:, None] * way + width * jnp.asarray(aside)[:, None] * across
 
 
+def disc(centre: Point, radius: Length) -> Float[Array, "33 2"]:
+    """The rim of a disc."""
+    angle = np.linspace(0, 2 * np.pi, 33)
+    return centre + jnp.asarray(radius) * jnp.asarray(np.stack([np.cos(angle), np.sin(angle)], axis=1))
+
+
 def box(centre: Point, width: Length, height: Length) -> Float[Array, "5 2"]:
     """The rim of an upright rectangle."""
     corners = jnp.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5], [-0.5, -0.5]])

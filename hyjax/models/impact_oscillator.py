@@ -22,6 +22,7 @@ from .._system import HybridSystem, Mode, Transition
 from .._trig import sincos
 from ._clock import clock
 from ._parameter import parameter, refuse_unless
+from ._sketch import box, spring
 
 title = "Impact oscillator"
 source = "Shaw, Holmes, J. Sound Vib. 90 (1983)"
@@ -110,12 +111,31 @@ def region(params):
 
 
 def guess(params):
-    """At the wall's foot and leaving it, with a speed such as the drive gives; at `t = 0`."""
+    """On the way to the wall, with a speed such as drive and wall give; at `t = 0`."""
     speed = params.force + params.wall_amplitude * params.frequency
     return jnp.stack([params.wall - speed / params.frequency, speed])
 
 
 def start(params):
-    """`(mode, x)`: at rest, as far before the wall's mean position as the wall moves, or at its own rest."""
-    zero = jnp.zeros_like(params.wall)
-    return "before", jnp.stack([jnp.minimum(zero, params.wall - 2 * jnp.abs(params.wall_amplitude)), zero])
+    """`(mode, x)`: on the way to the wall."""
+    return "before", guess(params)
+
+
+scenery = ("anchor",)
+
+
+def outline(mode, x, params, t=0.0):
+    """Anchor, spring, mass and wall at time `t`. The mass is drawn behind its face, which strikes the wall."""
+    x, _ = x
+    size = (jnp.abs(params.wall) + params.wall_amplitude + params.force) / 4
+    zero = jnp.zeros_like(size)
+    up = jnp.stack([zero, size])
+    mass = jnp.stack([x - size / 2, zero])
+    anchor = jnp.stack([params.wall - 10 * size, zero])
+    side = jnp.stack([wall(t, params), zero])
+    return {
+        "mass": box(mass, size, size),
+        "wall": jnp.stack([side - up, side + up]),
+        "spring": spring(anchor, mass - jnp.stack([size / 2, zero]), 6, 0.25 * size),
+        "anchor": jnp.stack([anchor - up, anchor + up]),
+    }

@@ -126,3 +126,20 @@ def start(params):
     """`(mode, x)`: just after the first fired, the second close behind it."""
     zero = jnp.zeros_like(params.drive)
     return "first", jnp.stack([zero, zero + 0.8])
+
+
+scenery = ("threshold",)
+
+
+def outline(mode, x, params):
+    """A column for each neuron, as high as its voltage, below the threshold."""
+    zero = jnp.zeros_like(params.drive)
+    tops = [jnp.stack([zero + place, x[k % x.size]]) for k, place in enumerate((-0.3, 0.3))]
+    feet = [top * jnp.array([1.0, 0.0]) for top in tops]
+    return {
+        "first": jnp.stack([feet[0], tops[0]]),
+        "second": jnp.stack([feet[1], tops[1]]),
+        "threshold": jnp.array([[-0.8, 1.0], [0.8, 1.0]]),
+        "top of the first": tops[0][None],
+        "top of the second": tops[1][None],
+    }

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 
 from .._system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless
+from ._sketch import disc
 
 title = "Paddle juggler"
 source = "Buehler, Koditschek, Kindlmann, Int. J. Robot. Res. 13 (1994)"
@@ -112,7 +113,8 @@ def outline(mode, x, params):
     """Paddle and ball, in m."""
     y, _ = x
     paddle, wide = -mirror(x, params) * y, 0.2 * params.apex
+    radius = wide / 5
     return {
+        "ball": disc(jnp.stack([jnp.zeros_like(y), y + radius]), radius),
         "paddle": jnp.stack([jnp.stack([-wide, paddle]), jnp.stack([wide, paddle])]),
-        "ball": jnp.stack([jnp.zeros_like(y), y])[None],
     }

@@ -151,9 +151,9 @@ sequence = ("descent", "stance", "ascent")
 
 
 def guess(params):
-    """An apex a little above the height at which the leg lands."""
+    """An apex just above the height at which the leg lands, where the stable gaits are."""
     low, high = region(params)
-    return low + 0.2 * (high - low)
+    return low + 0.04 * (high - low)
 
 
 def region(params):

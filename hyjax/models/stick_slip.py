@@ -108,6 +108,9 @@ def start(params):
     return "stick", guess(params)
 
 
+scenery = ("wall", "belt")
+
+
 def outline(mode, x, params):
     """Wall, spring, block and belt, in m."""
     reach = params.static_friction * params.load / params.stiffness

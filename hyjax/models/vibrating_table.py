@@ -26,6 +26,7 @@ from .._system import HybridSystem, Mode, Transition
 from .._trig import sincos
 from ._clock import clock
 from ._parameter import parameter, refuse_unless
+from ._sketch import disc
 
 title = "Vibrating table"
 source = "Holmes, J. Sound Vib. 84 (1982); Guckenheimer, Holmes (1983), Sec. 2.4"
@@ -126,7 +127,8 @@ def outline(mode, x, params, t=0.0):
     sine, _ = sincos(params.frequency * t)
     table = params.amplitude * sine
     wide = 0.5 * (2 * params.amplitude + params.gravity * (jnp.pi / params.frequency) ** 2 / 2)
+    radius = wide / 8
     return {
+        "ball": disc(jnp.stack([jnp.zeros_like(h), table + h + radius]), radius),
         "table": jnp.stack([jnp.stack([-wide, table]), jnp.stack([wide, table])]),
-        "ball": jnp.stack([jnp.zeros_like(h), table + h])[None],
     }
