@@ -5,6 +5,8 @@ cache of compiled programs; warm, with the cache that the cold run left; and of 
 every such process must.
 
     python benchmarks/command_line.py [--quick]
+
+On two cores with other work beside, in seconds: cold 10.7, warm 3.5, importing JAX and diffrax alone 1.5.
 """
 
 import argparse

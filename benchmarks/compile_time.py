@@ -5,6 +5,18 @@ cleared, so that nothing is shared with the graph before. Its lines are those of
 of what the compiled program returns, against reference values.
 
     python benchmarks/compile_time.py [--quick]
+
+On two cores of a quiet machine, in seconds:
+
+                                      trace    lower  compile    total
+    stride                             0.83     0.45     3.50     4.78
+    return Jacobian                    1.95     0.37     5.82     8.14
+    periodic orbit                     1.32     0.43     9.52    11.28
+    128 periodic orbits, vmap          3.78     0.67    12.36    16.81
+    period, grad                       8.69     1.11    15.16    24.96
+    start, jacfwd                     10.56     1.02    13.77    25.36
+    period, Hessian                   21.94     1.27    25.59    48.80
+    stride, grad, DirectAdjoint        2.04     0.83    11.36    14.23
 """
 
 import argparse

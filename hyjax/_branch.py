@@ -61,6 +61,13 @@ class Branch(eqx.Module):
         """States just after the last jump, shape `(points, n)`."""
         return self._points()["nodes"][:, 0]
 
+    def heights(self, coordinate: str) -> np.ndarray:
+        """A coordinate at the start of every stride, shape `(points, strides)`; or the `period` of one stride, `(points, 1)`."""
+        problem, points = self.unfolding.problem, self._points()
+        if coordinate == "period":
+            return points["periods"][:, None] / problem.strides
+        return points["nodes"][:, :, problem.system.modes[problem.sequence[0]].coordinates.index(coordinate)]
+
     @property
     def periods(self) -> np.ndarray:
         """Shape `(points,)`."""

@@ -9,10 +9,11 @@ from jaxtyping import Array
 from ._branch import Branch
 from ._curve import follow, NaturalParameter, PseudoArclength
 from ._integrator import Integrator, PlainForward
+from ._newton import newton
 from ._orbit import PeriodicOrbit
 from ._shooting import before_reset, Problem
 from ._special import SpecialPoint
-from ._unfolding import free_leaves, Unfolding, Where
+from ._unfolding import free_leaves, Unfolding, Where, with_columns
 
 Method = PseudoArclength | NaturalParameter
 
@@ -45,8 +46,9 @@ def continuation(
     low, high, scale, directions = _interval(values[0], stop)
     integrator = orbit.integrator if integrator is None else integrator
     problem = Problem(system, orbit.sequence, orbit.strides)
-    unfolding = _unfolding(problem, orbit.params, free, integrator, orbit.x, values, scale[None])
     y = before_reset(problem, orbit.x, orbit.params)
+    size = jnp.maximum(jnp.max(jnp.abs(orbit.x)), jnp.max(jnp.abs(y)))
+    unfolding = _unfolding(problem, orbit.params, free, integrator, jnp.where(size > 0, size, 1), values, scale[None])
     v0 = unfolding.join(y, values)
     natural = jnp.zeros_like(v0).at[-1].set(1)
     return _branch(unfolding, v0, natural, directions[:, None] * natural, (low, high), method)
@@ -74,10 +76,9 @@ def _interval(value: Array, stop) -> tuple[Array, Array, Array, Array]:
     return jnp.minimum(behind, end), jnp.maximum(behind, end), span, way[None]
 
 
-def _unfolding(problem, params, free, integrator, x, values, scale) -> Unfolding:
+def _unfolding(problem, params, free, integrator, size, values, scale) -> Unfolding:
     plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
-    size = jax.lax.stop_gradient(jnp.max(jnp.abs(x)))
-    return Unfolding(problem, params, free, plain, jnp.where(size > 0, size, 1), values, scale)
+    return Unfolding(problem, params, free, plain, size, values, scale)
 
 
 @eqx.filter_jit
@@ -90,15 +91,16 @@ def _branch(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bounds,
 
 
 def switch_branch(
-    point: SpecialPoint, *, stop: float, amplitude: float = 1e-3, method: Method = PseudoArclength()
+    point: SpecialPoint, *, stop: float, amplitude: float = 1e-2, method: Method = PseudoArclength()
 ) -> Branch:
     r"""The other branch that starts at a special point.
 
-    At a period doubling, the orbit of twice as many strides, $y \pm a s\,w$ with the eigenvector $w$ of -1; at a branch point,
-    the branch that crosses. The amplitude $a$ of the first point, in units of the state's size $s$, is fixed, and the parameter
-    solved for: so it does not matter to which side the branch goes.
+    At a period doubling, the orbit of twice as many strides, near $y \pm a w$ with the eigenvector $w$ of -1; at a branch
+    point, the branch that crosses. The amplitude $a$ of the first point is fixed, and the parameter solved for: so it does not
+    matter to which side the branch goes.
 
-    **Arguments:** `stop`: the parameter at which to end, or the pair of bounds. **Returns:** `Branch`. `ValueError` for a fold or
+    **Arguments:** `stop`: the parameter at which to end, or the pair of bounds. `amplitude`: in units of the state's size; at a
+    doubling, a smaller one is taken where it is too large. **Returns:** `Branch`. `ValueError` for a fold or
     a Neimark-Sacker point, from which no branch of periodic orbits starts.
 
     Source: Kuznetsov (2004), Sec. 10.3.
@@ -115,9 +117,13 @@ def switch_branch(
     else:
         span = jnp.abs(stop - values[0])
         low, high = values[0] - span, values[0] + span
-    unfolding = _unfolding(problem, old.params_at(values), old.free, old.integrator, point.orbit.x, values, span[None])
+    unfolding = _unfolding(
+        problem, old.params_at(values), old.free, old.integrator, old.state_scale, values, span[None]
+    )
     if doubling:
         along = jnp.append(point.eigenvector.real, 0.0)
+        v0 = _doubled(old, point.v, point.eigenvector.real, jnp.asarray(amplitude, y.dtype))
+        v0 = unfolding.join(*old.split(v0))
     else:
         # In the plane of both branches, at right angles to the one that is known; in the new units.
         rescale = jnp.append(
@@ -127,6 +133,36 @@ def switch_branch(
         q, _ = jnp.linalg.qr(plane.T)
         inside = q.T @ known
         along = q @ jnp.stack([-inside[1], inside[0]])
-    along = along / jnp.sqrt(along @ along)
-    v0 = unfolding.join(y, values) + amplitude * along
+        along = along / jnp.sqrt(along @ along)
+        v0 = unfolding.join(y, values) + amplitude * along
     return _branch(unfolding, v0, along, along[None], (low, high), method)
+
+
+@eqx.filter_jit
+def _doubled(unfolding: Unfolding, v: Array, w: Array, amplitude: Array) -> Array:
+    r"""A point of the doubled orbit near a period doubling at `v`.
+
+    For $P$ once around, the orbit's two points $s \pm a d$ go into each other. As written here the equations are regular for
+    $a \to 0$, where they become those of the doubling itself:
+
+    $$\tfrac12 (P(s + ad) + P(s - ad)) = s, \qquad \tfrac1{2a} (P(s + ad) - P(s - ad)) = -d, \qquad w \cdot d = 1.$$
+    """
+    n = w.size
+    unfolding = unfolding.rolled()
+    accept = 1e4 * sum(unfolding.integrator.tolerances(v.dtype))
+
+    def start(a):
+        def system(unknowns):
+            s, d, value = unknowns[:n], unknowns[n : 2 * n], unknowns[2 * n :]
+            points = jnp.stack([s + a * d, s - a * d])
+            moved = points + jax.vmap(lambda y: unfolding.residual(jnp.concatenate([y, value]))[0])(points)
+            mean, half = (moved[0] + moved[1]) / 2, (moved[0] - moved[1]) / (2 * a)
+            return jnp.concatenate([mean - s, half + d, (w @ d - 1)[None]]), None
+
+        root = newton(
+            lambda u: with_columns(system, u), jnp.concatenate([v[:n], w, v[n:]]), max_iterations=12, accept=accept / a
+        )
+        return jnp.append(root.y[:n] + a * root.y[n : 2 * n], root.y[2 * n :]), root.converged
+
+    points, converged = jax.vmap(start)(amplitude * jnp.array([1, 0.25, 0.0625, 0.015625], v.dtype))
+    return points[jnp.argmax(converged)]

@@ -82,8 +82,9 @@ class Curve(eqx.Module):
     """Points in their order, the start first.
 
     **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: of the evaluation at
-    each point. `count`: how many points there are; what follows is zero. `started`: whether the start was found. `arrived`: whether
-    the end of the interval was reached; otherwise `stuck`, or there were no more points. `last`: `aux` of the last attempt.
+    each point. `count`: how many points there are; what follows is zero. `started`: whether the start was found. `arrived`:
+    whether the end of the interval was reached; otherwise `stuck`, or there were no more points. `last`: `aux` of the last
+    attempt.
     """
 
     v: Float[Array, "points unknowns"]
@@ -166,7 +167,7 @@ def follow(
 
         at = jnp.where(kept, curve.count, curve.residual.size)  # out of bounds: nothing is written
         write = lambda column, value: column.at[at].set(value, mode="drop")
-        count = curve.count + kept
+        count = curve.count + jnp.where(kept, 1, 0)
         after = Curve(
             v=write(curve.v, root.y),
             tangent=write(curve.tangent, tangent),

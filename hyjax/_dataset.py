@@ -58,7 +58,9 @@ def branch_dataset(branch) -> "xarray.Dataset":
         {
             "x": (("point", "coordinate"), branch.x),
             "period": ("point", branch.periods),
-            "multipliers": (("point", "multiplier"), branch.multipliers),
+            # netCDF knows no complex numbers.
+            "multipliers_real": (("point", "multiplier"), branch.multipliers.real),
+            "multipliers_imag": (("point", "multiplier"), branch.multipliers.imag),
             "stable": ("point", branch.stable),
             "residual": ("point", branch.residuals),
             "special_kind": ("special", np.array([point.kind for point in special], dtype=str)),

@@ -75,3 +75,49 @@ def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
         ],
         "result": code_name(trajectory.result),
     }
+
+
+def branches_record(name: str, where: str, values: dict[str, float], branches) -> dict:
+    """Branches with their special points, for `json.dumps`."""
+    pairs = lambda multipliers: [[float(each.real), float(each.imag)] for each in multipliers]
+    points, special = [], []
+    for number, branch in enumerate(branches):
+        strides = branch.unfolding.problem.strides
+        rows = zip(
+            branch.values, branch.x, branch.periods, branch.multipliers, branch.stable, branch.residuals, strict=True
+        )
+        for value, x, period, multipliers, stable, residual in rows:
+            points.append(
+                {
+                    "branch": number,
+                    "value": float(value),
+                    "strides": strides,
+                    "x0": [float(each) for each in x],
+                    "period": float(period),
+                    "multipliers": pairs(multipliers),
+                    "stable": bool(stable),
+                    "residual": float(residual),
+                }
+            )
+        for point in branch.special_points:
+            special.append(
+                {
+                    "branch": number,
+                    "kind": point.kind,
+                    "value": float(point.value),
+                    "strides": strides,
+                    "x0": [float(each) for each in point.orbit.x],
+                    "period": float(point.orbit.period),
+                    "multipliers": pairs(np.asarray(point.orbit.multipliers)),
+                    "residual": float(point.residual),
+                }
+            )
+    ends = [code_name(branch.result) for branch in branches]
+    return {
+        "model": name,
+        "where": where,
+        "params": values,
+        "points": points,
+        "special_points": special,
+        "results": ends,
+    }

@@ -80,6 +80,40 @@ def modes_in_turn(model: ModuleType, text: str | None) -> tuple[str, ...]:
     return sequence
 
 
+def found_orbits(model: ModuleType, name: str, params, sequence: tuple[str, ...], strides: int, cache: str):
+    """All orbits in the model's region, by a program that is kept in the cache."""
+    import numpy as np
+
+    from ._integrator import Integrator
+    from ._search import Batch, search
+    from ._shooting import SingleShooting
+    from ._stored import stored_solver
+
+    batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
+    low, high = (np.asarray(bound) for bound in model.region(params))
+    return search(batch, (low, high), 128, None, stored_solver(cache, name))
+
+
+def cascade(branches: list, doublings: int, stop: float, method, switch_branch) -> list:
+    """From the first period doubling on any branch, the doubled branch, and so on; each as far as it may be expected to
+    reach to its own doubling (Feigenbaum's ratio 4.669, and half as far again)."""
+    found, last, reach = [], None, stop
+    pool = list(branches)
+    for _ in range(doublings):
+        points = [point for branch in pool for point in branch.special_points if point.kind == "period-doubling"]
+        if not points:
+            break
+        point = points[0]
+        value = float(point.value)
+        reach = stop if last is None else value + 1.5 * (value - last) / 4.669
+        if last is None and abs(stop - value) < 1e-12:
+            break
+        last = value
+        pool = [switch_branch(point, stop=reach, method=method)]
+        found += pool
+    return found
+
+
 def first_state(model: ModuleType, params, mode: str | None, x0: str | None):
     """Mode and state at the start of a simulation: those asked for, or the model's own."""
     import jax.numpy as jnp

@@ -11,11 +11,11 @@ r"""Special points of a branch: seen by a change of sign between two points, loc
 import functools as ft
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
-from ._integrator import PlainForward
 from ._multipliers import eigenvalues
 from ._newton import newton
 from ._orbit import PeriodicOrbit
@@ -77,7 +77,7 @@ def locate(
 ) -> tuple[SpecialPoint, Flag]:
     """The special point near `v`, where dF is nearly `jacobian`; and whether Newton's method found it."""
     # Second derivatives: what counts is the time to compile them.
-    unfolding = eqx.tree_at(lambda u: u.integrator.adjoint, unfolding, PlainForward(rolled=True))
+    unfolding = unfolding.rolled()
     system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
 
     def evaluate(unknowns):
@@ -112,8 +112,8 @@ def _singular(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
         kernel = jnp.linalg.svd(unfolding.around(dF) - shift * eye)[2][-1]
         return (
             v,
-            kernel.astype(jnp.result_type(v.dtype, complex)),
-            jnp.asarray(shift, jnp.result_type(v.dtype, complex)),
+            _complex(kernel),
+            _complex(jnp.asarray(shift, v.dtype)),
         )
 
     return system, v, read
@@ -132,8 +132,8 @@ def _branching(unfolding: Unfolding, v: Array, jacobian: Array):
         kernel = jnp.linalg.svd(unfolding.around(dF) - eye)[2][-1]
         return (
             unknowns[:-1],
-            kernel.astype(jnp.result_type(v.dtype, complex)),
-            jnp.ones((), jnp.result_type(v.dtype, complex)),
+            _complex(kernel),
+            _complex(jnp.ones((), v.dtype)),
         )
 
     return system, jnp.append(v, 0.0), read
@@ -156,10 +156,18 @@ def _turning(unfolding: Unfolding, v: Array, jacobian: Array):
         return jnp.concatenate([residual, around @ real - turned[0], around @ imag - turned[1], jnp.stack(length)]), dF
 
     def read(unknowns, dF):
-        w = unknowns[n + 1 : 2 * n + 1] + 1j * unknowns[2 * n + 1 : -1]
-        return unknowns[: n + 1], w / jnp.sqrt(jnp.sum(jnp.abs(w) ** 2)), jnp.exp(1j * unknowns[-1])
+        w = jax.lax.complex(unknowns[n + 1 : 2 * n + 1], unknowns[2 * n + 1 : -1])
+        return (
+            unknowns[: n + 1],
+            w / _complex(jnp.sqrt(jnp.sum(jnp.abs(w) ** 2))),
+            jax.lax.complex(jnp.cos(unknowns[-1]), jnp.sin(unknowns[-1])),
+        )
 
     return system, jnp.concatenate([v, w0.real, w0.imag, angle[None]]), read
+
+
+def _complex(x: Array) -> Array:
+    return jax.lax.complex(x, jnp.zeros_like(x))
 
 
 _SYSTEMS = {

@@ -13,6 +13,7 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 10; Gova
 Bifurcations of Dynamical Equilibria*, ch. 3.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ._integrator import Integrator
+from ._integrator import Integrator, PlainForward
 from ._result import choose, RESULTS
 from ._shooting import Problem
 from ._stride import run_stride
@@ -70,15 +71,20 @@ class Unfolding(eqx.Module):
     The unknowns are $v = (y / s, (\\lambda - \\lambda_0) / \\sigma)$, shape `(n + free,)`.
     """
 
-    problem: Problem
+    problem: Problem = eqx.field(static=True)
     params: Params
     free: tuple[int, ...] = eqx.field(
         static=True
     )  # which leaves: a lens would be a recompilation each time it is written
-    integrator: Integrator
+    integrator: Integrator = eqx.field(static=True)
     state_scale: Scalar
     origin: Float[Array, " free"]
     scale: Float[Array, " free"]
+
+    def rolled(self) -> "Unfolding":
+        """The same, quicker to compile and slower to run."""
+        integrator = eqx.tree_at(lambda i: i.adjoint, self.integrator, PlainForward(rolled=True))
+        return dataclasses.replace(self, integrator=integrator)
 
     def split(self, v: Array) -> tuple[Array, Array]:
         """`(y, parameters)`."""

@@ -13,10 +13,12 @@ if _MISSING:
 
 import typer  # noqa: E402
 
-from ._printed import orbits_record, orbits_table, trajectory_record  # noqa: E402
+from ._printed import branches_record, orbits_record, orbits_table, trajectory_record  # noqa: E402
 from ._request import (  # noqa: E402
+    cascade,
     check_paths,
     first_state,
+    found_orbits,
     load,
     Misuse,
     modes_in_turn,
@@ -108,16 +110,8 @@ def gait(
     along = modes_in_turn(model, sequence)
 
     import jax
-    import numpy as np
 
-    from ._integrator import Integrator
-    from ._search import Batch, search
-    from ._shooting import SingleShooting
-    from ._stored import stored_solver
-
-    batch = Batch(model.system, params, along, strides, SingleShooting(), Integrator())
-    low, high = (np.asarray(bound) for bound in model.region(params))
-    orbits = search(batch, (low, high), 128, None, stored_solver(cache, name))
+    orbits = found_orbits(model, name, params, along, strides, cache)
     shown = jax.device_get(orbits)
     if len(orbits) == 0:
         setting = ", ".join(f"{key}={value:.6g}" for key, value in values.items())
@@ -199,6 +193,65 @@ def simulate(
         )
 
 
+@app.command("continue")
+def follow(
+    name: Annotated[str, typer.Argument(metavar="MODEL")],
+    where: Annotated[str, typer.Option(help="the parameter to vary")],
+    start: Annotated[str, typer.Option("--from", help="its value where orbits are searched")],
+    end: Annotated[str, typer.Option("--to", help="its value at the end")],
+    param: Annotated[list[str] | None, typer.Option(help="name=value of the others")] = None,
+    strides: Annotated[int, typer.Option(help="orbits that close after so many strides")] = 1,
+    sequence: Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")] = None,
+    doublings: Annotated[int, typer.Option(help="how many period doublings to follow, one after the other")] = 0,
+    step: Annotated[float, typer.Option(help="largest step, in units of the distance to be covered")] = 0.05,
+    max_points: Annotated[int, typer.Option(help="the most points of a branch")] = 400,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
+    plot: Annotated[Path | None, typer.Option(help="draw the branches to this file")] = None,
+    out: Annotated[Path | None, typer.Option(help="write the branches to this file, branch.nc")] = None,
+):
+    """Follow all orbits of a model over a parameter, through folds, and locate what happens on the way."""
+    check_paths(plot, None, out)
+    if strides < 1 or doublings < 0 or max_points < 2 or not 0 < step <= 1:
+        raise Misuse("--strides, --doublings, --max-points and --step must be positive, and --step at most 1.")
+    cache = start_jax()
+    model = load(name)
+    params, values = parameters(model, [*(param or []), f"{where}={start}"])
+    stop = number(end, "--to")
+    along = modes_in_turn(model, sequence)
+
+    from ._continuation import continuation, switch_branch
+    from ._curve import PseudoArclength
+
+    orbits = found_orbits(model, name, params, along, strides, cache)
+    if len(orbits) == 0:
+        raise NotFound(f"{name}: no isolated periodic orbit of {strides} stride(s) at {where}={start}, to start from.")
+    method = PseudoArclength(step=min(0.01, step), max_step=step, max_points=max_points)
+    lens = lambda params: getattr(params, where)
+    try:
+        branches = [
+            continuation(model.system, orbits[i], where=lens, stop=stop, method=method) for i in range(len(orbits))
+        ]
+    except ValueError as error:
+        raise Misuse(str(error)) from None
+    branches += cascade(branches, doublings, stop, method, switch_branch)
+    if as_json:
+        print(json.dumps(branches_record(name, where, values, branches)))
+    else:
+        for branch in branches:
+            print(branch)
+    try:
+        if plot is not None:
+            from .plot_branch import branch_diagram
+
+            branch_diagram(branches, parameter=where).figure.savefig(plot, dpi=150)
+        if out is not None:
+            for number_, branch in enumerate(branches):
+                path = out if len(branches) == 1 else out.with_stem(f"{out.stem}_{number_}")
+                branch.to_xarray().to_netcdf(path, engine="scipy")
+    except (ValueError, ImportError, OSError) as error:
+        raise Misuse(str(error)) from None
+
+
 @reproduce.command("bhounsule")
 def reproduce_bhounsule():
     """Bhounsule (2014): the rimless wheel and the simplest walker, to the last digit."""
@@ -206,3 +259,12 @@ def reproduce_bhounsule():
     from ._reproduce import bhounsule
 
     bhounsule()
+
+
+@reproduce.command("saltation")
+def reproduce_saltation():
+    """Kong, Payne, Zhu, Johnson (2024): saltation matrices of contact, eqs. 51-58 and 70-94."""
+    start_jax()
+    from ._reproduce import saltation
+
+    saltation()

@@ -1,0 +1,79 @@
+"""Bifurcation diagrams: branches over their parameter, stable solid, unstable dashed, special points marked and named."""
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._branch import Branch
+from .plot import COLOURS, GREY, INK, pyplot, symbol
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+MARKS = {
+    "fold": ("o", "fold"),
+    "period-doubling": ("s", "PD"),
+    "neimark-sacker": ("D", "NS"),
+    "branch-point": ("^", "BP"),
+}
+
+
+def branch_diagram(
+    branches: Branch | Sequence[Branch],
+    coordinate: str | None = None,
+    ax: "matplotlib.axes.Axes | None" = None,
+    parameter: str = "",
+) -> "matplotlib.axes.Axes":
+    """A coordinate of every node of the orbits over the parameter; a colour for each branch.
+
+    **Arguments:** `branches`: one, or several of one system. `coordinate`: its name, or `period`; by default the first of the
+    mode in which the orbits start. `parameter`: its name, for the axis. An unknown coordinate is a `ValueError`.
+    """
+    branches = [branches] if isinstance(branches, Branch) else list(branches)
+    problem = branches[0].unfolding.problem
+    names = problem.system.modes[problem.sequence[0]].coordinates
+    coordinate = names[0] if coordinate is None else coordinate
+    if coordinate not in (*names, "period"):
+        raise ValueError(
+            f"branch_diagram: there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}."
+        )
+    plt = pyplot()
+    if ax is None:
+        ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
+
+    for k, branch in enumerate(branches):
+        colour, values, stable = COLOURS[k % len(COLOURS)], branch.values, branch.stable
+        for start, end in _runs(stable):
+            # A run reaches to the next, so that no gap is left between them.
+            piece = slice(start, min(end + 1, len(values)))
+            lines = branch.heights(coordinate)[piece]
+            ax.plot(values[piece], lines, color=colour, lw=1.6, ls="-" if stable[start] else "--")
+        for point in branch.special_points:
+            mark, name = MARKS[point.kind]
+            heights = np.atleast_1d(_heights(point, coordinate, names))
+            at = np.full(heights.size, float(point.value))
+            ax.plot(at, heights, mark, color=colour, mfc="white", ms=6, zorder=4)
+            ax.annotate(
+                name, (at[0], heights.max()), (0, 6), textcoords="offset points", ha="center", color=INK, fontsize=9
+            )
+    ax.plot([], [], color=GREY, label="stable")
+    ax.plot([], [], color=GREY, ls="--", label="unstable")
+    ax.legend(frameon=False)
+    ax.set_xlabel(symbol(parameter) if parameter else "parameter")
+    ax.set_ylabel("$T$" if coordinate == "period" else symbol(coordinate))
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _heights(point, coordinate: str, names: tuple[str, ...]) -> np.ndarray:
+    if coordinate == "period":
+        return np.asarray(point.orbit.period) / point.orbit.strides
+    return np.asarray(point.orbit.nodes)[:, names.index(coordinate)]
+
+
+def _runs(stable: np.ndarray) -> list[tuple[int, int]]:
+    """First and one past the last of each run of equal marks."""
+    ends = [0, *(np.flatnonzero(np.diff(stable.astype(int))) + 1), len(stable)]
+    return list(itertools.pairwise(ends))

@@ -1,0 +1,224 @@
+"""Branches: closed forms of folds, doublings and crossings; the walker's cascade."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax.models import simplest_walker
+
+RESULTS = hj.RESULTS
+
+
+def mapping(f, dimension=1):
+    """A hybrid system whose stride is a map: flow for a unit of time, then jump to `f(x, params)`."""
+    names = (*(f"x{k}" for k in range(dimension)), "clock")
+    field = lambda t, x, p: jnp.zeros_like(x).at[-1].set(1)
+    jump = lambda t, x, p: jnp.append(f(x[:-1], p), 0.0)
+    way = hj.Transition("run", "run", lambda t, x, p: 1 - x[-1], jump)
+    return hj.HybridSystem({"run": hj.Mode(field, names)}, (way,))
+
+
+def logistic(x, p):
+    return p["r"] * x * (1 - x)
+
+
+def valley(x, p):
+    """x = x + mu - x^2 has a fold at mu = 0."""
+    return x + p["mu"] - x**2
+
+
+def fork(x, p):
+    """A pitchfork at mu = 0, of a branch that moves: x = mu + z, z -> (1 + mu) z - z^3."""
+    z = x - p["mu"]
+    return p["mu"] + (1 + p["mu"]) * z - z**3
+
+
+def turn(x, p):
+    """The delayed logistic map: a Neimark-Sacker point at r = 2, with multipliers exp(+-i pi/3)."""
+    return jnp.stack([p["r"] * x[0] * (1 - x[1]), x[0]])
+
+
+def start(f, guess, params, dimension=1, strides=1):
+    system = mapping(f, dimension)
+    orbit = hj.periodic_orbit(system, jnp.append(jnp.asarray(guess), 0.0), params, sequence=("run",), strides=strides)
+    return system, orbit
+
+
+@pytest.fixture(scope="module")
+def doubling():
+    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    return hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3)
+
+
+def test_period_doubling_of_the_logistic_map(doubling):
+    """x = 1 - 1/r, with the multiplier 2 - r: -1 at r = 3."""
+    assert doubling.result == RESULTS.successful
+    r = doubling.values
+    assert_allclose(r[[0, -1]], [2.6, 3.3], rtol=1e-14)
+    assert np.all(np.diff(r) > 0)
+    assert_allclose(doubling.x[:, 0], 1 - 1 / r, rtol=1e-13)
+    assert_allclose(doubling.multipliers[:, 0], 2 - r, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(doubling.stable, r < 3)
+    (point,) = doubling.special_points
+    assert point.kind == "period-doubling"
+    # Newton's method on the doubling itself: to rounding, of which the two conditions together lose a digit.
+    assert_allclose(point.value, 3, rtol=1e-14)
+    assert_allclose(point.orbit.x, [2 / 3, 0], rtol=1e-13)
+    assert_allclose(point.multiplier, -1)
+    assert point.residual < 1e-13
+    assert "period-doubling at 3" in str(doubling)
+
+
+def test_doubled_branch_of_the_logistic_map(doubling):
+    """The orbit of two exists beyond 3 and doubles at 1 + sqrt(6)."""
+    branch = hj.switch_branch(doubling.special_points[0], stop=3.5)
+    assert branch.result == RESULTS.successful
+    r = branch.values
+    assert r[0] < 3.001 and np.all(np.diff(r) > 0)
+    exact = (r + 1 + np.sqrt((r - 3) * (r + 1))) / (2 * r), (r + 1 - np.sqrt((r - 3) * (r + 1))) / (2 * r)
+    pair = np.sort(branch.heights("x0"), axis=1)
+    # Next to the doubling the points differ by the root of what is lost.
+    assert_allclose(pair, np.stack(exact[::-1], axis=1), rtol=1e-10)
+    (point,) = branch.special_points
+    assert_allclose(point.value, 1 + np.sqrt(6), rtol=1e-13)
+    assert point.orbit.strides == 2
+
+
+def test_fold():
+    """Both ways around it: x = sqrt(mu) and x = -sqrt(mu)."""
+    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.5, 0.5))
+    mu, x = branch.values, branch.x[:, 0]
+    # Both ends of the branch are at the upper bound.
+    assert branch.result == RESULTS.successful
+    assert_allclose(mu[[0, -1]], [0.5, 0.5], rtol=1e-12)
+    assert_allclose(x**2, mu, rtol=0, atol=1e-12)
+    assert x.min() < -0.7 and x.max() > 0.7
+    (point,) = branch.special_points
+    assert point.kind == "fold"
+    assert_allclose(point.value, 0, atol=1e-14)
+    assert_allclose(point.orbit.x[0], 0, atol=1e-13)
+
+
+def test_natural_parameter_ends_at_the_fold():
+    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    branch = hj.continuation(
+        system, orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4)
+    )
+    assert branch.result != RESULTS.successful
+    assert 0 <= branch.values[-1] < 1e-3
+
+
+def test_branch_point_and_the_branch_that_crosses():
+    system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.55)
+    assert_allclose(branch.x[:, 0], branch.values, rtol=0, atol=1e-12)
+    points = [point for point in branch.special_points if point.kind == "branch-point"]
+    assert len(points) == 1 and not [point for point in branch.special_points if point.kind == "fold"]
+    assert_allclose(points[0].value, 0, atol=1e-13)
+    other = hj.switch_branch(points[0], stop=0.4, amplitude=1e-2)
+    mu, z = other.values, other.x[:, 0] - other.values
+    assert mu[-1] > 0.39 and np.min(np.abs(z[1:])) > 1e-3
+    assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
+
+
+def test_neimark_sacker():
+    """x = 1 - 1/r; multipliers exp(+-i pi/3) at r = 2."""
+    system, orbit = start(turn, [0.4, 0.4], {"r": jnp.array(1.7)}, dimension=2)
+    branch = hj.continuation(system, orbit, where=lambda p: p["r"], stop=2.2)
+    (point,) = branch.special_points
+    assert point.kind == "neimark-sacker"
+    assert_allclose(point.value, 2, rtol=1e-13)
+    assert_allclose(point.multiplier, np.exp(1j * np.pi / 3), rtol=1e-12)
+    with pytest.raises(ValueError, match="no other branch"):
+        hj.switch_branch(point, stop=2.3)
+
+
+def test_branches_of_a_batch(doubling):
+    """Several starts in one program; each as alone."""
+    system, _ = start(logistic, [0.6], {"r": jnp.array(2.6)})
+
+    @jax.jit
+    @jax.vmap
+    def branches(r):
+        orbit = hj.periodic_orbit(system, jnp.array([0.6, 0.0]), {"r": r}, sequence=("run",), throw=False)
+        return hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3)
+
+    batch = branches(jnp.array([2.5, 2.6, 2.7]))
+    alone = batch[1]
+    assert_allclose(alone.values, doubling.values, rtol=1e-12)
+    assert_allclose(batch[2].special_points[0].value, 3, rtol=1e-13)
+    with pytest.raises(TypeError, match="batch of branches"):
+        _ = batch.values
+
+
+# The simplest walker
+
+
+@pytest.fixture(scope="module")
+def walk():
+    params = simplest_walker.Params(0.0145)
+    orbit = hj.periodic_orbit(
+        simplest_walker.system, simplest_walker.guess(params), params, sequence=simplest_walker.sequence
+    )
+    return hj.continuation(simplest_walker.system, orbit, where=lambda p: p.slope, stop=0.0155)
+
+
+def test_first_doubling_of_the_walker(walk):
+    """At the point the orbit's own Jacobian, by other code, has the multiplier -1; and so it has on either side by sign."""
+    (point,) = walk.special_points
+    assert point.kind == "period-doubling"
+    gait = hj.periodic_orbit(
+        simplest_walker.system, point.orbit.x, simplest_walker.Params(point.value), sequence=("swing",)
+    )
+    # A multiplier's error of 1e-13 over its rate in the slope, of the order of -200.
+    assert_allclose(min(gait.multipliers.real), -1, rtol=0, atol=1e-11)
+    assert_allclose(point.orbit.x, gait.x, rtol=0, atol=1e-12)
+    assert point.residual < 1e-12
+
+
+def test_tables(walk, tmp_path):
+    columns = walk.columns()
+    assert columns["theta"].shape == columns["parameter"].shape == (len(walk),)
+    assert_allclose(walk.orbits.period, columns["period"], rtol=1e-12)
+    assert_allclose(walk.orbit(0).x, walk.x[0], rtol=1e-13)
+    pytest.importorskip("xarray")
+    data = walk.to_xarray()
+    assert data.sizes["special"] == 1 and data.attrs["result"] == "successful"
+    data.to_netcdf(tmp_path / "branch.nc", engine="scipy")
+    assert list(walk.to_pandas().columns)[:2] == ["parameter", "theta"]
+
+
+def test_diagram(walk):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    ax = walk.plot("theta")
+    styles = {line.get_linestyle() for line in ax.lines if len(line.get_xdata()) > 1}
+    assert styles == {"-", "--"}
+    assert any(text.get_text() == "PD" for text in ax.texts)
+    with pytest.raises(ValueError, match="no coordinate 'psi'"):
+        walk.plot("psi")
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(stop=2.6), "where the orbit is already"),
+        (dict(stop=(3.0, 3.5)), "does not lie within"),
+        (dict(where=lambda p: 2 * 3), "must pick scalar leaves"),
+    ],
+)
+def test_misuse(change, message):
+    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    with pytest.raises(ValueError, match=message):
+        hj.continuation(system, orbit, **(dict(where=lambda p: p["r"], stop=3.0) | change))
+
+
+def test_misuse_of_methods():
+    with pytest.raises(ValueError, match="in that order"):
+        hj.PseudoArclength(step=0.1, max_step=0.01)
+    with pytest.raises(ValueError, match="max_points=0"):
+        hj.NaturalParameter(max_points=0)
