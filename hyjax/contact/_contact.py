@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import Params, Scalar, State, Time
+from .._types import Params, Scalar, Time
 from ._mechanism import Positions, Velocities
 
 # A number, or where among the parameters it is.
@@ -98,8 +98,8 @@ class Contact(eqx.Module):
         return self.slip is not None and not self.rough
 
 
-def coefficient(value: Coefficient | None, params: Params, like: State) -> Scalar:
-    """A coefficient as an array."""
+def coefficient(value: Coefficient | None, params: Params, like: Float[Array, "..."]) -> Scalar:
+    """A coefficient as an array, of the dtype of another."""
     number = value(params) if callable(value) else value
     return jnp.asarray(number, like.dtype)
 

@@ -64,12 +64,26 @@ def rises(seen: Projection, rate: Scalar, row: int) -> Flag:
 
     A lower bounce could not be told from rest, and the next fall through the surface would not be seen.
     """
-    eps = float(jnp.finfo(rate.dtype).eps)
+    # Well above the rounding within which the start of an arc counts as on its guard's surface.
+    tiny = 4096 * float(jnp.finfo(rate.dtype).eps)
     by_q = seen.jacobian[row]
     by_t = seen.velocity[row] - by_q @ seen.v
-    rounding = 256 * eps * (jnp.abs(by_t * seen.t) + jnp.abs(by_q) @ jnp.abs(seen.q))
+    rounding = tiny * (jnp.abs(by_t * seen.t) + jnp.abs(by_q) @ jnp.abs(seen.q))
     pull = jnp.maximum(-seen.drift[row], 0)
-    return (rate > 256 * eps * jnp.abs(seen.t) * pull) & (rate**2 > 2 * rounding * pull)
+    return (rate > tiny * jnp.abs(seen.t) * pull) & (rate**2 > 2 * rounding * pull)
+
+
+def settles(contact: Contact, seen: Projection, row: int, rate: Scalar, params: Params) -> Flag:
+    """Whether a contact that would open at that rate stays closed."""
+    return (rate <= coefficient(contact.settle, params, rate)) | ~rises(seen, rate, row)
+
+
+def rebound(contact: Contact, seen: Projection, row: int, params: Params) -> Scalar:
+    """The restitution with which a closing gap opens again: 0 where the impact is plastic."""
+    number = lambda value: coefficient(value, params, seen.velocity)
+    restitution, closing = number(contact.restitution), -seen.velocity[row]
+    elastic = (closing > number(contact.settle)) & rises(seen, restitution * closing, row)
+    return jnp.where(elastic, restitution, 0)
 
 
 def impact(contact: Contact, seen: Projection, params: Params) -> Impulse:
@@ -78,16 +92,12 @@ def impact(contact: Contact, seen: Projection, params: Params) -> Impulse:
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 67-69; with friction, Coulomb's law for the impulse and the velocity
     after it.
     """
-    number = lambda value: coefficient(value, params, seen.velocity)
-    restitution = number(contact.restitution)
-    closing = -seen.velocity[0]
-    elastic = (closing > number(contact.settle)) & rises(seen, restitution * closing, 0)
-    restitution = jnp.where(elastic, restitution, 0)
-    change = -seen.velocity.at[0].mul(1 + restitution)
+    restitution = rebound(contact, seen, 0, params)
+    elastic, change = restitution > 0, -seen.velocity.at[0].mul(1 + restitution)
     stops = holding(seen.compliance, change)
     if not contact.slips:
         return Impulse(stops, elastic, jnp.zeros_like(restitution))
     side = gives_way(stops)
     inside = cone(contact, stops, side, params) >= 0
-    slips = sliding(seen.compliance, change[0], number(contact.kinetic), side)
+    slips = sliding(seen.compliance, change[0], coefficient(contact.kinetic, params, stops), side)
     return Impulse(jnp.where(inside, stops, slips), elastic, jnp.where(inside, 0, side))

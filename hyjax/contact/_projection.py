@@ -58,6 +58,8 @@ def halves(x: State) -> tuple[Positions, Velocities]:
     return x[: x.size // 2], x[x.size // 2 :]
 
 
+# Guards, resets and fields all ask for it: traced once for each set of contacts.
+@eqx.filter_jit
 def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params) -> Projection:
     """The bodies at `(t, x)`, as the rows of `velocity_rows` see them."""
     q, v = halves(x)

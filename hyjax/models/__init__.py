@@ -18,6 +18,8 @@ names = (
     "paddle_juggler",
     "buck_converter",
     "integrate_and_fire",
+    "ball_on_slope",
+    "rocking_block",
 )
 
 

@@ -1,0 +1,160 @@
+r"""Several contacts, each without friction or without slip: a mode for every set of contacts that hold."""
+
+import functools as ft
+from collections.abc import Mapping, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from .._result import nan_unless
+from .._system import HybridSystem, Mode, Transition
+from .._types import Flag, Params, Scalar, State, Time
+from ._complementarity import choose_set, Set, subsets
+from ._contact import Contact, gap
+from ._laws import rebound, settles
+from ._mechanism import check_mechanism, Mechanism, names_of
+from ._one import same
+from ._projection import halves, holding, project, Projection, Rows
+
+
+def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coordinates: Sequence[str]) -> HybridSystem:
+    r"""Bodies with several contacts, as a hybrid system with state $x = (q, v)$: a mode for every set that holds.
+
+    In a mode $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot J v = 0$, where $J$ has a row for the gap of every contact
+    in its set, and one for its slip where it is rough.
+
+    When a gap closes, the impulses $p$ and the velocities after them satisfy, besides $\dot g_j^+ = -e\,\dot g_j^-$ at
+    the contact $j$ that strikes, $p_i \ge 0$, $\dot g_i^+ \ge 0$ and $p_i\,\dot g_i^+ = 0$ at those that held: what is
+    pushed stays, what is not leaves. The same condition on the forces and accelerations that follow decides which of
+    those with $\dot g^+ = 0$ hold.
+
+    **Arguments:** `contacts`: from name to `Contact`, at most four; frictionless, or rough (`static=math.inf`).
+    `coordinates`: names of the `m` positions.
+
+    **Returns:** a `HybridSystem`. A mode's name is that of its set: `"free"`, `"left"`, `"left+right"`, in the order of
+    `contacts`. A strike that does not hold (because it bounces, say) leads to the mode with the name of the striker
+    appended, `"free/left"`: it flows as `"free"` does, and a `sequence` tells by it which contact struck. A force that
+    falls to zero leads to the set without that contact.
+
+    How it fails, as a code of the analysis that uses it. `simultaneous_guards`: two gaps close, or two forces vanish,
+    together; the outcome depends on their order. `nonfinite`: the mass matrix is not positive definite, or no set
+    satisfies the conditions at an impact.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A; Johnson, Burden, Koditschek (2016), *A hybrid systems model for
+    simple manipulation and self-manipulation systems*, Int. J. Robot. Res. 35.
+    """
+    names = names_of(coordinates)
+    check_mechanism(mechanism)
+    _check_contacts(contacts)
+    bodies, labels = _Bodies(mechanism, tuple(contacts.values())), tuple(contacts)
+    everyone = tuple(range(len(labels)))
+
+    def label(held: Set, struck: int | None = None) -> str:
+        name = "+".join(labels[i] for i in held) or "free"
+        return name if struck is None else f"{name}/{labels[struck]}"
+
+    modes: dict[str, Mode] = {}
+    ways: list[Transition] = []
+    for held in reversed(subsets(everyone)):
+        away = tuple(j for j in everyone if j not in held)
+        # The same functions for all names of a set: what compiles a system may see that they are.
+        mode = Mode(ft.partial(bodies.flow, held), names)
+        out = [(label(_without(held, i)), ft.partial(bodies.force, held, i), same, None) for i in held]
+        for j in away:
+            strike, impact = ft.partial(bodies.gap, j), ft.partial(bodies.after_impact, held, j)
+            for k, after in enumerate(subsets(_with(held, j))):
+                target = label(after) if j in after else label(after, j)
+                out.append((target, strike, impact, ft.partial(bodies.leads_to, held, j, k)))
+        for source in (label(held), *(label(held, j) for j in away)):
+            modes[source] = mode
+            ways += [Transition(source, *each) for each in out]
+    return HybridSystem(modes, tuple(ways))
+
+
+class _Bodies(eqx.Module):
+    """The functions of `(t, x, params)` of which a system with several contacts is made, for contacts `held`."""
+
+    mechanism: Mechanism
+    contacts: tuple[Contact, ...]
+
+    def seen(self, held: Set, t: Time, x: State, params: Params) -> Projection:
+        return project(self.mechanism, tuple(self.contacts[i] for i in held), t, x, params)
+
+    def rough(self, held: Set) -> Set:
+        """The positions in `held` of those that never slip."""
+        return tuple(k for k, i in enumerate(held) if self.contacts[i].rough)
+
+    def hold(self, held: Set, seen: Projection) -> Rows:
+        """The forces that keep all of them closed."""
+        redundant = len(held) > 2 or len(self.rough(held)) > 1
+        return holding(seen.compliance, -seen.drift, redundant) if held else seen.drift
+
+    def flow(self, held: Set, t: Time, x: State, params: Params) -> State:
+        seen = self.seen(held, t, x, params)
+        return seen.flow(self.hold(held, seen))
+
+    def force(self, held: Set, i: int, t: Time, x: State, params: Params) -> Scalar:
+        return self.hold(held, self.seen(held, t, x, params))[held.index(i)]
+
+    def gap(self, j: int, t: Time, x: State, params: Params) -> Scalar:
+        return gap(self.contacts[j], t, halves(x)[0], params)
+
+    def impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> tuple[State, Bool[Array, " contacts"]]:
+        """The state after `j` strikes, and which contacts then neither open nor close."""
+        touching = _with(held, j)
+        contacts, strikes = [self.contacts[i] for i in touching], touching.index(j)
+        seen = self.seen(touching, t, x, params)
+        restitution = rebound(contacts[strikes], seen, strikes, params)
+        change = -seen.velocity.at[strikes].mul(1 + restitution)
+        candidates = tuple(tuple(touching.index(i) for i in _with(each, j)) for each in subsets(held))
+        everyone = jnp.ones(len(touching), bool)
+        choice = choose_set(seen.compliance, seen.velocity, change, candidates, self.rough(touching), everyone)
+
+        # One that would leave too slowly to be seen to, stays. This ends a rocking that dies away.
+        rates = seen.velocity + seen.compliance @ choice.forces[choice.index]
+        slow = jnp.stack([settles(contact, seen, k, rates[k], params) for k, contact in enumerate(contacts)])
+        sets = jnp.array([[k in each for k in range(len(touching))] for each in candidates])
+        index = jnp.argmax(jnp.all(sets == (sets[choice.index] | slow), axis=1))
+        strikes_and_leaves = (jnp.arange(len(touching)) == strikes) & (restitution > 0)
+        return seen.kick(nan_unless(choice.fits, choice.forces[index])), sets[index] & ~strikes_and_leaves
+
+    def after_impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> State:
+        return self.impact(held, j, t, x, params)[0]
+
+    def leads_to(self, held: Set, j: int, outcome: int, t: Time, x: State, params: Params) -> Flag:
+        """Whether the contacts that hold after an impact are those of `subsets` with that number: of one number only."""
+        after, near = self.impact(held, j, t, x, params)
+        touching = _with(held, j)
+        seen = self.seen(touching, t, after, params)
+        local = subsets(tuple(range(len(touching))))
+        return choose_set(seen.compliance, seen.drift, -seen.drift, local, self.rough(touching), near).index == outcome
+
+
+def _check_contacts(contacts: Mapping[str, Contact]) -> None:
+    if not isinstance(contacts, Mapping) or not contacts:
+        raise ValueError(
+            f"contacts_system: give contacts by name, such as {{'left': hj.contact.Contact(...)}}; got {contacts!r}."
+        )
+    if len(contacts) > 4:
+        raise ValueError(
+            f"contacts_system: {len(contacts)} contacts have {2 ** len(contacts)} sets; give at most four."
+        )
+    for name, contact in contacts.items():
+        if not isinstance(name, str) or name == "free" or "+" in name or "/" in name or not name:
+            raise ValueError(f"contacts_system: {name!r} cannot name a contact: 'free', '+' and '/' are for modes.")
+        if not isinstance(contact, Contact):
+            raise ValueError(f"contacts_system: contacts[{name!r}] must be a hj.contact.Contact, not {contact!r}.")
+        if contact.slips:
+            raise ValueError(
+                f"contacts_system: contact {name!r} has finite friction, static={contact.static!r}. Of several contacts "
+                "each must be frictionless (leave slip out) or never slip (static=math.inf); for one, use contact_system."
+            )
+
+
+def _with(held: Set, j: int) -> Set:
+    return tuple(sorted((*held, j)))
+
+
+def _without(held: Set, i: int) -> Set:
+    return tuple(k for k in held if k != i)
