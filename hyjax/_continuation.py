@@ -155,7 +155,7 @@ def _doubled(unfolding: Unfolding, v: Array, w: Array, amplitude: Array) -> Arra
         def system(unknowns):
             s, d, value = unknowns[:n], unknowns[n : 2 * n], unknowns[2 * n :]
             points = jnp.stack([s + a * d, s - a * d])
-            moved = points + jax.vmap(lambda y: unfolding.residual(jnp.concatenate([y, value]))[0])(points)
+            moved = points + jax.lax.map(lambda y: unfolding.residual(jnp.concatenate([y, value]))[0], points)
             mean, half = (moved[0] + moved[1]) / 2, (moved[0] - moved[1]) / (2 * a)
             return jnp.concatenate([mean - s, half + d, (w @ d - 1)[None]]), None
 
@@ -164,5 +164,5 @@ def _doubled(unfolding: Unfolding, v: Array, w: Array, amplitude: Array) -> Arra
         )
         return jnp.append(root.y[:n] + a * root.y[n : 2 * n], root.y[2 * n :]), root.converged
 
-    points, converged = jax.vmap(start)(amplitude * jnp.array([1, 0.25, 0.0625, 0.015625], v.dtype))
+    points, converged = jax.lax.map(start, amplitude * jnp.array([1, 0.25, 0.0625, 0.015625], v.dtype))
     return points[jnp.argmax(converged)]

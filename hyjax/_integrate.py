@@ -133,12 +133,43 @@ def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree) -> Guards:
     return 64 * float(jnp.finfo(x.dtype).eps) * (jnp.abs(by_t * t) + jnp.abs(by_x) @ jnp.abs(x))
 
 
+# Where derivatives are taken, and only there, is the rule of differentiation used; and it gives another value.
+@eqx.filter_custom_jvp
+def _largest_step(field: Callable, t: Time, x: State, args: PyTree, integrator: Integrator) -> Scalar:
+    r"""The largest step of an arc: `max_step`; where derivatives are taken, one that also resolves variations about a rest.
+
+    The controller sees the error of the state, not of its tangents. A state at rest has none, however large the step, while
+    its variations obey $\dot v = D_xf\,v$: they ask for steps that are small against $1/\rho(D_xf)$. So where the start is
+    within a few digits of rest, the step is that which the tolerance allows an oscillation of angular frequency $\rho$.
+    """
+    return jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
+
+
+@_largest_step.def_jvp
+def _largest_step_jvp(primals, _):
+    field, t, x, args, integrator = primals
+    rtol, atol = integrator.tolerances(x.dtype)
+    order = integrator.solver.order(dfx.ODETerm(field))
+    given = _largest_step(*primals)
+    by_x = jax.jacfwd(lambda x: field(t, x, args))(x)
+    # The norm of the eighth power: close to that of the spectral radius, in whatever units the coordinates are.
+    size = jnp.maximum(jnp.max(jnp.abs(by_x)), jnp.finfo(x.dtype).tiny)
+    power = by_x / size
+    for _ in range(3):
+        power = power @ power
+    radius = size * jnp.linalg.norm(power) ** 0.125
+    at_rest = jnp.max(jnp.abs(field(t, x, args)) / (atol + rtol * jnp.abs(x))) < radius * rtol ** (-2 / 3)
+    fine = jnp.where(at_rest & (radius > 0), 10 * rtol ** (1 / order) / radius, jnp.inf)
+    return stop_gradient(jnp.minimum(given, fine)), None
+
+
 def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -> _Arc:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
     step = Step(integrator.solver, field, args, getattr(integrator.adjoint, "rolled", False))
-    controller = dfx.PIDController(rtol=rtol, atol=atol, dtmax=integrator.max_step)
     error_order: Any = integrator.solver.error_order(step.terms)
+    largest = stop_gradient(_largest_step(field, t0, x0, args, integrator))
+    controller = dfx.PIDController(rtol=rtol, atol=atol, dtmax=largest)
     # A surface met within rounding of t1 counts: look a little beyond it.
     t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if surfaces.count else 0))
     still = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, args)
@@ -233,7 +264,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
 
     return eqxi.while_loop(
         lambda arc: ~arc.done,
-        jax.jit(body),
+        body,
         start,
         max_steps=None if integrator.loop == "lax" else integrator.max_steps,
         kind=integrator.loop,
