@@ -41,8 +41,8 @@ class Params(eqx.Module):
         for name in ("mass", "stiffness", "load", "belt_speed"):
             refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
         refuse_unless(
-            (self.kinetic_friction >= 0) & (self.static_friction > self.kinetic_friction),
-            f"static_friction={self.static_friction} must exceed kinetic_friction={self.kinetic_friction} >= 0.",
+            (self.kinetic_friction > 0) & (self.static_friction > self.kinetic_friction),
+            f"static_friction={self.static_friction} must exceed kinetic_friction={self.kinetic_friction} > 0.",
         )
 
 
