@@ -68,13 +68,13 @@ def _export(batch: Batch, guesses, limits, inputs: list) -> jax.export.Exported:
 
 def _structure(batch: Batch) -> PyTree:
     """The structure of what `solve_batch` returns."""
-    leaf = np.zeros(())
-    numbers = ("x", "period", "multipliers", "return_jacobian", "residual", "guard_rates", "nodes", "iterations")
+    number, vector, matrix = jnp.zeros(()), jnp.zeros(1), jnp.zeros((1, 1))
     return jax.tree.structure(
         PeriodicOrbit(
-            **dict.fromkeys(numbers, leaf), result=RESULTS.successful, params=batch.params, system=batch.system,
-            sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
-        )  # pyright: ignore
+            x=vector, period=number, multipliers=jax.lax.complex(vector, vector), return_jacobian=matrix, residual=number,
+            guard_rates=vector, nodes=matrix, iterations=jnp.array(0), result=RESULTS.successful, params=batch.params,
+            system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
+        )
     )  # fmt: skip
 
 

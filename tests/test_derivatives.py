@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
-from systems import leave, oscillate, with_tolerance
+from systems import leave, line, oscillate, with_tolerance
 
 import hyjax as hj
 from hyjax.models import simplest_walker
@@ -299,3 +299,26 @@ def test_closed_over_parameters_of_an_orbit(jacobian):
     got, expected = jacobian(start)(SPRING), jax.jacfwd(exact)(SPRING)
     for name in SPRING:
         assert_allclose(got[name], expected[name], rtol=1e-12)
+
+
+def test_second_derivatives_through_a_scan_of_arcs():
+    """Forward over reverse, where JAX loses the rules of custom derivatives within a scan; u' = 1, reset to 0 at u = p.
+
+    After three resets u(t) = t - 3p; with the reset u -> u^2 p at p, u(t) = t - p + c(c(c)), a polynomial in p.
+    """
+    system = leave(line, 1, lambda t, x, p: p - x[0])
+
+    def end(p):
+        def one(carry, _):
+            t, x = carry
+            impact = hj.flow_to_guard(system, "free", t, x, p)
+            return (impact.t, p * impact.x**2), None
+
+        (t, x), _ = jax.lax.scan(one, (jnp.zeros(()), jnp.zeros(1)), length=3)
+        return t + x[0]
+
+    # Arcs of p, p - p^3 and p - p^3; the last reset gives p^3.
+    exact = lambda p: 3 * p - p**3
+    p = jnp.array(0.6)
+    for inner in (jax.jacfwd, jax.jacrev):
+        assert_allclose(jax.jit(jax.jacfwd(inner(end)))(p), jax.hessian(exact)(p), rtol=1e-12)

@@ -10,7 +10,8 @@ ORDER = [
     "_types", "_result", "_system", "_integrator", "_trig", "_check", "_tie", "_linearize", "_instant",
     "_crossing", "_step", "_integrate", "_flow", "_jump", "_bouligand", "_report", "_arc", "_automaton",
     "_dataset", "_trajectory", "_simulate", "_stride", "_newton", "_multipliers", "_shooting",
-    "_multiple_shooting", "_closed", "_orbit", "_search", "contact", "models", "plot", "plot_trajectory", "plot_branch", "animate",
+    "_multiple_shooting", "_closed", "_orbit", "_search", "_stored", "_curve", "_unfolding", "_special",
+    "_branch", "_continuation", "contact", "models", "plot", "plot_trajectory", "plot_branch", "animate",
     "_reproduce", "_request", "_printed", "cli", "__init__", "__main__",
 ]
 # fmt: on

@@ -1,0 +1,61 @@
+"""Programs kept on disk: the same numbers, whatever lies in the directory."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import hyjax as hj
+from hyjax._search import Batch, search
+from hyjax._stored import stored_solver
+from hyjax.models import rimless_wheel
+
+
+def wheels(solver):
+    params = rimless_wheel.Params()
+    batch = Batch(rimless_wheel.system, params, rimless_wheel.sequence, 1, hj.SingleShooting(), hj.Integrator())
+    region = tuple(np.asarray(bound) for bound in rimless_wheel.region(params))
+    return search(batch, region, 16, None, solver)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("programs")
+    return directory, wheels(stored_solver(str(directory), "rimless_wheel"))
+
+
+def test_is_what_find_orbits_finds(kept):
+    """The program is compiled from another text: equal to rounding."""
+    params = rimless_wheel.Params()
+    _, orbits = kept
+    direct = hj.find_orbits(
+        rimless_wheel.system, params, sequence=rimless_wheel.sequence, region=rimless_wheel.region(params), starts=16
+    )
+    assert len(orbits) == len(direct) == 1
+    np.testing.assert_allclose(orbits.x, direct.x, rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(orbits.multipliers, direct.multipliers, rtol=1e-13, atol=1e-15)
+    assert str(orbits[0]) != ""
+
+
+def test_is_read_again(kept):
+    directory, orbits = kept
+    (file,) = directory.iterdir()
+    before = file.stat().st_mtime_ns
+    again = wheels(stored_solver(str(directory), "rimless_wheel"))
+    assert_array_equal(again.x, orbits.x)
+    assert file.stat().st_mtime_ns == before
+
+
+def test_what_cannot_be_read_is_made_again(kept):
+    directory, orbits = kept
+    (file,) = directory.iterdir()
+    program = file.read_bytes()
+    file.write_bytes(program[: len(program) // 2])
+    again = wheels(stored_solver(str(directory), "rimless_wheel"))
+    assert_array_equal(again.x, orbits.x)
+    assert file.read_bytes()[:64] == program[:64] and len(list(directory.iterdir())) == 1
+
+
+def test_where_nothing_can_be_written(kept, tmp_path):
+    blocked = tmp_path / "a file, not a directory"
+    blocked.write_text("")
+    assert_array_equal(wheels(stored_solver(str(blocked), "rimless_wheel")).x, kept[1].x)
