@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -11,7 +12,7 @@ from jaxtyping import Array
 from ._curve import Curve, NaturalParameter, PseudoArclength
 from ._multipliers import eigenvalues
 from ._orbit import PeriodicOrbit
-from ._result import code_name, RESULTS
+from ._result import code_name, code_of, RESULTS
 from ._special import KINDS, locate, orbit_at, SpecialPoint, tests_along
 from ._types import Scalar
 from ._unfolding import Unfolding
@@ -95,10 +96,10 @@ class Branch(eqx.Module):
         for k in np.flatnonzero(stuck):
             # The code of the stride in the last attempt; a sound stride that does not return is an orbit not found.
             value = int(np.asarray(self.curves.last.result._value)[k])
-            if value == int(RESULTS.successful._value):
-                return RESULTS.orbit_not_converged
-            return next(item for item in RESULTS._name_to_item.values() if int(item._value) == value)
-        return RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached
+            return code_of(
+                value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value)
+            )
+        return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
 
     @property
     def orbits(self) -> PeriodicOrbit:

@@ -68,3 +68,8 @@ def code_name(result: RESULTS) -> str:
     """The name of a code that is known, such as `no_crossing`."""
     value = int(result._value)
     return next(name for name, item in RESULTS._name_to_item.items() if int(item._value) == value)
+
+
+def code_of(value: int) -> Any:
+    """The code of that number."""
+    return next(item for item in RESULTS._name_to_item.values() if int(item._value) == value)

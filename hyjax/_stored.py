@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ._orbit import PeriodicOrbit
-from ._result import RESULTS
+from ._result import code_of
 from ._search import Batch, solve_batch
 
 
@@ -72,7 +72,7 @@ def _structure(batch: Batch) -> PyTree:
     return jax.tree.structure(
         PeriodicOrbit(
             x=vector, period=number, multipliers=jax.lax.complex(vector, vector), return_jacobian=matrix, residual=number,
-            guard_rates=vector, nodes=matrix, iterations=jnp.array(0), result=RESULTS.successful, params=batch.params,
+            guard_rates=vector, nodes=matrix, iterations=jnp.array(0), result=code_of(0), params=batch.params,
             system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
         )
     )  # fmt: skip

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -17,6 +18,7 @@ from ._system import HybridSystem
 from ._types import Params, State, Time
 
 if TYPE_CHECKING:
+    import matplotlib.figure
     import xarray
 
 
@@ -170,6 +172,12 @@ class Trajectory(eqx.Module):
         from ._dataset import trajectory_dataset
 
         return trajectory_dataset(self, n)
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """Every coordinate over time, in the colour of its mode; see `hyjax.plot_trajectory.trajectory_figure`."""
+        from .plot_trajectory import trajectory_figure
+
+        return trajectory_figure(self)
 
     def _dimension(self, mode) -> int:
         return tuple(self.system.modes.values())[int(mode)].dimension

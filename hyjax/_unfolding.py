@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from ._integrator import Integrator, PlainForward
-from ._result import choose, RESULTS
+from ._result import choose, code_of, RESULTS
 from ._shooting import Problem
 from ._stride import run_stride
 from ._types import Params, Scalar, State
@@ -114,7 +114,7 @@ class Unfolding(eqx.Module):
             result = choose(result == RESULTS.successful, stride.result, result)
             return (t + stride.time, stride.x, result), (x, stride.impacts[-1].x, stride.guard_rates)
 
-        start = (jnp.zeros((), v.dtype), problem.last_reset(y, params), RESULTS.successful)
+        start = (jnp.zeros((), v.dtype), problem.last_reset(y, params), code_of(0))
         (period, end, result), (nodes, before, rates) = jax.lax.scan(one, start, length=problem.strides)
         return (before[-1] - y) / self.state_scale, Pass(nodes, end, period, rates, result)
 

@@ -241,9 +241,12 @@ def follow(
             print(branch)
     try:
         if plot is not None:
+            from .plot import pyplot
             from .plot_branch import branch_diagram
 
-            branch_diagram(branches, parameter=where).figure.savefig(plot, dpi=150)
+            fig, ax = pyplot().subplots(figsize=(6.4, 4.2), layout="constrained")
+            branch_diagram(branches, ax=ax, parameter=where)
+            fig.savefig(plot, dpi=150)
         if out is not None:
             for number_, branch in enumerate(branches):
                 path = out if len(branches) == 1 else out.with_stem(f"{out.stem}_{number_}")

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._branch import Branch
 from .plot import COLOURS, GREY, INK, pyplot, symbol
 
 if TYPE_CHECKING:
     import matplotlib.axes
+
+    from ._branch import Branch
 
 MARKS = {
     "fold": ("o", "fold"),
@@ -21,7 +22,7 @@ MARKS = {
 
 
 def branch_diagram(
-    branches: Branch | Sequence[Branch],
+    branches: "Branch | Sequence[Branch]",
     coordinate: str | None = None,
     ax: "matplotlib.axes.Axes | None" = None,
     parameter: str = "",
@@ -31,7 +32,7 @@ def branch_diagram(
     **Arguments:** `branches`: one, or several of one system. `coordinate`: its name, or `period`; by default the first of the
     mode in which the orbits start. `parameter`: its name, for the axis. An unknown coordinate is a `ValueError`.
     """
-    branches = [branches] if isinstance(branches, Branch) else list(branches)
+    branches = list(branches) if isinstance(branches, Sequence) else [branches]
     problem = branches[0].unfolding.problem
     names = problem.system.modes[problem.sequence[0]].coordinates
     coordinate = names[0] if coordinate is None else coordinate
@@ -39,9 +40,7 @@ def branch_diagram(
         raise ValueError(
             f"branch_diagram: there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}."
         )
-    plt = pyplot()
-    if ax is None:
-        ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
+    axes = pyplot().subplots(figsize=(6.4, 4.2), layout="constrained")[1] if ax is None else ax
 
     for k, branch in enumerate(branches):
         colour, values, stable = COLOURS[k % len(COLOURS)], branch.values, branch.stable
@@ -49,22 +48,22 @@ def branch_diagram(
             # A run reaches to the next, so that no gap is left between them.
             piece = slice(start, min(end + 1, len(values)))
             lines = branch.heights(coordinate)[piece]
-            ax.plot(values[piece], lines, color=colour, lw=1.6, ls="-" if stable[start] else "--")
+            axes.plot(values[piece], lines, color=colour, lw=1.6, ls="-" if stable[start] else "--")
         for point in branch.special_points:
             mark, name = MARKS[point.kind]
             heights = np.atleast_1d(_heights(point, coordinate, names))
             at = np.full(heights.size, float(point.value))
-            ax.plot(at, heights, mark, color=colour, mfc="white", ms=6, zorder=4)
-            ax.annotate(
+            axes.plot(at, heights, mark, color=colour, mfc="white", ms=6, zorder=4)
+            axes.annotate(
                 name, (at[0], heights.max()), (0, 6), textcoords="offset points", ha="center", color=INK, fontsize=9
             )
-    ax.plot([], [], color=GREY, label="stable")
-    ax.plot([], [], color=GREY, ls="--", label="unstable")
-    ax.legend(frameon=False)
-    ax.set_xlabel(symbol(parameter) if parameter else "parameter")
-    ax.set_ylabel("$T$" if coordinate == "period" else symbol(coordinate))
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
+    axes.plot([], [], color=GREY, label="stable")
+    axes.plot([], [], color=GREY, ls="--", label="unstable")
+    axes.legend(frameon=False)
+    axes.set_xlabel(symbol(parameter) if parameter else "parameter")
+    axes.set_ylabel("$T$" if coordinate == "period" else symbol(coordinate))
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
 
 
 def _heights(point, coordinate: str, names: tuple[str, ...]) -> np.ndarray:

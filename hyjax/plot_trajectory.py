@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._trajectory import Trajectory
 from .plot import COLOURS, GREY, INK, pyplot, symbol, unit
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
+    from ._trajectory import Trajectory
+
 
 def trajectory_figure(
-    trajectory: Trajectory, model: ModuleType | None = None, n: int = 60
+    trajectory: "Trajectory", model: ModuleType | None = None, n: int = 60
 ) -> "matplotlib.figure.Figure":
     """A row of axes for each coordinate; a colour for each mode; jumps as thin lines from before to after.
 

@@ -8,20 +8,24 @@ import hyjax
 # fmt: off
 ORDER = [
     "_types", "_result", "_system", "_integrator", "_trig", "_check", "_tie", "_linearize", "_instant",
-    "_crossing", "_step", "_integrate", "_flow", "_jump", "_bouligand", "_report", "_arc", "_automaton",
-    "_dataset", "_trajectory", "_simulate", "_stride", "_newton", "_multipliers", "_shooting",
-    "_multiple_shooting", "_closed", "_orbit", "_search", "_stored", "_curve", "_unfolding", "_special",
-    "_branch", "_continuation", "contact", "models", "plot", "plot_trajectory", "plot_branch", "animate",
-    "_reproduce", "_request", "_printed", "cli", "__init__", "__main__",
+    "_crossing", "_step", "_integrate", "_flow", "_jump", "_bouligand", "_report", "_arc", "_stride", "_newton",
+    "_multipliers", "_shooting", "_multiple_shooting", "_closed", "_orbit", "_search", "_stored", "plot",
+    "plot_trajectory", "_automaton", "_dataset", "_trajectory", "_simulate", "plot_branch", "_curve", "_unfolding",
+    "_special", "_branch", "_continuation", "contact", "models", "animate", "_reproduce", "_request", "_printed", "cli",
+    "__init__", "__main__",
 ]
 # fmt: on
 ROOT = pathlib.Path(hyjax.__file__).parent
 
 
 def imported(path: pathlib.Path) -> set[str]:
-    """The files of the package itself that a file of its top level imports, anywhere in it."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    """The files of the package itself that a file of its top level imports, anywhere in it, but for types alone."""
+    names, tree = set(), ast.parse(path.read_text())
+    for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    left_out = {id(child) for node in for_types for child in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) in left_out:
+            continue
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             names |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
     return names
