@@ -44,7 +44,9 @@ def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
     }
     attributes = {"result": code_name(trajectory.result), "jumps": int(trajectory.jumps)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(trajectory.params):
-        attributes[jax.tree_util.keystr(path).lstrip(".") or "params"] = np.asarray(leaf).tolist()
+        # netCDF wants names without brackets, and flat values.
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"
+        attributes[name] = np.asarray(leaf).item() if np.ndim(leaf) == 0 else np.ravel(leaf)
     return xarray.Dataset(data, coordinates, attributes)
 
 

@@ -231,7 +231,7 @@ def test_dataset(mixed, tmp_path):
     assert np.all(np.isnan(data["charge"].where(data["mode"] == "flight", drop=True)))
     assert np.all(np.isfinite(data["charge"].where(data["mode"] == "rest", drop=True)))
     assert_allclose(data["v_before"].values[0], mixed.events[0].before[1])
-    assert data.attrs["result"] == "successful" and data.attrs["['level']"] == 0.9
+    assert data.attrs["result"] == "successful" and data.attrs["level"] == 0.9
     data.to_netcdf(tmp_path / "trajectory.nc", engine="scipy")
 
 
