@@ -82,9 +82,9 @@ def _stick() -> list[list[Fraction]]:
 
 def _ball(title: str, target: str, friction: float, exact: list[list[Fraction]]) -> Table:
     s, c = SLOPE
-    params = ball_on_slope.Params(
-        slope=np.arctan2(float(s), float(c)), static_friction=friction, kinetic_friction=friction, gravity=10.0
-    )
+    mu = jnp.asarray(friction)
+    slope = jnp.arctan2(float(s), float(c))
+    params = ball_on_slope.Params(slope=slope, static_friction=mu, kinetic_friction=mu)
     # On the surface: s q_1 + c q_2 = 0.
     x = jnp.array([float(5 * c), float(-5 * s), *(float(v) for v in VELOCITY)])
     number = ball_on_slope.system.between("U", target)

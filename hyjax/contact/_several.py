@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from .._result import nan_unless
-from .._system import HybridSystem, Mode, Transition
+from .._system import Armed, Guard, HybridSystem, Mode, Reset, Transition
 from .._types import Flag, Params, Scalar, State, Time
 from ._complementarity import choose_set, Set, subsets
 from ._contact import Contact, gap
@@ -60,7 +60,9 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
         away = tuple(j for j in everyone if j not in held)
         # The same functions for all names of a set: what compiles a system may see that they are.
         mode = Mode(ft.partial(bodies.flow, held), names)
-        out = [(label(_without(held, i)), ft.partial(bodies.force, held, i), same, None) for i in held]
+        out: list[tuple[str, Guard, Reset, Armed | None]] = [
+            (label(_without(held, i)), ft.partial(bodies.force, held, i), same, None) for i in held
+        ]
         for j in away:
             strike, impact = ft.partial(bodies.gap, j), ft.partial(bodies.after_impact, held, j)
             for k, after in enumerate(subsets(_with(held, j))):
