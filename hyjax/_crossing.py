@@ -72,18 +72,19 @@ def calm(search: Search, trial: Look, keep: Flag) -> Verdict:
 
 
 def judge(
-    search: Search, start: Look, up: Mask, trial: Look, keep: Flag, armed: Mask, h: Scalar, close: Scalar
+    search: Search, start: Look, up: Mask, trial: Look, keep: Flag, armed: Mask, h: Scalar, close: Scalar, noise: Guards
 ) -> Verdict:
     """The verdict on any step.
 
     **Arguments:** `up`: the guards that were strictly positive at the step's `start`. `keep`: whether the solver's error
     allows the step, which matters only outside a search. `armed`: whether each guard may fire, at the trial's end. `h`: the
-    time over which the flow changes. `close`: the time within which the order of two events is not determined.
+    time over which the flow changes. `close`: the time within which the order of two events is not determined. `noise`: the
+    rounding of the guards.
     """
     eps = jnp.finfo(trial.g.dtype).eps
     fallen = up & ~(trial.g > 0)
     crossed = jnp.any(fallen)
-    turns, to_turn = _turning(start, up, trial)
+    turns, to_turn = _turning(start, up, trial, noise)
     turns = turns & (search.tries < 40) & (to_turn > 4 * eps * jnp.maximum(h, trial.dt))
     retry = ~search.active & keep & turns
     enter = ~search.active & keep & ~turns & crossed
@@ -129,7 +130,7 @@ def _choose_look(pred: Flag, a: Look, b: Look) -> Look:
     return Look(jnp.where(pred, a.dt, b.dt), jnp.where(pred, a.g, b.g), jnp.where(pred, a.r, b.r))
 
 
-def _turning(start: Look, up: Mask, end: Look) -> tuple[Flag, Scalar]:
+def _turning(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, Scalar]:
     """Does a guard turn towards zero inside the step, unseen from its ends?
 
     A positive guard may dip (fall and rise again), a guard that is not positive may bulge (rise and fall again): an
@@ -151,9 +152,9 @@ def _turning(start: Look, up: Mask, end: Look) -> tuple[Flag, Scalar]:
     least = a + v * (ra + v * (c + v * d))
     inside = (v > 0) & (v < 1) & (below > 0)
     # The end must be on the guard's side. A guard that starts on the surface is zero up to rounding of either sign, and
-    # any turn of it is one that leaves the surface.
+    # any turn of it is one that leaves the surface; but a bulge lower than rounding makes no guard positive.
     nearest = jnp.minimum(jnp.where(up, jnp.maximum(a, 0), jnp.abs(a)), b)
-    turns = inside & jnp.where(up, b > 0, b >= 0) & (least < 0.9 * nearest)
+    turns = inside & jnp.where(up, b > 0, b >= 0) & (least < 0.9 * nearest - jnp.where(up, 0, noise))
     # Maximum: the other root of s', where c + 3 d v = -root.
     above = c - root
     u = -ra / jnp.where(above == 0, 1, above)

@@ -90,8 +90,9 @@ def integrate(
 
     met = event >= 0
     # From the end of the last step to the surface; or from just beyond t1 back to it. The square of this time is far
-    # below rounding, so the flow is a straight line.
-    shift = stop_gradient(jnp.where(met, shift, jnp.where(broken | stalled, 0, t1 - t)))
+    # below rounding, so the flow is a straight line. What gave up before stays where it was.
+    gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t1), 1)
+    shift = stop_gradient(jnp.where(met, shift, jnp.where(broken | stalled | gave_up, 0, t1 - t)))
     t, x = t + shift, x + shift * f
 
     def guard(point, rest):
@@ -191,7 +192,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         # In a batch, only steps in which something happens to some lane pay for the search.
         return jax.lax.cond(
             eqxi.unvmap_any(busy),
-            lambda: judge(search, start, up, trial, keep, armed, h, close),
+            lambda: judge(search, start, up, trial, keep, armed, h, close, noise),
             lambda: calm(search, trial, keep),
         )
 
@@ -242,7 +243,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         rejected = ~searching & ~keep
         take, event = verdict.take, verdict.event >= 0
         # The controller learns from the steps that it proposed, not from those that end on a turn or on a surface.
-        proposed = rejected | (take & ~searching)
+        proposed = rejected | (take & ~searching & (arc.search.tries == 0))
         control = _choose(proposed, control, arc.control)
         h = stop_gradient(jnp.where(proposed, h, arc.h))
         t, x, f, memory, g, r = _choose(

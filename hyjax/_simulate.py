@@ -75,7 +75,7 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
-        (t, z, mode, result, _), (there, jumped, reals, integers) = _scan(
+        (t, z, mode, _, result, _), (there, jumped, reals, integers) = _scan(
             automaton, z0, mode0, t0, t1, params, max_jumps, plain
         )
         return (t, z, *reals), (mode, result, there, jumped, *integers)
@@ -106,11 +106,13 @@ def _scan(automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Inte
     """The end, and a record of each arc: whether it is one, whether it jumped, its numbers, its mode and transition."""
 
     def arc(carry, k):
-        t, z, mode, _, done = carry
-        # What comes after the end starts where all began, and has no length.
+        t, z, mode, last, _, done = carry
+        # What comes after the end starts where all began, and has no length; nor has what cannot leave its surface.
         t, z, mode = (jnp.where(done, first, now) for first, now in ((t0, t), (z0, z), (mode0, mode)))
+        stuck = _accumulates(automaton, t, z, mode, last, params)
+        until = jnp.where(done, t0 - 1, jnp.where(stuck, t, t1))
         end, z_end, event, rate, _, code = integrate(
-            automaton.field, automaton.surfaces, t, z, jnp.where(done, t0 - 1, t1), (mode, params), integrator
+            automaton.field, automaton.surfaces, t, z, until, (mode, params), integrator
         )
         met = event >= 0
         taken = automaton.transition(mode, event)
@@ -118,27 +120,29 @@ def _scan(automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Inte
         why = ((k == max_jumps, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
         for failed, failure in why:
             code = choose((code == RESULTS.successful) & met & failed, failure, code)
-        code = choose(_accumulates(automaton, t, z, mode, params), RESULTS.zeno, code)
+        code = choose(stuck, RESULTS.zeno, code)
         jumps = met & (code == RESULTS.successful)
         after = (
             end,
             jnp.where(jumps, z_after, z_end),
             jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
+            taken,
             code,
             done | ~jumps,
         )
         record = (~done, jumps & ~done, (t, end, z, z_end, rate), (mode, taken))
         return jax.tree.map(lambda new, old: jnp.where(done, old, new), after, carry), record
 
-    start = (t0, z0, mode0, RESULTS.successful, jnp.array(False))
+    start = (t0, z0, mode0, jnp.array(-1), RESULTS.successful, jnp.array(False))
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
 
 
-def _accumulates(automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params) -> Flag:
+def _accumulates(automaton: Automaton, t: Time, z: Padded, mode: Index, last: Index, params: Params) -> Flag:
     r"""Whether a guard leaves its surface but will be back before it, or the time, has risen by more than rounding.
 
     Such a hop cannot be seen, and the flow would go on below the surface. Its height is that of a parabola,
-    $\dot g^2 / 2|\ddot g|$, its duration $2\dot g/|\ddot g|$.
+    $\dot g^2 / 2|\ddot g|$, its duration $2\dot g/|\ddot g|$. After an impact that takes all of the speed there is not even a
+    hop: so the guard of transition `last`, which has just fired, is seen also where it is at rest up to rounding.
     """
     surfaces = automaton.surfaces
     if not surfaces.count:
@@ -152,6 +156,8 @@ def _accumulates(automaton: Automaton, t: Time, z: Padded, mode: Index, params: 
     g, rate, turn = value(t, z), along(value)(t, z), along(along(value))(t, z)
     noise = rounding(surfaces, t, z, args)
     instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
-    low = (jnp.abs(g) <= noise) & (rate**2 <= 8 * noise * -turn)
-    brief = (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
-    return jnp.any((rate > 0) & (low | brief))
+    number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))
+    again = (number == last) & (last >= 0)
+    low = (jnp.abs(g) <= noise) & (rate**2 <= 8 * noise * -turn) & ((rate > 0) | again) & (turn < 0)
+    brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
+    return jnp.any(low | brief)
