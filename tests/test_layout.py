@@ -21,7 +21,9 @@ ROOT = pathlib.Path(hyjax.__file__).parent
 def imported(path: pathlib.Path) -> set[str]:
     """The files of the package itself that a file of its top level imports, anywhere in it, but for types alone."""
     names, tree = set(), ast.parse(path.read_text())
-    for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    for_types = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     left_out = {id(child) for node in for_types for child in ast.walk(node)}
     for node in ast.walk(tree):
         if id(node) in left_out:

@@ -212,8 +212,8 @@ def test_block_overtakes_its_belt_where_friction_cannot_hold_it():
     params = stick_slip.Params()
     (index,) = stick_slip.system.leaving("slip")
     holds = stick_slip.system.transitions[index].armed
-    assert bool(holds(jnp.zeros(()), jnp.array([0.098, 0.1]), params))
-    assert not bool(holds(jnp.zeros(()), jnp.array([-0.0982, 0.1]), params))
+    assert bool(holds(jnp.zeros(()), jnp.array([0.098, 0.1]), params))  # pyright: ignore[reportOptionalCall]
+    assert not bool(holds(jnp.zeros(()), jnp.array([-0.0982, 0.1]), params))  # pyright: ignore[reportOptionalCall]
 
 
 # Paddle juggler
@@ -238,33 +238,33 @@ def converter(values):
     p = buck_converter.Params(**values)
     e, r, l, c = (float(v) for v in (p.input_voltage, p.resistance, p.inductance, p.capacitance))
     low, high, period = (float(v) for v in (p.ramp_low, p.ramp_high, p.ramp_period))
+    gain, reference = float(p.gain), float(p.reference)
     matrix, drive = np.array([[-1 / (r * c), 1 / c], [-1 / l, 0]]), np.array([0, e / l])
     settled = -np.linalg.solve(matrix, drive)
-    control = lambda x: float(p.gain) * (x[0] - float(p.reference))
-    ramp = lambda part: low + (high - low) * part
+    flow = lambda parts: scipy.linalg.expm(matrix * period * np.asarray(parts)[..., None, None])
+    # Comparator's input: control voltage less ramp.
+    excess = lambda x, parts: gain * (x[..., 0] - reference) - (low + (high - low) * parts)
 
     def passage(part):
-        """Off for a part of the period, then on."""
-        off, on = (scipy.linalg.expm(matrix * t) for t in (part * period, (1 - part) * period))
-        start = np.linalg.solve(np.eye(2) - on @ off, settled - on @ settled)
-        return start, off @ start, off, on
+        """Off for a part of the period, then on: where it starts and switches."""
+        off, on = flow(part), flow(1 - part)
+        start = np.linalg.solve(np.eye(2) - on @ off, (settled - on @ settled)[..., None])
+        return start[..., 0], (off @ start)[..., 0]
 
-    excess = lambda part: control(passage(part)[1]) - ramp(part)
+    switches = lambda part: float(excess(passage(np.array(part))[1], part))
     parts = np.linspace(1e-3, 1 - 1e-3, 400)
-    signs = np.sign([excess(part) for part in parts])
+    signs = np.sign(excess(passage(parts)[1], parts))
     found = []
     for k in np.flatnonzero(signs[1:] != signs[:-1]):
-        part = scipy.optimize.brentq(excess, parts[k], parts[k + 1], xtol=1e-16, rtol=1e-15)
-        start, at, off, on = passage(part)
-        early, late = np.linspace(0, part, 200), np.linspace(part, 1, 200)
-        while_off = [control(scipy.linalg.expm(matrix * u * period) @ start) - ramp(u) for u in early]
-        while_on = [
-            ramp(u) - control(settled + scipy.linalg.expm(matrix * (u - part) * period) @ (at - settled)) for u in late
-        ]
-        if min(while_off[:-1]) > 0 and min(while_on[1:]) > 0:
-            gradient = np.array([float(p.gain), 0])
+        part = scipy.optimize.brentq(switches, parts[k], parts[k + 1], xtol=1e-16, rtol=1e-15)
+        start, at = passage(part)
+        early, late = np.linspace(0, part, 200)[:-1], np.linspace(part, 1, 200)[1:]
+        while_off = excess(flow(early) @ start, early)
+        while_on = excess(settled + flow(late - part) @ (at - settled), late)
+        if while_off.min() > 0 and while_on.max() < 0:
+            gradient = np.array([gain, 0])
             rate = gradient @ (matrix @ at) - (high - low) / period
-            jacobian = on @ (np.eye(2) + np.outer(drive, gradient) / rate) @ off
+            jacobian = flow(1 - part) @ (np.eye(2) + np.outer(drive, gradient) / rate) @ flow(part)
             found.append((start, np.linalg.eigvals(jacobian)))
     return found, np.exp(-period / (r * c))
 

@@ -97,16 +97,17 @@ sequence = ("before", "after")
 
 
 def region(params):
-    """As far from the wall and as fast as drive and wall can bring it, at `t = 0`.
+    """As far from the wall and as fast as drive and wall can bring it with one impact a period, at `t = 0`.
 
-    What the drive builds up is larger the less each period loses, by damping and at the wall.
+    What they build up is larger the less each period loses, by damping and at the wall. The factors leave a fifth of room
+    to the orbits of a hundred random oscillators.
     """
-    lost = 1.1 - params.restitution + params.damping * 2 * jnp.pi / params.frequency
-    gathered = params.force / jnp.maximum(lost, 0.15)
-    shaken = jnp.abs(params.wall_amplitude) * params.frequency
+    lost = 1 - params.restitution + params.damping * 2 * jnp.pi / params.frequency
+    gathered = 1 / (0.2 + lost)
+    force, shaken = jnp.abs(params.force), jnp.abs(params.wall_amplitude) * params.frequency
     ahead, behind = jnp.maximum(params.wall, 0), jnp.maximum(-params.wall, 0)
-    far = 0.4 * params.force + 0.6 * gathered + shaken + 2.8 * ahead + 1.7 * behind
-    fast = 0.7 * params.force + gathered + shaken + 1.2 * ahead
+    far = (0.2 + 0.9 * gathered) * force + (2.2 + 0.2 * gathered) * shaken + 3 * ahead + 0.5 * behind
+    fast = (0.55 + 1.3 * gathered) * force + (0.8 + 0.7 * gathered) * shaken + ahead
     return jnp.stack([params.wall - far, -fast]), jnp.stack([params.wall, fast])
 
 
