@@ -8,7 +8,7 @@ $$\ddot x = -A\sin\Omega t, \qquad \ddot y = -g, \qquad \tfrac13(b^2 + h^2)\,\dd
 and each corner is a contact that does not slip. With $R = \sqrt{b^2 + h^2}$, $\tan\alpha = b/h$ and
 $p^2 = 3g/4R$ the block turns about the corner on which it stands by
 
-$$\ddot\theta = \mp p^2\left(\sin(\alpha \mp \theta) \pm \tfrac{A}{g}\sin\Omega t\,\cos(\alpha \mp \theta)\right)$$
+$$\ddot\theta = \mp p^2\left(\sin(\alpha \mp \theta) \mp \tfrac{A}{g}\sin\Omega t\,\cos(\alpha \mp \theta)\right)$$
 
 (upper signs: left corner). It leaves rest where $|A\sin\Omega t| > g b/h$. Where the other corner strikes, the one on which it
 stood leaves, and $\dot\theta^+ = (1 - \tfrac32\sin^2\alpha)\,\dot\theta^-$: nothing but the conditions of contact says so. Free
