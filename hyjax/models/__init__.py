@@ -20,6 +20,10 @@ names = (
     "integrate_and_fire",
     "ball_on_slope",
     "rocking_block",
+    "piecewise",
+    "impact",
+    "bangbang",
+    "stickslip",
 )
 
 
