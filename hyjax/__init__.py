@@ -1,6 +1,8 @@
 """Differentiable simulation and stability analysis of hybrid dynamical systems."""
 
 from . import contact as contact
+from ._attractor import attractor as attractor
+from ._basin import basin as basin
 from ._bouligand import bouligand_derivative as bouligand_derivative, BouligandDerivative as BouligandDerivative
 from ._branch import Branch as Branch
 from ._continuation import continuation as continuation, switch_branch as switch_branch
@@ -15,6 +17,8 @@ from ._search import find_orbits as find_orbits
 from ._shooting import SingleShooting as SingleShooting
 from ._simulate import simulate as simulate
 from ._special import SpecialPoint as SpecialPoint
+from ._store import StoreError as StoreError
 from ._stride import monodromy as monodromy, return_jacobian as return_jacobian, Stride as Stride, stride as stride
+from ._sweep import sweep as sweep
 from ._system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
 from ._trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory

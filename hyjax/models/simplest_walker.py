@@ -78,6 +78,21 @@ def region(params):
     return low, jnp.stack([1.5 * theta, -0.5 * theta, 3 * theta, 0.1 * theta])
 
 
+def after_strike(params, theta, theta_rate):
+    """The state just after a strike that has these: all others follow from the strike, which a basin's grid may not know."""
+    _, cosine = sincos(2 * theta)
+    return jnp.stack([theta, theta_rate, 2 * theta, (1 - cosine) * theta_rate])
+
+
+# The axes of a picture of the basin, and the guards that end the motion: the stance leg lies along the slope.
+plane = {"theta": (0.0, 0.45), "theta_rate": (-0.45, 0.0)}
+on_section = after_strike
+fates = {
+    "fell forward": lambda t, x, params: x[0] + jnp.pi / 2,
+    "fell backward": lambda t, x, params: jnp.pi / 2 - x[0],
+}
+
+
 def outline(mode, x, params):
     """The legs as a polyline from the stance foot over the hip to the swing foot, in leg lengths; `x` along the slope."""
     theta, _, phi, _ = x

@@ -1,0 +1,89 @@
+"""A grid of parameters: all combinations of the values of some leaves, by name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ._types import Params
+from ._unfolding import free_leaves, Where
+
+
+class Grid(eqx.Module):
+    """**Attributes:** `free`: which leaves of the parameters vary. `names`, `units`: theirs. `values`: one axis for each, in any
+    order, but each value once."""
+
+    params: Params
+    free: tuple[int, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    units: tuple[str, ...] = eqx.field(static=True)
+    values: tuple[np.ndarray, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(axis) for axis in self.values)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    def at(self, index: tuple[np.ndarray, ...]) -> Float[np.ndarray, "points free"]:
+        """The free parameters at points given by their indices along each axis."""
+        return np.stack([axis[i] for axis, i in zip(self.values, index, strict=True)], axis=-1)
+
+
+def grid_over(params: Params, where: Where, values: Any) -> Grid:
+    """The grid of a lens and its values: an array for one leaf, a tuple of arrays for several; `ValueError` otherwise."""
+    free = free_leaves(where, params)
+    paths, leaves = zip(*jax.tree_util.tree_leaves_with_path(params), strict=True)
+    axes = tuple(values) if isinstance(values, tuple | list) and len(free) == len(values) > 1 else (values,)
+    if len(axes) == 1 and isinstance(values, tuple | list) and len(values) == 1 and np.ndim(values[0]) == 1:
+        axes = (values[0],)
+    if len(axes) != len(free):
+        raise ValueError(
+            f"values: where picks {len(free)} parameters; give a tuple of {len(free)} arrays, one for each."
+        )
+    names = tuple(jax.tree_util.keystr(paths[i], simple=True, separator=".") or "params" for i in free)
+    kept = []
+    for name, i, axis in zip(names, free, axes, strict=True):
+        axis = np.asarray(axis, jnp.result_type(leaves[i]))
+        if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+            raise ValueError(f"values: the values of {name} must be finite numbers in one dimension, not {axis!r}.")
+        if len(np.unique(axis)) < len(axis):
+            raise ValueError(f"values: a value of {name} occurs twice. Give each once.")
+        kept.append(axis)
+    return Grid(params, free, names, tuple(_unit(params, paths[i]) for i in free), tuple(kept))
+
+
+def _unit(params: Params, path: Sequence[Any]) -> str:
+    """The unit that the parameters' own class states for a leaf, or nothing."""
+    unit = ""
+    for key in path:
+        name = getattr(key, "name", None)
+        field = getattr(type(params), "__dataclass_fields__", {}).get(name)
+        if field is None:
+            return unit
+        unit = field.metadata.get("unit", "")
+        params = getattr(params, str(name))
+    return unit
+
+
+def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
+    """The parameters, with the free leaves set."""
+    leaves, tree = jax.tree.flatten(params)
+    for i, value in zip(free, values, strict=True):
+        leaves[i] = value.astype(jnp.result_type(leaves[i]))
+    return jax.tree.unflatten(tree, leaves)
+
+
+def named_leaves(params: Params) -> dict[str, Any]:
+    """Every parameter by name, as plain numbers or lists."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator=".") or "params": np.asarray(leaf).tolist()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        if eqx.is_array_like(leaf)
+    }

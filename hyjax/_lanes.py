@@ -1,0 +1,100 @@
+"""Many independent lanes of one program: in blocks, over all local devices, from several threads.
+
+A block is one `vmap`, whose lanes wait for its slowest; blocks follow each other. The shape of the program does not depend on
+how many lanes there are, nor does what a lane computes: so its result is the same to the last bit, whatever stands beside it.
+"""
+
+import functools as ft
+import os
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import PyTree
+
+
+class Lanes:
+    """`fn(common, lane)` for each of many lanes.
+
+    **Arguments:** `fn`: a function or module whose static parts are hashable: it decides what is compiled. `common`: arrays that
+    all lanes share. `width`: how many lanes wait for each other; `capacity`: how many one call of the program takes on a device.
+    """
+
+    def __init__(self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None):
+        self.devices = jax.local_devices()
+        on_cpu = self.devices[0].platform == "cpu"
+        # On a CPU: wide enough for its vector units, small enough for its cache, and few to wait for. Elsewhere: many.
+        self.width = (32 if on_cpu else 1 << 15) if width is None else width
+        self.blocks = max(
+            1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
+        )
+        self.fn, self.common = fn, common
+        self.mesh = Mesh(np.array(self.devices), ("lanes",)) if len(self.devices) > 1 else None
+
+    @property
+    def capacity(self) -> int:
+        """How many lanes one call takes, on all devices together."""
+        return len(self.devices) * self.blocks * self.width
+
+    @property
+    def threads(self) -> int:
+        """From how many threads to call: one CPU device computes as many programs at once as it has cores."""
+        if self.mesh is not None or self.devices[0].platform != "cpu":
+            return 1
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def __call__(self, lanes: PyTree[np.ndarray]) -> PyTree[np.ndarray]:
+        """The results of all lanes, on the host, in their order."""
+        count = len(jax.tree.leaves(lanes)[0])
+        parts = []
+        for first in range(0, count, self.capacity):
+            some = jax.tree.map(lambda leaf: np.asarray(leaf)[first : first + self.capacity], lanes)  # noqa: B023
+            parts.append(self._some(some, min(self.capacity, count - first)))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def _some(self, lanes, count: int):
+        apart = len(self.devices)
+        busy = -(-count // (apart * self.width))
+
+        def dealt(leaf):
+            # What is left over repeats the last lane.
+            leaf = leaf[np.minimum(np.arange(apart * busy * self.width), count - 1)]
+            leaf = leaf.reshape(apart, busy, self.width, *leaf.shape[1:])
+            return np.pad(leaf, [(0, 0), (0, self.blocks - busy)] + [(0, 0)] * (leaf.ndim - 2))
+
+        out = _program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
+        gathered = lambda leaf: np.asarray(leaf)[:, :busy].reshape(-1, *leaf.shape[3:])[:count]
+        return jax.tree.map(gathered, out)
+
+
+@eqx.filter_jit
+def _program(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh | None):
+    arrays, static = eqx.partition(fn, eqx.is_array)
+
+    def on_device(arrays, common, lanes, busy):
+        lanes = jax.tree.map(lambda leaf: leaf[0], lanes)
+        block = jax.jit(jax.vmap(ft.partial(eqx.combine(arrays, static), common)))
+        take = lambda i: jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False), lanes)
+        shapes = jax.eval_shape(block, take(0))
+        room = jax.tree.map(
+            lambda leaf: jnp.zeros((jax.tree.leaves(lanes)[0].shape[0], *leaf.shape), leaf.dtype), shapes
+        )
+
+        def one(i, out):
+            put = lambda place, value: jax.lax.dynamic_update_index_in_dim(place, value, i, 0)
+            return jax.tree.map(put, out, block(take(i)))
+
+        return jax.tree.map(lambda leaf: leaf[None], jax.lax.fori_loop(0, busy, one, room))
+
+    if mesh is None:
+        return on_device(arrays, common, lanes, busy)
+    # Each device has loops of its own: none waits for another.
+    whole, split = PartitionSpec(), PartitionSpec("lanes")
+    sharded = jax.shard_map(
+        on_device, mesh=mesh, in_specs=(whole, whole, split, whole), out_specs=split, check_vma=False
+    )
+    return sharded(arrays, common, lanes, busy)

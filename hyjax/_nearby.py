@@ -1,0 +1,87 @@
+"""An orbit from a start that is nearly right: one lane of a sweep."""
+
+import functools as ft
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ._grid import with_leaves
+from ._integrator import Integrator
+from ._multipliers import eigenvalues
+from ._newton import newton
+from ._orbit import PeriodicOrbit
+from ._result import choose, nan_unless, RESULTS
+from ._shooting import follow_orbit, outcome, Problem, with_slope
+from ._types import Params
+
+# What a sweep keeps of an orbit besides the orbit's own numbers: `orbit -> {name: array}`.
+Record = Callable[[PeriodicOrbit], dict[str, Array]]
+
+
+class Nearby(eqx.Module):
+    r"""The orbit near `y`, the state before the jump that closes it. $\text{flow}(R(y), \lambda) = y$.
+
+    Newton's method ends where the residual is below the integrator's tolerance: a start that is right to half the digits needs
+    two strides, the second of which brings the multipliers.
+    """
+
+    problem: Problem
+    free: tuple[int, ...] = eqx.field(static=True)
+    integrator: Integrator
+    record: Record | None = None
+
+    def __call__(self, params: Params, lane: tuple[Array, Array]) -> dict[str, Array]:
+        values, guess = lane
+        params = with_leaves(params, self.free, values)
+        rtol, atol = self.integrator.tolerances(guess.dtype)
+
+        def evaluate(y):
+            x, slope = with_slope(lambda y: self.problem.last_reset(y, params), y)
+            closure, before, jacobian, result = follow_orbit(self.problem, x, params, self.integrator)
+            r = before - y
+            # What is left is the integrator's: a further step would only move it about.
+            settled = jnp.max(jnp.abs(r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
+            return jnp.where(settled, 0, r), jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
+
+        root = newton(evaluate, guess, max_iterations=8, accept=100 * (rtol + atol))
+        closure, result = root.aux
+        result = outcome(root.converged, result)
+        multipliers = eigenvalues(closure.jacobian)
+        family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(guess.dtype).eps ** 0.6
+        result = choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
+        good = result == RESULTS.successful
+        nan = ft.partial(nan_unless, good)
+        orbit = PeriodicOrbit(
+            x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
+            return_jacobian=nan(closure.jacobian), residual=nan(jnp.max(jnp.abs(closure.end - closure.nodes[0]))),
+            guard_rates=nan(closure.guard_rates), nodes=nan(closure.nodes), iterations=root.iterations, result=result,
+            params=params, system=self.problem.system, sequence=self.problem.sequence, strides=self.problem.strides,
+            integrator=self.integrator,
+        )  # fmt: skip
+        columns = {
+            "x": orbit.x,
+            "period": orbit.period,
+            "multipliers_real": orbit.multipliers.real,
+            "multipliers_imag": orbit.multipliers.imag,
+            "residual": orbit.residual,
+            "iterations": orbit.iterations.astype(jnp.int32),
+            "result": jnp.asarray(result._value, jnp.int32),
+            "_y": nan(root.y),
+        }
+        return columns | ({} if self.record is None else recorded(self.record, orbit, good, columns))
+
+
+def recorded(record: Record, orbit: PeriodicOrbit, good: Array, taken: dict) -> dict[str, Array]:
+    """What the user's function makes of an orbit; NaN where there is none."""
+    more = record(orbit)
+    if not isinstance(more, dict) or not all(isinstance(name, str) for name in more):
+        raise ValueError(f"record: must return a dictionary from names to arrays, not {type(more).__name__}.")
+    if clash := sorted(set(more) & {*taken, "stable", "coordinate", "multiplier"}):
+        raise ValueError(f"record: the names {clash} are those of the sweep itself. Give others.")
+    arrays = {name: jnp.asarray(value) for name, value in more.items()}
+    return {
+        name: nan_unless(good, value) if jnp.issubdtype(value.dtype, jnp.floating) else value
+        for name, value in arrays.items()
+    }

@@ -1,0 +1,329 @@
+r"""Periodic orbits over many parameters at once: in chunks, on all devices, stored as they come."""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ._branch import Branch
+from ._grid import Grid, grid_over, named_leaves
+from ._integrator import Integrator, PlainForward
+from ._lanes import Lanes
+from ._nearby import Nearby, Record
+from ._orbit import PeriodicOrbit
+from ._progress import progress_bar
+from ._result import RESULTS
+from ._seeds import Coarse, solve_coarse
+from ._shooting import before_reset, Problem
+from ._store import chunk_shape, chunks_of, code_attributes, create, refuse_different, Store, StoreError
+from ._unfolding import Where
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def sweep(
+    system,
+    start: PeriodicOrbit | Branch,
+    *,
+    where: Where,
+    values: Any,
+    record: Record | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    integrator: Integrator | None = None,
+    chunk: int | None = None,
+    units: dict[str, str] | None = None,
+    progress: bool | None = None,
+) -> "xarray.Dataset":
+    r"""The periodic orbit over a grid of parameters. $S^m(x, \lambda) = x$ for all $\lambda$ of the grid.
+
+    A coarse part of the grid is followed from the given orbit, each other point starts by interpolation in it; so most need
+    Newton's method for two strides. What a point's result is depends on the grid alone: not on the chunks, the devices, what
+    else is computed, or whether it was resumed.
+
+    **Arguments:** `start`: an orbit at some parameters, best on the grid or near it; or a branch, whose points are then the
+    starts (in one parameter; at a fold, the part it reaches first). `where`: which leaves of the parameters vary:
+    `lambda params: params.slope`, or a tuple of leaves. `values`: an array for each. `record`: `orbit -> {name: array}`, what
+    else to keep of each orbit. `out`: a zarr store to write, chunk by chunk. `resume`: go on with the store that is there.
+    `integrator`: by default the orbit's. `chunk`: at most so many points are written at once. `units`: of coordinates and of
+    `time`, by name. `progress`: a bar on stderr; by default on a terminal.
+
+    **Returns:** an `xarray.Dataset` over dimensions named as the parameters: `x` (state just after the jump), `period`,
+    `multipliers_real`, `multipliers_imag`, `stable`, `residual`, `iterations` (of Newton's method, a stride each), what `record`
+    gives, and `result`, a code of `RESULTS` for each point. A point without an orbit is NaN. With `out`, read from the store when
+    asked for.
+
+    Several processes may call with the same `out`, those of `jax.distributed` or others (then with `resume`): they share the
+    chunks. `StoreError` where the store cannot be written, which keeps every finished chunk, or was made from something else.
+    """
+    orbit = start.orbit(0) if isinstance(start, Branch) else start
+    if orbit.period.ndim:
+        raise ValueError(f"sweep: start is a batch of {len(orbit)} orbits. Take one of them, such as orbits[0].")
+    if int(orbit.result._value) != int(RESULTS.successful._value):
+        raise ValueError("sweep: start is not an orbit: its search did not succeed.")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"sweep: chunk={chunk} must be at least 1.")
+    if out is None and resume:
+        raise ValueError("sweep: resume needs the path of a store: give out=.")
+    grid = grid_over(orbit.params, where, values)
+    integrator = orbit.integrator if integrator is None else integrator
+    integrator.tolerances(orbit.x.dtype)
+    problem = Problem(system, orbit.sequence, orbit.strides)
+    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
+    lanes = Lanes(Nearby(problem, grid.free, plain, record), grid.params)
+    work = _Work(problem, grid, lanes, start, orbit, {} if units is None else units)
+    about = _about(work, integrator)
+    boxes = chunk_shape(grid.shape, max(lanes.capacity, 4096) if chunk is None else chunk)
+    if out is None:
+        return _in_memory(work, about, boxes, progress)
+    return _in_store(work, about, boxes, Path(out), resume, progress)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What all chunks have in common."""
+
+    problem: Problem
+    grid: Grid
+    lanes: Lanes
+    start: PeriodicOrbit | Branch
+    orbit: PeriodicOrbit
+    units: dict[str, str]
+
+    def coarse(self) -> tuple[Coarse, dict[str, np.ndarray]]:
+        """The starts of all points; and a lane, for the shapes of what is kept."""
+        y = np.asarray(before_reset(self.problem, self.orbit.x, self.orbit.params))
+        first = np.array([np.asarray(jax.tree.leaves(self.orbit.params)[i]) for i in self.grid.free])
+        lane = self.lanes((first[None], y[None]))
+        y = np.where(np.isfinite(lane["_y"][0]), lane["_y"][0], y)
+
+        def solve(values, y):
+            found = self.lanes((values, y))
+            return found["_y"], found["iterations"]
+
+        coarse = Coarse(self.grid.values, y.size, y.dtype)
+        along = None
+        if isinstance(self.start, Branch):
+            if self.start.unfolding.free == self.grid.free:
+                along = _along(self.start)
+            elif set(self.start.unfolding.free) - set(self.grid.free):
+                raise ValueError(
+                    "sweep: the branch's parameter is not among those that vary. Start from one of its orbits."
+                )
+        return solve_coarse(coarse, solve, (first, y), along), lane
+
+    def chunk(self, coarse: Coarse, box: tuple[slice, ...]) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """What is kept of the orbits in a box of the grid: `name -> (dimensions, values)`."""
+        index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
+        shape = index[0].shape
+        values = self.grid.at(tuple(each.ravel() for each in index))
+        seeds, reach = coarse.seeds(values)
+        found = self.lanes((values, seeds))
+        # An orbit far from where it was expected is another one.
+        far = np.max(np.abs(found["_y"] - seeds), axis=1) > reach + 1e-6 * np.max(np.abs(seeds), axis=1)
+        found["result"] = np.where(far, int(RESULTS.orbit_not_converged._value), found["result"])
+        for name, column in found.items():
+            if column.dtype.kind in "fc":
+                column = column.copy()
+                column[far] = np.nan
+                found[name] = column
+        kept = kept_columns(found)
+        return {
+            name: (self.dims(name, column), column.reshape(*shape, *column.shape[1:])) for name, column in kept.items()
+        }
+
+    def dims(self, name: str, column: np.ndarray) -> tuple[str, ...]:
+        own = {"x": ("coordinate",), "multipliers_real": ("multiplier",), "multipliers_imag": ("multiplier",)}
+        return self.grid.names + own.get(name, tuple(f"{name}_{k}" for k in range(column.ndim - 1)))
+
+    @property
+    def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
+        """The grid's axes."""
+        axes = zip(self.grid.names, self.grid.values, self.grid.units, strict=True)
+        return {name: ((name,), axis, {"units": unit} if unit else {}) for name, axis, unit in axes}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.problem.system.mode(self.problem.sequence[0]).coordinates
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        time_unit = self.units.get("time", "")
+        known = {
+            "x": {"long_name": "state after the jump", "units": ", ".join(self.units.get(n, "") for n in self.names)},
+            "period": {"units": time_unit},
+            "iterations": {"long_name": "strides that Newton's method took", "units": "1"},
+            "residual": {"long_name": "largest component of S(x) - x"},
+            "result": code_attributes(),
+        }
+        return {key: value for key, value in known.get(name, {}).items() if value != ""}
+
+
+def kept_columns(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns of a dataset, from those of the lanes."""
+    kept = {name: column for name, column in found.items() if not name.startswith("_")}
+    kept["stable"] = np.max(np.hypot(found["multipliers_real"], found["multipliers_imag"]), axis=-1) < 1
+    kept["result"] = found["result"].astype(np.int8)
+    return kept
+
+
+def _along(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
+    """`values -> y` by the branch's points, on the first part of it that passes a value."""
+    points = branch.unfolding
+    values, v = branch.values, branch._points()["v"]
+    y = v[:, : -points.origin.size] * float(points.state_scale)
+
+    def at(wanted: np.ndarray) -> np.ndarray:
+        seeds = np.full((len(wanted), y.shape[1]), np.nan)
+        for i, value in enumerate(wanted[:, 0]):
+            # Just beyond the branch's ends, by rounding, its ends.
+            inside = np.clip(value, values.min(), values.max())
+            if abs(inside - value) > 1e-9 * max(abs(value), float(np.ptp(values))):
+                continue
+            k = int(np.argmax((values[:-1] - inside) * (values[1:] - inside) <= 0))
+            fraction = (inside - values[k]) / ((values[k + 1] - values[k]) or 1)
+            seeds[i] = (1 - fraction) * y[k] + fraction * y[k + 1]
+        return seeds
+
+    return at
+
+
+def _about(work: _Work, integrator: Integrator) -> dict[str, Any]:
+    """Everything that a result depends on, as JSON."""
+    grid, device = work.grid, jax.local_devices()[0]
+    rtol, atol = integrator.tolerances(work.orbit.x.dtype)
+    start = np.concatenate(
+        [np.ravel(np.asarray(each, float)) for each in (work.orbit.x, *jax.tree.leaves(work.orbit.params))]
+    )
+    if isinstance(work.start, Branch):
+        start = np.append(start, work.start.values)
+    digest = lambda array: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    free = dict(zip(grid.names, grid.values, strict=True))
+    record = work.lanes.fn.record
+    return {
+        "hyjax_version": _version(),
+        "sequence": list(work.problem.sequence),
+        "coordinates": list(work.names),
+        "strides": work.problem.strides,
+        "parameters": {name: value for name, value in named_leaves(grid.params).items() if name not in free},
+        "grid": {
+            name: f"{len(axis)} values from {float(axis[0])!r} to {float(axis[-1])!r}, sha256 {digest(axis)}"
+            for name, axis in free.items()
+        },
+        "start": f"{np.asarray(work.orbit.x).tolist()}, sha256 {digest(start)}",
+        "integrator": {
+            "solver": type(integrator.solver).__name__,
+            "rtol": float(rtol),
+            "atol": float(atol),
+            "max_steps": integrator.max_steps,
+            "max_time": float(integrator.max_time),
+            "max_step": None if integrator.max_step is None else float(integrator.max_step),
+        },
+        "record": None if record is None else getattr(record, "__qualname__", type(record).__name__),
+        "device": f"{device.platform} {device.device_kind}",
+        "dtype": work.orbit.x.dtype.name,
+    }
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("hyjax-dynamics")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _in_memory(work: _Work, about: dict, boxes, progress) -> "xarray.Dataset":
+    from ._dataset import _xarray
+
+    xarray = _xarray()
+    coarse, _ = work.coarse()
+    whole: dict[str, tuple] = {}
+    chunks = chunks_of(work.grid.shape, boxes)
+    with progress_bar("orbits", work.grid.size, 0, progress) as advance, ThreadPoolExecutor(work.lanes.threads) as pool:
+        for box, part in zip(chunks, pool.map(lambda box: work.chunk(coarse, box), chunks), strict=True):
+            for name, (dims, column) in part.items():
+                if name not in whole:
+                    whole[name] = dims, np.zeros((*work.grid.shape, *column.shape[len(box) :]), column.dtype)
+                whole[name][1][box] = column
+            advance(part["result"][1].size)
+    data = {name: (dims, column, work.attributes(name)) for name, (dims, column) in whole.items()}
+    coords = {name: tuple(each) for name, each in work.coordinates.items()}
+    return xarray.Dataset(data, coords, about).assign_coords(coordinate=list(work.names))
+
+
+def _in_store(work: _Work, about: dict, boxes, path: Path, resume: bool, progress) -> "xarray.Dataset":
+    from ._dataset import _xarray
+
+    _xarray()
+    if path.exists():
+        # Of several processes that start together, one makes the store.
+        if not resume and jax.process_index() == 0:
+            raise StoreError(f"{path}: there is something already. Resume it, or write to another path.")
+    else:
+        coarse, lane = work.coarse()
+        kept = kept_columns(lane)
+        variables = {}
+        for name, column in kept.items():
+            dims = work.dims(name, column)
+            inner = column.shape[1:]
+            variables[name] = dims, (*work.grid.shape, *inner), (*boxes, *inner), column.dtype, work.attributes(name)
+        nodes = tuple(f"start_{name}" for name in work.grid.names)
+        coordinates = work.coordinates | {
+            node: ((node,), axis, {}) for node, axis in zip(nodes, coarse.axes, strict=True)
+        }
+        starts = {"start_y": ((*nodes, "start_coordinate"), coarse.y, {"long_name": "where Newton's method starts"})}
+        create(path, about | {"chunk": list(boxes)}, coordinates | starts, variables)
+    made = refuse_different(path, about)
+    return _fill(work, path, tuple(made["chunk"]), progress)
+
+
+def _fill(work: _Work, path: Path, boxes: tuple[int, ...], progress) -> "xarray.Dataset":
+    """Compute what is not there yet. Chunks that other processes work on are left to them, and looked at again at the end."""
+    chunks = chunks_of(work.grid.shape, boxes)
+    store = Store(path, work.grid.names, chunks)
+    coarse = Coarse(work.grid.values, 1, float)
+    coarse.y = np.asarray(store.open()["start_y"])
+    done = store.finished()
+    size = lambda i: int(np.prod([each.stop - each.start for each in chunks[i]]))
+    # Each process begins with chunks of its own.
+    mine = lambda i: (i % jax.process_count() != jax.process_index(), i)
+    queue = deque(sorted((int(i) for i in np.flatnonzero(~done)), key=mine))
+    elsewhere, running = deque(), {}
+    finished = sum(size(i) for i in np.flatnonzero(done))
+    pool = ThreadPoolExecutor(work.lanes.threads)
+    try:
+        with progress_bar("orbits", work.grid.size, finished, progress) as advance:
+            while queue or running or elsewhere:
+                while queue and len(running) <= work.lanes.threads:
+                    i = queue.popleft()
+                    if not store.locks.take(i):
+                        elsewhere.append(i)
+                    elif store.is_finished(i):
+                        store.locks.release(i)
+                        advance(size(i))
+                    else:
+                        running[pool.submit(work.chunk, coarse, chunks[i])] = i
+                if running:
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        i = running.pop(future)
+                        store.write(i, future.result())
+                        store.locks.release(i)
+                        advance(size(i))
+                elif elsewhere:
+                    time.sleep(0.2)
+                    queue, elsewhere = elsewhere, deque()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        store.locks.close()
+    hidden = ["start_y", *(f"start_{name}" for name in work.grid.names)]
+    found = store.open().drop_vars(hidden)
+    return found.assign_coords(coordinate=list(work.names))
