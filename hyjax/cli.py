@@ -13,6 +13,7 @@ if _MISSING:
 
 import typer  # noqa: E402
 
+from ._cli_sweep import add_to  # noqa: E402
 from ._printed import branches_record, orbits_record, orbits_table, trajectory_record  # noqa: E402
 from ._request import (  # noqa: E402
     cascade,
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(no_args_is_help=True, help="Print a paper's numbers beside ours and an independent reference.")
 app.add_typer(reproduce, name="reproduce")
+add_to(app)
 
 
 def main() -> None:
