@@ -2,9 +2,9 @@ r"""A Duffing oscillator under bang-bang excitation: a constant force that chang
 
 $$\ddot x = \pm A - \lambda\dot x - \alpha x - \varepsilon x^3, \qquad \dot\tau = 1$$
 
-First $-A$, mode `negative`, then $+A$, mode `positive`, each until the time $\tau$ since the last switch comes to $\pi/\omega$:
-then $\tau$ starts anew at zero. Nothing else jumps; so a stride contracts areas by $e^{-2\pi\lambda/\omega}$, the product of two of
-its multipliers; the third, of the clock, is zero.
+First $-A$, mode `negative`, then $+A$, mode `positive`, each until the time $\tau$ since the last switch comes to
+$\pi/\omega$: then $\tau$ starts anew at zero. Nothing else jumps; so a stride contracts areas by $e^{-2\pi\lambda/\omega}$, the
+product of two of its multipliers; the third, of the clock, is zero.
 
 With $(x, \dot x, \pm A)$, $(-x, -\dot x, \mp A)$ is a motion too. So the map $Q$ over half a period followed by $-1$ takes one
 half of a symmetric orbit to the other: the orbit is a fixed point of $Q$, its multipliers are the squares $\nu^2$ of those of

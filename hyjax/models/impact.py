@@ -9,12 +9,14 @@ $$x = d: \quad \dot x^+ = -e\,\dot x^-; \qquad\qquad \phi = \pi: \quad \phi^+ = 
 The stride goes from end to end of the period, with one impact between. The impact multiplies areas by $e^2$, the flow by
 $e^{-cT}$: so the multipliers that are not zero have the product $e^2\exp(-2\pi c/\omega)$ whatever $A$.
 
-The orbit is known in closed form but for the phase $\phi_0$ of the impact. With $G(\phi)$ the free motion, $\ddot G + c\dot G +
-kG = A\cos\phi$, and $H(T)$ the undriven motion over a period, the deviation from $G$ just after the impact, $(a, b)$ with
-$a = d - G(\phi_0)$, becomes just before the next one $H(T)(a, b) = (a, b')$ where $-e(b' + \dot G) = b + \dot G$.
+The free motion is $A g(\phi)$ with $g = R\cos(\phi - \delta)$, $R^{-1} = \sqrt{(k - \omega^2)^2 + c^2\omega^2}$. With
+$H$ the matrix of the undriven motion over a period, $\kappa = (1 - H_{11})/H_{12}$ and $\kappa' = H_{21} + H_{22}\kappa$, an
+orbit of one impact at the phase $\phi_0 = \delta + \psi$ has
 
-The branch ends in grazing: the speed of impact falls to zero, and what is left is the free motion, which touches the wall:
-at $A = d\sqrt{(k - \omega^2)^2 + c^2\omega^2}$.
+$$A = \frac{d}{R\,(\cos\psi + \rho\sin\psi)}, \qquad \rho = \frac{(1 + e)\,\omega}{\kappa + e\kappa'}$$
+
+So the branch folds at $A = d/R\sqrt{1 + \rho^2}$, and ends in grazing at $\psi = 0$, $A = d/R$, where the speed of impact falls
+to zero, and what is left is the free motion, which touches the wall.
 
 Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Example 15.2, the example `impact` of COCO's toolbox for
 hybrid systems; Nordmark (1991), *Non-periodic motion caused by grazing incidence in an impact oscillator*, J. Sound Vib. 145,

@@ -1,23 +1,24 @@
 r"""A frame that sticks to the ground until it is struck from within: a stick-slip microactuator with impact.
 
-A mass in a frame of $m = 5$ times its mass; $q$ is its displacement relative to the frame, which holds it by a spring and a damper. A
-voltage of amplitude $V$ attracts it, more the nearer it comes. While the frame **sticks**, with the phase $\varphi$,
+A mass in a frame of $m = 5$ times its mass; $q$ is its displacement relative to the frame, which holds it by a spring and a
+damper. A voltage of amplitude $V$ attracts it, more the nearer it comes. While the frame **sticks**, with the phase $\varphi$,
 
 $$\ddot q = F, \qquad F = \frac{V^2\sin^2\varphi}{(1 - q)^2} - c\dot q - q, \qquad \dot\varphi = \omega$$
 
-At $q = d = 1/2$ the mass strikes the frame, with restitution $e$; momentum passes to the frame, which **slips** with speed $s$ against
-a friction that would slow it alone by $n$:
+At $q = d = 1/2$ the mass strikes the frame, with restitution $e$. Momentum passes to the frame, which **slips** with speed $s$
+against a friction that would slow it alone by $n$:
 
 $$s^+ = s^- + \tfrac{1 + e}{1 + m}\,\dot q^-, \quad \dot q^+ = -e\,\dot q^-; \qquad\qquad
   \dot s = -n - \tfrac1m F, \qquad \ddot q = F - \dot s$$
 
-until $s$ falls to zero. So the modes have three states and four. The force repeats itself after half a turn of the phase, which
-starts anew at $-\pi/2$ where it comes to $\pi/2$.
+until $s$ falls to zero. So the modes have three states and four. The force repeats itself after half a turn of the phase,
+which starts anew at $-\pi/2$ where it comes to $\pi/2$.
 
-Three modes stick, slip, and stick once more: `stick` until the phase ends, `advance` until the mass strikes the frame (then
-`slip`), or turns back before (then `stick`, without any jump: a section). Without impact the sequence is `("stick", "advance")`, with
-one `("stick", "advance", "slip")`; where both meet the orbit grazes, $q = d$ and $\dot q = 0$. `slip again` follows a second
-impact during slip. Friction is taken to hold the frame until it is struck, $|F| < mn$.
+In mode `stick` the phase's end is awaited. In mode `advance`, after it, the mass strikes the frame (then `slip`) or turns back
+before (then `stick`: a section, at which nothing jumps). Without impact the sequence is `("stick", "advance")`, with one
+`("stick", "advance", "slip")`; where these meet the orbit grazes, $q = d$ and $\dot q = 0$. `slip again` follows a second impact
+during slip. Friction is taken to hold the frame until it is struck, $|F| < mn$; and the mass to leave the stop: where the
+voltage holds it there the impacts accumulate.
 
 Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Examples 9.3 and 9.4, the example `stickslip` of COCO's
 toolbox for hybrid systems, with its values; Zhao, Dankowicz, Reddy, Nayfeh (2004), *Modeling and simulation methodology for
@@ -140,16 +141,16 @@ sequence = ("stick", "advance", "slip")
 
 
 def guess(params):
-    """Just after an impact, on the way back."""
-    zero = jnp.zeros_like(params.voltage)
-    return jnp.stack([0.9 * params.stop, -0.1 + zero, zero])
+    """Near the orbit with one impact, at the source's values: the voltage above that of grazing says how hard it is."""
+    excess = jnp.maximum(params.voltage - 0.5875, 0)
+    return jnp.stack([params.stop - 0.29 * excess**2, -1.14 * excess, -0.0095 - 0.78 * excess])
 
 
 def region(params):
-    """Near the stop, on the way back or at rest; any phase."""
+    """Near the stop, on the way back, as the voltage passes zero."""
     zero = jnp.zeros_like(params.voltage)
-    low = jnp.stack([zero, -0.6 + zero, zero - jnp.pi / 2])
-    return low, jnp.stack([params.stop, zero + 0.1, zero + jnp.pi / 2])
+    low = jnp.stack([0.8 * params.stop, zero - 0.3, zero - 0.3])
+    return low, jnp.stack([params.stop, zero, zero + 0.1])
 
 
 def start(params):
