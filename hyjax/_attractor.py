@@ -39,13 +39,11 @@ class Iterate(eqx.Module):
     system: HybridSystem
     free: tuple[int, ...] = eqx.field(static=True)
     sequence: tuple[str, ...] = eqx.field(static=True)
-    strides: int = eqx.field(static=True)
-    transients: int = eqx.field(static=True)
     keep: int = eqx.field(static=True)
     integrator: Integrator
 
-    def __call__(self, params: Params, lane: tuple[Array, Array]) -> dict[str, Array]:
-        values, x0 = lane
+    def __call__(self, common, lane: tuple[Array, Array]) -> dict[str, Array]:
+        (params, strides, transients), (values, x0) = common, lane
         params = with_leaves(params, self.free, values)
         n, tiny = x0.size, jnp.finfo(x0.dtype).tiny
         zero, fresh = jnp.zeros((), x0.dtype), jnp.full_like(x0, 1 / np.sqrt(x0.size))
@@ -63,7 +61,7 @@ class Iterate(eqx.Module):
             size = jnp.sqrt(v @ v)
             v = jnp.where(size > 0, v / jnp.where(size > 0, size, 1), fresh)
             dt = jnp.where(size > 0, (dt + dtime) / jnp.where(size > 0, size, 1), 0)
-            later = i >= self.transients
+            later = i >= transients
             growth = growth + jnp.where(later, jnp.log(jnp.maximum(size, tiny)), 0)
             duration = duration + jnp.where(later, time, 0)
             kept = jax.lax.dynamic_update_index_in_dim(kept, x, i % self.keep, 0)
@@ -73,10 +71,10 @@ class Iterate(eqx.Module):
             zero, zero, x0, fresh, zero, zero, jnp.full((self.keep, n), jnp.nan, x0.dtype), RESULTS.successful,
             jnp.array(0),
         )  # fmt: skip
-        *_, growth, duration, kept, result, count = jax.lax.fori_loop(0, self.strides, one, start)
-        measured = self.strides - self.transients
+        *_, growth, duration, kept, result, count = jax.lax.fori_loop(0, strides, one, start)
+        measured = (strides - transients).astype(x0.dtype)
         return {
-            "x": jnp.roll(kept, -(self.strides % self.keep), axis=0),
+            "x": jnp.roll(kept, -(strides % self.keep), axis=0),
             "lyapunov": growth / measured,
             "stride_time": duration / measured,
             "strides": count.astype(jnp.int32),
@@ -134,8 +132,8 @@ def attractor(
     sample = states.reshape(-1, states.shape[-1])[int(np.argmax(finite))]
     check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)
     plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
-    iterate = Iterate(system, grid.free, tuple(sequence), strides, transients, min(keep, strides), plain)
-    run = Lanes(iterate, params)
+    iterate = Iterate(system, grid.free, tuple(sequence), min(keep, strides), plain)
+    run = Lanes(iterate, (params, np.asarray(strides), np.asarray(transients)))
 
     flat = states.reshape(-1, states.shape[-1])
     lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)

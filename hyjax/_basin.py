@@ -110,7 +110,7 @@ def basin(
 
     **Returns:** an `xarray.Dataset` over the axes: `fate`, a number whose meaning stands in `flag_meanings` (the orbits in their
     order, then the fates, `no step` where a stride fails for another reason, and `undecided` after the most strides);
-    `strides`, how many were taken; `x`, the last state (NaN where it fell); `result`, the code of a stride that failed.
+    `strides`, how many were taken; `last`, the last state (NaN where it fell); `result`, the code of a stride that failed.
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
@@ -122,6 +122,8 @@ def basin(
     for name, axis in values.items():
         if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
             raise ValueError(f"basin: the values of the axis {name} must be finite numbers in one dimension.")
+    if clash := sorted(set(values) & {"fate", "strides", "result", "last", "coordinate"}):
+        raise ValueError(f"basin: the axes {clash} bear names of the results. Name them otherwise.")
     coordinates = system.mode(sequence[0]).coordinates
     if start is None and tuple(values) != coordinates:
         raise ValueError(
@@ -199,8 +201,7 @@ def _labelled(xarray, found, values, orbits, fates, coordinates, params, sequenc
         "fate": (dims, fate.reshape(shape), flags),
         "strides": (dims, found["strides"].reshape(shape)),
         "result": (dims, found["result"].reshape(shape), code_attributes()),
-        "x": ((*dims, "coordinate"), found["x"].reshape(*shape, -1)),
+        "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1)),
     }
-    # An axis may bear the name of a coordinate, but not that of a dimension of ours.
     coords = {**{name: ((name,), axis) for name, axis in values.items()}, "coordinate": list(coordinates)}
     return xarray.Dataset(data, coords, {"parameters": str(named_leaves(params)), "sequence": " -> ".join(sequence)})

@@ -12,6 +12,12 @@ from jaxtyping import Array, Float
 from ._types import Params
 from ._unfolding import free_leaves, Where
 
+# A parameter of the same name as a column of a dataset has `param_` before its own.
+TAKEN = {
+    "x", "period", "multipliers_real", "multipliers_imag", "residual", "iterations", "result", "stable", "coordinate",
+    "multiplier", "lyapunov", "stride_time", "strides", "stride", "start",
+}  # fmt: skip
+
 
 class Grid(eqx.Module):
     """**Attributes:** `free`: which leaves of the parameters vary. `names`, `units`: theirs. `values`: one axis for each, in any
@@ -47,7 +53,8 @@ def grid_over(params: Params, where: Where, values: Any) -> Grid:
         raise ValueError(
             f"values: where picks {len(free)} parameters; give a tuple of {len(free)} arrays, one for each."
         )
-    names = tuple(jax.tree_util.keystr(paths[i], simple=True, separator=".") or "params" for i in free)
+    own = (jax.tree_util.keystr(paths[i], simple=True, separator=".") or "params" for i in free)
+    names = tuple(f"param_{name}" if name in TAKEN else name for name in own)
     kept = []
     for name, i, axis in zip(names, free, axes, strict=True):
         axis = np.asarray(axis, jnp.result_type(leaves[i]))

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import PyTree
 
@@ -73,28 +74,33 @@ class Lanes:
 
 @eqx.filter_jit
 def _program(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh | None):
-    arrays, static = eqx.partition(fn, eqx.is_array)
+    arrays, static = eqx.partition((fn, common), eqx.is_array)
 
-    def on_device(arrays, common, lanes, busy):
+    def block(arrays, lanes):
+        fn, common = eqx.combine(arrays, static)
+        return jax.vmap(ft.partial(fn, common))(lanes)
+
+    first = jax.tree.map(lambda leaf: leaf[0, 0], lanes)
+    # Traced before it is split over devices: what it is made of need not know of them.
+    traced, shapes = jax.make_jaxpr(block, return_shape=True)(arrays, first)
+    flat = jaxpr_as_fun(traced)
+
+    def on_device(arrays, lanes, busy):
         lanes = jax.tree.map(lambda leaf: leaf[0], lanes)
-        block = jax.jit(jax.vmap(ft.partial(eqx.combine(arrays, static), common)))
-        take = lambda i: jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False), lanes)
-        shapes = jax.eval_shape(block, take(0))
-        room = jax.tree.map(
-            lambda leaf: jnp.zeros((jax.tree.leaves(lanes)[0].shape[0], *leaf.shape), leaf.dtype), shapes
-        )
+        count = jax.tree.leaves(lanes)[0].shape[0]
+        room = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
 
         def one(i, out):
+            take = lambda leaf: jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False)
             put = lambda place, value: jax.lax.dynamic_update_index_in_dim(place, value, i, 0)
-            return jax.tree.map(put, out, block(take(i)))
+            values = flat(*jax.tree.leaves((arrays, jax.tree.map(take, lanes))))
+            return jax.tree.map(put, out, jax.tree.unflatten(jax.tree.structure(shapes), values))
 
         return jax.tree.map(lambda leaf: leaf[None], jax.lax.fori_loop(0, busy, one, room))
 
     if mesh is None:
-        return on_device(arrays, common, lanes, busy)
+        return on_device(arrays, lanes, busy)
     # Each device has loops of its own: none waits for another.
     whole, split = PartitionSpec(), PartitionSpec("lanes")
-    sharded = jax.shard_map(
-        on_device, mesh=mesh, in_specs=(whole, whole, split, whole), out_specs=split, check_vma=False
-    )
-    return sharded(arrays, common, lanes, busy)
+    sharded = jax.shard_map(on_device, mesh=mesh, in_specs=(whole, split, whole), out_specs=split, check_vma=False)
+    return sharded(arrays, lanes, busy)

@@ -73,8 +73,10 @@ class Store:
 
         box = dict(zip(self.dims, self.chunks[i], strict=True))
         try:
-            for names in ([name for name in data if name != "result"], ["result"]):
-                part = xarray.Dataset({name: data[name] for name in names})
+            for names in (set(data) - {"result"}, set(data) & {"result"}):
+                if not names:
+                    continue
+                part = xarray.Dataset({name: data[name] for name in sorted(names)})
                 part.to_zarr(self.path, region=box, mode="r+", consolidated=False)
         except OSError as error:
             where = ", ".join(f"{dim} {each.start}:{each.stop}" for dim, each in box.items())

@@ -51,8 +51,8 @@ def sweep(
     Newton's method for two strides. What a point's result is depends on the grid alone: not on the chunks, the devices, what
     else is computed, or whether it was resumed.
 
-    **Arguments:** `start`: an orbit at some parameters, best on the grid or near it; or a branch, whose points are then the
-    starts (in one parameter; at a fold, the part it reaches first). `where`: which leaves of the parameters vary:
+    **Arguments:** `start`: an orbit at some parameters, best on the grid or near it; or a branch, whose points then are the
+    starts (in one parameter; of a branch with folds, the part nearest its start). `where`: which leaves of the parameters vary:
     `lambda params: params.slope`, or a tuple of leaves. `values`: an array for each. `record`: `orbit -> {name: array}`, what
     else to keep of each orbit. `out`: a zarr store to write, chunk by chunk. `resume`: go on with the store that is there.
     `integrator`: by default the orbit's. `chunk`: at most so many points are written at once. `units`: of coordinates and of
@@ -66,7 +66,7 @@ def sweep(
     Several processes may call with the same `out`, those of `jax.distributed` or others (then with `resume`): they share the
     chunks. `StoreError` where the store cannot be written, which keeps every finished chunk, or was made from something else.
     """
-    orbit = start.orbit(0) if isinstance(start, Branch) else start
+    orbit = start.orbit(_first(start)) if isinstance(start, Branch) else start
     if orbit.period.ndim:
         raise ValueError(f"sweep: start is a batch of {len(orbit)} orbits. Take one of them, such as orbits[0].")
     if int(orbit.result._value) != int(RESULTS.successful._value):
@@ -176,9 +176,15 @@ def kept_columns(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return kept
 
 
+def _first(branch: Branch) -> int:
+    """The point at which a branch was started."""
+    count = np.asarray(branch.curves.count)
+    return int(count[1]) - 1 if len(count) == 2 else 0
+
+
 def _along(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
-    """`values -> y` by the branch's points, on the first part of it that passes a value."""
-    points = branch.unfolding
+    """`values -> y` by the branch's points; where it passes a value several times, by those nearest to its start."""
+    points, first = branch.unfolding, _first(branch)
     values, v = branch.values, branch._points()["v"]
     y = v[:, : -points.origin.size] * float(points.state_scale)
 
@@ -189,7 +195,8 @@ def _along(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
             inside = np.clip(value, values.min(), values.max())
             if abs(inside - value) > 1e-9 * max(abs(value), float(np.ptp(values))):
                 continue
-            k = int(np.argmax((values[:-1] - inside) * (values[1:] - inside) <= 0))
+            passes = np.flatnonzero((values[:-1] - inside) * (values[1:] - inside) <= 0)
+            k = int(passes[np.argmin(np.abs(passes + 0.5 - first))])
             fraction = (inside - values[k]) / ((values[k + 1] - values[k]) or 1)
             seeds[i] = (1 - fraction) * y[k] + fraction * y[k + 1]
         return seeds

@@ -1,0 +1,86 @@
+"""A hybrid system whose stride is a quadratic map, for tests of sweeps; as a script, a process that sweeps it.
+
+The state $x$ rests while a clock runs from 0 to 1; then $x \\mapsto c + a x (1 - x / b)$. So orbits, multipliers, folds,
+attractors and basins are known in closed form, and a stride costs nothing.
+"""
+
+import pathlib
+import signal
+import sys
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+import hyjax as hj
+
+
+class Params(eqx.Module):
+    a: Array = eqx.field(converter=jnp.asarray, metadata={"unit": "1/stride"})
+    b: Array = eqx.field(default=1.0, converter=jnp.asarray)
+    c: Array = eqx.field(default=0.0, converter=jnp.asarray)
+
+
+def run_clock(t, x, p):
+    return jnp.stack([jnp.zeros_like(x[0]), jnp.ones_like(x[1])])
+
+
+def time_left(t, x, p):
+    return 1 - x[1]
+
+
+def quadratic(t, x, p):
+    return jnp.stack([p.c + p.a * x[0] * (1 - x[0] / p.b), jnp.zeros_like(x[1])])
+
+
+system = hj.HybridSystem(
+    modes={"wait": hj.Mode(run_clock, ("x", "clock"))},
+    transitions=(hj.Transition("wait", "wait", guard=time_left, reset=quadratic),),
+)
+sequence = ("wait",)
+# A solver that is quick to compile; it is exact for this field.
+integrator = hj.Integrator(solver=dfx.Bosh3(), rtol=1e-13, atol=1e-13)
+a_and_c = lambda p: (p.a, p.c)
+values = np.linspace(1.5, 3.7, 23), np.linspace(-0.12, 0.2, 11)
+
+
+def orbit():
+    return hj.periodic_orbit(system, jnp.array([0.6, 0.0]), Params(2.5), sequence=sequence, integrator=integrator)
+
+
+def record(orbit):
+    return {"twice": 2 * orbit.x, "slope": orbit.return_jacobian[0, 0]}
+
+
+def swept(start, out=None, **options):
+    return hj.sweep(system, start, where=a_and_c, values=values, record=record, out=out, progress=False, **options)
+
+
+def child(out: pathlib.Path, kill_after: int) -> None:
+    """Sweep into a store; once so many chunks are whole, die in the midst of the next."""
+    from hyjax._store import Store
+
+    write, written = Store.write, []
+
+    def counted(self, i, data):
+        if len(written) == kill_after:
+            write(self, i, {name: data[name] for name in ("x", "period")})
+            signal.raise_signal(signal.SIGKILL)
+        write(self, i, data)
+        written.append(i)
+
+    Store.write = counted
+    swept(orbit(), out, chunk=24)
+    print("chunks", *written)
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    out, kill_after, *address = sys.argv[1:]
+    if address:
+        jax.distributed.initialize(address[0], num_processes=2, process_id=int(address[1]))
+    child(pathlib.Path(out), int(kill_after))

@@ -1,0 +1,128 @@
+"""Attractors and basins of a quadratic map, in closed form; fates of a system that falls."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sweep_case as case
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hyjax as hj
+
+START = jnp.array([0.4, 0.0])
+PARAMS = case.Params(2.8)
+over_a = {"where": lambda p: p.a, "sequence": case.sequence, "integrator": case.integrator}
+# Periods 1, 2, 4 and 3 of the logistic map, chaos, and one beyond the last at which states stay in [0, 1].
+A = np.array([2.8, 3.2, 3.5, 3.83, 4.0, 4.1])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return hj.attractor(case.system, START, PARAMS, values=A, strides=4000, keep=32, **over_a)
+
+
+def test_periods(found):
+    assert_array_equal(found["period"], [1, 2, 4, 3, 0, 0])
+    # Period 1 is x = 1 - 1/a; period 2 its two points x = (a + 1 -+ sqrt((a - 3)(a + 1))) / 2a, to rounding.
+    assert_allclose(found["x"].values[0, :, 0], 1 - 1 / 2.8, rtol=1e-13)
+    half, off = 4.2 / 6.4, np.sqrt(0.2 * 4.2) / 6.4
+    assert_allclose(np.sort(found["x"].values[1, -2:, 0]), [half - off, half + off], rtol=1e-13)
+
+
+def test_last_states_come_in_order(found):
+    x, a = found["x"].values[:5, :, 0], A[:5, None]
+    assert_allclose(x[:, 1:], a * x[:, :-1] * (1 - x[:, :-1]), rtol=0, atol=1e-13)
+
+
+def test_lyapunov_exponents(found):
+    exponent = found["lyapunov"].values
+    # ln|2 - a| at period 1 and ln|4 + 2a - a^2| / 2 at period 2: exact but for the start's transients, which are over.
+    assert_allclose(exponent[:2], [np.log(0.8), np.log(0.16) / 2], rtol=1e-10)
+    assert np.all(exponent[:4] < 0)
+    # ln 2 at a = 4. A mean over 2000 strides of what varies by 1 or so, with correlations that cancel most of it.
+    assert_allclose(exponent[4], np.log(2), rtol=0, atol=0.02)
+    assert_allclose(found["stride_time"].values[:5], 1, rtol=1e-13)
+
+
+def test_what_escapes_carries_a_code(found):
+    codes = found["result"].values
+    assert np.all(codes[:5] == 0) and codes[5] != 0
+    assert 0 < found["strides"].values[5] < 4000
+    assert np.isnan(found["lyapunov"].values[5]) and np.all(np.isnan(found["x"].values[5]))
+
+
+def test_starts():
+    options = {"values": A[:2], "strides": 60, "transients": 30, "keep": 32}
+    # The program of the other tests.
+    both = jnp.stack([START, jnp.array([1.5, 0.0])])
+    # From 1.5 it falls to minus infinity; from within [0, 1] not.
+    found = hj.attractor(case.system, both, PARAMS, **options, **over_a)
+    assert found["x"].dims == ("a", "start", "stride", "coordinate")
+    assert_array_equal(found["result"].values == 0, [[True, False], [True, False]])
+    by_function = hj.attractor(
+        case.system, lambda p: jnp.stack([1 - 1 / p.a, jnp.zeros(())]), PARAMS, **options, **over_a
+    )
+    # On the unstable fixed point itself it stays; rounding has not grown by 1.2^60.
+    assert_array_equal(by_function["period"], [1, 1])
+    assert_allclose(by_function["lyapunov"], np.log(np.abs(2 - A[:2])), rtol=1e-9)
+
+
+def test_misuse():
+    for options, message in (
+        ({"transients": 10}, "transients=10"),
+        ({"keep": 0}, "keep=0"),
+        ({"start": jnp.zeros((2, 2, 2))}, "shape"),
+    ):
+        start = options.pop("start", START)
+        with pytest.raises(ValueError, match=message):
+            hj.attractor(case.system, start, PARAMS, values=A, strides=10, **options, **over_a)
+
+
+@pytest.fixture(scope="module")
+def plane():
+    params = case.Params(2.5)
+    axes = {"x": np.linspace(-0.5, 1.5, 41), "height": np.array([0.0, 1.0])}
+    return hj.basin(
+        case.system,
+        params,
+        sequence=case.sequence,
+        axes=axes,
+        start=lambda p, x, height: jnp.stack([x, jnp.zeros(())]),
+        orbits=case.orbit(),
+        # The clock runs to 1 in each arc, so this falls in the first arc with x < -5.
+        fates={"fell": lambda t, x, p: 5 + x[0] * x[1]},
+        strides=200,
+        integrator=case.integrator,
+    )
+
+
+def test_basin(plane):
+    x = np.linspace(-0.5, 1.5, 41)
+    meanings = plane["fate"].attrs["flag_meanings"].split()
+    assert meanings == ["orbit_0", "fell", "no_step", "undecided"]
+    inside, edge = (x > 1e-9) & (x < 1 - 1e-9), (np.abs(x) < 1e-9) | (np.abs(x - 1) < 1e-9)
+    fate = plane["fate"].values[:, 0]
+    assert np.all(fate[inside] == 0) and np.all(fate[~inside & ~edge] == 1)
+    # 0 is a fixed point, unstable, and 1 maps onto it, up to rounding: they go either way, or nowhere.
+    assert np.all(np.isin(fate[edge], [0, 1, 3]))
+    assert_array_equal(plane["fate"].values[:, 0], plane["fate"].values[:, 1])
+
+
+def test_basin_counts_strides(plane):
+    x = np.linspace(-0.5, 1.5, 41)
+    expected = []
+    for each in x:
+        n = 0
+        # Until it is near 0.6 (within 1e-2 of its size), or an arc starts below -5.
+        while n < 200 and abs(each - 0.6) > 0.006 and each >= -5:
+            each, n = 2.5 * each * (1 - each), n + 1
+        expected.append(n + (each < -5))
+    decided = plane["fate"].values[:, 0] < 2
+    clear = decided & (np.abs(x) > 1e-9) & (np.abs(x - 1) > 1e-9)
+    assert_array_equal(plane["strides"].values[clear, 0], np.array(expected)[clear])
+
+
+def test_basin_misuse():
+    with pytest.raises(ValueError, match="are not the coordinates"):
+        hj.basin(case.system, PARAMS, sequence=case.sequence, axes={"x": np.zeros(1)})
+    with pytest.raises(ValueError, match="strides=0"):
+        hj.basin(case.system, PARAMS, sequence=case.sequence, axes={"x": np.zeros(1), "clock": np.zeros(1)}, strides=0)

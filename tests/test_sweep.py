@@ -1,0 +1,248 @@
+"""Sweeps: closed forms, stores that survive what may happen to them, devices and processes."""
+
+import os
+import pathlib
+import re
+import resource
+import socket
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sweep_case as case
+import xarray
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hyjax as hj
+from hyjax._store import Locks
+from hyjax._sweep import _Work
+
+ROOT = pathlib.Path(__file__).parent.parent
+HERE = pathlib.Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def start():
+    return case.orbit()
+
+
+@pytest.fixture(scope="module")
+def whole(start):
+    return case.swept(start)
+
+
+def exact(a, c, b=1.0):
+    """The larger fixed point of c + a x (1 - x / b), and its multiplier; NaN beyond the fold."""
+    with np.errstate(invalid="ignore"):
+        x = b / (2 * a) * (a - 1 + np.sqrt((a - 1) ** 2 + 4 * a * c / b))
+    return x, a * (1 - 2 * x / b)
+
+
+def run(out, kill_after=10**6, address=(), devices=1):
+    environment = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, str(HERE / "sweep_case.py"), str(out), str(kill_after), *address]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def assert_same(found, expected):
+    """To the last bit."""
+    for name in expected.data_vars:
+        assert_array_equal(found[name].values, expected[name].values, err_msg=name)
+
+
+def test_closed_form(whole):
+    a, c = np.meshgrid(*case.values, indexing="ij")
+    x, multiplier = exact(a, c)
+    fold = (a - 1) ** 2 + 4 * a * c
+    assert whole["result"].dims == ("a", "c")
+    found = whole["result"].values == 0
+    # All that exist are found, from one orbit; next to the fold Newton's method has an orbit to either side.
+    assert_array_equal(found[np.abs(fold) > 1e-3], (fold > 0)[np.abs(fold) > 1e-3])
+    assert found.sum() > 230 and (~found).sum() > 5
+    # Near the fold the orbit's condition is 1 / (1 - multiplier).
+    assert_allclose(
+        whole["x"].values[found, 0] * (1 - multiplier[found]), (x * (1 - multiplier))[found], rtol=0, atol=1e-13
+    )
+    condition = 2 * a[found] / np.abs(1 - multiplier[found])
+    error = np.abs(whole["multipliers_real"].values[found, 0] - multiplier[found])
+    assert np.all(error < 1e-13 * (1 + condition))
+    assert_allclose(whole["period"].values[found], 1, rtol=1e-14)
+    assert_array_equal(whole["stable"].values[found], np.abs(multiplier[found]) < 1)
+    assert_array_equal(whole["twice"].values, 2 * whole["x"].values)
+    assert_allclose(whole["slope"].values[found], multiplier[found], rtol=0, atol=1e-11)
+    for name in ("x", "period", "multipliers_real", "slope"):
+        assert np.all(np.isnan(whole[name].values[~found])), name
+
+
+def test_labels(whole):
+    assert whole["a"].attrs["units"] == "1/stride"
+    assert list(whole["coordinate"].values) == ["x", "clock"]
+    meanings = whole["result"].attrs["flag_meanings"].split()
+    code = whole["result"].values[whole["result"].values != 0][0]
+    assert meanings[whole["result"].attrs["flag_values"].index(code)] == "orbit_not_converged"
+    assert whole.attrs["parameters"] == {"b": 1.0} and whole.attrs["dtype"] == "float64"
+
+
+def test_neighbours_and_chunks(start, whole):
+    # To the bit: no other program is run, and each point has its own start.
+    assert_same(case.swept(start, chunk=7), whole)
+    # On another grid the starts differ: rounding, 1e-13.
+    few = hj.sweep(
+        case.system, start, where=case.a_and_c, values=(case.values[0][::-3], case.values[1][::2]), record=case.record
+    )
+    here = whole.sel(a=few["a"], c=few["c"])
+    both = (few["result"].values == 0) & (here["result"].values == 0)
+    assert both.sum() > 40
+    condition = 1 / np.abs(1 - here["multipliers_real"].values[both, :1])
+    assert np.all(np.abs(few["x"].values[both] - here["x"].values[both]) < 1e-13 * (1 + condition))
+
+
+def test_one_parameter_and_a_branch(start, whole):
+    lens = lambda p: p.c
+    branch = hj.continuation(case.system, start, where=lens, stop=(-0.3, 0.2))
+    c = np.linspace(-0.22, 0.2, 30)
+    found = hj.sweep(case.system, branch, where=lens, values=c)
+    alone = hj.sweep(case.system, start, where=lens, values=c)
+    # The fold is at c = -0.225: the branch passes it, and what is wanted is the part where it began.
+    for each in (found, alone):
+        assert_allclose(each["x"].values[:, 0], exact(2.5, c)[0], rtol=0, atol=1e-12)
+
+
+def test_store(start, whole, tmp_path):
+    out = tmp_path / "sweep.zarr"
+    assert_same(case.swept(start, out, chunk=24), whole)
+    # Any reader of zarr sees names, dimensions and codes.
+    plain = xarray.open_zarr(out, consolidated=False, chunks=None)
+    assert plain["x"].dims == ("a", "c", "coordinate") and plain["a"].attrs["units"] == "1/stride"
+    assert plain.attrs["integrator"]["rtol"] == 1e-13 and plain.attrs["device"].startswith(jax.default_backend())
+    with pytest.raises(hj.StoreError, match="there is something already"):
+        case.swept(start, out)
+    for options, match in (
+        (
+            {"integrator": hj.Integrator(solver=case.integrator.solver, rtol=1e-12)},
+            "its integrator is .*1e-13.* and now .*1e-12",
+        ),
+        ({"values": (case.values[0][1:], case.values[1])}, "its grid is"),
+        ({"record": None}, "its record is"),
+    ):
+        arguments = {"where": case.a_and_c, "values": case.values, "record": case.record} | options
+        with pytest.raises(hj.StoreError, match=f"cannot be resumed: {match}"):
+            hj.sweep(case.system, start, out=out, resume=True, **arguments)
+
+
+def test_killed_and_resumed(start, whole, tmp_path, monkeypatch):
+    out = tmp_path / "sweep.zarr"
+    killed = run(out, kill_after=3)
+    _, errors = killed.communicate(timeout=300)
+    assert killed.returncode == -9, errors
+    computed, chunk = [], _Work.chunk
+
+    def counted(self, coarse, box):
+        computed.append(box)
+        return chunk(self, coarse, box)
+
+    monkeypatch.setattr(_Work, "chunk", counted)
+    codes = xarray.open_zarr(out, consolidated=False, chunks=None)["result"].values
+    done = np.isin(codes, [-1], invert=True)
+    assert 0 < done.sum() < codes.size
+    # The chunk that was being written has no codes, and counts for nothing.
+    assert_same(case.swept(start, out, chunk=24, resume=True), whole)
+    assert not any(done[box].any() for box in computed)
+    assert sum(done[box].size for box in computed) == (~done).sum()
+    computed.clear()
+    assert_same(case.swept(start, out, resume=True), whole)
+    assert not computed
+
+
+def test_two_processes_the_first_of_two_devices(whole, tmp_path):
+    out = tmp_path / "sweep.zarr"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    both = [run(out, address=(address, str(i)), devices=2 - i) for i in range(2)]
+    ended = [each.communicate(timeout=300) for each in both]
+    assert [each.returncode for each in both] == [0, 0], ended
+    mine, theirs = ([int(i) for i in re.search(r"chunks(.*)", printed)[1].split()] for printed, _ in ended)
+    found = xarray.open_zarr(out, consolidated=False, chunks=None)
+    # Every chunk once, by one or the other.
+    assert sorted(mine + theirs) == list(range(len(mine) + len(theirs))) and len(mine + theirs) == 16
+    for name in ("x", "period", "multipliers_real", "slope"):
+        good = whole["result"].values == 0
+        # Another program, with the same arithmetic: rounding, by the condition 1 / |1 - multiplier| near the fold.
+        condition = 1 / np.abs(1 - whole["slope"].values[good])
+        error = np.abs(found[name].values[good] - whole[name].values[good]).reshape(good.sum(), -1).max(axis=1)
+        assert np.all(error < 1e-13 * (1 + condition)), name
+    assert_array_equal(found["result"].values, whole["result"].values)
+
+
+def test_full_disk(start, whole, tmp_path, monkeypatch):
+    out = tmp_path / "sweep.zarr"
+    written, write = [], hj._sweep.Store.write
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def filling(self, i, data):
+        if len(written) == 2:
+            # As on a full disk, whoever writes: no file can grow beyond 16 bytes.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+        written.append(i)
+        write(self, i, data)
+
+    monkeypatch.setattr(hj._sweep.Store, "write", filling)
+    try:
+        with pytest.raises(hj.StoreError, match=r"could not be written .* Every finished chunk is kept"):
+            case.swept(start, out, chunk=24)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    codes = xarray.open_zarr(out, consolidated=False, chunks=None)["result"].values
+    assert_array_equal(codes[codes != -1], whole["result"].values[codes != -1])
+    assert (codes != -1).sum() >= 24
+    monkeypatch.undo()
+    assert_same(case.swept(start, out, resume=True), whole)
+
+
+def test_where_nothing_can_be_written(start, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(hj.StoreError, match="the store cannot be made"):
+        case.swept(start, tmp_path / "file" / "sweep.zarr")
+    (tmp_path / "other.zarr").mkdir()
+    with pytest.raises(hj.StoreError, match="not a store that can be resumed"):
+        case.swept(start, tmp_path / "other.zarr", resume=True)
+
+
+def test_locks_exclude_other_processes(tmp_path):
+    ours = Locks(tmp_path / "locks")
+    assert ours.take(3)
+    ask = f"from hyjax._store import Locks; locks = Locks({str(tmp_path / 'locks')!r}); print(locks.take(3), locks.take(4))"
+    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT)
+    assert asked.stdout.split() == ["False", "True"], asked.stderr
+    ours.close()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"values": case.values[0]}, "give a tuple of 2 arrays"),
+        ({"values": (case.values[0], np.array([0.1, 0.1]))}, "occurs twice"),
+        ({"values": (case.values[0], np.array([0.1, np.nan]))}, "finite"),
+        ({"chunk": 0}, "chunk=0"),
+        ({"resume": True}, "give out="),
+        ({"where": lambda p: p, "values": case.values}, "where picks 3 parameters"),
+    ],
+)
+def test_misuse(start, options, message):
+    with pytest.raises(ValueError, match=message):
+        hj.sweep(case.system, start, **({"where": case.a_and_c, "values": case.values} | options))
+
+
+def test_a_batch_is_no_start(start):
+    batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), start)
+    with pytest.raises(ValueError, match=re.escape("orbits[0]")):
+        case.swept(batch)
