@@ -102,7 +102,7 @@ def attractor(
     **Arguments:** `start`: a state, shape `(n,)`; several, `(starts, n)`, where attractors may coexist; a function of the
     parameters that returns either; or a periodic orbit, which is followed over the grid and left by a ten-thousandth of its
     size: where it is unstable, its attractor is what it leaves for. `where`, `values`: as for `sweep`. `strides`: how many in
-    all; `transients`: how many of them are not measured, by default half. `keep`: how many of the last states are kept.
+    all; `transients`: how many of them are not measured, by default half. `keep`: at most so many of the measured states, the last, are kept.
     `max_period`: the longest period that is looked for. `integrator`: by default Dopri8 at 1e-9: what is chaotic forgets more
     than that within a few strides, and what is not forgets the error.
 
@@ -132,7 +132,7 @@ def attractor(
     sample = states.reshape(-1, states.shape[-1])[int(np.argmax(finite))]
     check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)
     plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
-    iterate = Iterate(system, grid.free, tuple(sequence), min(keep, strides), plain)
+    iterate = Iterate(system, grid.free, tuple(sequence), min(keep, strides - transients), plain)
     run = Lanes(iterate, (params, np.asarray(strides), np.asarray(transients)))
 
     flat = states.reshape(-1, states.shape[-1])

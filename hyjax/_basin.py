@@ -82,6 +82,10 @@ def _still(t, x, params):
     return jnp.zeros_like(x)
 
 
+def _itself(params, *coordinates):
+    return jnp.stack(coordinates)
+
+
 def _same(t, x, params):
     return x
 
@@ -131,7 +135,7 @@ def basin(
             "(params, *values) -> x."
         )
     points = np.stack(np.meshgrid(*values.values(), indexing="ij"), axis=-1).reshape(-1, len(values))
-    make = (lambda params, *each: jnp.stack(each)) if start is None else start
+    make: Callable = _itself if start is None else start
     x = np.array(jax.vmap(lambda each: jnp.asarray(make(params, *each)))(jnp.asarray(points)))
     if integrator is None:
         tolerance = 1e-8 if x.dtype == np.float64 else 1e-5

@@ -265,7 +265,7 @@ def basin(
             f"{name}: this model names no plane of starts: give --over for each of {', '.join(model.coordinates)}."
         )
     else:
-        axes = {each: np.linspace(*bounds, points) for each, bounds in plane.items()}
+        axes = {each: np.linspace(low, high, points) for each, (low, high) in plane.items()}
     if section is not None and plane is not None and tuple(axes) != tuple(plane):
         raise Misuse(f"--over: the starts of {name} lie on the plane of {' and '.join(plane)}, in this order.")
     orbits = found_orbits(model, name, params, along, 1, cache)
@@ -296,7 +296,7 @@ def _listed(values):
     """Nested lists, with null for what is not a number."""
     import numpy as np
 
-    return np.where(np.isfinite(values), values, None).tolist()
+    return np.asarray(np.where(np.isfinite(values), values, None)).tolist()
 
 
 def _written(found, out: Path | None) -> None:

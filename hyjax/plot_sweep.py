@@ -16,14 +16,14 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
 
     **Arguments:** `found`: of `hyjax.sweep`. **Returns:** a matplotlib figure; `ValueError` for more than two parameters.
     """
-    names = found["result"].dims
+    names = tuple(str(each) for each in found["result"].dims)
     if len(names) > 2:
         raise ValueError(
             f"sweep_figure: {len(names)} parameters do not fit on paper. Select one value of some of them first."
         )
     coordinate = _coordinate(found, coordinate)
     height = found["period"] if coordinate == "period" else found["x"].sel(coordinate=coordinate)
-    radius = np.hypot(found["multipliers_real"], found["multipliers_imag"]).max("multiplier")
+    radius = (found["multipliers_real"] ** 2 + found["multipliers_imag"] ** 2).max("multiplier") ** 0.5
     fig, axes = pyplot().subplots(1, 2, figsize=(8, 3.2), layout="constrained")
     labels = ("$T$" if coordinate == "period" else symbol(coordinate), r"$\max|\lambda|$")
     for ax, column, label in zip(axes, (height, radius), labels, strict=True):
@@ -52,7 +52,7 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
 
 def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None):
     """The last states of each attractor over one parameter, and its largest Lyapunov exponent."""
-    name, *more = found["lyapunov"].dims
+    name, *more = (str(each) for each in found["lyapunov"].dims)
     if more and more != ["start"]:
         raise ValueError("attractor_figure: select one value of all parameters but one first.")
     coordinate = _coordinate(found, coordinate)
@@ -81,7 +81,7 @@ def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = No
         raise ValueError(
             f"basin_figure: needs two axes, not {found['fate'].dims}. Select one value of the others first."
         )
-    names, fate = found["fate"].dims, found["fate"].values
+    names, fate = tuple(str(each) for each in found["fate"].dims), found["fate"].values
     meanings = found["fate"].attrs["flag_meanings"].split()
     kinds = [k for k in range(len(meanings)) if np.any(fate == k)]
     orbits = sum(meaning.startswith("orbit_") for meaning in meanings)

@@ -51,7 +51,7 @@ def test_what_escapes_carries_a_code(found):
 
 
 def test_starts():
-    options = {"values": A[:2], "strides": 60, "transients": 30, "keep": 32}
+    options = {"values": A[:2], "strides": 60, "transients": 28, "keep": 32}
     # The program of the other tests.
     both = jnp.stack([START, jnp.array([1.5, 0.0])])
     # From 1.5 it falls to minus infinity; from within [0, 1] not.

@@ -170,7 +170,7 @@ def test_two_processes_the_first_of_two_devices(whole, tmp_path):
     both = [run(out, address=(address, str(i)), devices=2 - i) for i in range(2)]
     ended = [each.communicate(timeout=300) for each in both]
     assert [each.returncode for each in both] == [0, 0], ended
-    mine, theirs = ([int(i) for i in re.search(r"chunks(.*)", printed)[1].split()] for printed, _ in ended)
+    mine, theirs = ([int(i) for i in re.findall(r"chunks(.*)", printed)[0].split()] for printed, _ in ended)
     found = xarray.open_zarr(out, consolidated=False, chunks=None)
     # Every chunk once, by one or the other.
     assert sorted(mine + theirs) == list(range(len(mine) + len(theirs))) and len(mine + theirs) == 16
