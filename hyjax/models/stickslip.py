@@ -149,7 +149,7 @@ def guess(params):
 def region(params):
     """Near the stop, on the way back, as the voltage passes zero."""
     zero = jnp.zeros_like(params.voltage)
-    low = jnp.stack([0.8 * params.stop, zero - 0.3, zero - 0.3])
+    low = jnp.stack([0.4 * params.stop, zero - 0.3, zero - 0.3])
     return low, jnp.stack([params.stop, zero, zero + 0.1])
 
 
