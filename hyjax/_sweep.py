@@ -183,15 +183,20 @@ def _first(branch: Branch) -> int:
 
 
 def _along(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
-    """`values -> y` by the branch's points; where it passes a value several times, by those nearest to its start."""
-    points, first = branch.unfolding, _first(branch)
-    values, v = branch.values, branch._points()["v"]
-    y = v[:, : -points.origin.size] * float(points.state_scale)
+    """`values -> y` by the branch's points."""
+    free = branch.unfolding.origin.size
+    y = branch._points()["v"][:, :-free] * float(branch.unfolding.state_scale)
+    return nearest_pass(branch.values, y, _first(branch))
+
+
+def nearest_pass(values: np.ndarray, y: np.ndarray, first: int) -> Callable[[np.ndarray], np.ndarray]:
+    """`wanted -> y` between the points of a curve; where it passes a value several times, on the pass nearest its point
+    `first`; NaN beyond the curve's ends."""
 
     def at(wanted: np.ndarray) -> np.ndarray:
         seeds = np.full((len(wanted), y.shape[1]), np.nan)
         for i, value in enumerate(wanted[:, 0]):
-            # Just beyond the branch's ends, by rounding, its ends.
+            # Just beyond the curve's ends, by rounding, its ends.
             inside = np.clip(value, values.min(), values.max())
             if abs(inside - value) > 1e-9 * max(abs(value), float(np.ptp(values))):
                 continue
