@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray
 from numpy.testing import assert_allclose
-from test_command_line import CACHE, hyjax
+from test_command_line import CACHE
 
 from hyjax import cli
 
@@ -44,7 +44,7 @@ def closed_form(slope, spoke=np.pi / 6, ratio=2 / 3):
 def test_sweep_and_resume(here, tmp_path):
     out, picture = tmp_path / "sweep.zarr", tmp_path / "sweep.png"
     arguments = ("sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--out", str(out), "--json")
-    ran = hyjax(*arguments, "--chunk", "16", "--plot", str(picture))
+    ran = here(*arguments, "--chunk", "16", "--plot", str(picture))
     assert ran.returncode == 0, ran.stderr
     printed = json.loads(ran.stdout)
     assert printed["points"] == 40 and printed["results"] == {"successful": 40}

@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
 from hyjax._store import Locks
-from hyjax._sweep import _Work
+from hyjax._sweep import _Work, nearest_pass
 
 ROOT = pathlib.Path(__file__).parent.parent
 HERE = pathlib.Path(__file__).parent
@@ -105,15 +105,17 @@ def test_neighbours_and_chunks(start, whole):
     assert np.all(np.abs(few["x"].values[both] - here["x"].values[both]) < 1e-13 * (1 + condition))
 
 
-def test_one_parameter_and_a_branch(start, whole):
-    lens = lambda p: p.c
-    branch = hj.continuation(case.system, start, where=lens, stop=(-0.3, 0.2))
-    c = np.linspace(-0.22, 0.2, 30)
-    found = hj.sweep(case.system, branch, where=lens, values=c)
-    alone = hj.sweep(case.system, start, where=lens, values=c)
-    # The fold is at c = -0.225: the branch passes it, and what is wanted is the part where it began.
-    for each in (found, alone):
-        assert_allclose(each["x"].values[:, 0], exact(2.5, c)[0], rtol=0, atol=1e-12)
+def test_starts_along_a_branch():
+    # The branch of c + a x (1 - x) at a = 2.5, through its fold at c = -0.225; begun at c = 0, on the upper part.
+    x = np.linspace(-0.05, 0.7, 76)
+    c = x - 2.5 * x * (1 - x)
+    wanted = np.array([[-0.2], [0.0], [0.05], [-0.3], [0.2]])
+    y = nearest_pass(c, np.stack([x, 1 + 0 * x], axis=1), int(np.argmin(np.abs(x - 0.6))))(wanted)
+    # On that part. Linear interpolation between points 0.01 apart errs by 2.5 * 0.005^2 / 0.5, at most.
+    assert_allclose(y[:3, 0], exact(2.5, wanted[:3, 0])[0], rtol=0, atol=1.3e-4)
+    assert_allclose(y[:3, 1], 1, rtol=1e-14)
+    # What the branch does not reach has no start.
+    assert np.all(np.isnan(y[3:]))
 
 
 def test_store(start, whole, tmp_path):
