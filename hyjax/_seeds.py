@@ -169,11 +169,11 @@ def _flood(coarse: Coarse, solve: Solve, lines: list[np.ndarray]) -> None:
         coarse.y[tuple(to.T)] = ends
 
 
-def march(solve: Solve, first, y, last, slope, shortest: float = 1e-4) -> np.ndarray:
+def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
     """Orbits along straight lines in the parameters, all lines together. NaN for lines that were not followed to their end.
 
     **Arguments:** `first`, `last`: shape `(lines, free)`. `y`: the orbits at `first`. `slope`: how `y` will move over the
-    whole line, or NaN.
+    whole line, or NaN. `shortest`, `most`: a step below this part of its line, or so many steps, end it.
     """
     s, y, slope = np.zeros(len(y)), y.copy(), slope.copy()
     # With no idea of where the orbit moves to, a very short step tells.
@@ -181,7 +181,10 @@ def march(solve: Solve, first, y, last, slope, shortest: float = 1e-4) -> np.nda
     same = np.all(first == last, axis=1)
     h[same] = 1.0
     alive = np.isfinite(y[:, 0])
-    while (going := np.flatnonzero(alive & (s < 1))).size:
+    for _ in range(most):
+        going = np.flatnonzero(alive & (s < 1))
+        if not going.size:
+            break
         h[going] = np.minimum(h[going], 1 - s[going])
         t = s[going] + h[going]
         t[t > 1 - 1e-12] = 1
@@ -201,6 +204,6 @@ def march(solve: Solve, first, y, last, slope, shortest: float = 1e-4) -> np.nda
         h[on] *= np.where(known[good], 3, 4)
         y[on], s[on] = found[good], t[good]
         h[going[~good]] /= 4
-        alive[going[~good]] &= h[going[~good]] >= shortest / 16
+        alive[going[~good]] &= h[going[~good]] >= shortest
     y[s < 1] = np.nan
     return y
