@@ -13,7 +13,7 @@ from ._curve import Curve, NaturalParameter, PseudoArclength
 from ._multipliers import eigenvalues
 from ._orbit import PeriodicOrbit
 from ._result import code_name, code_of, RESULTS
-from ._special import KINDS, locate, orbit_at, SpecialPoint, tests_along
+from ._special import KINDS, locate, locate_grazing, orbit_at, SpecialPoint, tests_along
 from ._types import Scalar
 from ._unfolding import Unfolding
 
@@ -55,7 +55,7 @@ class Branch(eqx.Module):
     @property
     def values(self) -> np.ndarray:
         """The parameter, shape `(points,)`."""
-        return self._points()["values"]
+        return self._points()["values"][:, 0]
 
     @property
     def x(self) -> np.ndarray:
@@ -92,14 +92,7 @@ class Branch(eqx.Module):
     @property
     def result(self) -> RESULTS:
         """`successful` where every end of the interval was reached; see `continuation`."""
-        stuck, arrived = np.asarray(self.curves.stuck), np.asarray(self.curves.arrived)
-        for k in np.flatnonzero(stuck):
-            # The code of the stride in the last attempt; a sound stride that does not return is an orbit not found.
-            value = int(np.asarray(self.curves.last.result._value)[k])
-            return code_of(
-                value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value)
-            )
-        return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
+        return end_of(self.curves)
 
     @property
     def orbits(self) -> PeriodicOrbit:
@@ -115,9 +108,10 @@ class Branch(eqx.Module):
     @property
     def special_points(self) -> tuple[SpecialPoint, ...]:
         """Folds, period doublings, Neimark-Sacker and branch points, in the order along the curve, each located by Newton's
-        method. A change of sign whose point is not found, or not between the two points that showed it, is left out."""
+        method; and grazing, where the branch ends there. A change of sign whose point is not found, or not between the two
+        points that showed it, is left out."""
         points = self._points()
-        found = []
+        found = self._ended(points, first=True)
         tests = {name: np.asarray(each) for name, each in _tests(points["jacobian"], points["tangent"]).items()}
         for i in range(len(points["v"]) - 1):
             for kind in KINDS:
@@ -126,7 +120,18 @@ class Branch(eqx.Module):
                     point = self._located(kind, points, i, a / (a - b))
                     if point is not None:
                         found.append(point)
-        return tuple(found)
+        return (*found, *self._ended(points, first=False))
+
+    def _ended(self, points: dict, first: bool) -> list[SpecialPoint]:
+        """The grazing orbit at an end of the branch at which it could not be followed further, if there is one."""
+        stuck = np.asarray(self.curves.stuck)
+        if not (len(stuck) == 2 and stuck[1] if first else stuck[0]):
+            return []
+        i = 0 if first else -1
+        point = locate_grazing(
+            self.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * self.accept
+        )
+        return [] if point is None else [point]
 
     def _located(self, kind: str, points: dict, i: int, between: float) -> SpecialPoint | None:
         mix = lambda column: jnp.asarray((1 - between) * column[i] + between * column[i + 1])
@@ -178,39 +183,52 @@ class Branch(eqx.Module):
         return branch_diagram(self, coordinate, ax)
 
     def _points(self) -> dict[str, np.ndarray]:
-        """The points in the order along the curve, with tangents that all point along it."""
-        if isinstance(self.accept, jax.core.Tracer):
-            raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
-        if self.accept.ndim:
+        if self.accept.ndim and not isinstance(self.accept, jax.core.Tracer):
             raise TypeError("This is a batch of branches: take one of them, such as branch[0].")
-        host = jax.tree.map(np.asarray, self.curves)
-        if not np.all(host.started):
-            raise ValueError(f"This branch has no points: its start ended with {code_name(self.result)}.")
-        tables = {
-            "v": host.v,
-            "tangent": host.tangent,
-            "jacobian": host.jacobian,
-            "residuals": host.residual,
-            "periods": host.aux.period,
-            "nodes": host.aux.nodes,
-            "guard_rates": host.aux.guard_rates,
-        }
-        columns = {}
-        for name, column in tables.items():
-            columns[name] = column[0][: host.count[0]]
-            if len(host.count) == 2:
-                # Both directions have the start.
-                back = column[1][1 : host.count[1]][::-1]
-                columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
-        free = self.unfolding.origin.size
-        columns["values"] = np.asarray(self.unfolding.origin[0]) + columns["v"][:, -free] * np.asarray(
-            self.unfolding.scale[0]
-        )
-        spectrum = np.asarray(_multipliers(columns["jacobian"]))
-        n = columns["nodes"].shape[-1]
-        # Before and after the jump the spectra agree but for zeros.
-        columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
-        return columns
+        return points_of(self.unfolding, self.curves)
+
+
+def points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
+    """The points in the order along the curve, as columns, with tangents that all point along it."""
+    if isinstance(curves.count, jax.core.Tracer):
+        raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
+    host = jax.tree.map(np.asarray, curves)
+    if not np.all(host.started):
+        raise ValueError(f"This branch has no points: its start ended with {code_name(end_of(curves))}.")
+    tables = {
+        "v": host.v,
+        "tangent": host.tangent,
+        "jacobian": host.jacobian,
+        "residuals": host.residual,
+        "periods": host.aux.period,
+        "nodes": host.aux.nodes,
+        "guard_rates": host.aux.guard_rates,
+    }
+    columns = {}
+    for name, column in tables.items():
+        columns[name] = column[0][: host.count[0]]
+        if len(host.count) == 2:
+            # Both directions have the start.
+            back = column[1][1 : host.count[1]][::-1]
+            columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
+    free = unfolding.origin.size
+    columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
+    states = columns["v"].shape[1] - free
+    spectrum = np.asarray(_multipliers(columns["jacobian"][:, :states, :states]))
+    n = columns["nodes"].shape[-1]
+    # Before and after the jump the spectra agree but for zeros.
+    columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
+    return columns
+
+
+def end_of(curves: Curve) -> RESULTS:
+    """`successful` where every end of the interval was reached, otherwise why not."""
+    stuck, arrived = np.asarray(curves.stuck), np.asarray(curves.arrived)
+    for k in np.flatnonzero(stuck):
+        # The code of the stride in the last attempt; a sound stride that does not return is an orbit not found.
+        value = int(np.asarray(curves.last.result._value)[k])
+        return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
+    return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
 
 
 @jax.jit
@@ -220,8 +238,8 @@ def _tests(jacobian: Array, tangent: Array) -> dict[str, Array]:
 
 @jax.jit
 def _multipliers(jacobian: Array) -> Array:
-    n = jacobian.shape[1]
-    return jax.vmap(eigenvalues)(jacobian[:, :, :n] + jnp.eye(n, dtype=jacobian.dtype))
+    """Of `dF/dy` at every point."""
+    return jax.vmap(eigenvalues)(jacobian + jnp.eye(jacobian.shape[1], dtype=jacobian.dtype))
 
 
 @eqx.filter_jit

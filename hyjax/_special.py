@@ -6,6 +6,7 @@ r"""Special points of a branch: seen by a change of sign between two points, loc
 | period-doubling | $\det(D + I)$ | $g = 0$ of $D + I$ |
 | neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $D w = e^{i\theta} w$, $c^* w = 1$ |
 | branch-point | $\det$ of $dF$ bordered by the tangent | $F + \nu b = 0$, and $g = 0$ of $dF$, which has two entries |
+| grazing | the branch ends | see `_touching` |
 """
 
 import functools as ft
@@ -17,10 +18,11 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from ._multipliers import eigenvalues
-from ._newton import newton
+from ._newton import newton, Root
 from ._orbit import PeriodicOrbit
 from ._result import choose, nan_unless, RESULTS
 from ._shooting import follow_orbit
+from ._touching import possible_touches, solve_touching, Touch
 from ._types import Flag, Scalar
 from ._unfolding import bordered, borders, Unfolding, with_columns
 
@@ -30,10 +32,14 @@ KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 class SpecialPoint(eqx.Module):
     """Where a branch changes its character.
 
-    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`. `value`: the parameter. `orbit`:
-    the `PeriodicOrbit` there. `multiplier`: the critical one, 1, -1 or one of a pair on the unit circle. `eigenvector`: of the
-    state before the jump, shape `(n,)`, length 1. `residual`: the largest of all equations solved, in units of the
+    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`. `value`: the parameter.
+    `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical one, 1, -1 or one of a pair on the unit circle. `eigenvector`:
+    of the state before the jump, shape `(n,)`, length 1. `residual`: the largest of all equations solved, in units of the
     state. `tangent`: of the branch, for `switch_branch`.
+
+    At `grazing`, no multiplier is critical: on the side where the guard is crossed one is infinite. `multiplier` and
+    `eigenvector` are NaN there, the orbit's multipliers are those of the side that misses the guard, and its return Jacobian,
+    which the two sides do not share, is NaN. `touch` says which guard, in which arc.
     """
 
     value: Scalar
@@ -46,6 +52,7 @@ class SpecialPoint(eqx.Module):
     kernel: Float[Array, "rows unknowns"]  # of dF
     unfolding: Unfolding
     kind: str = eqx.field(static=True)
+    touch: Touch | None = None
 
     def __str__(self) -> str:
         x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
@@ -192,4 +199,40 @@ def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
         return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
         nodes=nan(closure.nodes), iterations=jnp.array(0), result=choose(good, RESULTS.successful, result), params=params,
         system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
+    )  # fmt: skip
+
+
+def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
+    """The grazing orbit at which a branch ends, whose last point is `v`; None where none is near."""
+    for touch in possible_touches(orbit_at(unfolding, v))[:3]:
+        root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
+        if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
+            continue
+        contact = root.aux[1]
+        if touch.taken and contact.image.shape == contact.x.shape and jnp.allclose(contact.image, contact.x, rtol=1e-6):
+            # The impact is none: the side without it has the same orbit, and multipliers.
+            missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
+            columns = solve_touching(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
+        else:
+            columns = root.aux[0]
+        return _grazing(unfolding, touch, root, columns, tangent)
+    return None
+
+
+def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:
+    problem, contact = unfolding.problem, root.aux[1]
+    _, values = unfolding.split(root.y)
+    n, x = columns.shape[0] - 1, contact.nodes[0]
+    spectrum = eigenvalues(unfolding.around(columns[:n]))
+    nan = jnp.full((), jnp.nan, x.dtype)
+    orbit = PeriodicOrbit(
+        x=x, period=contact.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
+        return_jacobian=jnp.full((x.size, x.size), nan), residual=root.residual, guard_rates=contact.guard_rates,
+        nodes=contact.nodes, iterations=root.iterations, result=RESULTS.successful, params=unfolding.params_at(values),
+        system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
+    )  # fmt: skip
+    return SpecialPoint(
+        value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
+        residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], unfolding=unfolding, kind="grazing",
+        touch=touch,
     )  # fmt: skip

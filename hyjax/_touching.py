@@ -1,0 +1,188 @@
+r"""Grazing: an orbit that touches a guard, and neither crosses it nor misses it.
+
+There the branch ends: on one side the guard fires where it did not, or no longer fires where it did; and the return map has
+a square root. What stays smooth is the flow to where the guard has its *extremum*, $\dot g = 0$, in place of the flow to the
+guard itself: with it the orbit exists on both sides, and grazing is one more equation,
+
+$$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc } k.$$
+
+Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5 and 6.2.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ._jump import reset
+from ._newton import newton, Root
+from ._orbit import PeriodicOrbit
+from ._result import RESULTS
+from ._stride import run_stride
+from ._system import HybridSystem, Mode, Transition
+from ._types import Flag, Scalar
+from ._unfolding import Unfolding, with_columns
+
+# An extremum counts as near zero if it is below this share of what the guard reaches along the arc.
+NEAR = 0.02
+
+
+class Touch(eqx.Module):
+    """Which guard an orbit touches, in which of its arcs, counted over all strides.
+
+    `taken`: it is the guard that ends the arc; otherwise the arc passes by it. `lowest`: the extremum is a minimum; it is the one
+    that is nearer than `window` to the time `t`. `size`: what the guard reaches along the arc. `jump`: whether the taken guard's
+    reset is applied; where it is not, the orbit is that of the side which misses the guard.
+    """
+
+    t: Scalar
+    window: Scalar
+    size: Scalar
+    jump: Flag
+    arc: int = eqx.field(static=True)
+    transition: int = eqx.field(static=True)
+    taken: bool = eqx.field(static=True)
+    lowest: bool = eqx.field(static=True)
+
+
+class Contact(eqx.Module):
+    """What is known of an orbit that touches: the state before each stride, the touching state, its image by the reset."""
+
+    nodes: Float[Array, "strides n"]
+    period: Scalar
+    guard_rates: Float[Array, " arcs"]
+    x: Float[Array, " pre"]
+    image: Float[Array, " post"]
+    result: RESULTS
+
+
+def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Contact]:
+    """`H = (F, g)` at `v`, both scaled: the unfolding's equation, and the guard at its extremum."""
+    y, values = unfolding.split(v)
+    params, problem = unfolding.params_at(values), unfolding.problem
+    sequence = problem.sequence * problem.strides
+    way = problem.system.transitions[touch.transition]
+    system, names = _chain(problem.system, sequence, touch)
+    start = problem.last_reset(y, params)
+    through = run_stride(system, jnp.zeros((), v.dtype), start, (params, touch), names, unfolding.integrator)
+    at = through.impacts[touch.arc]
+    residual = jnp.append(
+        (through.impacts[-1].x - y) / unfolding.state_scale, way.guard(at.t, at.x, params) / touch.size
+    )
+    arcs = [k for k in range(len(names)) if touch.taken or k != touch.arc]
+    last = problem.system.transitions[problem.system.route(problem.sequence)[-1]]
+    ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
+    nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
+    rates = through.guard_rates[np.array(arcs)]
+    return residual, Contact(
+        jnp.stack(nodes), through.time, rates, at.x, reset(way, at.t, at.x, params), through.result
+    )
+
+
+@eqx.filter_jit
+def solve_touching(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
+    """Newton's method; `aux` is the Jacobian of `H` and the `Contact`."""
+
+    def evaluate(v):
+        out, columns, contact = with_columns(lambda v: touching(unfolding, touch, v), v)
+        return out, columns, (columns, contact)
+
+    return newton(evaluate, v, max_iterations=iterations, accept=accept)
+
+
+def _chain(system: HybridSystem, sequence: tuple[str, ...], touch: Touch) -> tuple[HybridSystem, tuple[str, ...]]:
+    """A system with a mode of its own for every arc, in which one arc is flown to the extremum of a guard.
+
+    Its parameters are those of the system, and the touch.
+    """
+    guard, sign = system.transitions[touch.transition].guard, -1 if touch.lowest else 1
+    field = system.mode(sequence[touch.arc]).vector_field
+
+    def towards(t, x, q):
+        """Falls through zero at the extremum."""
+        flow = (jnp.ones_like(t), field(t, x, q[0]))
+        return sign * jax.jvp(lambda t, x: guard(t, x, q[0]), (t, x), flow)[1]
+
+    def near(t, x, q):
+        return jnp.abs(t - q[1].t) < q[1].window
+
+    def stay(t, x, q):
+        return x
+
+    modes, ways = [], []
+    for k, (name, index) in enumerate(zip(sequence, system.route(sequence), strict=True)):
+        mode, way = system.mode(name), system.transitions[index]
+        plain = lambda fn: None if fn is None else lambda t, x, q: fn(t, x, q[0])  # the system's own parameters
+        leap = plain(way.reset)
+        modes.append(Mode(plain(mode.vector_field), mode.coordinates))
+        if k == touch.arc and not touch.taken:
+            ways.append((towards, stay, near))
+            modes.append(modes[-1])
+        if k == touch.arc and touch.taken:
+            ways.append((towards, _perhaps(leap, mode, system.mode(way.target)), near))
+        else:
+            ways.append((plain(way.guard), leap, plain(way.armed)))
+    names = tuple(f"arc {k}" for k in range(len(modes)))
+    following = (*names[1:], names[0])
+    transitions = [Transition(*ends, *way) for *ends, way in zip(names, following, ways, strict=True)]
+    return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
+
+
+def _perhaps(leap, source: Mode, target: Mode):
+    """A reset that can be switched off, where that has a meaning."""
+    if source.dimension != target.dimension:
+        return leap
+    return lambda t, x, q: jnp.where(q[1].jump, leap(t, x, q), x)
+
+
+def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
+    """What an orbit near the end of its branch may be about to touch, the most likely first."""
+    found: list[tuple[float, Touch]] = []
+    route = orbit.system.route(orbit.sequence) * orbit.strides
+    for k, arc in enumerate(orbit.sample(400)):
+        for e in orbit.system.leaving(arc.mode):
+            found += _touches_of(orbit, arc, k, e, e == route[k])
+    return [touch for closeness, touch in sorted(found, key=lambda each: each[0]) if closeness < NEAR]
+
+
+def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool) -> list[tuple[float, Touch]]:
+    t = np.asarray(arc.t)
+    height, rate = map(np.asarray, _along(orbit, arc, e))
+    size, fastest = np.max(np.abs(height)), np.max(np.abs(rate))
+    if not size > 0 or not fastest > 0:
+        return []
+    number = lambda value: jnp.asarray(value, arc.x.dtype)
+
+    def touch(time, window, own, lowest):
+        return Touch(number(time), number(window), number(size), jnp.array(True), k, e, own, lowest)
+
+    found = []
+    ends = {True: (rate[:-1] < 0) & (rate[1:] >= 0), False: (rate[:-1] > 0) & (rate[1:] <= 0)}
+    for lowest, turns in ends.items():
+        places = np.flatnonzero(turns)
+        # Along a parabola between two samples.
+        share = rate[places] / (rate[places] - rate[places + 1])
+        times = t[places] + share * (t[places + 1] - t[places])
+        heights = height[places] + share * (t[places + 1] - t[places]) * rate[places] / 2
+        for n, time in enumerate(times):
+            apart = np.abs(np.delete(times, n) - time)
+            own = taken and not lowest and n == len(times) - 1
+            found.append((abs(heights[n]) / size, touch(time, np.min(apart, initial=t[-1] - t[0]) / 2, own, lowest)))
+        if taken and lowest:
+            # The guard falls slowly: its minimum lies a little beyond.
+            window = np.min(t[-1] - times, initial=t[-1] - t[0]) / 2
+            found.append(((rate[-1] / fastest) ** 2, touch(t[-1], window, True, True)))
+    return found
+
+
+@eqx.filter_jit
+def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
+    """A guard and its rate along an arc."""
+    guard, field = orbit.system.transitions[e].guard, orbit.system.mode(arc.mode).vector_field
+
+    def at(t, x):
+        flow = (jnp.ones_like(t), field(t, x, orbit.params))
+        return jax.jvp(lambda t, x: guard(t, x, orbit.params), (t, x), flow)
+
+    return jax.vmap(at)(arc.t, arc.x)
