@@ -75,7 +75,7 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
-        (t, z, mode, _, result, _), (there, jumped, reals, integers) = _scan(
+        (t, z, mode, _, _, result, _), (there, jumped, reals, integers) = _scan(
             automaton, z0, mode0, t0, t1, params, max_jumps, plain
         )
         return (t, z, *reals), (mode, result, there, jumped, *integers)
@@ -106,10 +106,10 @@ def _scan(automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Inte
     """The end, and a record of each arc: whether it is one, whether it jumped, its numbers, its mode and transition."""
 
     def arc(carry, k):
-        t, z, mode, last, _, done = carry
+        t, z, mode, last, brief, _, done = carry
         # What comes after the end starts where all began, and has no length; nor has what cannot leave its surface.
         t, z, mode = (jnp.where(done, first, now) for first, now in ((t0, t), (z0, z), (mode0, mode)))
-        stuck = _accumulates(automaton, t, z, mode, last, params)
+        stuck = _accumulates(automaton, t, z, mode, last, brief, params)
         until = jnp.where(done, t0 - 1, jnp.where(stuck, t, t1))
         end, z_end, event, rate, _, code = integrate(
             automaton.field, automaton.surfaces, t, z, until, (mode, params), integrator
@@ -127,22 +127,29 @@ def _scan(automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Inte
             jnp.where(jumps, z_after, z_end),
             jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
             taken,
+            stop_gradient(end - t),
             code,
             done | ~jumps,
         )
         record = (~done, jumps & ~done, (t, end, z, z_end, rate), (mode, taken))
         return jax.tree.map(lambda new, old: jnp.where(done, old, new), after, carry), record
 
-    start = (t0, z0, mode0, jnp.array(-1), RESULTS.successful, jnp.array(False))
+    never = jnp.full_like(t0, jnp.inf)
+    start = (t0, z0, mode0, jnp.array(-1), never, RESULTS.successful, jnp.array(False))
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
 
 
-def _accumulates(automaton: Automaton, t: Time, z: Padded, mode: Index, last: Index, params: Params) -> Flag:
+def _accumulates(
+    automaton: Automaton, t: Time, z: Padded, mode: Index, last: Index, duration: Time, params: Params
+) -> Flag:
     r"""Whether a guard leaves its surface but will be back before it, or the time, has risen by more than rounding.
 
     Such a hop cannot be seen, and the flow would go on below the surface. Its height is that of a parabola,
     $\dot g^2 / 2|\ddot g|$, its duration $2\dot g/|\ddot g|$. After an impact that takes all of the speed there is not even a
     hop: so the guard of transition `last`, which has just fired, is seen also where it is at rest up to rounding.
+
+    Between two surfaces, as in a corner, what accumulates are the passes from one to the other: the last, of the given
+    `duration`, was so short that the next surface falls by no more than some roundings in such a time, and is within one.
     """
     surfaces = automaton.surfaces
     if not surfaces.count:
@@ -160,4 +167,7 @@ def _accumulates(automaton: Automaton, t: Time, z: Padded, mode: Index, last: In
     again = (number == last) & (last >= 0)
     low = (jnp.abs(g) <= noise) & (rate**2 <= 8 * noise * -turn) & ((rate > 0) | again) & (turn < 0)
     brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
-    return jnp.any(low | brief)
+    between = (
+        surfaces.armed(t, z, args) & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
+    )
+    return jnp.any(low | brief | between)
