@@ -135,7 +135,7 @@ def basin(
             "(params, *values) -> x."
         )
     points = np.stack(np.meshgrid(*values.values(), indexing="ij"), axis=-1).reshape(-1, len(values))
-    make: Callable = _itself if start is None else start
+    make: Callable[..., State] = start or _itself
     x = np.array(jax.vmap(lambda each: jnp.asarray(make(params, *each)))(jnp.asarray(points)))
     if integrator is None:
         tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
@@ -156,7 +156,7 @@ def basin(
         "x": x,
         "t": np.zeros(count, x.dtype),
     }
-    alive, most, run = np.arange(count), 1, None
+    alive, most = np.arange(count), 1
     with progress_bar("starts", count, 0, progress) as advance:
         # In rounds, each twice as long: those who have met their fate make room for the others.
         while alive.size and (left := strides - int(found["strides"][alive[0]])) > 0:

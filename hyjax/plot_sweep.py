@@ -16,7 +16,7 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
 
     **Arguments:** `found`: of `hyjax.sweep`. **Returns:** a matplotlib figure; `ValueError` for more than two parameters.
     """
-    names = tuple(str(each) for each in found["result"].dims)
+    names = [str(each) for each in found["result"].dims]
     if len(names) > 2:
         raise ValueError(
             f"sweep_figure: {len(names)} parameters do not fit on paper. Select one value of some of them first."
@@ -37,12 +37,12 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
             ax.spines[["top", "right"]].set_visible(False)
             ax.locator_params(axis="x", nbins=5)
         else:
-            column = column.sortby(list(names))
+            column = column.sortby(names)
             x, y = column[names[0]].values, column[names[1]].values
             mesh = ax.pcolormesh(x, y, column.values.T, shading="nearest", rasterized=True)
             fig.colorbar(mesh, ax=ax, label=label)
             if np.nanmin(radius) < 1 < np.nanmax(radius):
-                ax.contour(x, y, radius.sortby(list(names)).values.T, [1.0], colors="white", linewidths=1)
+                ax.contour(x, y, radius.sortby(names).values.T, [1.0], colors="white", linewidths=1)
             ax.set(xlabel=symbol(names[0]), ylabel=symbol(names[1]))
     if len(names) == 1:
         axes[1].axhline(1, color=GREY, lw=0.8)
