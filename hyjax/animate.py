@@ -127,7 +127,7 @@ def animate_trajectory(
     _refuse(model, "animate_trajectory")
     if fps <= 0 or (speed is not None and speed <= 0):
         raise ValueError(f"animate_trajectory: fps={fps} and speed={speed} must be positive.")
-    arcs = trajectory.sample(200)
+    arcs = trajectory.sample()
     if not arcs or not np.all(np.isfinite(arcs[-1].t)):
         raise ValueError("animate_trajectory: there is nothing to draw: the simulation failed before its first event.")
     return _animate(_placed(arcs, model, trajectory.params), model, trajectory.params, fps, speed)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def trajectory_figure(
-    trajectory: "Trajectory", model: ModuleType | None = None, n: int = 60
+    trajectory: "Trajectory", model: ModuleType | None = None, n: int = 100
 ) -> "matplotlib.figure.Figure":
     """A row of axes for each coordinate; a colour for each mode; jumps as thin lines from before to after.
 

@@ -63,6 +63,11 @@ def guess(params):
     return jnp.stack([jnp.zeros_like(params.gravity), jnp.ones_like(params.gravity)])
 
 
+def start(params):
+    """`(mode, x)`: dropped from 1 m."""
+    return "flight", jnp.stack([jnp.ones_like(params.gravity), jnp.zeros_like(params.gravity)])
+
+
 def region(params):
     """On the floor, moving up."""
     return jnp.array([0.0, 0.1]), jnp.array([0.0, 10.0])

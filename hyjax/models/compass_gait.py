@@ -116,6 +116,11 @@ def guess(params):
     return jnp.stack([0.22 + 0 * rate, -0.22 - 2 * params.slope, -0.35 * rate, -0.12 * rate])
 
 
+def start(params):
+    """`(mode, x)`: just after a strike, near the gait at 3 degrees."""
+    return "swing", guess(params)
+
+
 def region(params):
     """Just after the strike: stance leg leaning back, swing leg behind it, both moving forward."""
     rate = jnp.sqrt(params.gravity / params.leg_length)

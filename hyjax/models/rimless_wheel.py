@@ -74,6 +74,11 @@ def guess(params):
     return jnp.stack([-jnp.pi / params.spokes, jnp.sqrt(params.inertia_ratio)])
 
 
+def start(params):
+    """`(mode, x)`: just after a collision, fast enough to get over the top."""
+    return "stance", guess(params)
+
+
 def region(params):
     """After a collision the spoke leans uphill by half the angle between spokes, and moves downhill."""
     half = jnp.pi / params.spokes

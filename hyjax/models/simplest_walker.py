@@ -71,6 +71,11 @@ def guess(params):
     return jnp.stack([theta, -theta, 2 * theta, -theta * (1 - jnp.cos(2 * theta))])
 
 
+def start(params):
+    """`(mode, x)`: just after a strike, near the long gait."""
+    return "swing", guess(params)
+
+
 def region(params):
     """The stance leg leans back after the strike and moves forward: half to one and a half of what the slope suggests."""
     theta = jnp.cbrt(jnp.abs(params.slope))
