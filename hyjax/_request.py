@@ -49,6 +49,14 @@ def number(text: str, option: str = "--param") -> float:
         raise Misuse(f"{option}: {text!r} is not a number. Write for example 0.009, 2/3 or 3deg.") from None
 
 
+def finite(text: str, option: str) -> float:
+    """A number that is neither infinite nor NaN."""
+    value = number(text, option)
+    if not math.isfinite(value):
+        raise Misuse(f"{option}: {text!r} must be finite.")
+    return value
+
+
 def parameters(model, settings: list[str]):
     import dataclasses
 
@@ -118,13 +126,17 @@ def first_state(model: ModuleType, params, mode: str | None, x0: str | None):
     """Mode and state at the start of a simulation: those asked for, or the model's own."""
     import jax.numpy as jnp
 
-    start = model.start(params) if hasattr(model, "start") else (model.sequence[0], model.guess(params))
+    start = model.start(params)
     first = start[0] if mode is None else mode
+    try:
+        model.system.mode(first, "--mode")
+    except ValueError as error:
+        raise Misuse(str(error)) from None
     if x0 is None:
         if first != start[0]:
             raise Misuse(f"--mode {first} needs a state of that mode: give --x0 too.")
         return start
-    return first, jnp.array([number(each, "--x0") for each in x0.split(",")])
+    return first, jnp.array([finite(each, "--x0") for each in x0.split(",")])
 
 
 def check_paths(plot: Path | None, animate: Path | None, out: Path | None = None) -> None:

@@ -18,13 +18,13 @@ from ._printed import branches_record, orbits_record, orbits_table, trajectory_r
 from ._request import (  # noqa: E402
     cascade,
     check_paths,
+    finite,
     first_state,
     found_orbits,
     load,
     Misuse,
     modes_in_turn,
     NotFound,
-    number,
     parameters,
     start_jax,
 )
@@ -169,7 +169,7 @@ def simulate(
     from ._simulate import simulate as run
 
     try:
-        trajectory = run(model.system, state, params, mode=first, t1=number(t1, "--t1"), max_jumps=max_jumps)
+        trajectory = run(model.system, state, params, mode=first, t1=finite(t1, "--t1"), max_jumps=max_jumps)
     except ValueError as error:
         raise Misuse(str(error)) from None
     if as_json:
@@ -218,7 +218,7 @@ def follow(
     cache = start_jax()
     model = load(name)
     params, values = parameters(model, [*(param or []), f"{where}={start}"])
-    stop = number(end, "--to")
+    stop = finite(end, "--to")
     along = modes_in_turn(model, sequence)
 
     from ._continuation import continuation, switch_branch
