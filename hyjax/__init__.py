@@ -6,6 +6,7 @@ from ._basin import basin as basin
 from ._bouligand import bouligand_derivative as bouligand_derivative, BouligandDerivative as BouligandDerivative
 from ._branch import Branch as Branch
 from ._continuation import continuation as continuation, switch_branch as switch_branch
+from ._locus import locus as locus
 from ._curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
 from ._flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._integrator import Integrator as Integrator

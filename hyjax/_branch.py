@@ -1,5 +1,6 @@
 """A branch of periodic orbits: its points, what is special among them, and how it reads."""
 
+import functools as ft
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -105,7 +106,7 @@ class Branch(eqx.Module):
 
     # Special points
 
-    @property
+    @ft.cached_property
     def special_points(self) -> tuple[SpecialPoint, ...]:
         """Folds, period doublings, Neimark-Sacker and branch points, in the order along the curve, each located by Newton's
         method; and grazing, where the branch ends there. A change of sign whose point is not found, or not between the two
@@ -120,7 +121,7 @@ class Branch(eqx.Module):
                     point = self._located(kind, points, i, a / (a - b))
                     if point is not None:
                         found.append(point)
-        return (*found, *self._ended(points, first=False))
+        return tuple(_without_echoes([*found, *self._ended(points, first=False)]))
 
     def _ended(self, points: dict, first: bool) -> list[SpecialPoint]:
         """The grazing orbit at an end of the branch at which it could not be followed further, if there is one."""
@@ -186,6 +187,24 @@ class Branch(eqx.Module):
         if self.accept.ndim and not isinstance(self.accept, jax.core.Tracer):
             raise TypeError("This is a batch of branches: take one of them, such as branch[0].")
         return points_of(self.unfolding, self.curves)
+
+
+def _without_echoes(points: list[SpecialPoint]) -> list[SpecialPoint]:
+    """Leave out folds that are none: on a branch that crosses another, or starts at a doubling, the parameter has its extremum
+    at the point where it does."""
+    crossings = [np.asarray(point.v) for point in points if point.kind == "branch-point"]
+
+    def real(point: SpecialPoint) -> bool:
+        if point.kind != "fold":
+            return True
+        if any(np.max(np.abs(np.asarray(point.v) - v)) < 1e-3 for v in crossings):
+            return False
+        # The orbit of twice as many strides, where it is the single one.
+        nodes, strides = np.asarray(point.orbit.nodes), point.orbit.strides
+        half = strides // 2
+        return bool(strides % 2 or np.max(np.abs(nodes[half:] - nodes[:half])) > 1e-3 * np.max(np.abs(nodes)))
+
+    return [point for point in points if real(point)]
 
 
 def points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:

@@ -83,8 +83,8 @@ class Curve(eqx.Module):
 
     **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: of the evaluation at
     each point. `count`: how many points there are; what follows is zero. `started`: whether the start was found. `arrived`:
-    whether the end of the interval was reached; otherwise `stuck`, or there were no more points. `last`: `aux` of the last
-    attempt.
+    whether the end of the interval was reached, or, if `closed`, the start again; otherwise `stuck`, or there were no more
+    points. `last`: `aux` of the last attempt.
     """
 
     v: Float[Array, "points unknowns"]
@@ -96,6 +96,7 @@ class Curve(eqx.Module):
     attempts: Int[Array, ""]
     started: Flag
     arrived: Flag
+    closed: Flag
     stuck: Flag
     last: PyTree
 
@@ -163,7 +164,11 @@ def follow(
         # A landing that fails is tried again from nearer.
         h = jnp.where(state.landing & ~good, jnp.minimum(h, jnp.abs(state.bound - state.v[-1]) / 2), h)
         stuck = (first & ~kept) | (h < method.min_step)
-        arrived = kept & state.landing
+        # Back at the start, and past it in the same direction.
+        ahead = (curve.v[0] - state.v) @ state.tangent
+        home = jnp.sqrt(jnp.sum((curve.v[0] - state.v) ** 2)) < 1.1 * jnp.abs(far)
+        closed = kept & (curve.count > 3) & home & (ahead > 0) & (curve.tangent[0] @ tangent > 0.9)
+        arrived = (kept & state.landing) | closed
 
         at = jnp.where(kept, curve.count, curve.residual.size)  # out of bounds: nothing is written
         write = lambda column, value: column.at[at].set(value, mode="drop")
@@ -178,6 +183,7 @@ def follow(
             attempts=curve.attempts + 1,
             started=curve.started | kept,
             arrived=arrived,
+            closed=closed,
             stuck=stuck,
             last=aux,
         )
@@ -196,7 +202,7 @@ def follow(
     no, zero = jnp.array(False), jnp.array(0)
     empty = Curve(
         v=room(v0), tangent=room(v0), jacobian=room(jacobian), residual=jnp.zeros(method.max_points, h.dtype),
-        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, stuck=no,
+        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, closed=no, stuck=no,
         last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
     h0 = jnp.asarray(method.step, v0.dtype)

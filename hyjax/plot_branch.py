@@ -1,4 +1,5 @@
-"""Bifurcation diagrams: branches over their parameter, stable solid, unstable dashed, special points marked and named."""
+"""Bifurcation diagrams: branches over their parameter, stable solid, unstable dashed, special points marked and named; loci
+in the plane of two parameters."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,12 +13,14 @@ if TYPE_CHECKING:
     import matplotlib.axes
 
     from ._branch import Branch
+    from ._locus import Locus
 
 MARKS = {
     "fold": ("o", "fold"),
     "period-doubling": ("s", "PD"),
     "neimark-sacker": ("D", "NS"),
     "branch-point": ("^", "BP"),
+    "grazing": ("v", "grazing"),
 }
 
 
@@ -62,6 +65,26 @@ def branch_diagram(
     axes.legend(frameon=False)
     axes.set_xlabel(symbol(parameter) if parameter else "parameter")
     axes.set_ylabel("$T$" if coordinate == "period" else symbol(coordinate))
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def locus_diagram(
+    loci: "Locus | Sequence[Locus]",
+    ax: "matplotlib.axes.Axes | None" = None,
+    parameters: tuple[str, str] = ("", ""),
+) -> "matplotlib.axes.Axes":
+    """Curves in the plane of two parameters, each with its kind; the first parameter is that of the branch.
+
+    **Arguments:** `parameters`: their names, for the axes.
+    """
+    loci = list(loci) if isinstance(loci, Sequence) else [loci]
+    axes = pyplot().subplots(figsize=(5.4, 4.2), layout="constrained")[1] if ax is None else ax
+    for k, locus in enumerate(loci):
+        axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=locus.kind)
+    axes.legend(frameon=False)
+    axes.set_xlabel(symbol(parameters[0]) if parameters[0] else "first parameter")
+    axes.set_ylabel(symbol(parameters[1]) if parameters[1] else "second parameter")
     axes.spines[["top", "right"]].set_visible(False)
     return axes
 

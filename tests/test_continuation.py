@@ -137,6 +137,7 @@ def test_neimark_sacker():
         hj.switch_branch(point, stop=2.3)
 
 
+@pytest.mark.slow
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""
     system, _ = start(logistic, [0.6], {"r": jnp.array(2.6)})

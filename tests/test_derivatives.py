@@ -131,6 +131,7 @@ NESTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nesting", NESTINGS)
 def test_high_derivatives_of_an_event_time(nesting):
     got, expected = time_to, jnp.arccos
@@ -210,6 +211,7 @@ def test_any_leaves_among_the_parameters():
 ADJOINTS = {"direct": dfx.DirectAdjoint(), "checkpoint": dfx.RecursiveCheckpointAdjoint()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ADJOINTS)
 def test_gradients_through_the_steps(name):
     """Reverse mode through the steps themselves: the same steps, so the same gradient to rounding."""
@@ -226,6 +228,7 @@ def test_gradients_through_the_steps(name):
     assert_allclose(got[1][1], expected[1][1], rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ADJOINTS)
 def test_gradients_through_the_steps_in_parameters(name):
     integrator = hj.Integrator(max_steps=128, adjoint=ADJOINTS[name])
@@ -235,6 +238,7 @@ def test_gradients_through_the_steps_in_parameters(name):
         assert_allclose(got[each], expected[each], rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_forward_and_second_derivatives_through_the_steps():
     """DirectAdjoint serves both modes, nested."""
     integrator = hj.Integrator(max_steps=128, adjoint=dfx.DirectAdjoint())
@@ -279,6 +283,7 @@ def test_closed_over_parameters_in_a_batch():
     assert_allclose(got, expected, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
 def test_closed_over_parameters_of_an_orbit(jacobian):
     """y'' = -k y + c... the orbit's start is (1, v) with v = -r sqrt(k (1 - q^2) + v^2), so v = -r s / sqrt(1 - r^2)."""
@@ -301,6 +306,7 @@ def test_closed_over_parameters_of_an_orbit(jacobian):
         assert_allclose(got[name], expected[name], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_second_derivatives_through_a_scan_of_arcs():
     """Forward over reverse, where JAX loses the rules of custom derivatives within a scan; u' = 1, reset to 0 at u = p.
 

@@ -225,6 +225,7 @@ def test_area_and_symmetry_of_bangbang(switched):
 # stickslip
 
 
+@pytest.mark.slow
 def test_impacting_orbit_of_stickslip():
     q, q_rate, phase, sticks, slips = numbers("stickslip", "impacting at 0.65")
     starts = np.array([[q, q_rate, phase]])

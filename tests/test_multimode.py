@@ -107,6 +107,7 @@ def test_periodic_orbit_and_its_matrices():
     assert_allclose(orbit.guard_rates, [-2.7, -0.63], rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
 def test_orbit_in_its_parameters(jacobian):
     def found(p):
@@ -152,6 +153,7 @@ def forced_start():
     return x
 
 
+@pytest.mark.slow
 def test_forced_stride_and_its_derivatives():
     """In state, parameters, and the time at which it starts."""
     starts = STARTS[:3]
@@ -183,6 +185,7 @@ def test_forced_orbit(forced_start):
     assert_allclose(orbit.monodromy(), expected, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_forced_orbit_of_two_strides(forced_start):
     """The second stride starts when the first ends; together they have the square of the Jacobian."""
     orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2)
@@ -192,6 +195,7 @@ def test_forced_orbit_of_two_strides(forced_start):
     assert_allclose(orbit.return_jacobian, expected @ expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_forced_orbit_in_its_parameters(forced_start):
     """dx = (1 - S_x)^-1 S_p dp, from the closed form."""
 

@@ -59,6 +59,7 @@ def test_no_isolated_orbit():
         assert len(gaits(bouncing_ball, params)) == 0
 
 
+@pytest.mark.slow
 def test_orbits_of_two_strides_are_not_those_of_one():
     assert len(gaits(simplest_walker, simplest_walker.Params(0.009), strides=2)) == 0
     # Just beyond the period doubling at 0.01506 the walker limps, in a stable way.

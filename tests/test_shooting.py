@@ -20,6 +20,7 @@ def orbit(guess, slope, strides, method):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_three_strides_are_one_stride_thrice(method):
     record = case("B_simplest_walker", "long_0.009")
@@ -34,6 +35,7 @@ def test_three_strides_are_one_stride_thrice(method):
     assert_allclose(np.asarray(three.multipliers[:2]).real, exact[:2].real, rtol=0, atol=9e-13)
 
 
+@pytest.mark.slow
 def test_multiple_shooting_reaches_what_single_shooting_cannot():
     """Eight strides of the unstable gait: an error of the start grows by 4^8 = 66 000."""
     record = case("B_simplest_walker", "short_0.009")
@@ -46,6 +48,7 @@ def test_multiple_shooting_reaches_what_single_shooting_cannot():
     assert_allclose(eight.multipliers[0], record["eigenvalues"]["re"][0] ** 8, rtol=8 * 3e-13)
 
 
+@pytest.mark.slow
 def test_derivatives_from_node_to_node():
     """Over three strides the period's derivative is three times that over one; the state's is the same."""
 

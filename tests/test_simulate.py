@@ -167,6 +167,7 @@ def test_sensitivity_by_three_routes(mixed):
     assert_allclose(differences, forward, rtol=0, atol=1e-9 * scale)
 
 
+@pytest.mark.slow
 def test_derivatives_by_parameters_and_end_time(mixed):
     x0 = jnp.array([2.0, 0.3])
     final = lambda p, t1: mix(x0, p, t1).x
@@ -374,6 +375,7 @@ def test_simultaneous_guards_are_reported():
     assert_allclose(ended.t, 1, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_gradient_of_a_batch_in_which_a_lane_fails():
     """A failed lane, masked, leaves the gradient of the others alone."""
 

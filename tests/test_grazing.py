@@ -1,0 +1,102 @@
+"""Orbits that touch a guard, and loci of special points in the plane of two parameters."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from test_continuation import mapping
+
+import hyjax as hj
+from hyjax.models import impact
+
+RESULTS = hj.RESULTS
+
+
+def response(p):
+    """The amplitude of the linear oscillator per unit of force, which reaches the wall where it is 1 / amplitude."""
+    return 1 / np.hypot(p.stiffness - p.frequency**2, p.damping * p.frequency)
+
+
+@pytest.fixture(scope="module")
+def free():
+    """Below the wall: forced oscillations of growing amplitude."""
+    params = impact.Params(amplitude=0.08)
+    orbit = hj.periodic_orbit(impact.system, jnp.array([0.0, 0.8, 0.0]), params, sequence=("before",))
+    return hj.continuation(impact.system, orbit, where=lambda p: p.amplitude, stop=0.2)
+
+
+def test_grazing_of_a_wall_that_is_not_hit(free):
+    """The oscillation A / |k - w^2 + i c w| reaches d; its multipliers are those of the flow."""
+    assert free.result != RESULTS.successful
+    (point,) = free.special_points
+    assert point.kind == "grazing" and point.touch is not None and not point.touch.taken
+    # A linear equation, and a parabola at its top.
+    assert_allclose(point.value, 0.1, rtol=1e-13)
+    assert_allclose(point.orbit.x, [0, -1, -np.pi], rtol=0, atol=1e-12)
+    assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-12)
+    assert np.all(np.isnan(point.multiplier)) and point.residual < 1e-13
+    assert "grazing at 0.1" in str(free)
+
+
+@pytest.mark.slow
+def test_grazing_of_a_wall_that_is_hit():
+    """From the other side: impacts grow weaker, the branch turns at a fold close by, and ends at the same orbit."""
+    params = impact.Params(amplitude=0.11)
+    guess = jnp.array([-0.24, -1.02, -np.pi])
+    orbit = hj.periodic_orbit(impact.system, guess, params, sequence=impact.sequence)
+    branch = hj.continuation(impact.system, orbit, where=lambda p: p.amplitude, stop=0.05)
+    fold, point = branch.special_points
+    assert (fold.kind, point.kind) == ("fold", "grazing")
+    # The fold of a closed form in 20 digits: A = d / (R (cos psi + rho sin psi)) at its least.
+    assert_allclose(fold.value, 0.0999707536283133, rtol=1e-11)
+    assert_allclose(point.value, 0.1, rtol=1e-12)
+    assert point.touch.taken
+    # Multipliers are those of the side without impacts.
+    assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-10)
+
+
+def test_grazing_over_two_parameters(free):
+    curve = hj.locus(free.special_points[0], where=lambda p: p.stiffness, stop=(0.8, 1.3))
+    assert curve.result == RESULTS.successful
+    amplitude, stiffness = curve.values.T
+    assert_allclose(stiffness[[0, -1]], [0.8, 1.3], rtol=1e-13)
+    assert_allclose(amplitude, np.hypot(stiffness - 1, 0.1), rtol=1e-11)
+    pytest.importorskip("matplotlib").use("agg")
+    assert curve.plot().get_legend() is not None
+
+
+def parabola(x, p):
+    """x -> a - b x^2: with u = b x the map u -> ab - u^2, whose fold is at ab = -1/4 and whose doubling is at ab = 3/4."""
+    return p["a"] - p["b"] * x**2
+
+
+@pytest.fixture(scope="module")
+def arch():
+    system = mapping(parabola)
+    params = {"a": jnp.array(0.5), "b": jnp.array(1.0)}
+    orbit = hj.periodic_orbit(system, jnp.array([0.4, 0.0]), params, sequence=("run",))
+    return hj.continuation(system, orbit, where=lambda p: p["a"], stop=(-0.5, 1.0))
+
+
+@pytest.mark.parametrize("kind, product", [pytest.param("fold", -1 / 4, marks=pytest.mark.slow), ("period-doubling", 3 / 4)])
+def test_locus_in_closed_form(arch, kind, product):
+    (point,) = [point for point in arch.special_points if point.kind == kind]
+    assert_allclose(point.value, product, rtol=1e-13)
+    curve = hj.locus(point, where=lambda p: p["b"], stop=2.0)
+    a, b = curve.values.T
+    assert curve.result == RESULTS.successful and len(curve) > 5 and str(curve).startswith(f"Locus of {kind}")
+    # Newton's method on the point itself, to rounding, of which the two conditions together lose a digit or two.
+    assert_allclose(a * b, product, rtol=1e-12)
+    assert_allclose(np.max(np.abs(curve.multipliers), axis=1), 1, rtol=1e-10)
+
+
+def test_misuse(arch):
+    point = arch.special_points[0]
+    with pytest.raises(ValueError, match="pick a second one"):
+        hj.locus(point, where=lambda p: p["a"], stop=2.0)
+    with pytest.raises(ValueError, match="nowhere to go"):
+        hj.locus(point, where=lambda p: p["b"], stop=1.0)
+    with pytest.raises(ValueError, match="a branch-point point cannot be followed"):
+        hj.locus(dataclasses.replace(point, kind="branch-point"), where=lambda p: p["b"], stop=2.0)
