@@ -48,8 +48,9 @@ def saltation(states: int = 16) -> None:
         ),
         ("into sticking, eqs. 55-56: eigenvalues 0 along the velocity, 1 along the slope", "C", 9.0, _stick()),
     ):
-        console.print(_ball(title, target, friction, exact))
-    console.print(REMARKS, highlight=False, markup=False)
+        console.print(f"\n[italic]Ball on a slope {title}[/italic]", highlight=False, soft_wrap=True)
+        console.print(_ball(target, friction, exact))
+    console.print(f"\n{REMARKS}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _compare(event: Event, draws: list) -> tuple[float, float]:
@@ -80,7 +81,7 @@ def _stick() -> list[list[Fraction]]:
     return [[*row, zero, zero] for row in block] + [[zero] * 4] * 2
 
 
-def _ball(title: str, target: str, friction: float, exact: list[list[Fraction]]) -> Table:
+def _ball(target: str, friction: float, exact: list[list[Fraction]]) -> Table:
     s, c = SLOPE
     mu = jnp.asarray(friction)
     slope = jnp.arctan2(float(s), float(c))
@@ -89,7 +90,7 @@ def _ball(title: str, target: str, friction: float, exact: list[list[Fraction]])
     x = jnp.array([float(5 * c), float(-5 * s), *(float(v) for v in VELOCITY)])
     number = ball_on_slope.system.between("U", target)
     generic = np.asarray(saltation_matrix(ball_on_slope.system, number, 0.0, x, params))
-    table = Table(title=f"Ball on a slope {title}", title_justify="left", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for column in (*("exact",) * 4, *("hyjax",) * 4, "largest difference"):
         table.add_column(column, justify="right")
     for row, ours in zip(exact, generic, strict=True):
