@@ -6,11 +6,11 @@ from ._basin import basin as basin
 from ._bouligand import bouligand_derivative as bouligand_derivative, BouligandDerivative as BouligandDerivative
 from ._branch import Branch as Branch
 from ._continuation import continuation as continuation, switch_branch as switch_branch
-from ._locus import locus as locus
 from ._curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
 from ._flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._integrator import Integrator as Integrator
 from ._jump import saltation_matrix as saltation_matrix
+from ._locus import locus as locus
 from ._multiple_shooting import MultipleShooting as MultipleShooting
 from ._orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
 from ._result import RESULTS as RESULTS

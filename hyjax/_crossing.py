@@ -151,10 +151,11 @@ def _turning(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, Sca
     v = -ra / jnp.where(below == 0, 1, below)
     least = a + v * (ra + v * (c + v * d))
     inside = (v > 0) & (v < 1) & (below > 0)
-    # The end must be on the guard's side. A guard that starts on the surface is zero up to rounding of either sign, and
-    # any turn of it is one that leaves the surface; but a bulge lower than rounding makes no guard positive.
+    # The end must be on the guard's side; one that is positive by less than rounding does not count as positive. A guard
+    # that starts on the surface is zero up to rounding of either sign, and any turn of it is one that leaves the surface; but
+    # a bulge lower than rounding makes no guard positive.
     nearest = jnp.minimum(jnp.where(up, jnp.maximum(a, 0), jnp.abs(a)), b)
-    turns = inside & jnp.where(up, b > 0, b >= 0) & (least < 0.9 * nearest - jnp.where(up, 0, noise))
+    turns = inside & jnp.where(up, b > 0, b >= -noise) & (least < 0.9 * nearest - jnp.where(up, 0, noise))
     # Maximum: the other root of s', where c + 3 d v = -root.
     above = c - root
     u = -ra / jnp.where(above == 0, 1, above)

@@ -4,7 +4,7 @@ import inspect
 import itertools
 import pathlib
 from collections.abc import Iterable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import matplotlib.animation
 
 Shapes = dict[str, np.ndarray]
+# A model of your own needs no file: a namespace with an outline will do.
+Model = ModuleType | SimpleNamespace
 
 # Seconds that a unit of a model's time lasts on the screen; sqrt(l/g) is that of a leg of 1 m on the earth.
 SECONDS = {"s": 1.0, "sqrt(l/g)": 9.81**-0.5, "sqrt(l/g) or s": 9.81**-0.5}
@@ -46,7 +48,7 @@ class Step(eqx.Module):
     legs: dict[str, int]
 
 
-def walk(orbit: PeriodicOrbit, model: ModuleType, steps: int, n: int = 200) -> tuple[Step, ...]:
+def walk(orbit: PeriodicOrbit, model: Model, steps: int, n: int = 200) -> tuple[Step, ...]:
     """The orbit repeated over the ground, each arc where the jump before it put the stance foot.
 
     **Arguments:** `steps`: passes through the orbit's sequence. `n`: times on each arc, its two ends among them.
@@ -56,7 +58,7 @@ def walk(orbit: PeriodicOrbit, model: ModuleType, steps: int, n: int = 200) -> t
     return _placed(repeated, model, orbit.params)
 
 
-def _placed(arcs: Iterable[Arc], model: ModuleType, params: Params) -> tuple[Step, ...]:
+def _placed(arcs: Iterable[Arc], model: Model, params: Params) -> tuple[Step, ...]:
     """Arcs one after the other, in time and over the ground."""
     fall, travel = _fall(model, params), getattr(model, "travel", lambda mode, x, params: np.zeros(2))
     t, foot, last, legs = 0.0, np.zeros(2), {}, {}
@@ -72,7 +74,7 @@ def _placed(arcs: Iterable[Arc], model: ModuleType, params: Params) -> tuple[Ste
 
 
 def shapes(
-    model: ModuleType,
+    model: Model,
     mode: str,
     x: np.ndarray | jax.Array,
     params: Params,
@@ -95,15 +97,15 @@ def shapes(
 
 
 def animate_orbit(
-    orbit: PeriodicOrbit, model: ModuleType, steps: int = 4, fps: int = 30, speed: float | None = None
+    orbit: PeriodicOrbit, model: Model, steps: int = 4, fps: int = 30, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
     """The model going around its orbit: a walker walks down its slope, the camera beside it.
 
     Each leg keeps its colour when the legs change roles; the leg that stands is drawn thick. The camera moves with the
     mean velocity, so that an even number of steps of a biped plays round without a seam.
 
-    **Arguments:** `model`: a module with `outline(mode, x, params)`, or `outline(mode, x, params, t)` if it is forced; one
-    that moves over the ground has `travel(mode, x, params)` and `ground(params)`, too. Lines that `model.scenery` names
+    **Arguments:** `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
+    `outline(mode, x, params, t)` if it is forced; one that moves over the ground has `travel(mode, x, params)` and `ground(params)`, too. Lines that `model.scenery` names
     are drawn in grey. `steps`: passes through the orbit's sequence. `speed`: at 1, a model in seconds plays in real time,
     and one in units of `sqrt(l/g)` plays as with legs of 1 m on the earth; by default so, unless all would be over in less
     than 2 s or last more than 12 s.
@@ -118,7 +120,7 @@ def animate_orbit(
 
 
 def animate_trajectory(
-    trajectory: Trajectory, model: ModuleType, fps: int = 30, speed: float | None = None
+    trajectory: Trajectory, model: Model, fps: int = 30, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
     """The model along a simulation, from its start to its end; otherwise as `animate_orbit`.
 
@@ -133,13 +135,13 @@ def animate_trajectory(
     return _animate(_placed(arcs, model, trajectory.params), model, trajectory.params, fps, speed)
 
 
-def _refuse(model: ModuleType, who: str) -> None:
+def _refuse(model: Model, who: str) -> None:
     if not hasattr(model, "outline"):
         name = getattr(model, "__name__", str(model)).rpartition(".")[-1]
         raise ValueError(f"{who}: {name} does not define outline, so there is nothing to draw.")
 
 
-def _animate(placed: tuple[Step, ...], model: ModuleType, params: Params, fps: int, speed: float | None):
+def _animate(placed: tuple[Step, ...], model: Model, params: Params, fps: int, speed: float | None):
     plt = pyplot()
     from matplotlib.animation import FuncAnimation
 
@@ -249,7 +251,7 @@ def animation_suffix(path: pathlib.Path) -> str:
     return suffix
 
 
-def _fall(model: ModuleType, params: Params) -> np.ndarray:
+def _fall(model: Model, params: Params) -> np.ndarray:
     """From a row vector in the outline's frame to one in the vertical frame."""
     angle = float(model.ground(params)) if hasattr(model, "ground") else 0.0
     return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

@@ -1,6 +1,6 @@
 """Pictures of trajectories: every coordinate over time, in the colour of its mode."""
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def trajectory_figure(
-    trajectory: "Trajectory", model: ModuleType | None = None, n: int = 100
+    trajectory: "Trajectory", model: ModuleType | SimpleNamespace | None = None, n: int = 100
 ) -> "matplotlib.figure.Figure":
     """A row of axes for each coordinate; a colour for each mode; jumps as thin lines from before to after.
 
@@ -53,7 +53,7 @@ def trajectory_figure(
     return fig
 
 
-def _units(model: ModuleType | None) -> dict[str, str]:
+def _units(model: ModuleType | SimpleNamespace | None) -> dict[str, str]:
     """The units of a model's coordinates, as they are printed."""
     if model is None:
         return {}

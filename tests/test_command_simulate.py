@@ -13,7 +13,7 @@ import xarray
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax import cli
+from hyjax import cli, models
 from hyjax.models import bouncing_ball
 from hyjax.plot_trajectory import trajectory_figure
 
@@ -116,3 +116,14 @@ def test_picture_of_a_trajectory():
     assert_allclose([line[:, 1].max() for line in drawn if len(line) > 2], [1, 1 / 4, 1 / 16], rtol=0, atol=1e-4)
     jumps = [np.asarray(line.get_xydata()) for line in speed.get_lines() if len(line.get_xydata()) == 2]
     assert_allclose(jumps, [[[FIRST, -SPEED], [FIRST, SPEED / 2]], [[2 * FIRST, -SPEED / 2], [2 * FIRST, SPEED / 4]]])
+
+
+@pytest.mark.parametrize("name", models.names)
+def test_start(name):
+    """Every model says where a simulation of it may start: in a mode of its own, with something ahead to meet."""
+    model = models.load(name)
+    params = model.Params()
+    mode, x = model.start(params)
+    assert x.shape == (model.system.mode(mode).dimension,) and np.all(np.isfinite(x))
+    leaving = [model.system.transitions[i] for i in model.system.leaving(mode)]
+    assert max(float(way.guard(jnp.zeros(()), x, params)) for way in leaving) > 0

@@ -80,7 +80,9 @@ def arch():
     return hj.continuation(system, orbit, where=lambda p: p["a"], stop=(-0.5, 1.0))
 
 
-@pytest.mark.parametrize("kind, product", [pytest.param("fold", -1 / 4, marks=pytest.mark.slow), ("period-doubling", 3 / 4)])
+@pytest.mark.parametrize(
+    "kind, product", [pytest.param("fold", -1 / 4, marks=pytest.mark.slow), ("period-doubling", 3 / 4)]
+)
 def test_locus_in_closed_form(arch, kind, product):
     (point,) = [point for point in arch.special_points if point.kind == kind]
     assert_allclose(point.value, product, rtol=1e-13)

@@ -250,7 +250,7 @@ def test_arcs():
     """However it goes on and ends: each arc against its exponential, each event against the guards."""
     seen = Counter()
 
-    @examples(150)
+    @examples(80)
     @given(problems())
     def check(problem):
         x0, p = problem
