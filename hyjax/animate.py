@@ -104,11 +104,11 @@ def animate_orbit(
     Each leg keeps its colour when the legs change roles; the leg that stands is drawn thick. The camera moves with the
     mean velocity, so that an even number of steps of a biped plays round without a seam.
 
-    **Arguments:** `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
-    `outline(mode, x, params, t)` if it is forced; one that moves over the ground has `travel(mode, x, params)` and `ground(params)`, too. Lines that `model.scenery` names
-    are drawn in grey. `steps`: passes through the orbit's sequence. `speed`: at 1, a model in seconds plays in real time,
-    and one in units of `sqrt(l/g)` plays as with legs of 1 m on the earth; by default so, unless all would be over in less
-    than 2 s or last more than 12 s.
+    **Arguments:** `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or `outline(mode,
+    x, params, t)` if it is forced; one that moves over the ground has `travel(mode, x, params)` and `ground(params)`,
+    too. Lines that `model.scenery` names are drawn in grey. `steps`: passes through the orbit's sequence. `speed`: at
+    1, a model in seconds plays in real time, and one in units of `sqrt(l/g)` plays as with legs of 1 m on the earth; by
+    default so, unless all would be over in less than 2 s or last more than 12 s.
 
     **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. A batch of orbits, an orbit that was not
     found, and a model without an outline are a `ValueError`.
