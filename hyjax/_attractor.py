@@ -103,8 +103,8 @@ def attractor(
     parameters that returns either; or a periodic orbit, which is followed over the grid and left by a ten-thousandth of its
     size: where it is unstable, its attractor is what it leaves for. `where`, `values`: as for `sweep`. `strides`: how many in
     all; `transients`: how many of them are not measured, by default half. `keep`: at most so many of the measured states,
-    the last, are kept. `max_period`: the longest period that is looked for. `integrator`: by default Dopri8 at 1e-9: what is chaotic forgets more
-    than that within a few strides, and what is not forgets the error.
+    the last, are kept. `max_period`: the longest period that is looked for. `integrator`: by default Dopri8 at 1e-9: what is
+    chaotic forgets more than that within a few strides, and what is not forgets the error.
 
     **Returns:** an `xarray.Dataset` over the parameters' dimensions, and `start` where there are several: `x` (the last states),
     `period` (strides after which the last states repeat, or 0), `lyapunov` (largest exponent, per stride), `stride_time` (mean),

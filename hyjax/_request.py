@@ -17,13 +17,12 @@ class NotFound(Exception):
 def start_jax() -> str:
     """Float64, and compiled programs kept in the user's cache directory, which is returned."""
     import jax
-    import jaxlib
     import platformdirs
 
     # The command compiles for longer than it runs, and XLA's older emitters compile two to three times faster. A flag that a
     # version does not know ends the process: so only where it is known.
     flag = "xla_cpu_use_fusion_emitters"
-    if jaxlib.__version__.startswith("0.10.") and flag not in os.environ.get("XLA_FLAGS", ""):
+    if jax.__version__.startswith("0.10.") and flag not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{flag}=false"
     cache = os.environ.get("HYJAX_CACHE_DIR") or platformdirs.user_cache_dir("hyjax")
     jax.config.update("jax_enable_x64", True)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Complex, Float
 from ._multipliers import eigenvalues
 from ._newton import newton, Root
 from ._orbit import PeriodicOrbit
-from ._result import choose, nan_unless, RESULTS
+from ._result import choose, code_of, nan_unless, RESULTS
 from ._shooting import follow_orbit
 from ._touching import possible_touches, solve_touching, Touch
 from ._types import Flag, Scalar
@@ -228,7 +228,7 @@ def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tan
     orbit = PeriodicOrbit(
         x=x, period=contact.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
         return_jacobian=jnp.full((x.size, x.size), nan), residual=root.residual, guard_rates=contact.guard_rates,
-        nodes=contact.nodes, iterations=root.iterations, result=RESULTS.successful, params=unfolding.params_at(values),
+        nodes=contact.nodes, iterations=root.iterations, result=code_of(0), params=unfolding.params_at(values),
         system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
     )  # fmt: skip
     return SpecialPoint(

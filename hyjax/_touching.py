@@ -9,6 +9,8 @@ $$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc }
 Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5 and 6.2.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -113,20 +115,24 @@ def _chain(system: HybridSystem, sequence: tuple[str, ...], touch: Touch) -> tup
     modes, ways = [], []
     for k, (name, index) in enumerate(zip(sequence, system.route(sequence), strict=True)):
         mode, way = system.mode(name), system.transitions[index]
-        plain = lambda fn: None if fn is None else lambda t, x, q: fn(t, x, q[0])  # the system's own parameters
-        leap = plain(way.reset)
-        modes.append(Mode(plain(mode.vector_field), mode.coordinates))
+        leap, armed = _plain(way.reset), None if way.armed is None else _plain(way.armed)
+        modes.append(Mode(_plain(mode.vector_field), mode.coordinates))
         if k == touch.arc and not touch.taken:
             ways.append((towards, stay, near))
             modes.append(modes[-1])
         if k == touch.arc and touch.taken:
             ways.append((towards, _perhaps(leap, mode, system.mode(way.target)), near))
         else:
-            ways.append((plain(way.guard), leap, plain(way.armed)))
+            ways.append((_plain(way.guard), leap, armed))
     names = tuple(f"arc {k}" for k in range(len(modes)))
     following = (*names[1:], names[0])
-    transitions = [Transition(*ends, *way) for *ends, way in zip(names, following, ways, strict=True)]
+    transitions = [Transition(source, target, *way) for source, target, way in zip(names, following, ways, strict=True)]
     return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
+
+
+def _plain(fn: Callable) -> Callable:
+    """A function of the system's own parameters."""
+    return lambda t, x, q: fn(t, x, q[0])
 
 
 def _perhaps(leap, source: Mode, target: Mode):
