@@ -64,6 +64,7 @@ def test_rimless_wheel_closed_form(n, ratio, slope):
     assert_allclose(orbit.return_jacobian, jacobian, rtol=2e-14, atol=2e-14)
 
 
+@pytest.mark.slow
 def test_rimless_wheel_slope_derivatives(wheel):
     record = case("A_rimless_wheel")
 
@@ -114,6 +115,7 @@ def test_walker_return_jacobian(walker, gait):
     assert_allclose(-orbit.guard_rates[0], record["guard_rate"], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_walker_batch_is_the_single_orbit(walker):
     """`vmap` over both slopes and gaits: the same digits."""
     params = simplest_walker.Params(jnp.array([case("B_simplest_walker", gait)["gamma"] for gait in GAITS]))

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from test_command_line import hyjax
 
 
+@pytest.mark.slow
 def test_json_and_picture(tmp_path):
     picture = tmp_path / "branch.png"
     ran = hyjax(

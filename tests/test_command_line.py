@@ -48,6 +48,7 @@ def test_table_picture_animation(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG") and animation.read_bytes().startswith(b"GIF")
 
 
+@pytest.mark.slow
 def test_degrees():
     ran = hyjax("gait", "compass_gait", "--json", "--param", "slope=3deg")
     assert ran.returncode == 0, ran.stderr

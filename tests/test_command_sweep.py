@@ -41,6 +41,7 @@ def closed_form(slope, spoke=np.pi / 6, ratio=2 / 3):
     return mu * np.sqrt(won / (1 - mu**2)), mu**2
 
 
+@pytest.mark.slow
 def test_sweep_and_resume(here, tmp_path):
     out, picture = tmp_path / "sweep.zarr", tmp_path / "sweep.png"
     arguments = ("sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--out", str(out), "--json")
@@ -63,6 +64,7 @@ def test_sweep_and_resume(here, tmp_path):
     assert "Traceback" not in other.stderr and len(other.stderr.splitlines()) <= 2
 
 
+@pytest.mark.slow
 def test_basin(here, tmp_path):
     picture, out = tmp_path / "basin.png", tmp_path / "basin.nc"
     ran = here(

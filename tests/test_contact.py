@@ -280,6 +280,7 @@ def plane():
     return run
 
 
+@pytest.mark.slow
 def test_slide_until_it_stops_turns_or_leaves(plane):
     """Friction 0.3 m g stops 2 m/s; where the push back exceeds 0.5 m g it does not stay; where the weight is lifted the
     normal force m g - lift t is zero first. Solver's tolerance, and the drift of the gap."""
@@ -295,6 +296,7 @@ def test_slide_until_it_stops_turns_or_leaves(plane):
     assert_allclose(t, [3 / 4.5, 3 / 9], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_stick_until_friction_gives_way(plane):
     """0.5 m g = 10 against a pull that grows; against a lift, too; on a belt against a spring; and where only the lift
     grows no friction is needed: then the contact is lost, at once with its cone."""
@@ -322,6 +324,7 @@ def test_slip_on_a_belt(plane):
     assert_allclose(x, [give - 2 * (give - keep), 0, 0.5, 0], rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_derivative_of_where_it_stops():
     """v^2 / (2 mu g), by speed, gravity and friction, through the coefficient's lens; static friction has no part in it."""
 
@@ -445,6 +448,7 @@ def test_energy_of_a_hundred_elastic_bounces():
     assert np.ptp([float(x[0]), 0.0]) > 0.01
 
 
+@pytest.mark.slow
 def test_constraint_and_energy_on_a_curve():
     """A bead in a frictionless parabola for 20 time units, some ten swings: neither is enforced, but by the acceleration."""
     bead = contact_system(

@@ -87,6 +87,7 @@ def test_doubled_branch_of_the_logistic_map(doubling):
     assert point.orbit.strides == 2
 
 
+@pytest.mark.slow
 def test_fold():
     """Both ways around it: x = sqrt(mu) and x = -sqrt(mu)."""
     system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
@@ -125,6 +126,7 @@ def test_branch_point_and_the_branch_that_crosses():
     assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_neimark_sacker():
     """x = 1 - 1/r; multipliers exp(+-i pi/3) at r = 2."""
     system, orbit = start(turn, [0.4, 0.4], {"r": jnp.array(1.7)}, dimension=2)
@@ -181,6 +183,7 @@ def test_first_doubling_of_the_walker(walk):
     assert point.residual < 1e-12
 
 
+@pytest.mark.slow
 def test_tables(walk, tmp_path):
     columns = walk.columns()
     assert columns["theta"].shape == columns["parameter"].shape == (len(walk),)

@@ -57,6 +57,7 @@ def test_grazing_of_a_wall_that_is_hit():
     assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_grazing_over_two_parameters(free):
     curve = hj.locus(free.special_points[0], where=lambda p: p.stiffness, stop=(0.8, 1.3))
     assert curve.result == RESULTS.successful

@@ -21,6 +21,8 @@ import hyjax as hj
 from hyjax._integrator import PlainForward
 from hyjax.models import bangbang, impact, piecewise, stickslip
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = json.loads((pathlib.Path(__file__).parent / "hspo_reference.json").read_text())
 
 
@@ -225,7 +227,6 @@ def test_area_and_symmetry_of_bangbang(switched):
 # stickslip
 
 
-@pytest.mark.slow
 def test_impacting_orbit_of_stickslip():
     q, q_rate, phase, sticks, slips = numbers("stickslip", "impacting at 0.65")
     starts = np.array([[q, q_rate, phase]])

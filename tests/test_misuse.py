@@ -113,6 +113,7 @@ def test_of_a_single_arc(mode, x, message):
         hj.flow_to_guard(simplest_walker.system, mode, 0.0, x, WALKER["params"])
 
 
+@pytest.mark.slow
 def test_one_orbit_is_no_batch():
     orbit = hj.periodic_orbit(**WALKER, guess=START, throw=False)
     with pytest.raises(TypeError, match="one orbit, not a batch"):

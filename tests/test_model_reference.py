@@ -17,6 +17,8 @@ import hyjax as hj
 from hyjax import models
 from hyjax.models import impact_oscillator, slip
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = json.loads((pathlib.Path(__file__).parent / "model_reference.json").read_text())
 
 
@@ -94,7 +96,6 @@ def in_parameters(model, params):
     return out, slopes
 
 
-@pytest.mark.slow
 def test_oscillator_in_its_parameters():
     record = REFERENCE["impact_oscillator"]["driven, moving wall"]
     exact = numbers(record["orbits"][0])
@@ -106,7 +107,6 @@ def test_oscillator_in_its_parameters():
             assert_allclose(getattr(slopes[key], name), by[key], rtol=1e-10, atol=1e-10, err_msg=f"{key} by {name}")
 
 
-@pytest.mark.slow
 def test_runner_in_its_parameters():
     record = REFERENCE["slip"]["flat and high"]
     exact = numbers(record["orbits"][1])
@@ -118,7 +118,6 @@ def test_runner_in_its_parameters():
             assert_allclose(getattr(slopes[key], name), expected, rtol=1e-10, atol=1e-10, err_msg=f"{key} by {name}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["vibrating_table", "stick_slip", "paddle_juggler", "buck_converter", "integrate_and_fire"]
 )

@@ -18,6 +18,8 @@ from hyjax.models import (
     vibrating_table,
 )
 
+pytestmark = pytest.mark.slow
+
 NEW = (
     "slip",
     "vibrating_table",
@@ -148,7 +150,6 @@ def test_table_on_the_ground():
     assert_allclose(after + table_rate, -e * (-1.3 + table_rate) + (1 + e) * table_rate, rtol=1e-15)
 
 
-@pytest.mark.slow
 def test_two_bounces_in_two_periods():
     """Beyond the period doubling: the second stride's clock, against flights in closed form."""
     g, e, omega, amplitude = 9.81, 0.8, 10.0, 0.11
