@@ -138,6 +138,7 @@ def _along_branch(slope, guess):
     return out, out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gait", GAITS)
 def test_walker_derivatives_along_the_branch(walker, gait):
     """d/dslope of the gait, its period and its multipliers: the whole chain of implicit functions."""

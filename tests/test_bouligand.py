@@ -112,6 +112,7 @@ def together(request):
     return derivative, jax.jit(jax.vmap(varied)), x
 
 
+@pytest.mark.slow
 def test_in_each_cone_against_finite_differences(together):
     """One-sided differences: their error is the square of the step by the curvature, over the step."""
     derivative, varied, x = together

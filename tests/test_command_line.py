@@ -37,6 +37,7 @@ def test_json():
         assert orbit["residual"] < 1e-14 and orbit["result"] == "successful"
 
 
+@pytest.mark.slow
 def test_table_picture_animation(tmp_path):
     picture, animation = tmp_path / "gait.png", tmp_path / "gait.gif"
     ran = hyjax(

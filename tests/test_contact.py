@@ -426,6 +426,7 @@ def energy(x, params):
     return v @ cart.mass(q, params) @ v / 2 + potential(q, params)
 
 
+@pytest.mark.slow
 def test_energy_of_a_hundred_elastic_bounces():
     """The tip of the double pendulum bounces on the floor, without friction or loss. Each of two hundred arcs at 1e-14."""
     params = cart.Params(

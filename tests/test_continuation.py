@@ -72,6 +72,7 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert "period-doubling at 3" in str(doubling)
 
 
+@pytest.mark.slow
 def test_doubled_branch_of_the_logistic_map(doubling):
     """The orbit of two exists beyond 3 and doubles at 1 + sqrt(6)."""
     branch = hj.switch_branch(doubling.special_points[0], stop=3.5)
@@ -113,6 +114,7 @@ def test_natural_parameter_ends_at_the_fold():
     assert 0 <= branch.values[-1] < 1e-3
 
 
+@pytest.mark.slow
 def test_branch_point_and_the_branch_that_crosses():
     system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
     branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.55)
@@ -170,6 +172,7 @@ def walk():
     return hj.continuation(simplest_walker.system, orbit, where=lambda p: p.slope, stop=0.0155)
 
 
+@pytest.mark.slow
 def test_first_doubling_of_the_walker(walk):
     """At the point the orbit's own Jacobian, by other code, has the multiplier -1; and so it has on either side by sign."""
     (point,) = walk.special_points

@@ -64,6 +64,7 @@ def start(request):
 # The stride of the simplest walker
 
 
+@pytest.mark.slow
 def test_jacobian_against_differences(start):
     jacobian = np.asarray(forward_jacobian(jnp.asarray(start[None]))[0])
     # The values' rounding, up to 1e-13 where the guard is met slowly, over the spacing: 3e-9, of entries near 1e2.

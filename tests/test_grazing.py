@@ -27,6 +27,7 @@ def free():
     return hj.continuation(impact.system, orbit, where=lambda p: p.amplitude, stop=0.2)
 
 
+@pytest.mark.slow
 def test_grazing_of_a_wall_that_is_not_hit(free):
     """The oscillation A / |k - w^2 + i c w| reaches d; its multipliers are those of the flow."""
     assert free.result != RESULTS.successful
@@ -81,6 +82,7 @@ def arch():
     return hj.continuation(system, orbit, where=lambda p: p["a"], stop=(-0.5, 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, product", [pytest.param("fold", -1 / 4, marks=pytest.mark.slow), ("period-doubling", 3 / 4)]
 )

@@ -176,6 +176,7 @@ def test_forced_stride_repeats_with_the_period():
     assert_allclose(now, later, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_forced_orbit(forced_start):
     orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE)
     assert_allclose(orbit.x, forced_start, rtol=1e-14, atol=1e-14)

@@ -267,6 +267,7 @@ def test_monodromy_of_the_walker_agrees_with_its_return_map(walker, gait):
     assert_allclose(orbit.monodromy() @ field, field, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wheel", "compass"])
 def test_monodromy_agrees_with_return_map(name, request):
     orbit = request.getfixturevalue(name)
