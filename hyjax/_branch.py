@@ -23,7 +23,47 @@ if TYPE_CHECKING:
     import xarray
 
 
-class Branch(eqx.Module):
+class Points(eqx.Module):
+    """What a branch and a locus have in common: orbits along a curve, whose points are known outside of `jit`."""
+
+    unfolding: eqx.AbstractVar[Unfolding]
+    curves: eqx.AbstractVar[Curve]  # one in each direction
+
+    def __len__(self) -> int:
+        """How many points it has."""
+        return len(self._points["v"])
+
+    @property
+    def x(self) -> np.ndarray:
+        """States just after the last jump, shape `(points, n)`."""
+        return self._points["nodes"][:, 0]
+
+    @property
+    def periods(self) -> np.ndarray:
+        """Shape `(points,)`."""
+        return self._points["periods"]
+
+    @property
+    def multipliers(self) -> np.ndarray:
+        """Largest modulus first, shape `(points, n)`."""
+        return self._points["multipliers"]
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Of the scaled equations, shape `(points,)`."""
+        return self._points["residuals"]
+
+    @property
+    def result(self) -> RESULTS:
+        """`successful` where every end of the interval was reached; see `continuation`."""
+        return _end_of(self.curves)
+
+    @ft.cached_property
+    def _points(self) -> dict[str, np.ndarray]:
+        return _points_of(self.unfolding, self.curves)
+
+
+class Branch(Points):
     """Periodic orbits along a curve of parameter and state, from `continuation` or `switch_branch`.
 
     Its points, in the order along the curve, are columns: `values` of the parameter, `x` (state just after the jump),
@@ -42,10 +82,6 @@ class Branch(eqx.Module):
             raise TypeError("This is one branch, not a batch of branches.")
         return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
 
-    def __len__(self) -> int:
-        """How many points it has."""
-        return len(self._points()["v"])
-
     def __str__(self) -> str:
         from ._report import describe_branch
 
@@ -56,29 +92,14 @@ class Branch(eqx.Module):
     @property
     def values(self) -> np.ndarray:
         """The parameter, shape `(points,)`."""
-        return self._points()["values"][:, 0]
-
-    @property
-    def x(self) -> np.ndarray:
-        """States just after the last jump, shape `(points, n)`."""
-        return self._points()["nodes"][:, 0]
+        return self._points["values"][:, 0]
 
     def heights(self, coordinate: str) -> np.ndarray:
         """A coordinate at the start of every stride, shape `(points, strides)`; or the `period` of one stride, `(points, 1)`."""
-        problem, points = self.unfolding.problem, self._points()
+        problem, points = self.unfolding.problem, self._points
         if coordinate == "period":
             return points["periods"][:, None] / problem.strides
         return points["nodes"][:, :, problem.system.modes[problem.sequence[0]].coordinates.index(coordinate)]
-
-    @property
-    def periods(self) -> np.ndarray:
-        """Shape `(points,)`."""
-        return self._points()["periods"]
-
-    @property
-    def multipliers(self) -> np.ndarray:
-        """Largest modulus first, shape `(points, n)`."""
-        return self._points()["multipliers"]
 
     @property
     def stable(self) -> np.ndarray:
@@ -86,23 +107,13 @@ class Branch(eqx.Module):
         return np.max(np.abs(self.multipliers), axis=1) < 1
 
     @property
-    def residuals(self) -> np.ndarray:
-        """Of the scaled equations, shape `(points,)`."""
-        return self._points()["residuals"]
-
-    @property
-    def result(self) -> RESULTS:
-        """`successful` where every end of the interval was reached; see `continuation`."""
-        return end_of(self.curves)
-
-    @property
     def orbits(self) -> PeriodicOrbit:
         """All points as a batch of periodic orbits."""
-        return _orbits(self.unfolding, jnp.asarray(self._points()["v"]))
+        return _orbits(self.unfolding, jnp.asarray(self._points["v"]))
 
     def orbit(self, i: int) -> PeriodicOrbit:
         """A point as a periodic orbit."""
-        return _orbits(self.unfolding, jnp.asarray(self._points()["v"][i])[None])[0]
+        return _orbits(self.unfolding, jnp.asarray(self._points["v"][i])[None])[0]
 
     # Special points
 
@@ -111,7 +122,7 @@ class Branch(eqx.Module):
         """Folds, period doublings, Neimark-Sacker and branch points, in the order along the curve, each located by Newton's
         method; and grazing, where the branch ends there. A change of sign whose point is not found, or not between the two
         points that showed it, is left out."""
-        points = self._points()
+        points = self._points
         found = self._ended(points, first=True)
         tests = {name: np.asarray(each) for name, each in _tests(points["jacobian"], points["tangent"]).items()}
         for i in range(len(points["v"]) - 1):
@@ -183,11 +194,6 @@ class Branch(eqx.Module):
 
         return branch_diagram(self, coordinate, ax)
 
-    def _points(self) -> dict[str, np.ndarray]:
-        if self.accept.ndim and not isinstance(self.accept, jax.core.Tracer):
-            raise TypeError("This is a batch of branches: take one of them, such as branch[0].")
-        return points_of(self.unfolding, self.curves)
-
 
 def _without_echoes(points: list[SpecialPoint]) -> list[SpecialPoint]:
     """Leave out folds that are none: on a branch that crosses another, or starts at a doubling, the parameter has its extremum
@@ -207,13 +213,15 @@ def _without_echoes(points: list[SpecialPoint]) -> list[SpecialPoint]:
     return [point for point in points if real(point)]
 
 
-def points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
+def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     """The points in the order along the curve, as columns, with tangents that all point along it."""
     if isinstance(curves.count, jax.core.Tracer):
         raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
+    if curves.count.ndim > 1:
+        raise TypeError("This is a batch of branches: take one of them, such as branch[0].")
     host = jax.tree.map(np.asarray, curves)
     if not np.all(host.started):
-        raise ValueError(f"This branch has no points: its start ended with {code_name(end_of(curves))}.")
+        raise ValueError(f"This branch has no points: its start ended with {code_name(_end_of(curves))}.")
     tables = {
         "v": host.v,
         "tangent": host.tangent,
@@ -240,7 +248,7 @@ def points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     return columns
 
 
-def end_of(curves: Curve) -> RESULTS:
+def _end_of(curves: Curve) -> RESULTS:
     """`successful` where every end of the interval was reached, otherwise why not."""
     stuck, arrived = np.asarray(curves.stuck), np.asarray(curves.arrived)
     for k in np.flatnonzero(stuck):

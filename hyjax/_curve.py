@@ -83,7 +83,7 @@ class Curve(eqx.Module):
 
     **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: of the evaluation at
     each point. `count`: how many points there are; what follows is zero. `started`: whether the start was found. `arrived`:
-    whether the end of the interval was reached, or, if `closed`, the start again; otherwise `stuck`, or there were no more
+    whether the end of the interval was reached, or the start again; otherwise `stuck`, or there were no more
     points. `last`: `aux` of the last attempt.
     """
 
@@ -96,7 +96,6 @@ class Curve(eqx.Module):
     attempts: Int[Array, ""]
     started: Flag
     arrived: Flag
-    closed: Flag
     stuck: Flag
     last: PyTree
 
@@ -183,7 +182,6 @@ def follow(
             attempts=curve.attempts + 1,
             started=curve.started | kept,
             arrived=arrived,
-            closed=closed,
             stuck=stuck,
             last=aux,
         )
@@ -202,7 +200,7 @@ def follow(
     no, zero = jnp.array(False), jnp.array(0)
     empty = Curve(
         v=room(v0), tangent=room(v0), jacobian=room(jacobian), residual=jnp.zeros(method.max_points, h.dtype),
-        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, closed=no, stuck=no,
+        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, stuck=no,
         last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
     h0 = jnp.asarray(method.step, v0.dtype)

@@ -5,6 +5,7 @@ the point's own. For folds and doublings the latter is the $g$ of `_unfolding`, 
 evaluation: where $g$ is zero does not depend on them, so Newton's method may take them for constants and is still quadratic.
 """
 
+import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -14,10 +15,9 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array
 
-from ._branch import end_of, points_of
+from ._branch import Points
 from ._continuation import Method
 from ._curve import Curve, follow, PseudoArclength
-from ._result import RESULTS
 from ._special import SpecialPoint
 from ._touching import Touch, touching
 from ._unfolding import bordered, borders, free_leaves, Unfolding, Where, with_columns
@@ -61,19 +61,16 @@ def locus(
     return Locus(unfolding, curves, point.kind)
 
 
-class Locus(eqx.Module):
+class Locus(Points):
     """A curve in the plane of two parameters on which an orbit stays special, from `locus`.
 
     **Attributes:** `kind`: that of the point. By columns, in the order along the curve: `values`, shape `(points, 2)`, `x`,
-    `periods`, `multipliers`, `residuals`.
+    `periods`, `multipliers` (of a grazing orbit, with the jump of the guard that it touches), `residuals`.
     """
 
     unfolding: Unfolding
     curves: Curve
     kind: str = eqx.field(static=True)
-
-    def __len__(self) -> int:
-        return len(self._points()["v"])
 
     def __str__(self) -> str:
         values = self.values
@@ -83,41 +80,13 @@ class Locus(eqx.Module):
     @property
     def values(self) -> np.ndarray:
         """Both parameters, shape `(points, 2)`."""
-        return self._points()["values"]
-
-    @property
-    def x(self) -> np.ndarray:
-        """States just after the last jump, shape `(points, n)`."""
-        return self._points()["nodes"][:, 0]
-
-    @property
-    def periods(self) -> np.ndarray:
-        """Shape `(points,)`."""
-        return self._points()["periods"]
-
-    @property
-    def multipliers(self) -> np.ndarray:
-        """Largest modulus first, shape `(points, n)`; of a grazing orbit, with the jump of the guard that it touches."""
-        return self._points()["multipliers"]
-
-    @property
-    def residuals(self) -> np.ndarray:
-        """Of the scaled equations, shape `(points,)`."""
-        return self._points()["residuals"]
-
-    @property
-    def result(self) -> RESULTS:
-        """`successful` where every end of the interval was reached; see `continuation`."""
-        return end_of(self.curves)
+        return self._points["values"]
 
     def plot(self, ax=None):
         """The curve in the plane of both parameters; see `hyjax.plot_branch.locus_diagram`."""
         from .plot_branch import locus_diagram
 
         return locus_diagram(self, ax)
-
-    def _points(self) -> dict[str, np.ndarray]:
-        return points_of(self.unfolding, self.curves)
 
 
 @eqx.filter_jit
@@ -126,14 +95,12 @@ def _follow(
 ) -> Curve:
     # Second derivatives: what counts is the time to compile them.
     unfolding = unfolding.rolled()
-    equations = _singular(unfolding, SHIFTS[kind]) if touch is None else _touched(unfolding, touch)
+    equations = _singular(unfolding, SHIFTS[kind]) if touch is None else ft.partial(touching, unfolding, touch)
     low, high = ((bound - unfolding.origin[1]) / unfolding.scale[1] for bound in bounds)
     accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
     natural = jnp.zeros_like(v0).at[-1].set(1)
 
-    def evaluate(v):
-        return with_columns(equations, v)
-
+    evaluate = lambda v: with_columns(equations, v)
     return jax.vmap(lambda way: follow(evaluate, v0, natural, way * natural, (low, high), method, accept))(ways)
 
 
@@ -145,7 +112,3 @@ def _singular(unfolding: Unfolding, shift: float) -> Callable:
         return jnp.append(residual, bordered(matrix, b, c)[0, 0]), passed
 
     return equations
-
-
-def _touched(unfolding: Unfolding, touch: Touch) -> Callable:
-    return lambda v: touching(unfolding, touch, v)

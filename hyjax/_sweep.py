@@ -185,7 +185,7 @@ def _first(branch: Branch) -> int:
 def _along(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
     """`values -> y` by the branch's points."""
     free = branch.unfolding.origin.size
-    y = branch._points()["v"][:, :-free] * float(branch.unfolding.state_scale)
+    y = branch._points["v"][:, :-free] * float(branch.unfolding.state_scale)
     return nearest_pass(branch.values, y, _first(branch))
 
 
