@@ -1,6 +1,5 @@
 """An orbit from a start that is nearly right: one lane of a sweep."""
 
-import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -11,8 +10,8 @@ from ._grid import with_leaves
 from ._integrator import Integrator
 from ._multipliers import eigenvalues
 from ._newton import newton
-from ._orbit import PeriodicOrbit
-from ._result import choose, nan_unless, RESULTS
+from ._orbit import orbit_of, PeriodicOrbit, unless_in_family
+from ._result import nan_unless, RESULTS
 from ._shooting import follow_orbit, outcome, Problem, with_slope
 from ._types import Params
 
@@ -47,19 +46,11 @@ class Nearby(eqx.Module):
 
         root = newton(evaluate, guess, max_iterations=8, accept=100 * (rtol + atol))
         closure, result = root.aux
-        result = outcome(root.converged, result)
         multipliers = eigenvalues(closure.jacobian)
-        family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(guess.dtype).eps ** 0.6
-        result = choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
+        result = unless_in_family(multipliers, outcome(root.converged, result))
+        residual = jnp.max(jnp.abs(closure.end - closure.nodes[0]))
+        orbit = orbit_of(self.problem, closure, params, self.integrator, multipliers, residual, root.iterations, result)
         good = result == RESULTS.successful
-        nan = ft.partial(nan_unless, good)
-        orbit = PeriodicOrbit(
-            x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
-            return_jacobian=nan(closure.jacobian), residual=nan(jnp.max(jnp.abs(closure.end - closure.nodes[0]))),
-            guard_rates=nan(closure.guard_rates), nodes=nan(closure.nodes), iterations=root.iterations, result=result,
-            params=params, system=self.problem.system, sequence=self.problem.sequence, strides=self.problem.strides,
-            integrator=self.integrator,
-        )  # fmt: skip
         columns = {
             "x": orbit.x,
             "period": orbit.period,
@@ -68,7 +59,7 @@ class Nearby(eqx.Module):
             "residual": orbit.residual,
             "iterations": orbit.iterations.astype(jnp.int32),
             "result": jnp.asarray(result._value, jnp.int32),
-            "_y": nan(root.y),
+            "_y": nan_unless(good, root.y),
         }
         return columns | ({} if self.record is None else recorded(self.record, orbit, good, columns))
 

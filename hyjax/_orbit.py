@@ -17,7 +17,7 @@ from ._multiple_shooting import MultipleShooting
 from ._multipliers import eigenvalues
 from ._report import describe
 from ._result import choose, nan_unless, RESULTS
-from ._shooting import AbstractShooting, Problem, SingleShooting
+from ._shooting import AbstractShooting, Closure, Problem, SingleShooting
 from ._stride import monodromy, run_stride
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State
@@ -114,6 +114,33 @@ def _sample(orbit: PeriodicOrbit, x: State, t: Scalar, n: int):
     return arcs
 
 
+def unless_in_family(multipliers: Array, result: RESULTS) -> RESULTS:
+    """`not_isolated` at a multiplier 1 of the return map: neighbouring orbits are periodic too, and Newton's equation is
+    singular."""
+    family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
+    return choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
+
+
+def orbit_of(
+    problem: Problem,
+    closure: Closure,
+    params: Params,
+    integrator: Integrator,
+    multipliers: Array,
+    residual: Array,
+    iterations: Array,
+    result: RESULTS,
+) -> PeriodicOrbit:
+    """What a solver has found; NaN unless it was successful."""
+    nan = ft.partial(nan_unless, result == RESULTS.successful)
+    return PeriodicOrbit(
+        x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
+        return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
+        nodes=nan(closure.nodes), iterations=iterations, result=result, params=params, system=problem.system,
+        sequence=problem.sequence, strides=problem.strides, integrator=integrator,
+    )  # fmt: skip
+
+
 def run_orbit(
     system: HybridSystem,
     guess: State | Float[Array, "strides n"],
@@ -134,17 +161,8 @@ def run_orbit(
     found = closed_orbit(problem, guess, params, how[1], how[0])
     closure, residual, iterations, result = found.closure, found.residual, found.iterations, found.result
     multipliers = eigenvalues(closure.jacobian)
-    # A multiplier 1 of the return map: neighbouring orbits are periodic too, and Newton's equation is singular.
-    family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(guess.dtype).eps ** 0.6
-    result = choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
-    good = result == RESULTS.successful
-    nan = ft.partial(nan_unless, good)
-    return PeriodicOrbit(
-        x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
-        return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
-        nodes=nan(closure.nodes), iterations=iterations, result=result, params=params, system=system,
-        sequence=sequence, strides=strides, integrator=integrator,
-    )  # fmt: skip
+    result = unless_in_family(multipliers, result)
+    return orbit_of(problem, closure, params, integrator, multipliers, residual, iterations, result)
 
 
 _run = eqx.filter_jit(run_orbit)

@@ -19,8 +19,8 @@ from jaxtyping import Array, Complex, Float
 
 from ._multipliers import eigenvalues
 from ._newton import newton, Root
-from ._orbit import PeriodicOrbit
-from ._result import choose, code_of, nan_unless, RESULTS
+from ._orbit import orbit_of, PeriodicOrbit
+from ._result import code_of, RESULTS
 from ._shooting import follow_orbit
 from ._touching import possible_touches, solve_touching, Touch
 from ._types import Flag, Scalar
@@ -191,15 +191,8 @@ def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
     params, problem = unfolding.params_at(values), unfolding.problem
     x = problem.last_reset(y, params)
     closure, _, _, result = follow_orbit(problem, x, params, unfolding.integrator)
-    good = result == RESULTS.successful
-    nan = ft.partial(nan_unless, good)
-    residual = jnp.max(jnp.abs(closure.end - x))
-    return PeriodicOrbit(
-        x=nan(x), period=nan(closure.period), multipliers=nan(eigenvalues(closure.jacobian)),
-        return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
-        nodes=nan(closure.nodes), iterations=jnp.array(0), result=choose(good, RESULTS.successful, result), params=params,
-        system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
-    )  # fmt: skip
+    multipliers, residual = eigenvalues(closure.jacobian), jnp.max(jnp.abs(closure.end - x))
+    return orbit_of(problem, closure, params, unfolding.integrator, multipliers, residual, jnp.array(0), result)
 
 
 def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
