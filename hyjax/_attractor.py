@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from ._check import check
 from ._dataset import _xarray
-from ._grid import Grid, grid_over, named_leaves, with_leaves
+from ._grid import Grid, grid_over, named_leaves
 from ._integrator import Integrator, PlainForward
 from ._lanes import Lanes
 from ._orbit import PeriodicOrbit
@@ -23,7 +23,7 @@ from ._stride import run_stride
 from ._sweep import sweep
 from ._system import HybridSystem
 from ._types import Params
-from ._unfolding import Where
+from ._unfolding import Where, with_leaves
 
 if TYPE_CHECKING:
     import xarray
@@ -121,21 +121,19 @@ def attractor(
     if keep < 1 or max_period < 1:
         raise ValueError(f"attractor: keep={keep} and max_period={max_period} must be at least 1.")
     grid = grid_over(params, where, values)
-    index = np.meshgrid(*(np.arange(n) for n in grid.shape), indexing="ij")
-    lanes = grid.at(tuple(each.ravel() for each in index))
+    lanes = grid.points()
     states = _starts(system, start, grid, lanes, where, progress)
     several = states.ndim == 3
     if integrator is None:
         tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
-    finite = np.isfinite(states).reshape(-1, states.shape[-1]).all(axis=1)
-    sample = states.reshape(-1, states.shape[-1])[int(np.argmax(finite))]
+    flat = states.reshape(-1, states.shape[-1])
+    sample = flat[int(np.argmax(np.isfinite(flat).all(axis=1)))]
     check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)
     plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
     iterate = Iterate(system, grid.free, tuple(sequence), min(keep, strides - transients), plain)
     run = Lanes(iterate, (params, np.asarray(strides), np.asarray(transients)))
 
-    flat = states.reshape(-1, states.shape[-1])
     lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)
     # Pieces small enough to show how it goes on, and for all threads to have some to the end.
     boxes = chunks_of((len(flat),), chunk_shape((len(flat),), 4 * run.width * len(run.devices)))
@@ -163,11 +161,7 @@ def attractor(
         name: ((*dims, *own.get(name, ())), column.reshape(*shape, *column.shape[1:]), attributes.get(name, {}))
         for name, column in found.items()
     }
-    coords: dict[str, Any] = {
-        name: ((name,), axis, {"units": unit} if unit else {})
-        for name, axis, unit in zip(grid.names, grid.values, grid.units, strict=True)
-    }
-    coords["coordinate"] = list(system.mode(sequence[0]).coordinates)
+    coords = grid.coordinates | {"coordinate": list(system.mode(sequence[0]).coordinates)}
     about = {
         "parameters": str({k: v for k, v in named_leaves(params).items() if k not in grid.names}),
         "sequence": " -> ".join(sequence),

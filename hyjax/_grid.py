@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from ._types import Params
 from ._unfolding import free_leaves, Where
@@ -40,6 +40,18 @@ class Grid(eqx.Module):
     def at(self, index: tuple[np.ndarray, ...]) -> Float[np.ndarray, "points free"]:
         """The free parameters at points given by their indices along each axis."""
         return np.stack([axis[i] for axis, i in zip(self.values, index, strict=True)], axis=-1)
+
+    def points(self, box: tuple[slice, ...] | None = None) -> Float[np.ndarray, "points free"]:
+        """The free parameters at all points of a box of indices, or of the grid, the last axis fastest."""
+        box = tuple(slice(0, n) for n in self.shape) if box is None else box
+        index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
+        return self.at(tuple(each.ravel() for each in index))
+
+    @property
+    def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
+        """The axes, as coordinates of a dataset."""
+        axes = zip(self.names, self.values, self.units, strict=True)
+        return {name: ((name,), axis, {"units": unit} if unit else {}) for name, axis, unit in axes}
 
 
 def grid_over(params: Params, where: Where, values: Any) -> Grid:
@@ -77,14 +89,6 @@ def _unit(params: Params, path: Sequence[Any]) -> str:
         unit = field.metadata.get("unit", "")
         params = getattr(params, str(name))
     return unit
-
-
-def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
-    """The parameters, with the free leaves set."""
-    leaves, tree = jax.tree.flatten(params)
-    for i, value in zip(free, values, strict=True):
-        leaves[i] = value.astype(jnp.result_type(leaves[i]))
-    return jax.tree.unflatten(tree, leaves)
 
 
 def named_leaves(params: Params) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ._grid import with_leaves
 from ._integrator import Integrator
 from ._multipliers import eigenvalues
 from ._newton import newton
@@ -14,6 +13,7 @@ from ._orbit import orbit_of, PeriodicOrbit, unless_in_family
 from ._result import nan_unless, RESULTS
 from ._shooting import follow_orbit, outcome, Problem, with_slope
 from ._types import Params
+from ._unfolding import with_leaves
 
 # What a sweep keeps of an orbit besides the orbit's own numbers: `orbit -> {name: array}`.
 Record = Callable[[PeriodicOrbit], dict[str, Array]]

@@ -146,7 +146,9 @@ class SingleShooting(AbstractShooting):
         return Found(closure, residual, root.iterations, outcome(root.converged, result))
 
 
-def follow_orbit(problem: Problem, x: State, params: Params, integrator: Integrator):
+def follow_orbit(
+    problem: Problem, x: State, params: Params, integrator: Integrator
+) -> tuple[Closure, State, Matrix, RESULTS]:
     """All strides of an orbit that starts at `x`; the state before the last jump, its Jacobian by `x`, the code."""
     n, timed = x.size, problem.strides > 1
 
@@ -165,4 +167,4 @@ def follow_orbit(problem: Problem, x: State, params: Params, integrator: Integra
     else:
         (t, end, total, result), (_, _, rates, before, by_x) = one(start, None)
         starts, nodes = jnp.zeros(1, x.dtype), x[None]
-    return Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1)), before, by_x, result
+    return Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1)), before, by_x, result  # pyright: ignore

@@ -1,11 +1,8 @@
 r"""Periodic orbits over many parameters at once: in chunks, on all devices, stored as they come."""
 
 import dataclasses
-import hashlib
-import importlib.metadata
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
@@ -14,13 +11,15 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ._along import along_branch, first_point
 from ._branch import Branch
-from ._grid import Grid, grid_over, named_leaves
+from ._grid import Grid, grid_over
 from ._integrator import Integrator, PlainForward
 from ._lanes import Lanes
 from ._nearby import Nearby, Record
 from ._orbit import PeriodicOrbit
 from ._progress import progress_bar
+from ._provenance import provenance
 from ._result import RESULTS
 from ._seeds import Coarse, solve_coarse
 from ._shooting import before_reset, Problem
@@ -66,7 +65,7 @@ def sweep(
     Several processes may call with the same `out`, those of `jax.distributed` or others (then with `resume`): they share the
     chunks. `StoreError` where the store cannot be written, which keeps every finished chunk, or was made from something else.
     """
-    orbit = start.orbit(_first(start)) if isinstance(start, Branch) else start
+    orbit = start.orbit(first_point(start)) if isinstance(start, Branch) else start
     if orbit.period.ndim:
         raise ValueError(f"sweep: start is a batch of {len(orbit)} orbits. Take one of them, such as orbits[0].")
     if int(orbit.result._value) != int(RESULTS.successful._value):
@@ -82,7 +81,8 @@ def sweep(
     plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
     lanes = Lanes(Nearby(problem, grid.free, plain, record), grid.params)
     work = _Work(problem, grid, lanes, start, orbit, {} if units is None else units)
-    about = _about(work, integrator)
+    branch = start if isinstance(start, Branch) else None
+    about = provenance(problem, grid, orbit, branch, record, integrator)
     boxes = chunk_shape(grid.shape, max(lanes.capacity, 4096) if chunk is None else chunk)
     if out is None:
         return _in_memory(work, about, boxes, progress)
@@ -115,7 +115,7 @@ class _Work:
         along = None
         if isinstance(self.start, Branch):
             if self.start.unfolding.free == self.grid.free:
-                along = _along(self.start)
+                along = along_branch(self.start)
             elif set(self.start.unfolding.free) - set(self.grid.free):
                 raise ValueError(
                     "sweep: the branch's parameter is not among those that vary. Start from one of its orbits."
@@ -124,9 +124,8 @@ class _Work:
 
     def chunk(self, coarse: Coarse, box: tuple[slice, ...]) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """What is kept of the orbits in a box of the grid: `name -> (dimensions, values)`."""
-        index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
-        shape = index[0].shape
-        values = self.grid.at(tuple(each.ravel() for each in index))
+        shape = tuple(each.stop - each.start for each in box)
+        values = self.grid.points(box)
         seeds, reach = coarse.seeds(values)
         found = self.lanes((values, seeds))
         # An orbit far from where it was expected is another one.
@@ -145,12 +144,6 @@ class _Work:
     def dims(self, name: str, column: np.ndarray) -> tuple[str, ...]:
         own = {"x": ("coordinate",), "multipliers_real": ("multiplier",), "multipliers_imag": ("multiplier",)}
         return self.grid.names + own.get(name, tuple(f"{name}_{k}" for k in range(column.ndim - 1)))
-
-    @property
-    def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
-        """The grid's axes."""
-        axes = zip(self.grid.names, self.grid.values, self.grid.units, strict=True)
-        return {name: ((name,), axis, {"units": unit} if unit else {}) for name, axis, unit in axes}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -176,83 +169,6 @@ def kept_columns(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return kept
 
 
-def _first(branch: Branch) -> int:
-    """The point at which a branch was started."""
-    count = np.asarray(branch.curves.count)
-    return int(count[1]) - 1 if len(count) == 2 else 0
-
-
-def _along(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
-    """`values -> y` by the branch's points."""
-    free = branch.unfolding.origin.size
-    y = branch._points["v"][:, :-free] * float(branch.unfolding.state_scale)
-    return nearest_pass(branch.values, y, _first(branch))
-
-
-def nearest_pass(values: np.ndarray, y: np.ndarray, first: int) -> Callable[[np.ndarray], np.ndarray]:
-    """`wanted -> y` between the points of a curve; where it passes a value several times, on the pass nearest its point
-    `first`; NaN beyond the curve's ends."""
-
-    def at(wanted: np.ndarray) -> np.ndarray:
-        seeds = np.full((len(wanted), y.shape[1]), np.nan)
-        for i, value in enumerate(wanted[:, 0]):
-            # Just beyond the curve's ends, by rounding, its ends.
-            inside = np.clip(value, values.min(), values.max())
-            if abs(inside - value) > 1e-9 * max(abs(value), float(np.ptp(values))):
-                continue
-            passes = np.flatnonzero((values[:-1] - inside) * (values[1:] - inside) <= 0)
-            k = int(passes[np.argmin(np.abs(passes + 0.5 - first))])
-            fraction = (inside - values[k]) / ((values[k + 1] - values[k]) or 1)
-            seeds[i] = (1 - fraction) * y[k] + fraction * y[k + 1]
-        return seeds
-
-    return at
-
-
-def _about(work: _Work, integrator: Integrator) -> dict[str, Any]:
-    """Everything that a result depends on, as JSON."""
-    grid, device = work.grid, jax.local_devices()[0]
-    rtol, atol = integrator.tolerances(work.orbit.x.dtype)
-    start = np.concatenate(
-        [np.ravel(np.asarray(each, float)) for each in (work.orbit.x, *jax.tree.leaves(work.orbit.params))]
-    )
-    if isinstance(work.start, Branch):
-        start = np.append(start, work.start.values)
-    digest = lambda array: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
-    free = dict(zip(grid.names, grid.values, strict=True))
-    record = work.lanes.fn.record
-    return {
-        "hyjax_version": _version(),
-        "sequence": list(work.problem.sequence),
-        "coordinates": list(work.names),
-        "strides": work.problem.strides,
-        "parameters": {name: value for name, value in named_leaves(grid.params).items() if name not in free},
-        "grid": {
-            name: f"{len(axis)} values from {float(axis[0])!r} to {float(axis[-1])!r}, sha256 {digest(axis)}"
-            for name, axis in free.items()
-        },
-        "start": f"{np.asarray(work.orbit.x).tolist()}, sha256 {digest(start)}",
-        "integrator": {
-            "solver": type(integrator.solver).__name__,
-            "rtol": float(rtol),
-            "atol": float(atol),
-            "max_steps": integrator.max_steps,
-            "max_time": float(integrator.max_time),
-            "max_step": None if integrator.max_step is None else float(integrator.max_step),
-        },
-        "record": None if record is None else getattr(record, "__qualname__", type(record).__name__),
-        "device": f"{device.platform} {device.device_kind}",
-        "dtype": work.orbit.x.dtype.name,
-    }
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("hyjax-dynamics")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def _in_memory(work: _Work, about: dict, boxes, progress) -> "xarray.Dataset":
     from ._dataset import _xarray
 
@@ -268,7 +184,7 @@ def _in_memory(work: _Work, about: dict, boxes, progress) -> "xarray.Dataset":
                 whole[name][1][box] = column
             advance(part["result"][1].size)
     data = {name: (dims, column, work.attributes(name)) for name, (dims, column) in whole.items()}
-    coords = {name: tuple(each) for name, each in work.coordinates.items()}
+    coords = {name: tuple(each) for name, each in work.grid.coordinates.items()}
     return xarray.Dataset(data, coords, about).assign_coords(coordinate=list(work.names))
 
 
@@ -289,7 +205,7 @@ def _in_store(work: _Work, about: dict, boxes, path: Path, resume: bool, progres
             inner = column.shape[1:]
             variables[name] = dims, (*work.grid.shape, *inner), (*boxes, *inner), column.dtype, work.attributes(name)
         nodes = tuple(f"start_{name}" for name in work.grid.names)
-        coordinates = work.coordinates | {
+        coordinates = work.grid.coordinates | {
             node: ((node,), axis, {}) for node, axis in zip(nodes, coarse.axes, strict=True)
         }
         starts = {"start_y": ((*nodes, "start_coordinate"), coarse.y, {"long_name": "where Newton's method starts"})}

@@ -31,6 +31,14 @@ from ._types import Params, Scalar, State
 Where = Callable[[Params], PyTree]
 
 
+def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
+    """The parameters, with the free leaves set."""
+    leaves, tree = jax.tree.flatten(params)
+    for i, value in zip(free, values, strict=True):
+        leaves[i] = value.astype(jnp.result_type(leaves[i]))
+    return jax.tree.unflatten(tree, leaves)
+
+
 def free_leaves(where: Where, params: Params) -> tuple[int, ...]:
     """The numbers of the leaves that a lens picks; `ValueError` where it does not pick scalars."""
     leaves, tree = jax.tree.flatten(params)
@@ -97,10 +105,7 @@ class Unfolding(eqx.Module):
 
     def params_at(self, values: Array) -> Params:
         """The parameters, with the free ones set."""
-        leaves, tree = jax.tree.flatten(self.params)
-        for i, value in zip(self.free, values, strict=True):
-            leaves[i] = value.astype(jnp.result_type(leaves[i]))
-        return jax.tree.unflatten(tree, leaves)
+        return with_leaves(self.params, self.free, values)
 
     def residual(self, v: Array) -> tuple[Array, Pass]:
         """`F`, scaled, and what the pass around knows."""

@@ -12,7 +12,8 @@ ORDER = [
     "_multipliers", "_shooting", "_multiple_shooting", "_closed", "_orbit", "_search", "_stored", "plot",
     "plot_trajectory", "_automaton", "_dataset", "_trajectory", "_simulate", "plot_branch", "_curve", "_unfolding",
     "_touching", "_special", "_branch", "_continuation", "_locus", "_grid", "_lanes", "_nearby", "_seeds", "_store", "_progress",
-    "_sweep", "_attractor", "_basin", "plot_sweep", "contact", "models", "animate", "_reproduce", "_request", "_printed",
+    "_along", "_provenance", "_sweep", "_attractor", "_basin", "plot_sweep", "contact", "models", "animate", "_reproduce",
+    "_request", "_printed",
     "_cli_sweep", "cli",
     "__init__", "__main__",
 ]

@@ -17,8 +17,9 @@ import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
+from hyjax._along import nearest_pass
 from hyjax._store import Locks
-from hyjax._sweep import _Work, nearest_pass
+from hyjax._sweep import _Work
 
 ROOT = pathlib.Path(__file__).parent.parent
 HERE = pathlib.Path(__file__).parent
