@@ -187,12 +187,11 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         if not surfaces.count:
             return calm(search, trial, keep)
         busy = search.active | jnp.any(up & ~(trial.g > 0)) | may_turn(start, up, trial)
-        armed = surfaces.armed(t, x, still)
         close = 10 * (atol + rtol * jnp.abs(t))
         # In a batch, only steps in which something happens to some lane pay for the search.
         return jax.lax.cond(
             eqxi.unvmap_any(busy),
-            lambda: judge(search, start, up, trial, keep, armed, h, close, noise),
+            lambda: judge(search, start, up, trial, keep, surfaces.armed(t, x, still), h, close, noise),
             lambda: calm(search, trial, keep),
         )
 
@@ -216,6 +215,10 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         done=stop_gradient(t_stop <= t0) | unsound, broken=unsound, stalled=no, together=no,
     )  # fmt: skip
 
+    def adapt(dt, x, x1, error, control):
+        keep, _, h, _, control, _ = controller.adapt_step_size(zero, dt, x, x1, None, error, error_order, control)
+        return keep, h, control
+
     def body(arc: _Arc) -> _Arc:
         # Try a step
         t, dt = arc.t, stop_gradient(arc.dt)
@@ -226,14 +229,12 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         x1, f1, error, memory = step(t, x, f, dt, arc.memory)
         finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
         error = stop_gradient(jnp.where(finite, error, jnp.inf))
-        keep, _, h, _, control, _ = controller.adapt_step_size(
-            zero, dt, *stop_gradient((x, x1)), None, error, error_order, arc.control
-        )
+        keep, h, control = jax.jit(adapt)(dt, *stop_gradient((x, x1)), error, arc.control)
         h = jnp.where(keep, h - dt, h)
 
         # Look at the guards
-        g1, r1 = rates(t + dt, x1, f1)
-        verdict = look(
+        g1, r1 = jax.jit(rates)(*stop_gradient((t + dt, x1, f1)))
+        verdict = jax.jit(look)(
             arc.search, Look(zero, arc.g, arc.r), arc.up, Look(dt, g1, r1), keep,
             *stop_gradient((t + dt, x1)), arc.h,
         )  # fmt: skip
@@ -259,17 +260,15 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
             g=g, r=r, up=up, r_max=jnp.maximum(arc.r_max, jnp.where(take, jnp.abs(r1), 0)),
             search=eqx.tree_at(lambda s: s.tries, verdict.search, tries),
             steps=steps, event=verdict.event, shift=verdict.shift,
-            done=event | (take & final & ~searching) | stalled | (steps >= integrator.max_steps),
+            done=event | (take & final & ~searching) | stalled,
             broken=stalled & ~finite, stalled=stalled, together=verdict.together,
         )  # fmt: skip
 
-    return eqxi.while_loop(
-        lambda arc: ~arc.done,
-        body,
-        start,
-        max_steps=None if integrator.loop == "lax" else integrator.max_steps,
-        kind=integrator.loop,
-    )
+    # Of two carried numbers: one that alone decides makes XLA look for a counter, in a copy of all that it depends on.
+    going = lambda arc: ~arc.done & (arc.steps < integrator.max_steps)
+    if integrator.loop == "lax":
+        return jax.lax.while_loop(going, body, start)
+    return eqxi.while_loop(going, body, start, max_steps=integrator.max_steps, kind=integrator.loop)
 
 
 def _choose(pred: Flag, new: PyTree, old: PyTree) -> PyTree:

@@ -36,15 +36,9 @@ def _horner(coefficients: tuple[float, ...], z: Array) -> Array:
     return total
 
 
-@jax.custom_jvp
-def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    r"""$(\sin x, \cos x)$, to 1 ulp for $|x| < 10^6$ rad in float64. Differentiable to any order.
-
-    **Arguments:** `x`: rad, any shape. **Returns:** two arrays of that shape. Beyond $10^6$ rad the reduction loses
-    digits in proportion to $|x|$. In float32 it is `jnp.sin` and `jnp.cos`.
-    """
-    if x.dtype != jnp.float64:
-        return jnp.sin(x), jnp.cos(x)
+# Of its own, so that it is traced once: derivatives of a flow call it dozens of times.
+@jax.jit
+def _arithmetic(x: Array) -> tuple[Array, Array]:
     quadrant = jnp.round(x * (2 / jnp.pi))
     r = x
     for part in _HALF_PI:
@@ -57,6 +51,16 @@ def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, ".
     s = jnp.where(odd, cosine, sine)
     c = jnp.where(odd, sine, cosine)
     return jnp.where(q >= 2, -s, s), jnp.where((q == 1) | (q == 2), -c, c)
+
+
+@jax.custom_jvp
+def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    r"""$(\sin x, \cos x)$, to 1 ulp for $|x| < 10^6$ rad in float64. Differentiable to any order.
+
+    **Arguments:** `x`: rad, any shape. **Returns:** two arrays of that shape. Beyond $10^6$ rad the reduction loses
+    digits in proportion to $|x|$. In float32 it is `jnp.sin` and `jnp.cos`.
+    """
+    return (jnp.sin(x), jnp.cos(x)) if x.dtype != jnp.float64 else _arithmetic(x)
 
 
 @sincos.defjvp
