@@ -3,16 +3,17 @@
 Every state is padded with zeros to the largest dimension, every mode's guards with a guard that never falls.
 """
 
-from collections.abc import Callable
+import functools as ft
+from collections.abc import Callable, Hashable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from ._integrate import Surfaces
-from ._jump import reset, saltation_matrix
-from ._system import HybridSystem, Mode
+from ._jump import saltation_matrix
+from ._system import HybridSystem, Mode, Transition
 from ._types import Params, State, Time
 
 Index = Int[Array, ""]
@@ -47,29 +48,40 @@ class Automaton(eqx.Module):
         """The vector field of mode `args[0]`; zero in the padding."""
         mode, params = args
 
-        def of(each):
-            return lambda t, z, params: self.pad(each.vector_field(t, z[: each.dimension], params))
+        def rate(each, t, z, params):
+            return self.pad(each.vector_field(t, z[: each.dimension], params))
 
-        return _switch(mode, [of(each) for each in self.modes], t, z, params)
+        return _switch(mode, self.modes, rate, t, z, params)
 
     @property
     def surfaces(self) -> Surfaces:
         """The guards of whatever mode: number `k` is that of the `k`-th transition which leaves it."""
-        count = max(len(self.system.leaving(name)) for name in self.names)
+        ways = [
+            (mode.dimension, [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving])
+            for mode, leaving in zip(self.modes, self._leaving, strict=True)
+        ]
+        count = max(map(len, self._leaving))
 
-        def values(t, z, args):
-            return _switch(args[0], [self._guards(name, count) for name in self.names], t, z, args[1])
+        def guards(way, t, z, params):
+            n, out = way
+            never = jnp.ones((), z.dtype)
+            known = [jnp.asarray(guard(t, z[:n], params), z.dtype) for guard, _ in out]
+            return jnp.stack([*known, *[never] * (count - len(out))])
 
-        def armed(t, z, args):
-            return _switch(args[0], [self._armed(name, count) for name in self.names], t, z, args[1])
+        def flags(way, t, z, params):
+            n, out = way
+            yes = jnp.array(True)
+            known = [yes if armed is None else jnp.asarray(armed(t, z[:n], params)) for _, armed in out]
+            return jnp.stack([*known, *[yes] * (count - len(out))])
 
+        values = lambda t, z, args: _switch(args[0], ways, guards, t, z, args[1])
+        armed = lambda t, z, args: _switch(args[0], ways, flags, t, z, args[1])
         return Surfaces(count, values, armed)
 
     def transition(self, mode: Index, event: Index) -> Index:
         """Index into `system.transitions` of the transition whose guard is number `event` of the mode."""
-        leaving = [self.system.leaving(name) for name in self.names]
-        count = max(1, *(len(each) for each in leaving))
-        table = jnp.array([(*each, *[-1] * (count - len(each))) for each in leaving])
+        count = max(1, *map(len, self._leaving))
+        table = jnp.array([(*each, *[-1] * (count - len(each))) for each in self._leaving])
         return jnp.where(event < 0, -1, table[mode, jnp.maximum(event, 0)])
 
     def target(self, transition: Index) -> Index:
@@ -79,50 +91,43 @@ class Automaton(eqx.Module):
 
     def jump(self, t: Time, z: Padded, transition: Index, params: Params) -> Padded:
         """The state after the reset of a transition."""
+        ways = [(self.system.modes[each.source].dimension, each.reset) for each in self.system.transitions]
 
-        def of(each):
-            n = self.system.modes[each.source].dimension
-            return lambda t, z, params: self.pad(reset(each, t, z[:n], params))
+        def after(way, t, z, params):
+            n, leap = way
+            return self.pad(jnp.asarray(leap(t, z[:n], params), z.dtype))
 
-        branches = [of(each) for each in self.system.transitions]
-        return _switch(transition, branches, t, z, params) if branches else z
+        return _switch(transition, ways, after, t, z, params) if ways else z
 
     def saltation(self, t: Time, z: Padded, transition: Index, params: Params) -> Float[Array, "size size"]:
         """The saltation matrix of a transition, padded with zeros."""
+        modes = self.system.modes
+        ways = [(modes[each.source], modes[each.target], each.guard, each.reset) for each in self.system.transitions]
 
-        def of(each):
-            n = self.system.modes[each.source].dimension
+        def padded(way, t, z, params):
+            source, target, guard, leap = way
+            alone = Transition("source", "target", guard, leap)
+            system = HybridSystem({"source": source, "target": target}, (alone,))
+            matrix = saltation_matrix(system, alone, t, z[: source.dimension], params)
+            return jnp.pad(matrix, [(0, self.size - length) for length in matrix.shape])
 
-            def branch(t, z, params):
-                matrix = saltation_matrix(self.system, each, t, z[:n], params)
-                return jnp.pad(matrix, [(0, self.size - length) for length in matrix.shape])
+        return _switch(transition, ways, padded, t, z, params)
 
-            return branch
-
-        return _switch(transition, [of(each) for each in self.system.transitions], t, z, params)
-
-    def _guards(self, name: str, count: int) -> Callable[..., Float[Array, " guards"]]:
-        n = self.system.modes[name].dimension
-        guards = [self.system.transitions[i].guard for i in self.system.leaving(name)]
-
-        def branch(t, z, params):
-            never = jnp.ones((), z.dtype)
-            known = [jnp.asarray(guard(t, z[:n], params), z.dtype) for guard in guards]
-            return jnp.stack([*known, *[never] * (count - len(guards))])
-
-        return branch
-
-    def _armed(self, name: str, count: int) -> Callable[..., Bool[Array, " guards"]]:
-        n = self.system.modes[name].dimension
-        armed = [self.system.transitions[i].armed for i in self.system.leaving(name)]
-
-        def branch(t, z, params):
-            yes = jnp.array(True)
-            known = [yes if each is None else jnp.asarray(each(t, z[:n], params)) for each in armed]
-            return jnp.stack([*known, *[yes] * (count - len(armed))])
-
-        return branch
+    @property
+    def _leaving(self) -> list[tuple[int, ...]]:
+        return [self.system.leaving(name) for name in self.names]
 
 
-def _switch(index: Index, branches: list[Callable], *operands) -> Array:
-    return branches[0](*operands) if len(branches) == 1 else jax.lax.switch(index, branches, *operands)
+def _switch(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
+    """`branch(way, *operands)` of the way with that index. Ways made of the same functions share one branch."""
+    kinds = [_made_of(way) for way in ways]
+    distinct = list(dict.fromkeys(kinds))
+    branches = [ft.partial(branch, ways[kinds.index(kind)]) for kind in distinct]
+    if len(branches) == 1:
+        return branches[0](*operands)
+    return jax.lax.switch(jnp.array([distinct.index(kind) for kind in kinds])[index], branches, *operands)
+
+
+def _made_of(way: PyTree) -> Hashable:
+    leaves, structure = jax.tree.flatten(way)
+    return structure, tuple(map(id, leaves))

@@ -157,10 +157,10 @@ def _accumulates(
     t, z, args = stop_gradient((t, z, (mode, params)))
 
     def along(fn):
-        return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))[1]
+        return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))
 
-    value = lambda t, z: surfaces.values(t, z, args)
-    g, rate, turn = value(t, z), along(value)(t, z), along(along(value))(t, z)
+    # Value and rate, and their rates, by one evaluation: a system of contacts has long guards.
+    (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
     noise = rounding(surfaces, t, z, args)
     instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
     number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))

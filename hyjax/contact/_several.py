@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 from .._result import nan_unless
 from .._system import Armed, Guard, HybridSystem, Mode, Reset, Transition
@@ -124,13 +124,18 @@ class _Bodies(eqx.Module):
     def after_impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> State:
         return self.impact(held, j, t, x, params)[0]
 
-    def leads_to(self, held: Set, j: int, outcome: int, t: Time, x: State, params: Params) -> Flag:
-        """Whether the contacts that hold after an impact are those of `subsets` with that number: of one number only."""
+    # Of all transitions of one impact the same call, which XLA makes once.
+    @eqx.filter_jit
+    def outcome(self, held: Set, j: int, t: Time, x: State, params: Params) -> Int[Array, ""]:
+        """The contacts that hold after an impact, by their number among `subsets`."""
         after, near = self.impact(held, j, t, x, params)
         touching = _with(held, j)
         seen = self.seen(touching, t, after, params)
         local = subsets(tuple(range(len(touching))))
-        return choose_set(seen.compliance, seen.drift, -seen.drift, local, self.rough(touching), near).index == outcome
+        return choose_set(seen.compliance, seen.drift, -seen.drift, local, self.rough(touching), near).index
+
+    def leads_to(self, held: Set, j: int, outcome: int, t: Time, x: State, params: Params) -> Flag:
+        return self.outcome(held, j, t, x, params) == outcome
 
 
 def _check_contacts(contacts: Mapping[str, Contact]) -> None:
