@@ -291,7 +291,7 @@ def numbers_of(pytree, lane=None):
     return leaves if lane is None else [leaf[lane] for leaf in leaves]
 
 
-@pytest.mark.parametrize("i, name", enumerate(LANES), ids=LANES)
+@pytest.mark.parametrize("i, name", list(enumerate(LANES)), ids=LANES)
 def test_code_of_each_failure(i, name):
     through, _ = strides(lanes(LANES))
     codes = name.split(",")[0].split(" or ")
@@ -301,7 +301,7 @@ def test_code_of_each_failure(i, name):
         assert np.all(expected(leaf[i]))
 
 
-@pytest.mark.parametrize("i, name", enumerate(LANES), ids=LANES)
+@pytest.mark.parametrize("i, name", list(enumerate(LANES)), ids=LANES)
 def test_derivative_of_a_failure_is_no_number(i, name):
     _, jacobian = strides(lanes(LANES))
     assert np.all((np.isfinite if name == "successful" else np.isnan)(jacobian[i]))
