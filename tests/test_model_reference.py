@@ -83,6 +83,33 @@ def test_slip(name):
         assert orbit.multipliers[1] == 0
 
 
+def test_slip_by_another_route():
+    """Parameters drawn at random; digits of `mpmath.odefun` at 32 digits, with the stance in polar coordinates about the
+    foot, Newton's method on the apex map and its slope by central differences of 1e-10 (error 1e-20)."""
+    params = slip.Params(stiffness=42.58, attack_angle=1.226, energy=2.669)
+    orbit = hj.periodic_orbit(slip.system, jnp.array([1.34, 0.0]), params, sequence=slip.sequence)
+    # As in `test_slip`: 1e-14 over 1 - multiplier, which is 1/3.
+    assert_allclose(orbit.x, [1.343580192359923750368, 0], rtol=0, atol=1e-13)
+    assert_allclose(orbit.period, 2.230735399850261232254, rtol=2e-13)
+    assert_allclose(orbit.multipliers, [1.3358842654552934022, 0], rtol=1e-12)
+
+
+def test_impact_oscillator_by_another_route():
+    """Parameters drawn at random; digits of `mpmath.odefun` at 32 digits, Newton's method on the stroboscopic map and its
+    Jacobian by central differences of 1e-10, without variations or saltation matrix: its determinant is
+    e^2 exp(-2 zeta T) to 6e-23."""
+    params = impact_oscillator.Params(
+        damping=0.157, cubic=0.263, force=1.196, frequency=1.643, wall=0.482, wall_amplitude=0.044, restitution=0.847
+    )
+    guess = jnp.array([-0.15, 1.85])
+    orbit = hj.periodic_orbit(impact_oscillator.system, guess, params, sequence=impact_oscillator.sequence)
+    # As in `test_impact_oscillator`.
+    assert_allclose(orbit.x, [-0.1520825840064322229963, 1.846218717477869904067], rtol=0, atol=2e-13)
+    assert_allclose(orbit.period, 2 * np.pi / 1.643, rtol=1e-15)
+    multiplier = -0.16150445567414757405 + 0.43568588954741576527j
+    assert_allclose(orbit.multipliers, [multiplier, multiplier.conjugate()], rtol=0, atol=1e-12)
+
+
 def in_parameters(model, params):
     """Numbers of the orbit from the model's guess, and their derivatives in every parameter: one program."""
     guess = model.guess(params)
