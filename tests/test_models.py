@@ -293,6 +293,17 @@ def test_buck_converter(values):
         assert_allclose(jnp.prod(found.multipliers[0, :2]).real, contraction, rtol=1e-12)
 
 
+def test_the_ramp_is_forgotten_by_the_map_and_not_by_the_monodromy_matrix():
+    """The last reset does not look at the ramp: an exact row of zeros. At fixed time its shift is one along the orbit: 1."""
+    params = buck_converter.Params()
+    orbit = hj.periodic_orbit(
+        buck_converter.system, buck_converter.guess(params), params, sequence=buck_converter.sequence
+    )
+    assert np.all(orbit.return_jacobian[2] == 0) and orbit.multipliers[2] == 0
+    around = hj.monodromy(buck_converter.system, orbit.x, params, sequence=buck_converter.sequence)
+    assert_allclose(by_modulus(np.linalg.eigvals(around)), by_modulus([*orbit.multipliers[:2], 1]), rtol=0, atol=1e-12)
+
+
 def test_period_doubles_near_24_5_volts():
     """Fossas and Olivar (1996): the orbit of one period loses its stability near 24.5 V, through -1."""
     largest = lambda volts: orbits(buck_converter, input_voltage=volts).multipliers[0, 0]

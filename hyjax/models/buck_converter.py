@@ -12,9 +12,12 @@ unless $c$ lies below even the ramp's foot. The ramp is a state, as it is in the
 capacitor: so the system is autonomous, and knows what time it is after any number of periods.
 
 The stride goes from foot to foot of the ramp, off first and then on: the stroboscopic map. It contracts areas by
-$\exp(-T/RC)$, the product of two of its multipliers, and forgets the ramp, which gives an exact zero. With the values here
-the orbit is stable up to an input of 24.5 V, where its period doubles. The coil is taken to carry current at all times
-(continuous conduction).
+$\exp(-T/RC)$, the product of two of its multipliers. The third is exactly 0: the stride ends where $u = V_U$ and its last
+reset puts $u = V_L$ whatever came before, so no image of the map differs in $u$, and the last row of its Jacobian is zero.
+In the monodromy matrix it is 1 in place of 0: at fixed time a shift of the ramp is a shift along the orbit, and lasts.
+
+With the values here the orbit is stable up to an input of 24.5 V, where its period doubles. The coil is taken to carry
+current at all times (continuous conduction).
 
 Source: Hamill, Deane, Jefferies (1992), *Modeling of chaotic DC-DC converters by iterated nonlinear mappings*, IEEE Trans.
 Power Electron. 7, 25-36; Fossas, Olivar (1996), *Study of chaos in the buck converter*, IEEE Trans. Circuits Syst. I 43,
