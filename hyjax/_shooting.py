@@ -148,7 +148,7 @@ class SingleShooting(AbstractShooting):
 
 def follow_orbit(
     problem: Problem, x: State, params: Params, integrator: Integrator
-) -> tuple[Closure, State, Matrix, RESULTS]:
+) -> tuple[Closure, Float[Array, " before"], Matrix, RESULTS]:
     """All strides of an orbit that starts at `x`; the state before the last jump, its Jacobian by `x`, the code."""
     n, timed = x.size, problem.strides > 1
 
