@@ -1,5 +1,7 @@
 r"""One stride: flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -30,12 +32,18 @@ class Stride(eqx.Module):
 
 
 def run_stride(
-    system: HybridSystem, t: Time, x: State, params: Params, sequence: tuple[str, ...], integrator: Integrator
+    system: HybridSystem,
+    t: Time,
+    x: State,
+    params: Params,
+    sequence: tuple[str, ...],
+    integrator: Integrator,
+    to_guard: Callable[..., Impact] = run_to_guard,
 ) -> Stride:
-    """`stride` without the checks of its arguments."""
+    """`stride` without the checks of its arguments; `to_guard` may be another way from a jump to the next."""
     start, impacts, result = t, [], RESULTS.successful
     for mode, expected in zip(sequence, system.route(sequence), strict=True):
-        impact = run_to_guard(system, mode, t, x, params, integrator)
+        impact = to_guard(system, mode, t, x, params, integrator)
         code = choose(
             (impact.result == RESULTS.successful) & (impact.transition != expected),
             RESULTS.unexpected_transition,

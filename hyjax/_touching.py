@@ -9,6 +9,7 @@ $$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc }
 Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5 and 6.2.
 """
 
+import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -17,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ._flow import Impact, run_to_guard
 from ._jump import reset
 from ._newton import newton, Root
 from ._orbit import PeriodicOrbit
-from ._result import RESULTS
+from ._result import choose, RESULTS
 from ._stride import run_stride
 from ._system import HybridSystem, Mode, Transition
 from ._types import Flag, Scalar
@@ -28,6 +30,8 @@ from ._unfolding import Unfolding, with_columns
 
 # An extremum counts as near zero if it is below this share of what the guard reaches along the arc.
 NEAR = 0.02
+# An arc after the touch that lasts for less than this share of the orbit's period is taken to vanish at grazing.
+BRIEF = 1e-3
 
 
 class Touch(eqx.Module):
@@ -35,7 +39,8 @@ class Touch(eqx.Module):
 
     `taken`: it is the guard that ends the arc; otherwise the arc passes by it. `lowest`: the extremum is a minimum; it is the one
     that is nearer than `window` to the time `t`. `size`: what the guard reaches along the arc. `jump`: whether the taken guard's
-    reset is applied; where it is not, the orbit is that of the side which misses the guard.
+    reset is applied; where it is not, the orbit is that of the side which misses the guard. `brief`: the arc that follows ends
+    at once, as that of something which an impact without force sets in motion.
     """
 
     t: Scalar
@@ -46,6 +51,7 @@ class Touch(eqx.Module):
     transition: int = eqx.field(static=True)
     taken: bool = eqx.field(static=True)
     lowest: bool = eqx.field(static=True)
+    brief: bool = eqx.field(static=True)
 
 
 class Contact(eqx.Module):
@@ -67,7 +73,8 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Conta
     way = problem.system.transitions[touch.transition]
     system, names = _chain(problem.system, sequence, touch)
     start = problem.last_reset(y, params)
-    through = run_stride(system, jnp.zeros((), v.dtype), start, (params, touch), names, unfolding.integrator)
+    t0, known = jnp.zeros((), v.dtype), (params, touch)
+    through = run_stride(system, t0, start, known, names, unfolding.integrator, ft.partial(_to_guard, touch))
     at = through.impacts[touch.arc]
     residual = jnp.append(
         (through.impacts[-1].x - y) / unfolding.state_scale, way.guard(at.t, at.x, params) / touch.size
@@ -130,6 +137,18 @@ def _chain(system: HybridSystem, sequence: tuple[str, ...], touch: Touch) -> tup
     return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
 
 
+def _to_guard(touch: Touch, system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
+    """By flow; or, after a touch, by the tangent of the flow, which is as good where the time goes to zero."""
+    if not (touch.brief and mode == f"arc {touch.arc + 1}"):
+        return run_to_guard(system, mode, t, x, params, integrator)
+    (index,) = system.leaving(mode)
+    guard, field = system.transitions[index].guard, system.mode(mode).vector_field
+    value, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
+    time = -value / rate
+    result = choose(rate < 0, RESULTS.successful, RESULTS.no_crossing)
+    return Impact(t + time, x + time * field(t, x, params), jnp.array(index), rate, jnp.array(0), result)
+
+
 def _plain(fn: Callable) -> Callable:
     """A function of the system's own parameters."""
     return lambda t, x, q: fn(t, x, q[0])
@@ -146,13 +165,15 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
     """What an orbit near the end of its branch may be about to touch, the most likely first."""
     found: list[tuple[float, Touch]] = []
     route = orbit.system.route(orbit.sequence) * orbit.strides
-    for k, arc in enumerate(orbit.sample(400)):
+    arcs = orbit.sample(400)
+    brief = [bool(arc.t[-1] - arc.t[0] < BRIEF * orbit.period) for arc in arcs] + [False]
+    for k, arc in enumerate(arcs):
         for e in orbit.system.leaving(arc.mode):
-            found += _touches_of(orbit, arc, k, e, e == route[k])
+            found += _touches_of(orbit, arc, k, e, e == route[k], brief[k + 1])
     return [touch for closeness, touch in sorted(found, key=lambda each: each[0]) if closeness < NEAR]
 
 
-def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool) -> list[tuple[float, Touch]]:
+def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: bool) -> list[tuple[float, Touch]]:
     t = np.asarray(arc.t)
     height, rate = map(np.asarray, _along(orbit, arc, e))
     size, fastest = np.max(np.abs(height)), np.max(np.abs(rate))
@@ -161,7 +182,7 @@ def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool) -> list[
     number = lambda value: jnp.asarray(value, arc.x.dtype)
 
     def touch(time, window, own, lowest):
-        return Touch(number(time), number(window), number(size), jnp.array(True), k, e, own, lowest)
+        return Touch(number(time), number(window), number(size), jnp.array(True), k, e, own, lowest, own and brief)
 
     found = []
     ends = {True: (rate[:-1] < 0) & (rate[1:] >= 0), False: (rate[:-1] > 0) & (rate[1:] <= 0)}

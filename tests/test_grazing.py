@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
 from test_continuation import mapping
 
 import hyjax as hj
-from hyjax.models import impact
+from hyjax.models import impact, stickslip
 
 RESULTS = hj.RESULTS
 
@@ -56,6 +57,31 @@ def test_grazing_of_a_wall_that_is_hit():
     assert point.touch.taken
     # Multipliers are those of the side without impacts.
     assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_grazing_that_sets_nothing_in_motion():
+    """The arc after the impact, in which the frame slips, ends at once. The value is that of `hspo_reference.json`; there the
+    flow without the stop has the same multipliers, once around the circle of its phase."""
+    params = stickslip.Params(voltage=0.6)
+    orbit = hj.periodic_orbit(stickslip.system, stickslip.guess(params), params, sequence=stickslip.sequence)
+    branch = hj.continuation(stickslip.system, orbit, where=lambda p: p.voltage, stop=0.55)
+    (point,) = branch.special_points
+    assert point.kind == "grazing" and point.touch.taken and point.touch.brief
+    assert_allclose(point.value, 0.58751625041546538, rtol=1e-13)
+    assert_allclose(point.orbit.x, [0.5, 0, -0.00954030512574], rtol=0, atol=1e-12)
+    assert_allclose(point.orbit.period, np.pi / params.frequency, rtol=1e-13)
+
+    def variations(t, x):
+        q, _, phase = x[:3]
+        excess = point.orbit.params.voltage**2 * np.sin(phase) ** 2 / (1 - q) ** 3
+        slope = np.array([[0, 1], [2 * excess - 1, -params.damping]])
+        return [*stickslip.stick(t, jnp.asarray(x[:3]), point.orbit.params), *(slope @ x[3:].reshape(2, 2)).ravel()]
+
+    start = [*point.orbit.x, 1, 0, 0, 1]
+    end = solve_ivp(variations, (0, np.pi / 0.92), start, method="DOP853", rtol=1e-12, atol=1e-13).y[3:, -1]
+    spectrum = np.sort(np.linalg.eigvals(end.reshape(2, 2)))[::-1]
+    assert_allclose(point.orbit.multipliers, [*spectrum, 0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
