@@ -94,6 +94,7 @@ def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integ
     return end, before, stride
 
 
+@eqx.filter_jit
 def before_reset(problem: Problem, x: State, params: Params) -> Array:
     """A state `y` that the last reset takes to `x`, or as near to it as its image allows (Gauss-Newton, damped).
 
