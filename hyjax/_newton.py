@@ -44,7 +44,8 @@ def newton(
     residual stops falling, which is at rounding; so nothing is left to a tolerance, and `aux` belongs to the solution
     itself: no further evaluation is needed to know the orbit's Jacobian.
 
-    **Arguments:** `evaluate`: `y -> (r, dr/dy, aux)`. `accept`: the largest residual, relative to `y`, of a root.
+    **Arguments:** `evaluate`: `y -> (r, dr/dy, aux)`. `accept`: the largest residual of a root, relative to `y` or to `y0`,
+    whichever is larger: a root at zero has no size of its own.
     """
     eps = jnp.finfo(y0.dtype).eps
     evaluate = jax.jit(evaluate)  # one trace, for its shape and for the loop
@@ -53,10 +54,13 @@ def newton(
     infinite = jnp.full((), jnp.inf, y0.dtype)
     start = _Search(y0, y0, jnp.zeros_like(y0), jnp.ones_like(infinite), infinite, aux, jnp.array(0), jnp.array(False))
 
+    def size_of(y: Array) -> Array:
+        return jnp.maximum(jnp.max(jnp.abs(y)), jnp.max(jnp.abs(y0)))
+
     def body(search: _Search) -> _Search:
         r, jacobian, aux = evaluate(search.trial)
         finite = jnp.all(jnp.isfinite(r)) & jnp.all(jnp.isfinite(jacobian))
-        size = jnp.max(jnp.abs(search.y))
+        size = size_of(search.y)
         residual = jnp.where(finite, jnp.max(jnp.abs(r)), jnp.inf)
         first = search.iterations == 0
         # Near the root the residual is rounding, and no longer falls.
@@ -68,10 +72,10 @@ def newton(
         fraction = jnp.where(better, jnp.minimum(1, 4 * search.fraction), search.fraction / 4)
         # A step longer than the state itself says that the linearization is worthless so far out.
         length = jnp.max(jnp.abs(step))
-        fraction = jnp.minimum(fraction, size / jnp.where(length > 0, length, 1))
+        fraction = jnp.minimum(fraction, jnp.where(size > 0, size / jnp.where(length > 0, length, 1), 1))
         y = jnp.where(better, search.trial, search.y)
         kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), aux, search.aux)
-        tiny = better & (length <= 4 * eps * size) & finite
+        tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(y))) & finite
         hopeless = ~usable | (fraction < 1e-3) | (first & ~finite)
         return _Search(
             trial=y + fraction * step,
@@ -85,8 +89,7 @@ def newton(
         )
 
     end = jax.lax.while_loop(lambda search: ~search.done, body, start)
-    size = jnp.max(jnp.abs(end.y))
-    return Root(end.y, end.aux, end.residual, end.residual <= accept * size, end.iterations)
+    return Root(end.y, end.aux, end.residual, end.residual <= accept * size_of(end.y), end.iterations)
 
 
 def _newton_step(jacobian, r):

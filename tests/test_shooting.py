@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from reference import case
 
 import hyjax as hj
+from hyjax._newton import newton
 from hyjax.models import simplest_walker
 
 METHODS = {"single": hj.SingleShooting(), "multiple": hj.MultipleShooting()}
@@ -92,3 +93,22 @@ def test_guess_for_each_stride_needs_multiple_shooting():
         orbit(guesses, 0.009, 2, hj.SingleShooting())
     with pytest.raises(ValueError, match="strides=2"):
         orbit(guesses, 0.009, 3, hj.MultipleShooting())
+
+
+def test_newton_starts_at_zero_and_ends_there():
+    """Neither has a size of its own. The equation's rounding, 1e-17, is far above that of its root."""
+
+    def solve(y0, root):
+        def evaluate(y):
+            r = jnp.stack([(y[0] - root) * (2 + y[1]), y[1] + y[0] ** 2 - root**2]) + 1e-17 * jnp.sin(1e20 * y)
+            slope = jnp.array([[2 + y[1], y[0] - root], [2 * y[0], 1.0]])
+            return r, slope, None
+
+        return newton(evaluate, y0, max_iterations=30, accept=1e-13)
+
+    found = solve(jnp.zeros(2), 0.5)
+    assert found.converged
+    assert_allclose(found.y, [0.5, 0], rtol=0, atol=1e-16)
+    found = solve(jnp.array([0.1, 0.2]), 0.0)
+    assert found.converged
+    assert_allclose(found.y, [0, 0], rtol=0, atol=1e-16)
