@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax.models import simplest_walker
+from hyjax.models import compass_gait, simplest_walker
 
 RESULTS = hj.RESULTS
 
@@ -184,6 +184,23 @@ def test_first_doubling_of_the_walker(walk):
     assert_allclose(min(gait.multipliers.real), -1, rtol=0, atol=1e-11)
     assert_allclose(point.orbit.x, gait.x, rtol=0, atol=1e-12)
     assert point.residual < 1e-12
+    # Variational equations by Taylor series in 80-bit arithmetic, and a root of the multiplier's distance from -1.
+    assert_allclose(point.value, 0.01508843794111946, rtol=0, atol=1e-14)
+
+
+@pytest.mark.slow
+def test_first_doubling_of_the_compass_gait():
+    """By Taylor series in 26 digits (mpmath's `odefun`) the state returns at this slope to 1e-16, and det(DS + I), by central
+    differences of step 1e-9, is 1.4e-14: its rate in the slope is -45."""
+    params = compass_gait.Params()
+    orbit = hj.periodic_orbit(compass_gait.system, compass_gait.guess(params), params, sequence=("swing",))
+    branch = hj.continuation(compass_gait.system, orbit, where=lambda p: p.slope, stop=0.085)
+    (point,) = branch.special_points
+    assert point.kind == "period-doubling"
+    assert_allclose(point.value, 0.07663563157561315, rtol=0, atol=1e-14)
+    x0 = [0.23193756929364322, -0.38520883244486952, -0.36812298500020247, -0.04824035304277308]
+    assert_allclose(point.orbit.x, x0, rtol=0, atol=1e-14)
+    assert_allclose(point.multiplier, -1, rtol=1e-14)
 
 
 @pytest.mark.slow
