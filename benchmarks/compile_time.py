@@ -6,17 +6,17 @@ of what the compiled program returns, against reference values.
 
     python benchmarks/compile_time.py [--quick]
 
-On two cores of a quiet machine, in seconds:
+On two cores, in seconds; and in all with `XLA_FLAGS=--xla_cpu_use_fusion_emitters=false`:
 
-                                      trace    lower  compile    total
-    stride                             0.83     0.45     3.50     4.78
-    return Jacobian                    1.95     0.37     5.82     8.14
-    periodic orbit                     1.32     0.43     9.52    11.28
-    128 periodic orbits, vmap          3.78     0.67    12.36    16.81
-    period, grad                       8.69     1.11    15.16    24.96
-    start, jacfwd                     10.56     1.02    13.77    25.36
-    period, Hessian                   21.94     1.27    25.59    48.80
-    stride, grad, DirectAdjoint        2.04     0.83    11.36    14.23
+                                      trace    lower  compile    total   with the flag
+    stride                             0.40     0.18     2.29     2.86     1.72
+    return Jacobian                    1.04     0.22     3.61     4.87     3.09
+    periodic orbit                     0.90     0.47     6.15     7.52     5.30
+    128 periodic orbits, vmap          1.61     0.35     7.78     9.74     6.85
+    period, grad                       4.06     0.54     9.04    13.64    10.01
+    start, jacfwd                      4.52     0.53     9.46    14.50    10.60
+    period, Hessian                   14.19     1.37    20.33    35.89    28.97
+    stride, grad, DirectAdjoint        1.42     0.48    10.93    12.84     8.45
 """
 
 import argparse

@@ -5,8 +5,7 @@ the first period doubling on it. The loops by hand get the slopes of the branch 
 control: the line through the two points before is the guess, Newton's method corrects it. In heyoka's loop and the loop over
 `stride` and `return_jacobian` the Jacobian is exact; SciPy has `fsolve` and finite differences, and a few runs of the points.
 A time is the median of nine later calls (SciPy: one), `least` the least of them. Compilation is the time of the first call less
-that, and no part of the others; for heyoka it is the time to build its integrators. Outside `jit` each call of `continuation`
-compiles a small loop anew, the one that finds the state before the reset, in most of its time: hence the second row.
+that, and no part of the others; for heyoka it is the time to build its integrators.
 
 `residual` is the largest `S(x) - x` over all points, by one stride of heyoka in 80-bit arithmetic; `x` and `multipl.` are the
 largest differences from the first row, of the state and of the two multipliers that are not zero. `strides` are those per
@@ -18,16 +17,15 @@ point, each with its Jacobian but for SciPy; `continuation` does not report them
 On two cores, with other work beside (`all` is for all 188 points, whether solved for or not):
 
                                        points  ms each  all, s  residual         x  multipl.  compile, s
-    hyjax continuation             188 of 188     5.79    1.09   4.1e-15                            12.6
-    hyjax continuation under jit   188 of 188     1.58    0.30   4.1e-15   2.5e-16   3.9e-14        13.8
-    SciPy DOP853 1e-12, fsolve      30 of 188    38.14    7.17   4.6e-12   6.5e-12   1.0e-07         0.0
-    heyoka 1e-15, scalar           186 of 188     0.60    0.11   6.0e-16   2.4e-15   1.0e-12         2.6
-    hyjax stride, return_jacobian  186 of 188     2.12    0.40   3.8e-15   1.9e-15   6.4e-13         9.1
-    hyjax periodic_orbit           186 of 188     1.92    0.36   3.7e-15   1.3e-15   2.5e-13         9.9
+    hyjax continuation             188 of 188     2.58    0.49   4.1e-15                            17.0
+    SciPy DOP853 1e-12, fsolve      30 of 188    63.14   11.87   4.6e-12   6.5e-12   1.0e-07         0.0
+    heyoka 1e-15, scalar           186 of 188     1.05    0.20   6.0e-16   2.4e-15   1.0e-12         2.7
+    hyjax stride, return_jacobian  186 of 188     2.85    0.54   3.8e-15   1.9e-15   6.4e-13         9.2
+    hyjax periodic_orbit           186 of 188     2.87    0.54   3.7e-15   1.3e-15   2.5e-13        11.3
 
     first period doubling                        slope     error        ms  compile, s
-    hyjax special_points            0.0150884379411188   6.8e-16     34.10        15.2
-    heyoka, brentq                  0.0150884379411196   1.8e-16      6.17         2.6
+    hyjax special_points            0.0150884379411188   6.8e-16     25.26        15.9
+    heyoka, brentq                  0.0150884379411196   1.8e-16      5.29         2.7
 """
 
 import argparse
@@ -36,7 +34,6 @@ import os
 import time
 from math import cos, sin
 
-import equinox as eqx
 import jax
 import numpy as np
 from peers import after_impact, heel_strike, HeyokaLoop, scipy_stride
@@ -58,16 +55,11 @@ doubling = 0.01508843794111946  # by heyoka in 80-bit arithmetic
 start, stop = 0.004, (0.001, 0.0185)
 params = walker.Params(start)
 orbit = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
-
-
 method = hj.PseudoArclength(step=step, max_step=step, max_points=300)
 
 
-def branch(orbit=orbit):
+def branch():
     return hj.continuation(walker.system, orbit, where=lambda p: p.slope, stop=stop, method=method)
-
-
-branch_under_jit = eqx.filter_jit(branch)
 
 
 def with_multipliers(found):
@@ -220,12 +212,8 @@ def compare_branches(walk, first, seconds):
         f"{'':<32}{'points':>11}{'ms each':>9}{'least':>8}{'all, s':>8}{'strides':>9}{'residual':>10}{'x':>10}{'multipl.':>10}"
         f"{'compile, s':>12}"
     )
-    name = "hyjax continuation"
-    ours = {name: row(name, count, count, seconds, "", (residual(x, slopes), 0, 0), first - seconds[0])}
-    name = "hyjax continuation under jit"
-    found, first, seconds = timed(lambda: with_multipliers(branch_under_jit(orbit)))
-    sizes = residual(found.x, found.values), np.max(np.abs(found.x - x)), apart_by(found.multipliers, multipliers)
-    ours[name] = row(name, len(found), count, seconds, "", sizes, first - seconds[0])
+    sizes = residual(x, slopes), 0, 0
+    ours = row("hyjax continuation", count, count, seconds, "", sizes, first - seconds[0])
 
     in_runs = [i for begin in range(2, count - run, apart) for i in range(begin, begin + run)]
     by_hand = {}
@@ -243,8 +231,7 @@ def compare_branches(walk, first, seconds):
         by_hand[name] = row(name, len(here), count, seconds, f"{np.mean(strides):.1f}", sizes, compiling)
     print(f"\ncontinuation made {np.sum(walk.curves.attempts)} attempts, and is so many times as fast as the loop over")
     for name, seconds in by_hand.items():
-        print(f"{name:<32}{seconds / ours['hyjax continuation']:>11.2f}")
-        print(f"{'... under jit':<32}{seconds / ours['hyjax continuation under jit']:>11.2f}")
+        print(f"{name:<32}{seconds / ours:>11.2f}")
 
 
 def compare_doublings(walk):
