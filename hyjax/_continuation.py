@@ -91,7 +91,11 @@ def _branch(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bounds,
 
 
 def switch_branch(
-    point: SpecialPoint, *, stop: float, amplitude: float = 1e-2, method: Method = PseudoArclength()
+    point: SpecialPoint,
+    *,
+    stop: float | tuple[float, float],
+    amplitude: float = 1e-2,
+    method: Method = PseudoArclength(),
 ) -> Branch:
     r"""The other branch that starts at a special point.
 

@@ -18,6 +18,7 @@ from ._printed import branches_record, orbits_record, orbits_table, trajectory_r
 from ._request import (  # noqa: E402
     cascade,
     check_paths,
+    crossed,
     finite,
     first_state,
     found_orbits,
@@ -205,6 +206,7 @@ def follow(
     strides: Annotated[int, typer.Option(help="orbits that close after so many strides")] = 1,
     sequence: Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")] = None,
     doublings: Annotated[int, typer.Option(help="how many period doublings to follow, one after the other")] = 0,
+    crossings: Annotated[bool, typer.Option(help="follow the branches that cross at branch points, too")] = True,
     step: Annotated[float, typer.Option(help="largest step, in units of the distance to be covered")] = 0.05,
     max_points: Annotated[int, typer.Option(help="the most points of a branch")] = 400,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
@@ -235,6 +237,9 @@ def follow(
         ]
     except ValueError as error:
         raise Misuse(str(error)) from None
+    if crossings:
+        bounds = float(min(stop, values[where])), float(max(stop, values[where]))
+        branches += crossed(branches, bounds, method, switch_branch)
     branches += cascade(branches, doublings, stop, method, switch_branch)
     if as_json:
         print(json.dumps(branches_record(name, where, values, branches)))

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._request import crossed
 from hyjax.models import compass_gait, simplest_walker
 
 RESULTS = hj.RESULTS
@@ -126,6 +127,9 @@ def test_branch_point_and_the_branch_that_crosses():
     mu, z = other.values, other.x[:, 0] - other.values
     assert mu[-1] > 0.39 and np.min(np.abs(z[1:])) > 1e-3
     assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
+    # The command line follows it by itself, from the two branches that meet it once.
+    (crossing,) = crossed([branch, branch], (-0.5, 0.55), hj.PseudoArclength(), hj.switch_branch)
+    assert_allclose((crossing.x[:, 0] - crossing.values) ** 2, crossing.values, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.slow
