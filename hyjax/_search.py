@@ -1,6 +1,7 @@
 """All the orbits in a region, without a guess."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
 import jax
@@ -18,6 +19,8 @@ from ._types import Params
 
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
 Solve = Callable[..., PeriodicOrbit]
+
+BLOCK = 32
 
 
 def find_orbits(
@@ -84,6 +87,8 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
     low, high = region
     key = jax.random.key(0) if key is None else key
     guesses = low + (high - low) * np.asarray(jax.random.uniform(key, (starts, low.size), low.dtype))
+    # On a CPU, lanes of a block wait for its slowest, and another core may solve another block.
+    width = min(starts, BLOCK) if jax.default_backend() == "cpu" else starts
     fine = (*batch.integrator.tolerances(low.dtype), batch.integrator.max_steps, batch.method.max_iterations)
     loose = [max(1e-5 if low.dtype == jnp.float64 else 1e-3, each) for each in fine[:2]]
     # A start that falls over may flow for long, or lead Newton's method astray, while the batch waits: both end soon.
@@ -91,8 +96,13 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
 
     def solved(guesses, limits):
         limits = (*(np.asarray(each, low.dtype) for each in limits[:2]), *(np.asarray(each) for each in limits[2:]))
-        # What follows chooses among them, on the host.
-        return jax.tree.map(np.asarray, solve(batch, guesses, limits))
+        count = len(guesses)
+        blocks = guesses[np.arange(-(-count // width) * width) % count].reshape(-1, width, low.size)
+        one = lambda block: jax.tree.map(np.asarray, solve(batch, block, limits))
+        # The first compiles. What follows chooses among them, on the host.
+        with ThreadPoolExecutor() as pool:
+            done = [one(blocks[0]), *pool.map(one, blocks[1:])]
+        return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *done)
 
     def kept(orbits, closeness):
         good = orbits.result._value == RESULTS.successful._value
@@ -106,7 +116,7 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
         if found := kept(orbits, 1e-3):
             break
     if found:
-        orbits = solved(orbits.x[np.resize(found, starts)], fine)
+        orbits = solved(orbits.x[found], fine)
         found = kept(orbits, float(jnp.finfo(low.dtype).eps) ** 0.6)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[np.asarray(found, int)]), orbits)
 
