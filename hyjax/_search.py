@@ -92,7 +92,9 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
     fine = (*batch.integrator.tolerances(low.dtype), batch.integrator.max_steps, batch.method.max_iterations)
     loose = [max(1e-5 if low.dtype == jnp.float64 else 1e-3, each) for each in fine[:2]]
     # A start that falls over may flow for long, or lead Newton's method astray, while the batch waits: both end soon.
-    quick, thorough = (*loose, min(40, fine[2]), min(12, fine[3])), (*loose, *fine[2:])
+    quick, thorough = (*loose, min(40, fine[2]), min(8, fine[3])), (*loose, *fine[2:])
+
+    size = np.maximum(np.abs(low), np.abs(high))
 
     def solved(guesses, limits):
         limits = (*(np.asarray(each, low.dtype) for each in limits[:2]), *(np.asarray(each) for each in limits[2:]))
@@ -106,7 +108,8 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
 
     def kept(orbits, closeness):
         good = orbits.result._value == RESULTS.successful._value
-        slack = closeness * np.maximum(np.abs(low), np.abs(high))
+        # Where the region is zero, such as on a clock that starts anew, rounding belongs to it.
+        slack = closeness * np.maximum(size, 1e-6 * np.max(size))
         start = orbits.nodes[:, 0]
         good &= np.all((start >= low - slack) & (start <= high + slack), axis=-1)
         return _distinct(orbits.nodes, orbits.period, good, closeness)

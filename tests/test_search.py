@@ -78,3 +78,19 @@ def test_bad_region():
         hj.find_orbits(simplest_walker.system, params, sequence=("swing",), region=(high, low))
     with pytest.raises(ValueError, match="starts=0"):
         hj.find_orbits(simplest_walker.system, params, sequence=("swing",), region=(low, high), starts=0)
+
+
+def test_region_without_width():
+    """A coordinate that is zero but for rounding, in a region where it is zero."""
+
+    def jump(t, x, params):
+        return jnp.stack([0.5 * x[0] + params, 1e-20 * x[0], 0 * x[2]])
+
+    names = ("x", "rest", "clock")
+    field = lambda t, x, params: jnp.zeros(3, x.dtype).at[2].set(1)
+    way = hj.Transition("run", "run", lambda t, x, params: 1 - x[2], jump)
+    system = hj.HybridSystem({"run": hj.Mode(field, names)}, (way,))
+    region = jnp.array([0.1, 0.0, 0.0]), jnp.array([3.0, 0.0, 0.0])
+    found = hj.find_orbits(system, jnp.array(0.75), sequence=("run",), region=region, starts=8)
+    assert len(found) == 1
+    assert_allclose(found.x[0], [1.5, 1.5e-20, 0], rtol=1e-14)
