@@ -132,10 +132,11 @@ def crossed(branches: list, stop: tuple[float, float], method, switch_branch) ->
 
 def cascade(branches: list, doublings: int, stop: float, method, switch_branch) -> list:
     """From the first period doubling on any branch, the doubled branch, and so on; each as far as it may be expected to
-    reach to its own doubling (Feigenbaum's ratio 4.669, and half as far again)."""
+    reach to its own doubling (Feigenbaum's ratio 4.669, and half as far again). It starts nearer each time, by Feigenbaum's other
+    number, 2.503: or it would start beyond."""
     found, last, reach = [], None, stop
     pool = list(branches)
-    for _ in range(doublings):
+    for k in range(doublings):
         points = [point for branch in pool for point in branch.special_points if point.kind == "period-doubling"]
         if not points:
             break
@@ -145,7 +146,7 @@ def cascade(branches: list, doublings: int, stop: float, method, switch_branch) 
         if last is None and abs(stop - value) < 1e-12:
             break
         last = value
-        pool = [switch_branch(point, stop=reach, method=method)]
+        pool = [switch_branch(point, stop=reach, amplitude=1e-2 / 2.503**k, method=method)]
         found += pool
     return found
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._request import crossed
+from hyjax._request import cascade, crossed
 from hyjax.models import compass_gait, simplest_walker
 
 RESULTS = hj.RESULTS
@@ -190,6 +190,25 @@ def test_first_doubling_of_the_walker(walk):
     assert point.residual < 1e-12
     # Variational equations by Taylor series in 80-bit arithmetic, and a root of the multiplier's distance from -1.
     assert_allclose(point.value, 0.01508843794111946, rtol=0, atol=1e-14)
+
+
+@pytest.mark.slow
+def test_cascade_of_the_walker(walk):
+    """Each orbit of twice as many strides, to its own doubling; Feigenbaum's ratio. There `periodic_orbit`, by other code,
+    finds the multiplier -1."""
+    branches = [walk, *cascade([walk], 3, 0.0186, hj.PseudoArclength(), hj.switch_branch)]
+    points = [next(each for each in branch.special_points if each.kind == "period-doubling") for branch in branches]
+    assert [point.orbit.strides for point in points] == [1, 2, 4, 8]
+    values = np.array([float(point.value) for point in points])
+    expected = [0.01508843794112, 0.01766937486246, 0.01816011956357, 0.01826481185048]
+    assert_allclose(values, expected, rtol=0, atol=1e-13)
+    assert_allclose(np.diff(values)[-2] / np.diff(values)[-1], 4.669, atol=0.03)
+    for point in points[1:3]:
+        again = hj.periodic_orbit(
+            simplest_walker.system, point.orbit.x, point.orbit.params, sequence=("swing",), strides=point.orbit.strides
+        )
+        # A multiplier's error, of 1e-12, is amplified by the strides.
+        assert_allclose(np.min(np.abs(again.multipliers + 1)), 0, atol=1e-9)
 
 
 @pytest.mark.slow
