@@ -215,6 +215,7 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         done=stop_gradient(t_stop <= t0) | unsound, broken=unsound, stalled=no, together=no,
     )  # fmt: skip
 
+    # What carries no derivative is traced once, by `jit`: each layer of differentiation passes it on as one equation.
     def adapt(dt, x, x1, error, control):
         keep, _, h, _, control, _ = controller.adapt_step_size(zero, dt, x, x1, None, error, error_order, control)
         return keep, h, control

@@ -20,6 +20,7 @@ from ._types import Params
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
 Solve = Callable[..., PeriodicOrbit]
 
+# So many starts are solved together on a CPU.
 BLOCK = 32
 
 
