@@ -83,7 +83,8 @@ class Curve(eqx.Module):
 
     **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: of the evaluation at
     each point. `count`: how many points there are; what follows is zero. `started`: whether the start was found. `arrived`:
-    whether the end of the interval was reached, or the start again; otherwise `stuck`, or there were no more points. `last`: `aux` of the last attempt.
+    whether the end of the interval was reached, or the start again; otherwise `stuck`, or there were no more
+    points. `last`: `aux` of the last attempt.
     """
 
     v: Float[Array, "points unknowns"]

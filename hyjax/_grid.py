@@ -37,15 +37,11 @@ class Grid(eqx.Module):
     def size(self) -> int:
         return int(np.prod(self.shape))
 
-    def at(self, index: tuple[np.ndarray, ...]) -> Float[np.ndarray, "points free"]:
-        """The free parameters at points given by their indices along each axis."""
-        return np.stack([axis[i] for axis, i in zip(self.values, index, strict=True)], axis=-1)
-
     def points(self, box: tuple[slice, ...] | None = None) -> Float[np.ndarray, "points free"]:
         """The free parameters at all points of a box of indices, or of the grid, the last axis fastest."""
         box = tuple(slice(0, n) for n in self.shape) if box is None else box
         index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
-        return self.at(tuple(each.ravel() for each in index))
+        return np.stack([axis[i.ravel()] for axis, i in zip(self.values, index, strict=True)], axis=-1)
 
     @property
     def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
