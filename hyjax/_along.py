@@ -15,8 +15,8 @@ def first_point(branch: Branch) -> int:
 
 def along_branch(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
     """`values -> y` by the branch's points."""
-    free = branch.unfolding.origin.size
-    y = branch._points["v"][:, :-free] * float(branch.unfolding.state_scale)
+    unfolding = branch.unfolding
+    y = branch._points["v"][:, : unfolding.dimension] * float(unfolding.state_scale)
     return nearest_pass(branch.values, y, first_point(branch))
 
 

@@ -124,7 +124,7 @@ class Branch(Points):
         points that showed it, is left out."""
         points = self._points
         found = self._ended(points, first=True)
-        tests = {name: np.asarray(each) for name, each in _tests(points["jacobian"], points["tangent"]).items()}
+        tests = {name: np.asarray(each) for name, each in _tests(self.unfolding, points["jacobian"], points["tangent"]).items()}
         for i in range(len(points["v"]) - 1):
             for kind in KINDS:
                 a, b = tests[kind][i], tests[kind][i + 1]
@@ -148,9 +148,7 @@ class Branch(Points):
     def _located(self, kind: str, points: dict, i: int, between: float) -> SpecialPoint | None:
         mix = lambda column: jnp.asarray((1 - between) * column[i] + between * column[i + 1])
         if kind == "neimark-sacker":
-            values = np.linalg.eigvals(
-                np.asarray(mix(points["jacobian"]))[:, :-1] + np.eye(points["jacobian"].shape[1])
-            )
+            values = np.linalg.eigvals(np.asarray(self.unfolding.around(mix(points["jacobian"]))))
             if not np.any((values.imag > 1e-6) & (np.abs(np.abs(values) - 1) < 0.3)):
                 return None  # two real multipliers whose product is 1
         # At a branch point the parameter turns or does not; the fold of its own that it may feign is not one.
@@ -240,8 +238,7 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
             columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
     free = unfolding.origin.size
     columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
-    states = columns["v"].shape[1] - free
-    spectrum = np.asarray(_multipliers(columns["jacobian"][:, :states, :states]))
+    spectrum = np.asarray(_multipliers(unfolding, columns["jacobian"]))
     n = columns["nodes"].shape[-1]
     # Before and after the jump the spectra agree but for zeros.
     columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
@@ -258,15 +255,14 @@ def _end_of(curves: Curve) -> RESULTS:
     return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
 
 
-@jax.jit
-def _tests(jacobian: Array, tangent: Array) -> dict[str, Array]:
-    return jax.vmap(tests_along)(jacobian, tangent)
+@eqx.filter_jit
+def _tests(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
+    return jax.vmap(lambda jacobian, tangent: tests_along(unfolding, jacobian, tangent))(jacobian, tangent)
 
 
-@jax.jit
-def _multipliers(jacobian: Array) -> Array:
-    """Of `dF/dy` at every point."""
-    return jax.vmap(eigenvalues)(jacobian + jnp.eye(jacobian.shape[1], dtype=jacobian.dtype))
+@eqx.filter_jit
+def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
+    return jax.vmap(lambda jacobian: eigenvalues(unfolding.around(jacobian)))(jacobian)
 
 
 @eqx.filter_jit

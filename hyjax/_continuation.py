@@ -1,5 +1,7 @@
 """Branches: a periodic orbit followed over a parameter."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.core
@@ -46,8 +48,10 @@ def continuation(
     low, high, scale, directions = _interval(values[0], stop)
     integrator = orbit.integrator if integrator is None else integrator
     problem = Problem(system, orbit.sequence, orbit.strides)
-    y = before_reset(problem, orbit.x, orbit.params)
-    size = jnp.maximum(jnp.max(jnp.abs(orbit.x)), jnp.max(jnp.abs(y)))
+    # Times are needed by resets that depend on them, and a guess will do.
+    times = orbit.period * jnp.linspace(0, 1, orbit.strides, endpoint=False, dtype=orbit.period.dtype)
+    y = jax.vmap(lambda x, t: before_reset(problem, x, orbit.params, t))(orbit.nodes, times)
+    size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(y)))
     unfolding = _unfolding(problem, orbit.params, free, integrator, jnp.where(size > 0, size, 1), values, scale[None])
     v0 = unfolding.join(y, values)
     natural = jnp.zeros_like(v0).at[-1].set(1)
@@ -77,8 +81,9 @@ def _interval(value: Array, stop) -> tuple[Array, Array, Array, Array]:
 
 
 def _unfolding(problem, params, free, integrator, size, values, scale) -> Unfolding:
+    """The state in units of its size, and of all strides together: more strides do not make a branch longer."""
     plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
-    return Unfolding(problem, params, free, plain, size, values, scale)
+    return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), values, scale)
 
 
 @eqx.filter_jit
@@ -115,24 +120,21 @@ def switch_branch(
     doubling = point.kind == "period-doubling"
     problem = Problem(old.problem.system, old.problem.sequence, old.problem.strides * (2 if doubling else 1))
     y, values = old.split(point.v)
+    size = old.state_scale / math.sqrt(old.problem.strides)
     if isinstance(stop, tuple | list):
         low, high = (jnp.asarray(each, y.dtype) for each in stop)
         span = high - low
     else:
         span = jnp.abs(stop - values[0])
         low, high = values[0] - span, values[0] + span
-    unfolding = _unfolding(
-        problem, old.params_at(values), old.free, old.integrator, old.state_scale, values, span[None]
-    )
+    unfolding = _unfolding(problem, old.params_at(values), old.free, old.integrator, size, values, span[None])
     if doubling:
-        along = jnp.append(point.eigenvector.real, 0.0)
-        v0 = _doubled(old, point.v, point.eigenvector.real, jnp.asarray(amplitude, y.dtype))
-        v0 = unfolding.join(*old.split(v0))
+        w = point.kernel[0, :-1]
+        along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / math.sqrt(2)
+        v0 = _doubled(unfolding, point.v[:-1], w, jnp.asarray(amplitude, y.dtype))
     else:
         # In the plane of both branches, at right angles to the one that is known; in the new units.
-        rescale = jnp.append(
-            jnp.full(y.size, old.state_scale / unfolding.state_scale), old.scale[0] / unfolding.scale[0]
-        )
+        rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
         plane, known = point.kernel * rescale, point.tangent * rescale
         q, _ = jnp.linalg.qr(plane.T)
         inside = q.T @ known
@@ -143,30 +145,28 @@ def switch_branch(
 
 
 @eqx.filter_jit
-def _doubled(unfolding: Unfolding, v: Array, w: Array, amplitude: Array) -> Array:
-    r"""A point of the doubled orbit near a period doubling at `v`.
+def _doubled(unfolding: Unfolding, s0: Array, w: Array, amplitude: Array) -> Array:
+    r"""A point of the doubled orbit, whose unfolding is given, near a doubling of the orbit `s0` with the kernel `w`.
 
-    For $P$ once around, the orbit's two points $s \pm a d$ go into each other. As written here the equations are regular for
-    $a \to 0$, where they become those of the doubling itself:
-
-    $$\tfrac12 (P(s + ad) + P(s - ad)) = s, \qquad \tfrac1{2a} (P(s + ad) - P(s - ad)) = -d, \qquad w \cdot d = 1.$$
+    The doubled orbit's strides are $s \pm a d$, in turn. Half the sum and, over $a$, half the difference of its two rounds'
+    equations are regular for $a \to 0$, where they become those of the doubling itself; and $w \cdot d = 1$.
     """
-    n = w.size
-    unfolding = unfolding.rolled()
-    accept = 1e4 * sum(unfolding.integrator.tolerances(v.dtype))
+    unfolding, n = unfolding.rolled(), w.size
+    accept = 1e4 * sum(unfolding.integrator.tolerances(w.dtype))
 
     def start(a):
-        def system(unknowns):
+        def point(unknowns):
             s, d, value = unknowns[:n], unknowns[n : 2 * n], unknowns[2 * n :]
-            points = jnp.stack([s + a * d, s - a * d])
-            moved = points + jax.lax.map(lambda y: unfolding.residual(jnp.concatenate([y, value]))[0], points)
-            mean, half = (moved[0] + moved[1]) / 2, (moved[0] - moved[1]) / (2 * a)
-            return jnp.concatenate([mean - s, half + d, (w @ d - 1)[None]]), None
+            return jnp.concatenate([jnp.concatenate([s + a * d, s - a * d]) / math.sqrt(2), value])
 
-        root = newton(
-            lambda u: with_columns(system, u), jnp.concatenate([v[:n], w, v[n:]]), max_iterations=12, accept=accept / a
-        )
-        return jnp.append(root.y[:n] + a * root.y[n : 2 * n], root.y[2 * n :]), root.converged
+        def system(unknowns):
+            first, second = unfolding.residual(point(unknowns))[0].reshape(2, n)
+            border = (w @ unknowns[n : 2 * n] - 1)[None]
+            return jnp.concatenate([(first + second) / 2, (first - second) / (2 * a), border]), None
 
-    points, converged = jax.lax.map(start, amplitude * jnp.array([1, 0.25, 0.0625, 0.015625], v.dtype))
+        u0 = jnp.concatenate([s0, w, jnp.zeros(1, w.dtype)])
+        root = newton(lambda u: with_columns(system, u), u0, max_iterations=12, accept=accept / a)
+        return point(root.y), root.converged
+
+    points, converged = jax.lax.map(start, amplitude * jnp.array([1, 0.25, 0.0625, 0.015625], w.dtype))
     return points[jnp.argmax(converged)]

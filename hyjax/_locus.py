@@ -94,7 +94,7 @@ def _follow(
     unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, ways: Array, bounds, method: Method
 ) -> Curve:
     # Second derivatives: what counts is the time to compile them.
-    unfolding = unfolding.rolled()
+    unfolding = unfolding.rolled(order=2)
     equations = _singular(unfolding, SHIFTS[kind]) if touch is None else ft.partial(touching, unfolding, touch)
     low, high = ((bound - unfolding.origin[1]) / unfolding.scale[1] for bound in bounds)
     accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
@@ -107,7 +107,7 @@ def _follow(
 def _singular(unfolding: Unfolding, shift: float) -> Callable:
     def equations(v: Array):
         residual, dF, passed = unfolding.evaluate(v)
-        matrix = unfolding.around(dF[:, :-1]) - shift * jnp.eye(dF.shape[0], dtype=v.dtype)
+        matrix = unfolding.shifted(dF, shift)
         b, c = borders(stop_gradient(matrix), 1)
         return jnp.append(residual, bordered(matrix, b, c)[0, 0]), passed
 

@@ -39,7 +39,7 @@ class Nearby(eqx.Module):
         def evaluate(y):
             x, slope = with_slope(lambda y: self.problem.last_reset(y, params), y)
             closure, before, jacobian, result = follow_orbit(self.problem, x, params, self.integrator)
-            r = before - y
+            r = before[-1] - y
             # What is left is the integrator's: a further step would only move it about.
             settled = jnp.max(jnp.abs(r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
             return jnp.where(settled, 0, r), jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)

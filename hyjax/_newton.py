@@ -93,11 +93,16 @@ def newton(
 
 
 def _newton_step(jacobian, r):
-    """`-jacobian^-1 r`; where the Jacobian is singular, the shortest step of least residual, damped."""
-    eye = jnp.eye(r.size, dtype=r.dtype)
-    step = -lx.linear_solve(lx.MatrixLinearOperator(jacobian), r, lx.LU(), throw=False).value
-    normal = jacobian.T @ jacobian
-    normal = normal + (jnp.finfo(r.dtype).eps ** 0.75 * jnp.trace(normal) + jnp.finfo(r.dtype).tiny) * eye
-    damped = -lx.linear_solve(lx.MatrixLinearOperator(normal), jacobian.T @ r, lx.LU(), throw=False).value
+    """`-jacobian^-1 r`; where the Jacobian is singular, the shortest step of least residual, damped.
+
+    Columns are brought to length 1 first: an unknown in small units does not make a system singular.
+    """
+    lengths = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
+    lengths = jnp.where(lengths > 0, lengths, 1)
+    columns = jacobian / lengths
+    step = -lx.linear_solve(lx.MatrixLinearOperator(columns), r, lx.LU(), throw=False).value
+    damping = jnp.finfo(r.dtype).eps ** 0.75 * r.size * jnp.eye(r.size, dtype=r.dtype)
+    normal = lx.MatrixLinearOperator(columns.T @ columns + damping)
+    damped = -lx.linear_solve(normal, columns.T @ r, lx.LU(), throw=False).value
     singular = ~jnp.all(jnp.isfinite(step)) | (jnp.max(jnp.abs(step)) > 1e3 * jnp.max(jnp.abs(damped)))
-    return jnp.where(singular, damped, step)
+    return jnp.where(singular, damped, step) / lengths

@@ -29,10 +29,11 @@ class Problem(eqx.Module):
     # See `_step.Step`: where an orbit is found once, compile time weighs more than run time.
     rolled: bool = eqx.field(static=True, default=False)
 
-    def last_reset(self, y: State, params: Params) -> Array:
-        """The jump that closes the sequence. It is taken at time 0: a system that depends on time repeats itself."""
+    def last_reset(self, y: State, params: Params, t: Scalar | None = None) -> Array:
+        """The jump that closes the sequence. That which closes the orbit is taken at time 0, as if none is given: a system
+        that depends on time repeats itself."""
         taken = self.system.transitions[self.system.route(self.sequence)[-1]]
-        return reset(taken, jnp.zeros((), y.dtype), y, params)
+        return reset(taken, jnp.zeros((), y.dtype) if t is None else t, y, params)
 
 
 class Closure(eqx.Module):
@@ -95,7 +96,7 @@ def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integ
 
 
 @eqx.filter_jit
-def before_reset(problem: Problem, x: State, params: Params) -> Array:
+def before_reset(problem: Problem, x: State, params: Params, t: Scalar | None = None) -> Array:
     """A state `y` that the last reset takes to `x`, or as near to it as its image allows (Gauss-Newton, damped).
 
     Coordinates that the reset forgets are left alone: they do not matter to what follows.
@@ -104,7 +105,7 @@ def before_reset(problem: Problem, x: State, params: Params) -> Array:
     y = x if mode.dimension == x.size else jnp.zeros(mode.dimension, x.dtype)
 
     def improve(_, y):
-        image, slope = with_slope(lambda y: problem.last_reset(y, params), y)
+        image, slope = with_slope(lambda y: problem.last_reset(y, params, t), y)
         normal = slope.T @ slope
         damping = 1e-9 * jnp.trace(normal) + jnp.finfo(x.dtype).tiny
         step = jnp.linalg.solve(normal + damping * jnp.eye(y.size, dtype=y.dtype), slope.T @ (x - image))
@@ -137,7 +138,7 @@ class SingleShooting(AbstractShooting):
         def evaluate(y):
             x, slope = with_slope(lambda y: problem.last_reset(y, params), y)
             closure, before, jacobian, result = follow_orbit(problem, x, params, integrator)
-            return before - y, jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
+            return before[-1] - y, jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
 
         accept = self.acceptable(integrator, guess.dtype)
         start = before_reset(problem, guess, params)
@@ -148,13 +149,19 @@ class SingleShooting(AbstractShooting):
 
 
 def follow_orbit(
-    problem: Problem, x: State, params: Params, integrator: Integrator
-) -> tuple[Closure, Float[Array, " before"], Matrix, RESULTS]:
-    """All strides of an orbit that starts at `x`; the state before the last jump, its Jacobian by `x`, the code."""
+    problem: Problem,
+    x: State,
+    params: Params,
+    integrator: Integrator,
+    restarts: Float[Array, "strides before"] | None = None,
+) -> tuple[Closure, Float[Array, "strides before"], Matrix, RESULTS]:
+    """All strides of an orbit that starts at `x`; the states before their last jumps, the Jacobian of the last one by `x`, the
+    code. With `restarts`, the states before their first jumps, each stride starts from its own."""
     n, timed = x.size, problem.strides > 1
 
-    def one(carry, _):
+    def one(carry, restart):
         t, x, total, result = carry
+        x = x if restart is None else problem.last_reset(restart, params, t)
         end, before, stride = stride_jacobian(problem, t, x, params, integrator)
         result = choose(result == RESULTS.successful, stride.result, result)
         outs = (t, x, stride.guard_rates, stride.impacts[-1].x, before @ total)
@@ -163,9 +170,10 @@ def follow_orbit(
     total = jnp.eye(n + timed, dtype=x.dtype)[:, timed:]
     start = (jnp.zeros((), x.dtype), x, total, RESULTS.successful)
     if timed:
-        (t, end, total, result), (starts, nodes, rates, before, by_x) = jax.lax.scan(one, start, length=problem.strides)
-        before, by_x = before[-1], by_x[-1]
+        (t, end, total, result), outs = jax.lax.scan(one, start, restarts, length=problem.strides)
     else:
-        (t, end, total, result), (_, _, rates, before, by_x) = one(start, None)
-        starts, nodes = jnp.zeros(1, x.dtype), x[None]
-    return Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1)), before, by_x, result  # pyright: ignore
+        (t, end, total, result), outs = one(start, None if restarts is None else restarts[0])
+        outs = jax.tree.map(lambda leaf: leaf[None], outs)
+    starts, nodes, rates, before, by_x = outs
+    closure = Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1))
+    return closure, before, by_x[-1], result  # pyright: ignore

@@ -2,9 +2,9 @@ r"""Special points of a branch: seen by a change of sign between two points, loc
 
 | kind | what vanishes along the branch | what is solved together with $F = 0$ |
 |---|---|---|
-| fold | the tangent's parameter | $g = 0$ of $D - I$ |
-| period-doubling | $\det(D + I)$ | $g = 0$ of $D + I$ |
-| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $D w = e^{i\theta} w$, $c^* w = 1$ |
+| fold | the tangent's parameter | $g = 0$ for the multiplier 1 |
+| period-doubling | $\det(D + I)$ | $g = 0$ for -1 |
+| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for $e^{i\theta}$ |
 | branch-point | $\det$ of $dF$ bordered by the tangent | $F + \nu b = 0$, and $g = 0$ of $dF$, which has two entries |
 | grazing | the branch ends | see `_touching` |
 """
@@ -49,7 +49,7 @@ class SpecialPoint(eqx.Module):
     residual: Scalar
     v: Float[Array, " unknowns"]
     tangent: Float[Array, " unknowns"]
-    kernel: Float[Array, "rows unknowns"]  # of dF
+    kernel: Float[Array, "rows unknowns"]  # of the matrix that is singular; with its parameter, at a branch point
     unfolding: Unfolding
     kind: str = eqx.field(static=True)
     touch: Touch | None = None
@@ -62,17 +62,14 @@ class SpecialPoint(eqx.Module):
         )
 
 
-def tests_along(jacobian: Array, tangent: Array) -> dict[str, Array]:
-    """The functions that change sign, at a point: `jacobian` is dF, shape `(n, n + 1)`."""
-    n = jacobian.shape[0]
-    eye = jnp.eye(n, dtype=jacobian.dtype)
-    around = jacobian[:, :n] + eye
-    multipliers = eigenvalues(around)
+def tests_along(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
+    """The functions that change sign, at a point: `jacobian` is dF, shape `(k, k + 1)`."""
+    multipliers = eigenvalues(unfolding.around(jacobian))
     pairs = multipliers[:, None] * multipliers[None, :] - 1
-    upper = np.triu_indices(n, 1)
+    upper = np.triu_indices(multipliers.size, 1)
     return {
         "fold": tangent[-1],
-        "period-doubling": jnp.linalg.det(around + eye),
+        "period-doubling": jnp.linalg.det(unfolding.shifted(jacobian, -1.0)),
         "neimark-sacker": jnp.prod(pairs[upper]).real,
         "branch-point": jnp.linalg.det(jnp.concatenate([jacobian, tangent[None]])),
     }
@@ -83,23 +80,20 @@ def locate(
     unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
 ) -> tuple[SpecialPoint, Flag]:
     """The special point near `v`, where dF is nearly `jacobian`; and whether Newton's method found it."""
-    # Second derivatives: what counts is the time to compile them.
-    unfolding = unfolding.rolled()
+    unfolding = unfolding.rolled(order=2)
     system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
-
-    def evaluate(unknowns):
-        out, columns, aux = with_columns(system, unknowns)
-        return out, columns, aux
-
-    root = newton(evaluate, start, max_iterations=12, accept=accept)
-    found, eigenvector, multiplier = read(root.y, root.aux)
+    root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
     dF = root.aux
-    n = dF.shape[0]
-    kernel = jnp.linalg.svd(dF)[2][n - 1 :]
+    found, multiplier = read(root.y)
+    matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
+    null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
+    at_start = null[: unfolding.dimension]
+    kernel = jnp.linalg.svd(dF)[2][-2:] if kind == "branch-point" else jnp.append(null.real, 0)[None]
     orbit = orbit_at(unfolding, found)
     _, values = unfolding.split(found)
     point = SpecialPoint(
-        value=values[0], orbit=orbit, multiplier=multiplier, eigenvector=eigenvector, residual=root.residual, v=found,
+        value=values[0], orbit=orbit, multiplier=_complex(multiplier),
+        eigenvector=_complex(at_start / jnp.linalg.norm(at_start)), residual=root.residual, v=found,
         tangent=tangent, kernel=kernel, unfolding=unfolding, kind=kind,
     )  # fmt: skip
     return point, root.converged & (orbit.result == RESULTS.successful)
@@ -107,74 +101,48 @@ def locate(
 
 def _singular(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
     """A real multiplier `shift`: fold, period doubling."""
-    eye = jnp.eye(jacobian.shape[0], dtype=v.dtype)
-    b, c = borders(unfolding.around(jacobian) - shift * eye, 1)
+    b, c = borders(unfolding.shifted(jacobian, shift), 1)
 
     def system(v):
         residual, dF, _ = unfolding.evaluate(v)
-        g = bordered(unfolding.around(dF) - shift * eye, b, c)
+        g = bordered(unfolding.shifted(dF, shift), b, c)
         return jnp.append(residual, g[0, 0]), dF
 
-    def read(v, dF):
-        kernel = jnp.linalg.svd(unfolding.around(dF) - shift * eye)[2][-1]
-        return (
-            v,
-            _complex(kernel),
-            _complex(jnp.asarray(shift, v.dtype)),
-        )
-
-    return system, v, read
+    return system, v, lambda v: (v, jnp.asarray(shift, v.dtype))
 
 
 def _branching(unfolding: Unfolding, v: Array, jacobian: Array):
-    """Two branches cross: dF has rank n - 1."""
+    """Two branches cross: dF loses rank."""
     b, c = borders(jacobian, 1)
 
     def system(unknowns):
         residual, dF, _ = unfolding.evaluate(unknowns[:-1])
         return jnp.concatenate([residual + unknowns[-1] * b[:, 0], bordered(dF, b, c)[0]]), dF
 
-    def read(unknowns, dF):
-        eye = jnp.eye(dF.shape[0], dtype=v.dtype)
-        kernel = jnp.linalg.svd(unfolding.around(dF) - eye)[2][-1]
-        return (
-            unknowns[:-1],
-            _complex(kernel),
-            _complex(jnp.ones((), v.dtype)),
-        )
-
-    return system, jnp.append(v, 0.0), read
+    return system, jnp.append(v, 0.0), lambda unknowns: (unknowns[:-1], jnp.ones((), v.dtype))
 
 
 def _turning(unfolding: Unfolding, v: Array, jacobian: Array):
     """A pair of multipliers on the unit circle, off the real axis."""
-    n = jacobian.shape[0]
-    values, vectors = jnp.linalg.eig(unfolding.around(jacobian))
+    values = eigenvalues(unfolding.around(jacobian))
     nearest = jnp.argmin(jnp.where(values.imag > 0, jnp.abs(jnp.abs(values) - 1), jnp.inf))
-    w0, angle = vectors[:, nearest], jnp.angle(values[nearest])
-    fixed = jnp.conj(w0)
+    start = jnp.append(v, jnp.angle(values[nearest]))
+    b, c = borders(unfolding.shifted(jacobian.astype(values.dtype), values[nearest]), 1)
+
+    def read(unknowns):
+        return unknowns[:-1], jax.lax.complex(jnp.cos(unknowns[-1]), jnp.sin(unknowns[-1]))
 
     def system(unknowns):
-        v, real, imag, angle = unknowns[: n + 1], unknowns[n + 1 : 2 * n + 1], unknowns[2 * n + 1 : -1], unknowns[-1]
+        v, multiplier = read(unknowns)
         residual, dF, _ = unfolding.evaluate(v)
-        around = unfolding.around(dF)
-        turned = (jnp.cos(angle) * real - jnp.sin(angle) * imag, jnp.sin(angle) * real + jnp.cos(angle) * imag)
-        length = fixed.real @ real - fixed.imag @ imag - 1, fixed.real @ imag + fixed.imag @ real
-        return jnp.concatenate([residual, around @ real - turned[0], around @ imag - turned[1], jnp.stack(length)]), dF
+        g = bordered(unfolding.shifted(dF.astype(multiplier.dtype), multiplier), b, c)[0, 0]
+        return jnp.concatenate([residual, jnp.stack([g.real, g.imag])]), dF
 
-    def read(unknowns, dF):
-        w = jax.lax.complex(unknowns[n + 1 : 2 * n + 1], unknowns[2 * n + 1 : -1])
-        return (
-            unknowns[: n + 1],
-            w / _complex(jnp.sqrt(jnp.sum(jnp.abs(w) ** 2))),
-            jax.lax.complex(jnp.cos(unknowns[-1]), jnp.sin(unknowns[-1])),
-        )
-
-    return system, jnp.concatenate([v, w0.real, w0.imag, angle[None]]), read
+    return system, start, read
 
 
 def _complex(x: Array) -> Array:
-    return jax.lax.complex(x, jnp.zeros_like(x))
+    return x if jnp.iscomplexobj(x) else jax.lax.complex(x, jnp.zeros_like(x))
 
 
 _SYSTEMS = {
@@ -187,17 +155,20 @@ _SYSTEMS = {
 
 def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
     """The orbit of a point that is on the branch already, as `periodic_orbit` gives it; not differentiable."""
-    y, values = unfolding.split(v)
+    before, values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
-    x = problem.last_reset(y, params)
-    closure, _, _, result = follow_orbit(problem, x, params, unfolding.integrator)
-    multipliers, residual = eigenvalues(closure.jacobian), jnp.max(jnp.abs(closure.end - x))
+    x = problem.last_reset(before[0], params)
+    closure, ends, _, result = follow_orbit(problem, x, params, unfolding.integrator, before)
+    multipliers = eigenvalues(closure.jacobian)
+    residual = jnp.max(jnp.abs(ends - jnp.roll(before, -1, axis=0)))
     return orbit_of(problem, closure, params, unfolding.integrator, multipliers, residual, jnp.array(0), result)
 
 
 def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
     """The grazing orbit at which a branch ends, whose last point is `v`; None where none is near."""
-    for touch in possible_touches(orbit_at(unfolding, v))[:3]:
+    orbit, n = orbit_at(unfolding, v), unfolding.dimension
+    v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
+    for touch in possible_touches(orbit)[:3]:
         root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue

@@ -66,8 +66,9 @@ class Contact(eqx.Module):
 
 
 def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Contact]:
-    """`H = (F, g)` at `v`, both scaled: the unfolding's equation, and the guard at its extremum."""
-    y, values = unfolding.split(v)
+    """`H = (F, g)`, both scaled: the unfolding's equation, and the guard at its extremum. Of the strides' states `v` has the
+    first alone."""
+    (y,), values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     sequence = problem.sequence * problem.strides
     way = problem.system.transitions[touch.transition]
