@@ -124,7 +124,10 @@ class Branch(Points):
         points that showed it, is left out."""
         points = self._points
         found = self._ended(points, first=True)
-        tests = {name: np.asarray(each) for name, each in _tests(self.unfolding, points["jacobian"], points["tangent"]).items()}
+        tests = {
+            name: np.asarray(each)
+            for name, each in _tests(self.unfolding, points["jacobian"], points["tangent"]).items()
+        }
         for i in range(len(points["v"]) - 1):
             for kind in KINDS:
                 a, b = tests[kind][i], tests[kind][i + 1]

@@ -9,6 +9,7 @@ r"""Special points of a branch: seen by a change of sign between two points, loc
 | grazing | the branch ends | see `_touching` |
 """
 
+import dataclasses
 import functools as ft
 
 import equinox as eqx
@@ -170,6 +171,10 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
         root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
+        if touch.brief and not jnp.abs(root.aux[1].following) < 1e-8 * root.aux[1].period:
+            # Short, and not only at the touch: the tangent is no substitute for its flow.
+            touch = dataclasses.replace(touch, brief=False)
+            root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue
         contact = root.aux[1]

@@ -1,6 +1,6 @@
 r"""One stride: flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -38,11 +38,12 @@ def run_stride(
     params: Params,
     sequence: tuple[str, ...],
     integrator: Integrator,
-    to_guard: Callable[..., Impact] = run_to_guard,
+    arcs: Sequence[Callable[..., Impact]] | None = None,
 ) -> Stride:
-    """`stride` without the checks of its arguments; `to_guard` may be another way from a jump to the next."""
+    """`stride` without the checks of its arguments; `arcs` may be other ways from each jump to the next than `run_to_guard`."""
     start, impacts, result = t, [], RESULTS.successful
-    for mode, expected in zip(sequence, system.route(sequence), strict=True):
+    arcs = [run_to_guard] * len(sequence) if arcs is None else arcs
+    for mode, expected, to_guard in zip(sequence, system.route(sequence), arcs, strict=True):
         impact = to_guard(system, mode, t, x, params, integrator)
         code = choose(
             (impact.result == RESULTS.successful) & (impact.transition != expected),

@@ -9,7 +9,6 @@ $$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc }
 Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5 and 6.2.
 """
 
-import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -55,13 +54,15 @@ class Touch(eqx.Module):
 
 
 class Contact(eqx.Module):
-    """What is known of an orbit that touches: the state before each stride, the touching state, its image by the reset."""
+    """What is known of an orbit that touches: the state before each stride, the touching state, its image by the reset, and how
+    long the arc lasts that follows."""
 
     nodes: Float[Array, "strides n"]
     period: Scalar
     guard_rates: Float[Array, " arcs"]
     x: Float[Array, " pre"]
     image: Float[Array, " post"]
+    following: Scalar
     result: RESULTS
 
 
@@ -75,8 +76,9 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Conta
     system, names = _chain(problem.system, sequence, touch)
     start = problem.last_reset(y, params)
     t0, known = jnp.zeros((), v.dtype), (params, touch)
-    through = run_stride(system, t0, start, known, names, unfolding.integrator, ft.partial(_to_guard, touch))
-    at = through.impacts[touch.arc]
+    ways = [_by_tangent if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
+    through = run_stride(system, t0, start, known, names, unfolding.integrator, ways)
+    at, after = through.impacts[touch.arc], through.impacts[(touch.arc + 1) % len(names)]
     residual = jnp.append(
         (through.impacts[-1].x - y) / unfolding.state_scale, way.guard(at.t, at.x, params) / touch.size
     )
@@ -85,9 +87,8 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Conta
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
     nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
     rates = through.guard_rates[np.array(arcs)]
-    return residual, Contact(
-        jnp.stack(nodes), through.time, rates, at.x, reset(way, at.t, at.x, params), through.result
-    )
+    image = reset(way, at.t, at.x, params)
+    return residual, Contact(jnp.stack(nodes), through.time, rates, at.x, image, after.t - at.t, through.result)
 
 
 @eqx.filter_jit
@@ -138,10 +139,8 @@ def _chain(system: HybridSystem, sequence: tuple[str, ...], touch: Touch) -> tup
     return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
 
 
-def _to_guard(touch: Touch, system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
-    """By flow; or, after a touch, by the tangent of the flow, which is as good where the time goes to zero."""
-    if not (touch.brief and mode == f"arc {touch.arc + 1}"):
-        return run_to_guard(system, mode, t, x, params, integrator)
+def _by_tangent(system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
+    """To the guard by the tangent of the flow, which is exact where the time goes to zero."""
     (index,) = system.leaving(mode)
     guard, field = system.transitions[index].guard, system.mode(mode).vector_field
     value, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))

@@ -85,6 +85,36 @@ def test_grazing_that_sets_nothing_in_motion():
 
 
 @pytest.mark.slow
+def test_grazing_before_a_short_arc_that_does_not_vanish():
+    """The oscillator, which for a short time after each impact does not heed the wall: the orbits, and the grazing at A = 0.1, are
+    those without that time. An arc by its tangent would be wrong by the square of its duration, 1e-5."""
+    short = 3e-3
+
+    def deaf(t, x, p):
+        return jnp.append(impact.oscillate(t, x[:3], p), 1.0)
+
+    system = hj.HybridSystem(
+        modes={
+            "before": impact.free,
+            "deaf": hj.Mode(deaf, (*impact.coordinates, "clock")),
+            "after": impact.free,
+        },
+        transitions=(
+            hj.Transition("before", "deaf", impact.gap, lambda t, x, p: jnp.append(impact.bounce(t, x, p), 0.0)),
+            hj.Transition("deaf", "after", lambda t, x, p: short - x[3], lambda t, x, p: x[:3]),
+            hj.Transition("after", "before", impact.rest_of_period, impact.period_restarts),
+        ),
+    )
+    params = impact.Params(amplitude=0.11)
+    guess = jnp.array([-0.24, -1.02, -np.pi])
+    orbit = hj.periodic_orbit(system, guess, params, sequence=("before", "deaf", "after"))
+    branch = hj.continuation(system, orbit, where=lambda p: p.amplitude, stop=0.05)
+    point = branch.special_points[-1]
+    assert point.kind == "grazing" and point.touch.taken and not point.touch.brief
+    assert_allclose(point.value, 0.1, rtol=1e-12)
+
+
+@pytest.mark.slow
 def test_grazing_over_two_parameters(free):
     curve = hj.locus(free.special_points[0], where=lambda p: p.stiffness, stop=(0.8, 1.3))
     assert curve.result == RESULTS.successful
