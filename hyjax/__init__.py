@@ -5,7 +5,7 @@ from ._attractor import attractor as attractor
 from ._basin import basin as basin
 from ._bouligand import bouligand_derivative as bouligand_derivative, BouligandDerivative as BouligandDerivative
 from ._branch import Branch as Branch
-from ._continuation import continuation as continuation, switch_branch as switch_branch
+from ._continuation import continuation as continuation
 from ._curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
 from ._flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._integrator import Integrator as Integrator
@@ -21,5 +21,6 @@ from ._special import SpecialPoint as SpecialPoint
 from ._store import StoreError as StoreError
 from ._stride import monodromy as monodromy, return_jacobian as return_jacobian, Stride as Stride, stride as stride
 from ._sweep import sweep as sweep
+from ._switching import cascade as cascade, switch_branch as switch_branch
 from ._system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
 from ._trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory

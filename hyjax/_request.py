@@ -107,50 +107,6 @@ def found_orbits(model: ModuleType, name: str, params, sequence: tuple[str, ...]
     return search(batch, (low, high), 128, None, stored_solver(cache, name))
 
 
-def crossed(branches: list, stop: tuple[float, float], method, switch_branch) -> list:
-    """The branches that cross the given ones, each once however often it meets them."""
-    import numpy as np
-
-    def same(a, b) -> bool:
-        near = lambda x, y, size: bool(np.max(np.abs(np.asarray(x) - np.asarray(y))) < 1e-6 * size)
-        return near(a.value, b.value, abs(stop[1] - stop[0])) and near(
-            a.orbit.x, b.orbit.x, float(a.unfolding.state_scale)
-        )
-
-    branch_points = lambda branch: [point for point in branch.special_points if point.kind == "branch-point"]
-    found, met = [], []
-    for point in [point for branch in branches for point in branch_points(branch)]:
-        if any(same(point, each) for each in met):
-            continue
-        met.append(point)
-        branch = switch_branch(point, stop=stop, method=method)
-        if branch.curves.started.all():
-            found.append(branch)
-            met += branch_points(branch)
-    return found
-
-
-def cascade(branches: list, doublings: int, stop: float, method, switch_branch) -> list:
-    """From the first period doubling on any branch, the doubled branch, and so on; each as far as it may be expected to
-    reach to its own doubling (Feigenbaum's ratio 4.669, and half as far again). It starts nearer each time, by Feigenbaum's other
-    number, 2.503: or it would start beyond."""
-    found, last, reach = [], None, stop
-    pool = list(branches)
-    for k in range(doublings):
-        points = [point for branch in pool for point in branch.special_points if point.kind == "period-doubling"]
-        if not points:
-            break
-        point = points[0]
-        value = float(point.value)
-        reach = stop if last is None else value + 1.5 * (value - last) / 4.669
-        if last is None and abs(stop - value) < 1e-12:
-            break
-        last = value
-        pool = [switch_branch(point, stop=reach, amplitude=1e-2 / 2.503**k, method=method)]
-        found += pool
-    return found
-
-
 def first_state(model: ModuleType, params, mode: str | None, x0: str | None):
     """Mode and state at the start of a simulation: those asked for, or the model's own."""
     import jax.numpy as jnp

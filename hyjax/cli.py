@@ -16,9 +16,7 @@ import typer  # noqa: E402
 from ._cli_sweep import add_to  # noqa: E402
 from ._printed import branches_record, orbits_record, orbits_table, trajectory_record  # noqa: E402
 from ._request import (  # noqa: E402
-    cascade,
     check_paths,
-    crossed,
     finite,
     first_state,
     found_orbits,
@@ -223,8 +221,9 @@ def follow(
     stop = finite(end, "--to")
     along = modes_in_turn(model, sequence)
 
-    from ._continuation import continuation, switch_branch
+    from ._continuation import continuation
     from ._curve import PseudoArclength
+    from ._switching import cascade, crossing_branches
 
     orbits = found_orbits(model, name, params, along, strides, cache)
     if len(orbits) == 0:
@@ -239,8 +238,10 @@ def follow(
         raise Misuse(str(error)) from None
     if crossings:
         bounds = float(min(stop, values[where])), float(max(stop, values[where]))
-        branches += crossed(branches, bounds, method, switch_branch)
-    branches += cascade(branches, doublings, stop, method, switch_branch)
+        branches += crossing_branches(branches, stop=bounds, method=method)
+    points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
+    if doublings and points:
+        branches += cascade(points[0], doublings=doublings, stop=stop, method=method)
     if as_json:
         print(json.dumps(branches_record(name, where, values, branches)))
     else:

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._request import cascade, crossed
+from hyjax._switching import crossing_branches
 from hyjax.models import compass_gait, simplest_walker
 
 RESULTS = hj.RESULTS
@@ -128,7 +128,7 @@ def test_branch_point_and_the_branch_that_crosses():
     assert mu[-1] > 0.39 and np.min(np.abs(z[1:])) > 1e-3
     assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
     # The command line follows it by itself, from the two branches that meet it once.
-    (crossing,) = crossed([branch, branch], (-0.5, 0.55), hj.PseudoArclength(), hj.switch_branch)
+    (crossing,) = crossing_branches([branch, branch], stop=(-0.5, 0.55), method=hj.PseudoArclength())
     assert_allclose((crossing.x[:, 0] - crossing.values) ** 2, crossing.values, rtol=1e-9, atol=1e-12)
 
 
@@ -194,20 +194,24 @@ def test_first_doubling_of_the_walker(walk):
 
 @pytest.mark.slow
 def test_cascade_of_the_walker(walk):
-    """Each orbit of twice as many strides, to its own doubling; Feigenbaum's ratio. There `periodic_orbit`, by other code,
-    finds the multiplier -1."""
-    branches = [walk, *cascade([walk], 3, 0.0186, hj.PseudoArclength(), hj.switch_branch)]
+    """Each orbit of twice as many strides, to its own doubling, 16 to 32; Feigenbaum's ratios. There `periodic_orbit`, by other
+    code, finds the multiplier -1."""
+    branches = [walk, *hj.cascade(walk.special_points[0], doublings=4, stop=0.0186)]
     points = [next(each for each in branch.special_points if each.kind == "period-doubling") for branch in branches]
-    assert [point.orbit.strides for point in points] == [1, 2, 4, 8]
+    assert [point.orbit.strides for point in points] == [1, 2, 4, 8, 16]
+    assert max(float(point.residual) for point in points) < 1e-13
     values = np.array([float(point.value) for point in points])
-    expected = [0.01508843794112, 0.01766937486246, 0.01816011956357, 0.01826481185048]
-    assert_allclose(values, expected, rtol=0, atol=1e-13)
-    assert_allclose(np.diff(values)[-2] / np.diff(values)[-1], 4.669, atol=0.03)
-    for point in points[1:3]:
+    expected = [0.01508843794111946, 0.0176693748624626, 0.0181601195635684, 0.0182648118504814, 0.0182872718199730]
+    # Each doubling moves as much as the map does, in which a stride has an error of 1e-15.
+    assert_allclose(values, expected, rtol=0, atol=1e-14)
+    gaps = np.diff(values)
+    assert_allclose(gaps[:-1] / gaps[1:], [5.26, 4.69, 4.66], atol=0.01)
+    for point in points[1:]:
         again = hj.periodic_orbit(
-            simplest_walker.system, point.orbit.x, point.orbit.params, sequence=("swing",), strides=point.orbit.strides
-        )
-        # A multiplier's error, of 1e-12, is amplified by the strides.
+            simplest_walker.system, point.orbit.nodes, point.orbit.params, sequence=("swing",),
+            strides=point.orbit.strides, method=hj.MultipleShooting(),
+        )  # fmt: skip
+        # A multiplier's error is amplified by the strides.
         assert_allclose(np.min(np.abs(again.multipliers + 1)), 0, atol=1e-9)
 
 

@@ -86,8 +86,8 @@ def test_grazing_that_sets_nothing_in_motion():
 
 @pytest.mark.slow
 def test_grazing_before_a_short_arc_that_does_not_vanish():
-    """The oscillator, which for a short time after each impact does not heed the wall: the orbits, and the grazing at A = 0.1, are
-    those without that time. An arc by its tangent would be wrong by the square of its duration, 1e-5."""
+    """The oscillator, which for a short time after each impact does not heed the wall: the orbits, and the grazing at A = 0.1,
+    are those without that time. An arc by its tangent would be wrong by the square of its duration, 1e-5."""
     short = 3e-3
 
     def deaf(t, x, p):
