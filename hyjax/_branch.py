@@ -241,7 +241,9 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
             columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
     free = unfolding.origin.size
     columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
-    spectrum = np.asarray(_multipliers(unfolding, columns["jacobian"]))
+    # Of the orbit's own equation; a special point has one more.
+    states = columns["v"].shape[1] - free
+    spectrum = np.asarray(_multipliers(unfolding, columns["jacobian"][:, :states]))
     n = columns["nodes"].shape[-1]
     # Before and after the jump the spectra agree but for zeros.
     columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]

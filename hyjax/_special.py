@@ -88,13 +88,13 @@ def locate(
     found, multiplier = read(root.y)
     matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
     null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
-    at_start = null[: unfolding.dimension]
+    at_start = _complex(null[: unfolding.dimension])
     kernel = jnp.linalg.svd(dF)[2][-2:] if kind == "branch-point" else jnp.append(null.real, 0)[None]
     orbit = orbit_at(unfolding, found)
     _, values = unfolding.split(found)
     point = SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(multiplier),
-        eigenvector=_complex(at_start / jnp.linalg.norm(at_start)), residual=root.residual, v=found,
+        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=root.residual, v=found,
         tangent=tangent, kernel=kernel, unfolding=unfolding, kind=kind,
     )  # fmt: skip
     return point, root.converged & (orbit.result == RESULTS.successful)

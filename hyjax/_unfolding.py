@@ -158,7 +158,7 @@ class Unfolding(eqx.Module):
         others = jnp.linalg.solve(by_others[:-n], -by_first[:-n])
         return by_first[-n:] + by_others[-n:] @ others + jnp.eye(n, dtype=jacobian.dtype)
 
-    def shifted(self, jacobian: Float[Array, "k unknowns"], shift: float | Shaped[Array, ""]) -> Shaped[Array, "k k"]:
+    def shifted(self, jacobian: Shaped[Array, "k unknowns"], shift: float | Shaped[Array, ""]) -> Shaped[Array, "k k"]:
         """A matrix that is singular just where `D` has the eigenvalue `shift`; its kernel is a variation of all strides."""
         n, k = self.dimension, jacobian.shape[0]
         closing = jnp.zeros((k, k), jacobian.dtype).at[-n:, :n].set(jnp.eye(n, dtype=jacobian.dtype))
