@@ -9,7 +9,8 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
 
 from ._integrator import Integrator
 from ._jump import reset
@@ -28,6 +29,15 @@ class Problem(eqx.Module):
     strides: int = eqx.field(static=True)
     # See `_step.Step`: where an orbit is found once, compile time weighs more than run time.
     rolled: bool = eqx.field(static=True, default=False)
+    # Where the orbit is differentiated: which leaves of `(system, params)` move, so that the strides' Jacobians have columns
+    # for them too. Empty where it is not.
+    moving: tuple[bool, ...] = eqx.field(static=True, default=())
+
+    def split(self, params: Params) -> tuple[PyTree, PyTree]:
+        """`(system, params)`: what moves, and what does not."""
+        leaves, tree = jax.tree.flatten((self.system, params))
+        flags = self.moving or (False,) * len(leaves)
+        return eqx.partition((self.system, params), jax.tree.unflatten(tree, flags))
 
     def last_reset(self, y: State, params: Params) -> Array:
         """The jump that closes the sequence. It is taken at time 0: a system that depends on time repeats itself."""
@@ -37,7 +47,8 @@ class Problem(eqx.Module):
 
 class Closure(eqx.Module):
     """A closed chain of strides. `nodes[i]` and `starts[i]` are state and time at the start of stride `i`; `end` is
-    where the last stride ends, which is `nodes[0]` but for the residual."""
+    where the last stride ends, which is `nodes[0]` but for the residual. `by`: where the problem names what moves, the
+    strides' Jacobians; see `stride_jacobian`."""
 
     nodes: Float[Array, "strides n"]
     starts: Float[Array, " strides"]
@@ -45,6 +56,7 @@ class Closure(eqx.Module):
     period: Scalar
     jacobian: Matrix
     guard_rates: Float[Array, " arcs"]
+    by: tuple[Array, Array, Array] | None = None
 
 
 class Found(eqx.Module):
@@ -74,24 +86,28 @@ class AbstractShooting(eqx.Module):
 def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrator):
     """One stride from `(t, x)`, with its tangents pushed along, through one loop.
 
-    **Returns:** the Jacobian of the end `(t, x)` by the start `(t, x)`, that of the state before the last jump, and the
-    stride. A later stride starts when the one before it ends, which matters in a system that depends on time; for an
-    orbit of one stride, the start's time is fixed, and its column left out.
+    **Returns:** the Jacobians of the end `(t, x)`, of the duration and of the guards' rates by the start `(t, x)` and by
+    what moves in the problem; that of the state before the last jump by the start; and the stride. A later stride starts when
+    the one before it ends, which matters in a system that depends on time; for an orbit of one stride, the start's time is
+    fixed, and its column left out.
     """
     timed = problem.strides > 1
+    moving, still = problem.split(params)
+    start, unravel = ravel_pytree(((t, x) if timed else (x,), moving))
 
-    def run(t, x):
-        stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
-        end = jnp.append(t + stride.time, stride.x) if timed else stride.x
-        return (end, stride.impacts[-1].x), stride
+    def run(start):
+        state, moving = unravel(start)
+        system, params = eqx.combine(moving, still)
+        stride = run_stride(system, state[0] if timed else t, state[-1], params, problem.sequence, integrator)
+        end = jnp.append(state[0] + stride.time, stride.x) if timed else stride.x
+        return (end, stride.time, stride.guard_rates, stride.impacts[-1].x), stride
 
     def push(v):
-        dt, dx = (v[0], v[1:]) if timed else (jnp.zeros_like(t), v)
-        _, tangent, primal = jax.jvp(run, (t, x), (dt, dx), has_aux=True)
+        _, tangent, primal = jax.jvp(run, (start,), (v,), has_aux=True)
         return tangent, primal
 
-    (end, before), stride = jax.vmap(push, out_axes=(-1, None))(jnp.eye(x.size + timed, dtype=x.dtype))
-    return end, before, stride
+    (*by, before), stride = jax.vmap(push, out_axes=(-1, None))(jnp.eye(start.size, dtype=start.dtype))
+    return tuple(by), before[:, : x.size + timed], stride
 
 
 @eqx.filter_jit
@@ -155,17 +171,18 @@ def follow_orbit(
 
     def one(carry, _):
         t, x, total, result = carry
-        end, before, stride = stride_jacobian(problem, t, x, params, integrator)
+        by, before, stride = stride_jacobian(problem, t, x, params, integrator)
         result = choose(result == RESULTS.successful, stride.result, result)
-        outs = (t, x, stride.guard_rates, stride.impacts[-1].x, before @ total)
-        return (t + stride.time, stride.x, end @ total, result), outs
+        outs = (t, x, stride.guard_rates, stride.impacts[-1].x, before @ total, by if problem.moving else None)
+        return (t + stride.time, stride.x, by[0][:, : n + timed] @ total, result), outs
 
     total = jnp.eye(n + timed, dtype=x.dtype)[:, timed:]
     start = (jnp.zeros((), x.dtype), x, total, RESULTS.successful)
     if timed:
-        (t, end, total, result), (starts, nodes, rates, before, by_x) = jax.lax.scan(one, start, length=problem.strides)
+        (t, end, total, result), outs = jax.lax.scan(one, start, length=problem.strides)
+        starts, nodes, rates, before, by_x, by = outs
         before, by_x = before[-1], by_x[-1]
     else:
-        (t, end, total, result), (_, _, rates, before, by_x) = one(start, None)
-        starts, nodes = jnp.zeros(1, x.dtype), x[None]
-    return Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1)), before, by_x, result  # pyright: ignore
+        (t, end, total, result), (_, _, rates, before, by_x, by) = one(start, None)
+        starts, nodes, by = jax.tree.map(lambda leaf: leaf[None], (jnp.zeros_like(t), x, by))
+    return Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1), by), before, by_x, result  # pyright: ignore
