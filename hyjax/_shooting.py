@@ -16,7 +16,7 @@ from ._integrator import Integrator
 from ._jump import reset
 from ._newton import newton
 from ._result import choose, RESULTS
-from ._stride import run_stride
+from ._stride import traced_stride
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State
 
@@ -98,7 +98,7 @@ def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integ
     def run(start):
         state, moving = unravel(start)
         system, params = eqx.combine(moving, still)
-        stride = run_stride(system, state[0] if timed else t, state[-1], params, problem.sequence, integrator)
+        stride = traced_stride(system, state[0] if timed else t, state[-1], params, problem.sequence, integrator)
         end = jnp.append(state[0] + stride.time, stride.x) if timed else stride.x
         return (end, stride.time, stride.guard_rates, stride.impacts[-1].x), stride
 
