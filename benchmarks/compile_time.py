@@ -6,18 +6,17 @@ of what the compiled program returns, against reference values.
 
     python benchmarks/compile_time.py [--quick]
 
-On two cores, in seconds; and in all with `XLA_FLAGS=--xla_cpu_use_fusion_emitters=false`. This is the fastest of three runs, on a
-machine whose speed varies: the gradient took 13.6 to 22.8 s in six, median 20.8, and 10.0 and 12.1 s with the flag:
+On two cores with other work beside, in seconds, the median of three runs:
 
-                                      trace    lower  compile    total   with the flag
-    stride                             0.40     0.18     2.29     2.86     1.72
-    return Jacobian                    1.04     0.22     3.61     4.87     3.09
-    periodic orbit                     0.90     0.47     6.15     7.52     5.30
-    128 periodic orbits, vmap          1.61     0.35     7.78     9.74     6.85
-    period, grad                       4.06     0.54     9.04    13.64    10.01
-    start, jacfwd                      4.52     0.53     9.46    14.50    10.60
-    period, Hessian                   14.19     1.37    20.33    35.89    28.97
-    stride, grad, DirectAdjoint        1.42     0.48    10.93    12.84     8.45
+                                      trace    lower  compile    total
+    stride                             0.37     0.13     3.06     3.56
+    return Jacobian                    0.78     0.27     4.92     5.96
+    periodic orbit                     0.88     0.26     8.15     9.26
+    128 periodic orbits, vmap          1.50     0.29    11.35    13.17
+    period, grad                       3.22     0.26     6.46     9.94
+    start, jacfwd                      3.75     0.27     6.27    10.31
+    period, Hessian                    7.84     0.84    10.74    19.15
+    stride, grad, DirectAdjoint        1.27     0.45    11.51    13.33
 """
 
 import argparse

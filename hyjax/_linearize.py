@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import PyTree
 
 from ._tie import tie
 
@@ -24,10 +24,11 @@ def linearizable(fn: Function, inputs: PyTree) -> tuple[PyTree, PyTree]:
     return _linearizable(eqx.filter_closure_convert(fn, inputs), inputs)
 
 
-def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, Float[Array, "out moving"], PyTree]:
+def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, PyTree, PyTree]:
     """`(out, jacobian, aux)` of `fn((moving, still))`, differentiable in both modes and to every order.
 
-    The rows of the Jacobian are `ravel_pytree(out)`, its columns `ravel_pytree(moving)`; one loop serves both.
+    `fn` closes over nothing that is traced. The Jacobian has the leaves of `out`, each with one more axis, last, over
+    `ravel_pytree(moving)`. One loop serves both.
     """
     flat, unravel = ravel_pytree(moving)
 
@@ -36,16 +37,16 @@ def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, 
 
         def apply(flat):
             out, aux = fn((unravel(flat), still))
-            return ravel_pytree(out)[0], (out, aux)
+            return out, (out, aux)
 
         def push(v):
             _, column, primal = jax.jvp(apply, (flat,), (v,), has_aux=True)
             return column, primal
 
-        columns, (out, aux) = jax.vmap(push, out_axes=(1, None))(jnp.eye(flat.size, dtype=flat.dtype))
+        columns, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(flat.size, dtype=flat.dtype))
         return (out, columns), aux
 
-    (out, jacobian), aux = linearizable(push_all, (flat, still))
+    (out, jacobian), aux = _linearizable(push_all, (flat, still))
     return out, jacobian, aux
 
 
@@ -64,8 +65,8 @@ def _linearizable_jvp(primals, tangents):
         return fn(inputs)
 
     out, jacobian, aux = with_jacobian(apply, moving, still)
-    _, unravel = ravel_pytree(out)
-    return (out, aux), (unravel(jacobian @ ravel_pytree(tangents)[0]), jax.tree.map(lambda _: None, aux))
+    flat, _ = ravel_pytree(tangents)
+    return (out, aux), (jax.tree.map(lambda by: by @ flat, jacobian), jax.tree.map(lambda _: None, aux))
 
 
 def perturbed(tangents: PyTree) -> PyTree:

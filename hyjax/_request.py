@@ -95,6 +95,7 @@ def modes_in_turn(model: ModuleType, text: str | None) -> tuple[str, ...]:
 
 def found_orbits(model: ModuleType, name: str, params, sequence: tuple[str, ...], strides: int, cache: str):
     """All orbits in the model's region, by a program that is kept in the cache."""
+    import jax
     import numpy as np
 
     from ._integrator import Integrator
@@ -103,7 +104,8 @@ def found_orbits(model: ModuleType, name: str, params, sequence: tuple[str, ...]
     from ._stored import stored_solver
 
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
-    low, high = (np.asarray(bound) for bound in model.region(params))
+    # One program to load, not one for each operation.
+    low, high = (np.asarray(bound) for bound in jax.jit(model.region)(params))
     return search(batch, (low, high), 128, None, stored_solver(cache, name))
 
 

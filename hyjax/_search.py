@@ -101,10 +101,11 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
         limits = (*(np.asarray(each, low.dtype) for each in limits[:2]), *(np.asarray(each) for each in limits[2:]))
         count = len(guesses)
         blocks = guesses[np.arange(-(-count // width) * width) % count].reshape(-1, width, low.size)
-        one = lambda block: jax.tree.map(np.asarray, solve(batch, block, limits))
-        # The first compiles. What follows chooses among them, on the host.
+        one = lambda block: jax.block_until_ready(solve(batch, block, limits))
+        # The first compiles, and runs on while others start. What follows chooses among them, on the host.
+        first = solve(batch, blocks[0], limits)
         with ThreadPoolExecutor() as pool:
-            done = [one(blocks[0]), *pool.map(one, blocks[1:])]
+            done = [first, *pool.map(one, blocks[1:])]
         return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *done)
 
     def kept(orbits, closeness):
@@ -122,7 +123,7 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
     if found:
         orbits = solved(orbits.x[found], fine)
         found = kept(orbits, float(jnp.finfo(low.dtype).eps) ** 0.6)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[np.asarray(found, int)]), orbits)
+    return jax.device_put(jax.tree.map(lambda leaf: leaf[np.asarray(found, int)], orbits))
 
 
 def _distinct(nodes: np.ndarray, period: np.ndarray, good: np.ndarray, closeness: float) -> list[int]:

@@ -9,13 +9,14 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
 
 from ._integrator import Integrator
 from ._jump import reset
 from ._newton import newton
 from ._result import choose, RESULTS
-from ._stride import run_stride
+from ._stride import traced_stride
 from ._system import HybridSystem
 from ._types import Matrix, Params, Scalar, State
 
@@ -28,6 +29,15 @@ class Problem(eqx.Module):
     strides: int = eqx.field(static=True)
     # See `_step.Step`: where an orbit is found once, compile time weighs more than run time.
     rolled: bool = eqx.field(static=True, default=False)
+    # Where the orbit is differentiated: which leaves of `(system, params)` move, so that the strides' Jacobians have columns
+    # for them too. Empty where it is not.
+    moving: tuple[bool, ...] = eqx.field(static=True, default=())
+
+    def split(self, params: Params) -> tuple[PyTree, PyTree]:
+        """`(system, params)`: what moves, and what does not."""
+        leaves, tree = jax.tree.flatten((self.system, params))
+        flags = self.moving or (False,) * len(leaves)
+        return eqx.partition((self.system, params), jax.tree.unflatten(tree, flags))
 
     def last_reset(self, y: State, params: Params, t: Scalar | None = None) -> Array:
         """The jump that closes the sequence. That which closes the orbit is taken at time 0, as if none is given: a system
@@ -38,7 +48,8 @@ class Problem(eqx.Module):
 
 class Closure(eqx.Module):
     """A closed chain of strides. `nodes[i]` and `starts[i]` are state and time at the start of stride `i`; `end` is
-    where the last stride ends, which is `nodes[0]` but for the residual."""
+    where the last stride ends, which is `nodes[0]` but for the residual. `by`: where the problem names what moves, the
+    strides' Jacobians; see `stride_jacobian`."""
 
     nodes: Float[Array, "strides n"]
     starts: Float[Array, " strides"]
@@ -46,6 +57,7 @@ class Closure(eqx.Module):
     period: Scalar
     jacobian: Matrix
     guard_rates: Float[Array, " arcs"]
+    by: tuple[Array, Array, Array] | None = None
 
 
 class Found(eqx.Module):
@@ -75,24 +87,28 @@ class AbstractShooting(eqx.Module):
 def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrator):
     """One stride from `(t, x)`, with its tangents pushed along, through one loop.
 
-    **Returns:** the Jacobian of the end `(t, x)` by the start `(t, x)`, that of the state before the last jump, and the
-    stride. A later stride starts when the one before it ends, which matters in a system that depends on time; for an
-    orbit of one stride, the start's time is fixed, and its column left out.
+    **Returns:** the Jacobians of the end `(t, x)`, of the duration and of the guards' rates by the start `(t, x)` and by
+    what moves in the problem; that of the state before the last jump by the start; and the stride. A later stride starts when
+    the one before it ends, which matters in a system that depends on time; for an orbit of one stride, the start's time is
+    fixed, and its column left out.
     """
     timed = problem.strides > 1
+    moving, still = problem.split(params)
+    start, unravel = ravel_pytree(((t, x) if timed else (x,), moving))
 
-    def run(t, x):
-        stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
-        end = jnp.append(t + stride.time, stride.x) if timed else stride.x
-        return (end, stride.impacts[-1].x), stride
+    def run(start):
+        state, moving = unravel(start)
+        system, params = eqx.combine(moving, still)
+        stride = traced_stride(system, state[0] if timed else t, state[-1], params, problem.sequence, integrator)
+        end = jnp.append(state[0] + stride.time, stride.x) if timed else stride.x
+        return (end, stride.time, stride.guard_rates, stride.impacts[-1].x), stride
 
     def push(v):
-        dt, dx = (v[0], v[1:]) if timed else (jnp.zeros_like(t), v)
-        _, tangent, primal = jax.jvp(run, (t, x), (dt, dx), has_aux=True)
+        _, tangent, primal = jax.jvp(run, (start,), (v,), has_aux=True)
         return tangent, primal
 
-    (end, before), stride = jax.vmap(push, out_axes=(-1, None))(jnp.eye(x.size + timed, dtype=x.dtype))
-    return end, before, stride
+    (*by, before), stride = jax.vmap(push, out_axes=(-1, None))(jnp.eye(start.size, dtype=start.dtype))
+    return tuple(by), before[:, : x.size + timed], stride
 
 
 @eqx.filter_jit
@@ -162,10 +178,10 @@ def follow_orbit(
     def one(carry, restart):
         t, x, total, result = carry
         x = x if restart is None else problem.last_reset(restart, params, t)
-        end, before, stride = stride_jacobian(problem, t, x, params, integrator)
+        by, before, stride = stride_jacobian(problem, t, x, params, integrator)
         result = choose(result == RESULTS.successful, stride.result, result)
-        outs = (t, x, stride.guard_rates, stride.impacts[-1].x, before @ total)
-        return (t + stride.time, stride.x, end @ total, result), outs
+        outs = (t, x, stride.guard_rates, stride.impacts[-1].x, before @ total, by if problem.moving else None)
+        return (t + stride.time, stride.x, by[0][:, : n + timed] @ total, result), outs
 
     total = jnp.eye(n + timed, dtype=x.dtype)[:, timed:]
     start = (jnp.zeros((), x.dtype), x, total, RESULTS.successful)
@@ -174,6 +190,6 @@ def follow_orbit(
     else:
         (t, end, total, result), outs = one(start, None if restarts is None else restarts[0])
         outs = jax.tree.map(lambda leaf: leaf[None], outs)
-    starts, nodes, rates, before, by_x = outs
-    closure = Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1))
+    starts, nodes, rates, before, by_x, by = outs
+    closure = Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1), by)
     return closure, before, by_x[-1], result  # pyright: ignore

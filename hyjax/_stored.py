@@ -5,6 +5,7 @@ command line does. A traced program is a file of `jax.export`; its name says all
 """
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -68,16 +69,20 @@ def _export(batch: Batch, guesses, limits, inputs: list) -> jax.export.Exported:
 
 def _structure(batch: Batch) -> PyTree:
     """The structure of what `solve_batch` returns."""
-    number, vector, matrix = jnp.zeros(()), jnp.zeros(1), jnp.zeros((1, 1))
-    return jax.tree.structure(
-        PeriodicOrbit(
+
+    def example() -> PeriodicOrbit:
+        number, vector, matrix = jnp.zeros(()), jnp.zeros(1), jnp.zeros((1, 1))
+        return PeriodicOrbit(
             x=vector, period=number, multipliers=jax.lax.complex(vector, vector), return_jacobian=matrix, residual=number,
             guard_rates=vector, nodes=matrix, iterations=jnp.array(0), result=code_of(0), params=batch.params,
             system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+
+    # Its shapes alone: operations on numbers are a program each, to be loaded.
+    return jax.tree.structure(jax.eval_shape(example))
 
 
+@functools.cache
 def _fingerprint(about: str) -> str:
     """A digest of the package's own source, of the versions beneath it, and of what is asked for."""
     digest = hashlib.sha256(about.encode())

@@ -66,7 +66,8 @@ def run_stride(
     )
 
 
-_run = eqx.filter_jit(run_stride)
+# Traced once: derivatives of every order, of an orbit or of a stride, start from the same trace.
+traced_stride = eqx.filter_jit(run_stride)
 
 
 @eqx.filter_jit
@@ -112,7 +113,7 @@ def stride(
     Source: Bhounsule (2014), eqs. 1-5.
     """
     t, x = check(system, t, x, params, sequence, integrator)
-    return _run(system, t, x, params, sequence, integrator)
+    return traced_stride(system, t, x, params, sequence, integrator)
 
 
 def return_jacobian(

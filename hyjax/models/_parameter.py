@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax.core
 import jax.numpy as jnp
+import numpy as np
 
 
 def parameter(default: float, unit: str, meaning: str):
@@ -16,5 +17,5 @@ def parameter(default: float, unit: str, meaning: str):
 
 def refuse_unless(condition, message: str) -> None:
     """`ValueError` for a parameter out of range. What is traced cannot be seen, and passes."""
-    if not isinstance(condition, jax.core.Tracer) and not bool(jnp.all(condition)):
+    if not isinstance(condition, jax.core.Tracer) and not np.all(np.asarray(condition)):
         raise ValueError(f"Params: {message}")
