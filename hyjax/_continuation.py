@@ -12,7 +12,8 @@ from ._branch import Branch
 from ._curve import follow, NaturalParameter, PseudoArclength
 from ._integrator import Integrator, PlainForward
 from ._orbit import PeriodicOrbit
-from ._shooting import before_reset, Problem
+from ._shooting import Problem
+from ._stride import run_stride
 from ._unfolding import free_leaves, Unfolding, Where
 
 Method = PseudoArclength | NaturalParameter
@@ -46,14 +47,24 @@ def continuation(
     low, high, scale, directions = _interval(values[0], stop)
     integrator = orbit.integrator if integrator is None else integrator
     problem = Problem(system, orbit.sequence, orbit.strides)
-    # Times are needed by resets that depend on them, and a guess will do.
-    times = orbit.period * jnp.linspace(0, 1, orbit.strides, endpoint=False, dtype=orbit.period.dtype)
-    y = jax.vmap(lambda x, t: before_reset(problem, x, orbit.params, t))(orbit.nodes, times)
+    y = _states_before(orbit)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(y)))
     unfolding = unfolding_of(problem, orbit.params, free, integrator, jnp.where(size > 0, size, 1), values, scale[None])
     v0 = unfolding.join(y, values)
     natural = jnp.zeros_like(v0).at[-1].set(1)
     return branch_from(unfolding, v0, natural, directions[:, None] * natural, (low, high), method)
+
+
+@eqx.filter_jit
+def _states_before(orbit: PeriodicOrbit) -> Array:
+    """The states before the jumps that start the strides: by flow, for several states may jump to the same."""
+    integrator = eqx.tree_at(lambda i: i.adjoint, orbit.integrator, PlainForward(rolled=True))
+
+    def one(t, x):
+        stride = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, integrator)
+        return t + stride.time, stride.impacts[-1].x
+
+    return jnp.roll(jax.lax.scan(one, jnp.zeros_like(orbit.period), orbit.nodes)[1], 1, axis=0)
 
 
 def _interval(value: Array, stop) -> tuple[Array, Array, Array, Array]:

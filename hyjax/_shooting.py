@@ -112,7 +112,7 @@ def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integ
 
 
 @eqx.filter_jit
-def before_reset(problem: Problem, x: State, params: Params, t: Scalar | None = None) -> Array:
+def before_reset(problem: Problem, x: State, params: Params) -> Array:
     """A state `y` that the last reset takes to `x`, or as near to it as its image allows (Gauss-Newton, damped).
 
     Coordinates that the reset forgets are left alone: they do not matter to what follows.
@@ -121,7 +121,7 @@ def before_reset(problem: Problem, x: State, params: Params, t: Scalar | None = 
     y = x if mode.dimension == x.size else jnp.zeros(mode.dimension, x.dtype)
 
     def improve(_, y):
-        image, slope = with_slope(lambda y: problem.last_reset(y, params, t), y)
+        image, slope = with_slope(lambda y: problem.last_reset(y, params), y)
         normal = slope.T @ slope
         damping = 1e-9 * jnp.trace(normal) + jnp.finfo(x.dtype).tiny
         step = jnp.linalg.solve(normal + damping * jnp.eye(y.size, dtype=y.dtype), slope.T @ (x - image))

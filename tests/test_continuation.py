@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import fsolve
 
 import hyjax as hj
 from hyjax._switching import crossing_branches
@@ -143,6 +144,38 @@ def test_neimark_sacker():
     assert_allclose(point.multiplier, np.exp(1j * np.pi / 3), rtol=1e-12)
     with pytest.raises(ValueError, match="no other branch"):
         hj.switch_branch(point, stop=2.3)
+
+
+@pytest.mark.slow
+def test_strides_that_depend_on_when_they_start():
+    """Of two strides the second starts when the first ends, which depends on the state: a doubling against a root in SciPy."""
+
+    def leap(t, x, p):
+        return jnp.stack([p["r"] * x[0] * (1 - x[0]) * (1 + 0.1 * jnp.cos(jnp.pi * t)), jnp.zeros_like(t)])
+
+    system = hj.HybridSystem(
+        modes={"run": hj.Mode(lambda t, x, p: jnp.stack([jnp.zeros_like(t), jnp.ones_like(t)]), ("x", "clock"))},
+        transitions=(hj.Transition("run", "run", lambda t, x, p: 1 + x[0] / 20 - x[1], leap),),
+    )
+    params = {"r": jnp.array(2.8)}
+    orbit = hj.periodic_orbit(system, jnp.array([0.76, 0.0]), params, sequence=("run",), strides=2)
+    branch = hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.6)
+    points = [point for point in branch.special_points if point.kind == "period-doubling"]
+
+    def once_around(x, r):
+        x, slope = 1.1 * r * x * (1 - x), 1.1 * r * (1 - 2 * x)
+        angle = np.pi * (1 + x / 20)
+        forced, forced_slope = 1 + 0.1 * np.cos(angle), -0.1 * np.sin(angle) * np.pi / 20
+        return r * x * (1 - x) * forced, slope * r * ((1 - 2 * x) * forced + x * (1 - x) * forced_slope)
+
+    def equations(z):
+        x, slope = once_around(*z)
+        return [x - z[0], slope + 1]
+
+    # Before the jump at time 0 the state is what the second stride ends with.
+    root = fsolve(equations, [0.44, float(points[0].value)], xtol=1e-13)
+    assert_allclose(points[0].value, root[1], rtol=1e-12)
+    assert_allclose(points[0].multiplier, -1)
 
 
 @pytest.mark.slow
