@@ -6,17 +6,17 @@ of what the compiled program returns, against reference values.
 
     python benchmarks/compile_time.py [--quick]
 
-On two cores with other work beside, in seconds, the median of three runs:
+On two cores, in seconds, the median of three runs; and in all with `XLA_FLAGS=--xla_cpu_use_fusion_emitters=false`:
 
-                                      trace    lower  compile    total
-    stride                             0.37     0.13     3.06     3.56
-    return Jacobian                    0.78     0.27     4.92     5.96
-    periodic orbit                     0.88     0.26     8.15     9.26
-    128 periodic orbits, vmap          1.50     0.29    11.35    13.17
-    period, grad                       3.22     0.26     6.46     9.94
-    start, jacfwd                      3.75     0.27     6.27    10.31
-    period, Hessian                    7.84     0.84    10.74    19.15
-    stride, grad, DirectAdjoint        1.27     0.45    11.51    13.33
+                                      trace    lower  compile    total   with the flag
+    stride                             0.38     0.13     1.87     2.38     1.47
+    return Jacobian                    0.82     0.28     3.06     4.18     3.01
+    periodic orbit                     0.90     0.27     5.55     6.71     5.14
+    128 periodic orbits, vmap          1.54     0.29     6.74     8.59     6.30
+    period, grad                       3.36     0.27     4.43     8.03     6.04
+    start, jacfwd                      3.94     0.27     4.15     8.36     6.60
+    period, Hessian                    7.98     0.85     7.41    16.27    14.17
+    stride, grad, DirectAdjoint        1.29     0.47     7.60     9.37     7.22
 """
 
 import argparse

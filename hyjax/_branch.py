@@ -124,10 +124,8 @@ class Branch(Points):
         points that showed it, is left out."""
         points = self._points
         found = self._ended(points, first=True)
-        tests = {
-            name: np.asarray(each)
-            for name, each in _tests(self.unfolding, points["jacobian"], points["tangent"]).items()
-        }
+        columns = (jnp.asarray(points[name]) for name in ("jacobian", "tangent"))
+        tests = jax.tree.map(np.asarray, _tests(self.unfolding, *columns))
         for i in range(len(points["v"]) - 1):
             for kind in KINDS:
                 a, b = tests[kind][i], tests[kind][i + 1]
