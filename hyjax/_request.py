@@ -1,7 +1,9 @@
 """What a command line asks for: a model, its parameters, files to write; and how it is refused."""
 
+import contextlib
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +14,15 @@ class Misuse(Exception):
 
 class NotFound(Exception):
     """A request that was understood, and has no answer: exit status 1."""
+
+
+@contextlib.contextmanager
+def as_misuse() -> Iterator[None]:
+    """What the library refuses, or cannot write, was asked for wrongly."""
+    try:
+        yield
+    except (ValueError, ImportError, OSError) as error:
+        raise Misuse(str(error)) from None
 
 
 def start_jax() -> str:
@@ -137,7 +148,7 @@ def check_paths(plot: Path | None, animate: Path | None, out: Path | None = None
             raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
     try:
         if plot is not None:
-            from .plot import pyplot
+            from ._figure import pyplot
 
             kinds = pyplot().figure().canvas.get_supported_filetypes()
             if plot.suffix.lower().removeprefix(".") not in kinds:

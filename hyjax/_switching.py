@@ -53,6 +53,8 @@ def switch_branch(
     else:
         span = jnp.abs(stop - values[0])
         low, high = values[0] - span, values[0] + span
+    if span == 0:
+        raise ValueError(f"switch_branch: stop={stop} is where the branch starts.")
     unfolding = unfolding_of(problem, old.params_at(values), old.free, old.integrator, size, values, span[None])
     if doubling:
         w = point.kernel[0, :-1]

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._arc import Arc
+from ._figure import BLUE, GREY, INK, PALE, pyplot, unit, VERMILION
 from ._orbit import PeriodicOrbit
 from ._trajectory import Trajectory
 from ._types import Params
-from .plot import _arcs, BLUE, GREY, INK, PALE, pyplot, unit, VERMILION
+from .plot import _arcs
 
 if TYPE_CHECKING:
     import matplotlib.animation

@@ -13,9 +13,13 @@ if _MISSING:
 
 import typer  # noqa: E402
 
-from ._cli_sweep import add_to  # noqa: E402
-from ._printed import branches_record, orbits_record, orbits_table, trajectory_record  # noqa: E402
+from ._cli_attractor import attractor  # noqa: E402
+from ._cli_basin import basin  # noqa: E402
+from ._cli_continue import follow  # noqa: E402
+from ._cli_sweep import sweep  # noqa: E402
+from ._printed import orbits_record, orbits_table, trajectory_record  # noqa: E402
 from ._request import (  # noqa: E402
+    as_misuse,
     check_paths,
     finite,
     first_state,
@@ -37,7 +41,6 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(no_args_is_help=True, help="Print a paper's numbers beside ours and an independent reference.")
 app.add_typer(reproduce, name="reproduce")
-add_to(app)
 
 
 def main() -> None:
@@ -131,7 +134,7 @@ def gait(
 
 
 def _draw(model, orbits, plot: Path | None, animate: Path | None) -> None:
-    try:
+    with as_misuse():
         if plot is not None:
             from .plot import gait_figure
 
@@ -140,8 +143,6 @@ def _draw(model, orbits, plot: Path | None, animate: Path | None) -> None:
             from .animate import animate_orbit, save_animation
 
             save_animation(animate_orbit(orbits[0], model), animate)
-    except (ValueError, ImportError, OSError) as error:
-        raise Misuse(str(error)) from None
 
 
 @app.command()
@@ -175,7 +176,7 @@ def simulate(
         print(json.dumps(trajectory_record(name, values, trajectory)))
     else:
         print(trajectory)
-    try:
+    with as_misuse():
         if plot is not None:
             from .plot_trajectory import trajectory_figure
 
@@ -186,81 +187,16 @@ def simulate(
             save_animation(animate_trajectory(trajectory, model), animate)
         if out is not None:
             trajectory.to_xarray().to_netcdf(out, engine="scipy")
-    except (ValueError, ImportError, OSError) as error:
-        raise Misuse(str(error)) from None
     if (code := code_name(trajectory.result)) != "successful":
         raise NotFound(
             f"{name}: ended at t = {float(trajectory.t):.6g} with {code}: {trajectory.result._enumeration[trajectory.result]}"
         )
 
 
-@app.command("continue")
-def follow(
-    name: Annotated[str, typer.Argument(metavar="MODEL")],
-    where: Annotated[str, typer.Option(help="the parameter to vary")],
-    start: Annotated[str, typer.Option("--from", help="its value where orbits are searched")],
-    end: Annotated[str, typer.Option("--to", help="its value at the end")],
-    param: Annotated[list[str] | None, typer.Option(help="name=value of the others")] = None,
-    strides: Annotated[int, typer.Option(help="orbits that close after so many strides")] = 1,
-    sequence: Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")] = None,
-    doublings: Annotated[int, typer.Option(help="how many period doublings to follow, one after the other")] = 0,
-    crossings: Annotated[bool, typer.Option(help="follow the branches that cross at branch points, too")] = True,
-    step: Annotated[float, typer.Option(help="largest step, in units of the distance to be covered")] = 0.05,
-    max_points: Annotated[int, typer.Option(help="the most points of a branch")] = 400,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
-    plot: Annotated[Path | None, typer.Option(help="draw the branches to this file")] = None,
-    out: Annotated[Path | None, typer.Option(help="write the branches to this file, branch.nc")] = None,
-):
-    """Follow all orbits of a model over a parameter, through folds, and locate what happens on the way."""
-    check_paths(plot, None, out)
-    if strides < 1 or doublings < 0 or max_points < 2 or not 0 < step <= 1:
-        raise Misuse("--strides, --doublings, --max-points and --step must be positive, and --step at most 1.")
-    cache = start_jax()
-    model = load(name)
-    params, values = parameters(model, [*(param or []), f"{where}={start}"])
-    stop = finite(end, "--to")
-    along = modes_in_turn(model, sequence)
-
-    from ._continuation import continuation
-    from ._curve import PseudoArclength
-    from ._switching import cascade, crossing_branches
-
-    orbits = found_orbits(model, name, params, along, strides, cache)
-    if len(orbits) == 0:
-        raise NotFound(f"{name}: no isolated periodic orbit of {strides} stride(s) at {where}={start}, to start from.")
-    method = PseudoArclength(step=min(0.01, step), max_step=step, max_points=max_points)
-    lens = lambda params: getattr(params, where)
-    try:
-        branches = [
-            continuation(model.system, orbits[i], where=lens, stop=stop, method=method) for i in range(len(orbits))
-        ]
-    except ValueError as error:
-        raise Misuse(str(error)) from None
-    if crossings:
-        bounds = float(min(stop, values[where])), float(max(stop, values[where]))
-        branches += crossing_branches(branches, stop=bounds, method=method)
-    points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
-    if doublings and points:
-        branches += cascade(points[0], doublings=doublings, stop=stop, method=method)
-    if as_json:
-        print(json.dumps(branches_record(name, where, values, branches)))
-    else:
-        for branch in branches:
-            print(branch)
-    try:
-        if plot is not None:
-            from .plot import pyplot
-            from .plot_branch import branch_diagram
-
-            fig, ax = pyplot().subplots(figsize=(6.4, 4.2), layout="constrained")
-            branch_diagram(branches, ax=ax, parameter=where)
-            fig.savefig(plot, dpi=150)
-        if out is not None:
-            for number_, branch in enumerate(branches):
-                path = out if len(branches) == 1 else out.with_stem(f"{out.stem}_{number_}")
-                branch.to_xarray().to_netcdf(path, engine="scipy")
-    except (ValueError, ImportError, OSError) as error:
-        raise Misuse(str(error)) from None
+app.command("continue")(follow)
+app.command()(sweep)
+app.command()(attractor)
+app.command()(basin)
 
 
 @reproduce.command("bhounsule")

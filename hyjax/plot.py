@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import re
 import textwrap
 from collections.abc import Sequence
 from types import ModuleType
@@ -11,72 +10,13 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
+from ._figure import BLUE, COLOURS, GREY, INK, PALE, pyplot, symbol, tidy, unit, VERMILION
 from ._orbit import Arc, PeriodicOrbit
 from ._result import RESULTS
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
-
-# Okabe and Ito (2008): told apart by colour-blind readers as well.
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
-COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
-INK, GREY, PALE = "#222222", "#888888", "#E4E6E9"
-GREEK = [
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "kappa",
-    "lambda",
-    "mu",
-    "nu",
-    "xi",
-    "rho",
-    "sigma",
-    "tau",
-    "phi",
-    "chi",
-    "psi",
-    "omega",
-]
-
-
-def pyplot() -> ModuleType:
-    """`matplotlib.pyplot`, or an `ImportError` that says how to install it."""
-    try:
-        import matplotlib.pyplot
-    except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install 'hyjax-dynamics[plot]'.") from error
-    return matplotlib.pyplot
-
-
-def symbol(name: str) -> str:
-    r"""A coordinate's name as it is printed: `theta_s_rate` is $\dot\theta_{s}$; a word stays a word."""
-    base = name.removesuffix("_rate")
-    head = base.partition("_")[0].rstrip("0123456789")
-    index = base[len(head) :].lstrip("_")
-    if head not in GREEK and len(head) > 1:
-        return name.replace("_", " ")
-    letter = f"\\{head}" if head in GREEK else head
-    letter = f"\\dot{{{letter}}}" if base != name else letter
-    return f"${letter}_{{{index}}}$" if index else f"${letter}$"
-
-
-def unit(text: str) -> str:
-    r"""A unit as it is printed: `rad sqrt(g/l)` is rad $\sqrt{g/l}$, and `1/omega_0` is 1/$\omega_{0}$."""
-    text = re.sub(r"sqrt\(([^)]*)\)", r"$\\sqrt{\1}$", text)
-    text = re.sub(rf"\b({'|'.join(GREEK)})(_(\w+))?(?![a-z_])", _greek, text)
-    return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
-
-
-def _greek(found: re.Match) -> str:
-    letter, _, index = found.groups()
-    return f"$\\{letter}_{{{index}}}$" if index else f"$\\{letter}$"
 
 
 def phase_portrait(
@@ -102,7 +42,7 @@ def phase_portrait(
             raise ValueError(
                 f"phase_portrait: there is no coordinate {name!r}. The coordinates are: {', '.join(names)}."
             )
-    ax = _tidy(ax)
+    ax = tidy(ax)
     for (across, up), colour in zip(pairs, itertools.cycle(COLOURS), strict=False):
         for arc in arcs:
             x, y = _along(orbit, arc, across), _along(orbit, arc, up)
@@ -128,7 +68,7 @@ def time_series(
     """
     arcs = _arcs(orbit)
     names = [name for name in _names(orbit) if not name.endswith("_rate")]
-    ax = _tidy(ax)
+    ax = tidy(ax)
     for name, colour in zip(names, itertools.cycle(COLOURS), strict=False):
         for arc in arcs:
             if (x := _along(orbit, arc, name)).size:
@@ -154,7 +94,7 @@ def multiplier_plane(
 
     values = np.concatenate([np.ravel(orbit.multipliers) for orbit in _each(orbits)] or [np.zeros(0)])
     values = values[np.isfinite(values)]
-    ax = _tidy(ax)
+    ax = tidy(ax)
     ax.grid(False)
     ax.add_patch(Circle((0, 0), 1, facecolor=PALE, edgecolor=INK, lw=1.2, alpha=0.6))
     ax.axhline(0, color=GREY, lw=0.6)
@@ -276,16 +216,6 @@ def _label(names: Sequence[str], model: ModuleType | None) -> str:
     if len(found) <= 1:
         return _bracket(", ".join(map(symbol, names)), found.pop() if found else "")
     return ", ".join(_bracket(symbol(name), units.get(name, "")) for name in names)
-
-
-def _tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":
-    ax: matplotlib.axes.Axes = pyplot().subplots(layout="constrained")[1] if given is None else given
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(True, color=PALE, lw=0.8)
-    ax.set_axisbelow(True)
-    ax.locator_params(axis="x", nbins=5)
-    ax.locator_params(axis="y", nbins=6)
-    return ax
 
 
 def _jump(ax, x: np.ndarray, y: np.ndarray, colour: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .plot import COLOURS, GREY, INK, pyplot, symbol
+from ._figure import COLOURS, GREY, INK, pyplot, symbol
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .plot import COLOURS, GREY, pyplot, symbol
+from ._figure import COLOURS, GREY, pyplot, symbol
 
 if TYPE_CHECKING:
     import matplotlib.axes

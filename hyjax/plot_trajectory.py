@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .plot import COLOURS, GREY, INK, pyplot, symbol, unit
+from ._figure import COLOURS, GREY, INK, pyplot, symbol, unit
 
 if TYPE_CHECKING:
     import matplotlib.figure

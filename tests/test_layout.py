@@ -9,13 +9,13 @@ import hyjax
 ORDER = [
     "_types", "_result", "_system", "_integrator", "_trig", "_check", "_tie", "_linearize", "_instant",
     "_crossing", "_step", "_integrate", "_flow", "_jump", "_bouligand", "_report", "_arc", "_stride", "_newton",
-    "_multipliers", "_shooting", "_multiple_shooting", "_closed", "_orbit", "_search", "_stored", "plot",
+    "_multipliers", "_shooting", "_multiple_shooting", "_closed", "_orbit", "_search", "_stored", "_figure", "plot",
     "plot_trajectory", "_automaton", "_dataset", "_trajectory", "_simulate", "plot_branch", "_curve", "_unfolding",
     "_touching", "_special", "_branch", "_continuation", "_switching", "_locus", "_grid", "_lanes", "_nearby", "_seeds",
     "_store", "_progress",
     "_along", "_provenance", "_sweep", "_attractor", "_basin", "plot_sweep", "contact", "models", "animate", "_reproduce",
     "_request", "_printed",
-    "_cli_sweep", "cli",
+    "_cli_grid", "_cli_sweep", "_cli_attractor", "_cli_basin", "_cli_continue", "cli",
     "__init__", "__main__",
 ]
 # fmt: on

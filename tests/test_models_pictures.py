@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
+from hyjax._figure import pyplot, unit
 from hyjax.animate import _placed, _refuse, animate_trajectory, shapes
 from hyjax.models import buck_converter, impact_oscillator, paddle_juggler, slip, stick_slip, vibrating_table
-from hyjax.plot import gait_figure, phase_portrait, pyplot, time_series, unit
+from hyjax.plot import gait_figure, phase_portrait, time_series
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")

@@ -1,0 +1,79 @@
+"""How all pictures look: colours, axes, and names as they are printed."""
+
+import re
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+# Okabe and Ito (2008): told apart by colour-blind readers as well.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+INK, GREY, PALE = "#222222", "#888888", "#E4E6E9"
+GREEK = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "rho",
+    "sigma",
+    "tau",
+    "phi",
+    "chi",
+    "psi",
+    "omega",
+]
+
+
+def pyplot() -> ModuleType:
+    """`matplotlib.pyplot`, or an `ImportError` that says how to install it."""
+    try:
+        import matplotlib.pyplot
+    except ImportError as error:
+        raise ImportError("Pictures need matplotlib: pip install 'hyjax-dynamics[plot]'.") from error
+    return matplotlib.pyplot
+
+
+def symbol(name: str) -> str:
+    r"""A coordinate's name as it is printed: `theta_s_rate` is $\dot\theta_{s}$; a word stays a word."""
+    base = name.removesuffix("_rate")
+    head = base.partition("_")[0].rstrip("0123456789")
+    index = base[len(head) :].lstrip("_")
+    if head not in GREEK and len(head) > 1:
+        return name.replace("_", " ")
+    letter = f"\\{head}" if head in GREEK else head
+    letter = f"\\dot{{{letter}}}" if base != name else letter
+    return f"${letter}_{{{index}}}$" if index else f"${letter}$"
+
+
+def unit(text: str) -> str:
+    r"""A unit as it is printed: `rad sqrt(g/l)` is rad $\sqrt{g/l}$, and `1/omega_0` is 1/$\omega_{0}$."""
+    text = re.sub(r"sqrt\(([^)]*)\)", r"$\\sqrt{\1}$", text)
+    text = re.sub(rf"\b({'|'.join(GREEK)})(_(\w+))?(?![a-z_])", _greek, text)
+    return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
+
+
+def _greek(found: re.Match) -> str:
+    letter, _, index = found.groups()
+    return f"$\\{letter}_{{{index}}}$" if index else f"$\\{letter}$"
+
+
+def tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":
+    """The axes, or new ones, with a grid and few numbers."""
+    ax: matplotlib.axes.Axes = pyplot().subplots(layout="constrained")[1] if given is None else given
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(True, color=PALE, lw=0.8)
+    ax.set_axisbelow(True)
+    ax.locator_params(axis="x", nbins=5)
+    ax.locator_params(axis="y", nbins=6)
+    return ax
