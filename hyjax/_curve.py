@@ -23,7 +23,8 @@ Evaluate = Callable[[Array], tuple[Array, Array, PyTree]]
 class PseudoArclength(eqx.Module):
     r"""Steps along the curve: it passes folds. The corrector moves at right angles to the tangent, $t \cdot (v - v_0) = h$.
 
-    Length is measured with the parameter in units of the distance to be covered, and the state in units of its own size.
+    Length is measured with the parameter in units of the distance to be covered, and the state in units of its own size: that
+    which it has at the start, and for `max_step` that to which it has grown.
 
     **Arguments:** `step`: the first. `min_step`: a shorter one ends the branch. `max_step`: bounds the distance between
     points. `max_points`: the most points, static. `max_iterations`: of the corrector.
@@ -117,6 +118,11 @@ def tangent_to(jacobian: Float[Array, "k unknowns"], along: Float[Array, " unkno
     return jnp.where(tangent @ along < 0, -tangent, tangent)
 
 
+def _length(tangent: Float[Array, " unknowns"], growth: Scalar) -> Scalar:
+    """Of the unit tangent, with the state in units of its size here: `growth` times what it was at the start, if it is more."""
+    return jnp.sqrt(jnp.sum((tangent[:-1] / jnp.maximum(growth, 1)) ** 2) + tangent[-1] ** 2)
+
+
 def follow(
     evaluate: Evaluate,
     v0: Array,
@@ -158,7 +164,8 @@ def follow(
         beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
         kept = good & ~beyond
         factor = jnp.clip(2.0 ** ((5.0 - root.iterations) / 3), 0.5, 2.0)
-        longer = jnp.where(first, state.h, jnp.minimum(state.h * factor, method.max_step))
+        longest = method.max_step / _length(tangent, jnp.max(jnp.abs(root.y[:-1])) / size)
+        longer = jnp.where(first, state.h, jnp.minimum(state.h * factor, longest))
         h = jnp.where(kept, longer, jnp.where(beyond, state.h, state.h / 2))
         # A landing that fails is tried again from nearer.
         h = jnp.where(state.landing & ~good, jnp.minimum(h, jnp.abs(state.bound - state.v[-1]) / 2), h)
@@ -195,6 +202,8 @@ def follow(
             done=arrived | stuck | (count >= curve.residual.size),
         )
 
+    size = jnp.max(jnp.abs(v0[:-1]))
+    size = jnp.where(size > 0, size, 1)
     h, jacobian, aux = jax.eval_shape(once, v0)
     room = lambda leaf: jnp.zeros((method.max_points, *leaf.shape), leaf.dtype)
     no, zero = jnp.array(False), jnp.array(0)
