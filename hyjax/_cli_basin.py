@@ -71,4 +71,4 @@ def basin(
         from .plot_sweep import basin_figure
 
         with as_misuse():
-            basin_figure(found).figure.savefig(plot, dpi=150)
+            basin_figure(found).figure.savefig(plot, dpi=150)  # pyright: ignore
