@@ -66,7 +66,7 @@ def slope_params(e=1.0):
     return {name: jnp.array(value) for name, value in values.items()}
 
 
-@pytest.mark.parametrize("i, kind", enumerate(["slide", "stick", "elastic_e=1", "elastic_e=7/10"]))
+@pytest.mark.parametrize("i, kind", list(enumerate(["slide", "stick", "elastic_e=1", "elastic_e=7/10"])))
 def test_ball_on_a_slope(i, kind):
     """Exact rationals. 0.6 and 0.8 are not floats: each entry is some four roundings of numbers of its size."""
     record, params = _ball[kind], slope_params(e=_ball[kind].get("e", 1.0))
