@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ._check import check
 from ._dataset import _xarray
 from ._grid import Grid, grid_over, named_leaves
-from ._integrator import Integrator, PlainForward
+from ._integrator import Integrator, PlainForward, with_adjoint
 from ._lanes import Lanes
 from ._orbit import PeriodicOrbit
 from ._progress import progress_bar
@@ -130,7 +130,7 @@ def attractor(
     flat = states.reshape(-1, states.shape[-1])
     sample = flat[int(np.argmax(np.isfinite(flat).all(axis=1)))]
     check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)
-    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
+    plain = with_adjoint(integrator, PlainForward())
     iterate = Iterate(system, grid.free, tuple(sequence), min(keep, strides - transients), plain)
     run = Lanes(iterate, (params, np.asarray(strides), np.asarray(transients)))
 

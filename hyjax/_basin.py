@@ -12,7 +12,7 @@ import numpy as np
 from ._check import check
 from ._dataset import _xarray
 from ._grid import named_leaves
-from ._integrator import Integrator, PlainForward
+from ._integrator import Integrator, PlainForward, with_adjoint
 from ._lanes import Lanes
 from ._orbit import PeriodicOrbit
 from ._progress import progress_bar
@@ -144,7 +144,7 @@ def basin(
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size = np.max(np.abs(nodes), initial=0)
 
-    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
+    plain = with_adjoint(integrator, PlainForward())
     ending = with_fates(system, tuple(sequence), fates)
     lane = Fate(ending, tuple(sequence), len(system.transitions), len(fates), plain)
     count = len(x)

@@ -5,20 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ._cli_grid import (
-    counts_of,
-    grid_of,
-    integrator_of,
-    Json,
-    listed,
-    Model,
-    Param,
-    Sequence,
-    start_of,
-    tell,
-    Where,
-    write,
-)
+from ._cli_grid import counts_of, grid_of, integrator_of, Json, listed, Param, start_of, tell, Where, write
+from ._cli_options import Model, Sequence
 from ._request import as_misuse, check_paths, load, Misuse, modes_in_turn, NotFound, number, start_jax
 
 

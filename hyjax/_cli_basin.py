@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ._cli_grid import axis, integrator_of, Json, Model, Param, Sequence, tell, write
+from ._cli_grid import axis, integrator_of, Json, Param, tell, write
+from ._cli_options import Model, Sequence
 from ._request import as_misuse, check_paths, found_orbits, load, Misuse, modes_in_turn, parameters, start_jax
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ._cli_options import FullJson, Model, Sequence, Strides
 from ._printed import branches_record
 from ._request import (
     as_misuse,
@@ -22,18 +23,18 @@ from ._request import (
 
 
 def follow(
-    name: Annotated[str, typer.Argument(metavar="MODEL")],
+    name: Model,
     where: Annotated[str, typer.Option(help="the parameter to vary")],
     start: Annotated[str, typer.Option("--from", help="its value where orbits are searched")],
     end: Annotated[str, typer.Option("--to", help="its value at the end")],
     param: Annotated[list[str] | None, typer.Option(help="name=value of the others")] = None,
-    strides: Annotated[int, typer.Option(help="orbits that close after so many strides")] = 1,
-    sequence: Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")] = None,
+    strides: Strides = 1,
+    sequence: Sequence = None,
     doublings: Annotated[int, typer.Option(help="how many period doublings to follow, one after the other")] = 0,
     crossings: Annotated[bool, typer.Option(help="follow the branches that cross at branch points, too")] = True,
     step: Annotated[float, typer.Option(help="largest step, in units of the distance to be covered")] = 0.05,
     max_points: Annotated[int, typer.Option(help="the most points of a branch")] = 400,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
+    as_json: FullJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the branches to this file")] = None,
     out: Annotated[Path | None, typer.Option(help="write the branches to this file, branch.nc")] = None,
 ):

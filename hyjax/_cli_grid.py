@@ -8,9 +8,7 @@ import typer
 
 from ._request import found_orbits, Misuse, NotFound, number, parameters
 
-Model = Annotated[str, typer.Argument(metavar="MODEL")]
 Param = Annotated[list[str] | None, typer.Option(help="name=value of the others; angles in rad, or as 3deg")]
-Sequence = Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object: a summary, and the coordinates of failures")]
 Where = Annotated[list[str], typer.Option(help="name=low:high:count, a parameter to vary; may be repeated")]
 

@@ -5,19 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ._cli_grid import (
-    counts_of,
-    grid_of,
-    integrator_of,
-    Json,
-    listed,
-    Model,
-    Param,
-    Sequence,
-    start_of,
-    tell,
-    Where,
-)
+from ._cli_grid import counts_of, grid_of, integrator_of, Json, listed, Param, start_of, tell, Where
+from ._cli_options import Model, Sequence, Strides
 from ._request import as_misuse, check_paths, load, Misuse, modes_in_turn, NotFound, start_jax
 
 
@@ -27,7 +16,7 @@ def sweep(
     out: Annotated[Path | None, typer.Option(help="the zarr store to write, sweep.zarr")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the store that is there")] = False,
     param: Param = None,
-    strides: Annotated[int, typer.Option(help="orbits that close after so many strides")] = 1,
+    strides: Strides = 1,
     sequence: Sequence = None,
     orbit: Annotated[int, typer.Option(help="which of the orbits in the middle of the grid, as hyjax gait counts")] = 1,
     tolerance: Annotated[float | None, typer.Option(help="of the integrator, by default 1e-14")] = None,

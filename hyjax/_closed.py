@@ -13,7 +13,7 @@ import lineax as lx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from ._integrator import Integrator, PlainForward
+from ._integrator import Integrator, PlainForward, with_adjoint
 from ._linearize import perturbed, with_jacobian
 from ._shooting import AbstractShooting, Closure, Found, Problem, stride_jacobian
 from ._tie import tie
@@ -35,17 +35,13 @@ def closed_orbit(
 @eqx.filter_custom_jvp
 def _closed_orbit(what, guess, method, integrator):
     problem, params = what
-    integrator = _adjoint(integrator, PlainForward(rolled=problem.rolled))
+    integrator = with_adjoint(integrator, PlainForward(rolled=problem.rolled))
     found = method.search(problem, guess, params, integrator)
     if problem.moving and found.closure.by is None:
         each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[0]
         by = jax.vmap(each)(found.closure.starts, found.closure.nodes)
         found = eqx.tree_at(lambda f: f.closure.by, found, by, is_leaf=lambda leaf: leaf is None)
     return eqx.tree_at(lambda found: found.closure, found, tie(found.closure, what))
-
-
-def _adjoint(integrator: Integrator, adjoint) -> Integrator:
-    return eqx.tree_at(lambda i: i.adjoint, integrator, adjoint)
 
 
 @_closed_orbit.def_jvp
@@ -73,7 +69,7 @@ def _closed_orbit_jvp(primals, tangents):
 
     dafter, dtime, drates = jax.tree.map(moved, by)
     # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
-    plain = _adjoint(integrator, PlainForward(rolled=True))
+    plain = with_adjoint(integrator, PlainForward(rolled=True))
     by, by_by = _moving_jacobians(what, perturbed(dwhat), starts, nodes, plain)
     dby = jax.tree.map(moved, by_by)
     _, dtotal = jax.jvp(_product, (by[0][:, :, :width],), (dby[0][:, :, :width],))

@@ -10,10 +10,9 @@ from jaxtyping import Array
 
 from ._branch import Branch
 from ._curve import follow, NaturalParameter, PseudoArclength
-from ._integrator import Integrator, PlainForward
-from ._orbit import PeriodicOrbit
+from ._integrator import Integrator, PlainForward, with_adjoint
+from ._orbit import each_stride, PeriodicOrbit
 from ._shooting import Problem
-from ._stride import run_stride
 from ._unfolding import free_leaves, Unfolding, Where
 
 Method = PseudoArclength | NaturalParameter
@@ -47,24 +46,14 @@ def continuation(
     low, high, scale, directions = _interval(values[0], stop)
     integrator = orbit.integrator if integrator is None else integrator
     problem = Problem(system, orbit.sequence, orbit.strides)
-    y = _states_before(orbit)
+    # Before the jumps that start the strides: by flow, for several states may jump to the same.
+    quick = with_adjoint(orbit.integrator, PlainForward(rolled=True))
+    y = jnp.roll(each_stride(orbit, quick)[1], 1, axis=0)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(y)))
     unfolding = unfolding_of(problem, orbit.params, free, integrator, jnp.where(size > 0, size, 1), values, scale[None])
     v0 = unfolding.join(y, values)
     natural = jnp.zeros_like(v0).at[-1].set(1)
     return branch_from(unfolding, v0, natural, directions[:, None] * natural, (low, high), method)
-
-
-@eqx.filter_jit
-def _states_before(orbit: PeriodicOrbit) -> Array:
-    """The states before the jumps that start the strides: by flow, for several states may jump to the same."""
-    integrator = eqx.tree_at(lambda i: i.adjoint, orbit.integrator, PlainForward(rolled=True))
-
-    def one(t, x):
-        stride = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, integrator)
-        return t + stride.time, stride.impacts[-1].x
-
-    return jnp.roll(jax.lax.scan(one, jnp.zeros_like(orbit.period), orbit.nodes)[1], 1, axis=0)
 
 
 def _interval(value: Array, stop) -> tuple[Array, Array, Array, Array]:
@@ -91,7 +80,7 @@ def _interval(value: Array, stop) -> tuple[Array, Array, Array, Array]:
 
 def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:
     """The state in units of its size, and of all strides together: more strides do not make a branch longer."""
-    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
+    plain = with_adjoint(integrator, PlainForward())
     return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), values, scale)
 
 

@@ -83,6 +83,11 @@ class PlainForward(dfx.ForwardMode):
     rolled: bool = False
 
 
+def with_adjoint(integrator: "Integrator", adjoint: dfx.AbstractAdjoint) -> "Integrator":
+    """The same, differentiated in another way."""
+    return eqx.tree_at(lambda i: i.adjoint, integrator, adjoint)
+
+
 _LOOPS: dict[type, Literal["lax", "bounded", "checkpointed"]] = {
     dfx.ForwardMode: "lax",
     dfx.DirectAdjoint: "bounded",

@@ -1,12 +1,13 @@
 """Reverse mode from forward mode: a function of few numbers that carries its whole Jacobian."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from ._tie import tie
 
@@ -35,18 +36,21 @@ def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, 
     def push_all(inputs):
         flat, still = inputs
 
-        def apply(flat):
-            out, aux = fn((unravel(flat), still))
-            return out, (out, aux)
-
-        def push(v):
-            _, column, primal = jax.jvp(apply, (flat,), (v,), has_aux=True)
-            return column, primal
-
-        columns, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(flat.size, dtype=flat.dtype))
+        out, columns, aux = with_columns(lambda flat: fn((unravel(flat), still)), flat)
         return (out, columns), aux
 
     (out, jacobian), aux = _linearizable(push_all, (flat, still))
+    return out, jacobian, aux
+
+
+def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
+    """`(out, d out / dv, aux)` of `fn(v) -> (out, aux)`, all tangents pushed at once."""
+
+    def push(direction):
+        out, tangent, aux = jax.jvp(fn, (v,), (direction,), has_aux=True)
+        return tangent, (out, aux)
+
+    jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.size, dtype=v.dtype))
     return out, jacobian, aux
 
 

@@ -18,9 +18,10 @@ from jaxtyping import Array
 from ._branch import Points
 from ._continuation import Method
 from ._curve import Curve, follow, PseudoArclength
+from ._linearize import with_columns
 from ._special import SpecialPoint
 from ._touching import Touch, touching
-from ._unfolding import bordered, borders, free_leaves, Unfolding, Where, with_columns
+from ._unfolding import bordered, borders, free_leaves, Unfolding, Where
 
 SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 

@@ -1,5 +1,7 @@
 """One unknown per arc: for long and for very unstable orbits."""
 
+import functools as ft
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -7,6 +9,7 @@ from jaxtyping import Array, Float
 from ._flow import run_to_guard
 from ._integrator import Integrator
 from ._jump import reset
+from ._linearize import with_columns
 from ._newton import newton
 from ._result import choose, RESULTS
 from ._shooting import AbstractShooting, Closure, Found, outcome, Problem
@@ -86,16 +89,9 @@ def _arcs(problem: Problem, sizes: list[int], z: Float[Array, "strides z"], para
             code = choose(wrong, RESULTS.unexpected_transition, impact.result)
             return jnp.append(impact.t, impact.x), (impact.guard_rate, code)
 
-        def with_tangents(start, arc=arc):
-            def push(v):
-                _, tangent, primal = jax.jvp(lambda s: (arc(s)[0], arc(s)), (start,), (v,), has_aux=True)
-                return tangent, primal
-
-            return jax.vmap(push, out_axes=(-1, None))(jnp.eye(start.size, dtype=dtype))
-
         start = jax.vmap(jump)(before, running)
         through_jump = jax.vmap(jax.jacfwd(jump))(before, running)
-        along, (reached, (rate, codes)) = jax.vmap(with_tangents)(start)
+        reached, along, (rate, codes) = jax.vmap(ft.partial(with_columns, arc))(start)
         if j == 0:
             nodes, starts = start[:, 1:], start[:, 0]
             jacobian = jacobian.at[each, : corners[1], (each - 1) % strides, corners[-2] :].add(along @ through_jump)

@@ -75,7 +75,7 @@ class PeriodicOrbit(eqx.Module):
 
     def sample(self, n: int = 100) -> tuple[Arc, ...]:
         """States along the orbit, arc by arc, at `n` times each from the arc's start to the jump that ends it."""
-        starts = jnp.concatenate([jnp.zeros(1, self.x.dtype), jnp.cumsum(_durations(self))[:-1]])
+        starts = jnp.concatenate([jnp.zeros(1, self.x.dtype), jnp.cumsum(each_stride(self, self.integrator)[0])[:-1]])
         arcs = []
         for node, start in zip(self.nodes, starts, strict=True):
             for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
@@ -90,10 +90,12 @@ class PeriodicOrbit(eqx.Module):
 
 
 @eqx.filter_jit
-def _durations(orbit: PeriodicOrbit):
+def each_stride(orbit: PeriodicOrbit, integrator: Integrator) -> tuple[Array, Array]:
+    """How long each stride takes, from its node, and the state before the jump that ends it."""
+
     def one(t, node):
-        passed = run_stride(orbit.system, t, node, orbit.params, orbit.sequence, orbit.integrator).time
-        return t + passed, passed
+        stride = run_stride(orbit.system, t, node, orbit.params, orbit.sequence, integrator)
+        return t + stride.time, (stride.time, stride.impacts[-1].x)
 
     return jax.lax.scan(one, jnp.zeros_like(orbit.period), orbit.nodes)[1]
 

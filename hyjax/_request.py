@@ -46,10 +46,8 @@ def start_jax() -> str:
 def load(name: str) -> ModuleType:
     from . import models
 
-    try:
+    with as_misuse():
         return models.load(name)
-    except ValueError as error:
-        raise Misuse(str(error)) from None
 
 
 def number(text: str, option: str = "--param") -> float:
@@ -85,10 +83,8 @@ def parameters(model, settings: list[str]):
         if name not in known:
             raise Misuse(f"--param: there is no parameter {name!r}. The parameters are: {', '.join(known)}.")
         values[name] = number(text)
-    try:
+    with as_misuse():
         params = model.Params(**values)
-    except ValueError as error:
-        raise Misuse(str(error)) from None
     return params, {name: float(getattr(params, name)) for name in known}
 
 
@@ -126,10 +122,8 @@ def first_state(model: ModuleType, params, mode: str | None, x0: str | None):
 
     start = model.start(params)
     first = start[0] if mode is None else mode
-    try:
+    with as_misuse():
         model.system.mode(first, "--mode")
-    except ValueError as error:
-        raise Misuse(str(error)) from None
     if x0 is None:
         if first != start[0]:
             raise Misuse(f"--mode {first} needs a state of that mode: give --x0 too.")
@@ -146,7 +140,7 @@ def check_paths(plot: Path | None, animate: Path | None, out: Path | None = None
     for path in (plot, animate, out):
         if path is not None and not path.absolute().parent.is_dir():
             raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
-    try:
+    with as_misuse():
         if plot is not None:
             from ._figure import pyplot
 
@@ -161,5 +155,3 @@ def check_paths(plot: Path | None, animate: Path | None, out: Path | None = None
             from .animate import animation_suffix
 
             animation_suffix(animate)
-    except (ValueError, ImportError) as error:
-        raise Misuse(str(error)) from None

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from ._integrator import Integrator
 from ._jump import reset
+from ._linearize import with_columns
 from ._newton import newton
 from ._result import choose, RESULTS
 from ._stride import traced_stride
@@ -103,11 +104,7 @@ def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integ
         end = jnp.append(state[0] + stride.time, stride.x) if timed else stride.x
         return (end, stride.time, stride.guard_rates, stride.impacts[-1].x), stride
 
-    def push(v):
-        _, tangent, primal = jax.jvp(run, (start,), (v,), has_aux=True)
-        return tangent, primal
-
-    (*by, before), stride = jax.vmap(push, out_axes=(-1, None))(jnp.eye(start.size, dtype=start.dtype))
+    _, (*by, before), stride = with_columns(run, start)
     return tuple(by), before[:, : x.size + timed], stride
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from ._automaton import Automaton, Index, Padded
 from ._check import check_mode, check_params, check_state
 from ._integrate import integrate, rounding
-from ._integrator import Integrator, PlainForward
+from ._integrator import Integrator, PlainForward, with_adjoint
 from ._linearize import linearizable
 from ._result import choose, nan_unless, RESULTS
 from ._system import HybridSystem
@@ -71,7 +71,7 @@ def simulate(
 @eqx.filter_jit
 def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save) -> Trajectory:
     keeps_jacobian = isinstance(integrator.adjoint, dfx.ForwardMode)
-    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward()) if keeps_jacobian else integrator
+    plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
+from ._linearize import with_columns
 from ._multipliers import eigenvalues
 from ._newton import newton, Root
 from ._orbit import orbit_of, PeriodicOrbit
@@ -25,7 +26,7 @@ from ._result import code_of, RESULTS
 from ._shooting import follow_orbit
 from ._touching import possible_touches, solve_touching, Touch
 from ._types import Flag, Scalar
-from ._unfolding import bordered, borders, Unfolding, with_columns
+from ._unfolding import bordered, borders, Unfolding
 
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 

@@ -7,14 +7,13 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from ._along import along_branch, first_point
 from ._branch import Branch
 from ._grid import Grid, grid_over
-from ._integrator import Integrator, PlainForward
+from ._integrator import Integrator, PlainForward, with_adjoint
 from ._lanes import Lanes
 from ._nearby import Nearby, Record
 from ._orbit import PeriodicOrbit
@@ -78,7 +77,7 @@ def sweep(
     integrator = orbit.integrator if integrator is None else integrator
     integrator.tolerances(orbit.x.dtype)
     problem = Problem(system, orbit.sequence, orbit.strides)
-    plain = eqx.tree_at(lambda i: i.adjoint, integrator, PlainForward())
+    plain = with_adjoint(integrator, PlainForward())
     lanes = Lanes(Nearby(problem, grid.free, plain, record), grid.params)
     work = _Work(problem, grid, lanes, start, orbit, {} if units is None else units)
     branch = start if isinstance(start, Branch) else None

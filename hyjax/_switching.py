@@ -12,10 +12,11 @@ from jaxtyping import Array
 from ._branch import Branch
 from ._continuation import branch_from, Method, unfolding_of
 from ._curve import PseudoArclength
+from ._linearize import with_columns
 from ._newton import newton
 from ._shooting import Problem
 from ._special import SpecialPoint
-from ._unfolding import Unfolding, with_columns
+from ._unfolding import Unfolding
 
 # Feigenbaum's numbers: by how much the parameter's intervals, and the orbit's splitting, shrink from doubling to doubling.
 DELTA, ALPHA = 4.669201609, 2.502907875

@@ -19,13 +19,14 @@ from jaxtyping import Array, Float
 
 from ._flow import Impact, run_to_guard
 from ._jump import reset
+from ._linearize import with_columns
 from ._newton import newton, Root
 from ._orbit import PeriodicOrbit
 from ._result import choose, RESULTS
 from ._stride import run_stride
 from ._system import HybridSystem, Mode, Transition
 from ._types import Flag, Scalar
-from ._unfolding import Unfolding, with_columns
+from ._unfolding import Unfolding
 
 # An extremum counts as near zero if it is below this share of what the guard reaches along the arc.
 NEAR = 0.02

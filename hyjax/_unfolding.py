@@ -20,14 +20,14 @@ Bifurcations of Dynamical Equilibria*, ch. 3.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from ._integrator import Integrator, PlainForward
+from ._integrator import Integrator, PlainForward, with_adjoint
+from ._linearize import with_columns
 from ._result import choose, code_of, RESULTS
 from ._shooting import Problem
 from ._stride import run_stride
@@ -98,7 +98,7 @@ class Unfolding(eqx.Module):
 
     def rolled(self, order: int = 1) -> "Unfolding":
         """The same, quicker to compile and slower to run; differentiable so often."""
-        integrator = eqx.tree_at(lambda i: i.adjoint, self.integrator, PlainForward(rolled=True))
+        integrator = with_adjoint(self.integrator, PlainForward(rolled=True))
         return dataclasses.replace(self, integrator=integrator, order=order)
 
     @property
@@ -179,17 +179,6 @@ def expanded(fn: Callable, u: Array, order: int) -> tuple[Array, PyTree]:
 
     (out, slope), (_, curvature), aux = with_columns(once, at)
     return out + (slope + curvature @ (u - at) / 2) @ (u - at), aux
-
-
-def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
-    """`(out, d out / dv, aux)` of `fn(v) -> (out, aux)`, all tangents pushed at once."""
-
-    def push(direction):
-        out, tangent, aux = jax.jvp(fn, (v,), (direction,), has_aux=True)
-        return tangent, (out, aux)
-
-    jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.size, dtype=v.dtype))
-    return out, jacobian, aux
 
 
 def bordered(

@@ -16,6 +16,7 @@ import typer  # noqa: E402
 from ._cli_attractor import attractor  # noqa: E402
 from ._cli_basin import basin  # noqa: E402
 from ._cli_continue import follow  # noqa: E402
+from ._cli_options import Animate, FullJson, Model, Sequence, Strides  # noqa: E402
 from ._cli_sweep import sweep  # noqa: E402
 from ._printed import orbits_record, orbits_table, trajectory_record  # noqa: E402
 from ._request import (  # noqa: E402
@@ -96,13 +97,13 @@ def show_models(name: Annotated[str | None, typer.Argument(metavar="[MODEL]", he
 
 @app.command()
 def gait(
-    name: Annotated[str, typer.Argument(metavar="MODEL")],
+    name: Model,
     param: Annotated[list[str] | None, typer.Option(help="name=value; angles in rad, or as 3deg")] = None,
-    strides: Annotated[int, typer.Option(help="orbits that close after so many strides")] = 1,
-    sequence: Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
+    strides: Strides = 1,
+    sequence: Sequence = None,
+    as_json: FullJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw phase portrait, angles and multipliers to this file")] = None,
-    animate: Annotated[Path | None, typer.Option(help="write an animation: .gif, .mp4 or .html")] = None,
+    animate: Animate = None,
 ):
     """Find all gaits of a model, without a guess, and print them."""
     if strides < 1:
@@ -147,15 +148,15 @@ def _draw(model, orbits, plot: Path | None, animate: Path | None) -> None:
 
 @app.command()
 def simulate(
-    name: Annotated[str, typer.Argument(metavar="MODEL")],
+    name: Model,
     t1: Annotated[str, typer.Option(help="end time, in the model's unit")],
     param: Annotated[list[str] | None, typer.Option(help="name=value; angles in rad, or as 3deg")] = None,
     x0: Annotated[str | None, typer.Option(help="first state, as 1.0,0.5; by default the model's")] = None,
     mode: Annotated[str | None, typer.Option(help="first mode; by default the model's")] = None,
     max_jumps: Annotated[int, typer.Option(help="the most jumps")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")] = False,
+    as_json: FullJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the coordinates over time to this file")] = None,
-    animate: Annotated[Path | None, typer.Option(help="write an animation: .gif, .mp4 or .html")] = None,
+    animate: Animate = None,
     out: Annotated[Path | None, typer.Option(help="write samples and events to this file, trajectory.nc")] = None,
 ):
     """Simulate a model through whatever modes come, and print its arcs."""
@@ -168,10 +169,8 @@ def simulate(
     from ._result import code_name
     from ._simulate import simulate as run
 
-    try:
+    with as_misuse():
         trajectory = run(model.system, state, params, mode=first, t1=finite(t1, "--t1"), max_jumps=max_jumps)
-    except ValueError as error:
-        raise Misuse(str(error)) from None
     if as_json:
         print(json.dumps(trajectory_record(name, values, trajectory)))
     else:

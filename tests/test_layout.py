@@ -15,7 +15,7 @@ ORDER = [
     "_store", "_progress",
     "_along", "_provenance", "_sweep", "_attractor", "_basin", "plot_sweep", "contact", "models", "animate", "_reproduce",
     "_request", "_printed",
-    "_cli_grid", "_cli_sweep", "_cli_attractor", "_cli_basin", "_cli_continue", "cli",
+    "_cli_options", "_cli_grid", "_cli_sweep", "_cli_attractor", "_cli_basin", "_cli_continue", "cli",
     "__init__", "__main__",
 ]
 # fmt: on
