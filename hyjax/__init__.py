@@ -1,26 +1,34 @@
 """Differentiable simulation and stability analysis of hybrid dynamical systems."""
 
 from . import contact as contact
-from ._attractor import attractor as attractor
-from ._basin import basin as basin
-from ._bouligand import bouligand_derivative as bouligand_derivative, BouligandDerivative as BouligandDerivative
-from ._branch import Branch as Branch
-from ._continuation import continuation as continuation
-from ._curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
-from ._flow import flow_to_guard as flow_to_guard, Impact as Impact
-from ._integrator import Integrator as Integrator
-from ._jump import saltation_matrix as saltation_matrix
-from ._locus import locus as locus
-from ._multiple_shooting import MultipleShooting as MultipleShooting
-from ._orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
-from ._result import RESULTS as RESULTS
-from ._search import find_orbits as find_orbits
-from ._shooting import SingleShooting as SingleShooting
-from ._simulate import simulate as simulate
-from ._special import SpecialPoint as SpecialPoint
-from ._store import StoreError as StoreError
-from ._stride import monodromy as monodromy, return_jacobian as return_jacobian, Stride as Stride, stride as stride
-from ._sweep import sweep as sweep
-from ._switching import cascade as cascade, switch_branch as switch_branch
-from ._system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
-from ._trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
+from ._continuation.branch import Branch as Branch
+from ._continuation.continuation import continuation as continuation
+from ._continuation.curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
+from ._continuation.locus import locus as locus
+from ._continuation.special_points import SpecialPoint as SpecialPoint
+from ._continuation.switching import cascade as cascade, switch_branch as switch_branch
+from ._flow.flow import flow_to_guard as flow_to_guard, Impact as Impact
+from ._flow.integrator import Integrator as Integrator
+from ._flow.jump import saltation_matrix as saltation_matrix
+from ._flow.simulate import simulate as simulate
+from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
+from ._orbit.multiple_shooting import MultipleShooting as MultipleShooting
+from ._orbit.orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
+from ._orbit.search import find_orbits as find_orbits
+from ._orbit.shooting import SingleShooting as SingleShooting
+from ._orbit.stride import (
+    monodromy as monodromy,
+    return_jacobian as return_jacobian,
+    Stride as Stride,
+    stride as stride,
+)
+from ._sweep.attractor import attractor as attractor
+from ._sweep.basin import basin as basin
+from ._sweep.store import StoreError as StoreError
+from ._sweep.sweep import sweep as sweep
+from ._system.results import RESULTS as RESULTS
+from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
+from ._variation.bouligand import (
+    bouligand_derivative as bouligand_derivative,
+    BouligandDerivative as BouligandDerivative,
+)

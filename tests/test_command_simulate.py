@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 import hyjax as hj
 from hyjax import cli, models
 from hyjax.models import bouncing_ball
-from hyjax.plot_trajectory import trajectory_figure
+from hyjax.plot.trajectory import trajectory_figure
 
 # Dropped from 1 m with restitution 0.5: the second impact is at twice the time of the first, the third after 1 s.
 DROPPED = ("bouncing_ball", "--param", "restitution=1/2", "--t1", "1")
@@ -26,7 +26,7 @@ SPEED = np.sqrt(2 * 9.81)
 @pytest.fixture
 def hyjax(monkeypatch, capsys, tmp_path):
     """Run `hyjax simulate` in this process, in an empty directory: `(exit status, stdout, stderr)`."""
-    monkeypatch.setattr("hyjax.cli.start_jax", lambda: "")  # the tests have started it
+    monkeypatch.setattr("hyjax.cli.app.start_jax", lambda: "")  # the tests have started it
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
 

@@ -11,10 +11,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._reproduce import _cart as cart
-from hyjax._reproduce._cart import Terms
-from hyjax._reproduce._closed_forms import BOTH, flow, force, NONE, NORMAL, sliding_flow
-from hyjax._reproduce._events import EVENTS
+from hyjax.cli.reproduce import cart
+from hyjax.cli.reproduce.cart import Terms
+from hyjax.cli.reproduce.closed_forms import BOTH, flow, force, NONE, NORMAL, sliding_flow
+from hyjax.cli.reproduce.events import EVENTS
 from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
 from hyjax.contact._solve import solve_symmetric
 

@@ -1,6 +1,6 @@
 """Saltation matrices of contact, in closed form: Kong, Payne, Zhu, Johnson (2024), eqs. 51-58 and 70-94, and Table II.
 
-The closed forms are in `hyjax._reproduce`: a cart with a double pendulum whose tip meets an inclined floor, with every
+The closed forms are in `hyjax.cli.reproduce`: a cart with a double pendulum whose tip meets an inclined floor, with every
 derivative by hand, in NumPy. The generic matrices come from the mass matrix, the gap and the slip alone.
 """
 
@@ -14,9 +14,9 @@ from numpy.testing import assert_allclose
 from reference import case
 
 import hyjax as hj
-from hyjax._reproduce._cart import gap, mass, mechanism, slip, Terms
-from hyjax._reproduce._closed_forms import BOTH, Dagger, NORMAL
-from hyjax._reproduce._events import EVENTS
+from hyjax.cli.reproduce.cart import gap, mass, mechanism, slip, Terms
+from hyjax.cli.reproduce.closed_forms import BOTH, Dagger, NORMAL
+from hyjax.cli.reproduce.events import EVENTS
 from hyjax.models import ball_on_slope
 
 DRAWS = 12
@@ -297,10 +297,10 @@ def test_slip_stick_on_a_belt_through_a_valley():
 
 def test_the_paper_is_printed_beside_the_generic_matrices(capsys, monkeypatch):
     """Of the eleven transitions two, which is the program of all; the differences printed are rounding."""
-    from hyjax import _reproduce
+    from hyjax.cli.reproduce import saltation
 
-    monkeypatch.setattr(_reproduce._saltation, "EVENTS", (EVENTS[0], EVENTS[-1]))
-    _reproduce.saltation(states=3)
+    monkeypatch.setattr(saltation, "EVENTS", (EVENTS[0], EVENTS[-1]))
+    saltation.saltation(states=3)
     printed = capsys.readouterr().out
     for event in (EVENTS[0], EVENTS[-1]):
         (row,) = (line for line in printed.splitlines() if line.startswith(f"{event.source} -> {event.target}"))

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import fsolve
 
 import hyjax as hj
-from hyjax._switching import crossing_branches
+from hyjax._continuation.switching import crossing_branches
 from hyjax.models import compass_gait, simplest_walker
 
 RESULTS = hj.RESULTS

@@ -18,7 +18,7 @@ from scipy.linalg import expm
 from scipy.optimize import brentq
 
 import hyjax as hj
-from hyjax._integrator import PlainForward
+from hyjax._flow.integrator import PlainForward
 from hyjax.models import bangbang, impact, piecewise, stickslip
 
 pytestmark = pytest.mark.slow

@@ -1,62 +1,84 @@
-"""The file list is the derivation: a file imports only from files above it."""
+"""The folders are the derivation: a layer imports only from layers above it, and no import runs in a circle."""
 
 import ast
+import importlib
 import pathlib
+
+import pytest
 
 import hyjax
 
-# fmt: off
-ORDER = [
-    "_types", "_result", "_system", "_integrator", "_trig", "_check", "_tie", "_linearize", "_instant",
-    "_crossing", "_step", "_integrate", "_flow", "_jump", "_bouligand", "_report", "_arc", "_stride", "_newton",
-    "_multipliers", "_shooting", "_multiple_shooting", "_closed", "_orbit", "_search", "_stored", "_figure", "plot",
-    "plot_trajectory", "_automaton", "_dataset", "_trajectory", "_simulate", "plot_branch", "_curve", "_unfolding",
-    "_touching", "_special", "_branch", "_continuation", "_switching", "_locus", "_grid", "_lanes", "_nearby", "_seeds",
-    "_store", "_progress",
-    "_along", "_provenance", "_sweep", "_attractor", "_basin", "plot_sweep", "contact", "models", "animate", "_reproduce",
-    "_request", "_printed",
-    "_cli_options", "_cli_grid", "_cli_sweep", "_cli_attractor", "_cli_basin", "_cli_continue", "cli",
-    "__init__", "__main__",
-]
-# fmt: on
+# From what a user writes down to the command line. `contact` and `models` build on the first alone.
+LAYERS = ("_system", "_flow", "_orbit", "_variation", "_continuation", "_sweep", "contact", "models", "plot", "cli")
+BUILDS_ON = {"contact": {"_system"}, "models": {"_system", "contact"}}
 ROOT = pathlib.Path(hyjax.__file__).parent
+FILES = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
+# Former paths of public names, one line each; they import from their new place.
+FORMER = {"animate", "plot_branch", "plot_sweep", "plot_trajectory"}
 
 
-def imported(path: pathlib.Path) -> set[str]:
-    """The files of the package itself that a file of its top level imports, anywhere in it, but for types alone."""
-    names, tree = set(), ast.parse(path.read_text())
-    for_types = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]
-    left_out = {id(child) for node in for_types for child in ast.walk(node)}
-    for node in ast.walk(tree):
-        if id(node) in left_out:
-            continue
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            names |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
-    return names
+def imports(place: tuple[str, ...], lazily: bool) -> set[tuple[str, ...]]:
+    """What a file imports from the package, as places; for types alone does not count. `lazily`: also inside functions."""
+    package, found = place[:-1], set()
+
+    def visit(node, inside):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.ImportFrom) and node.level and (lazily or not inside):
+            base = package[: len(package) - node.level + 1] + tuple(
+                (node.module or "").split(".") if node.module else ()
+            )
+            for alias in node.names:
+                whole = (*base, alias.name)
+                found.update({whole} if whole in FILES or (*whole, "__init__") in FILES else {base})
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    visit(ast.parse(FILES[place].read_text()), False)
+    return {each if each in FILES else (*each, "__init__") for each in found}
 
 
-def test_every_file_has_its_place():
-    here = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert here == set(ORDER)
+def test_every_layer_is_known_and_the_top_is_small():
+    folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(LAYERS)
+    top = {path.name for path in ROOT.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))}
+    assert top == folders | {"__init__.py", "__main__.py"} | {f"{name}.py" for name in FORMER}
+    assert len(top) <= 16
 
 
-def test_imports_point_upwards():
-    for place, name in enumerate(ORDER):
-        path = ROOT / f"{name}.py"
-        if path.exists():
-            assert imported(path) <= set(ORDER[:place]), name
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_from_layers_above_it(layer):
+    above = BUILDS_ON.get(layer, set(LAYERS[: LAYERS.index(layer)]))
+    for place in FILES:
+        if place[0] == layer:
+            assert {each[0] for each in imports(place, lazily=True)} <= above | {layer}, place
 
 
-def test_models_import_only_what_stands_above_them():
-    above = set(ORDER[: ORDER.index("models")])
-    for path in (ROOT / "models").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level == 2:
-                assert node.module in above, path.name
+def test_no_import_circle():
+    after = {place: imports(place, lazily=True) for place in FILES if place[0] in LAYERS}
+    done: set[tuple[str, ...]] = set()
+
+    def follow(place, path):
+        assert place not in path, " -> ".join("/".join(each) for each in (*path, place))
+        if place not in done:
+            for each in after.get(place, ()):
+                follow(each, (*path, place))
+            done.add(place)
+
+    for place in after:
+        follow(place, ())
+
+
+def test_former_paths_hold_the_same_objects():
+    for name in FORMER:
+        former = importlib.import_module(f"hyjax.{name}")
+        public = [each for each in vars(former) if not each.startswith("_")]
+        assert public
+        for each in public:
+            now = importlib.import_module(getattr(former, each).__module__)
+            assert getattr(former, each) is getattr(now, each)
 
 
 def test_files_are_small():
-    for path in ROOT.rglob("*.py"):
-        assert len(path.read_text().splitlines()) <= 360, path.name
+    for path in FILES.values():
+        assert len(path.read_text().splitlines()) <= 300, path.name

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
-from hyjax._figure import pyplot, unit
-from hyjax.animate import _placed, _refuse, animate_trajectory, shapes
 from hyjax.models import buck_converter, impact_oscillator, paddle_juggler, slip, stick_slip, vibrating_table
 from hyjax.plot import gait_figure, phase_portrait, time_series
+from hyjax.plot.animate import _placed, _refuse, animate_trajectory, shapes
+from hyjax.plot.figure import pyplot, unit
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")
@@ -147,7 +147,7 @@ def test_a_rate_that_a_mode_lacks_is_that_of_its_field(monkeypatch):
     x_rate = -(end - middle) * omega * np.sin(phase) + 0.1 * np.cos(phase)
     stick = hj.Arc("stick", jnp.linspace(0, 1, 50), jnp.linspace(begin, end, 50)[:, None])
     slipping = hj.Arc("slip", jnp.linspace(1, 2, 50), jnp.stack([x, x_rate], axis=1))
-    monkeypatch.setattr("hyjax.plot._arcs", lambda orbit, n=200: (stick, slipping))
+    monkeypatch.setattr("hyjax.plot.orbit.arcs_of", lambda orbit, n=200: (stick, slipping))
     ax = phase_portrait(orbit_of(stick_slip, jnp.array([begin])), model=stick_slip)
     first, second = (np.asarray(line.get_xydata()) for line in ax.lines if line.get_gid() is None)
     assert_allclose(first[:, 1], 0.1, rtol=1e-15)
@@ -160,7 +160,7 @@ def test_coordinates_without_rates(monkeypatch):
     orbit = orbit_of(buck_converter, jnp.array([12.0, 0.6, 3.8]))
     x = jnp.linspace(0, 1, 50)[:, None] * jnp.array([0.1, -0.1, 4.4]) + orbit.x
     arcs = tuple(hj.Arc(mode, k + jnp.linspace(0, 1, 50), x) for k, mode in enumerate(buck_converter.sequence))
-    monkeypatch.setattr("hyjax.plot._arcs", lambda orbit, n=200: arcs)
+    monkeypatch.setattr("hyjax.plot.orbit.arcs_of", lambda orbit, n=200: arcs)
     ax = phase_portrait(orbit, model=buck_converter)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("voltage (V)", "current (A)")
     ax = time_series(orbit, model=buck_converter)

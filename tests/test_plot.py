@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._figure import pyplot, symbol, unit
-from hyjax.animate import _renamed, animate_orbit, save_animation, shapes, walk
 from hyjax.models import load, simplest_walker as walker
 from hyjax.plot import gait_figure, multiplier_plane, phase_portrait, time_series
+from hyjax.plot.animate import _renamed, animate_orbit, save_animation, shapes, walk
+from hyjax.plot.figure import pyplot, symbol, unit
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")

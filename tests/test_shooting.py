@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from reference import case
 
 import hyjax as hj
-from hyjax._newton import newton
+from hyjax._orbit.newton import newton
 from hyjax.models import simplest_walker
 
 METHODS = {"single": hj.SingleShooting(), "multiple": hj.MultipleShooting()}

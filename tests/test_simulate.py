@@ -12,7 +12,7 @@ from reference import case
 from systems import line, same
 
 import hyjax as hj
-from hyjax._automaton import Automaton
+from hyjax._flow.automaton import Automaton
 from hyjax.models import bouncing_ball, rocking_block, simplest_walker
 
 RESULTS = hj.RESULTS

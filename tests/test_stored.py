@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._search import Batch, search
-from hyjax._stored import stored_solver
+from hyjax._orbit.search import Batch, search
+from hyjax.cli.stored import stored_solver
 from hyjax.models import rimless_wheel
 
 

@@ -17,9 +17,9 @@ import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._along import nearest_pass
-from hyjax._store import Locks
-from hyjax._sweep import _Work
+from hyjax._sweep.branch_starts import nearest_pass
+from hyjax._sweep.store import Locks
+from hyjax._sweep.sweep import _Work
 
 ROOT = pathlib.Path(__file__).parent.parent
 HERE = pathlib.Path(__file__).parent
@@ -223,7 +223,7 @@ def test_where_nothing_can_be_written(start, tmp_path):
 def test_locks_exclude_other_processes(tmp_path):
     ours = Locks(tmp_path / "locks")
     assert ours.take(3)
-    ask = f"from hyjax._store import Locks; locks = Locks({str(tmp_path / 'locks')!r}); print(locks.take(3), locks.take(4))"
+    ask = f"from hyjax._sweep.store import Locks; locks = Locks({str(tmp_path / 'locks')!r}); print(locks.take(3), locks.take(4))"
     asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT)
     assert asked.stdout.split() == ["False", "True"], asked.stderr
     ours.close()

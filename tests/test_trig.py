@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from hyjax._trig import sincos
+from hyjax._system.trig import sincos
 
 
 def near_zeros():

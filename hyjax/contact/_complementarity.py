@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import Flag
+from .._system.types import Flag
 from ._projection import holding, Rows
 
 Set = tuple[int, ...]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import Params, Scalar, Time
+from .._system.types import Params, Scalar, Time
 from ._mechanism import Positions, Velocities
 
 # A number, or where among the parameters it is.

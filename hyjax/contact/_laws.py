@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import Flag, Params, Scalar
+from .._system.types import Flag, Params, Scalar
 from ._contact import coefficient, Contact
 from ._projection import holding, Projection, sliding
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import Matrix, Params, Time
+from .._system.types import Matrix, Params, Time
 
 Positions = Float[Array, " m"]
 Velocities = Float[Array, " m"]

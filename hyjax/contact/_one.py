@@ -7,8 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._system import HybridSystem, Mode, Transition
-from .._types import Flag, Params, Scalar, State, Time
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.types import Flag, Params, Scalar, State, Time
 from ._contact import Contact, gap, gap_rate, slip
 from ._laws import can_hold, cone, gives_way, impact, pressed, slide, stick
 from ._mechanism import check_mechanism, Mechanism, names_of

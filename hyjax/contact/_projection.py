@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._result import nan_unless
-from .._types import Params, Scalar, State, Time
+from .._system.results import nan_unless
+from .._system.types import Params, Scalar, State, Time
 from ._contact import Contact, velocity_rows
 from ._mechanism import inertia, load, Mechanism, Positions, Velocities
 from ._solve import solve_symmetric

@@ -7,9 +7,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from .._result import nan_unless
-from .._system import Armed, Guard, HybridSystem, Mode, Reset, Transition
-from .._types import Flag, Params, Scalar, State, Time
+from .._system.results import nan_unless
+from .._system.system import Armed, Guard, HybridSystem, Mode, Reset, Transition
+from .._system.types import Flag, Params, Scalar, State, Time
 from ._complementarity import choose_set, Set, subsets
 from ._contact import Contact, gap
 from ._laws import rebound, settles

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array, Float
 
-from .._result import nan_unless
+from .._system.results import nan_unless
 
 Square = Float[Array, "m m"]
 Columns = Float[Array, "m k"]

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from .._trig import sincos
-from .._types import Scalar, Time
+from .._system.trig import sincos
+from .._system.types import Scalar, Time
 
 
 def clock(t: Time, frequency: Scalar) -> Scalar:

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._trig import sincos
+from .._system.trig import sincos
 from ..contact import Contact, contact_system, Mechanism
 from ._parameter import parameter, refuse_unless
 from ._sketch import disc

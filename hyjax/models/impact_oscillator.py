@@ -18,8 +18,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system import HybridSystem, Mode, Transition
-from .._trig import sincos
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.trig import sincos
 from ._clock import clock
 from ._parameter import parameter, refuse_unless
 from ._sketch import box, spring

@@ -25,7 +25,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless
 
 title = "Piecewise-smooth plane"

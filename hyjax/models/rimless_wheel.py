@@ -19,8 +19,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system import HybridSystem, Mode, Transition
-from .._trig import sincos
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.trig import sincos
 from ._parameter import parameter, refuse_unless
 
 title = "Rimless wheel"

@@ -25,7 +25,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._trig import sincos
+from .._system.trig import sincos
 from ..contact import Contact, contacts_system, Mechanism
 from ._parameter import parameter, refuse_unless
 

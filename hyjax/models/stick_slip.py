@@ -19,7 +19,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless
 from ._sketch import box, spring
 

@@ -1,0 +1,272 @@
+"""A branch of periodic orbits: its points, what is special among them, and how it reads."""
+
+import functools as ft
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._orbit.multipliers import eigenvalues
+from .._orbit.orbit import PeriodicOrbit
+from .._system.pictures import picture
+from .._system.results import code_name, code_of, RESULTS
+from .._system.types import Scalar
+from .curve import Curve, NaturalParameter, PseudoArclength
+from .special_points import KINDS, locate, locate_grazing, orbit_at, SpecialPoint, tests_along
+from .unfolding import Unfolding
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+
+class Points(eqx.Module):
+    """What a branch and a locus have in common: orbits along a curve, whose points are known outside of `jit`."""
+
+    unfolding: eqx.AbstractVar[Unfolding]
+    curves: eqx.AbstractVar[Curve]  # one in each direction
+
+    def __len__(self) -> int:
+        """How many points it has."""
+        return len(self._points["v"])
+
+    @property
+    def x(self) -> np.ndarray:
+        """States just after the last jump, shape `(points, n)`."""
+        return self._points["nodes"][:, 0]
+
+    @property
+    def periods(self) -> np.ndarray:
+        """Shape `(points,)`."""
+        return self._points["periods"]
+
+    @property
+    def multipliers(self) -> np.ndarray:
+        """Largest modulus first, shape `(points, n)`."""
+        return self._points["multipliers"]
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Of the scaled equations, shape `(points,)`."""
+        return self._points["residuals"]
+
+    @property
+    def result(self) -> RESULTS:
+        """`successful` where every end of the interval was reached; see `continuation`."""
+        return _end_of(self.curves)
+
+    @ft.cached_property
+    def _points(self) -> dict[str, np.ndarray]:
+        return _points_of(self.unfolding, self.curves)
+
+
+class Branch(Points):
+    """Periodic orbits along a curve of parameter and state, from `continuation` or `switch_branch`.
+
+    Its points, in the order along the curve, are columns: `values` of the parameter, `x` (state just after the jump),
+    `periods`, `multipliers`, `residuals`; `orbits` has all of each. Under `jit` and `vmap` these wait: a branch is then a PyTree
+    of fixed shapes, whose points are known when it comes out; take one of a batch by `branch[i]`.
+    """
+
+    unfolding: Unfolding
+    curves: Curve  # one in each direction
+    accept: Scalar
+    method: PseudoArclength | NaturalParameter = eqx.field(static=True)
+
+    def __getitem__(self, i) -> "Branch":
+        """A branch of a batch."""
+        if self.accept.ndim == 0:
+            raise TypeError("This is one branch, not a batch of branches.")
+        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
+
+    def __str__(self) -> str:
+        from .report import describe_branch
+
+        return describe_branch(self)
+
+    # Points
+
+    @property
+    def values(self) -> np.ndarray:
+        """The parameter, shape `(points,)`."""
+        return self._points["values"][:, 0]
+
+    def heights(self, coordinate: str) -> np.ndarray:
+        """A coordinate at the start of every stride, shape `(points, strides)`; or the `period` of one stride, `(points, 1)`."""
+        problem, points = self.unfolding.problem, self._points
+        if coordinate == "period":
+            return points["periods"][:, None] / problem.strides
+        return points["nodes"][:, :, problem.system.modes[problem.sequence[0]].coordinates.index(coordinate)]
+
+    @property
+    def stable(self) -> np.ndarray:
+        """Whether all multipliers lie inside the unit circle, shape `(points,)`."""
+        return np.max(np.abs(self.multipliers), axis=1) < 1
+
+    @property
+    def orbits(self) -> PeriodicOrbit:
+        """All points as a batch of periodic orbits."""
+        return _orbits(self.unfolding, jnp.asarray(self._points["v"]))
+
+    def orbit(self, i: int) -> PeriodicOrbit:
+        """A point as a periodic orbit."""
+        return _orbits(self.unfolding, jnp.asarray(self._points["v"][i])[None])[0]
+
+    # Special points
+
+    @ft.cached_property
+    def special_points(self) -> tuple[SpecialPoint, ...]:
+        """Folds, period doublings, Neimark-Sacker and branch points, in the order along the curve, each located by Newton's
+        method; and grazing, where the branch ends there. A change of sign whose point is not found, or not between the two
+        points that showed it, is left out."""
+        points = self._points
+        found = self._ended(points, first=True)
+        columns = (jnp.asarray(points[name]) for name in ("jacobian", "tangent"))
+        tests = jax.tree.map(np.asarray, _tests(self.unfolding, *columns))
+        for i in range(len(points["v"]) - 1):
+            for kind in KINDS:
+                a, b = tests[kind][i], tests[kind][i + 1]
+                if a * b < 0:
+                    point = self._located(kind, points, i, a / (a - b))
+                    if point is not None:
+                        found.append(point)
+        return tuple(_without_echoes([*found, *self._ended(points, first=False)]))
+
+    def _ended(self, points: dict, first: bool) -> list[SpecialPoint]:
+        """The grazing orbit at an end of the branch at which it could not be followed further, if there is one."""
+        stuck = np.asarray(self.curves.stuck)
+        if not (len(stuck) == 2 and stuck[1] if first else stuck[0]):
+            return []
+        i = 0 if first else -1
+        point = locate_grazing(
+            self.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * self.accept
+        )
+        return [] if point is None else [point]
+
+    def _located(self, kind: str, points: dict, i: int, between: float) -> SpecialPoint | None:
+        mix = lambda column: jnp.asarray((1 - between) * column[i] + between * column[i + 1])
+        if kind == "neimark-sacker":
+            values = np.linalg.eigvals(np.asarray(self.unfolding.around(mix(points["jacobian"]))))
+            if not np.any((values.imag > 1e-6) & (np.abs(np.abs(values) - 1) < 0.3)):
+                return None  # two real multipliers whose product is 1
+        # At a branch point the parameter turns or does not; the fold of its own that it may feign is not one.
+        point, converged = locate(
+            self.unfolding, kind, mix(points["v"]), mix(points["jacobian"]), mix(points["tangent"]), 1e3 * self.accept
+        )
+        step = points["v"][i + 1] - points["v"][i]
+        along = (np.asarray(point.v) - points["v"][i]) @ step / (step @ step)
+        apart = np.asarray(point.v) - points["v"][i] - along * step
+        inside = -0.5 < along < 1.5 and np.sqrt(apart @ apart) < np.sqrt(step @ step)
+        return point if bool(converged) and inside else None
+
+    # Tables
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The points as named columns: the parameter, the states, the period, moduli of the multipliers, stability."""
+        coordinates = self.unfolding.problem.system.modes[self.unfolding.problem.sequence[0]].coordinates
+        table = {"parameter": self.values}
+        table |= {name: self.x[:, k] for k, name in enumerate(coordinates)}
+        table["period"] = self.periods
+        table["spectral_radius"] = np.max(np.abs(self.multipliers), axis=1)
+        table["stable"] = self.stable
+        table["residual"] = self.residuals
+        return table
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """`columns` as a `pandas.DataFrame`."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """The points over the dimension `point`, with complex multipliers; special points over `special`."""
+        from .dataset import branch_dataset
+
+        return branch_dataset(self)
+
+    def plot(self, coordinate: str | None = None, ax=None):
+        """A bifurcation diagram; see `hyjax.plot.branch_diagram`."""
+        return picture("branch_diagram")(self, coordinate, ax)
+
+
+def _without_echoes(points: list[SpecialPoint]) -> list[SpecialPoint]:
+    """Leave out folds that are none: on a branch that crosses another, or starts at a doubling, the parameter has its extremum
+    at the point where it does."""
+    crossings = [np.asarray(point.v) for point in points if point.kind == "branch-point"]
+
+    def real(point: SpecialPoint) -> bool:
+        if point.kind != "fold":
+            return True
+        if any(np.max(np.abs(np.asarray(point.v) - v)) < 1e-3 for v in crossings):
+            return False
+        # The orbit of twice as many strides, where it is the single one.
+        nodes, strides = np.asarray(point.orbit.nodes), point.orbit.strides
+        half = strides // 2
+        return bool(strides % 2 or np.max(np.abs(nodes[half:] - nodes[:half])) > 1e-3 * np.max(np.abs(nodes)))
+
+    return [point for point in points if real(point)]
+
+
+def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
+    """The points in the order along the curve, as columns, with tangents that all point along it."""
+    if isinstance(curves.count, jax.core.Tracer):
+        raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
+    if curves.count.ndim > 1:
+        raise TypeError("This is a batch of branches: take one of them, such as branch[0].")
+    host = jax.tree.map(np.asarray, curves)
+    if not np.all(host.started):
+        raise ValueError(f"This branch has no points: its start ended with {code_name(_end_of(curves))}.")
+    tables = {
+        "v": host.v,
+        "tangent": host.tangent,
+        "jacobian": host.jacobian,
+        "residuals": host.residual,
+        "periods": host.aux.period,
+        "nodes": host.aux.nodes,
+        "guard_rates": host.aux.guard_rates,
+    }
+    columns = {}
+    for name, column in tables.items():
+        columns[name] = column[0][: host.count[0]]
+        if len(host.count) == 2:
+            # Both directions have the start.
+            back = column[1][1 : host.count[1]][::-1]
+            columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
+    free = unfolding.origin.size
+    columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
+    # Of the orbit's own equation; a special point has one more.
+    states = columns["v"].shape[1] - free
+    spectrum = np.asarray(_multipliers(unfolding, columns["jacobian"][:, :states]))
+    n = columns["nodes"].shape[-1]
+    # Before and after the jump the spectra agree but for zeros.
+    columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
+    return columns
+
+
+def _end_of(curves: Curve) -> RESULTS:
+    """`successful` where every end of the interval was reached, otherwise why not."""
+    stuck, arrived = np.asarray(curves.stuck), np.asarray(curves.arrived)
+    for k in np.flatnonzero(stuck):
+        # The code of the stride in the last attempt; a sound stride that does not return is an orbit not found.
+        value = int(np.asarray(curves.last.result._value)[k])
+        return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
+    return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
+
+
+@eqx.filter_jit
+def _tests(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
+    return jax.vmap(lambda jacobian, tangent: tests_along(unfolding, jacobian, tangent))(jacobian, tangent)
+
+
+@eqx.filter_jit
+def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
+    return jax.vmap(lambda jacobian: eigenvalues(unfolding.around(jacobian)))(jacobian)
+
+
+@eqx.filter_jit
+def _orbits(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
+    return jax.vmap(lambda v: orbit_at(unfolding, v))(v)

@@ -1,0 +1,217 @@
+r"""Follow a curve: the zeros of $H: \mathbb R^{k+1} \to \mathbb R^k$, point after point.
+
+Predict along the tangent, correct by Newton's method on $H$ bordered with one more equation, which says how far to go; make
+the step longer where Newton's method is quick, and shorter where it fails or the curve bends. All points, the start too, come
+from one loop whose body holds one Newton loop: it is compiled once, and a batch of curves may be followed together.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._orbit.newton import newton
+from .._system.types import Flag, Scalar
+
+# `v -> (H, dH/dv, aux)`.
+Evaluate = Callable[[Array], tuple[Array, Array, PyTree]]
+
+
+class PseudoArclength(eqx.Module):
+    r"""Steps along the curve: it passes folds. The corrector moves at right angles to the tangent, $t \cdot (v - v_0) = h$.
+
+    Length is measured with the parameter in units of the distance to be covered, and the state in units of its own size: that
+    which it has at the start, and for `max_step` that to which it has grown.
+
+    **Arguments:** `step`: the first. `min_step`: a shorter one ends the branch. `max_step`: bounds the distance between
+    points. `max_points`: the most points, static. `max_iterations`: of the corrector.
+
+    Source: Keller (1977), *Numerical solution of bifurcation and nonlinear eigenvalue problems*.
+    """
+
+    step: float = 0.01
+    min_step: float = 1e-7
+    max_step: float = 0.05
+    max_points: int = 200
+    max_iterations: int = 8
+
+    def __check_init__(self):
+        _check(self)
+
+    def border(self, tangent: Array) -> Array:
+        """The row that makes the bordered system regular."""
+        return tangent
+
+
+class NaturalParameter(eqx.Module):
+    """Steps in the parameter: the points lie where the steps say, but a fold ends the branch.
+
+    **Arguments:** as for `PseudoArclength`, in units of the distance to be covered.
+    """
+
+    step: float = 0.01
+    min_step: float = 1e-7
+    max_step: float = 0.05
+    max_points: int = 200
+    max_iterations: int = 8
+
+    def __check_init__(self):
+        _check(self)
+
+    def border(self, tangent: Array) -> Array:
+        """The row that fixes the last unknown, the parameter."""
+        return jnp.zeros_like(tangent).at[-1].set(jnp.sign(tangent[-1]))
+
+
+def _check(method: Any) -> None:
+    name = type(method).__name__
+    if not 0 < method.min_step <= method.step <= method.max_step:
+        raise ValueError(
+            f"{name}: min_step={method.min_step!r}, step={method.step!r} and max_step={method.max_step!r} must be positive "
+            "and in that order."
+        )
+    for field in ("max_points", "max_iterations"):
+        value = getattr(method, field)
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}: {field}={value!r} must be a positive integer.")
+
+
+class Curve(eqx.Module):
+    """Points in their order, the start first.
+
+    **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: of the evaluation at
+    each point. `count`: how many points there are; what follows is zero. `started`: whether the start was found. `arrived`:
+    whether the end of the interval was reached, or the start again; otherwise `stuck`, or there were no more
+    points. `last`: `aux` of the last attempt.
+    """
+
+    v: Float[Array, "points unknowns"]
+    tangent: Float[Array, "points unknowns"]
+    jacobian: Float[Array, "points k unknowns"]
+    residual: Float[Array, " points"]
+    aux: PyTree
+    count: Int[Array, ""]
+    attempts: Int[Array, ""]
+    started: Flag
+    arrived: Flag
+    stuck: Flag
+    last: PyTree
+
+
+class _State(eqx.Module):
+    curve: Curve
+    v: Array
+    tangent: Array
+    h: Scalar
+    landing: Flag  # the next attempt ends at the bound that the last one passed
+    bound: Scalar
+    done: Flag
+
+
+def tangent_to(jacobian: Float[Array, "k unknowns"], along: Float[Array, " unknowns"]) -> Float[Array, " unknowns"]:
+    """The unit vector in the null space of the Jacobian whose product with `along` is positive."""
+    # By singular values: regular whatever `along` is. Where dF loses rank too, as on a branch point, the larger part counts.
+    tangent = jnp.linalg.svd(jacobian)[2][-1]
+    return jnp.where(tangent @ along < 0, -tangent, tangent)
+
+
+def _length(tangent: Float[Array, " unknowns"], growth: Scalar) -> Scalar:
+    """Of the unit tangent, with the state in units of its size here: `growth` times what it was at the start, if it is more."""
+    return jnp.sqrt(jnp.sum((tangent[:-1] / jnp.maximum(growth, 1)) ** 2) + tangent[-1] ** 2)
+
+
+def follow(
+    evaluate: Evaluate,
+    v0: Array,
+    border: Array,
+    along: Array,
+    bounds: tuple[Array, Array],
+    method: PseudoArclength | NaturalParameter,
+    accept: Array | float,
+) -> Curve:
+    """The curve from the point at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`.
+
+    `along`: the first tangent is the one whose product with this is positive. `accept`: the largest residual of a point.
+    """
+    low, high = bounds
+    natural = jnp.zeros_like(v0).at[-1].set(1)
+    once = jax.jit(lambda v: evaluate(v))  # one trace, for its shapes and for the loop
+
+    def attempt(state: _State) -> _State:
+        curve = state.curve
+        first = curve.count == 0
+        row = jnp.where(first, border, jnp.where(state.landing, natural, method.border(state.tangent)))
+        rate = row @ state.tangent
+        far = jnp.where(state.landing, state.bound - state.v[-1], state.h) / jnp.where(rate == 0, 1, rate)
+        predicted = jnp.where(first, v0, state.v + far * state.tangent)
+
+        def bordered(v):
+            h, jacobian, aux = once(v)
+            return jnp.append(h, row @ (v - predicted)), jnp.concatenate([jacobian, row[None]]), (jacobian, aux)
+
+        most = jnp.where(first, 20, method.max_iterations)
+        root = newton(bordered, predicted, max_iterations=most, accept=accept)
+        jacobian, aux = root.aux
+        tangent = tangent_to(jacobian, jnp.where(first, along, state.tangent))
+        straight = first | (tangent @ state.tangent > 0.9)
+        near = first | state.landing | (jnp.sqrt(jnp.sum((root.y - state.v) ** 2)) < 3 * jnp.abs(far))
+        good = root.converged & straight & near & jnp.all(jnp.isfinite(tangent))
+
+        # A point beyond a bound is replaced by one on it.
+        beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
+        kept = good & ~beyond
+        factor = jnp.clip(2.0 ** ((5.0 - root.iterations) / 3), 0.5, 2.0)
+        longest = method.max_step / _length(tangent, jnp.max(jnp.abs(root.y[:-1])) / size)
+        longer = jnp.where(first, state.h, jnp.minimum(state.h * factor, longest))
+        h = jnp.where(kept, longer, jnp.where(beyond, state.h, state.h / 2))
+        # A landing that fails is tried again from nearer.
+        h = jnp.where(state.landing & ~good, jnp.minimum(h, jnp.abs(state.bound - state.v[-1]) / 2), h)
+        stuck = (first & ~kept) | (h < method.min_step)
+        # Back at the start, and past it in the same direction.
+        ahead = (curve.v[0] - state.v) @ state.tangent
+        home = jnp.sqrt(jnp.sum((curve.v[0] - state.v) ** 2)) < 1.1 * jnp.abs(far)
+        closed = kept & (curve.count > 3) & home & (ahead > 0) & (curve.tangent[0] @ tangent > 0.9)
+        arrived = (kept & state.landing) | closed
+
+        at = jnp.where(kept, curve.count, curve.residual.size)  # out of bounds: nothing is written
+        write = lambda column, value: column.at[at].set(value, mode="drop")
+        count = curve.count + jnp.where(kept, 1, 0)
+        after = Curve(
+            v=write(curve.v, root.y),
+            tangent=write(curve.tangent, tangent),
+            jacobian=write(curve.jacobian, jacobian),
+            residual=write(curve.residual, root.residual),
+            aux=jax.tree.map(write, curve.aux, aux),
+            count=count,
+            attempts=curve.attempts + 1,
+            started=curve.started | kept,
+            arrived=arrived,
+            stuck=stuck,
+            last=aux,
+        )
+        return _State(
+            curve=after,
+            v=jnp.where(kept, root.y, state.v),
+            tangent=jnp.where(kept, tangent, state.tangent),
+            h=h,
+            landing=beyond,
+            bound=jnp.where(beyond, jnp.where(root.y[-1] > high, high, low), state.bound),
+            done=arrived | stuck | (count >= curve.residual.size),
+        )
+
+    size = jnp.max(jnp.abs(v0[:-1]))
+    size = jnp.where(size > 0, size, 1)
+    h, jacobian, aux = jax.eval_shape(once, v0)
+    room = lambda leaf: jnp.zeros((method.max_points, *leaf.shape), leaf.dtype)
+    no, zero = jnp.array(False), jnp.array(0)
+    empty = Curve(
+        v=room(v0), tangent=room(v0), jacobian=room(jacobian), residual=jnp.zeros(method.max_points, h.dtype),
+        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, stuck=no,
+        last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
+    )  # fmt: skip
+    h0 = jnp.asarray(method.step, v0.dtype)
+    start = _State(empty, v0, along, h0, no, jnp.asarray(high, v0.dtype), no)
+    return jax.lax.while_loop(lambda state: ~state.done, attempt, start).curve

@@ -1,0 +1,216 @@
+r"""Grazing: an orbit that touches a guard, and neither crosses it nor misses it.
+
+There the branch ends: on one side the guard fires where it did not, or no longer fires where it did; and the return map has
+a square root. What stays smooth is the flow to where the guard has its *extremum*, $\dot g = 0$, in place of the flow to the
+guard itself: with it the orbit exists on both sides, and grazing is one more equation,
+
+$$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc } k.$$
+
+Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5 and 6.2.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._flow.flow import Impact, run_to_guard
+from .._flow.jump import reset
+from .._flow.linearize import with_columns
+from .._orbit.newton import newton, Root
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.stride import run_stride
+from .._system.results import choose, RESULTS
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.types import Flag, Scalar
+from .unfolding import Unfolding
+
+# An extremum counts as near zero if it is below this share of what the guard reaches along the arc.
+NEAR = 0.02
+# An arc after the touch that lasts for less than this share of the orbit's period is taken to vanish at grazing.
+BRIEF = 1e-3
+
+
+class Touch(eqx.Module):
+    """Which guard an orbit touches, in which of its arcs, counted over all strides.
+
+    `taken`: it is the guard that ends the arc; otherwise the arc passes by it. `lowest`: the extremum is a minimum; it is the one
+    that is nearer than `window` to the time `t`. `size`: what the guard reaches along the arc. `jump`: whether the taken guard's
+    reset is applied; where it is not, the orbit is that of the side which misses the guard. `brief`: the arc that follows ends
+    at once, as that of something which an impact without force sets in motion.
+    """
+
+    t: Scalar
+    window: Scalar
+    size: Scalar
+    jump: Flag
+    arc: int = eqx.field(static=True)
+    transition: int = eqx.field(static=True)
+    taken: bool = eqx.field(static=True)
+    lowest: bool = eqx.field(static=True)
+    brief: bool = eqx.field(static=True)
+
+
+class Contact(eqx.Module):
+    """What is known of an orbit that touches: the state before each stride, the touching state, its image by the reset, and how
+    long the arc lasts that follows."""
+
+    nodes: Float[Array, "strides n"]
+    period: Scalar
+    guard_rates: Float[Array, " arcs"]
+    x: Float[Array, " pre"]
+    image: Float[Array, " post"]
+    following: Scalar
+    result: RESULTS
+
+
+def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Contact]:
+    """`H = (F, g)`, both scaled: the unfolding's equation, and the guard at its extremum. Of the strides' states `v` has the
+    first alone."""
+    (y,), values = unfolding.split(v)
+    params, problem = unfolding.params_at(values), unfolding.problem
+    sequence = problem.sequence * problem.strides
+    way = problem.system.transitions[touch.transition]
+    system, names = _chain(problem.system, sequence, touch)
+    start = problem.last_reset(y, params)
+    t0, known = jnp.zeros((), v.dtype), (params, touch)
+    ways = [_by_tangent if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
+    through = run_stride(system, t0, start, known, names, unfolding.integrator, ways)
+    at, after = through.impacts[touch.arc], through.impacts[(touch.arc + 1) % len(names)]
+    residual = jnp.append(
+        (through.impacts[-1].x - y) / unfolding.state_scale, way.guard(at.t, at.x, params) / touch.size
+    )
+    arcs = [k for k in range(len(names)) if touch.taken or k != touch.arc]
+    last = problem.system.transitions[problem.system.route(problem.sequence)[-1]]
+    ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
+    nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
+    rates = through.guard_rates[np.array(arcs)]
+    image = reset(way, at.t, at.x, params)
+    return residual, Contact(jnp.stack(nodes), through.time, rates, at.x, image, after.t - at.t, through.result)
+
+
+@eqx.filter_jit
+def solve_touching(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
+    """Newton's method; `aux` is the Jacobian of `H` and the `Contact`."""
+
+    def evaluate(v):
+        out, columns, contact = with_columns(lambda v: touching(unfolding, touch, v), v)
+        return out, columns, (columns, contact)
+
+    return newton(evaluate, v, max_iterations=iterations, accept=accept)
+
+
+def _chain(system: HybridSystem, sequence: tuple[str, ...], touch: Touch) -> tuple[HybridSystem, tuple[str, ...]]:
+    """A system with a mode of its own for every arc, in which one arc is flown to the extremum of a guard.
+
+    Its parameters are those of the system, and the touch.
+    """
+    guard, sign = system.transitions[touch.transition].guard, -1 if touch.lowest else 1
+    field = system.mode(sequence[touch.arc]).vector_field
+
+    def towards(t, x, q):
+        """Falls through zero at the extremum."""
+        flow = (jnp.ones_like(t), field(t, x, q[0]))
+        return sign * jax.jvp(lambda t, x: guard(t, x, q[0]), (t, x), flow)[1]
+
+    def near(t, x, q):
+        return jnp.abs(t - q[1].t) < q[1].window
+
+    def stay(t, x, q):
+        return x
+
+    modes, ways = [], []
+    for k, (name, index) in enumerate(zip(sequence, system.route(sequence), strict=True)):
+        mode, way = system.mode(name), system.transitions[index]
+        leap, armed = _plain(way.reset), None if way.armed is None else _plain(way.armed)
+        modes.append(Mode(_plain(mode.vector_field), mode.coordinates))
+        if k == touch.arc and not touch.taken:
+            ways.append((towards, stay, near))
+            modes.append(modes[-1])
+        if k == touch.arc and touch.taken:
+            ways.append((towards, _perhaps(leap, mode, system.mode(way.target)), near))
+        else:
+            ways.append((_plain(way.guard), leap, armed))
+    names = tuple(f"arc {k}" for k in range(len(modes)))
+    following = (*names[1:], names[0])
+    transitions = [Transition(source, target, *way) for source, target, way in zip(names, following, ways, strict=True)]
+    return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
+
+
+def _by_tangent(system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
+    """To the guard by the tangent of the flow, which is exact where the time goes to zero."""
+    (index,) = system.leaving(mode)
+    guard, field = system.transitions[index].guard, system.mode(mode).vector_field
+    value, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
+    time = -value / rate
+    result = choose(rate < 0, RESULTS.successful, RESULTS.no_crossing)
+    return Impact(t + time, x + time * field(t, x, params), jnp.array(index), rate, jnp.array(0), result)
+
+
+def _plain(fn: Callable) -> Callable:
+    """A function of the system's own parameters."""
+    return lambda t, x, q: fn(t, x, q[0])
+
+
+def _perhaps(leap, source: Mode, target: Mode):
+    """A reset that can be switched off, where that has a meaning."""
+    if source.dimension != target.dimension:
+        return leap
+    return lambda t, x, q: jnp.where(q[1].jump, leap(t, x, q), x)
+
+
+def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
+    """What an orbit near the end of its branch may be about to touch, the most likely first."""
+    found: list[tuple[float, Touch]] = []
+    route = orbit.system.route(orbit.sequence) * orbit.strides
+    arcs = orbit.sample(400)
+    brief = [bool(arc.t[-1] - arc.t[0] < BRIEF * orbit.period) for arc in arcs] + [False]
+    for k, arc in enumerate(arcs):
+        for e in orbit.system.leaving(arc.mode):
+            found += _touches_of(orbit, arc, k, e, e == route[k], brief[k + 1])
+    return [touch for closeness, touch in sorted(found, key=lambda each: each[0]) if closeness < NEAR]
+
+
+def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: bool) -> list[tuple[float, Touch]]:
+    t = np.asarray(arc.t)
+    height, rate = map(np.asarray, _along(orbit, arc, e))
+    size, fastest = np.max(np.abs(height)), np.max(np.abs(rate))
+    if not size > 0 or not fastest > 0:
+        return []
+    number = lambda value: jnp.asarray(value, arc.x.dtype)
+
+    def touch(time, window, own, lowest):
+        return Touch(number(time), number(window), number(size), jnp.array(True), k, e, own, lowest, own and brief)
+
+    found = []
+    ends = {True: (rate[:-1] < 0) & (rate[1:] >= 0), False: (rate[:-1] > 0) & (rate[1:] <= 0)}
+    for lowest, turns in ends.items():
+        places = np.flatnonzero(turns)
+        # Along a parabola between two samples.
+        share = rate[places] / (rate[places] - rate[places + 1])
+        times = t[places] + share * (t[places + 1] - t[places])
+        heights = height[places] + share * (t[places + 1] - t[places]) * rate[places] / 2
+        for n, time in enumerate(times):
+            apart = np.abs(np.delete(times, n) - time)
+            own = taken and not lowest and n == len(times) - 1
+            found.append((abs(heights[n]) / size, touch(time, np.min(apart, initial=t[-1] - t[0]) / 2, own, lowest)))
+        if taken and lowest:
+            # The guard falls slowly: its minimum lies a little beyond.
+            window = np.min(t[-1] - times, initial=t[-1] - t[0]) / 2
+            found.append(((rate[-1] / fastest) ** 2, touch(t[-1], window, True, True)))
+    return found
+
+
+@eqx.filter_jit
+def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
+    """A guard and its rate along an arc."""
+    guard, field = orbit.system.transitions[e].guard, orbit.system.mode(arc.mode).vector_field
+
+    def at(t, x):
+        flow = (jnp.ones_like(t), field(t, x, orbit.params))
+        return jax.jvp(lambda t, x: guard(t, x, orbit.params), (t, x), flow)
+
+    return jax.vmap(at)(arc.t, arc.x)

@@ -1,0 +1,115 @@
+r"""Loci: a fold, a period doubling or a grazing orbit followed over two parameters.
+
+The unknowns are those of the special point and one parameter more, $H(y, \lambda_1, \lambda_2) = 0$: the orbit's equation and
+the point's own. For folds and doublings the latter is the $g$ of `_unfolding`, with borders that are renewed at every
+evaluation: where $g$ is zero does not depend on them, so Newton's method may take them for constants and is still quadratic.
+"""
+
+import functools as ft
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import stop_gradient
+from jaxtyping import Array
+
+from .._flow.linearize import with_columns
+from .._system.pictures import picture
+from .._system.where import free_leaves, Where
+from .branch import Points
+from .continuation import Method
+from .curve import Curve, follow, PseudoArclength
+from .grazing import Touch, touching
+from .special_points import SpecialPoint
+from .unfolding import bordered, borders, Unfolding
+
+SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
+
+
+def locus(
+    point: SpecialPoint, *, where: Where, stop: float | tuple[float, float], method: Method = PseudoArclength()
+) -> "Locus":
+    r"""Follow a special point over a second parameter: the curve on which it stays what it is.
+
+    **Arguments:** `point`: of kind `fold`, `period-doubling` or `grazing`, from `Branch.special_points`; its own parameter stays
+    free. `where`: which leaf is the second parameter. `stop`: the second parameter's value at which to end; or `(low, high)`, to
+    follow the curve both ways. `method`: as for `continuation`.
+
+    **Returns:** `Locus`. `ValueError` for another kind of point, of which there is no such curve or none is known here, and
+    where the second parameter is the first. `Locus.result` is `successful` where every end was reached.
+
+    Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
+    """
+    if point.kind not in (*SHIFTS, "grazing"):
+        raise ValueError(f"locus: a {point.kind} point cannot be followed; fold, period-doubling and grazing can.")
+    old = point.unfolding
+    (second,) = free_leaves(where, old.params)[:1]
+    if second == old.free[0]:
+        raise ValueError("locus: where picks the parameter of the branch itself; pick a second one.")
+    y, first = old.split(point.v)
+    value = jnp.asarray(jax.tree.leaves(old.params)[second], y.dtype)
+    both = isinstance(stop, tuple | list)
+    low, high = (jnp.asarray(each, y.dtype) for each in (stop if both else sorted((float(value), float(stop)))))
+    if not low <= value <= high or low == high:
+        raise ValueError(f"locus: the second parameter is {value}, and stop={stop} leaves it nowhere to go.")
+    ways = jnp.array([1.0, -1.0]) if both else jnp.where(high > value, 1.0, -1.0)[None]
+    unfolding = Unfolding(
+        old.problem, old.params_at(first), (old.free[0], second), old.integrator, old.state_scale,
+        jnp.stack([first[0], value]), jnp.stack([old.scale[0], high - low]),
+    )  # fmt: skip
+    v0 = unfolding.join(y, unfolding.origin)
+    curves = _follow(unfolding, v0, point.touch, point.kind, ways.astype(y.dtype), (low, high), method)
+    return Locus(unfolding, curves, point.kind)
+
+
+class Locus(Points):
+    """A curve in the plane of two parameters on which an orbit stays special, from `locus`.
+
+    **Attributes:** `kind`: that of the point. By columns, in the order along the curve: `values`, shape `(points, 2)`, `x`,
+    `periods`, `multipliers` (of a grazing orbit, with the jump of the guard that it touches), `residuals`.
+    """
+
+    unfolding: Unfolding
+    curves: Curve
+    kind: str = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        values = self.values
+        ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in values[[0, -1]])
+        return f"Locus of {self.kind}: {len(values)} points, from and to {ends}"
+
+    @property
+    def values(self) -> np.ndarray:
+        """Both parameters, shape `(points, 2)`."""
+        return self._points["values"]
+
+    def plot(self, ax=None):
+        """The curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
+        return picture("locus_diagram")(self, ax)
+
+
+@eqx.filter_jit
+def _follow(
+    unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, ways: Array, bounds, method: Method
+) -> Curve:
+    # Second derivatives: what counts is the time to compile them.
+    unfolding = unfolding.rolled(order=2)
+    equations = _singular(unfolding, SHIFTS[kind]) if touch is None else ft.partial(touching, unfolding, touch)
+    low, high = ((bound - unfolding.origin[1]) / unfolding.scale[1] for bound in bounds)
+    accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
+    natural = jnp.zeros_like(v0).at[-1].set(1)
+
+    evaluate = lambda v: with_columns(equations, v)
+    return jax.vmap(lambda way: follow(evaluate, v0, natural, way * natural, (low, high), method, accept))(ways)
+
+
+def _singular(unfolding: Unfolding, shift: float) -> Callable:
+    def equations(v: Array):
+        residual, dF, passed = unfolding.evaluate(v)
+        matrix = unfolding.shifted(dF, shift)
+        b, c = borders(stop_gradient(matrix), 1)
+        return jnp.append(residual, bordered(matrix, b, c)[0, 0]), passed
+
+    return equations

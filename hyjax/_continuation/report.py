@@ -1,0 +1,24 @@
+"""A branch as a table of plain text."""
+
+import jax
+import jax.core
+
+
+def describe_branch(branch) -> str:
+    """The table that `print(branch)` shows: its ends, and its special points."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(branch)):
+        return "Branch(traced)"
+    if branch.accept.ndim:
+        return f"{branch.accept.size} Branches"
+    problem = branch.unfolding.problem
+    values, periods, stable = branch.values, branch.periods, branch.stable
+    lines = [
+        f"Branch: {len(values)} points, {' -> '.join(problem.sequence)}, {problem.strides} stride(s)",
+        f"  parameter  {values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}",
+        f"  period     {periods[0]:.10g} to {periods[-1]:.10g}",
+        f"  stable     {int(stable.sum())} of {len(stable)} points",
+    ]
+    special = branch.special_points
+    lines += ["  special points", *(f"    {point}" for point in special)] if special else ["  no special points"]
+    result = branch.result
+    return "\n".join([*lines, f"  result     {result._enumeration[result] or 'successful'}"])

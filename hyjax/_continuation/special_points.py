@@ -1,0 +1,208 @@
+r"""Special points of a branch: seen by a change of sign between two points, located by Newton's method.
+
+| kind | what vanishes along the branch | what is solved together with $F = 0$ |
+|---|---|---|
+| fold | the tangent's parameter | $g = 0$ for the multiplier 1 |
+| period-doubling | $\det(D + I)$ | $g = 0$ for -1 |
+| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for $e^{i\theta}$ |
+| branch-point | $\det$ of $dF$ bordered by the tangent | $F + \nu b = 0$, and $g = 0$ of $dF$, which has two entries |
+| grazing | the branch ends | see `_touching` |
+"""
+
+import dataclasses
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float
+
+from .._flow.linearize import with_columns
+from .._orbit.multipliers import eigenvalues
+from .._orbit.newton import newton, Root
+from .._orbit.orbit import orbit_of, PeriodicOrbit
+from .._orbit.shooting import follow_orbit
+from .._system.results import code_of, RESULTS
+from .._system.types import Flag, Scalar
+from .grazing import possible_touches, solve_touching, Touch
+from .unfolding import bordered, borders, Unfolding
+
+KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
+
+
+class SpecialPoint(eqx.Module):
+    """Where a branch changes its character.
+
+    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`. `value`: the parameter.
+    `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical one, 1, -1 or one of a pair on the unit circle. `eigenvector`:
+    of the state before the jump, shape `(n,)`, length 1. `residual`: the largest of all equations solved, in units of the
+    state. `tangent`: of the branch, for `switch_branch`.
+
+    At `grazing`, no multiplier is critical: on the side where the guard is crossed one is infinite. `multiplier` and
+    `eigenvector` are NaN there, the orbit's multipliers are those of the side that misses the guard, and its return Jacobian,
+    which the two sides do not share, is NaN. `touch` says which guard, in which arc.
+    """
+
+    value: Scalar
+    orbit: PeriodicOrbit
+    multiplier: Complex[Array, ""]
+    eigenvector: Complex[Array, " n"]
+    residual: Scalar
+    v: Float[Array, " unknowns"]
+    tangent: Float[Array, " unknowns"]
+    kernel: Float[Array, "rows unknowns"]  # of the matrix that is singular; with its parameter, at a branch point
+    unfolding: Unfolding
+    kind: str = eqx.field(static=True)
+    touch: Touch | None = None
+
+    def __str__(self) -> str:
+        x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
+        return (
+            f"{self.kind} at {float(self.value):.13g}: x = ({x}), period {float(self.orbit.period):.10g}, "
+            f"{self.orbit.strides} stride(s), residual {float(self.residual):.1e}"
+        )
+
+
+def tests_along(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
+    """The functions that change sign, at a point: `jacobian` is dF, shape `(k, k + 1)`."""
+    multipliers = eigenvalues(unfolding.around(jacobian))
+    pairs = multipliers[:, None] * multipliers[None, :] - 1
+    upper = np.triu_indices(multipliers.size, 1)
+    return {
+        "fold": tangent[-1],
+        "period-doubling": jnp.linalg.det(unfolding.shifted(jacobian, -1.0)),
+        "neimark-sacker": jnp.prod(pairs[upper]).real,
+        "branch-point": jnp.linalg.det(jnp.concatenate([jacobian, tangent[None]])),
+    }
+
+
+@eqx.filter_jit
+def locate(
+    unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
+) -> tuple[SpecialPoint, Flag]:
+    """The special point near `v`, where dF is nearly `jacobian`; and whether Newton's method found it."""
+    unfolding = unfolding.rolled(order=2)
+    system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
+    root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
+    dF = root.aux
+    found, multiplier = read(root.y)
+    matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
+    null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
+    at_start = _complex(null[: unfolding.dimension])
+    kernel = jnp.linalg.svd(dF)[2][-2:] if kind == "branch-point" else jnp.append(null.real, 0)[None]
+    orbit = orbit_at(unfolding, found)
+    _, values = unfolding.split(found)
+    point = SpecialPoint(
+        value=values[0], orbit=orbit, multiplier=_complex(multiplier),
+        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=root.residual, v=found,
+        tangent=tangent, kernel=kernel, unfolding=unfolding, kind=kind,
+    )  # fmt: skip
+    return point, root.converged & (orbit.result == RESULTS.successful)
+
+
+def _singular(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
+    """A real multiplier `shift`: fold, period doubling."""
+    b, c = borders(unfolding.shifted(jacobian, shift), 1)
+
+    def system(v):
+        residual, dF, _ = unfolding.evaluate(v)
+        g = bordered(unfolding.shifted(dF, shift), b, c)
+        return jnp.append(residual, g[0, 0]), dF
+
+    return system, v, lambda v: (v, jnp.asarray(shift, v.dtype))
+
+
+def _branching(unfolding: Unfolding, v: Array, jacobian: Array):
+    """Two branches cross: dF loses rank."""
+    b, c = borders(jacobian, 1)
+
+    def system(unknowns):
+        residual, dF, _ = unfolding.evaluate(unknowns[:-1])
+        return jnp.concatenate([residual + unknowns[-1] * b[:, 0], bordered(dF, b, c)[0]]), dF
+
+    return system, jnp.append(v, 0.0), lambda unknowns: (unknowns[:-1], jnp.ones((), v.dtype))
+
+
+def _turning(unfolding: Unfolding, v: Array, jacobian: Array):
+    """A pair of multipliers on the unit circle, off the real axis."""
+    values = eigenvalues(unfolding.around(jacobian))
+    nearest = jnp.argmin(jnp.where(values.imag > 0, jnp.abs(jnp.abs(values) - 1), jnp.inf))
+    start = jnp.append(v, jnp.angle(values[nearest]))
+    b, c = borders(unfolding.shifted(jacobian.astype(values.dtype), values[nearest]), 1)
+
+    def read(unknowns):
+        return unknowns[:-1], jax.lax.complex(jnp.cos(unknowns[-1]), jnp.sin(unknowns[-1]))
+
+    def system(unknowns):
+        v, multiplier = read(unknowns)
+        residual, dF, _ = unfolding.evaluate(v)
+        g = bordered(unfolding.shifted(dF.astype(multiplier.dtype), multiplier), b, c)[0, 0]
+        return jnp.concatenate([residual, jnp.stack([g.real, g.imag])]), dF
+
+    return system, start, read
+
+
+def _complex(x: Array) -> Array:
+    return x if jnp.iscomplexobj(x) else jax.lax.complex(x, jnp.zeros_like(x))
+
+
+_SYSTEMS = {
+    "fold": ft.partial(_singular, 1.0),
+    "period-doubling": ft.partial(_singular, -1.0),
+    "neimark-sacker": _turning,
+    "branch-point": _branching,
+}
+
+
+def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
+    """The orbit of a point that is on the branch already, as `periodic_orbit` gives it; not differentiable."""
+    before, values = unfolding.split(v)
+    params, problem = unfolding.params_at(values), unfolding.problem
+    x = problem.last_reset(before[0], params)
+    closure, ends, _, result = follow_orbit(problem, x, params, unfolding.integrator, before)
+    multipliers = eigenvalues(closure.jacobian)
+    residual = jnp.max(jnp.abs(ends - jnp.roll(before, -1, axis=0)))
+    return orbit_of(problem, closure, params, unfolding.integrator, multipliers, residual, jnp.array(0), result)
+
+
+def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
+    """The grazing orbit at which a branch ends, whose last point is `v`; None where none is near."""
+    orbit, n = orbit_at(unfolding, v), unfolding.dimension
+    v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
+    for touch in possible_touches(orbit)[:3]:
+        root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
+        if touch.brief and not jnp.abs(root.aux[1].following) < 1e-8 * root.aux[1].period:
+            # Short, and not only at the touch: the tangent is no substitute for its flow.
+            touch = dataclasses.replace(touch, brief=False)
+            root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
+        if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
+            continue
+        contact = root.aux[1]
+        if touch.taken and contact.image.shape == contact.x.shape and jnp.allclose(contact.image, contact.x, rtol=1e-6):
+            # The impact is none: the side without it has the same orbit, and multipliers.
+            missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
+            columns = solve_touching(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
+        else:
+            columns = root.aux[0]
+        return _grazing(unfolding, touch, root, columns, tangent)
+    return None
+
+
+def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:
+    problem, contact = unfolding.problem, root.aux[1]
+    _, values = unfolding.split(root.y)
+    n, x = columns.shape[0] - 1, contact.nodes[0]
+    spectrum = eigenvalues(unfolding.around(columns[:n]))
+    nan = jnp.full((), jnp.nan, x.dtype)
+    orbit = PeriodicOrbit(
+        x=x, period=contact.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
+        return_jacobian=jnp.full((x.size, x.size), nan), residual=root.residual, guard_rates=contact.guard_rates,
+        nodes=contact.nodes, iterations=root.iterations, result=code_of(0), params=unfolding.params_at(values),
+        system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
+    )  # fmt: skip
+    return SpecialPoint(
+        value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
+        residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], unfolding=unfolding, kind="grazing",
+        touch=touch,
+    )  # fmt: skip

@@ -1,0 +1,155 @@
+"""Other branches: those that start at a period doubling or cross at a branch point, and those that start on them in turn."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._flow.linearize import with_columns
+from .._orbit.newton import newton
+from .._orbit.shooting import Problem
+from .branch import Branch
+from .continuation import branch_from, Method, unfolding_of
+from .curve import PseudoArclength
+from .special_points import SpecialPoint
+from .unfolding import Unfolding
+
+# Feigenbaum's numbers: by how much the parameter's intervals, and the orbit's splitting, shrink from doubling to doubling.
+DELTA, ALPHA = 4.669201609, 2.502907875
+
+
+def switch_branch(
+    point: SpecialPoint,
+    *,
+    stop: float | tuple[float, float],
+    amplitude: float = 1e-2,
+    method: Method = PseudoArclength(),
+) -> Branch:
+    r"""The other branch that starts at a special point.
+
+    At a period doubling, the orbit of twice as many strides, near $y \pm a w$ with the eigenvector $w$ of -1; at a branch
+    point, the branch that crosses. The amplitude $a$ of the first point is fixed, and the parameter solved for: so it does not
+    matter to which side the branch goes.
+
+    **Arguments:** `stop`: the parameter at which to end, or the pair of bounds. `amplitude`: in units of the state's size; at a
+    doubling, a smaller one is taken where it is too large. **Returns:** `Branch`. `ValueError` for a fold or
+    a Neimark-Sacker point, from which no branch of periodic orbits starts.
+
+    Source: Kuznetsov (2004), Sec. 10.3.
+    """
+    if point.kind not in ("period-doubling", "branch-point"):
+        raise ValueError(f"switch_branch: no other branch of periodic orbits starts at a {point.kind}.")
+    old = point.unfolding
+    doubling = point.kind == "period-doubling"
+    problem = Problem(old.problem.system, old.problem.sequence, old.problem.strides * (2 if doubling else 1))
+    y, values = old.split(point.v)
+    size = old.state_scale / math.sqrt(old.problem.strides)
+    if isinstance(stop, tuple | list):
+        low, high = (jnp.asarray(each, y.dtype) for each in stop)
+        span = high - low
+    else:
+        span = jnp.abs(stop - values[0])
+        low, high = values[0] - span, values[0] + span
+    if span == 0:
+        raise ValueError(f"switch_branch: stop={stop} is where the branch starts.")
+    unfolding = unfolding_of(problem, old.params_at(values), old.free, old.integrator, size, values, span[None])
+    if doubling:
+        w = point.kernel[0, :-1]
+        along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / math.sqrt(2)
+        v0 = _doubled(unfolding, point.v[:-1], w, jnp.asarray(amplitude, y.dtype))
+    else:
+        # In the plane of both branches, at right angles to the one that is known; in the new units.
+        rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
+        plane, known = point.kernel * rescale, point.tangent * rescale
+        q, _ = jnp.linalg.qr(plane.T)
+        inside = q.T @ known
+        along = q @ jnp.stack([-inside[1], inside[0]])
+        along = along / jnp.sqrt(along @ along)
+        v0 = unfolding.join(y, values) + amplitude * along
+    return branch_from(unfolding, v0, along, along[None], (low, high), method)
+
+
+@eqx.filter_jit
+def _doubled(unfolding: Unfolding, s0: Array, w: Array, amplitude: Array) -> Array:
+    r"""A point of the doubled orbit, whose unfolding is given, near a doubling of the orbit `s0` with the kernel `w`.
+
+    The doubled orbit's strides are $s \pm a d$, in turn. Half the sum and, over $a$, half the difference of its two rounds'
+    equations are regular for $a \to 0$, where they become those of the doubling itself; and $w \cdot d = 1$.
+    """
+    unfolding, n = unfolding.rolled(), w.size
+    accept = 1e4 * sum(unfolding.integrator.tolerances(w.dtype))
+
+    def start(a):
+        def point(unknowns):
+            s, d, value = unknowns[:n], unknowns[n : 2 * n], unknowns[2 * n :]
+            return jnp.concatenate([jnp.concatenate([s + a * d, s - a * d]) / math.sqrt(2), value])
+
+        def system(unknowns):
+            first, second = unfolding.residual(point(unknowns))[0].reshape(2, n)
+            border = (w @ unknowns[n : 2 * n] - 1)[None]
+            return jnp.concatenate([(first + second) / 2, (first - second) / (2 * a), border]), None
+
+        u0 = jnp.concatenate([s0, w, jnp.zeros(1, w.dtype)])
+        root = newton(lambda u: with_columns(system, u), u0, max_iterations=12, accept=accept / a)
+        return point(root.y), root.converged
+
+    points, converged = jax.lax.map(start, amplitude * jnp.array([1, 0.25, 0.0625, 0.015625], w.dtype))
+    return points[jnp.argmax(converged)]
+
+
+def cascade(
+    point: SpecialPoint, *, doublings: int, stop: float, method: Method = PseudoArclength()
+) -> tuple[Branch, ...]:
+    r"""The branch of twice as many strides that starts at a period doubling, that which starts at its own doubling, and so on.
+
+    The first branch ends at `stop`. Each later one is followed as far as its own doubling may be expected,
+    $(\lambda_k - \lambda_{k-1}) / \delta$ beyond its start, and half as far again; and it starts nearer each time, by $\alpha$,
+    or it would start beyond.
+
+    **Arguments:** `point`: of kind `period-doubling`. `doublings`: how many branches. `method`: as for `continuation`.
+    **Returns:** the branches, fewer where one has no period doubling of its own; `branch.special_points` has the doublings.
+    `ValueError` for another kind of point.
+
+    Source: Feigenbaum (1978), *Quantitative universality for a class of nonlinear transformations*, J. Stat. Phys. 19, 25-52.
+    """
+    if point.kind != "period-doubling":
+        raise ValueError(f"cascade: it starts at a period doubling, not at a {point.kind}.")
+    found: list[Branch] = []
+    reach = stop
+    while len(found) < doublings:
+        branch = switch_branch(point, stop=reach, amplitude=1e-2 / ALPHA ** len(found), method=method)
+        found.append(branch)
+        if not branch.curves.started.all():
+            break
+        own = [each for each in branch.special_points if each.kind == "period-doubling"]
+        if not own:
+            break
+        reach = float(own[0].value + 1.5 * (own[0].value - point.value) / DELTA)
+        point = own[0]
+    return tuple(found)
+
+
+def crossing_branches(branches: Sequence[Branch], *, stop: tuple[float, float], method: Method) -> list[Branch]:
+    """The branches that cross the given ones, each once however often it meets them."""
+
+    def same(a: SpecialPoint, b: SpecialPoint) -> bool:
+        near = lambda x, y, size: bool(np.max(np.abs(np.asarray(x) - np.asarray(y))) < 1e-6 * size)
+        return near(a.value, b.value, abs(stop[1] - stop[0])) and near(
+            a.orbit.x, b.orbit.x, float(a.unfolding.state_scale)
+        )
+
+    branch_points = lambda branch: [point for point in branch.special_points if point.kind == "branch-point"]
+    found, met = [], []
+    for point in [point for branch in branches for point in branch_points(branch)]:
+        if any(same(point, each) for each in met):
+            continue
+        met.append(point)
+        branch = switch_branch(point, stop=stop, method=method)
+        if branch.curves.started.all():
+            found.append(branch)
+            met += branch_points(branch)
+    return found

@@ -1,0 +1,166 @@
+r"""A periodic orbit with its parameter free: the equations of branches and of what happens on them.
+
+Of a stride, $F(y, \lambda) = \text{flow}(R(y), \lambda) - y$, where $y$ is the state before the jump that closes the orbit. Its
+Jacobian by $y$ is $D - I$, and $D$ has the orbit's multipliers. Of an orbit of $m$ strides,
+
+$$F_i(y, \lambda) = \text{flow}(R(y_i), \lambda) - y_{i+1}, \qquad y_{m+1} = y_1:$$
+
+with one unknown state for each stride, an error at one is not multiplied by the instability of all that follow. Where the last
+$-I$ of the Jacobian is replaced by $-\mu I$, it is singular just where $\mu$ is a multiplier of the orbit: $D$ itself, a product
+of strides, is not needed. At a special point such a matrix $A$ is singular; the equation that says so is the scalar $g$ of
+
+$$\begin{pmatrix} A & b \\ c^T & 0 \end{pmatrix} \begin{pmatrix} v \\ g \end{pmatrix} = \begin{pmatrix} 0 \\ 1 \end{pmatrix},$$
+
+which is regular for suitable $b$, $c$, and where $g = 0$ just if $A$ is singular. With its exact derivatives, which are second
+derivatives of the flow, Newton's method converges quadratically.
+
+Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 10; Govaerts (2000), *Numerical Methods for
+Bifurcations of Dynamical Equilibria*, ch. 3.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree, Shaped
+
+from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.linearize import with_columns
+from .._orbit.shooting import Problem
+from .._orbit.stride import run_stride
+from .._system.results import choose, code_of, RESULTS
+from .._system.types import Params, Scalar, State
+from .._system.where import with_leaves
+
+
+class Pass(eqx.Module):
+    """Once around: `nodes[i]` is the state at the start of stride `i`, `end` that after the last; codes as elsewhere."""
+
+    nodes: Float[Array, "strides n"]
+    end: State
+    period: Scalar
+    guard_rates: Float[Array, "strides arcs"]
+    result: RESULTS
+
+
+class Unfolding(eqx.Module):
+    """An orbit's equation, with parameters free and everything scaled to order one.
+
+    The unknowns are $v = (y_1 / s, \\dots, y_m / s, (\\lambda - \\lambda_0) / \\sigma)$, shape `(strides * n + free,)`.
+    """
+
+    problem: Problem = eqx.field(static=True)
+    params: Params
+    free: tuple[int, ...] = eqx.field(
+        static=True
+    )  # which leaves: a lens would be a recompilation each time it is written
+    integrator: Integrator = eqx.field(static=True)
+    state_scale: Scalar
+    origin: Float[Array, " free"]
+    scale: Float[Array, " free"]
+    order: int = eqx.field(static=True, default=1)  # how often it can be differentiated
+
+    def rolled(self, order: int = 1) -> "Unfolding":
+        """The same, quicker to compile and slower to run; differentiable so often."""
+        integrator = with_adjoint(self.integrator, PlainForward(rolled=True))
+        return dataclasses.replace(self, integrator=integrator, order=order)
+
+    @property
+    def dimension(self) -> int:
+        """Of the state before the jump that ends a stride."""
+        return self.problem.system.mode(self.problem.sequence[-1]).dimension
+
+    def split(self, v: Array) -> tuple[Float[Array, "strides n"], Float[Array, " free"]]:
+        """States before the jumps that start the strides, and parameters."""
+        free = self.origin.size
+        return v[:-free].reshape(-1, self.dimension) * self.state_scale, self.origin + v[-free:] * self.scale
+
+    def join(self, before: Float[Array, "strides n"], values: Float[Array, " free"]) -> Array:
+        """`v` of states before the jumps, and parameters."""
+        return jnp.concatenate([before.reshape(-1) / self.state_scale, (values - self.origin) / self.scale])
+
+    def params_at(self, values: Array) -> Params:
+        """The parameters, with the free ones set."""
+        return with_leaves(self.params, self.free, values)
+
+    def residual(self, v: Array) -> tuple[Array, Pass]:
+        """`F`, scaled, and what the pass around knows."""
+        before, values = self.split(v)
+        problem, timed = self.problem, self.problem.strides > 1
+        free = values.size
+
+        def stride(inputs):
+            """From before a jump to before the next; of one stride alone, the start's time is 0 and does not vary."""
+            t, y = (inputs[0], inputs[1:-free]) if timed else (jnp.zeros((), v.dtype), inputs[:-free])
+            params = self.params_at(inputs[-free:])
+            x = problem.last_reset(y, params, t)
+            stride = run_stride(problem.system, t, x, params, problem.sequence, self.integrator)
+            return jnp.append(t + stride.time, stride.impacts[-1].x), (x, stride.x, stride.guard_rates, stride.result)
+
+        def one(carry, y):
+            t, result = carry
+            inputs = jnp.concatenate([t[None], y, values]) if timed else jnp.concatenate([y, values])
+            end, (x, after, rates, code) = expanded(stride, inputs, self.order)
+            return (end[0], choose(result == RESULTS.successful, code, result)), (end[1:], x, after, rates)
+
+        start = (jnp.zeros((), v.dtype), code_of(0))
+        (period, result), (ends, nodes, after, rates) = jax.lax.scan(one, start, before)
+        residual = (ends - jnp.roll(before, -1, axis=0)) / self.state_scale
+        return residual.reshape(-1), Pass(nodes, after[-1], period, rates, result)
+
+    def evaluate(self, v: Array) -> tuple[Array, Array, Pass]:
+        """`(F, dF/dv, pass)`."""
+        return with_columns(self.residual, v)
+
+    def around(self, jacobian: Float[Array, "k unknowns"]) -> Float[Array, "n n"]:
+        """`D`: how a variation before the first jump moves the state before it one orbit later."""
+        n, k = self.dimension, jacobian.shape[0]
+        if k == n:
+            return jacobian[:, :n] + jnp.eye(n, dtype=jacobian.dtype)
+        by_first, by_others = jacobian[:, :n], jacobian[:, n:k]
+        # The first strides' rows give the others' variations, the last one's where they lead.
+        others = jnp.linalg.solve(by_others[:-n], -by_first[:-n])
+        return by_first[-n:] + by_others[-n:] @ others + jnp.eye(n, dtype=jacobian.dtype)
+
+    def shifted(self, jacobian: Shaped[Array, "k unknowns"], shift: float | Shaped[Array, ""]) -> Shaped[Array, "k k"]:
+        """A matrix that is singular just where `D` has the eigenvalue `shift`; its kernel is a variation of all strides."""
+        n, k = self.dimension, jacobian.shape[0]
+        closing = jnp.zeros((k, k), jacobian.dtype).at[-n:, :n].set(jnp.eye(n, dtype=jacobian.dtype))
+        return jacobian[:, :k] + (1 - shift) * closing
+
+
+def expanded(fn: Callable, u: Array, order: int) -> tuple[Array, PyTree]:
+    """`fn(u) -> (out, aux)`, with its derivatives up to `order` taken here, all at once, and by few directions: those who
+    differentiate by many multiply by them."""
+    at = jax.lax.stop_gradient(u)
+    if order == 1:
+        out, slope, aux = with_columns(fn, at)
+        return out + slope @ (u - at), aux
+
+    def once(u):
+        out, slope, aux = with_columns(fn, u)
+        return (out, slope), aux
+
+    (out, slope), (_, curvature), aux = with_columns(once, at)
+    return out + (slope + curvature @ (u - at) / 2) @ (u - at), aux
+
+
+def bordered(
+    matrix: Shaped[Array, "n m"], b: Shaped[Array, "n columns"], c: Shaped[Array, "rows m"]
+) -> Shaped[Array, "columns rows"]:
+    """The corner `g` of the solution of the bordered system; zero just where the matrix loses rank."""
+    corner = jnp.zeros((c.shape[0], b.shape[1]), matrix.dtype)
+    whole = jnp.block([[matrix, b], [c, corner]])
+    right = jnp.concatenate(
+        [jnp.zeros((matrix.shape[0], c.shape[0]), matrix.dtype), jnp.eye(c.shape[0], dtype=matrix.dtype)]
+    )
+    return jnp.linalg.solve(whole, right)[matrix.shape[1] :]
+
+
+def borders(matrix: Shaped[Array, "n m"], rank_lost: int) -> tuple[Array, Array]:
+    """`(b, c)` for `bordered`: the singular vectors of what is, or nearly is, the kernel on either side."""
+    u, _, vh = jnp.linalg.svd(matrix)
+    n = matrix.shape[0]
+    return u[:, n - rank_lost :], vh[n - rank_lost :]

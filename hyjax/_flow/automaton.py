@@ -1,0 +1,133 @@
+"""A hybrid system whose mode is a number, so that one program serves whatever sequence of modes comes.
+
+Every state is padded with zeros to the largest dimension, every mode's guards with a guard that never falls.
+"""
+
+import functools as ft
+from collections.abc import Callable, Hashable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.types import Params, State, Time
+from .integrate import Surfaces
+from .jump import saltation_matrix
+
+Index = Int[Array, ""]
+Padded = Float[Array, " size"]
+
+
+class Automaton(eqx.Module):
+    """The functions of a hybrid system, of a mode or a transition that is known only when it runs.
+
+    A batch in which lanes stand in different modes evaluates the functions of all.
+    """
+
+    system: HybridSystem
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.system.names
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        return tuple(self.system.modes.values())
+
+    @property
+    def size(self) -> int:
+        """The largest dimension of a mode."""
+        return max(mode.dimension for mode in self.modes)
+
+    def pad(self, x: State) -> Padded:
+        return jnp.pad(x, (0, self.size - x.size))
+
+    def field(self, t: Time, z: Padded, args: tuple[Index, Params]) -> Padded:
+        """The vector field of mode `args[0]`; zero in the padding."""
+        mode, params = args
+
+        def rate(each, t, z, params):
+            return self.pad(each.vector_field(t, z[: each.dimension], params))
+
+        return _switch(mode, self.modes, rate, t, z, params)
+
+    @property
+    def surfaces(self) -> Surfaces:
+        """The guards of whatever mode: number `k` is that of the `k`-th transition which leaves it."""
+        ways = [
+            (mode.dimension, [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving])
+            for mode, leaving in zip(self.modes, self._leaving, strict=True)
+        ]
+        count = max(map(len, self._leaving))
+
+        def guards(way, t, z, params):
+            n, out = way
+            never = jnp.ones((), z.dtype)
+            known = [jnp.asarray(guard(t, z[:n], params), z.dtype) for guard, _ in out]
+            return jnp.stack([*known, *[never] * (count - len(out))])
+
+        def flags(way, t, z, params):
+            n, out = way
+            yes = jnp.array(True)
+            known = [yes if armed is None else jnp.asarray(armed(t, z[:n], params)) for _, armed in out]
+            return jnp.stack([*known, *[yes] * (count - len(out))])
+
+        values = lambda t, z, args: _switch(args[0], ways, guards, t, z, args[1])
+        armed = lambda t, z, args: _switch(args[0], ways, flags, t, z, args[1])
+        return Surfaces(count, values, armed)
+
+    def transition(self, mode: Index, event: Index) -> Index:
+        """Index into `system.transitions` of the transition whose guard is number `event` of the mode."""
+        count = max(1, *map(len, self._leaving))
+        table = jnp.array([(*each, *[-1] * (count - len(each))) for each in self._leaving])
+        return jnp.where(event < 0, -1, table[mode, jnp.maximum(event, 0)])
+
+    def target(self, transition: Index) -> Index:
+        """The mode that a transition enters."""
+        into = [self.names.index(each.target) for each in self.system.transitions] or [0]
+        return jnp.array(into)[transition]
+
+    def jump(self, t: Time, z: Padded, transition: Index, params: Params) -> Padded:
+        """The state after the reset of a transition."""
+        ways = [(self.system.modes[each.source].dimension, each.reset) for each in self.system.transitions]
+
+        def after(way, t, z, params):
+            n, leap = way
+            return self.pad(jnp.asarray(leap(t, z[:n], params), z.dtype))
+
+        return _switch(transition, ways, after, t, z, params) if ways else z
+
+    def saltation(self, t: Time, z: Padded, transition: Index, params: Params) -> Float[Array, "size size"]:
+        """The saltation matrix of a transition, padded with zeros."""
+        modes = self.system.modes
+        ways = [(modes[each.source], modes[each.target], each.guard, each.reset) for each in self.system.transitions]
+
+        def padded(way, t, z, params):
+            source, target, guard, leap = way
+            alone = Transition("source", "target", guard, leap)
+            system = HybridSystem({"source": source, "target": target}, (alone,))
+            matrix = saltation_matrix(system, alone, t, z[: source.dimension], params)
+            return jnp.pad(matrix, [(0, self.size - length) for length in matrix.shape])
+
+        return _switch(transition, ways, padded, t, z, params)
+
+    @property
+    def _leaving(self) -> list[tuple[int, ...]]:
+        return [self.system.leaving(name) for name in self.names]
+
+
+def _switch(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
+    """`branch(way, *operands)` of the way with that index. Ways made of the same functions share one branch."""
+    kinds = [_made_of(way) for way in ways]
+    distinct = list(dict.fromkeys(kinds))
+    branches = [ft.partial(branch, ways[kinds.index(kind)]) for kind in distinct]
+    if len(branches) == 1:
+        return branches[0](*operands)
+    return jax.lax.switch(jnp.array([distinct.index(kind) for kind in kinds])[index], branches, *operands)
+
+
+def _made_of(way: PyTree) -> Hashable:
+    leaves, structure = jax.tree.flatten(way)
+    return structure, tuple(map(id, leaves))

@@ -1,0 +1,74 @@
+"""What is wrong with a call, said before anything is computed."""
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from .._system.system import HybridSystem
+from .._system.types import Params, State, Time
+from .integrator import Integrator
+
+
+def _concrete(leaf) -> bool:
+    return eqx.is_array_like(leaf) and not isinstance(leaf, jax.core.Tracer)
+
+
+def check_params(params: Params) -> None:
+    """`ValueError` for a parameter that is not finite. Traced parameters cannot be seen, and pass."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if _concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
+            name = jax.tree_util.keystr(path).lstrip(".") or "params"
+            raise ValueError(f"params: {name} = {leaf} is not finite. Give a finite number.")
+
+
+def check_state(x: State, dimension: int, mode: str) -> Array:
+    """The state as a floating array of the mode's dimension; `ValueError` otherwise."""
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(
+            f"state: {x} has dtype {x.dtype.name}; a state is a floating array. Write 1.0 for 1, or x.astype(float)."
+        )
+    if x.shape != (dimension,):
+        raise ValueError(
+            f"state: shape {x.shape} does not fit mode {mode!r}, which has {dimension} coordinates. Give shape "
+            f"({dimension},); use jax.vmap for batches."
+        )
+    if _concrete(x) and not np.all(np.isfinite(x)):
+        raise ValueError(f"state: {x} is not finite. Give finite numbers.")
+    return x
+
+
+def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
+    """The functions of a mode and of the transitions that leave it return what they should."""
+    mode = system.mode(name)
+
+    def shape(fn, what: str, expected: tuple[int, ...]):
+        out: PyTree = eqx.filter_eval_shape(fn, t, x, params)
+        if not hasattr(out, "shape") or out.shape != expected:
+            got = getattr(out, "shape", type(out).__name__)
+            raise ValueError(f"{what} of mode {name!r} must return shape {expected}, not {got}.")
+
+    shape(mode.vector_field, "vector_field", x.shape)
+    for i in system.leaving(name):
+        transition = system.transitions[i]
+        label = f"transition {transition.source!r} -> {transition.target!r}, a way out"
+        shape(transition.guard, f"The guard of {label}", ())
+        shape(transition.reset, f"The reset of {label}", (system.mode(transition.target).dimension,))
+        if transition.armed is not None:
+            shape(transition.armed, f"The armed of {label}", ())
+
+
+def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrator):
+    """Check the arguments of an analysis along a sequence. **Returns:** `(t, x)` as arrays."""
+    system.route(sequence)
+    check_params(params)
+    x = check_state(x, system.mode(sequence[0]).dimension, sequence[0])
+    integrator.tolerances(x.dtype)
+    t = jnp.asarray(t, x.dtype)
+    for name in dict.fromkeys(sequence):
+        at = jax.ShapeDtypeStruct((system.mode(name).dimension,), x.dtype)
+        check_mode(system, name, t, at, params)
+    return t, x

@@ -1,0 +1,58 @@
+"""A trajectory as labelled arrays."""
+
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from .._system.results import code_name
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
+    """`Trajectory.to_xarray`."""
+    xarray = load_xarray()
+    modes = trajectory.system.modes
+    names = tuple(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
+    arcs = trajectory.sample(n)
+    columns = {name: [np.full(arc.t.shape, np.nan) for arc in arcs] for name in names}
+    for k, arc in enumerate(arcs):
+        for i, name in enumerate(modes[arc.mode].coordinates):
+            columns[name][k] = np.asarray(arc.x[:, i])
+    join = lambda parts: np.concatenate(parts) if parts else np.zeros(0)
+    data = {name: ("time", join(columns[name])) for name in names}
+    data["mode"] = ("time", np.concatenate([np.full(arc.t.shape, arc.mode) for arc in arcs]))
+
+    events = trajectory.events
+    for side in ("before", "after"):
+        for name in names:
+            values = np.full(len(events), np.nan)
+            for k, event in enumerate(events):
+                known = modes[event.source if side == "before" else event.target].coordinates
+                if name in known:
+                    values[k] = getattr(event, side)[known.index(name)]
+            data[f"{name}_{side}"] = ("event", values)
+    data["source"] = ("event", np.array([event.source for event in events], dtype=str))
+    data["target"] = ("event", np.array([event.target for event in events], dtype=str))
+    data["transition"] = ("event", np.array([event.transition for event in events], dtype=np.int32))
+    data["guard_rate"] = ("event", np.array([event.guard_rate for event in events], dtype=float))
+    coordinates = {
+        "time": ("time", join([np.asarray(arc.t) for arc in arcs])),
+        "event_time": ("event", np.array([event.t for event in events], dtype=float)),
+    }
+    attributes = {"result": code_name(trajectory.result), "jumps": int(trajectory.jumps)}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(trajectory.params):
+        # netCDF wants names without brackets, and flat values.
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"
+        attributes[name] = np.asarray(leaf).item() if np.ndim(leaf) == 0 else np.ravel(leaf)
+    return xarray.Dataset(data, coordinates, attributes)
+
+
+def load_xarray():
+    try:
+        import xarray
+    except ImportError as error:
+        raise ImportError("Datasets need xarray: pip install 'hyjax-dynamics[data]'.") from error
+    return xarray

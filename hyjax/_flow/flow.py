@@ -1,0 +1,99 @@
+r"""Flow in a mode: to its first guard, or for a time."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Params, Scalar, State, Time
+from .check import check_mode, check_params, check_state
+from .integrate import integrate, Surfaces
+from .integrator import Integrator
+
+
+class Impact(eqx.Module):
+    """Where a flow met the first guard.
+
+    **Attributes:** `t`, `x`: time and state before the jump, shape `(n,)`. `transition`: index into
+    `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` there, in the guard's units per time. `result`: a code of
+    `RESULTS`; unless it is `successful` the numbers are NaN.
+    """
+
+    t: Time
+    x: State
+    transition: Int[Array, ""]
+    guard_rate: Scalar
+    steps: Int[Array, ""]
+    result: RESULTS
+
+
+def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
+    """The guards of the transitions that leave a mode, in the order of `system.leaving(mode)`."""
+    leaving = [system.transitions[i] for i in system.leaving(mode)]
+
+    def values(t, x, params):
+        return jnp.stack([transition.guard(t, x, params) for transition in leaving])
+
+    def armed(t, x, params):
+        yes = jnp.array(True)
+        return jnp.stack(
+            [yes if transition.armed is None else transition.armed(t, x, params) for transition in leaving]
+        )
+
+    return Surfaces(len(leaving), values, armed)
+
+
+def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrator) -> Impact:
+    """`flow_to_guard` without the checks of its arguments."""
+    surfaces = surfaces_of(system, mode)
+    t1, x1, event, rate, steps, result = integrate(
+        system.mode(mode).vector_field, surfaces, t, x, t + integrator.max_time, params, integrator
+    )
+    result = choose((result == RESULTS.successful) & (event < 0), RESULTS.no_crossing, result)
+    good = result == RESULTS.successful
+    transition = jnp.array(system.leaving(mode) or (-1,))[jnp.maximum(event, 0)]
+    t1, x1, rate = (nan_unless(good, value) for value in (t1, x1, rate))
+    return Impact(t1, x1, jnp.where(good, transition, -1), rate, steps, result)
+
+
+_run_to_guard = eqx.filter_jit(run_to_guard)
+
+
+def flow_to_guard(
+    system: HybridSystem,
+    mode: str,
+    t: float | Time,
+    x: State,
+    params: Params,
+    *,
+    integrator: Integrator = Integrator(),
+) -> Impact:
+    r"""Flow in a mode until the first of its guards falls through zero.
+
+    $x(t_e)$ where $\dot x = f(t, x, p)$ and $t_e$ is the first time at which a guard that was strictly positive is zero.
+
+    **Arguments:** `mode`: a name, static. `t`: start time. `x`: shape `(n,)`. `integrator`: tolerances and limits.
+
+    **Returns:** `Impact(t, x, transition, guard_rate, result)`, before the jump. Differentiable to any order, forward and
+    reverse, in `t`, `x` and `params`. A guard that falls within rounding of the time limit counts as met. `result` is
+    `no_crossing` when none falls within `integrator.max_time`; or `grazing`, `simultaneous_guards`,
+    `max_steps_reached`, `dt_min_reached`, `nonfinite`, as `RESULTS` says.
+
+    Source: Bhounsule (2014), eqs. 1-3.
+    """
+    check_params(params)
+    x = check_state(x, system.mode(mode).dimension, mode)
+    integrator.tolerances(x.dtype)
+    t = jnp.asarray(t, x.dtype)
+    check_mode(system, mode, t, x, params)
+    return _run_to_guard(system, mode, t, x, params, integrator)
+
+
+def flow_for(
+    system: HybridSystem, mode: str, t: Time, x: State, t1: Time, params: Params, integrator: Integrator
+) -> State:
+    """The state at `t1 >= t`, of the flow of a mode alone: its guards are not looked at. NaN where it fails."""
+    none = Surfaces(0, lambda t, x, params: jnp.zeros(0), lambda t, x, params: jnp.zeros(0, bool))
+    _, x1, _, _, _, result = integrate(system.mode(mode).vector_field, none, t, x, t1, params, integrator)
+    return nan_unless(result == RESULTS.successful, x1)

@@ -1,0 +1,43 @@
+"""The jump: reset, and the saltation matrix that linearizes it."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system.system import HybridSystem, Transition
+from .._system.types import Matrix, Params, State, Time
+
+
+def reset(transition: Transition, t: Time, x: State, params: Params) -> Float[Array, " post"]:
+    """$x^+ = R(t, x^-, p)$, in the dtype of the state."""
+    return jnp.asarray(transition.reset(t, x, params), x.dtype)
+
+
+def saltation_matrix(
+    system: HybridSystem, transition: Transition | int, t: float | Time, x: State, params: Params
+) -> Matrix:
+    r"""How a variation at fixed time passes through an event. $\delta x^+ = \Xi\,\delta x^-$.
+
+    $$\Xi = D_xR + \frac{(f_J(t, x^+) - D_xR\,f_I(t, x^-) - D_tR)\,D_xg}{D_tg + D_xg\,f_I(t, x^-)}$$
+
+    **Arguments:** `transition`: one of `system.transitions`, or its index. `t`, `x`: time and state before the jump, on
+    the guard's surface; shape `(pre,)`.
+
+    **Returns:** shape `(post, pre)`. Where the flow is tangent to the surface (grazing) the denominator vanishes and the
+    entries are infinite; `flow_to_guard` reports that as a result code.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Definition 2, eq. 9.
+    """
+    if not isinstance(transition, Transition):
+        transition = system.transitions[transition]
+    t = jnp.asarray(t, x.dtype)
+    x_after = reset(transition, t, x, params)
+    before = system.mode(transition.source).vector_field(t, x, params)
+    after = system.mode(transition.target).vector_field(t, x_after, params)
+
+    guard_slope, guard_gradient = jax.jacfwd(lambda t, x: transition.guard(t, x, params), argnums=(0, 1))(t, x)
+    reset_slope, reset_jacobian = jax.jacfwd(lambda t, x: reset(transition, t, x, params), argnums=(0, 1))(t, x)
+
+    guard_rate = guard_slope + guard_gradient @ before
+    slip = after - reset_jacobian @ before - reset_slope
+    return reset_jacobian + jnp.outer(slip, guard_gradient) / guard_rate

@@ -1,0 +1,78 @@
+"""Reverse mode from forward mode: a function of few numbers that carries its whole Jacobian."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree
+
+from .batch_axes import tie
+
+# A function of `inputs` that returns `(out, aux)`: `out` is differentiated, `aux` is not.
+Function = Callable[[PyTree], tuple[PyTree, PyTree]]
+
+
+def linearizable(fn: Function, inputs: PyTree) -> tuple[PyTree, PyTree]:
+    """`fn(inputs)`, where `fn` allows forward mode only, made differentiable in both modes and to every order.
+
+    A `while_loop` of unknown length has tangents but no cotangents. A flow has few states and few parameters, so its
+    Jacobian over all numbers that are perturbed is cheap: one tangent each, all pushed through one loop. Once it is an
+    array, forward mode multiplies by it and reverse mode by its transpose; and it is itself such a function.
+    """
+    return _linearizable(eqx.filter_closure_convert(fn, inputs), inputs)
+
+
+def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, PyTree, PyTree]:
+    """`(out, jacobian, aux)` of `fn((moving, still))`, differentiable in both modes and to every order.
+
+    `fn` closes over nothing that is traced. The Jacobian has the leaves of `out`, each with one more axis, last, over
+    `ravel_pytree(moving)`. One loop serves both.
+    """
+    flat, unravel = ravel_pytree(moving)
+
+    def push_all(inputs):
+        flat, still = inputs
+
+        out, columns, aux = with_columns(lambda flat: fn((unravel(flat), still)), flat)
+        return (out, columns), aux
+
+    (out, jacobian), aux = _linearizable(push_all, (flat, still))
+    return out, jacobian, aux
+
+
+def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
+    """`(out, d out / dv, aux)` of `fn(v) -> (out, aux)`, all tangents pushed at once."""
+
+    def push(direction):
+        out, tangent, aux = jax.jvp(fn, (v,), (direction,), has_aux=True)
+        return tangent, (out, aux)
+
+    jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.size, dtype=v.dtype))
+    return out, jacobian, aux
+
+
+@eqx.filter_custom_jvp
+def _linearizable(fn, inputs):
+    out, aux = fn(inputs)
+    return tie(out, (fn, inputs)), aux
+
+
+@_linearizable.def_jvp
+def _linearizable_jvp(primals, tangents):
+    moving, still = eqx.partition(primals, perturbed(tangents))
+
+    def apply(parts):
+        fn, inputs = eqx.combine(*parts)
+        return fn(inputs)
+
+    out, jacobian, aux = with_jacobian(apply, moving, still)
+    flat, _ = ravel_pytree(tangents)
+    return (out, aux), (jax.tree.map(lambda by: by @ flat, jacobian), jax.tree.map(lambda _: None, aux))
+
+
+def perturbed(tangents: PyTree) -> PyTree:
+    """Which leaves have a tangent; equinox writes None for those that have none."""
+    return jax.tree.map(lambda d: d is not None, tangents, is_leaf=lambda d: d is None)

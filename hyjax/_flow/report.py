@@ -1,0 +1,41 @@
+"""A trajectory as a table of plain text."""
+
+import jax
+import jax.core
+import numpy as np
+
+
+def describe_trajectory(trajectory) -> str:
+    """The table that `print(trajectory)` shows: an arc a line; a trajectory a line for a batch."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trajectory)):
+        return f"Trajectory(modes={tuple(trajectory.system.modes)}, traced)"
+    if trajectory.t.ndim > 0:
+        count = trajectory.t.size
+        messages = trajectory.result._enumeration._index_to_message
+        codes, times = np.unique(np.asarray(trajectory.result._value), return_counts=True)
+        jumps = np.asarray(trajectory.jumps)
+        lines = [f"{count} Trajectories, {jumps.min()} to {jumps.max()} jumps each"]
+        lines += [f"  {n:>8}  {messages[code] or 'successful'}" for code, n in zip(codes, times, strict=True)]
+        return "\n".join(lines)
+    modes = trajectory.system.modes
+    lines = [
+        f"Trajectory: {int(trajectory.jumps)} jumps",
+        f"  {'from':>18} {'to':>18}  mode -> next: state before the jump",
+    ]
+    names, events = trajectory.mode_names, trajectory.events
+    count = len(names)
+    for k in range(count):
+        if count > 14 and 7 <= k < count - 7:
+            if k == 7:
+                lines.append("  ...")
+            continue
+        after = f" -> {events[k].target}" if k < len(events) else ""
+        state = trajectory.x_ends[k, : modes[names[k]].dimension]
+        there = ", ".join(
+            f"{name} = {value:.10g}" for name, value in zip(modes[names[k]].coordinates, np.asarray(state), strict=True)
+        )
+        lines.append(
+            f"  {float(trajectory.starts[k]):>18.12g} {float(trajectory.ends[k]):>18.12g}  {names[k]}{after}: {there}"
+        )
+    result = trajectory.result
+    return "\n".join([*lines, f"  result  {result._enumeration[result] or 'successful'}"])

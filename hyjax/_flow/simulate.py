@@ -1,0 +1,173 @@
+r"""Simulation: follow a hybrid system through whatever modes come.
+
+A scan over arcs. Each arc is one call of the loop that integrates and locates, of a field whose mode is a number; then the
+transition that fired is taken, and its number is what the next arc starts with. So there is one program for all sequences,
+and derivatives of any order, forward and reverse, come from those of an arc.
+"""
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array, Float
+
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Flag, Params, State, Time
+from .automaton import Automaton, Index, Padded
+from .check import check_mode, check_params, check_state
+from .integrate import integrate, rounding
+from .integrator import Integrator, PlainForward, with_adjoint
+from .linearize import linearizable
+from .trajectory import samples_at, Trajectory
+
+
+def simulate(
+    system: HybridSystem,
+    x0: State,
+    params: Params,
+    *,
+    mode: str,
+    t1: float | Time,
+    t0: float | Time = 0.0,
+    max_jumps: int = 100,
+    integrator: Integrator = Integrator(),
+    save: Float[Array, " times"] | None = None,
+) -> Trajectory:
+    r"""Follow a hybrid system from `t0` to `t1`, whatever its sequence of modes. $\dot x = f_m(t, x, p)$ until a guard of
+    mode $m$ falls through zero; then $x^+ = R(t, x^-, p)$ in the transition's target.
+
+    **Arguments:** `x0`: shape `(n,)`, of the mode. `mode`: name of the first mode. `t1`: end time; a guard that falls
+    within rounding of it counts as met, and its jump is taken. `max_jumps`: the most jumps, static. `integrator`: its
+    `max_time` plays no part. `save`: times at which to keep states, in any order, static in number; more can be had
+    afterwards by `Trajectory.sample`.
+
+    **Returns:** `Trajectory`. It may stand under `jit` and `vmap`; its numbers are differentiable in `x0`, `params`, `t0`
+    and `t1`, to any order, forward and reverse. What happened until a failure is kept, and `result` says why it ended:
+    `max_jumps_reached`; `zeno`, where events accumulate; `grazing`; `simultaneous_guards`, where two guards fall within the
+    tolerance of each other (see `bouligand_derivative`); `max_steps_reached`, `dt_min_reached` or `nonfinite`, as where
+    the flow blows up.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
+    """
+    check_params(params)
+    x0 = check_state(x0, system.mode(mode).dimension, mode)
+    integrator.tolerances(x0.dtype)
+    if not isinstance(max_jumps, int) or max_jumps < 0:
+        raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer, 0 or more.")
+    t0, t1 = jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
+    for name, each in system.modes.items():
+        check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
+    if not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer) and t1 < t0:
+        raise ValueError(f"simulate: t1={t1} lies before t0={t0}. Time runs forward.")
+    automaton = Automaton(system)
+    index = jnp.array(automaton.names.index(mode))
+    save = None if save is None else jnp.asarray(save, x0.dtype)
+    return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, save)
+
+
+@eqx.filter_jit
+def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save) -> Trajectory:
+    keeps_jacobian = isinstance(integrator.adjoint, dfx.ForwardMode)
+    plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
+
+    def run(inputs):
+        automaton, z0, t0, t1, params = inputs
+        (t, z, mode, _, _, result, _), (there, jumped, reals, integers) = _scan(
+            automaton, z0, mode0, t0, t1, params, max_jumps, plain
+        )
+        return (t, z, *reals), (mode, result, there, jumped, *integers)
+
+    # All arcs together carry their Jacobian for reverse mode. (Reverse mode through a scan of arcs, differentiated once
+    # more, would lose their own rules: JAX inlines custom derivatives when it hoists what does not change out of a scan.)
+    inputs = (automaton, z0, t0, t1, params)
+    out, (mode, result, there, jumped, *integers) = linearizable(run, inputs) if keeps_jacobian else run(inputs)
+    t, z, *reals = out
+    starts, ends, x_starts, x_ends, rates = (nan_unless(_rows(there, column), column) for column in reals)
+    modes, transitions = (jnp.where(there, column, -1) for column in integers)
+    samples = None
+    if save is not None:
+        samples = samples_at(automaton, (starts, ends, x_starts, modes), save, params, integrator)
+    return Trajectory(
+        t=t, x=z, mode=mode, starts=starts, ends=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
+        transitions=transitions, guard_rates=rates, jumps=jnp.sum(jumped), result=result, samples=samples,
+        params=params, system=automaton.system, integrator=integrator,
+    )  # fmt: skip
+
+
+def _rows(there: Array, column: Array) -> Array:
+    """A mark for each row, with the axes of the column."""
+    return there.reshape(there.shape + (1,) * (column.ndim - 1))
+
+
+def _scan(automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrator):
+    """The end, and a record of each arc: whether it is one, whether it jumped, its numbers, its mode and transition."""
+
+    def arc(carry, k):
+        t, z, mode, last, brief, _, done = carry
+        # What comes after the end starts where all began, and has no length; nor has what cannot leave its surface.
+        t, z, mode = (jnp.where(done, first, now) for first, now in ((t0, t), (z0, z), (mode0, mode)))
+        stuck = _accumulates(automaton, t, z, mode, last, brief, params)
+        until = jnp.where(done, t0 - 1, jnp.where(stuck, t, t1))
+        end, z_end, event, rate, _, code = integrate(
+            automaton.field, automaton.surfaces, t, z, until, (mode, params), integrator
+        )
+        met = event >= 0
+        taken = automaton.transition(mode, event)
+        z_after = automaton.jump(end, z_end, jnp.maximum(taken, 0), params)
+        why = ((k == max_jumps, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
+        for failed, failure in why:
+            code = choose((code == RESULTS.successful) & met & failed, failure, code)
+        code = choose(stuck, RESULTS.zeno, code)
+        jumps = met & (code == RESULTS.successful)
+        after = (
+            end,
+            jnp.where(jumps, z_after, z_end),
+            jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
+            taken,
+            stop_gradient(end - t),
+            code,
+            done | ~jumps,
+        )
+        record = (~done, jumps & ~done, (t, end, z, z_end, rate), (mode, taken))
+        return jax.tree.map(lambda new, old: jnp.where(done, old, new), after, carry), record
+
+    never = jnp.full_like(t0, jnp.inf)
+    start = (t0, z0, mode0, jnp.array(-1), never, RESULTS.successful, jnp.array(False))
+    return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
+
+
+def _accumulates(
+    automaton: Automaton, t: Time, z: Padded, mode: Index, last: Index, duration: Time, params: Params
+) -> Flag:
+    r"""Whether a guard leaves its surface but will be back before it, or the time, has risen by more than rounding.
+
+    Such a hop cannot be seen, and the flow would go on below the surface. Its height is that of a parabola,
+    $\dot g^2 / 2|\ddot g|$, its duration $2\dot g/|\ddot g|$. After an impact that takes all of the speed there is not even a
+    hop: so the guard of transition `last`, which has just fired, is seen also where it is at rest up to rounding.
+
+    Between two surfaces, as in a corner, what accumulates are the passes from one to the other: the last, of the given
+    `duration`, was so short that the next surface falls by no more than some roundings in such a time, and is within one.
+    """
+    surfaces = automaton.surfaces
+    if not surfaces.count:
+        return jnp.array(False)
+    t, z, args = stop_gradient((t, z, (mode, params)))
+
+    def along(fn):
+        return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))
+
+    # Value and rate, and their rates, by one evaluation: a system of contacts has long guards.
+    (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
+    noise = rounding(surfaces, t, z, args)
+    instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
+    number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))
+    again = (number == last) & (last >= 0)
+    low = (jnp.abs(g) <= noise) & (rate**2 <= 8 * noise * -turn) & ((rate > 0) | again) & (turn < 0)
+    brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
+    between = (
+        surfaces.armed(t, z, args) & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
+    )
+    return jnp.any(low | brief | between)

@@ -1,0 +1,90 @@
+"""One step of the solver, from a state whose vector field is known."""
+
+import functools as ft
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from .._system.types import State, Time
+
+Field = Callable[[Time, State], State]
+
+
+class Step:
+    """One step of any diffrax solver along `field(t, x, args)`.
+
+    An explicit Runge-Kutta method is written out stage by stage: no loop, no buffers, and the vector field at the end
+    of the step, which is needed there anyway, is its first stage in the next. `rolled` makes a loop of the stages:
+    three times slower, and half as long to compile. Any other solver is called through diffrax's stepping interface.
+    """
+
+    def __init__(self, solver: dfx.AbstractSolver, field: Callable, args: PyTree, rolled: bool = False):
+        # Traced once, however many stages call it.
+        dynamic, static = eqx.partition((field, args), eqx.is_array)
+
+        def apply(dynamic, t, x):
+            field, args = eqx.combine(dynamic, static)
+            return field(t, x, args)
+
+        once = jax.jit(apply)
+        self.solver = solver
+        self.field: Field = lambda t, x: once(dynamic, t, x)
+        tableau = getattr(solver, "tableau", None)
+        self.explicit = isinstance(solver, dfx.AbstractERK) and isinstance(tableau, dfx.ButcherTableau)
+        self.advance = _rolled if rolled else _unrolled
+        self.terms = dfx.ODETerm(lambda t, x, args: self.field(jnp.asarray(t), x))
+
+    def init(self, t: Time, x: State, h: Time) -> Any:
+        """The solver's memory before its first step."""
+        return None if self.explicit else self.solver.init(self.terms, t, t + h, x, None)
+
+    def __call__(self, t: Time, x: State, f: State, h: Time, memory: Any) -> tuple[State, State, State, Any]:
+        """`(x, field there, error estimate, memory)` after a step `h` from `(t, x)`, where the field is `f`."""
+        if self.explicit:
+            return *self.advance(self.solver.tableau, self.field, t, x, f, h), memory  # pyright: ignore
+        after, error, _, memory, result = self.solver.step(self.terms, t, t + h, x, None, memory, False)
+        # A step whose implicit equations were not solved is refused by the controller through its error.
+        error = jnp.where(result == dfx.RESULTS.successful, jnp.asarray(error), jnp.inf)
+        return after, self.field(t + h, after), error, memory
+
+
+def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
+    stages, at = [f], x
+    for c, row in zip(tableau.c, tableau.a_lower, strict=True):
+        at = x + h * _combine(row, stages)
+        stages.append(field(t + float(c) * h, at))
+    # Where the last stage is taken at the end of the step (first same as last), both come for free.
+    after = at if tableau.ssal else x + h * _combine(tableau.b_sol, stages)
+    f_after = stages[-1] if tableau.fsal else field(t + h, after)
+    return after, f_after, h * _combine(tableau.b_error, stages)
+
+
+def _combine(weights, stages: list[Array]) -> Array:
+    terms = [float(weight) * stage for weight, stage in zip(weights, stages, strict=True) if weight != 0]
+    return ft.reduce(operator.add, terms)
+
+
+def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
+    count = tableau.num_stages
+    lower = np.zeros((count - 1, count))
+    for i, row in enumerate(tableau.a_lower):
+        lower[i, : i + 1] = row
+
+    def stage(stages, each):
+        i, c, row = each
+        at = x + h * (row @ stages)
+        return stages.at[i + 1].set(field(t + c * h, at)), at
+
+    first = jnp.zeros((count, x.size), x.dtype).at[0].set(f)
+    each = (np.arange(count - 1), tableau.c.astype(x.dtype), lower.astype(x.dtype))
+    stages, at = jax.lax.scan(stage, first, each)
+    after = at[-1] if tableau.ssal else x + h * (tableau.b_sol.astype(x.dtype) @ stages)
+    f_after = stages[-1] if tableau.fsal else field(t + h, after)
+    return after, f_after, h * (tableau.b_error.astype(x.dtype) @ stages)

@@ -1,0 +1,276 @@
+"""What a simulation returns: arcs, events, states in between."""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._system.pictures import picture
+from .._system.results import nan_unless, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Params, State, Time
+from .arc import Arc
+from .automaton import Automaton
+from .integrate import integrate, Surfaces
+from .integrator import Integrator
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import xarray
+
+
+class Samples(eqx.Module):
+    """States at given times.
+
+    **Attributes:** `t`: shape `(times,)`. `x`: shape `(times, size)`, padded. `mode`: shape `(times,)`; -1, and NaN in
+    `x`, where the trajectory does not reach. At an event's time, the state is that after the jump.
+    """
+
+    t: Float[Array, " times"]
+    x: Float[Array, "times size"]
+    mode: Int[Array, " times"]
+
+
+class Event(eqx.Module):
+    """A jump. **Attributes:** `t`; the states `before` and `after`, of the dimensions of `source` and `target`;
+    `transition`: index into `system.transitions`; `guard_rate`: negative."""
+
+    t: float
+    before: Float[Array, " source"]
+    after: Float[Array, " target"]
+    source: str = eqx.field(static=True)
+    target: str = eqx.field(static=True)
+    transition: int = eqx.field(static=True)
+    guard_rate: float
+
+
+class Trajectory(eqx.Module):
+    """An execution of a hybrid system: a chain of arcs, with a jump between each and the next.
+
+    States are padded with zeros to the largest dimension, `size`; `final`, `events` and `arcs` have their true sizes. There
+    is room for `max_jumps + 1` arcs; where there were fewer, times and states are NaN, and modes and transitions -1.
+
+    **Attributes:** `t`, `x`, `mode`: where it ended, shapes `()`, `(size,)`, `()`; modes are numbered as in
+    `system.modes`. `starts`, `ends`: times of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: shape `(arcs, size)`: after
+    the jump before, and before the jump after. `modes`, `transitions`, `guard_rates`: shape `(arcs,)`; the transition is
+    the one whose guard ended the arc, -1 where none did. `jumps`: how many were taken. `result`: a code of `RESULTS`.
+    `samples`: states at the times which `simulate` was asked to `save`, or `None`.
+    """
+
+    t: Time
+    x: Float[Array, " size"]
+    mode: Int[Array, ""]
+    starts: Float[Array, " arcs"]
+    ends: Float[Array, " arcs"]
+    x_starts: Float[Array, "arcs size"]
+    x_ends: Float[Array, "arcs size"]
+    modes: Int[Array, " arcs"]
+    transitions: Int[Array, " arcs"]
+    guard_rates: Float[Array, " arcs"]
+    jumps: Int[Array, ""]
+    result: RESULTS
+    samples: Samples | None
+    params: Params
+    system: HybridSystem = eqx.field(static=True)
+    integrator: Integrator = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        from .report import describe_trajectory
+
+        return describe_trajectory(self)
+
+    def __len__(self) -> int:
+        """How many trajectories a batch holds."""
+        if self.t.ndim == 0:
+            raise TypeError("This is one trajectory, not a batch of trajectories.")
+        return self.t.shape[0]
+
+    def __getitem__(self, i) -> "Trajectory":
+        """The trajectory, or the trajectories, of a batch."""
+        if self.t.ndim == 0:
+            raise TypeError("This is one trajectory, not a batch of trajectories.")
+        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
+
+    @property
+    def final(self) -> State:
+        """The state where it ended, of the dimension of its mode."""
+        return self.x[: self._dimension(self._one().mode)]
+
+    @property
+    def mode_names(self) -> tuple[str, ...]:
+        """The modes in the order of the arcs."""
+        names = tuple(self.system.modes)
+        return tuple(names[k] for k in np.asarray(self._one().modes) if k >= 0)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The jumps, in the order of time."""
+        self._one()
+        names = tuple(self.system.modes)
+        found = []
+        for k in range(int(self.jumps)):
+            source, target = int(self.modes[k]), int(self.modes[k + 1])
+            before, after = self._dimension(source), self._dimension(target)
+            found.append(
+                Event(
+                    t=float(self.ends[k]),
+                    before=self.x_ends[k, :before],
+                    after=self.x_starts[k + 1, :after],
+                    source=names[source],
+                    target=names[target],
+                    transition=int(self.transitions[k]),
+                    guard_rate=float(self.guard_rates[k]),
+                )
+            )
+        return tuple(found)
+
+    @property
+    def sequence(self) -> tuple[str, ...]:
+        """The cycle of modes in which it went at last: a `sequence` for `periodic_orbit`, whose guess is `guess`.
+
+        The shortest which it repeated at the end; or the longest that closes, where it repeated none. `ValueError` where the
+        modes never came back.
+        """
+        return self._cycle()[0]
+
+    @property
+    def guess(self) -> State:
+        """The state at the start of the last passage through `sequence`, just after a jump."""
+        sequence, first = self._cycle()
+        return self.x_starts[first, : self.system.mode(sequence[0]).dimension]
+
+    def sample(self, n: int = 100) -> tuple[Arc, ...]:
+        """States along it, arc by arc, at `n` times each from the arc's start to its end."""
+        names = self.mode_names
+        if not names:
+            return ()
+        t, x = _sample(self, n)
+        return tuple(Arc(name, t[k], x[k, :, : self.system.mode(name).dimension]) for k, name in enumerate(names))
+
+    def fundamental_matrix(self) -> Float[Array, "final initial"]:
+        r"""How a variation of the first state at fixed time moves the last. $\Phi = \Phi_k\,\Xi_k \cdots \Xi_1\,\Phi_0$.
+
+        Flow Jacobians and saltation matrices, arc by arc: the derivative of `x` by the first state, by another route than
+        autodiff. **Returns:** shape of the true dimensions; `(size, size)`, padded with zeros, under `jit`. NaN where the
+        simulation failed.
+
+        Source: Kong, Payne, Zhu, Johnson (2024), eqs. 33-34.
+        """
+        matrix = _fundamental_matrix(self)
+        if isinstance(self.mode, jax.core.Tracer):
+            return matrix
+        return matrix[: self._dimension(self._one().mode), : self._dimension(self.modes[0])]
+
+    def to_xarray(self, n: int = 100) -> "xarray.Dataset":
+        """Samples over `time` (both sides of each jump) and the events over `event`, as an `xarray.Dataset`.
+
+        Variables bear the names of the coordinates; one which a mode does not have is NaN there.
+        """
+        from .dataset import trajectory_dataset
+
+        return trajectory_dataset(self, n)
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """Every coordinate over time, in the colour of its mode; see `hyjax.plot.trajectory_figure`."""
+        return picture("trajectory_figure")(self)
+
+    def _dimension(self, mode) -> int:
+        return tuple(self.system.modes.values())[int(mode)].dimension
+
+    def _one(self) -> "Trajectory":
+        if self.t.ndim:
+            raise TypeError(f"This is a batch of {len(self)} trajectories: take one of them, such as trajectory[0].")
+        if isinstance(self.mode, jax.core.Tracer):
+            raise TypeError("Modes are not known under jit: use the padded arrays `x`, `x_ends`, `modes`.")
+        return self
+
+    def _cycle(self) -> tuple[tuple[str, ...], int]:
+        """A closed sequence, and the arc at which its last passage began."""
+        names, jumps = self.mode_names, int(self.jumps)
+        closed = [
+            (length, names[jumps - length : jumps])
+            for length in range(1, jumps + 1)
+            if names[jumps - length] == names[jumps] and len(names) > jumps
+        ]
+        for length, cycle in closed:
+            if names[jumps - 2 * length : jumps - length] == cycle and jumps >= 2 * length:
+                return cycle, jumps - length
+        if not closed:
+            raise ValueError(f"sequence: the modes {names} never came back to where they ended. Simulate for longer.")
+        length, cycle = closed[-1]
+        return cycle, jumps - length
+
+
+def state_at(automaton: Automaton, arc: tuple, time: Time, params: Params, integrator: Integrator):
+    """The state, padded, at a time of an arc `(start, end, state at the start, mode)`; its guards are not looked at."""
+    start, _, x, mode = arc
+    free = Surfaces(0, lambda t, x, args: jnp.zeros(0), lambda t, x, args: jnp.zeros(0, bool))
+    _, x, *_, code = integrate(automaton.field, free, start, x, time, (mode, params), integrator)
+    return nan_unless(code == RESULTS.successful, x)
+
+
+def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, integrator: Integrator) -> Samples:
+    """States at times in any order; `arcs` are the columns `(starts, ends, states at the starts, modes)`."""
+    starts, ends, _, modes = arcs
+
+    def one(time):
+        # The last arc that has begun: after the jump, at the time of one. Comparisons with NaN are false.
+        k = jnp.maximum(jnp.sum(starts <= time) - 1, 0)
+        inside = (starts[k] <= time) & (time <= ends[k])
+        arc = jax.tree.map(lambda column: column[k], arcs)
+        x = state_at(automaton, arc, jnp.where(inside, time, starts[k]), params, integrator)
+        return nan_unless(inside, x), jnp.where(inside, modes[k], -1)
+
+    x, mode = jax.vmap(one)(times)
+    return Samples(times, x, mode)
+
+
+def _columns(trajectory: Trajectory) -> tuple:
+    """The arcs of a trajectory, those that there are not without length."""
+    there = trajectory.modes >= 0
+    fill = lambda column: jnp.where(there.reshape((-1,) + (1,) * (column.ndim - 1)), column, column[0])
+    starts = fill(trajectory.starts)
+    return starts, jnp.where(there, trajectory.ends, starts), fill(trajectory.x_starts), fill(trajectory.modes)
+
+
+@eqx.filter_jit
+def _sample(trajectory: Trajectory, n: int):
+    automaton = Automaton(trajectory.system)
+
+    def one(arc):
+        times = jnp.linspace(arc[0], arc[1], n)
+        at = lambda time: state_at(automaton, arc, time, trajectory.params, trajectory.integrator)
+        return times, jax.vmap(at)(times)
+
+    return jax.lax.map(one, _columns(trajectory))
+
+
+@eqx.filter_jit
+def _fundamental_matrix(trajectory: Trajectory) -> Float[Array, "size size"]:
+    automaton, params, integrator = Automaton(trajectory.system), trajectory.params, trajectory.integrator
+
+    def one(total, each):
+        there, k, arc, x_end, taken = each
+        end = arc[1]
+
+        def flow(x):
+            return state_at(automaton, (arc[0], end, x, arc[3]), end, params, integrator)
+
+        factor = jax.jacfwd(flow)(arc[2])
+        if automaton.system.transitions:
+            saltation = automaton.saltation(end, x_end, jnp.maximum(taken, 0), params)
+            factor = jnp.where(k < trajectory.jumps, saltation @ factor, factor)
+        return jnp.where(there, factor @ total, total), None
+
+    there = trajectory.modes >= 0
+    arcs = _columns(trajectory)
+    x_ends = jnp.where(there[:, None], trajectory.x_ends, trajectory.x_starts[0])
+    each = (there, jnp.arange(there.size), arcs, x_ends, trajectory.transitions)
+    dimensions = jnp.array([mode.dimension for mode in automaton.modes])
+    real = jnp.arange(automaton.size) < dimensions[trajectory.modes[0]]
+    total, _ = jax.lax.scan(one, jnp.diag(real.astype(trajectory.x.dtype)), each)
+    return nan_unless(trajectory.result == RESULTS.successful, total)

@@ -1,0 +1,1 @@
+"""Strides that return: return map, monodromy matrix, periodic orbits and their derivatives, search without a guess."""

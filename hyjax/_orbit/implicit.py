@@ -1,0 +1,126 @@
+r"""A closed orbit as a function of its parameters: the implicit function theorem.
+
+From node to node, $z_{i+1} = S(z_i, p)$ and around. So $dz$ solves one linear system, whose blocks are the strides' own
+Jacobians, which Newton's method knows; then everything else that a stride knows moves with $z$ and $p$.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree
+
+from .._flow.batch_axes import tie
+from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.linearize import perturbed, with_jacobian
+from .._system.types import Params
+from .shooting import AbstractShooting, Closure, Found, Problem, stride_jacobian
+
+
+def closed_orbit(
+    problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrator
+) -> Found:
+    """The closed orbit that `method` finds near the guess; its closure is differentiable in `params`, to any order.
+
+    So it is in numbers that the system's functions close over.
+    """
+    system = problem.system.hoisted(params, guess.dtype)
+    problem = eqx.tree_at(lambda p: p.system, problem, system)
+    return _closed_orbit((problem, params), guess, method, integrator)
+
+
+@eqx.filter_custom_jvp
+def _closed_orbit(what, guess, method, integrator):
+    problem, params = what
+    integrator = with_adjoint(integrator, PlainForward(rolled=problem.rolled))
+    found = method.search(problem, guess, params, integrator)
+    if problem.moving and found.closure.by is None:
+        each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[0]
+        by = jax.vmap(each)(found.closure.starts, found.closure.nodes)
+        found = eqx.tree_at(lambda f: f.closure.by, found, by, is_leaf=lambda leaf: leaf is None)
+    return eqx.tree_at(lambda found: found.closure, found, tie(found.closure, what))
+
+
+@_closed_orbit.def_jvp
+def _closed_orbit_jvp(primals, tangents):
+    what, guess, method, integrator = primals
+    dwhat = tangents[0]
+    moving, _ = eqx.partition(what, perturbed(dwhat))
+    flags = tuple(jax.tree.leaves(jax.tree.map(lambda _, part: part is not None, what, moving)))
+    if not any(flags):
+        found = _closed_orbit(what, guess, method, integrator)
+        return found, jax.tree.map(lambda _: None, found)
+
+    # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
+    problem, params = what
+    problem = dataclasses.replace(problem, rolled=True, moving=flags)
+    found = _closed_orbit((problem, params), guess, method, integrator)
+    nodes, starts, by = found.closure.nodes, found.closure.starts, found.closure.by
+    timed = int(nodes.shape[0] > 1)
+    width = nodes.shape[1] + timed
+
+    dp = ravel_pytree(dwhat)[0]
+    dz = _moved_starts(by[0][:, :, :width], by[0][:, :, width:] @ dp, timed)
+    tangent = jnp.concatenate([dz, jnp.broadcast_to(dp, (len(dz), dp.size))], axis=1)
+    moved = lambda by: jnp.einsum("s...m,sm->s...", by, tangent)
+
+    dafter, dtime, drates = jax.tree.map(moved, by)
+    # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
+    plain = with_adjoint(integrator, PlainForward(rolled=True))
+    by, by_by = _moving_jacobians(what, perturbed(dwhat), starts, nodes, plain)
+    dby = jax.tree.map(moved, by_by)
+    _, dtotal = jax.jvp(_product, (by[0][:, :, :width],), (dby[0][:, :, :width],))
+    dclosure = Closure(
+        nodes=dz[:, timed:],
+        starts=dz[:, 0] if timed else jnp.zeros_like(starts),
+        end=dafter[-1, timed:],
+        period=jnp.sum(dtime),
+        jacobian=dtotal[timed:, timed:],
+        guard_rates=drates.reshape(-1),
+        by=dby if what[0].moving else None,
+    )
+    found = eqx.tree_at(lambda found: found.closure.by, found, by if what[0].moving else None)
+    none = jax.tree.map(lambda _: None, found)
+    return found, eqx.tree_at(lambda found: found.closure, none, dclosure, is_leaf=lambda leaf: leaf is None)
+
+
+def _moved_starts(by_start: Array, forced: Array, timed: int) -> Array:
+    """`dz` of the next node = (d after / d start) `dz` + (d after / dp) `dp`; the first node keeps its time."""
+    strides, width = forced.shape
+    each = jnp.arange(strides)
+    follows = jnp.where((each == strides - 1)[:, None] & (jnp.arange(width) < timed), 0.0, 1.0).astype(forced.dtype)
+    system = jnp.zeros((strides, width, strides, width), forced.dtype)
+    system = system.at[each, :, each, :].set(jnp.eye(width, dtype=forced.dtype))
+    system = system.at[(each + 1) % strides, :, each, :].add(-follows[:, :, None] * by_start)
+    right = jnp.roll(follows * forced, 1, axis=0)
+    operator = lx.MatrixLinearOperator(system.reshape(strides * width, -1))
+    return lx.linear_solve(operator, right.reshape(-1), lx.LU(), throw=False).value.reshape(strides, width)
+
+
+def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Integrator) -> tuple[PyTree, PyTree]:
+    """The strides' Jacobians, and their Jacobians by the strides' starts and by what moves."""
+    timed = len(nodes) > 1
+    moving, still = eqx.partition(what, moves)
+
+    def evaluate(inputs):
+        (state, moving), (t, still, integrator) = inputs
+        problem, params = eqx.combine(moving, still)
+        t, x = (state[0], state[1:]) if timed else (t, state)
+        return stride_jacobian(problem, t, x, params, integrator)[0], None
+
+    def one(t, x):
+        state = jnp.append(t, x) if timed else x
+        return with_jacobian(evaluate, (state, moving), (t, still, integrator))[:2]
+
+    if timed:
+        return jax.vmap(one)(starts, nodes)
+    return jax.tree.map(lambda leaf: leaf[None], one(starts[0], nodes[0]))
+
+
+def _product(factors):
+    """The last factor leftmost."""
+    eye = jnp.eye(factors.shape[-1], dtype=factors.dtype)
+    return jax.lax.scan(lambda total, factor: (factor @ total, None), eye, factors)[0]

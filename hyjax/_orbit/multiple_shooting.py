@@ -1,0 +1,119 @@
+"""One unknown per arc: for long and for very unstable orbits."""
+
+import functools as ft
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._flow.flow import run_to_guard
+from .._flow.integrator import Integrator
+from .._flow.jump import reset
+from .._flow.linearize import with_columns
+from .._system.results import choose, RESULTS
+from .._system.types import Params
+from .newton import newton
+from .shooting import AbstractShooting, Closure, Found, outcome, Problem
+from .stride import run_stride
+
+
+class MultipleShooting(AbstractShooting):
+    r"""One unknown per arc: the time and state before the jump that ends it.
+
+    $z_{i+1} = \text{flow}_{i+1}(R_i(z_i))$ for every arc $i$ of every stride, around; $z = (t, y)$. An error at one arc is
+    not multiplied by the instability of all that follow, so orbits converge from far and stay accurate where single
+    shooting loses its digits. The guess of `periodic_orbit` may have shape `(strides, n)`: a state for each stride.
+
+    **Arguments:** as for `SingleShooting`.
+
+    Source: the method is classical; see Ascher, Mattheij, Russell (1995), *Numerical solution of boundary value problems*,
+    ch. 4.
+    """
+
+    max_iterations: int = 30
+    accept: float | None = None
+
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
+        sizes = [1 + problem.system.mode(mode).dimension for mode in problem.sequence]
+        shape = (problem.strides, sum(sizes))
+
+        def evaluate(flat):
+            residual, jacobian, aux = _arcs(problem, sizes, flat.reshape(shape), params, integrator)
+            return residual.reshape(-1), jacobian.reshape(flat.size, flat.size), aux
+
+        accept = self.acceptable(integrator, guess.dtype)
+        start = _forward(problem, guess, params, integrator).reshape(-1)
+        root = newton(evaluate, start, max_iterations=self.max_iterations, accept=accept)
+        closure, result = root.aux
+        return Found(closure, root.residual, root.iterations, outcome(root.converged, result))
+
+
+def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Float[Array, "strides z"]:
+    """Times and states before each jump, stride after stride; a stride which falls starts over from the guess."""
+    given = jnp.broadcast_to(guess, (problem.strides, guess.shape[-1]))
+
+    def one(carry, given):
+        t, x = carry
+        x = given if guess.ndim == 2 else jnp.where(jnp.all(jnp.isfinite(x)), x, given)
+        stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
+        ends = jnp.concatenate([jnp.append(impact.t, impact.x) for impact in stride.impacts])
+        t = t + jnp.where(jnp.isfinite(stride.time), stride.time, 1)
+        return (t, stride.x), jnp.where(jnp.isfinite(ends), ends, 0)
+
+    return jax.lax.scan(one, (jnp.zeros((), guess.dtype), given[0]), given)[1]
+
+
+def _arcs(problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrator):
+    """Residual `(strides, z)`, its Jacobian `(strides, z, strides, z)`, and the chain of strides so far."""
+    strides, width = z.shape
+    route, dtype = problem.system.route(problem.sequence), z.dtype
+    corners = [sum(sizes[:j]) for j in range(len(sizes) + 1)]
+    each = jnp.arange(strides)
+    jacobian = jnp.zeros((strides, width, strides, width), dtype).at[each, :, each, :].set(-jnp.eye(width, dtype=dtype))
+    ends, rates, result = [], [], RESULTS.successful
+    across = jnp.broadcast_to(jnp.eye(sizes[0], dtype=dtype), (strides, sizes[0], sizes[0]))
+    nodes = starts = end = None
+    for j, mode in enumerate(problem.sequence):
+        into = problem.system.transitions[route[j - 1]]
+        before = z[:, corners[j - 1] : corners[j]] if j else jnp.roll(z[:, corners[-2] :], 1, axis=0)
+        # The first arc of all starts at time 0: its jump is taken there, and knows no time before it.
+        running = (each > 0) if j == 0 else jnp.ones(strides, bool)
+
+        def jump(before, running, into=into):
+            t = jnp.where(running, before[0], 0)
+            return jnp.append(t, reset(into, t, before[1:], params))
+
+        def arc(start, mode=mode, expected=route[j]):
+            impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator)
+            wrong = (impact.result == RESULTS.successful) & (impact.transition != expected)
+            code = choose(wrong, RESULTS.unexpected_transition, impact.result)
+            return jnp.append(impact.t, impact.x), (impact.guard_rate, code)
+
+        start = jax.vmap(jump)(before, running)
+        through_jump = jax.vmap(jax.jacfwd(jump))(before, running)
+        reached, along, (rate, codes) = jax.vmap(ft.partial(with_columns, arc))(start)
+        if j == 0:
+            nodes, starts = start[:, 1:], start[:, 0]
+            jacobian = jacobian.at[each, : corners[1], (each - 1) % strides, corners[-2] :].add(along @ through_jump)
+        else:
+            block = (each, slice(corners[j], corners[j + 1]), each, slice(corners[j - 1], corners[j]))
+            jacobian = jacobian.at[block].add(along @ through_jump)
+        for i in range(strides):
+            code = jax.tree.map(lambda leaf, i=i: leaf[i], codes)
+            result = choose(result == RESULTS.successful, code, result)
+        ends.append(reached)
+        rates.append(rate)
+
+        # The stride's own Jacobian, section to section: this arc, then the jump that ends it.
+        out = problem.system.transitions[route[j]]
+
+        def leave(end, out=out):
+            return jnp.append(end[0], reset(out, end[0], end[1:], params))
+
+        across = jax.vmap(jax.jacfwd(leave))(reached) @ along @ across
+        end = jax.vmap(leave)(reached)
+    total, _ = jax.lax.scan(lambda total, one: (one @ total, None), jnp.eye(sizes[0], dtype=dtype), across)
+    assert nodes is not None and starts is not None and end is not None
+    closure = Closure(nodes, starts, end[-1, 1:], end[-1, 0], total[1:, 1:], jnp.stack(rates, axis=1).reshape(-1))
+    residual = jnp.concatenate(ends, axis=1) - z
+    return residual, jacobian, (closure, result)

@@ -1,0 +1,213 @@
+r"""Periodic orbits: strides that return."""
+
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Complex, Float, Int
+
+from .._flow.arc import Arc
+from .._flow.check import check
+from .._flow.flow import flow_for
+from .._flow.integrator import Integrator
+from .._flow.jump import reset
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, Scalar, State
+from .implicit import closed_orbit
+from .multiple_shooting import MultipleShooting
+from .multipliers import eigenvalues
+from .report import describe
+from .shooting import AbstractShooting, Closure, Problem, SingleShooting
+from .stride import monodromy, run_stride
+
+
+class PeriodicOrbit(eqx.Module):
+    """An orbit that returns to its start after `strides` passes through `sequence`.
+
+    **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: of all strides together. `multipliers`:
+    eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first. `return_jacobian`: shape `(n, n)`, section to
+    section. `residual`: the largest component of `S(x) - x`. `guard_rates`: shape `(strides * arcs,)`, negative where the
+    orbit crosses its surfaces. `nodes`: the states after each stride's start, shape `(strides, n)`. `result`: a code of
+    `RESULTS`; unless it is `successful` the numbers are NaN. Every number is differentiable in `params`.
+    """
+
+    x: State
+    period: Scalar
+    multipliers: Complex[Array, " n"]
+    return_jacobian: Matrix
+    residual: Scalar
+    guard_rates: Float[Array, " arcs"]
+    nodes: Float[Array, "strides n"]
+    iterations: Int[Array, ""]
+    result: RESULTS
+    params: Params
+    system: HybridSystem = eqx.field(static=True)
+    sequence: tuple[str, ...] = eqx.field(static=True)
+    strides: int = eqx.field(static=True)
+    integrator: Integrator = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    def __len__(self) -> int:
+        """How many orbits a batch holds."""
+        if self.period.ndim == 0:
+            raise TypeError("This is one orbit, not a batch of orbits.")
+        return self.period.shape[0]
+
+    def __getitem__(self, i) -> "PeriodicOrbit":
+        """The orbit, or the orbits, of a batch."""
+        if self.period.ndim == 0:
+            raise TypeError("This is one orbit, not a batch of orbits.")
+        return jax.tree.map(lambda leaf: leaf[i], self)
+
+    @property
+    def spectral_radius(self) -> Float[Array, "*batch"]:
+        """The largest modulus of a multiplier."""
+        return jnp.max(jnp.abs(self.multipliers), axis=-1)
+
+    @property
+    def stable(self) -> Bool[Array, "*batch"]:
+        """Whether every multiplier lies inside the unit circle."""
+        return self.spectral_radius < 1
+
+    def sample(self, n: int = 100) -> tuple[Arc, ...]:
+        """States along the orbit, arc by arc, at `n` times each from the arc's start to the jump that ends it."""
+        starts = jnp.concatenate([jnp.zeros(1, self.x.dtype), jnp.cumsum(each_stride(self, self.integrator)[0])[:-1]])
+        arcs = []
+        for node, start in zip(self.nodes, starts, strict=True):
+            for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
+                arcs.append(Arc(mode, t, x))
+        return tuple(arcs)
+
+    def monodromy(self) -> Matrix:
+        """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""
+        return monodromy(
+            self.system, self.x, self.params, sequence=self.sequence * self.strides, integrator=self.integrator
+        )
+
+
+@eqx.filter_jit
+def each_stride(orbit: PeriodicOrbit, integrator: Integrator) -> tuple[Array, Array]:
+    """How long each stride takes, from its node, and the state before the jump that ends it."""
+
+    def one(t, node):
+        stride = run_stride(orbit.system, t, node, orbit.params, orbit.sequence, integrator)
+        return t + stride.time, (stride.time, stride.impacts[-1].x)
+
+    return jax.lax.scan(one, jnp.zeros_like(orbit.period), orbit.nodes)[1]
+
+
+@eqx.filter_jit
+def _sample(orbit: PeriodicOrbit, x: State, t: Scalar, n: int):
+    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
+    taken = orbit.system.route(orbit.sequence)
+    arcs = []
+    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
+        times = jnp.linspace(t, impact.t, n)
+
+        def at(time, mode=mode, t=t, x=x):
+            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
+
+        arcs.append((times, jax.vmap(at)(times)))
+        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
+    return arcs
+
+
+def unless_in_family(multipliers: Array, result: RESULTS) -> RESULTS:
+    """`not_isolated` at a multiplier 1 of the return map: neighbouring orbits are periodic too, and Newton's equation is
+    singular."""
+    family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
+    return choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
+
+
+def orbit_of(
+    problem: Problem,
+    closure: Closure,
+    params: Params,
+    integrator: Integrator,
+    multipliers: Array,
+    residual: Array,
+    iterations: Array,
+    result: RESULTS,
+) -> PeriodicOrbit:
+    """What a solver has found; NaN unless it was successful."""
+    nan = ft.partial(nan_unless, result == RESULTS.successful)
+    return PeriodicOrbit(
+        x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
+        return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
+        nodes=nan(closure.nodes), iterations=iterations, result=result, params=params, system=problem.system,
+        sequence=problem.sequence, strides=problem.strides, integrator=integrator,
+    )  # fmt: skip
+
+
+def run_orbit(
+    system: HybridSystem,
+    guess: State | Float[Array, "strides n"],
+    params: Params,
+    sequence: tuple[str, ...],
+    strides: int,
+    method: AbstractShooting,
+    integrator: Integrator,
+    limits: tuple | None = None,
+) -> PeriodicOrbit:
+    """`periodic_orbit` without the checks of its arguments. `limits`, traced, replace the integrator's `rtol`, `atol`,
+    `max_steps` and the method's `max_iterations`."""
+    problem = Problem(system, sequence, strides, rolled=limits is not None)
+    how = (integrator, method)
+    if limits is not None:
+        get = lambda how: (how[0].rtol, how[0].atol, how[0].max_steps, how[1].max_iterations)
+        how = eqx.tree_at(get, how, limits, is_leaf=lambda leaf: leaf is None)
+    found = closed_orbit(problem, guess, params, how[1], how[0])
+    closure, residual, iterations, result = found.closure, found.residual, found.iterations, found.result
+    multipliers = eigenvalues(closure.jacobian)
+    result = unless_in_family(multipliers, result)
+    return orbit_of(problem, closure, params, integrator, multipliers, residual, iterations, result)
+
+
+_run = eqx.filter_jit(run_orbit)
+
+
+def periodic_orbit(
+    system: HybridSystem,
+    guess: State | Float[Array, "strides n"],
+    params: Params,
+    *,
+    sequence: tuple[str, ...],
+    strides: int = 1,
+    method: AbstractShooting = SingleShooting(),
+    integrator: Integrator = Integrator(),
+    throw: bool = True,
+) -> PeriodicOrbit:
+    r"""The periodic orbit near a guess. $S^m(x) = x$ for $m$ = `strides`.
+
+    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or for
+    `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `method`:
+    `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the orbit carries its code in
+    `result`.
+
+    **Returns:** `PeriodicOrbit`. All its numbers are differentiable in `params`, to any order, forward and reverse, and
+    the call may stand under `jit` and `vmap`. `result` is `orbit_not_converged` when Newton's method ends elsewhere,
+    `not_isolated` when neighbours of the orbit are periodic too, or the code of the stride that failed.
+
+    Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
+    """
+    guess = jnp.asarray(guess)
+    if strides < 1:
+        raise ValueError(f"periodic_orbit: strides={strides} must be at least 1.")
+    if guess.ndim == 2:
+        if not isinstance(method, MultipleShooting) or guess.shape[0] != strides:
+            raise ValueError(
+                f"periodic_orbit: a guess of shape {guess.shape} gives a state to each of {guess.shape[0]} strides. Use "
+                f"method=hj.MultipleShooting() and strides={guess.shape[0]}, or a guess of shape ({guess.shape[1]},)."
+            )
+        for node in guess:
+            check(system, 0.0, node, params, sequence, integrator)
+    else:
+        _, guess = check(system, 0.0, guess, params, sequence, integrator)
+    orbit = _run(system, guess, params, tuple(sequence), strides, method, integrator)
+    if throw:
+        orbit = orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
+    return orbit

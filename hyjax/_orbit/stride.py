@@ -1,0 +1,161 @@
+r"""One stride: flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._flow.check import check
+from .._flow.flow import flow_for, Impact, run_to_guard
+from .._flow.integrator import Integrator
+from .._flow.jump import reset, saltation_matrix
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, Scalar, State, Time
+
+
+class Stride(eqx.Module):
+    """One pass through a sequence of modes.
+
+    **Attributes:** `x`: state after the last jump. `time`: how long the pass took. `impacts`: one `Impact` per arc, the
+    state before each jump. `guard_rates`: shape `(arcs,)`, negative where the flow crosses its surface. `result`: the
+    first code that is not `successful`; then the numbers are NaN.
+    """
+
+    x: State
+    time: Scalar
+    impacts: tuple[Impact, ...]
+    guard_rates: Float[Array, " arcs"]
+    result: RESULTS
+
+
+def run_stride(
+    system: HybridSystem,
+    t: Time,
+    x: State,
+    params: Params,
+    sequence: tuple[str, ...],
+    integrator: Integrator,
+    arcs: Sequence[Callable[..., Impact]] | None = None,
+) -> Stride:
+    """`stride` without the checks of its arguments; `arcs` may be other ways from each jump to the next than `run_to_guard`."""
+    start, impacts, result = t, [], RESULTS.successful
+    arcs = [run_to_guard] * len(sequence) if arcs is None else arcs
+    for mode, expected, to_guard in zip(sequence, system.route(sequence), arcs, strict=True):
+        impact = to_guard(system, mode, t, x, params, integrator)
+        code = choose(
+            (impact.result == RESULTS.successful) & (impact.transition != expected),
+            RESULTS.unexpected_transition,
+            impact.result,
+        )
+        result = choose(result == RESULTS.successful, code, result)
+        t, x = impact.t, reset(system.transitions[expected], impact.t, impact.x, params)
+        impacts.append(impact)
+    good = result == RESULTS.successful
+    finite = jnp.all(jnp.isfinite(x))
+    result = choose(good & ~finite, RESULTS.nonfinite, result)
+    good = good & finite
+    return Stride(
+        x=nan_unless(good, x),
+        time=nan_unless(good, t - start),
+        impacts=tuple(impacts),
+        guard_rates=jnp.stack([impact.guard_rate for impact in impacts]),
+        result=result,
+    )
+
+
+# Traced once: derivatives of every order, of an orbit or of a stride, start from the same trace.
+traced_stride = eqx.filter_jit(run_stride)
+
+
+@eqx.filter_jit
+def _jacobian(system, t, x, params, sequence, integrator):
+    def end(x):
+        through = run_stride(system, t, x, params, sequence, integrator)
+        return through.x, through.result
+
+    jacobian, result = jax.jacfwd(end, has_aux=True)(x)
+    return nan_unless(result == RESULTS.successful, jacobian)
+
+
+@eqx.filter_jit
+def _monodromy(system, t, x, params, sequence, integrator):
+    total = jnp.eye(x.shape[0], dtype=x.dtype)
+    through = run_stride(system, t, x, params, sequence, integrator)
+    for mode, taken, impact in zip(sequence, system.route(sequence), through.impacts, strict=True):
+        flow = jax.jacfwd(lambda x: flow_for(system, mode, t, x, impact.t, params, integrator))(x)  # noqa: B023
+        total = saltation_matrix(system, taken, impact.t, impact.x, params) @ flow @ total
+        t, x = impact.t, reset(system.transitions[taken], impact.t, impact.x, params)
+    return nan_unless(through.result == RESULTS.successful, total)
+
+
+def stride(
+    system: HybridSystem,
+    x: State,
+    params: Params,
+    *,
+    sequence: tuple[str, ...],
+    t: float | Time = 0.0,
+    integrator: Integrator = Integrator(),
+) -> Stride:
+    r"""Follow a sequence of modes once around: from just after a jump to just after the last. $S(x)$.
+
+    $x_{i+1} = R_i(t_i, \varphi(t_i; x_i))$ for each mode of the sequence, from its first mode back into its first.
+
+    **Arguments:** `x`: state at the start of the first mode, shape `(n,)`. `sequence`: mode names, static. `t`: start
+    time, which matters only where the system depends on time.
+
+    **Returns:** `Stride(x, time, impacts, guard_rates, result)`. `result` is `unexpected_transition` when a guard fires
+    that the sequence does not name, `no_crossing` when none does within `integrator.max_time`, or a code of `Impact`.
+
+    Source: Bhounsule (2014), eqs. 1-5.
+    """
+    t, x = check(system, t, x, params, sequence, integrator)
+    return traced_stride(system, t, x, params, sequence, integrator)
+
+
+def return_jacobian(
+    system: HybridSystem,
+    x: State,
+    params: Params,
+    *,
+    sequence: tuple[str, ...],
+    t: float | Time = 0.0,
+    integrator: Integrator = Integrator(),
+) -> Matrix:
+    r"""The Jacobian of the stride, from section to section. $S_x = \prod_i D_xR_i\,(I - f\,D_xg/(D_tg + D_xg f))\,\Phi_i$.
+
+    Its variations end when the *neighbouring* orbit meets its own guard; so along the flow it has the eigenvalue 0.
+    By automatic differentiation through the steps and the event.
+
+    **Returns:** shape `(n, n)`; NaN where the stride fails.
+
+    Source: Bhounsule (2014), eq. 16, whose printed factors are in the wrong order.
+    """
+    t, x = check(system, t, x, params, sequence, integrator)
+    return _jacobian(system, t, x, params, sequence, integrator)
+
+
+def monodromy(
+    system: HybridSystem,
+    x: State,
+    params: Params,
+    *,
+    sequence: tuple[str, ...],
+    t: float | Time = 0.0,
+    integrator: Integrator = Integrator(),
+) -> Matrix:
+    r"""The monodromy matrix: how variations at *fixed time* pass once around. $\prod_i \Xi_i\,\Phi_i$.
+
+    $\Phi_i$ is the Jacobian of the flow over the arc's own duration, $\Xi_i$ the saltation matrix at its end. On a
+    periodic orbit of an autonomous system the spectrum is that of `return_jacobian`, save that the eigenvalue along the
+    flow is 1 in place of 0.
+
+    **Returns:** shape `(n, n)`; NaN where the stride fails.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
+    """
+    t, x = check(system, t, x, params, sequence, integrator)
+    return _monodromy(system, t, x, params, sequence, integrator)

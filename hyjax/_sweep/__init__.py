@@ -1,0 +1,1 @@
+"""Many parameters at once: sweeps of orbits, attractors, basins of attraction, with stores that survive."""

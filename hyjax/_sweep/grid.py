@@ -1,0 +1,96 @@
+"""A grid of parameters: all combinations of the values of some leaves, by name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from .._system.types import Params
+from .._system.where import free_leaves, Where
+
+# A parameter of the same name as a column of a dataset has `param_` before its own.
+TAKEN = {
+    "x", "period", "multipliers_real", "multipliers_imag", "residual", "iterations", "result", "stable", "coordinate",
+    "multiplier", "lyapunov", "stride_time", "strides", "stride", "start",
+}  # fmt: skip
+
+
+class Grid(eqx.Module):
+    """**Attributes:** `free`: which leaves of the parameters vary. `names`, `units`: theirs. `values`: one axis for each, in any
+    order, but each value once."""
+
+    params: Params
+    free: tuple[int, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    units: tuple[str, ...] = eqx.field(static=True)
+    values: tuple[np.ndarray, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(axis) for axis in self.values)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    def points(self, box: tuple[slice, ...] | None = None) -> Float[np.ndarray, "points free"]:
+        """The free parameters at all points of a box of indices, or of the grid, the last axis fastest."""
+        box = tuple(slice(0, n) for n in self.shape) if box is None else box
+        index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
+        return np.stack([axis[i.ravel()] for axis, i in zip(self.values, index, strict=True)], axis=-1)
+
+    @property
+    def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
+        """The axes, as coordinates of a dataset."""
+        axes = zip(self.names, self.values, self.units, strict=True)
+        return {name: ((name,), axis, {"units": unit} if unit else {}) for name, axis, unit in axes}
+
+
+def grid_over(params: Params, where: Where, values: Any) -> Grid:
+    """The grid of a lens and its values: an array for one leaf, a tuple of arrays for several; `ValueError` otherwise."""
+    free = free_leaves(where, params)
+    paths, leaves = zip(*jax.tree_util.tree_leaves_with_path(params), strict=True)
+    axes = tuple(values) if isinstance(values, tuple | list) and len(free) == len(values) > 1 else (values,)
+    if len(axes) == 1 and isinstance(values, tuple | list) and len(values) == 1 and np.ndim(values[0]) == 1:
+        axes = (values[0],)
+    if len(axes) != len(free):
+        raise ValueError(
+            f"values: where picks {len(free)} parameters; give a tuple of {len(free)} arrays, one for each."
+        )
+    own = (jax.tree_util.keystr(paths[i], simple=True, separator=".") or "params" for i in free)
+    names = tuple(f"param_{name}" if name in TAKEN else name for name in own)
+    kept = []
+    for name, i, axis in zip(names, free, axes, strict=True):
+        axis = np.asarray(axis, jnp.result_type(leaves[i]))
+        if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+            raise ValueError(f"values: the values of {name} must be finite numbers in one dimension, not {axis!r}.")
+        if len(np.unique(axis)) < len(axis):
+            raise ValueError(f"values: a value of {name} occurs twice. Give each once.")
+        kept.append(axis)
+    return Grid(params, free, names, tuple(_unit(params, paths[i]) for i in free), tuple(kept))
+
+
+def _unit(params: Params, path: Sequence[Any]) -> str:
+    """The unit that the parameters' own class states for a leaf, or nothing."""
+    unit = ""
+    for key in path:
+        name = getattr(key, "name", None)
+        field = getattr(type(params), "__dataclass_fields__", {}).get(name)
+        if field is None:
+            return unit
+        unit = field.metadata.get("unit", "")
+        params = getattr(params, str(name))
+    return unit
+
+
+def named_leaves(params: Params) -> dict[str, Any]:
+    """Every parameter by name, as plain numbers or lists."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator=".") or "params": np.asarray(leaf).tolist()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        if eqx.is_array_like(leaf)
+    }

@@ -1,0 +1,78 @@
+"""An orbit from a start that is nearly right: one lane of a sweep."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._flow.integrator import Integrator
+from .._orbit.multipliers import eigenvalues
+from .._orbit.newton import newton
+from .._orbit.orbit import orbit_of, PeriodicOrbit, unless_in_family
+from .._orbit.shooting import follow_orbit, outcome, Problem, with_slope
+from .._system.results import nan_unless, RESULTS
+from .._system.types import Params
+from .._system.where import with_leaves
+
+# What a sweep keeps of an orbit besides the orbit's own numbers: `orbit -> {name: array}`.
+Record = Callable[[PeriodicOrbit], dict[str, Array]]
+
+
+class Nearby(eqx.Module):
+    r"""The orbit near `y`, the state before the jump that closes it. $\text{flow}(R(y), \lambda) = y$.
+
+    Newton's method ends where the residual is below the integrator's tolerance: a start that is right to half the digits needs
+    two strides, the second of which brings the multipliers.
+    """
+
+    problem: Problem
+    free: tuple[int, ...] = eqx.field(static=True)
+    integrator: Integrator
+    record: Record | None = None
+
+    def __call__(self, params: Params, lane: tuple[Array, Array]) -> dict[str, Array]:
+        values, guess = lane
+        params = with_leaves(params, self.free, values)
+        rtol, atol = self.integrator.tolerances(guess.dtype)
+
+        def evaluate(y):
+            x, slope = with_slope(lambda y: self.problem.last_reset(y, params), y)
+            closure, before, jacobian, result = follow_orbit(self.problem, x, params, self.integrator)
+            r = before[-1] - y
+            # What is left is the integrator's: a further step would only move it about.
+            settled = jnp.max(jnp.abs(r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
+            return jnp.where(settled, 0, r), jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
+
+        root = newton(evaluate, guess, max_iterations=8, accept=100 * (rtol + atol))
+        closure, result = root.aux
+        multipliers = eigenvalues(closure.jacobian)
+        result = unless_in_family(multipliers, outcome(root.converged, result))
+        residual = jnp.max(jnp.abs(closure.end - closure.nodes[0]))
+        orbit = orbit_of(self.problem, closure, params, self.integrator, multipliers, residual, root.iterations, result)
+        good = result == RESULTS.successful
+        columns = {
+            "x": orbit.x,
+            "period": orbit.period,
+            "multipliers_real": orbit.multipliers.real,
+            "multipliers_imag": orbit.multipliers.imag,
+            "residual": orbit.residual,
+            "iterations": orbit.iterations.astype(jnp.int32),
+            "result": jnp.asarray(result._value, jnp.int32),
+            "_y": nan_unless(good, root.y),
+        }
+        return columns | ({} if self.record is None else recorded(self.record, orbit, good, columns))
+
+
+def recorded(record: Record, orbit: PeriodicOrbit, good: Array, taken: dict) -> dict[str, Array]:
+    """What the user's function makes of an orbit; NaN where there is none."""
+    more = record(orbit)
+    if not isinstance(more, dict) or not all(isinstance(name, str) for name in more):
+        raise ValueError(f"record: must return a dictionary from names to arrays, not {type(more).__name__}.")
+    if clash := sorted(set(more) & {*taken, "stable", "coordinate", "multiplier"}):
+        raise ValueError(f"record: the names {clash} are those of the sweep itself. Give others.")
+    arrays = {name: jnp.asarray(value) for name, value in more.items()}
+    return {
+        name: nan_unless(good, value) if jnp.issubdtype(value.dtype, jnp.floating) else value
+        for name, value in arrays.items()
+    }

@@ -1,0 +1,63 @@
+"""Everything that the results of a sweep depend on: what a store records, and refuses to be resumed without."""
+
+import hashlib
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._continuation.branch import Branch
+from .._flow.integrator import Integrator
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.shooting import Problem
+from .grid import Grid, named_leaves
+
+
+def provenance(
+    problem: Problem,
+    grid: Grid,
+    orbit: PeriodicOrbit,
+    branch: Branch | None,
+    record: Callable | None,
+    integrator: Integrator,
+) -> dict[str, Any]:
+    """Everything that a result depends on, as JSON."""
+    device = jax.local_devices()[0]
+    rtol, atol = integrator.tolerances(orbit.x.dtype)
+    start = np.concatenate([np.ravel(np.asarray(each, float)) for each in (orbit.x, *jax.tree.leaves(orbit.params))])
+    if branch is not None:
+        start = np.append(start, branch.values)
+    digest = lambda array: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    free = dict(zip(grid.names, grid.values, strict=True))
+    return {
+        "hyjax_version": _version(),
+        "sequence": list(problem.sequence),
+        "coordinates": list(problem.system.mode(problem.sequence[0]).coordinates),
+        "strides": problem.strides,
+        "parameters": {name: value for name, value in named_leaves(grid.params).items() if name not in free},
+        "grid": {
+            name: f"{len(axis)} values from {float(axis[0])!r} to {float(axis[-1])!r}, sha256 {digest(axis)}"
+            for name, axis in free.items()
+        },
+        "start": f"{np.asarray(orbit.x).tolist()}, sha256 {digest(start)}",
+        "integrator": {
+            "solver": type(integrator.solver).__name__,
+            "rtol": float(rtol),
+            "atol": float(atol),
+            "max_steps": integrator.max_steps,
+            "max_time": float(integrator.max_time),
+            "max_step": None if integrator.max_step is None else float(integrator.max_step),
+        },
+        "record": None if record is None else getattr(record, "__qualname__", type(record).__name__),
+        "device": f"{device.platform} {device.device_kind}",
+        "dtype": orbit.x.dtype.name,
+    }
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("hyjax-dynamics")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,199 @@
+"""A sweep on disk: one zarr store, written chunk by chunk, which knows what it was computed from.
+
+A chunk is finished when its result codes are there: they are written last, and every file of zarr's appears whole or not at all.
+While a chunk is computed, one byte of a lock file is locked; the system releases it when the process ends, however it ends.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any, TYPE_CHECKING
+
+import numpy as np
+
+from .._system.results import RESULTS
+
+if TYPE_CHECKING:
+    import xarray
+
+# No code: the point was not computed.
+PENDING = -1
+INDEX = tuple[slice, ...]
+
+
+class StoreError(RuntimeError):
+    """A store cannot be written, or was made from something else."""
+
+
+def chunk_shape(shape: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+    """Boxes of at most so many points that tile a grid; the longest side is halved first."""
+    chunk = list(shape)
+    while np.prod(chunk) > lanes:
+        longest = int(np.argmax(chunk))
+        chunk[longest] = -(-chunk[longest] // 2)
+    return tuple(chunk)
+
+
+def chunks_of(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[INDEX]:
+    """The boxes, in the order of the grid."""
+    counts = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
+    return [
+        tuple(slice(i * c, min((i + 1) * c, n)) for i, c, n in zip(place, chunk, shape, strict=True))
+        for place in np.ndindex(*counts)
+    ]
+
+
+class Store:
+    """**Attributes:** `path`. `dims`: the names of the grid's dimensions. `chunks`: its boxes."""
+
+    def __init__(self, path: Path, dims: tuple[str, ...], chunks: list[INDEX]):
+        self.path, self.dims, self.chunks = path, dims, chunks
+        # Where zarr does not look for arrays.
+        self.locks = Locks(path / "result" / "locks")
+
+    def finished(self) -> np.ndarray:
+        """Which chunks are there."""
+        import zarr
+
+        codes: Any = zarr.open_array(self.path / "result", mode="r")[...]
+        return np.array([bool(np.all(codes[box] != PENDING)) for box in self.chunks])
+
+    def is_finished(self, i: int) -> bool:
+        import zarr
+
+        array = zarr.open_array(self.path / "result", mode="r")
+        return bool(np.all(np.asarray(array[self.chunks[i]]) != PENDING))
+
+    def write(self, i: int, data: dict[str, tuple[tuple[str, ...], np.ndarray]]) -> None:
+        """One chunk: `name -> (dimensions, values)`; the codes last."""
+        import xarray
+
+        box = dict(zip(self.dims, self.chunks[i], strict=True))
+        try:
+            for names in (set(data) - {"result"}, set(data) & {"result"}):
+                if not names:
+                    continue
+                part = xarray.Dataset({name: data[name] for name in sorted(names)})
+                part.to_zarr(self.path, region=box, mode="r+", consolidated=False)
+        except OSError as error:
+            where = ", ".join(f"{dim} {each.start}:{each.stop}" for dim, each in box.items())
+            raise StoreError(
+                f"{self.path}: the chunk {where} could not be written ({error.strerror or error}). Every finished chunk is "
+                "kept: make room, and resume."
+            ) from error
+
+    def open(self) -> "xarray.Dataset":
+        import xarray
+
+        return xarray.open_zarr(self.path, consolidated=False, chunks=None)  # pyright: ignore
+
+
+class Locks:
+    """One lock for each chunk, held by at most one process; where the system has none, every lock is free."""
+
+    def __init__(self, path: Path):
+        try:
+            import fcntl
+
+            self._lock = fcntl
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except (ImportError, OSError):
+            self._lock = None
+
+    def take(self, i: int) -> bool:
+        if self._lock is None:
+            return True
+        try:
+            self._lock.lockf(self._file, self._lock.LOCK_EX | self._lock.LOCK_NB, 1, i)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # A file system without locks: a chunk may be computed twice, with the same result.
+            return True
+        return True
+
+    def release(self, i: int) -> None:
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                self._lock.lockf(self._file, self._lock.LOCK_UN, 1, i)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._file)
+            self._lock = None
+
+
+def create(
+    path: Path,
+    about: dict[str, Any],
+    coordinates: dict[str, tuple[tuple[str, ...], np.ndarray, dict]],
+    variables: dict[str, tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...], Any, dict]],
+) -> None:
+    """Make an empty store; whole, or not at all. Where another process was quicker, theirs is the store.
+
+    **Arguments:** `coordinates`: `name -> (dimensions, values, attributes)`. `variables`: `name -> (dimensions, shape, chunk,
+    dtype, attributes)`.
+    """
+    import zarr
+
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        root = zarr.create_group(part, zarr_format=3, attributes=about)
+        for name, (dims, values, attributes) in coordinates.items():
+            array = root.create_array(
+                name, shape=values.shape, chunks=values.shape, dtype=values.dtype, dimension_names=dims,
+                attributes=attributes,
+            )  # fmt: skip
+            array[...] = values
+        for name, (dims, shape, chunk, dtype, attributes) in variables.items():
+            kind = np.dtype(dtype).kind
+            fill: Any = PENDING if name == "result" else np.nan if kind in "fc" else np.zeros((), dtype)[()]
+            root.create_array(
+                name,
+                shape=shape,
+                chunks=chunk,
+                dtype=dtype,
+                dimension_names=dims,
+                attributes=attributes,
+                fill_value=fill,
+            )
+        os.rename(part, path)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        if not (path / "zarr.json").exists():
+            raise StoreError(f"{path}: the store cannot be made ({error.strerror or error}).") from error
+
+
+def refuse_different(path: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """What the store was made from; `StoreError` where that is not what is asked for now."""
+    try:
+        made = json.loads((path / "zarr.json").read_text()).get("attributes", {})
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: this is not a store that can be resumed ({error}).") from error
+    about = json.loads(json.dumps(about))
+    differing = [name for name in about if made.get(name) != about[name]]
+    if differing:
+        name = differing[0]
+        raise StoreError(
+            f"{path}: cannot be resumed: its {name} is {_brief(made.get(name))}, and now {_brief(about[name])}. Ask for the "
+            "same, or write to another path."
+        )
+    return made
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 200 else f"{text[:120]} ... {text[-60:]}"
+
+
+def code_attributes() -> dict[str, Any]:
+    """What the codes mean, as the climate and forecast conventions say it."""
+    names = {int(item._value): name for name, item in RESULTS._name_to_item.items()}
+    return {
+        "long_name": "why the computation ended as it did",
+        "flag_values": [PENDING, *names],
+        "flag_meanings": " ".join(["pending", *names.values()]),
+    }

@@ -1,0 +1,1 @@
+"""Variations through events: what the saltation matrix is for."""

@@ -1,0 +1,3 @@
+"""The command line `hyjax`."""
+
+from .app import main as main

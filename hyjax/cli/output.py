@@ -1,0 +1,123 @@
+"""What the command line prints: records for JSON, tables for people."""
+
+import numpy as np
+
+from .._system.results import code_name
+
+
+def orbits_record(name: str, model, values: dict[str, float], orbits) -> dict:
+    return {
+        "model": name,
+        "params": values,
+        "state_names": list(model.coordinates),
+        "orbits": [
+            {
+                "x0": [float(value) for value in orbit.x],
+                "period": float(orbit.period),
+                "multipliers": [[float(value.real), float(value.imag)] for value in orbit.multipliers],
+                "spectral_radius": float(abs(orbit.multipliers).max()),
+                "stable": bool(abs(orbit.multipliers).max() < 1),
+                "residual": float(orbit.residual),
+                "result": "successful",
+            }
+            for orbit in (orbits[i] for i in range(len(orbits)))
+        ],
+    }
+
+
+def orbits_table(model, values: dict[str, float], orbits):
+    from rich.table import Table
+
+    setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
+    table = Table(title=f"{model.title}: {setting}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("unit")
+    for i in range(len(orbits)):
+        table.add_column(f"gait {i + 1}", justify="right")
+    rows = [orbits[i] for i in range(len(orbits))]
+    for k, (state, unit) in enumerate(zip(model.coordinates, model.units, strict=True)):
+        table.add_row(state, unit, *(f"{float(orbit.x[k]):+.15f}" for orbit in rows))
+    table.add_row("period", model.time_unit, *(f"{float(orbit.period):.14f}" for orbit in rows))
+    for k in range(len(model.coordinates)):
+        table.add_row(f"multiplier {k + 1}", "1", *(_complex(complex(orbit.multipliers[k])) for orbit in rows))
+    table.add_row("spectral radius", "1", *(f"{abs(orbit.multipliers).max():.13f}" for orbit in rows))
+    table.add_row("stable", "", *("yes" if abs(orbit.multipliers).max() < 1 else "no" for orbit in rows))
+    table.add_row("residual", "", *(f"{float(orbit.residual):.1e}" for orbit in rows))
+    return table
+
+
+def _complex(value: complex) -> str:
+    # Adding zero turns -0.0, and what rounds to it, into 0.0.
+    real, imag = (round(part, 13) + 0.0 for part in (value.real, value.imag))
+    return f"{real:+.13f}" if imag == 0 else f"{real:+.13f} {imag:+.13f}i"
+
+
+def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
+    """A trajectory, for `json.dumps`; a number that is not finite is null."""
+    numbers = lambda x: [float(each) if np.isfinite(each) else None for each in np.asarray(x)]
+    return {
+        "model": name,
+        "params": values,
+        "modes": list(trajectory.mode_names),
+        "t": float(trajectory.t),
+        "x": numbers(trajectory.final),
+        "jumps": int(trajectory.jumps),
+        "events": [
+            {
+                "t": event.t,
+                "source": event.source,
+                "target": event.target,
+                "before": numbers(event.before),
+                "after": numbers(event.after),
+                "guard_rate": event.guard_rate,
+            }
+            for event in trajectory.events
+        ],
+        "result": code_name(trajectory.result),
+    }
+
+
+def branches_record(name: str, where: str, values: dict[str, float], branches) -> dict:
+    """Branches with their special points, for `json.dumps`."""
+    pairs = lambda multipliers: [[float(each.real), float(each.imag)] for each in multipliers]
+    points, special = [], []
+    for number, branch in enumerate(branches):
+        strides = branch.unfolding.problem.strides
+        rows = zip(
+            branch.values, branch.x, branch.periods, branch.multipliers, branch.stable, branch.residuals, strict=True
+        )
+        for value, x, period, multipliers, stable, residual in rows:
+            points.append(
+                {
+                    "branch": number,
+                    "value": float(value),
+                    "strides": strides,
+                    "x0": [float(each) for each in x],
+                    "period": float(period),
+                    "multipliers": pairs(multipliers),
+                    "stable": bool(stable),
+                    "residual": float(residual),
+                }
+            )
+        for point in branch.special_points:
+            special.append(
+                {
+                    "branch": number,
+                    "kind": point.kind,
+                    "value": float(point.value),
+                    "strides": strides,
+                    "x0": [float(each) for each in point.orbit.x],
+                    "period": float(point.orbit.period),
+                    "multipliers": pairs(np.asarray(point.orbit.multipliers)),
+                    "residual": float(point.residual),
+                }
+            )
+    ends = [code_name(branch.result) for branch in branches]
+    return {
+        "model": name,
+        "where": where,
+        "params": values,
+        "points": points,
+        "special_points": special,
+        "results": ends,
+    }

@@ -1,0 +1,1 @@
+"""Papers, done again: their numbers or their formulas, beside ours."""

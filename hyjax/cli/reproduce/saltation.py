@@ -1,0 +1,99 @@
+"""Saltation matrices of contact: the closed forms of Kong et al. (2024), beside the generic matrix."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from ..._flow.jump import saltation_matrix
+from ...models import ball_on_slope
+from .events import Event, EVENTS
+
+REMARKS = """\
+The body: a cart on a rail with a double pendulum, whose tip meets an inclined floor. Closed forms by hand, in NumPy; the
+generic matrix from mass matrix, gap and slip by automatic differentiation. Each difference is the largest over random
+states, relative to the largest entry.
+Where the paper is off:
+- Eq. (83) divides by J_C v, which has two rows: it is the gap's rate J_n v, and the factor is J_n/(J_n v), as in (82).
+- Eqs. (93)-(94) write the gradient of the slip J_t v in q as the rate of J_t. These differ where the slip is not the
+  rate of a position, as on a curved floor; D_q(J_t v) is right.
+- Eqs. (65), (71): with the blocks of eq. (62) the force f pulls where it is positive: a contact is lost where it rises
+  through zero.
+- The reset from S to C is called R(U,C) below eq. (69) and the identity in (92)-(94). On the guard they agree, and the
+  saltation matrices with them."""
+# sin and cos of the slope; velocity before the impact. The matrices are exact.
+SLOPE = Fraction(3, 5), Fraction(4, 5)
+VELOCITY = Fraction(1), Fraction(-2)
+
+
+def saltation(states: int = 16) -> None:
+    """Print each closed form of eqs. 70-94 beside the generic matrix, and the ball on a slope of eqs. 51-58."""
+    console = Console(width=120)
+    table = Table(title="Rigid bodies with one contact (Sec. V)", title_justify="left", box=None, pad_edge=False)
+    for column in ("transition", "eq.", "largest entry", "largest difference"):
+        table.add_column(column, justify="left" if column == "transition" else "right")
+    for event, rng in zip(EVENTS, (np.random.default_rng(k) for k in range(len(EVENTS))), strict=True):
+        largest, difference = _compare(event, [event.draw(rng) for _ in range(states)])
+        table.add_row(f"{event.source} -> {event.target}", event.equation, f"{largest:.3g}", f"{difference:.1e}")
+    console.print(table)
+    for title, target, friction, exact in (
+        (
+            "into sliding, eqs. 51-52: eigenvalues 0 along (sin, cos) of the slope, 1 along the slope",
+            "S+",
+            0.0,
+            _slide(),
+        ),
+        ("into sticking, eqs. 55-56: eigenvalues 0 along the velocity, 1 along the slope", "C", 9.0, _stick()),
+    ):
+        console.print(f"\n[italic]Ball on a slope {title}[/italic]", highlight=False, soft_wrap=True)
+        console.print(_ball(target, friction, exact))
+    console.print(f"\n{REMARKS}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _compare(event: Event, draws: list) -> tuple[float, float]:
+    """The largest entry, and the largest difference relative to the largest entry of its matrix."""
+    params, times, x = zip(*draws, strict=True)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+    number = event.system.between(event.source, event.target)
+    matrix = jax.jit(jax.vmap(lambda t, x, p: saltation_matrix(event.system, number, t, x, p)))
+    generic = np.asarray(matrix(jnp.asarray(times), jnp.asarray(np.stack(x)), stacked))
+    closed = np.stack([event.closed(t, x, params) for params, t, x in draws])
+    sizes = np.max(np.abs(closed), axis=(1, 2))
+    return float(np.max(sizes)), float(np.max(np.max(np.abs(generic - closed), axis=(1, 2)) / sizes))
+
+
+def _slide() -> list[list[Fraction]]:
+    """Eqs. 51-52."""
+    s, c = SLOPE
+    zero = Fraction(0)
+    block = [[c * c, -c * s], [-c * s, s * s]]
+    return [[*row, zero, zero] for row in block] + [[zero, zero, *row] for row in block]
+
+
+def _stick() -> list[list[Fraction]]:
+    """Eqs. 55-56."""
+    (s, c), (v1, v2), zero = SLOPE, VELOCITY, Fraction(0)
+    closing = v2 * c + v1 * s
+    block = [[v2 * c / closing, -v1 * c / closing], [-v2 * s / closing, v1 * s / closing]]
+    return [[*row, zero, zero] for row in block] + [[zero] * 4] * 2
+
+
+def _ball(target: str, friction: float, exact: list[list[Fraction]]) -> Table:
+    s, c = SLOPE
+    mu = jnp.asarray(friction)
+    slope = jnp.arctan2(float(s), float(c))
+    params = ball_on_slope.Params(slope=slope, static_friction=mu, kinetic_friction=mu)
+    # On the surface: s q_1 + c q_2 = 0.
+    x = jnp.array([float(5 * c), float(-5 * s), *(float(v) for v in VELOCITY)])
+    number = ball_on_slope.system.between("U", target)
+    generic = np.asarray(saltation_matrix(ball_on_slope.system, number, 0.0, x, params))
+    table = Table(box=None, pad_edge=False)
+    for column in (*("exact",) * 4, *("hyjax",) * 4, "largest difference"):
+        table.add_column(column, justify="right")
+    for row, ours in zip(exact, generic, strict=True):
+        off = max(abs(float(a) - b) for a, b in zip(row, ours, strict=True))
+        table.add_row(*(str(value) for value in row), *(f"{value + 0.0:+.4f}" for value in ours), f"{off:.0e}")
+    return table

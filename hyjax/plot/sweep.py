@@ -1,0 +1,111 @@
+"""Pictures of sweeps, attractors and basins."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .figure import COLOURS, GREY, pyplot, symbol
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import xarray
+
+
+def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
+    """A coordinate (or `period`) and the spectral radius over one parameter, or as maps over two.
+
+    **Arguments:** `found`: of `hyjax.sweep`. **Returns:** a matplotlib figure; `ValueError` for more than two parameters.
+    """
+    names = [str(each) for each in found["result"].dims]
+    if len(names) > 2:
+        raise ValueError(
+            f"sweep_figure: {len(names)} parameters do not fit on paper. Select one value of some of them first."
+        )
+    coordinate = _coordinate(found, coordinate)
+    height = found["period"] if coordinate == "period" else found["x"].sel(coordinate=coordinate)
+    radius = (found["multipliers_real"] ** 2 + found["multipliers_imag"] ** 2).max("multiplier") ** 0.5
+    fig, axes = pyplot().subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    labels = ("$T$" if coordinate == "period" else symbol(coordinate), r"$\max|\lambda|$")
+    for ax, column, label in zip(axes, (height, radius), labels, strict=True):
+        if len(names) == 1:
+            stable = found["stable"].values
+            order = np.argsort(found[names[0]].values)
+            at, y = found[names[0]].values[order], column.values[order]
+            ax.plot(at, np.where(stable[order], y, np.nan), color=COLOURS[0], label="stable")
+            ax.plot(at, np.where(stable[order], np.nan, y), color=COLOURS[0], ls="--", label="unstable")
+            ax.set(xlabel=symbol(names[0]), ylabel=label)
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.locator_params(axis="x", nbins=5)
+        else:
+            column = column.sortby(names)
+            x, y = column[names[0]].values, column[names[1]].values
+            mesh = ax.pcolormesh(x, y, column.values.T, shading="nearest", rasterized=True)
+            fig.colorbar(mesh, ax=ax, label=label)
+            if np.nanmin(radius) < 1 < np.nanmax(radius):
+                ax.contour(x, y, radius.sortby(names).values.T, [1.0], colors="white", linewidths=1)
+            ax.set(xlabel=symbol(names[0]), ylabel=symbol(names[1]))
+    if len(names) == 1:
+        axes[1].axhline(1, color=GREY, lw=0.8)
+        axes[0].legend(frameon=False)
+    return fig
+
+
+def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None):
+    """The last states of each attractor over one parameter, and its largest Lyapunov exponent."""
+    name, *more = (str(each) for each in found["lyapunov"].dims)
+    if more and more != ["start"]:
+        raise ValueError("attractor_figure: select one value of all parameters but one first.")
+    coordinate = _coordinate(found, coordinate)
+    fig, axes = pyplot().subplots(
+        2, 1, figsize=(7, 5), layout="constrained", sharex=True, gridspec_kw={"height_ratios": [3, 1]}
+    )
+    at = found[name].values
+    points = found["x"].sel(coordinate=coordinate).transpose(name, ...).values.reshape(len(at), -1)
+    axes[0].plot(np.repeat(at, points.shape[1]), points.ravel(), ",", color=COLOURS[0], alpha=0.4, rasterized=True)
+    axes[0].set_ylabel(symbol(coordinate))
+    exponent = found["lyapunov"].transpose(name, ...).values.reshape(len(at), -1)
+    axes[1].plot(at, exponent, color=COLOURS[1], lw=0.6)
+    axes[1].axhline(0, color=GREY, lw=0.8)
+    axes[1].set(xlabel=symbol(name), ylabel="exponent")
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return fig
+
+
+def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = None) -> "matplotlib.axes.Axes":
+    """The fates over a plane of starts, a colour for each that occurs; `ValueError` for another number of axes."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    if found["fate"].ndim != 2:
+        raise ValueError(
+            f"basin_figure: needs two axes, not {found['fate'].dims}. Select one value of the others first."
+        )
+    names, fate = tuple(str(each) for each in found["fate"].dims), found["fate"].values
+    meanings = found["fate"].attrs["flag_meanings"].split()
+    kinds = [k for k in range(len(meanings)) if np.any(fate == k)]
+    orbits = sum(meaning.startswith("orbit_") for meaning in meanings)
+    # Orbits in strong colours, what falls in pale ones.
+    pale = ("#d9d9d9", "#f2f2f2", "#c6dbef", "#fdd0a2", "#fbb4ae", "#ccebc5")
+    colours = [COLOURS[k % len(COLOURS)] if k < orbits else pale[(k - orbits) % len(pale)] for k in kinds]
+    axes = pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
+    place = np.searchsorted(kinds, fate)
+    axes.pcolormesh(
+        found[names[0]].values, found[names[1]].values, place.T, cmap=ListedColormap(colours), shading="nearest",
+        vmin=-0.5, vmax=len(kinds) - 0.5, rasterized=True,
+    )  # fmt: skip
+    handles = [
+        Patch(color=colour, label=meanings[k].replace("_", " ")) for colour, k in zip(colours, kinds, strict=True)
+    ]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    axes.set(xlabel=symbol(names[0]), ylabel=symbol(names[1]))
+    return axes
+
+
+def _coordinate(found: "xarray.Dataset", coordinate: str | None) -> str:
+    names = [str(each) for each in found["coordinate"].values]
+    if coordinate is None:
+        return names[0]
+    if coordinate not in (*names, "period"):
+        raise ValueError(f"there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}.")
+    return coordinate
