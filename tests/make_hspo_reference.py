@@ -1,4 +1,4 @@
-"""Special points of the models `bangbang` and `stickslip`, to 20 digits, by another route than the package's.
+"""Special points of the models `bangbang` and `impact_microactuator`, to 20 digits, by another route than the package's.
 
 Taylor series of the fields by recurrences, 40 terms in 40 digits; an arc's end in time is known in closed form (the phase or
 clock grows linearly), so that only impacts are searched for. Shooting equations with the condition on the Jacobian, whose
@@ -172,16 +172,16 @@ def digits(values):
 if __name__ == "__main__":
     import sys
 
-    found = {"bangbang": {}, "stickslip": {}}
+    found = {"bangbang": {}, "impact_microactuator": {}}
     for name, (around, shift, guess) in BANGBANG.items():
         x, v, frequency = newton(special(around, shift), [mpf(each) for each in guess])
         found["bangbang"][name] = digits((frequency, x, v))
         print(name, *found["bangbang"][name], file=sys.stderr)
     phase, voltage = newton(grazing, [mpf("-0.00954"), mpf("0.58751625")])
-    found["stickslip"]["grazing"] = digits((voltage, phase))
+    found["impact_microactuator"]["grazing"] = digits((voltage, phase))
     q, phase, voltage = newton(sticking_fold, [mpf("0.4958090166"), mpf("-0.009598369927"), mpf("0.5875367161733")])
-    found["stickslip"]["fold"] = digits((voltage, q, phase))
+    found["impact_microactuator"]["fold"] = digits((voltage, q, phase))
     start = [mpf(each) for each in ("0.49888964", "-0.0711535", "-0.05831839", "3.40", "0.0149")]
-    found["stickslip"]["impacting at 0.65"] = digits(newton(impacting, start))
-    print(found["stickslip"], file=sys.stderr)
+    found["impact_microactuator"]["impacting at 0.65"] = digits(newton(impacting, start))
+    print(found["impact_microactuator"], file=sys.stderr)
     print(json.dumps(found, indent=1))

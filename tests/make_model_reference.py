@@ -255,7 +255,7 @@ def slopes(orbit, guess, p, names):
 
 
 def main() -> None:
-    records: dict[str, dict] = {"impact_oscillator": {}, "slip": {}}
+    records: dict[str, dict] = {"duffing_impact_oscillator": {}, "slip": {}}
     for name, (values, guesses) in OSCILLATORS.items():
         p, orbits = {key: mpf(value) for key, value in values.items()}, []
         for guess in guesses:
@@ -271,7 +271,7 @@ def main() -> None:
                 found["slopes"] = slopes(oscillator, [phase, guess[1]], p, list(p))
             orbits.append(text(found))
             print(name, mp.nstr(start, 16), [mp.nstr(mp.mpc(*m), 16) for m in found["multipliers"]], flush=True)
-        records["impact_oscillator"][name] = {"params": values, "orbits": orbits}
+        records["duffing_impact_oscillator"][name] = {"params": values, "orbits": orbits}
     for name, (values, guesses) in RUNNERS.items():
         p, orbits = {key: mpf(value) for key, value in values.items()}, []
         for guess in guesses:

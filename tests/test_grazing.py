@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from test_continuation import mapping
 
 import hyjax as hj
-from hyjax.models import impact, stickslip
+from hyjax.models import impact_microactuator, linear_impact_oscillator
 
 RESULTS = hj.RESULTS
 
@@ -23,9 +23,9 @@ def response(p):
 @pytest.fixture(scope="module")
 def free():
     """Below the wall: forced oscillations of growing amplitude."""
-    params = impact.Params(amplitude=0.08)
-    orbit = hj.periodic_orbit(impact.system, jnp.array([0.0, 0.8, 0.0]), params, sequence=("before",))
-    return hj.continuation(impact.system, orbit, where=lambda p: p.amplitude, stop=0.2)
+    params = linear_impact_oscillator.Params(amplitude=0.08)
+    orbit = hj.periodic_orbit(linear_impact_oscillator.system, jnp.array([0.0, 0.8, 0.0]), params, sequence=("before",))
+    return hj.continuation(linear_impact_oscillator.system, orbit, where=lambda p: p.amplitude, stop=0.2)
 
 
 @pytest.mark.slow
@@ -45,10 +45,12 @@ def test_grazing_of_a_wall_that_is_not_hit(free):
 @pytest.mark.slow
 def test_grazing_of_a_wall_that_is_hit():
     """From the other side: impacts grow weaker, the branch turns at a fold close by, and ends at the same orbit."""
-    params = impact.Params(amplitude=0.11)
+    params = linear_impact_oscillator.Params(amplitude=0.11)
     guess = jnp.array([-0.24, -1.02, -np.pi])
-    orbit = hj.periodic_orbit(impact.system, guess, params, sequence=impact.sequence)
-    branch = hj.continuation(impact.system, orbit, where=lambda p: p.amplitude, stop=0.05)
+    orbit = hj.periodic_orbit(
+        linear_impact_oscillator.system, guess, params, sequence=linear_impact_oscillator.sequence
+    )
+    branch = hj.continuation(linear_impact_oscillator.system, orbit, where=lambda p: p.amplitude, stop=0.05)
     fold, point = branch.special_points
     assert (fold.kind, point.kind) == ("fold", "grazing")
     # The fold of a closed form in 20 digits: A = d / (R (cos psi + rho sin psi)) at its least.
@@ -63,9 +65,11 @@ def test_grazing_of_a_wall_that_is_hit():
 def test_grazing_that_sets_nothing_in_motion():
     """The arc after the impact, in which the frame slips, ends at once. The value is that of `hspo_reference.json`; there the
     flow without the stop has the same multipliers, once around the circle of its phase."""
-    params = stickslip.Params(voltage=0.6)
-    orbit = hj.periodic_orbit(stickslip.system, stickslip.guess(params), params, sequence=stickslip.sequence)
-    branch = hj.continuation(stickslip.system, orbit, where=lambda p: p.voltage, stop=0.55)
+    params = impact_microactuator.Params(voltage=0.6)
+    orbit = hj.periodic_orbit(
+        impact_microactuator.system, impact_microactuator.guess(params), params, sequence=impact_microactuator.sequence
+    )
+    branch = hj.continuation(impact_microactuator.system, orbit, where=lambda p: p.voltage, stop=0.55)
     (point,) = branch.special_points
     assert point.kind == "grazing" and point.touch.taken and point.touch.brief
     assert_allclose(point.value, 0.58751625041546538, rtol=1e-13)
@@ -76,7 +80,10 @@ def test_grazing_that_sets_nothing_in_motion():
         q, _, phase = x[:3]
         excess = point.orbit.params.voltage**2 * np.sin(phase) ** 2 / (1 - q) ** 3
         slope = np.array([[0, 1], [2 * excess - 1, -params.damping]])
-        return [*stickslip.stick(t, jnp.asarray(x[:3]), point.orbit.params), *(slope @ x[3:].reshape(2, 2)).ravel()]
+        return [
+            *impact_microactuator.stick(t, jnp.asarray(x[:3]), point.orbit.params),
+            *(slope @ x[3:].reshape(2, 2)).ravel(),
+        ]
 
     start = [*point.orbit.x, 1, 0, 0, 1]
     end = solve_ivp(variations, (0, np.pi / 0.92), start, method="DOP853", rtol=1e-12, atol=1e-13).y[3:, -1]
@@ -91,21 +98,28 @@ def test_grazing_before_a_short_arc_that_does_not_vanish():
     short = 3e-3
 
     def deaf(t, x, p):
-        return jnp.append(impact.oscillate(t, x[:3], p), 1.0)
+        return jnp.append(linear_impact_oscillator.oscillate(t, x[:3], p), 1.0)
 
     system = hj.HybridSystem(
         modes={
-            "before": impact.free,
-            "deaf": hj.Mode(deaf, (*impact.coordinates, "clock")),
-            "after": impact.free,
+            "before": linear_impact_oscillator.free,
+            "deaf": hj.Mode(deaf, (*linear_impact_oscillator.coordinates, "clock")),
+            "after": linear_impact_oscillator.free,
         },
         transitions=(
-            hj.Transition("before", "deaf", impact.gap, lambda t, x, p: jnp.append(impact.bounce(t, x, p), 0.0)),
+            hj.Transition(
+                "before",
+                "deaf",
+                linear_impact_oscillator.gap,
+                lambda t, x, p: jnp.append(linear_impact_oscillator.bounce(t, x, p), 0.0),
+            ),
             hj.Transition("deaf", "after", lambda t, x, p: short - x[3], lambda t, x, p: x[:3]),
-            hj.Transition("after", "before", impact.rest_of_period, impact.period_restarts),
+            hj.Transition(
+                "after", "before", linear_impact_oscillator.rest_of_period, linear_impact_oscillator.period_restarts
+            ),
         ),
     )
-    params = impact.Params(amplitude=0.11)
+    params = linear_impact_oscillator.Params(amplitude=0.11)
     guess = jnp.array([-0.24, -1.02, -np.pi])
     orbit = hj.periodic_orbit(system, guess, params, sequence=("before", "deaf", "after"))
     branch = hj.continuation(system, orbit, where=lambda p: p.amplitude, stop=0.05)

@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 import hyjax as hj
 from hyjax._flow.integrator import PlainForward
-from hyjax.models import bangbang, impact, piecewise, stickslip
+from hyjax.models import bangbang, impact_microactuator, linear_impact_oscillator, piecewise
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +105,7 @@ def driven(params):
 @pytest.fixture(scope="module")
 def struck():
     """Orbits by their start, at amplitudes from hard impacts to the fold; the last is that of the fold."""
-    params = impact.Params()
+    params = linear_impact_oscillator.Params()
     size, lag, rho, (kappa, _) = driven(params)
     fold = 1 / size / np.sqrt(1 + rho**2)
     amplitudes = np.array([1.0, 0.5, 0.2, 0.11, fold])
@@ -119,7 +119,7 @@ def struck():
         flow = expm(np.array([[0, 1], [-1, -0.1]]) * (np.pi - lag - psi))
         free = amplitude * size * np.array([np.cos(np.pi - lag), -np.sin(np.pi - lag)])
         starts.append([*(flow @ [a, kappa * a] + free), -np.pi])
-    strides, jacobians = around(impact, starts, batch(impact, amplitude=amplitudes))
+    strides, jacobians = around(linear_impact_oscillator, starts, batch(linear_impact_oscillator, amplitude=amplitudes))
     return amplitudes, np.array(starts), strides, jacobians
 
 
@@ -154,9 +154,9 @@ def test_grazing_of_the_free_motion():
     @jax.jit
     @jax.vmap
     def run(x, params):
-        return hj.stride(impact.system, x, params, sequence=("before",), integrator=ROLLED)
+        return hj.stride(linear_impact_oscillator.system, x, params, sequence=("before",), integrator=ROLLED)
 
-    strides = run(jnp.asarray(starts), batch(impact, amplitude=amplitudes))
+    strides = run(jnp.asarray(starts), batch(linear_impact_oscillator, amplitude=amplitudes))
     np.testing.assert_array_equal(strides.result == hj.RESULTS.successful, [True, False])
     np.testing.assert_array_equal(strides.result == hj.RESULTS.unexpected_transition, [False, True])
     assert_allclose(strides.x[0], starts[0], rtol=0, atol=1e-13)
@@ -224,13 +224,13 @@ def test_area_and_symmetry_of_bangbang(switched):
         assert mirrored < 1e-10 if name in SYMMETRIC else mirrored > 1e-2, name
 
 
-# stickslip
+# impact_microactuator
 
 
 def test_impacting_orbit_of_stickslip():
-    q, q_rate, phase, sticks, slips = numbers("stickslip", "impacting at 0.65")
+    q, q_rate, phase, sticks, slips = numbers("impact_microactuator", "impacting at 0.65")
     starts = np.array([[q, q_rate, phase]])
-    strides, jacobians = around(stickslip, starts, batch(stickslip, voltage=[0.65]))
+    strides, jacobians = around(impact_microactuator, starts, batch(impact_microactuator, voltage=[0.65]))
     assert [each.x.shape[1] for each in strides.impacts] == [3, 3, 4]
     # A multiplier of -25.
     assert_allclose(strides.x, starts, rtol=0, atol=1e-12)
@@ -242,15 +242,17 @@ def test_impacting_orbit_of_stickslip():
 
 
 def test_fold_of_stickslip_without_impact():
-    voltage, q, phase = numbers("stickslip", "fold")
-    params, start = stickslip.Params(voltage=voltage), np.array([q, 0, phase])
-    stride = hj.stride(stickslip.system, jnp.asarray(start), params, sequence=("stick", "advance"), integrator=ROLLED)
+    voltage, q, phase = numbers("impact_microactuator", "fold")
+    params, start = impact_microactuator.Params(voltage=voltage), np.array([q, 0, phase])
+    stride = hj.stride(
+        impact_microactuator.system, jnp.asarray(start), params, sequence=("stick", "advance"), integrator=ROLLED
+    )
     assert_allclose(stride.x, start, rtol=0, atol=1e-12)
 
     def variations(t, x, params):
         """The flow, and a column of its derivative for each state."""
-        slope = jax.jacfwd(lambda x: stickslip.stick(t, x, params))(x[:3])
-        return jnp.concatenate([stickslip.stick(t, x[:3], params), (slope @ x[3:].reshape(3, 3)).ravel()])
+        slope = jax.jacfwd(lambda x: impact_microactuator.stick(t, x, params))(x[:3])
+        return jnp.concatenate([impact_microactuator.stick(t, x[:3], params), (slope @ x[3:].reshape(3, 3)).ravel()])
 
     # Over half a turn of the phase: of the fixed-time map, the multipliers are the same but for 1 along the flow.
     end = scipy_flow(variations, [*start, *np.eye(3).ravel()], np.pi / 0.92, params)
@@ -260,6 +262,8 @@ def test_fold_of_stickslip_without_impact():
 
 def test_grazing_of_stickslip():
     """From the stop, at rest, back to it and at rest: the field by another integrator, which knows of no stop."""
-    voltage, phase = numbers("stickslip", "grazing")
-    end = scipy_flow(stickslip.stick, [0.5, 0, phase], np.pi / 0.92, stickslip.Params(voltage=voltage))
+    voltage, phase = numbers("impact_microactuator", "grazing")
+    end = scipy_flow(
+        impact_microactuator.stick, [0.5, 0, phase], np.pi / 0.92, impact_microactuator.Params(voltage=voltage)
+    )
     assert_allclose(end, [0.5, 0, phase + np.pi], rtol=0, atol=1e-11)

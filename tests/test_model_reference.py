@@ -15,7 +15,7 @@ from reference import numbers
 
 import hyjax as hj
 from hyjax import models
-from hyjax.models import impact_oscillator, slip
+from hyjax.models import duffing_impact_oscillator, slip
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +26,12 @@ def found(model, params):
     return hj.find_orbits(model.system, params, sequence=model.sequence, region=model.region(params))
 
 
-@pytest.mark.parametrize("name", REFERENCE["impact_oscillator"])
+@pytest.mark.parametrize("name", REFERENCE["duffing_impact_oscillator"])
 def test_impact_oscillator(name):
     """Every orbit with one impact a period, and no other: a grid over impact phase and speed has no more."""
-    record = REFERENCE["impact_oscillator"][name]
-    params = impact_oscillator.Params(**record["params"])
-    orbits = found(impact_oscillator, params)
+    record = REFERENCE["duffing_impact_oscillator"][name]
+    params = duffing_impact_oscillator.Params(**record["params"])
+    orbits = found(duffing_impact_oscillator, params)
     assert len(orbits) == len(record["orbits"])
     for exact in map(numbers, record["orbits"]):
         orbit = orbits[int(np.argmin(np.abs(np.asarray(orbits.x) - exact["x0"]).max(axis=-1)))]
@@ -51,8 +51,8 @@ def test_impact_oscillator(name):
 
 def test_saltation_matrix_of_a_moving_wall():
     """Its terms in time: D_t g = w', D_t R = (0, (1 + e) w'')."""
-    p = REFERENCE["impact_oscillator"]["driven, moving wall"]["params"]
-    params, t = impact_oscillator.Params(**p), jnp.array(0.37)
+    p = REFERENCE["duffing_impact_oscillator"]["driven, moving wall"]["params"]
+    params, t = duffing_impact_oscillator.Params(**p), jnp.array(0.37)
     omega, e = p["frequency"], p["restitution"]
     place = p["wall"] + p["wall_amplitude"] * np.sin(omega * t)
     rate = p["wall_amplitude"] * omega * np.cos(omega * t)
@@ -62,7 +62,7 @@ def test_saltation_matrix_of_a_moving_wall():
     accel = lambda v: -2 * p["damping"] * v - place - p["cubic"] * place**3 + p["force"] * np.cos(omega * t)
     slip_rate = np.array([after - v, accel(after) + e * accel(v) - (1 + e) * curve])
     expected = np.diag([1.0, -e]) + np.outer(slip_rate, [-1, 0]) / (rate - v)
-    got = hj.saltation_matrix(impact_oscillator.system, 0, t, jnp.array([place, v]), params)
+    got = hj.saltation_matrix(duffing_impact_oscillator.system, 0, t, jnp.array([place, v]), params)
     assert_allclose(got, expected, rtol=1e-14, atol=1e-15)
     assert_allclose(np.linalg.det(got), e**2 * (rate - v) / (rate - v), rtol=1e-14)
 
@@ -98,11 +98,13 @@ def test_impact_oscillator_by_another_route():
     """Parameters drawn at random; digits of `mpmath.odefun` at 32 digits, Newton's method on the stroboscopic map and its
     Jacobian by central differences of 1e-10, without variations or saltation matrix: its determinant is
     e^2 exp(-2 zeta T) to 6e-23."""
-    params = impact_oscillator.Params(
+    params = duffing_impact_oscillator.Params(
         damping=0.157, cubic=0.263, force=1.196, frequency=1.643, wall=0.482, wall_amplitude=0.044, restitution=0.847
     )
     guess = jnp.array([-0.15, 1.85])
-    orbit = hj.periodic_orbit(impact_oscillator.system, guess, params, sequence=impact_oscillator.sequence)
+    orbit = hj.periodic_orbit(
+        duffing_impact_oscillator.system, guess, params, sequence=duffing_impact_oscillator.sequence
+    )
     # As in `test_impact_oscillator`.
     assert_allclose(orbit.x, [-0.1520825840064322229963, 1.846218717477869904067], rtol=0, atol=2e-13)
     assert_allclose(orbit.period, 2 * np.pi / 1.643, rtol=1e-15)
@@ -124,9 +126,9 @@ def in_parameters(model, params):
 
 
 def test_oscillator_in_its_parameters():
-    record = REFERENCE["impact_oscillator"]["driven, moving wall"]
+    record = REFERENCE["duffing_impact_oscillator"]["driven, moving wall"]
     exact = numbers(record["orbits"][0])
-    out, slopes = in_parameters(impact_oscillator, impact_oscillator.Params(**record["params"]))
+    out, slopes = in_parameters(duffing_impact_oscillator, duffing_impact_oscillator.Params(**record["params"]))
     assert_allclose(out["x0"], exact["x0"], rtol=0, atol=1e-13)
     for name, by in exact["slopes"].items():
         for key in ("x0", "period", "trace", "determinant"):
@@ -146,7 +148,7 @@ def test_runner_in_its_parameters():
 
 
 @pytest.mark.parametrize(
-    "name", ["vibrating_table", "stick_slip", "paddle_juggler", "buck_converter", "integrate_and_fire"]
+    "name", ["vibrating_table", "friction_oscillator", "paddle_juggler", "buck_converter", "integrate_and_fire"]
 )
 def test_guess_leads_to_an_orbit_of_the_search(name):
     model = models.load(name)

@@ -11,10 +11,10 @@ import hyjax as hj
 from hyjax import models
 from hyjax.models import (
     buck_converter,
+    friction_oscillator,
     integrate_and_fire,
     paddle_juggler,
     slip,
-    stick_slip,
     vibrating_table,
 )
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
 NEW = (
     "slip",
     "vibrating_table",
-    "impact_oscillator",
-    "stick_slip",
+    "duffing_impact_oscillator",
+    "friction_oscillator",
     "paddle_juggler",
     "buck_converter",
     "integrate_and_fire",
@@ -67,10 +67,10 @@ def test_chapter(name):
         ("slip", {"stiffness": 0.0}, "stiffness=0.0"),
         ("vibrating_table", {"restitution": 1.2}, "restitution=1.2"),
         ("vibrating_table", {"amplitude": -0.1}, "amplitude=-0.1"),
-        ("impact_oscillator", {"frequency": 0.0}, "frequency=0.0"),
-        ("impact_oscillator", {"damping": -0.1}, "damping=-0.1"),
-        ("stick_slip", {"static_friction": 0.2}, "static_friction=0.2"),
-        ("stick_slip", {"belt_speed": 0.0}, "belt_speed=0.0"),
+        ("duffing_impact_oscillator", {"frequency": 0.0}, "frequency=0.0"),
+        ("duffing_impact_oscillator", {"damping": -0.1}, "damping=-0.1"),
+        ("friction_oscillator", {"static_friction": 0.2}, "static_friction=0.2"),
+        ("friction_oscillator", {"belt_speed": 0.0}, "belt_speed=0.0"),
         ("paddle_juggler", {"apex": -1.0}, "apex=-1.0"),
         ("buck_converter", {"inductance": 0.0}, "inductance=0.0"),
         ("buck_converter", {"ramp_high": 3.0}, "ramp_high=3.0"),
@@ -194,7 +194,7 @@ def test_stick_slip(seed):
     mass, stiffness, load, speed = 10 ** np.random.default_rng(seed).uniform(-1, 1, 4)
     static, kinetic = 0.6, [0.5, 0.1, 0.58, 0.01][seed]
     found = orbits(
-        stick_slip, mass=mass, stiffness=stiffness, load=load, static_friction=static, kinetic_friction=kinetic,
+        friction_oscillator, mass=mass, stiffness=stiffness, load=load, static_friction=static, kinetic_friction=kinetic,
         belt_speed=speed,
     )  # fmt: skip
     assert len(found) == 1
@@ -211,9 +211,9 @@ def test_stick_slip(seed):
 
 def test_block_overtakes_its_belt_where_friction_cannot_hold_it():
     """The transition from slip to stick is armed where static friction holds."""
-    params = stick_slip.Params()
-    (index,) = stick_slip.system.leaving("slip")
-    holds = stick_slip.system.transitions[index].armed
+    params = friction_oscillator.Params()
+    (index,) = friction_oscillator.system.leaving("slip")
+    holds = friction_oscillator.system.transitions[index].armed
     assert bool(holds(jnp.zeros(()), jnp.array([0.098, 0.1]), params))  # pyright: ignore[reportOptionalCall]
     assert not bool(holds(jnp.zeros(()), jnp.array([-0.0982, 0.1]), params))  # pyright: ignore[reportOptionalCall]
 

@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
-from hyjax.models import buck_converter, impact_oscillator, paddle_juggler, slip, stick_slip, vibrating_table
+from hyjax.models import (
+    buck_converter,
+    duffing_impact_oscillator,
+    friction_oscillator,
+    paddle_juggler,
+    slip,
+    vibrating_table,
+)
 from hyjax.plot import gait_figure, phase_portrait, time_series
 from hyjax.plot.animate import _placed, _refuse, animate_trajectory, shapes
 from hyjax.plot.figure import pyplot, unit
@@ -37,11 +44,11 @@ BEFORE = {
         "ascent": lambda p: jnp.array([1.1, 0.0]),
     },
     "vibrating_table": {"before": lambda p: jnp.array([0.0, -3.0]), "after": lambda p: jnp.array([0.2, -1.0])},
-    "impact_oscillator": {
-        "before": lambda p: jnp.stack([impact_oscillator.wall(jnp.array(0.7), p), 1.0 + 0 * p.force]),
+    "duffing_impact_oscillator": {
+        "before": lambda p: jnp.stack([duffing_impact_oscillator.wall(jnp.array(0.7), p), 1.0 + 0 * p.force]),
         "after": lambda p: jnp.array([-0.3, 0.4]),
     },
-    "stick_slip": {"stick": lambda p: jnp.array([0.0981]), "slip": lambda p: jnp.array([0.049, 0.1])},
+    "friction_oscillator": {"stick": lambda p: jnp.array([0.0981]), "slip": lambda p: jnp.array([0.049, 0.1])},
     "paddle_juggler": {"down": lambda p: jnp.array([0.0, -3.0]), "up": lambda p: jnp.array([0.5, 0.0])},
     "integrate_and_fire": {"first": lambda p: jnp.array([0.7, 1.0]), "second": lambda p: jnp.array([1.0, 0.7])},
 }
@@ -80,8 +87,8 @@ def test_forced_outlines_know_the_time():
     # The ball's lowest point is its height above the table.
     assert_allclose(drawn["ball"][..., 1].min(axis=1) - table, 0.3, rtol=1e-14)
 
-    params = impact_oscillator.Params()
-    drawn = shapes(impact_oscillator, "after", np.tile([0.3, 0.0], (7, 1)), params, np.zeros(2), times)
+    params = duffing_impact_oscillator.Params()
+    drawn = shapes(duffing_impact_oscillator, "after", np.tile([0.3, 0.0], (7, 1)), params, np.zeros(2), times)
     assert_allclose(drawn["wall"][:, 0, 0], 0.7 + 0.1 * np.sin(1.9 * times), rtol=1e-14)
     assert_allclose(drawn["mass"][..., 0].max(axis=1), 0.3, rtol=1e-14)
 
@@ -148,7 +155,7 @@ def test_a_rate_that_a_mode_lacks_is_that_of_its_field(monkeypatch):
     stick = hj.Arc("stick", jnp.linspace(0, 1, 50), jnp.linspace(begin, end, 50)[:, None])
     slipping = hj.Arc("slip", jnp.linspace(1, 2, 50), jnp.stack([x, x_rate], axis=1))
     monkeypatch.setattr("hyjax.plot.orbit.arcs_of", lambda orbit, n=200: (stick, slipping))
-    ax = phase_portrait(orbit_of(stick_slip, jnp.array([begin])), model=stick_slip)
+    ax = phase_portrait(orbit_of(friction_oscillator, jnp.array([begin])), model=friction_oscillator)
     first, second = (np.asarray(line.get_xydata()) for line in ax.lines if line.get_gid() is None)
     assert_allclose(first[:, 1], 0.1, rtol=1e-15)
     assert_allclose(second[[0, -1]], first[[-1, 0]], rtol=1e-12)

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -44,8 +45,11 @@ def start_jax() -> str:
 
 
 def load(name: str) -> ModuleType:
+    """The model of that name; a former name works, with a note on stderr."""
     from .. import models
 
+    if name in models.FORMER:
+        print(f"hyjax: the model {name} is now called {models.FORMER[name]}.", file=sys.stderr)
     with as_misuse():
         return models.load(name)
 

@@ -13,22 +13,31 @@ names = (
     "compass_gait",
     "slip",
     "vibrating_table",
-    "impact_oscillator",
-    "stick_slip",
+    "duffing_impact_oscillator",
+    "friction_oscillator",
     "paddle_juggler",
     "buck_converter",
     "integrate_and_fire",
     "ball_on_slope",
     "rocking_block",
     "piecewise",
-    "impact",
+    "linear_impact_oscillator",
     "bangbang",
-    "stickslip",
+    "impact_microactuator",
 )
+
+# Former names, which go on working: each is a module of one line.
+FORMER = {
+    "stick_slip": "friction_oscillator",
+    "stickslip": "impact_microactuator",
+    "impact": "linear_impact_oscillator",
+    "impact_oscillator": "duffing_impact_oscillator",
+}
 
 
 def load(name: str) -> ModuleType:
-    """The module of a model; `ValueError` with the names there are."""
+    """The module of a model, also by a former name; `ValueError` with the names there are."""
+    name = FORMER.get(name, name)
     if name not in names:
         raise ValueError(f"There is no model {name!r}. The models are: {', '.join(names)}.")
     return importlib.import_module(f"{__name__}.{name}")

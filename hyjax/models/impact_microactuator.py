@@ -1,0 +1,177 @@
+r"""A frame that sticks to the ground until it is struck from within: a stick-slip microactuator with impact.
+
+A mass in a frame of $m = 5$ times its mass; $q$ is its displacement relative to the frame, which holds it by a spring and a
+damper. A voltage of amplitude $V$ attracts it, more the nearer it comes. While the frame **sticks**, with the phase $\varphi$,
+
+$$\ddot q = F, \qquad F = \frac{V^2\sin^2\varphi}{(1 - q)^2} - c\dot q - q, \qquad \dot\varphi = \omega$$
+
+At $q = d = 1/2$ the mass strikes the frame, with restitution $e$. Momentum passes to the frame, which **slips** with speed $s$
+against a friction that would slow it alone by $n$:
+
+$$s^+ = s^- + \tfrac{1 + e}{1 + m}\,\dot q^-, \quad \dot q^+ = -e\,\dot q^-; \qquad\qquad
+  \dot s = -n - \tfrac1m F, \qquad \ddot q = F - \dot s$$
+
+until $s$ falls to zero. So the modes have three states and four. The force repeats itself after half a turn of the phase,
+which starts anew at $-\pi/2$ where it comes to $\pi/2$.
+
+In mode `stick` the phase's end is awaited. In mode `advance`, after it, the mass strikes the frame (then `slip`) or turns back
+before (then `stick`: a section, at which nothing jumps). Without impact the sequence is `("stick", "advance")`, with one
+`("stick", "advance", "slip")`; where these meet the orbit grazes, $q = d$ and $\dot q = 0$. `slip again` follows a second impact
+during slip. Friction is taken to hold the frame until it is struck, $|F| < mn$; and the mass to leave the stop: where the
+voltage holds it there the impacts accumulate.
+
+Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Examples 9.3 and 9.4, the example `stickslip` of COCO's
+toolbox for hybrid systems, with its values; Zhao, Dankowicz, Reddy, Nayfeh (2004), *Modeling and simulation methodology for
+impact microactuators*, J. Micromech. Microeng. 14, 775-784, for the device.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.trig import sincos
+from ._parameter import parameter, refuse_unless
+from ._sketch import box, spring
+
+title = "Impact microactuator"
+source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
+
+
+class Params(eqx.Module):
+    """Voltage, damper, friction and stop; lengths in the gap of the capacitor, time in that of the linear oscillator."""
+
+    voltage: Float[Array, ""] = parameter(0.59, "1", "amplitude V of the voltage")
+    damping: Float[Array, ""] = parameter(0.04, "1", "damping c")
+    friction: Float[Array, ""] = parameter(3.17, "1", "deceleration n of the frame by friction")
+    frequency: Float[Array, ""] = parameter(0.92, "1", "angular frequency omega of the voltage")
+    restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e")
+    stop: Float[Array, ""] = parameter(0.5, "1", "displacement q at which the mass strikes the frame")
+    mass_ratio: Float[Array, ""] = parameter(5.0, "1", "mass m of the frame in units of the inner one")
+
+    def __check_init__(self):
+        for name in ("friction", "frequency", "stop", "mass_ratio"):
+            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
+        refuse_unless(self.stop < 1, f"stop={self.stop} must be less than 1, where the plates of the capacitor touch.")
+        refuse_unless(
+            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
+        )
+
+
+def force(q, q_rate, phase, params):
+    sine, _ = sincos(phase)
+    return (params.voltage * sine / (1 - q)) ** 2 - params.damping * q_rate - q
+
+
+def stick(t, x, params):
+    q, q_rate, phase = x
+    return jnp.stack([q_rate, force(q, q_rate, phase, params), params.frequency])
+
+
+def slip(t, x, params):
+    _, q, q_rate, phase = x
+    inner = force(q, q_rate, phase, params)
+    s_rate = -params.friction - inner / params.mass_ratio
+    return jnp.stack([s_rate, q_rate, inner - s_rate, params.frequency])
+
+
+# The last three states are the same in both modes.
+
+
+def gap(t, x, params):
+    return params.stop - x[-3]
+
+
+def q_rate(t, x, params):
+    return x[-2]
+
+
+def rest_of_period(t, x, params):
+    return jnp.pi / 2 - x[-1]
+
+
+def speed(t, x, params):
+    return x[0]
+
+
+def strike(t, x, params):
+    q, q_rate, phase = x
+    return strike_again(t, jnp.stack([jnp.zeros_like(q), q, q_rate, phase]), params)
+
+
+def strike_again(t, x, params):
+    s, q, q_rate, phase = x
+    e = params.restitution
+    return jnp.stack([s + (1 + e) / (1 + params.mass_ratio) * q_rate, q, -e * q_rate, phase])
+
+
+def period_restarts(t, x, params):
+    return x.at[-1].set(-jnp.pi / 2)
+
+
+def comes_to_rest(t, x, params):
+    return x[1:]
+
+
+def unchanged(t, x, params):
+    return x
+
+
+coordinates = ("q", "q_rate", "phase")
+units = ("1", "1", "rad")
+time_unit = "1"
+sticking, slipping = Mode(stick, coordinates), Mode(slip, ("frame_rate", *coordinates))
+system = HybridSystem(
+    modes={"stick": sticking, "advance": sticking, "slip": slipping, "slip again": slipping},
+    transitions=(
+        Transition("stick", "advance", guard=rest_of_period, reset=period_restarts),
+        Transition("stick", "slip", guard=gap, reset=strike),
+        Transition("advance", "stick", guard=q_rate, reset=unchanged),
+        Transition("advance", "slip", guard=gap, reset=strike),
+        Transition("advance", "advance", guard=rest_of_period, reset=period_restarts),
+        Transition("slip", "stick", guard=speed, reset=comes_to_rest),
+        Transition("slip", "slip again", guard=gap, reset=strike_again),
+        Transition("slip", "slip", guard=rest_of_period, reset=period_restarts),
+        Transition("slip again", "stick", guard=speed, reset=comes_to_rest),
+        Transition("slip again", "slip", guard=gap, reset=strike_again),
+        Transition("slip again", "slip again", guard=rest_of_period, reset=period_restarts),
+    ),
+)
+sequence = ("stick", "advance", "slip")
+
+
+def guess(params):
+    """Near the orbit with one impact, at the source's values: the voltage above that of grazing says how hard it is."""
+    excess = jnp.maximum(params.voltage - 0.5875, 0)
+    return jnp.stack([params.stop - 0.29 * excess**2, -1.14 * excess, -0.0095 - 0.78 * excess])
+
+
+def region(params):
+    """Near the stop, on the way back, as the voltage passes zero."""
+    zero = jnp.zeros_like(params.voltage)
+    low = jnp.stack([0.4 * params.stop, zero - 0.3, zero - 0.3])
+    return low, jnp.stack([params.stop, zero, zero + 0.1])
+
+
+def start(params):
+    """`(mode, x)`: the spring relaxed, at rest, as the voltage rises."""
+    return "stick", jnp.zeros(3, params.voltage.dtype)
+
+
+scenery = ("frame", "ground")
+
+
+def outline(mode, x, params):
+    """Mass and spring inside the frame, as the frame sees them, on the ground."""
+    q = x[-3]
+    one = jnp.ones_like(q)
+    size = 0.3 * one
+    mass = jnp.stack([q - size / 2, 0 * one])
+    side = jnp.stack([-1.2 * one, 0 * one])
+    ground = jnp.stack([jnp.stack([-2.0 * one, -0.4 * one]), jnp.stack([1.5 * one, -0.4 * one])])
+    return {
+        "mass": box(mass, size, size),
+        "spring": spring(side, mass - jnp.stack([size / 2, 0 * one]), 6, 0.25 * size),
+        "frame": box(jnp.stack([(params.stop - 1.2) / 2, 0 * one]), params.stop + 1.2, 0.8 * one),
+        "ground": ground,
+    }

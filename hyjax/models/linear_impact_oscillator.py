@@ -1,0 +1,142 @@
+r"""The linear impact oscillator: driven, before a wall, with the phase of its drive as a state.
+
+$$\ddot x = A\cos\phi - c\dot x - kx, \qquad \dot\phi = \omega$$
+
+Free where $x < d$. At the wall it bounces; where $\phi$ comes to $\pi$ a period ends, and $\phi$ starts anew at $-\pi$:
+
+$$x = d: \quad \dot x^+ = -e\,\dot x^-; \qquad\qquad \phi = \pi: \quad \phi^+ = -\pi$$
+
+The stride goes from end to end of the period, with one impact between. The impact multiplies areas by $e^2$, the flow by
+$e^{-cT}$: so the multipliers that are not zero have the product $e^2\exp(-2\pi c/\omega)$ whatever $A$.
+
+The free motion is $A g(\phi)$ with $g = R\cos(\phi - \delta)$, $R^{-1} = \sqrt{(k - \omega^2)^2 + c^2\omega^2}$. With
+$H$ the matrix of the undriven motion over a period, $\kappa = (1 - H_{11})/H_{12}$ and $\kappa' = H_{21} + H_{22}\kappa$, an
+orbit of one impact at the phase $\phi_0 = \delta + \psi$ has
+
+$$A = \frac{d}{R\,(\cos\psi + \rho\sin\psi)}, \qquad \rho = \frac{(1 + e)\,\omega}{\kappa + e\kappa'}$$
+
+So the branch folds at $A = d/R\sqrt{1 + \rho^2}$, and ends in grazing at $\psi = 0$, $A = d/R$, where the speed of impact falls
+to zero, and what is left is the free motion, which touches the wall.
+
+Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Example 15.2, the example `impact` of COCO's toolbox for
+hybrid systems; Nordmark (1991), *Non-periodic motion caused by grazing incidence in an impact oscillator*, J. Sound Vib. 145,
+279-297, for grazing.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.trig import sincos
+from ._parameter import parameter, refuse_unless
+from ._sketch import box, spring
+
+title = "Linear impact oscillator"
+source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
+
+
+class Params(eqx.Module):
+    """Oscillator of mass 1, its drive and its wall."""
+
+    amplitude: Float[Array, ""] = parameter(1.0, "1", "amplitude A of the drive")
+    damping: Float[Array, ""] = parameter(0.1, "1", "damping c")
+    stiffness: Float[Array, ""] = parameter(1.0, "1", "stiffness k")
+    frequency: Float[Array, ""] = parameter(1.0, "1", "angular frequency omega of the drive")
+    wall: Float[Array, ""] = parameter(1.0, "1", "position d of the wall")
+    restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e")
+
+    def __check_init__(self):
+        refuse_unless(self.damping >= 0, f"damping={self.damping} must not be negative.")
+        for name in ("stiffness", "frequency"):
+            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
+        refuse_unless(
+            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
+        )
+
+
+def oscillate(t, x, params):
+    x, x_rate, phase = x
+    _, cosine = sincos(phase)
+    x_accel = params.amplitude * cosine - params.damping * x_rate - params.stiffness * x
+    return jnp.stack([x_rate, x_accel, params.frequency])
+
+
+def gap(t, x, params):
+    return params.wall - x[0]
+
+
+def bounce(t, x, params):
+    x, x_rate, phase = x
+    return jnp.stack([x, -params.restitution * x_rate, phase])
+
+
+def rest_of_period(t, x, params):
+    return jnp.pi - x[2]
+
+
+def period_restarts(t, x, params):
+    x, x_rate, phase = x
+    return jnp.stack([x, x_rate, jnp.full_like(phase, -jnp.pi)])
+
+
+coordinates = ("x", "x_rate", "phase")
+units = ("1", "1", "rad")
+time_unit = "1"
+free = Mode(oscillate, coordinates)
+# The period's impacts are counted in its modes: ("before",) has none, ("before", "after", "after") two.
+system = HybridSystem(
+    modes={"before": free, "after": free},
+    transitions=(
+        Transition("before", "after", guard=gap, reset=bounce),
+        Transition("after", "after", guard=gap, reset=bounce),
+        Transition("before", "before", guard=rest_of_period, reset=period_restarts),
+        Transition("after", "before", guard=rest_of_period, reset=period_restarts),
+    ),
+)
+sequence = ("before", "after")
+
+
+def guess(params):
+    """Where the oscillator is half a period after an impact in phase with the drive; at `phase = -pi`."""
+    return jnp.stack([-jnp.abs(params.amplitude), -0.3 * jnp.abs(params.amplitude), jnp.asarray(-jnp.pi)])
+
+
+def region(params):
+    """As far from the wall and as fast as the drive can bring it with one impact a period; at `phase = -pi`.
+
+    What the drive builds up is larger the less each period loses, by damping and at the wall.
+    """
+    lost = 1 - params.restitution + params.damping * jnp.pi / params.frequency
+    gathered = 1 / (0.2 + lost)
+    natural = jnp.sqrt(params.stiffness)
+    size = (0.5 + gathered) * jnp.abs(params.amplitude) / params.stiffness + 2 * jnp.abs(params.wall)
+    phase = jnp.asarray(-jnp.pi, size.dtype)
+    low = jnp.stack([params.wall - size, -natural * size, phase])
+    return low, jnp.stack([params.wall, natural * size, phase])
+
+
+def start(params):
+    """`(mode, x)`: at rest, the spring relaxed, or half-way to a wall that is nearer; at `phase = -pi`."""
+    zero = jnp.zeros_like(params.wall)
+    return "before", jnp.stack([jnp.minimum(zero, params.wall - 0.5), zero, zero - jnp.pi])
+
+
+scenery = ("anchor", "wall")
+
+
+def outline(mode, x, params):
+    """Anchor, spring, mass and wall. The mass is drawn behind its face, which strikes the wall."""
+    x = x[0]
+    size = (jnp.abs(params.wall) + jnp.abs(params.amplitude)) / 4
+    zero = jnp.zeros_like(size)
+    up = jnp.stack([zero, size])
+    mass = jnp.stack([x - size / 2, zero])
+    anchor = jnp.stack([params.wall - 14 * size, zero])
+    side = jnp.stack([params.wall, zero])
+    return {
+        "mass": box(mass, size, size),
+        "wall": jnp.stack([side - up, side + up]),
+        "spring": spring(anchor, mass - jnp.stack([size / 2, zero]), 6, 0.25 * size),
+        "anchor": jnp.stack([anchor - up, anchor + up]),
+    }
