@@ -1,17 +1,29 @@
-"""Newton's method with one evaluation per iteration, which keeps what the last evaluation knew."""
+r"""Roots of equations whose evaluation is expensive and brings its Jacobian along.
+
+`optimistix.root_find` runs the search. The function that is handed over costs strides; so its derivative is not taken by
+differentiating strides again, but is the Jacobian that the evaluation itself returns. Any root finder of optimistix can use
+that; `DampedNewton` is the one that needs no further evaluation to know everything about the root.
+"""
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
+import optimistix as optx
+from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from .._flow.linearize import with_columns
+
+RootFinder = optx.AbstractRootFinder | optx.AbstractLeastSquaresSolver
 
 
 class Root(eqx.Module):
     """**Attributes:** `y`: the best iterate. `aux`: what its evaluation returned. `residual`: its largest residual.
-    `converged`: whether the residual is down to rounding. `iterations`: how often `evaluate` was called."""
+    `converged`: whether the residual is acceptable. `iterations`: how many steps the root finder took."""
 
     y: Float[Array, " n"]
     aux: PyTree
@@ -20,8 +32,18 @@ class Root(eqx.Module):
     iterations: Int[Array, ""]
 
 
+class Evaluation(NamedTuple):
+    """The equation at a point: its value `r`, its Jacobian, the point `at` which they hold for, and what else is known there."""
+
+    r: Float[Array, " n"]
+    jacobian: Float[Array, "n n"]
+    at: Float[Array, " n"]
+    aux: PyTree
+
+
 class _Search(eqx.Module):
-    trial: Float[Array, " n"]
+    """The best iterate `y` so far, its Newton step, residual and `aux`; `fraction` of the step leads to the next trial."""
+
     y: Float[Array, " n"]
     step: Float[Array, " n"]
     fraction: Float[Array, ""]
@@ -31,6 +53,135 @@ class _Search(eqx.Module):
     done: Bool[Array, ""]
 
 
+class DampedNewton(optx.AbstractRootFinder):
+    r"""Newton's method with one evaluation per iteration, which shortens a step that does not lower the residual.
+
+    $y \leftarrow y - \alpha J^{-1} r$. An evaluation may fail (its numbers are not finite): such a step is shortened too. The
+    iteration ends where the residual stops falling, which is at rounding; so `rtol` and `atol` do not say when to stop, but
+    only which residual is a root's: below `atol + rtol * size`, where `size` is that of the iterate or of the start, whichever
+    is larger (a root at zero has no size of its own). The `aux` of the solution belongs to the returned iterate itself.
+
+    **Options** of `optimistix.root_find`: `accept`, in place of `rtol` (it may be traced). `size`: of the start, by default
+    `max(abs(y0))`. `first`: the `args` of the first evaluation. `base`: from `aux` to the point at which value and derivative
+    hold, where that is not the iterate.
+
+    Source: Deuflhard (2004), *Newton Methods for Nonlinear Problems*, ch. 3, for damping.
+    """
+
+    rtol: float = 1e-10
+    atol: float = 0.0
+    norm: Callable[[PyTree], Array] = optx.max_norm
+
+    def init(self, fn, y, args, options, f_struct, aux_struct, tags) -> _Search:
+        aux = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux_struct)
+        infinite = jnp.full((), jnp.inf, y.dtype)
+        return _Search(y, jnp.zeros_like(y), jnp.ones_like(infinite), infinite, aux, jnp.array(0), jnp.array(False))
+
+    def step(self, fn, y, args, options, state: _Search, tags) -> tuple[Array, _Search, PyTree]:
+        eps = jnp.finfo(y.dtype).eps
+        first = state.iterations == 0
+        if "first" in options:
+            args = jax.tree.map(lambda a, b: jnp.where(first, a, b), options["first"], args)
+        r, jacobian, aux = with_columns(lambda y: fn(y, args), y)
+        here = options["base"](aux) if "base" in options else y
+        r = r + jacobian @ (here - y) if "base" in options else r
+        finite = jnp.all(jnp.isfinite(r)) & jnp.all(jnp.isfinite(jacobian)) & jnp.all(jnp.isfinite(here))
+        here = jnp.where(finite, here, y)
+        size = self._size(state.y, options)
+        residual = jnp.where(finite, jnp.max(jnp.abs(r)), jnp.inf)
+        # Near the root the residual is rounding, and no longer falls.
+        rounding = (residual <= self._accept(size, options)) & (residual >= state.residual / 4)
+        better = (residual < state.residual) | first
+
+        step = jnp.where(better, _newton_step(jnp.where(finite, jacobian, 0), jnp.where(finite, r, 0)), state.step)
+        usable = jnp.all(jnp.isfinite(step))
+        fraction = jnp.where(better, jnp.minimum(1, 4 * state.fraction), state.fraction / 4)
+        # A step longer than the state itself says that the linearization is worthless so far out.
+        length = jnp.max(jnp.abs(step))
+        fraction = jnp.minimum(fraction, jnp.where(size > 0, size / jnp.where(length > 0, length, 1), 1))
+        best = jnp.where(better, here, state.y)
+        kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), aux, state.aux)
+        tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(best))) & finite
+        hopeless = ~usable | (fraction < 1e-3) | (first & ~finite)
+        after = _Search(
+            y=best,
+            step=step,
+            fraction=fraction,
+            residual=jnp.where(better, residual, state.residual),
+            aux=kept,
+            iterations=state.iterations + 1,
+            done=tiny | rounding | hopeless,
+        )
+        return best + fraction * step, after, aux
+
+    def terminate(self, fn, y, args, options, state: _Search, tags):
+        sound = state.residual <= self._accept(self._size(state.y, options), options)
+        code = optx.RESULTS.where(state.done & ~sound, optx.RESULTS.nonlinear_divergence, optx.RESULTS.successful)
+        return state.done, code
+
+    def postprocess(self, fn, y, aux, args, options, state: _Search, tags, result):
+        return state.y, state.aux, {"residual": state.residual}
+
+    def _size(self, y: Array, options: dict[str, Any]) -> Array:
+        return jnp.maximum(jnp.max(jnp.abs(y)), options.get("size", 0.0))
+
+    def _accept(self, size: Array, options: dict[str, Any]) -> Array:
+        return self.atol + options.get("accept", self.rtol) * size
+
+
+class _Limited(optx.AbstractAdjoint):
+    """The search as a plain loop of at most `most` steps, which may be traced. Nobody differentiates through the search."""
+
+    most: int | Int[Array, ""]
+
+    def apply(self, primal_fn, rewrite_fn, inputs, tags):
+        def loop(condition, body, start, *, max_steps):
+            # On two carried numbers: see `_flow.integrate`.
+            going = lambda carry: condition(carry[1]) & (carry[0] < self.most)
+            return jax.lax.while_loop(going, lambda carry: (carry[0] + 1, body(carry[1])), (jnp.array(0), start))[1]
+
+        return primal_fn((*inputs, loop))
+
+
+def find_root(
+    evaluate: Callable[[Array, Bool[Array, ""]], Evaluation],
+    y0: Array,
+    *,
+    max_iterations: int | Int[Array, ""],
+    accept: float | Float[Array, ""],
+    root_finder: RootFinder = DampedNewton(),
+    size: float | Float[Array, ""] | None = None,
+) -> Root:
+    r"""Solve $r(y) = 0$ by a root finder of optimistix. Not differentiable.
+
+    **Arguments:** `evaluate`: `(y, first) -> Evaluation`, which holds at `y`, or where `first` at a point of its own choice.
+    `accept`: the largest residual of a root, relative to the root or to `size` (by default that of `y0`), whichever is larger.
+    `first` is true in the first evaluation of `DampedNewton` and nowhere else.
+    """
+
+    def fn(y, first):
+        r, jacobian, at, aux = evaluate(stop_gradient(y), first)
+        return r + jacobian @ (y - at), (at, aux)
+
+    size = jnp.max(jnp.abs(y0)) if size is None else jnp.asarray(size, y0.dtype)
+    ours = isinstance(root_finder, DampedNewton)
+    options = {"accept": accept, "size": size, "first": jnp.array(True), "base": lambda aux: aux[0]} if ours else {}
+    found = optx.root_find(
+        fn, root_finder, y0, jnp.array(False), options, has_aux=True, max_steps=None, throw=False,
+        adjoint=_Limited(max_iterations),
+    )  # fmt: skip
+    y, aux = found.value, found.aux
+    if ours:
+        residual = found.stats["residual"]
+        _, aux = aux
+    else:
+        # Optimistix's own return what they knew one step earlier.
+        r, _, _, aux = evaluate(y, jnp.array(False))
+        residual = jnp.where(jnp.all(jnp.isfinite(r)), jnp.max(jnp.abs(r)), jnp.inf)
+    converged = residual <= accept * jnp.maximum(jnp.max(jnp.abs(y)), size)
+    return Root(y, aux, residual, converged, found.stats["num_steps"])
+
+
 def newton(
     evaluate: Callable[[Array], tuple[Array, Array, PyTree]],
     y0: Array,
@@ -38,58 +189,13 @@ def newton(
     max_iterations: int | Int[Array, ""],
     accept: float | Float[Array, ""],
 ) -> Root:
-    r"""Solve $r(y) = 0$ by Newton's method, shortening a step that does not lower the residual.
+    """`find_root` by `DampedNewton`, of an equation `y -> (r, dr/dy, aux)`."""
 
-    An evaluation may fail (its numbers are not finite): such a step is shortened too. The iteration ends where the
-    residual stops falling, which is at rounding; so nothing is left to a tolerance, and `aux` belongs to the solution
-    itself: no further evaluation is needed to know the orbit's Jacobian.
+    def at_itself(y, first):
+        r, jacobian, aux = evaluate(y)
+        return Evaluation(r, jacobian, y, aux)
 
-    **Arguments:** `evaluate`: `y -> (r, dr/dy, aux)`. `accept`: the largest residual of a root, relative to `y` or to `y0`,
-    whichever is larger: a root at zero has no size of its own.
-    """
-    eps = jnp.finfo(y0.dtype).eps
-    evaluate = jax.jit(evaluate)  # one trace, for its shape and for the loop
-    _, _, aux = jax.eval_shape(evaluate, y0)
-    aux = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0, leaf.dtype), aux)
-    infinite = jnp.full((), jnp.inf, y0.dtype)
-    start = _Search(y0, y0, jnp.zeros_like(y0), jnp.ones_like(infinite), infinite, aux, jnp.array(0), jnp.array(False))
-
-    def size_of(y: Array) -> Array:
-        return jnp.maximum(jnp.max(jnp.abs(y)), jnp.max(jnp.abs(y0)))
-
-    def body(search: _Search) -> _Search:
-        r, jacobian, aux = evaluate(search.trial)
-        finite = jnp.all(jnp.isfinite(r)) & jnp.all(jnp.isfinite(jacobian))
-        size = size_of(search.y)
-        residual = jnp.where(finite, jnp.max(jnp.abs(r)), jnp.inf)
-        first = search.iterations == 0
-        # Near the root the residual is rounding, and no longer falls.
-        rounding = (residual <= accept * size) & (residual >= search.residual / 4)
-        better = (residual < search.residual) | first
-
-        step = jnp.where(better, _newton_step(jnp.where(finite, jacobian, 0), jnp.where(finite, r, 0)), search.step)
-        usable = jnp.all(jnp.isfinite(step))
-        fraction = jnp.where(better, jnp.minimum(1, 4 * search.fraction), search.fraction / 4)
-        # A step longer than the state itself says that the linearization is worthless so far out.
-        length = jnp.max(jnp.abs(step))
-        fraction = jnp.minimum(fraction, jnp.where(size > 0, size / jnp.where(length > 0, length, 1), 1))
-        y = jnp.where(better, search.trial, search.y)
-        kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), aux, search.aux)
-        tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(y))) & finite
-        hopeless = ~usable | (fraction < 1e-3) | (first & ~finite)
-        return _Search(
-            trial=y + fraction * step,
-            y=y,
-            step=step,
-            fraction=fraction,
-            residual=jnp.where(better, residual, search.residual),
-            aux=kept,
-            iterations=search.iterations + 1,
-            done=tiny | rounding | hopeless | (search.iterations + 1 >= max_iterations),
-        )
-
-    end = jax.lax.while_loop(lambda search: ~search.done, body, start)
-    return Root(end.y, end.aux, end.residual, end.residual <= accept * size_of(end.y), end.iterations)
+    return find_root(at_itself, y0, max_iterations=max_iterations, accept=accept)
 
 
 def _newton_step(jacobian, r):
