@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
-from .._orbit.orbit import each_stride, PeriodicOrbit
-from .._orbit.shooting import Problem
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.problem import Problem
 from .._system.where import free_leaves, Where
 from .branch import Branch
 from .curve import follow, NaturalParameter, PseudoArclength
@@ -47,12 +47,9 @@ def continuation(
     low, high, scale, directions = _interval(values[0], stop)
     integrator = orbit.integrator if integrator is None else integrator
     problem = Problem(system, orbit.sequence, orbit.strides)
-    # Before the jumps that start the strides: by flow, for several states may jump to the same.
-    quick = with_adjoint(orbit.integrator, PlainForward(rolled=True))
-    y = jnp.roll(each_stride(orbit, quick)[1], 1, axis=0)
-    size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(y)))
+    size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
     unfolding = unfolding_of(problem, orbit.params, free, integrator, jnp.where(size > 0, size, 1), values, scale[None])
-    v0 = unfolding.join(y, values)
+    v0 = unfolding.join(orbit.before, values)
     natural = jnp.zeros_like(v0).at[-1].set(1)
     return branch_from(unfolding, v0, natural, directions[:, None] * natural, (low, high), method)
 

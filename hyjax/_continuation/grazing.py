@@ -20,8 +20,10 @@ from jaxtyping import Array, Float
 from .._flow.flow import Impact, run_to_guard
 from .._flow.jump import reset
 from .._flow.linearize import with_columns
+from .._orbit.chain import Chain
 from .._orbit.newton import newton, Root
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.problem import Problem
 from .._orbit.stride import run_stride
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
@@ -54,29 +56,26 @@ class Touch(eqx.Module):
     brief: bool = eqx.field(static=True)
 
 
-class Contact(eqx.Module):
-    """What is known of an orbit that touches: the state before each stride, the touching state, its image by the reset, and how
-    long the arc lasts that follows."""
+class TouchingOrbit(eqx.Module):
+    """An orbit that touches a guard: its strides, the touching state `x`, the `image` of that state by the reset, and how long
+    the arc lasts that follows."""
 
-    nodes: Float[Array, "strides n"]
-    period: Scalar
-    guard_rates: Float[Array, " arcs"]
+    chain: Chain
     x: Float[Array, " pre"]
     image: Float[Array, " post"]
     following: Scalar
-    result: RESULTS
 
 
-def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Contact]:
+def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, TouchingOrbit]:
     """`H = (F, g)`, both scaled: the unfolding's equation, and the guard at its extremum. Of the strides' states `v` has the
     first alone."""
     (y,), values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     sequence = problem.sequence * problem.strides
     way = problem.system.transitions[touch.transition]
-    system, names = _chain(problem.system, sequence, touch)
-    start = problem.last_reset(y, params)
+    system, names = _with_extremum(problem.system, sequence, touch)
     t0, known = jnp.zeros((), v.dtype), (params, touch)
+    start = Problem(system, names, 1).closing_jump(y, known)
     ways = [_by_tangent if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
     through = run_stride(system, t0, start, known, names, unfolding.integrator, ways)
     at, after = through.impacts[touch.arc], through.impacts[(touch.arc + 1) % len(names)]
@@ -87,23 +86,28 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Conta
     last = problem.system.transitions[problem.system.route(problem.sequence)[-1]]
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
     nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
-    rates = through.guard_rates[np.array(arcs)]
-    image = reset(way, at.t, at.x, params)
-    return residual, Contact(jnp.stack(nodes), through.time, rates, at.x, image, after.t - at.t, through.result)
+    chain = Chain(
+        nodes=jnp.stack(nodes), starts=jnp.stack([t0, *(end.t for end in ends)]),
+        before=jnp.stack([y, *(end.x for end in ends)]), end=through.x, period=through.time,
+        guard_rates=through.guard_rates[np.array(arcs)], by=None, result=through.result,
+    )  # fmt: skip
+    return residual, TouchingOrbit(chain, at.x, reset(way, at.t, at.x, params), after.t - at.t)
 
 
 @eqx.filter_jit
 def solve_touching(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
-    """Newton's method; `aux` is the Jacobian of `H` and the `Contact`."""
+    """Newton's method; `aux` is the Jacobian of `H` and the `TouchingOrbit`."""
 
     def evaluate(v):
-        out, columns, contact = with_columns(lambda v: touching(unfolding, touch, v), v)
-        return out, columns, (columns, contact)
+        out, columns, orbit = with_columns(lambda v: touching(unfolding, touch, v), v)
+        return out, columns, (columns, orbit)
 
     return newton(evaluate, v, max_iterations=iterations, accept=accept)
 
 
-def _chain(system: HybridSystem, sequence: tuple[str, ...], touch: Touch) -> tuple[HybridSystem, tuple[str, ...]]:
+def _with_extremum(
+    system: HybridSystem, sequence: tuple[str, ...], touch: Touch
+) -> tuple[HybridSystem, tuple[str, ...]]:
     """A system with a mode of its own for every arc, in which one arc is flown to the extremum of a guard.
 
     Its parameters are those of the system, and the touch.

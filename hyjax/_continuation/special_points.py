@@ -19,10 +19,10 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from .._flow.linearize import with_columns
+from .._orbit.chain import follow_chain, return_matrices
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
-from .._orbit.shooting import follow_orbit
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 from .grazing import possible_touches, solve_touching, Touch
@@ -159,11 +159,12 @@ def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
     """The orbit of a point that is on the branch already, as `periodic_orbit` gives it; not differentiable."""
     before, values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
-    x = problem.last_reset(before[0], params)
-    closure, ends, _, result = follow_orbit(problem, x, params, unfolding.integrator, before)
-    multipliers = eigenvalues(closure.jacobian)
+    chain, ends = follow_chain(problem, None, params, unfolding.integrator, before)
+    assert chain.by is not None
+    jacobian, _ = return_matrices(problem, chain.by)
     residual = jnp.max(jnp.abs(ends - jnp.roll(before, -1, axis=0)))
-    return orbit_of(problem, closure, params, unfolding.integrator, multipliers, residual, jnp.array(0), result)
+    multipliers, none = eigenvalues(jacobian), jnp.array(0)
+    return orbit_of(problem, chain, jacobian, params, unfolding.integrator, multipliers, residual, none, chain.result)
 
 
 def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
@@ -172,14 +173,14 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
         root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
-        if touch.brief and not jnp.abs(root.aux[1].following) < 1e-8 * root.aux[1].period:
+        if touch.brief and not jnp.abs(root.aux[1].following) < 1e-8 * root.aux[1].chain.period:
             # Short, and not only at the touch: the tangent is no substitute for its flow.
             touch = dataclasses.replace(touch, brief=False)
             root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue
-        contact = root.aux[1]
-        if touch.taken and contact.image.shape == contact.x.shape and jnp.allclose(contact.image, contact.x, rtol=1e-6):
+        touched = root.aux[1]
+        if touch.taken and touched.image.shape == touched.x.shape and jnp.allclose(touched.image, touched.x, rtol=1e-6):
             # The impact is none: the side without it has the same orbit, and multipliers.
             missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
             columns = solve_touching(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
@@ -190,15 +191,16 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
 
 
 def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:
-    problem, contact = unfolding.problem, root.aux[1]
+    problem, chain = unfolding.problem, root.aux[1].chain
     _, values = unfolding.split(root.y)
-    n, x = columns.shape[0] - 1, contact.nodes[0]
+    n, x = columns.shape[0] - 1, chain.nodes[0]
     spectrum = eigenvalues(unfolding.around(columns[:n]))
     nan = jnp.full((), jnp.nan, x.dtype)
     orbit = PeriodicOrbit(
-        x=x, period=contact.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
-        return_jacobian=jnp.full((x.size, x.size), nan), residual=root.residual, guard_rates=contact.guard_rates,
-        nodes=contact.nodes, iterations=root.iterations, result=code_of(0), params=unfolding.params_at(values),
+        x=x, period=chain.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
+        return_jacobian=jnp.full((x.size, x.size), nan), residual=root.residual, guard_rates=chain.guard_rates,
+        nodes=chain.nodes, starts=chain.starts, before=chain.before,
+        iterations=root.iterations, result=code_of(0), params=unfolding.params_at(values),
         system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
     )  # fmt: skip
     return SpecialPoint(

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from .._flow.linearize import with_columns
 from .._orbit.newton import newton
-from .._orbit.shooting import Problem
+from .._orbit.problem import Problem
 from .branch import Branch
 from .continuation import branch_from, Method, unfolding_of
 from .curve import PseudoArclength

@@ -19,30 +19,18 @@ Bifurcations of Dynamical Equilibria*, ch. 3.
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._flow.linearize import with_columns
-from .._orbit.shooting import Problem
-from .._orbit.stride import run_stride
-from .._system.results import choose, code_of, RESULTS
-from .._system.types import Params, Scalar, State
+from .._orbit.chain import Chain, follow_chain
+from .._orbit.problem import Problem
+from .._system.types import Params, Scalar
 from .._system.where import with_leaves
-
-
-class Pass(eqx.Module):
-    """Once around: `nodes[i]` is the state at the start of stride `i`, `end` that after the last; codes as elsewhere."""
-
-    nodes: Float[Array, "strides n"]
-    end: State
-    period: Scalar
-    guard_rates: Float[Array, "strides arcs"]
-    result: RESULTS
 
 
 class Unfolding(eqx.Module):
@@ -85,34 +73,23 @@ class Unfolding(eqx.Module):
         """The parameters, with the free ones set."""
         return with_leaves(self.params, self.free, values)
 
-    def residual(self, v: Array) -> tuple[Array, Pass]:
-        """`F`, scaled, and what the pass around knows."""
+    def residual(self, v: Array) -> tuple[Array, Chain]:
+        """`F`, scaled, and the chain of strides."""
         before, values = self.split(v)
-        problem, timed = self.problem, self.problem.strides > 1
-        free = values.size
-
-        def stride(inputs):
-            """From before a jump to before the next; of one stride alone, the start's time is 0 and does not vary."""
-            t, y = (inputs[0], inputs[1:-free]) if timed else (jnp.zeros((), v.dtype), inputs[:-free])
-            params = self.params_at(inputs[-free:])
-            x = problem.last_reset(y, params, t)
-            stride = run_stride(problem.system, t, x, params, problem.sequence, self.integrator)
-            return jnp.append(t + stride.time, stride.impacts[-1].x), (x, stride.x, stride.guard_rates, stride.result)
-
-        def one(carry, y):
-            t, result = carry
-            inputs = jnp.concatenate([t[None], y, values]) if timed else jnp.concatenate([y, values])
-            end, (x, after, rates, code) = expanded(stride, inputs, self.order)
-            return (end[0], choose(result == RESULTS.successful, code, result)), (end[1:], x, after, rates)
-
-        start = (jnp.zeros((), v.dtype), code_of(0))
-        (period, result), (ends, nodes, after, rates) = jax.lax.scan(one, start, before)
+        chain, ends = follow_chain(self.moved, None, self.params_at(values), self.integrator, before, self.order)
         residual = (ends - jnp.roll(before, -1, axis=0)) / self.state_scale
-        return residual.reshape(-1), Pass(nodes, after[-1], period, rates, result)
+        return residual.reshape(-1), dataclasses.replace(chain, by=None)
 
-    def evaluate(self, v: Array) -> tuple[Array, Array, Pass]:
-        """`(F, dF/dv, pass)`."""
+    def evaluate(self, v: Array) -> tuple[Array, Array, Chain]:
+        """`(F, dF/dv, chain)`."""
         return with_columns(self.residual, v)
+
+    @property
+    def moved(self) -> Problem:
+        """The problem with its free parameters marked as those that move."""
+        leaves = len(jax.tree.leaves((self.problem.system, self.params)))
+        first = leaves - len(jax.tree.leaves(self.params))
+        return dataclasses.replace(self.problem, moving=tuple(i - first in self.free for i in range(leaves)))
 
     def around(self, jacobian: Float[Array, "k unknowns"]) -> Float[Array, "n n"]:
         """`D`: how a variation before the first jump moves the state before it one orbit later."""
@@ -129,22 +106,6 @@ class Unfolding(eqx.Module):
         n, k = self.dimension, jacobian.shape[0]
         closing = jnp.zeros((k, k), jacobian.dtype).at[-n:, :n].set(jnp.eye(n, dtype=jacobian.dtype))
         return jacobian[:, :k] + (1 - shift) * closing
-
-
-def expanded(fn: Callable, u: Array, order: int) -> tuple[Array, PyTree]:
-    """`fn(u) -> (out, aux)`, with its derivatives up to `order` taken here, all at once, and by few directions: those who
-    differentiate by many multiply by them."""
-    at = jax.lax.stop_gradient(u)
-    if order == 1:
-        out, slope, aux = with_columns(fn, at)
-        return out + slope @ (u - at), aux
-
-    def once(u):
-        out, slope, aux = with_columns(fn, u)
-        return (out, slope), aux
-
-    (out, slope), (_, curvature), aux = with_columns(once, at)
-    return out + (slope + curvature @ (u - at) / 2) @ (u - at), aux
 
 
 def bordered(

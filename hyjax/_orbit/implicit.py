@@ -17,7 +17,9 @@ from .._flow.batch_axes import tie
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._flow.linearize import perturbed, with_jacobian
 from .._system.types import Params
-from .shooting import AbstractShooting, Closure, Found, Problem, stride_jacobian
+from .chain import return_matrices, stride_jacobian
+from .problem import Problem
+from .shooting import AbstractShooting, Found
 
 
 def closed_orbit(
@@ -37,11 +39,12 @@ def _closed_orbit(what, guess, method, integrator):
     problem, params = what
     integrator = with_adjoint(integrator, PlainForward(rolled=problem.rolled))
     found = method.search(problem, guess, params, integrator)
-    if problem.moving and found.closure.by is None:
-        each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[0]
-        by = jax.vmap(each)(found.closure.starts, found.closure.nodes)
-        found = eqx.tree_at(lambda f: f.closure.by, found, by, is_leaf=lambda leaf: leaf is None)
-    return eqx.tree_at(lambda found: found.closure, found, tie(found.closure, what))
+    chain = found.chain
+    if problem.moving and chain.by is None:
+        each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[1]
+        chain = dataclasses.replace(chain, by=jax.vmap(each)(chain.starts, chain.nodes))
+    chain, jacobian = tie((chain, found.jacobian), what)
+    return dataclasses.replace(found, chain=chain, jacobian=jacobian)
 
 
 @_closed_orbit.def_jvp
@@ -58,33 +61,36 @@ def _closed_orbit_jvp(primals, tangents):
     problem, params = what
     problem = dataclasses.replace(problem, rolled=True, moving=flags)
     found = _closed_orbit((problem, params), guess, method, integrator)
-    nodes, starts, by = found.closure.nodes, found.closure.starts, found.closure.by
-    timed = int(nodes.shape[0] > 1)
-    width = nodes.shape[1] + timed
+    chain = found.chain
+    timed, by = int(problem.timed), chain.by
+    assert by is not None
+    width = chain.nodes.shape[1] + timed
 
     dp = ravel_pytree(dwhat)[0]
-    dz = _moved_starts(by[0][:, :, :width], by[0][:, :, width:] @ dp, timed)
+    dz = _moved_starts(by.end[:, :, :width], by.end[:, :, width:] @ dp, timed)
     tangent = jnp.concatenate([dz, jnp.broadcast_to(dp, (len(dz), dp.size))], axis=1)
     moved = lambda by: jnp.einsum("s...m,sm->s...", by, tangent)
 
-    dafter, dtime, drates = jax.tree.map(moved, by)
+    dpassage = jax.tree.map(moved, by)
     # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
     plain = with_adjoint(integrator, PlainForward(rolled=True))
-    by, by_by = _moving_jacobians(what, perturbed(dwhat), starts, nodes, plain)
+    by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, plain)
     dby = jax.tree.map(moved, by_by)
-    _, dtotal = jax.jvp(_product, (by[0][:, :, :width],), (dby[0][:, :, :width],))
-    dclosure = Closure(
-        nodes=dz[:, timed:],
-        starts=dz[:, 0] if timed else jnp.zeros_like(starts),
-        end=dafter[-1, timed:],
-        period=jnp.sum(dtime),
-        jacobian=dtotal[timed:, timed:],
-        guard_rates=drates.reshape(-1),
-        by=dby if what[0].moving else None,
-    )
-    found = eqx.tree_at(lambda found: found.closure.by, found, by if what[0].moving else None)
+    _, djacobian = jax.jvp(lambda by: return_matrices(problem, by)[0], (by,), (dby,))
+    nested = what[0].moving
     none = jax.tree.map(lambda _: None, found)
-    return found, eqx.tree_at(lambda found: found.closure, none, dclosure, is_leaf=lambda leaf: leaf is None)
+    dchain = dataclasses.replace(
+        none.chain,
+        nodes=dz[:, timed:],
+        starts=dz[:, 0] if timed else jnp.zeros_like(chain.starts),
+        before=jnp.roll(dpassage.before, 1, axis=0),
+        end=dpassage.end[-1, timed:],
+        period=jnp.sum(dpassage.time),
+        guard_rates=dpassage.guard_rates.reshape(-1),
+        by=dby if nested else None,
+    )
+    found = dataclasses.replace(found, chain=dataclasses.replace(chain, by=by if nested else None))
+    return found, dataclasses.replace(none, chain=dchain, jacobian=djacobian)
 
 
 def _moved_starts(by_start: Array, forced: Array, timed: int) -> Array:
@@ -109,7 +115,7 @@ def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Inte
         (state, moving), (t, still, integrator) = inputs
         problem, params = eqx.combine(moving, still)
         t, x = (state[0], state[1:]) if timed else (t, state)
-        return stride_jacobian(problem, t, x, params, integrator)[0], None
+        return stride_jacobian(problem, t, x, params, integrator)[1], None
 
     def one(t, x):
         state = jnp.append(t, x) if timed else x
@@ -118,9 +124,3 @@ def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Inte
     if timed:
         return jax.vmap(one)(starts, nodes)
     return jax.tree.map(lambda leaf: leaf[None], one(starts[0], nodes[0]))
-
-
-def _product(factors):
-    """The last factor leftmost."""
-    eye = jnp.eye(factors.shape[-1], dtype=factors.dtype)
-    return jax.lax.scan(lambda total, factor: (factor @ total, None), eye, factors)[0]

@@ -12,8 +12,10 @@ from .._flow.jump import reset
 from .._flow.linearize import with_columns
 from .._system.results import choose, RESULTS
 from .._system.types import Params
-from .newton import newton
-from .shooting import AbstractShooting, Closure, Found, outcome, Problem
+from .chain import Chain
+from .newton import DampedNewton, Evaluation, find_root, RootFinder
+from .problem import Problem
+from .shooting import AbstractShooting, Found, outcome
 from .stride import run_stride
 
 
@@ -32,20 +34,22 @@ class MultipleShooting(AbstractShooting):
 
     max_iterations: int = 30
     accept: float | None = None
+    root_finder: RootFinder = DampedNewton()
 
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
         sizes = [1 + problem.system.mode(mode).dimension for mode in problem.sequence]
         shape = (problem.strides, sum(sizes))
 
-        def evaluate(flat):
+        def evaluate(flat, first):
             residual, jacobian, aux = _arcs(problem, sizes, flat.reshape(shape), params, integrator)
-            return residual.reshape(-1), jacobian.reshape(flat.size, flat.size), aux
+            return Evaluation(residual.reshape(-1), jacobian.reshape(flat.size, flat.size), flat, aux)
 
-        accept = self.acceptable(integrator, guess.dtype)
-        start = _forward(problem, guess, params, integrator).reshape(-1)
-        root = newton(evaluate, start, max_iterations=self.max_iterations, accept=accept)
-        closure, result = root.aux
-        return Found(closure, root.residual, root.iterations, outcome(root.converged, result))
+        root = find_root(
+            evaluate, _forward(problem, guess, params, integrator).reshape(-1), max_iterations=self.max_iterations,
+            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder,
+        )  # fmt: skip
+        chain, jacobian = root.aux
+        return Found(chain, jacobian, root.residual, root.iterations, outcome(root.converged, chain.result))
 
 
 def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Float[Array, "strides z"]:
@@ -114,6 +118,8 @@ def _arcs(problem: Problem, sizes: list[int], z: Float[Array, "strides z"], para
         end = jax.vmap(leave)(reached)
     total, _ = jax.lax.scan(lambda total, one: (one @ total, None), jnp.eye(sizes[0], dtype=dtype), across)
     assert nodes is not None and starts is not None and end is not None
-    closure = Closure(nodes, starts, end[-1, 1:], end[-1, 0], total[1:, 1:], jnp.stack(rates, axis=1).reshape(-1))
+    before = jnp.roll(z[:, corners[-2] + 1 :], 1, axis=0)
+    guard_rates = jnp.stack(rates, axis=1).reshape(-1)
+    chain = Chain(nodes, starts, before, end[-1, 1:], end[-1, 0], guard_rates, None, result)  # pyright: ignore
     residual = jnp.concatenate(ends, axis=1) - z
-    return residual, jacobian, (closure, result)
+    return residual, jacobian, (chain, total[1:, 1:])

@@ -33,12 +33,14 @@ class Root(eqx.Module):
 
 
 class Evaluation(NamedTuple):
-    """The equation at a point: its value `r`, its Jacobian, the point `at` which they hold for, and what else is known there."""
+    """The equation's value `r` and its Jacobian at the point `at`, and what else is known there. Where `r` says too little, `off`
+    says by how much more the equation is not fulfilled."""
 
     r: Float[Array, " n"]
     jacobian: Float[Array, "n n"]
     at: Float[Array, " n"]
     aux: PyTree
+    off: float | Float[Array, ""] = 0.0
 
 
 class _Search(eqx.Module):
@@ -63,7 +65,7 @@ class DampedNewton(optx.AbstractRootFinder):
 
     **Options** of `optimistix.root_find`: `accept`, in place of `rtol` (it may be traced). `size`: of the start, by default
     `max(abs(y0))`. `first`: the `args` of the first evaluation. `base`: from `aux` to the point at which value and derivative
-    hold, where that is not the iterate.
+    hold, where that is not the iterate, and to the least residual there.
 
     Source: Deuflhard (2004), *Newton Methods for Nonlinear Problems*, ch. 3, for damping.
     """
@@ -83,12 +85,12 @@ class DampedNewton(optx.AbstractRootFinder):
         if "first" in options:
             args = jax.tree.map(lambda a, b: jnp.where(first, a, b), options["first"], args)
         r, jacobian, aux = with_columns(lambda y: fn(y, args), y)
-        here = options["base"](aux) if "base" in options else y
+        here, least = options["base"](aux) if "base" in options else (y, 0.0)
         r = r + jacobian @ (here - y) if "base" in options else r
         finite = jnp.all(jnp.isfinite(r)) & jnp.all(jnp.isfinite(jacobian)) & jnp.all(jnp.isfinite(here))
         here = jnp.where(finite, here, y)
         size = self._size(state.y, options)
-        residual = jnp.where(finite, jnp.max(jnp.abs(r)), jnp.inf)
+        residual = jnp.where(finite, jnp.maximum(jnp.max(jnp.abs(r)), least), jnp.inf)
         # Near the root the residual is rounding, and no longer falls.
         rounding = (residual <= self._accept(size, options)) & (residual >= state.residual / 4)
         better = (residual < state.residual) | first
@@ -160,12 +162,12 @@ def find_root(
     """
 
     def fn(y, first):
-        r, jacobian, at, aux = evaluate(stop_gradient(y), first)
-        return r + jacobian @ (y - at), (at, aux)
+        r, jacobian, at, aux, off = evaluate(stop_gradient(y), first)
+        return r + jacobian @ (y - at), (at, jnp.asarray(off, y.dtype), aux)
 
     size = jnp.max(jnp.abs(y0)) if size is None else jnp.asarray(size, y0.dtype)
     ours = isinstance(root_finder, DampedNewton)
-    options = {"accept": accept, "size": size, "first": jnp.array(True), "base": lambda aux: aux[0]} if ours else {}
+    options = {"accept": accept, "size": size, "first": jnp.array(True), "base": lambda aux: aux[:2]} if ours else {}
     found = optx.root_find(
         fn, root_finder, y0, jnp.array(False), options, has_aux=True, max_steps=None, throw=False,
         adjoint=_Limited(max_iterations),
@@ -173,10 +175,10 @@ def find_root(
     y, aux = found.value, found.aux
     if ours:
         residual = found.stats["residual"]
-        _, aux = aux
+        *_, aux = aux
     else:
         # Optimistix's own return what they knew one step earlier.
-        r, _, _, aux = evaluate(y, jnp.array(False))
+        r, _, _, aux, _ = evaluate(y, jnp.array(False))
         residual = jnp.where(jnp.all(jnp.isfinite(r)), jnp.max(jnp.abs(r)), jnp.inf)
     converged = residual <= accept * jnp.maximum(jnp.max(jnp.abs(y)), size)
     return Root(y, aux, residual, converged, found.stats["num_steps"])

@@ -15,11 +15,13 @@ from .._flow.jump import reset
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
+from .chain import Chain
 from .implicit import closed_orbit
 from .multiple_shooting import MultipleShooting
 from .multipliers import eigenvalues
+from .problem import Problem
 from .report import describe
-from .shooting import AbstractShooting, Closure, Problem, SingleShooting
+from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy, run_stride
 
 
@@ -29,8 +31,10 @@ class PeriodicOrbit(eqx.Module):
     **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: of all strides together. `multipliers`:
     eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first. `return_jacobian`: shape `(n, n)`, section to
     section. `residual`: the largest component of `S(x) - x`. `guard_rates`: shape `(strides * arcs,)`, negative where the
-    orbit crosses its surfaces. `nodes`: the states after each stride's start, shape `(strides, n)`. `result`: a code of
-    `RESULTS`; unless it is `successful` the numbers are NaN. Every number is differentiable in `params`.
+    orbit crosses its surfaces. `nodes`: the states just after the jumps that start the strides, shape `(strides, n)`, at the
+    times `starts`; `before`: those just before, shape `(strides, m)`, which `nodes` does not tell where a reset takes several
+    states to one. `result`: a code of `RESULTS`; unless it is `successful` the numbers are NaN. Every number is differentiable in
+    `params`.
     """
 
     x: State
@@ -40,6 +44,8 @@ class PeriodicOrbit(eqx.Module):
     residual: Scalar
     guard_rates: Float[Array, " arcs"]
     nodes: Float[Array, "strides n"]
+    starts: Float[Array, " strides"]
+    before: Float[Array, "strides m"]
     iterations: Int[Array, ""]
     result: RESULTS
     params: Params
@@ -75,9 +81,8 @@ class PeriodicOrbit(eqx.Module):
 
     def sample(self, n: int = 100) -> tuple[Arc, ...]:
         """States along the orbit, arc by arc, at `n` times each from the arc's start to the jump that ends it."""
-        starts = jnp.concatenate([jnp.zeros(1, self.x.dtype), jnp.cumsum(each_stride(self, self.integrator)[0])[:-1]])
         arcs = []
-        for node, start in zip(self.nodes, starts, strict=True):
+        for node, start in zip(self.nodes, self.starts, strict=True):
             for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
                 arcs.append(Arc(mode, t, x))
         return tuple(arcs)
@@ -87,17 +92,6 @@ class PeriodicOrbit(eqx.Module):
         return monodromy(
             self.system, self.x, self.params, sequence=self.sequence * self.strides, integrator=self.integrator
         )
-
-
-@eqx.filter_jit
-def each_stride(orbit: PeriodicOrbit, integrator: Integrator) -> tuple[Array, Array]:
-    """How long each stride takes, from its node, and the state before the jump that ends it."""
-
-    def one(t, node):
-        stride = run_stride(orbit.system, t, node, orbit.params, orbit.sequence, integrator)
-        return t + stride.time, (stride.time, stride.impacts[-1].x)
-
-    return jax.lax.scan(one, jnp.zeros_like(orbit.period), orbit.nodes)[1]
 
 
 @eqx.filter_jit
@@ -125,7 +119,8 @@ def unless_in_family(multipliers: Array, result: RESULTS) -> RESULTS:
 
 def orbit_of(
     problem: Problem,
-    closure: Closure,
+    chain: Chain,
+    jacobian: Matrix,
     params: Params,
     integrator: Integrator,
     multipliers: Array,
@@ -136,10 +131,11 @@ def orbit_of(
     """What a solver has found; NaN unless it was successful."""
     nan = ft.partial(nan_unless, result == RESULTS.successful)
     return PeriodicOrbit(
-        x=nan(closure.nodes[0]), period=nan(closure.period), multipliers=nan(multipliers),
-        return_jacobian=nan(closure.jacobian), residual=nan(residual), guard_rates=nan(closure.guard_rates),
-        nodes=nan(closure.nodes), iterations=iterations, result=result, params=params, system=problem.system,
-        sequence=problem.sequence, strides=problem.strides, integrator=integrator,
+        x=nan(chain.nodes[0]), period=nan(chain.period), multipliers=nan(multipliers), return_jacobian=nan(jacobian),
+        residual=nan(residual), guard_rates=nan(chain.guard_rates), nodes=nan(chain.nodes), starts=nan(chain.starts),
+        before=nan(chain.before),
+        iterations=iterations, result=result, params=params, system=problem.system, sequence=problem.sequence,
+        strides=problem.strides, integrator=integrator,
     )  # fmt: skip
 
 
@@ -161,10 +157,11 @@ def run_orbit(
         get = lambda how: (how[0].rtol, how[0].atol, how[0].max_steps, how[1].max_iterations)
         how = eqx.tree_at(get, how, limits, is_leaf=lambda leaf: leaf is None)
     found = closed_orbit(problem, guess, params, how[1], how[0])
-    closure, residual, iterations, result = found.closure, found.residual, found.iterations, found.result
-    multipliers = eigenvalues(closure.jacobian)
-    result = unless_in_family(multipliers, result)
-    return orbit_of(problem, closure, params, integrator, multipliers, residual, iterations, result)
+    multipliers = eigenvalues(found.jacobian)
+    result = unless_in_family(multipliers, found.result)
+    return orbit_of(
+        problem, found.chain, found.jacobian, params, integrator, multipliers, found.residual, found.iterations, result
+    )
 
 
 _run = eqx.filter_jit(run_orbit)

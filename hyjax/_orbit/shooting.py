@@ -1,70 +1,29 @@
-r"""Close a chain of strides upon itself: Newton's equation for a periodic orbit.
-
-The unknown is the state *before* a jump, $y$, and the map is $y \mapsto \text{flow}(R(y))$: so every arc starts on the image
-of the reset. (A state slightly off it may meet its guard at once, or never.)
-"""
+"""Single shooting: one unknown state for the whole orbit."""
 
 import abc
+import dataclasses
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int
 
 from .._flow.integrator import Integrator
-from .._flow.jump import reset
-from .._flow.linearize import with_columns
 from .._system.results import choose, RESULTS
-from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
-from .newton import newton
-from .stride import traced_stride
-
-
-class Problem(eqx.Module):
-    """Which orbit: everything that Newton's method does not change."""
-
-    system: HybridSystem
-    sequence: tuple[str, ...] = eqx.field(static=True)
-    strides: int = eqx.field(static=True)
-    # See `_step.Step`: where an orbit is found once, compile time weighs more than run time.
-    rolled: bool = eqx.field(static=True, default=False)
-    # Where the orbit is differentiated: which leaves of `(system, params)` move, so that the strides' Jacobians have columns
-    # for them too. Empty where it is not.
-    moving: tuple[bool, ...] = eqx.field(static=True, default=())
-
-    def split(self, params: Params) -> tuple[PyTree, PyTree]:
-        """`(system, params)`: what moves, and what does not."""
-        leaves, tree = jax.tree.flatten((self.system, params))
-        flags = self.moving or (False,) * len(leaves)
-        return eqx.partition((self.system, params), jax.tree.unflatten(tree, flags))
-
-    def last_reset(self, y: State, params: Params, t: Scalar | None = None) -> Array:
-        """The jump that closes the sequence. That which closes the orbit is taken at time 0, as if none is given: a system
-        that depends on time repeats itself."""
-        taken = self.system.transitions[self.system.route(self.sequence)[-1]]
-        return reset(taken, jnp.zeros((), y.dtype) if t is None else t, y, params)
-
-
-class Closure(eqx.Module):
-    """A closed chain of strides. `nodes[i]` and `starts[i]` are state and time at the start of stride `i`; `end` is
-    where the last stride ends, which is `nodes[0]` but for the residual. `by`: where the problem names what moves, the
-    strides' Jacobians; see `stride_jacobian`."""
-
-    nodes: Float[Array, "strides n"]
-    starts: Float[Array, " strides"]
-    end: State
-    period: Scalar
-    jacobian: Matrix
-    guard_rates: Float[Array, " arcs"]
-    by: tuple[Array, Array, Array] | None = None
+from .chain import Chain, follow_chain, return_matrices
+from .newton import DampedNewton, Evaluation, find_root, RootFinder
+from .problem import Problem
 
 
 class Found(eqx.Module):
-    """What a search ends with, whether it found an orbit or not."""
+    """What a search ends with, whether an orbit was found or not.
 
-    closure: Closure
+    **Attributes:** `chain`: the strides of the last evaluation. `jacobian`: of the return map, section to section.
+    """
+
+    chain: Chain
+    jacobian: Matrix
     residual: Scalar
     iterations: Int[Array, ""]
     result: RESULTS
@@ -75,6 +34,7 @@ class AbstractShooting(eqx.Module):
 
     max_iterations: eqx.AbstractVar[int]
     accept: eqx.AbstractVar[float | None]
+    root_finder: eqx.AbstractVar[RootFinder]
 
     @abc.abstractmethod
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
@@ -85,46 +45,9 @@ class AbstractShooting(eqx.Module):
         return 100 * sum(integrator.tolerances(dtype)) if self.accept is None else self.accept
 
 
-def stride_jacobian(problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrator):
-    """One stride from `(t, x)`, with its tangents pushed along, through one loop.
-
-    **Returns:** the Jacobians of the end `(t, x)`, of the duration and of the guards' rates by the start `(t, x)` and by
-    what moves in the problem; that of the state before the last jump by the start; and the stride. A later stride starts when
-    the one before it ends, which matters in a system that depends on time; for an orbit of one stride, the start's time is
-    fixed, and its column left out.
-    """
-    timed = problem.strides > 1
-    moving, still = problem.split(params)
-    start, unravel = ravel_pytree(((t, x) if timed else (x,), moving))
-
-    def run(start):
-        state, moving = unravel(start)
-        system, params = eqx.combine(moving, still)
-        stride = traced_stride(system, state[0] if timed else t, state[-1], params, problem.sequence, integrator)
-        end = jnp.append(state[0] + stride.time, stride.x) if timed else stride.x
-        return (end, stride.time, stride.guard_rates, stride.impacts[-1].x), stride
-
-    _, (*by, before), stride = with_columns(run, start)
-    return tuple(by), before[:, : x.size + timed], stride
-
-
-@eqx.filter_jit
-def before_reset(problem: Problem, x: State, params: Params) -> Array:
-    """A state `y` that the last reset takes to `x`, or as near to it as its image allows (Gauss-Newton, damped).
-
-    Coordinates that the reset forgets are left alone: they do not matter to what follows.
-    """
-    mode = problem.system.mode(problem.sequence[-1])
-    y = x if mode.dimension == x.size else jnp.zeros(mode.dimension, x.dtype)
-
-    def improve(_, y):
-        image, slope = with_slope(lambda y: problem.last_reset(y, params), y)
-        normal = slope.T @ slope
-        damping = 1e-9 * jnp.trace(normal) + jnp.finfo(x.dtype).tiny
-        step = jnp.linalg.solve(normal + damping * jnp.eye(y.size, dtype=y.dtype), slope.T @ (x - image))
-        return y + jnp.where(jnp.all(jnp.isfinite(step)), step, 0)
-
-    return jax.lax.fori_loop(0, 8, improve, y)
+def outcome(converged, result) -> RESULTS:
+    """The code of a search: a stride that failed says why; a sound stride that does not return is not an orbit."""
+    return choose((result == RESULTS.successful) & ~converged, RESULTS.orbit_not_converged, result)
 
 
 def with_slope(fn, y: Array) -> tuple[Array, Array]:
@@ -132,61 +55,87 @@ def with_slope(fn, y: Array) -> tuple[Array, Array]:
     return fn(y), jax.jacfwd(fn)(y)
 
 
-def outcome(converged, result) -> RESULTS:
-    """The code of a search: a stride that failed says why; a sound stride that does not return is not an orbit."""
-    return choose((result == RESULTS.successful) & ~converged, RESULTS.orbit_not_converged, result)
-
-
 class SingleShooting(AbstractShooting):
-    """One unknown state for the whole orbit: the cheapest, for orbits that are not very unstable.
+    r"""One unknown state for the whole orbit: the cheapest, for orbits that are not very unstable.
 
-    **Arguments:** `max_iterations`: of Newton's method; each costs one orbit and its Jacobian. `accept`: the largest
-    residual of an orbit relative to its state, by default a hundred times the integrator's tolerances.
+    $\text{flow}^m(R(y)) = y$. The first evaluation flows from the guess itself: no state that jumps to the guess is sought, for
+    there may be several.
+
+    **Arguments:** `max_iterations`: of the root finder; each costs one orbit and its Jacobian. `accept`: the largest
+    residual of an orbit relative to its state, by default a hundred times the integrator's tolerances. `root_finder`: any of
+    optimistix, such as `optimistix.Newton(rtol=1e-12, atol=1e-12)`, `Dogleg` or `LevenbergMarquardt`; whether its result is an
+    orbit is judged from the residual. `find_orbits` limits the steps of the default one alone in its coarse search.
     """
 
     max_iterations: int = 30
     accept: float | None = None
+    root_finder: RootFinder = DampedNewton()
 
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
-        def evaluate(y):
-            x, slope = with_slope(lambda y: problem.last_reset(y, params), y)
-            closure, before, jacobian, result = follow_orbit(problem, x, params, integrator)
-            return before[-1] - y, jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
+        size, before = jnp.max(jnp.abs(guess)), jnp.zeros(problem.before_dimension, guess.dtype)
+        guess = onto_image(problem, guess, params)
+        if not isinstance(self.root_finder, DampedNewton):
+            # Others cannot start from the guess itself, but from the state before its next jump.
+            chain, ends = follow_chain(problem, guess, params, integrator)
+            before = jnp.where(chain.result == RESULTS.successful, ends[-1], 0)
+        root = find_root(
+            orbit_equation(problem, guess, params, integrator), before, max_iterations=self.max_iterations,
+            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder, size=size,
+        )  # fmt: skip
+        chain, jacobian = root.aux
+        residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))
+        return Found(chain, jacobian, residual, root.iterations, outcome(root.converged, chain.result))
 
-        accept = self.acceptable(integrator, guess.dtype)
-        start = before_reset(problem, guess, params)
-        root = newton(evaluate, start, max_iterations=self.max_iterations, accept=accept)
-        closure, result = root.aux
-        residual = jnp.max(jnp.abs(closure.end - closure.nodes[0]))
-        return Found(closure, residual, root.iterations, outcome(root.converged, result))
+
+@eqx.filter_jit
+def onto_image(problem: Problem, guess: State, params: Params) -> State:
+    r"""The state nearest to a guess that the closing jump can lead to. $R(y)$ with the least $|R(y) - x|$.
+
+    A guess slightly off the image of the reset may meet its guard at once. By the Levenberg-Marquardt method; which of several
+    `y` it ends at does not matter, since the flow from $R(y)$ decides that. The guess itself where nothing near it is found.
+    """
+    n = problem.before_dimension
+    y = jnp.concatenate([guess, jnp.zeros(n, guess.dtype)])[:n] if n != guess.size else guess
+    distance = lambda y: jnp.sum((problem.closing_jump(y, params) - guess) ** 2)
+
+    def improve(carry):
+        tries, y, least, damping, _ = carry
+        image, slope = with_slope(lambda y: problem.closing_jump(y, params), y)
+        normal = slope.T @ slope
+        damped = normal + (damping * jnp.trace(normal) + jnp.finfo(y.dtype).tiny) * jnp.eye(n, dtype=y.dtype)
+        step = jnp.linalg.solve(damped, slope.T @ (guess - image))
+        better = distance(y + step) < least
+        settled = better & (jnp.max(jnp.abs(step)) <= jnp.finfo(y.dtype).eps ** 0.5 * jnp.max(jnp.abs(y)))
+        damping = jnp.clip(jnp.where(better, damping / 10, damping * 10), 1e-9, 1e6)
+        y, least = jnp.where(better, y + step, y), jnp.where(better, distance(y + step), least)
+        return tries + 1, y, least, damping, jnp.where(settled | ~jnp.isfinite(least), 1, 0)
+
+    start = jnp.array(0), y, distance(y), jnp.asarray(1e-3, y.dtype), jnp.array(0)
+    _, y, least, *_ = jax.lax.while_loop(lambda carry: (carry[0] < 24) & (carry[-1] < 1), improve, start)
+    return jnp.where(jnp.isfinite(least), problem.closing_jump(y, params), guess)
 
 
-def follow_orbit(
-    problem: Problem,
-    x: State,
-    params: Params,
-    integrator: Integrator,
-    restarts: Float[Array, "strides before"] | None = None,
-) -> tuple[Closure, Float[Array, "strides before"], Matrix, RESULTS]:
-    """All strides of an orbit that starts at `x`; the states before their last jumps, the Jacobian of the last one by `x`, the
-    code. With `restarts`, the states before their first jumps, each stride starts from its own."""
-    n, timed = x.size, problem.strides > 1
+def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrator):
+    r"""$\text{flow}^m(R(y)) - y$ as `find_root` asks for it; `aux` is the chain and the return Jacobian.
 
-    def one(carry, restart):
-        t, x, total, result = carry
-        x = x if restart is None else problem.last_reset(restart, params, t)
-        by, before, stride = stride_jacobian(problem, t, x, params, integrator)
-        result = choose(result == RESULTS.successful, stride.result, result)
-        outs = (t, x, stride.guard_rates, stride.impacts[-1].x, before @ total, by if problem.moving else None)
-        return (t + stride.time, stride.x, by[0][:, : n + timed] @ total, result), outs
+    The first evaluation flows from the guess $x_0$, where there is one, to $y_1$. The equation's linearization there holds at
+    $y_1$: $r = D\,(R(y_1) - x_0)$ with $D = \partial y_1/\partial x_0$; so Newton's first step is that of the guess itself.
+    """
 
-    total = jnp.eye(n + timed, dtype=x.dtype)[:, timed:]
-    start = (jnp.zeros((), x.dtype), x, total, RESULTS.successful)
-    if timed:
-        (t, end, total, result), outs = jax.lax.scan(one, start, restarts, length=problem.strides)
-    else:
-        (t, end, total, result), outs = one(start, None if restarts is None else restarts[0])
-        outs = jax.tree.map(lambda leaf: leaf[None], outs)
-    starts, nodes, rates, before, by_x, by = outs
-    closure = Closure(nodes, starts, end, t, total[timed:], rates.reshape(-1), by)
-    return closure, before, by_x[-1], result  # pyright: ignore
+    def evaluate(y: Array, first) -> Evaluation:
+        image = problem.closing_jump(y, params)
+        x = image if guess is None else jnp.where(first, guess, image)
+        chain, ends = follow_chain(problem, x, params, integrator)
+        assert chain.by is not None
+        by_end, by_before = return_matrices(problem, chain.by)
+        at = y if guess is None else jnp.where(first, ends[-1], y)
+        image, slope = with_slope(lambda y: problem.closing_jump(y, params), at)
+        eye = jnp.eye(y.size, dtype=y.dtype)
+        # How far the guess is from its own image counts too: a stride that forgets where it started has D = 0.
+        gap = image - x
+        r = ends[-1] - at if guess is None else jnp.where(first, by_before @ gap, ends[-1] - at)
+        off = 0.0 if guess is None else jnp.where(first, jnp.max(jnp.abs(gap)), 0.0)
+        kept = chain if problem.moving else dataclasses.replace(chain, by=None)
+        return Evaluation(r, by_before @ slope - eye, at, (kept, by_end), off)
+
+    return evaluate

@@ -8,9 +8,10 @@ from jaxtyping import Array
 
 from .._flow.integrator import Integrator
 from .._orbit.multipliers import eigenvalues
-from .._orbit.newton import newton
+from .._orbit.newton import find_root
 from .._orbit.orbit import orbit_of, PeriodicOrbit, unless_in_family
-from .._orbit.shooting import follow_orbit, outcome, Problem, with_slope
+from .._orbit.problem import Problem
+from .._orbit.shooting import orbit_equation, outcome
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
@@ -36,20 +37,22 @@ class Nearby(eqx.Module):
         params = with_leaves(params, self.free, values)
         rtol, atol = self.integrator.tolerances(guess.dtype)
 
-        def evaluate(y):
-            x, slope = with_slope(lambda y: self.problem.last_reset(y, params), y)
-            closure, before, jacobian, result = follow_orbit(self.problem, x, params, self.integrator)
-            r = before[-1] - y
-            # What is left is the integrator's: a further step would only move it about.
-            settled = jnp.max(jnp.abs(r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
-            return jnp.where(settled, 0, r), jacobian @ slope - jnp.eye(y.size, dtype=y.dtype), (closure, result)
+        equation = orbit_equation(self.problem, None, params, self.integrator)
 
-        root = newton(evaluate, guess, max_iterations=8, accept=100 * (rtol + atol))
-        closure, result = root.aux
-        multipliers = eigenvalues(closure.jacobian)
-        result = unless_in_family(multipliers, outcome(root.converged, result))
-        residual = jnp.max(jnp.abs(closure.end - closure.nodes[0]))
-        orbit = orbit_of(self.problem, closure, params, self.integrator, multipliers, residual, root.iterations, result)
+        def evaluate(y, first):
+            found = equation(y, first)
+            # What is left is the integrator's: a further step would only move it about.
+            settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
+            return found._replace(r=jnp.where(settled, 0, found.r))
+
+        root = find_root(evaluate, guess, max_iterations=8, accept=100 * (rtol + atol))
+        chain, jacobian = root.aux
+        multipliers = eigenvalues(jacobian)
+        result = unless_in_family(multipliers, outcome(root.converged, chain.result))
+        residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))
+        orbit = orbit_of(
+            self.problem, chain, jacobian, params, self.integrator, multipliers, residual, root.iterations, result
+        )
         good = result == RESULTS.successful
         columns = {
             "x": orbit.x,

@@ -11,7 +11,7 @@ import numpy as np
 from .._continuation.branch import Branch
 from .._flow.integrator import Integrator
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.shooting import Problem
+from .._orbit.problem import Problem
 from .grid import Grid, named_leaves
 
 

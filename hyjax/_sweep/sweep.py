@@ -13,7 +13,7 @@ import numpy as np
 from .._continuation.branch import Branch
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.shooting import before_reset, Problem
+from .._orbit.problem import Problem
 from .._system.results import RESULTS
 from .._system.where import Where
 from .batches import Lanes
@@ -101,7 +101,7 @@ class _Work:
 
     def coarse(self) -> tuple[Coarse, dict[str, np.ndarray]]:
         """The starts of all points; and a lane, for the shapes of what is kept."""
-        y = np.asarray(before_reset(self.problem, self.orbit.x, self.orbit.params))
+        y = np.asarray(self.orbit.before[0])
         first = np.array([np.asarray(jax.tree.leaves(self.orbit.params)[i]) for i in self.grid.free])
         lane = self.lanes((first[None], y[None]))
         y = np.where(np.isfinite(lane["_y"][0]), lane["_y"][0], y)

@@ -74,7 +74,8 @@ def _structure(batch: Batch) -> PyTree:
         number, vector, matrix = jnp.zeros(()), jnp.zeros(1), jnp.zeros((1, 1))
         return PeriodicOrbit(
             x=vector, period=number, multipliers=jax.lax.complex(vector, vector), return_jacobian=matrix, residual=number,
-            guard_rates=vector, nodes=matrix, iterations=jnp.array(0), result=code_of(0), params=batch.params,
+            guard_rates=vector, nodes=matrix, starts=vector, before=matrix,
+            iterations=jnp.array(0), result=code_of(0), params=batch.params,
             system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
         )  # fmt: skip
 

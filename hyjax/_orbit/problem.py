@@ -1,0 +1,47 @@
+"""Which orbit is sought: the system, the sequence of modes, and how many strides close it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from .._flow.jump import reset
+from .._system.system import HybridSystem
+from .._system.types import Params, Scalar, State
+
+
+class Problem(eqx.Module):
+    """A periodic orbit of `strides` passes through `sequence`: everything that a root finder does not change.
+
+    **Attributes:** `moving`: which leaves of `(system, params)` have columns in the strides' Jacobians, because an orbit is
+    differentiated by them or because a branch has them free. Empty where none has.
+    """
+
+    system: HybridSystem
+    sequence: tuple[str, ...] = eqx.field(static=True)
+    strides: int = eqx.field(static=True)
+    # Where an orbit is found once, compile time weighs more than run time: see `Integrator`.
+    rolled: bool = eqx.field(static=True, default=False)
+    moving: tuple[bool, ...] = eqx.field(static=True, default=())
+
+    @property
+    def timed(self) -> bool:
+        """Whether the times at which strides start are unknown: a single stride starts at time 0."""
+        return self.strides > 1
+
+    @property
+    def before_dimension(self) -> int:
+        """The dimension of the state before the jump that closes the sequence."""
+        return self.system.mode(self.sequence[-1]).dimension
+
+    def split(self, params: Params) -> tuple[PyTree, PyTree]:
+        """`(system, params)` as the part that moves and the part that does not."""
+        leaves, tree = jax.tree.flatten((self.system, params))
+        flags = self.moving or (False,) * len(leaves)
+        return eqx.partition((self.system, params), jax.tree.unflatten(tree, flags))
+
+    def closing_jump(self, y: State, params: Params, t: Scalar | None = None) -> Array:
+        """$R(t, y)$, the reset that closes the sequence. `t=None` means 0: a system that depends on time repeats itself, and
+        the jump that closes the orbit restarts the clock."""
+        taken = self.system.transitions[self.system.route(self.sequence)[-1]]
+        return reset(taken, jnp.zeros((), y.dtype) if t is None else t, y, params)
