@@ -16,7 +16,7 @@ from hyjax.cli.reproduce.cart import Terms
 from hyjax.cli.reproduce.closed_forms import BOTH, flow, force, NONE, NORMAL, sliding_flow
 from hyjax.cli.reproduce.events import EVENTS
 from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
-from hyjax.contact._solve import solve_symmetric
+from hyjax.contact.solve import solve_symmetric
 
 # Mechanisms
 
