@@ -137,7 +137,7 @@ def gait(
 def _draw(model, orbits, plot: Path | None, animate: Path | None) -> None:
     with as_misuse():
         if plot is not None:
-            from ..plot.orbit import gait_figure
+            from ..plot.gait import gait_figure
 
             gait_figure(orbits, model).savefig(plot, dpi=150)
         if animate is not None:
