@@ -72,7 +72,7 @@ def time_series(
             if (x := _on_arc(orbit, arc, name)).size:
                 ax.plot(arc.t, x, color=colour, lw=1.8, label=symbol(name))
         for before, after in zip(arcs, arcs[1:] + arcs[:1], strict=True):
-            _jump(ax, np.repeat(before.t[-1], 2), _ends(orbit, before, after, name), colour)
+            _jump(ax, np.full(2, before.t[-1]), _ends(orbit, before, after, name), colour)
     ax.set_xlabel(_with_unit("$t$", unit(model.time_unit) if model else ""))
     ax.set_ylabel(_label(names, model))
     _legend(ax)
