@@ -1,6 +1,7 @@
 """Differentiable simulation and stability analysis of hybrid dynamical systems."""
 
-from . import contact as contact
+from typing import Any, TYPE_CHECKING
+
 from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
@@ -32,3 +33,15 @@ from ._variation.bouligand import (
     bouligand_derivative as bouligand_derivative,
     BouligandDerivative as BouligandDerivative,
 )
+
+if TYPE_CHECKING:
+    from . import contact as contact, models as models, plot as plot
+
+
+def __getattr__(name: str) -> Any:
+    """`hyjax.contact`, `hyjax.models` and `hyjax.plot`, each imported when it is first used."""
+    if name not in ("contact", "models", "plot"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module(f"{__name__}.{name}")

@@ -22,6 +22,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 with install_import_hook("hyjax", "beartype.beartype"):
     import hyjax as hj
+    from hyjax import contact as contact, plot as plot
     from hyjax.models import compass_gait, rimless_wheel, simplest_walker
 
 

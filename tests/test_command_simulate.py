@@ -26,7 +26,7 @@ SPEED = np.sqrt(2 * 9.81)
 @pytest.fixture
 def hyjax(monkeypatch, capsys, tmp_path):
     """Run `hyjax simulate` in this process, in an empty directory: `(exit status, stdout, stderr)`."""
-    monkeypatch.setattr("hyjax.cli.app.start_jax", lambda: "")  # the tests have started it
+    monkeypatch.setattr("hyjax.cli.simulate.start_jax", lambda: "")  # the tests have started it
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
 

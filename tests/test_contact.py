@@ -14,9 +14,9 @@ import hyjax as hj
 from hyjax.cli.reproduce import cart
 from hyjax.cli.reproduce.cart import Terms
 from hyjax.cli.reproduce.closed_forms import BOTH, flow, force, NONE, NORMAL, sliding_flow
-from hyjax.cli.reproduce.events import EVENTS
+from hyjax.cli.reproduce.transitions import TRANSITIONS
 from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
-from hyjax.contact._solve import solve_symmetric
+from hyjax.contact.solve import solve_symmetric
 
 # Mechanisms
 
@@ -34,7 +34,7 @@ def cart_lagrangian(q, v, params):
 @pytest.fixture(scope="module")
 def on_floor():
     """A dozen states of the cart's tip on the floor, closing, with parameters."""
-    draws = [EVENTS[5].draw(rng) for rng in map(np.random.default_rng, range(100, 112))]
+    draws = [TRANSITIONS[5].draw(rng) for rng in map(np.random.default_rng, range(100, 112))]
     params, times, x = zip(*draws, strict=True)
     stack = lambda *leaves: jnp.stack(leaves)
     return jnp.asarray(times), jnp.asarray(np.stack(x)), jax.tree.map(stack, *params)
@@ -142,7 +142,7 @@ def test_impacts_obey_coulomb_and_newton():
     """Four hundred random impacts, half of them plastic: one transition is armed at each; the impulse acts at the contact,
     pushes, and rubs as it may; energy is lost unless a rebound brings some; the mode is that of the motion after it."""
     rng = np.random.default_rng(0)
-    draws = [EVENTS[5].draw(rng) for _ in range(400)]
+    draws = [TRANSITIONS[5].draw(rng) for _ in range(400)]
     draws = [(dataclasses.replace(p, restitution=p.restitution * (k % 2)), t, x) for k, (p, t, x) in enumerate(draws)]
     targets, program = outcomes("U")
     armed, after = (np.asarray(each) for each in program(*stacked(draws)))
@@ -183,7 +183,7 @@ def test_impacts_obey_coulomb_and_newton():
 def test_slip_that_ends_sticks_or_turns(mode, other):
     """Of the two transitions where the slip vanishes one is armed, and it goes where the forces do."""
     rng = np.random.default_rng(1)
-    event = next(each for each in EVENTS if (each.source, each.target) == (mode, "C"))
+    event = next(each for each in TRANSITIONS if (each.source, each.target) == (mode, "C"))
     draws = [event.draw(rng) for _ in range(100)]
     targets, program = outcomes(mode)
     assert targets == ["C", other]
@@ -211,7 +211,7 @@ def bounce(t, x, params):
 def test_derivative_of_an_impact_with_friction():
     """By the state, forward and reverse alike, against central differences of the closed form."""
     rng = np.random.default_rng(2)
-    draws = [EVENTS[5].draw(rng) for _ in range(40)]
+    draws = [TRANSITIONS[5].draw(rng) for _ in range(40)]
     draws = [(dataclasses.replace(p, static=0.3, kinetic=0.2), t, x) for p, t, x in draws]
     reset = MIXED.transitions[MIXED.between("U", "V")].reset
     jacobians = [jax.jit(jax.vmap(kind(reset, argnums=1))) for kind in (jax.jacfwd, jax.jacrev)]

@@ -16,7 +16,7 @@ from reference import case
 import hyjax as hj
 from hyjax.cli.reproduce.cart import gap, mass, mechanism, slip, Terms
 from hyjax.cli.reproduce.closed_forms import BOTH, Dagger, NORMAL
-from hyjax.cli.reproduce.events import EVENTS
+from hyjax.cli.reproduce.transitions import TRANSITIONS
 from hyjax.models import ball_on_slope
 
 DRAWS = 12
@@ -57,18 +57,18 @@ def generic():
 
 @pytest.fixture(scope="module")
 def draws():
-    return {id(event): [event.draw(rng) for _ in range(DRAWS)] for event, rng in zip(EVENTS, seeds(), strict=True)}
+    return {id(event): [event.draw(rng) for _ in range(DRAWS)] for event, rng in zip(TRANSITIONS, seeds(), strict=True)}
 
 
 def seeds():
-    return [np.random.default_rng(seed) for seed in range(len(EVENTS))]
+    return [np.random.default_rng(seed) for seed in range(len(TRANSITIONS))]
 
 
 def label(event):
     return f"{event.equation} {event.source} to {event.target}"
 
 
-events = pytest.mark.parametrize("event", EVENTS, ids=label)
+events = pytest.mark.parametrize("event", TRANSITIONS, ids=label)
 
 
 @events
@@ -114,7 +114,7 @@ def test_rank_one(event, draws, generic):
     assert np.max(values[:, 1:]) <= 1e-12 * max(1, np.max(values[:, 0]))
 
 
-@pytest.mark.parametrize("event", [event for event in EVENTS if event.equation in ("91", "94")], ids=label)
+@pytest.mark.parametrize("event", [event for event in TRANSITIONS if event.equation in ("91", "94")], ids=label)
 def test_eigenvalues_where_the_reset_is_the_identity(event, draws, generic):
     """Eq. 95: all are 1 but one, that of the jump of the field. It is 0 where slip ends: it is the slip that is forgotten."""
     matrices, _, before, after = generic(event, draws[id(event)])
@@ -135,7 +135,7 @@ KEPT = [("80-81", (0,), NORMAL), ("82-83", (0, 1), BOTH), ("94", (1,), None)]
 def test_variations_after_an_event_satisfy_the_constraints_it_adds(equation, rows, held, draws, generic):
     """The constraint J v is zero after it on every neighbouring orbit, so [D_q(J v), J] times the matrix is zero; and on
     the floor the gap is, too."""
-    event = next(each for each in EVENTS if each.equation == equation)
+    event = next(each for each in TRANSITIONS if each.equation == equation)
     matrices = generic(event, draws[id(event)])[0]
     for (params, t, x), matrix in zip(draws[id(event)], np.asarray(matrices), strict=True):
         at = Terms(t, x[:3], x[3:], params)
@@ -149,7 +149,7 @@ def test_variations_after_an_event_satisfy_the_constraints_it_adds(equation, row
 
 def test_closed_forms_have_coriolis_terms(draws):
     """What eqs. 81, 83 and 88 are about does not vanish here: terms of the mass matrix's and of the constraint's rates."""
-    for event in EVENTS:
+    for event in TRANSITIONS:
         if event.source == "U":
             for params, t, x in draws[id(event)]:
                 at = Terms(t, x[:3], x[3:], params)
@@ -160,7 +160,7 @@ def test_closed_forms_have_coriolis_terms(draws):
 
 def test_derivatives_by_hand(draws):
     """Those of the closed forms against automatic differentiation of what a user states: rounding of some dozen terms."""
-    params, t, x = draws[id(EVENTS[0])][0]
+    params, t, x = draws[id(TRANSITIONS[0])][0]
     q, v = jnp.asarray(x[:3]), jnp.asarray(x[3:])
     at = Terms(t, x[:3], x[3:], params)
     close = lambda got, expected: assert_allclose(got, expected, rtol=1e-13, atol=1e-13)
@@ -299,10 +299,10 @@ def test_the_paper_is_printed_beside_the_generic_matrices(capsys, monkeypatch):
     """Of the eleven transitions two, which is the program of all; the differences printed are rounding."""
     from hyjax.cli.reproduce import saltation
 
-    monkeypatch.setattr(saltation, "EVENTS", (EVENTS[0], EVENTS[-1]))
+    monkeypatch.setattr(saltation, "TRANSITIONS", (TRANSITIONS[0], TRANSITIONS[-1]))
     saltation.saltation(states=3)
     printed = capsys.readouterr().out
-    for event in (EVENTS[0], EVENTS[-1]):
+    for event in (TRANSITIONS[0], TRANSITIONS[-1]):
         (row,) = (line for line in printed.splitlines() if line.startswith(f"{event.source} -> {event.target}"))
         assert row.split()[3] == event.equation and float(row.split()[-1]) < 1e-12
     for line in ("16/25  -12/25       0       0", "8/5    4/5      0      0", "Eq. (83)"):

@@ -3,6 +3,8 @@
 import ast
 import importlib
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -75,8 +77,29 @@ def test_former_paths_hold_the_same_objects():
         public = [each for each in vars(former) if not each.startswith("_")]
         assert public
         for each in public:
-            now = importlib.import_module(getattr(former, each).__module__)
-            assert getattr(former, each) is getattr(now, each)
+            held = getattr(former, each)
+            assert held is getattr(importlib.import_module(held.__module__), held.__name__)
+    from hyjax.animate import Step
+    from hyjax.plot import PlacedArc
+
+    assert Step is PlacedArc  # its former name
+
+
+def test_import_is_lean():
+    """Pictures, contacts and models are attributes of the package, imported with matplotlib only when used."""
+    ask = """
+import sys, hyjax as hj
+late = {"matplotlib", "xarray", "typer", "rich", "hyjax.plot", "hyjax.contact", "hyjax.models"}
+print(*late & set(sys.modules))
+print(hj.plot.gait_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
+print(*{"matplotlib", "typer", "rich"} & set(sys.modules))
+"""
+    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT.parent)
+    assert asked.stdout == "\nhyjax.plot.gait hyjax.contact.contact Simplest walker\n\n", asked.stderr
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        hyjax.nothing  # noqa: B018  # pyright: ignore
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        hyjax.models.nothing  # noqa: B018
 
 
 def test_files_are_small():

@@ -17,8 +17,9 @@ from hyjax.models import (
     vibrating_table,
 )
 from hyjax.plot import gait_figure, phase_portrait, time_series
-from hyjax.plot.animate import _placed, _refuse, animate_trajectory, shapes
+from hyjax.plot.animate import animate_trajectory, check_outline
 from hyjax.plot.figure import pyplot, unit
+from hyjax.plot.placement import placed_arcs, shapes
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")
@@ -98,7 +99,7 @@ def test_a_runner_moves_over_the_ground():
     params = slip.Params()
     before = BEFORE["slip"]
     arcs = [hj.Arc(mode, jnp.array([0.0, 1.0]), jnp.stack([state(params)] * 2)) for mode, state in before.items()]
-    descent, stance, ascent = _placed(arcs, slip, params)
+    descent, stance, ascent = placed_arcs(arcs, slip, params)
     # From the apex: 0.4 units of time at the horizontal speed, then the leg ahead.
     speed = np.sqrt(2 * (2.25 - np.sin(1.2)) - 0.4**2)
     assert_allclose(stance.foot, [0.4 * speed + np.cos(1.2), 0], rtol=1e-14)
@@ -111,7 +112,7 @@ def test_a_runner_moves_over_the_ground():
 
 def test_model_without_outline_is_refused():
     with pytest.raises(ValueError, match=r"^animate_orbit: buck_converter does not define outline"):
-        _refuse(buck_converter, "animate_orbit")
+        check_outline(buck_converter, "animate_orbit")
 
 
 def test_trajectory_in_motion():

@@ -14,8 +14,9 @@ import pytest
 import hyjax as hj
 from hyjax.models import load, simplest_walker as walker
 from hyjax.plot import gait_figure, multiplier_plane, phase_portrait, time_series
-from hyjax.plot.animate import _renamed, animate_orbit, save_animation, shapes, walk
+from hyjax.plot.animate import animate_orbit, save_animation
 from hyjax.plot.figure import pyplot, symbol, unit
+from hyjax.plot.placement import line_numbers, shapes, walk
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")
@@ -165,8 +166,8 @@ def test_a_strike_moves_no_leg(name):
 
     old = {key: points[0] for key, points in shapes(model, mode, before[None], params, np.zeros(2)).items()}
     new = {key: points[0] for key, points in shapes(model, mode, after[None], params, landing).items()}
-    numbers = _renamed({}, {}, old)
-    renamed = _renamed(old, numbers, new)
+    numbers = line_numbers({}, {}, old)
+    renamed = line_numbers(old, numbers, new)
     assert sorted(renamed.values()) == sorted(numbers.values()) == list(range(len(numbers)))
     # Each leg has a new name, and a line is drawn over itself, perhaps from its other end.
     was = {number: key for key, number in numbers.items()}

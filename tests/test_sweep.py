@@ -18,8 +18,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
 from hyjax._sweep.branch_starts import nearest_pass
-from hyjax._sweep.store import Locks
-from hyjax._sweep.sweep import _Work
+from hyjax._sweep.chunk_solver import ChunkSolver
+from hyjax._sweep.store import Locks, Store
 
 ROOT = pathlib.Path(__file__).parent.parent
 HERE = pathlib.Path(__file__).parent
@@ -146,13 +146,13 @@ def test_killed_and_resumed(start, whole, tmp_path, monkeypatch):
     killed = run(out, kill_after=3)
     _, errors = killed.communicate(timeout=300)
     assert killed.returncode == -9, errors
-    computed, chunk = [], _Work.chunk
+    computed, chunk = [], ChunkSolver.solve
 
     def counted(self, coarse, box):
         computed.append(box)
         return chunk(self, coarse, box)
 
-    monkeypatch.setattr(_Work, "chunk", counted)
+    monkeypatch.setattr(ChunkSolver, "solve", counted)
     codes = xarray.open_zarr(out, consolidated=False, chunks=None)["result"].values
     done = np.isin(codes, [-1], invert=True)
     assert 0 < done.sum() < codes.size
@@ -188,7 +188,7 @@ def test_two_processes_the_first_of_two_devices(whole, tmp_path):
 
 def test_full_disk(start, whole, tmp_path, monkeypatch):
     out = tmp_path / "sweep.zarr"
-    written, write = [], hj._sweep.Store.write
+    written, write = [], Store.write
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def filling(self, i, data):
@@ -198,7 +198,7 @@ def test_full_disk(start, whole, tmp_path, monkeypatch):
         written.append(i)
         write(self, i, data)
 
-    monkeypatch.setattr(hj._sweep.Store, "write", filling)
+    monkeypatch.setattr(Store, "write", filling)
     try:
         with pytest.raises(hj.StoreError, match=r"could not be written .* Every finished chunk is kept"):
             case.swept(start, out, chunk=24)

@@ -1,10 +1,9 @@
-r"""What becomes of a grid of starts."""
+"""Basins of attraction: the outcome of each initial state of a grid."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TYPE_CHECKING
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,81 +12,16 @@ from .._flow.check import check
 from .._flow.dataset import load_xarray
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.stride import run_stride
-from .._system.results import choose, RESULTS
-from .._system.system import Guard, HybridSystem, Mode, Transition
+from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
-from .batches import Lanes
+from .batches import BatchMap
 from .grid import named_leaves
+from .outcome import StridesToOutcome, with_terminal_modes
 from .progress import progress_bar
 from .store import code_attributes
 
 if TYPE_CHECKING:
     import xarray
-
-
-class Fate(eqx.Module):
-    """Some strides of one lane, until it comes near an orbit or meets a fate."""
-
-    system: HybridSystem
-    sequence: tuple[str, ...] = eqx.field(static=True)
-    ordinary: int = eqx.field(static=True)  # how many transitions are none of a fate
-    fates: int = eqx.field(static=True)
-    integrator: Integrator
-
-    def __call__(self, common, lane):
-        params, nodes, owner, closeness, most = common
-        t0, x0 = lane
-
-        def near(x):
-            """The orbit that the state is near to, or -1."""
-            if not nodes.shape[0]:
-                return jnp.array(-1)
-            apart = jnp.max(jnp.abs(x - nodes), axis=1)
-            nearest = jnp.argmin(apart)
-            return jnp.where(apart[nearest] <= closeness, owner[nearest], -1)
-
-        def one(carry):
-            i, t, x, _, fate, _ = carry
-            stride = run_stride(self.system, t, x, params, self.sequence, self.integrator)
-            for impact in stride.impacts[::-1]:
-                of_fate = impact.transition >= self.ordinary
-                fate = jnp.where(of_fate, (impact.transition - self.ordinary) % max(self.fates, 1), fate)
-            good = stride.result == RESULTS.successful
-            orbit = jnp.where(good, near(stride.x), -1)
-            return i + 1, t + stride.time, stride.x, orbit, fate, choose(fate >= 0, RESULTS.successful, stride.result)
-
-        def going(carry):
-            i, _, _, orbit, fate, result = carry
-            return (i < most) & (orbit < 0) & (fate < 0) & (result == RESULTS.successful)
-
-        none = jnp.array(-1)
-        start = (jnp.array(0), t0, x0, near(x0), none, RESULTS.successful)
-        i, t, x, orbit, fate, result = jax.lax.while_loop(going, one, start)
-        return {"strides": i, "t": t, "x": x, "orbit": orbit, "fate": fate, "result": jnp.asarray(result._value)}
-
-
-def with_fates(system: HybridSystem, sequence: tuple[str, ...], fates: Mapping[str, Guard]) -> HybridSystem:
-    """The system with a mode for each fate, which is entered for good when its guard falls."""
-    modes, transitions = dict(system.modes), list(system.transitions)
-    for source in dict.fromkeys(sequence):
-        for name, guard in fates.items():
-            target = f"{name} from {source}"
-            modes[target] = Mode(_still, system.mode(source).coordinates)
-            transitions.append(Transition(source, target, guard, _same))
-    return HybridSystem(modes, tuple(transitions))
-
-
-def _still(t, x, params):
-    return jnp.zeros_like(x)
-
-
-def _itself(params, *coordinates):
-    return jnp.stack(coordinates)
-
-
-def _same(t, x, params):
-    return x
 
 
 def basin(
@@ -104,17 +38,24 @@ def basin(
     integrator: Integrator | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
-    r"""A grid of starts, each classified by what becomes of it.
+    r"""Basins of attraction: the outcome of each initial state of a grid.
 
-    **Arguments:** `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`,
-    the state just after a jump at a point of the grid; by default the axes are the coordinates themselves, all of them. `orbits`:
-    one or a batch; a start belongs to one when a state after a stride is within `closeness`, relative to the orbit's size, of a
-    point of it. `fates`: from name to guard, `g(t, x, params)`: the motion ends when it falls through zero, such as
-    `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`. `strides`: the most. `integrator`: by default Dopri8 at 1e-8.
+    Strides are taken until a state is near one of the orbits, or one of the guards `fates` falls through zero.
 
-    **Returns:** an `xarray.Dataset` over the axes: `fate`, a number whose meaning stands in `flag_meanings` (the orbits in their
-    order, then the fates, `no step` where a stride fails for another reason, and `undecided` after the most strides);
-    `strides`, how many were taken; `last`, the last state (NaN where it fell); `result`, the code of a stride that failed.
+    **Arguments:**
+
+    - `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`, the initial
+      state at a point of the grid, just after a jump; by default the axes are the coordinates themselves, all of them.
+    - `orbits`: one or a batch; an initial state belongs to the basin of an orbit if the state after some stride is within
+      `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
+    - `fates`: from name to guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
+      `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
+    - `strides`: the largest number of strides. `integrator`: by default Dopri8 at 1e-8.
+
+    **Returns:** an `xarray.Dataset` over the axes: `fate`, the number of the outcome, with the names of all outcomes in its
+    attribute `flag_meanings` (the orbits in their order, the `fates`, `no step` where a stride failed for another reason, and
+    `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after a fall); and
+    `result`, the code of a stride that failed.
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
@@ -127,7 +68,7 @@ def basin(
         if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
             raise ValueError(f"basin: the values of the axis {name} must be finite numbers in one dimension.")
     if clash := sorted(set(values) & {"fate", "strides", "result", "last", "coordinate"}):
-        raise ValueError(f"basin: the axes {clash} bear names of the results. Name them otherwise.")
+        raise ValueError(f"basin: the axes {clash} have names of the dataset's variables. Choose other names.")
     coordinates = system.mode(sequence[0]).coordinates
     if start is None and tuple(values) != coordinates:
         raise ValueError(
@@ -135,7 +76,7 @@ def basin(
             "(params, *values) -> x."
         )
     points = np.stack(np.meshgrid(*values.values(), indexing="ij"), axis=-1).reshape(-1, len(values))
-    make: Callable[..., State] = start or _itself
+    make: Callable[..., State] = start or (lambda params, *coordinates: jnp.stack(coordinates))
     x = np.array(jax.vmap(lambda each: jnp.asarray(make(params, *each)))(jnp.asarray(points)))
     if integrator is None:
         tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
@@ -145,8 +86,8 @@ def basin(
     size = np.max(np.abs(nodes), initial=0)
 
     plain = with_adjoint(integrator, PlainForward())
-    ending = with_fates(system, tuple(sequence), fates)
-    lane = Fate(ending, tuple(sequence), len(system.transitions), len(fates), plain)
+    ending = with_terminal_modes(system, tuple(sequence), fates)
+    lane = StridesToOutcome(ending, tuple(sequence), len(system.transitions), len(fates), plain)
     count = len(x)
     found = {
         "orbit": np.full(count, -1),
@@ -157,11 +98,11 @@ def basin(
         "t": np.zeros(count, x.dtype),
     }
     alive, most = np.arange(count), 1
-    with progress_bar("starts", count, 0, progress) as advance:
-        # In rounds, each twice as long: those who have met their fate make room for the others.
+    with progress_bar("initial states", count, 0, progress) as advance:
+        # Rounds of strides, each twice as long as the one before: lanes whose outcome is known are then removed.
         while alive.size and (left := strides - int(found["strides"][alive[0]])) > 0:
             common = (params, nodes, owner, np.asarray(closeness * size, x.dtype), np.asarray(min(most, left)))
-            run = Lanes(lane, common)
+            run = BatchMap(lane, common)
             pieces = np.array_split(alive, -(-len(alive) // run.capacity))
             with ThreadPoolExecutor(run.threads) as pool:
                 parts = list(pool.map(lambda piece: run((found["t"][piece], found["x"][piece])), pieces))  # noqa: B023
@@ -179,18 +120,19 @@ def basin(
 
 
 def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Names of the orbits, their points, and whose point each is."""
+    """Names of the orbits, the nodes of all, and the number of the orbit to which each node belongs."""
     if orbits is None:
         return [], np.zeros((0, n), dtype), np.zeros(0, int)
     nodes = np.asarray(orbits.nodes)
     nodes = nodes.reshape(-1, *nodes.shape[-2:])
     if not np.all(np.isfinite(nodes)):
-        raise ValueError("basin: one of the orbits was not found. Leave it out.")
+        raise ValueError("basin: one of the orbits was not found (its nodes are NaN). Omit it.")
     each = nodes.shape[1]
     return [f"orbit {k}" for k in range(len(nodes))], nodes.reshape(-1, n), np.repeat(np.arange(len(nodes)), each)
 
 
 def _labelled(xarray, found, values, orbits, fates, coordinates, params, sequence) -> "xarray.Dataset":
+    """The dataset of the outcomes, with the meaning of their numbers."""
     meanings = [*orbits, *fates, "no step", "undecided"]
     fate = np.full(len(found["fate"]), len(meanings) - 1, np.int8)
     fate[found["result"] != 0] = len(meanings) - 2

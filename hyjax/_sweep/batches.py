@@ -1,7 +1,7 @@
-"""Many independent lanes of one program: in blocks, over all local devices, from several threads.
+"""One function mapped over many independent lanes: in blocks, over all local devices, from several threads.
 
-A block is one `vmap`, whose lanes wait for its slowest; blocks follow each other. The shape of the program does not depend on
-how many lanes there are, nor does what a lane computes: so its result is the same to the last bit, whatever stands beside it.
+A block is one `vmap`, which takes as long as its slowest lane; blocks follow one another. Neither the shape of the program nor
+the arithmetic of a lane depends on the number of lanes, so a lane's result is the same to the last bit in every company.
 """
 
 import functools as ft
@@ -18,17 +18,17 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import PyTree
 
 
-class Lanes:
-    """`fn(common, lane)` for each of many lanes.
+class BatchMap:
+    """The map of `fn(common, lane)` over many lanes.
 
-    **Arguments:** `fn`: a function or module whose static parts are hashable: it decides what is compiled. `common`: arrays that
-    all lanes share. `width`: how many lanes wait for each other; `capacity`: how many one call of the program takes on a device.
+    **Arguments:** `fn`: a function or module with hashable static parts; one program is compiled for each. `common`: arrays
+    shared by all lanes. `width`: lanes in a block; `capacity`: lanes in one call of the program on one device.
     """
 
     def __init__(self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None):
         self.devices = jax.local_devices()
         on_cpu = self.devices[0].platform == "cpu"
-        # On a CPU: wide enough for its vector units, small enough for its cache, and few to wait for. Elsewhere: many.
+        # On a CPU a block fills the vector units, fits in the cache, and rarely waits for a slow lane. Other devices need many.
         self.width = (32 if on_cpu else 1 << 15) if width is None else width
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
@@ -38,18 +38,18 @@ class Lanes:
 
     @property
     def capacity(self) -> int:
-        """How many lanes one call takes, on all devices together."""
+        """Lanes in one call, on all devices together."""
         return len(self.devices) * self.blocks * self.width
 
     @property
     def threads(self) -> int:
-        """From how many threads to call: one CPU device computes as many programs at once as it has cores."""
+        """Threads from which to call: one CPU device runs as many programs at once as it has cores."""
         if self.mesh is not None or self.devices[0].platform != "cpu":
             return 1
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def __call__(self, lanes: PyTree[np.ndarray]) -> PyTree[np.ndarray]:
-        """The results of all lanes, on the host, in their order."""
+        """The results of all lanes, on the host, in the order of the lanes."""
         count = len(jax.tree.leaves(lanes)[0])
         parts = []
         for first in range(0, count, self.capacity):
@@ -62,7 +62,7 @@ class Lanes:
         busy = -(-count // (apart * self.width))
 
         def dealt(leaf):
-            # What is left over repeats the last lane.
+            # The remainder of the last block repeats the last lane.
             leaf = leaf[np.minimum(np.arange(apart * busy * self.width), count - 1)]
             leaf = leaf.reshape(apart, busy, self.width, *leaf.shape[1:])
             return np.pad(leaf, [(0, 0), (0, self.blocks - busy)] + [(0, 0)] * (leaf.ndim - 2))
@@ -81,7 +81,7 @@ def _program(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh 
         return jax.vmap(ft.partial(fn, common))(lanes)
 
     first = jax.tree.map(lambda leaf: leaf[0, 0], lanes)
-    # Traced before it is split over devices: what it is made of need not know of them.
+    # Traced outside `shard_map`, so that its rules on device axes do not apply inside `fn`.
     traced, shapes = jax.make_jaxpr(block, return_shape=True)(arrays, first)
     flat = jaxpr_as_fun(traced)
 
@@ -100,7 +100,7 @@ def _program(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh 
 
     if mesh is None:
         return on_device(arrays, lanes, busy)
-    # Each device has loops of its own: none waits for another.
+    # Each device runs its own loop, and waits for no other device.
     whole, split = PartitionSpec(), PartitionSpec("lanes")
     sharded = jax.shard_map(on_device, mesh=mesh, in_specs=(whole, split, whole), out_specs=split, check_vma=False)
     return sharded(arrays, lanes, busy)

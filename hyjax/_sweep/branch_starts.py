@@ -1,4 +1,4 @@
-"""The points of a branch as starts for a sweep over its parameter."""
+"""The points of a branch as initial guesses for a sweep over the branch's parameter."""
 
 from collections.abc import Callable
 
@@ -8,33 +8,37 @@ from .._continuation.branch import Branch
 
 
 def first_point(branch: Branch) -> int:
-    """The point at which a branch was started."""
+    """The index of the point at which the branch was started."""
     count = np.asarray(branch.curves.count)
     return int(count[1]) - 1 if len(count) == 2 else 0
 
 
-def along_branch(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
-    """`values -> y` by the branch's points."""
+def guesses_on_branch(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
+    """`values -> y`: pre-impact states interpolated between the points of a branch."""
     unfolding = branch.unfolding
     y = branch._points["v"][:, : unfolding.dimension] * float(unfolding.state_scale)
     return nearest_pass(branch.values, y, first_point(branch))
 
 
 def nearest_pass(values: np.ndarray, y: np.ndarray, first: int) -> Callable[[np.ndarray], np.ndarray]:
-    """`wanted -> y` between the points of a curve; where it passes a value several times, on the pass nearest its point
-    `first`; NaN beyond the curve's ends."""
+    """`wanted -> y`: linear interpolation on the curve `y(values)`; NaN beyond the ends of the curve.
+
+    A curve with folds passes a value several times; the pass nearest the point of index `first` is taken.
+
+    **Arguments:** `values`: shape `(points,)`. `y`: shape `(points, n)`.
+    """
 
     def at(wanted: np.ndarray) -> np.ndarray:
-        seeds = np.full((len(wanted), y.shape[1]), np.nan)
+        guesses = np.full((len(wanted), y.shape[1]), np.nan)
         for i, value in enumerate(wanted[:, 0]):
-            # Just beyond the curve's ends, by rounding, its ends.
+            # A value beyond an end by no more than rounding is taken as the end.
             inside = np.clip(value, values.min(), values.max())
             if abs(inside - value) > 1e-9 * max(abs(value), float(np.ptp(values))):
                 continue
             passes = np.flatnonzero((values[:-1] - inside) * (values[1:] - inside) <= 0)
             k = int(passes[np.argmin(np.abs(passes + 0.5 - first))])
             fraction = (inside - values[k]) / ((values[k + 1] - values[k]) or 1)
-            seeds[i] = (1 - fraction) * y[k] + fraction * y[k + 1]
-        return seeds
+            guesses[i] = (1 - fraction) * y[k] + fraction * y[k + 1]
+        return guesses
 
     return at

@@ -1,4 +1,4 @@
-"""A grid of parameters: all combinations of the values of some leaves, by name."""
+"""A grid of parameters: all combinations of the values of several leaves, with names and units."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from .._system.types import Params
 from .._system.where import free_leaves, Where
 
-# A parameter of the same name as a column of a dataset has `param_` before its own.
+# A parameter with the name of a dataset's variable gets the prefix `param_`.
 TAKEN = {
     "x", "period", "multipliers_real", "multipliers_imag", "residual", "iterations", "result", "stable", "coordinate",
     "multiplier", "lyapunov", "stride_time", "strides", "stride", "start",
@@ -20,8 +20,11 @@ TAKEN = {
 
 
 class Grid(eqx.Module):
-    """**Attributes:** `free`: which leaves of the parameters vary. `names`, `units`: theirs. `values`: one axis for each, in any
-    order, but each value once."""
+    """A grid of parameters.
+
+    **Attributes:** `free`: the indices of the leaves of `params` that vary. `names`, `units`: of these leaves. `values`: an axis
+    for each, in any order, each value once.
+    """
 
     params: Params
     free: tuple[int, ...] = eqx.field(static=True)
@@ -38,20 +41,23 @@ class Grid(eqx.Module):
         return int(np.prod(self.shape))
 
     def points(self, box: tuple[slice, ...] | None = None) -> Float[np.ndarray, "points free"]:
-        """The free parameters at all points of a box of indices, or of the grid, the last axis fastest."""
+        """The varied parameters at all points of a box of indices, by default of the grid; the last axis varies fastest."""
         box = tuple(slice(0, n) for n in self.shape) if box is None else box
         index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
         return np.stack([axis[i.ravel()] for axis, i in zip(self.values, index, strict=True)], axis=-1)
 
     @property
     def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
-        """The axes, as coordinates of a dataset."""
+        """The axes as coordinates of a dataset: `name -> (dimensions, values, attributes)`."""
         axes = zip(self.names, self.values, self.units, strict=True)
         return {name: ((name,), axis, {"units": unit} if unit else {}) for name, axis, unit in axes}
 
 
 def grid_over(params: Params, where: Where, values: Any) -> Grid:
-    """The grid of a lens and its values: an array for one leaf, a tuple of arrays for several; `ValueError` otherwise."""
+    """The grid of the leaves picked by the lens `where`. `ValueError` for values that do not match these leaves.
+
+    **Arguments:** `values`: an array for one leaf, a tuple of arrays for several.
+    """
     free = free_leaves(where, params)
     paths, leaves = zip(*jax.tree_util.tree_leaves_with_path(params), strict=True)
     axes = tuple(values) if isinstance(values, tuple | list) and len(free) == len(values) > 1 else (values,)
@@ -59,7 +65,7 @@ def grid_over(params: Params, where: Where, values: Any) -> Grid:
         axes = (values[0],)
     if len(axes) != len(free):
         raise ValueError(
-            f"values: where picks {len(free)} parameters; give a tuple of {len(free)} arrays, one for each."
+            f"values: where picks {len(free)} parameters; give a tuple of {len(free)} arrays, one for each parameter."
         )
     own = (jax.tree_util.keystr(paths[i], simple=True, separator=".") or "params" for i in free)
     names = tuple(f"param_{name}" if name in TAKEN else name for name in own)
@@ -75,7 +81,7 @@ def grid_over(params: Params, where: Where, values: Any) -> Grid:
 
 
 def _unit(params: Params, path: Sequence[Any]) -> str:
-    """The unit that the parameters' own class states for a leaf, or nothing."""
+    """The unit of a leaf, from the metadata of its dataclass field; empty where there is none."""
     unit = ""
     for key in path:
         name = getattr(key, "name", None)
@@ -88,7 +94,7 @@ def _unit(params: Params, path: Sequence[Any]) -> str:
 
 
 def named_leaves(params: Params) -> dict[str, Any]:
-    """Every parameter by name, as plain numbers or lists."""
+    """All parameters by name, as plain numbers or lists."""
     return {
         jax.tree_util.keystr(path, simple=True, separator=".") or "params": np.asarray(leaf).tolist()
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)

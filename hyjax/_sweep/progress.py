@@ -1,4 +1,4 @@
-"""How far a long computation is, on the terminal."""
+"""A progress bar for a long computation."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(what: str, total: int, done: int, show: bool | None) -> Iterator[Callable[[int], None]]:
-    """A function to call with how many more are done. By default it shows something on a terminal only."""
+    """A progress bar on stderr; yields `advance(more)`. By default (`show=None`) only on a terminal.
+
+    **Arguments:** `total`, `done`: items in all, and items already done.
+    """
     show = sys.stderr.isatty() if show is None else show
     try:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""Everything that the results of a sweep depend on: what a store records, and refuses to be resumed without."""
+"""The provenance of a sweep: everything its results depend on. A store records it, and is resumed only by an equal one."""
 
 import hashlib
 import importlib.metadata
@@ -23,7 +23,7 @@ def provenance(
     record: Callable | None,
     integrator: Integrator,
 ) -> dict[str, Any]:
-    """Everything that a result depends on, as JSON."""
+    """Everything the results depend on, as values for JSON; long arrays by their digest."""
     device = jax.local_devices()[0]
     rtol, atol = integrator.tolerances(orbit.x.dtype)
     start = np.concatenate([np.ravel(np.asarray(each, float)) for each in (orbit.x, *jax.tree.leaves(orbit.params))])

@@ -1,8 +1,8 @@
-r"""Where the orbits of a grid begin: a coarse part of the grid is solved first, and every point starts from that.
+r"""Initial guesses for the orbits of a grid: a coarse subgrid is solved first, and interpolated at every other point.
 
-From the given orbit to the nearest coarse point, and on from neighbour to neighbour, along straight lines in steps that Newton's
-method follows; each finer level starts by interpolation in the one before. So a start depends on the grid alone, and not on
-what else is computed or when. A start that led far from itself has led to another orbit, and is refused.
+The coarse subgrid is solved by continuation along straight lines in the parameters, from the given orbit to the nearest coarse
+point and then from neighbour to neighbour; each finer level starts by interpolation in the level before. So a guess depends on
+the grid alone, not on the order of the computation. An orbit far from its guess lies on another branch, and is rejected.
 """
 
 import itertools
@@ -11,17 +11,20 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-# How many coarse points an axis has, by the number of axes; at the end, and at the beginning.
+# Coarse points along an axis on the finest and on the roughest level, by the number of axes.
 FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-# Points in each axis of the polynomial that interpolates: tried in turn, where some of its points have no orbit.
+# Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
 WINDOWS = {1: (6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
 
 
-class Coarse:
-    """**Attributes:** `axes`: the coarse points' values along each axis, ascending. `y`: their orbits, before the closing jump,
-    shape `(*points, n)`; NaN where there is none."""
+class CoarseGrid:
+    """A coarse subgrid with the orbits on it.
+
+    **Attributes:** `axes`: the values of the coarse points along each axis, ascending. `y`: the pre-impact states of their
+    orbits, shape `(*points, n)`; NaN where no orbit was found.
+    """
 
     def __init__(self, values: tuple[np.ndarray, ...], n: int, dtype):
         most = FINE.get(len(values), 9)
@@ -33,14 +36,15 @@ class Coarse:
 
     @property
     def known(self) -> np.ndarray:
+        """Which coarse points have an orbit."""
         return np.isfinite(self.y[..., 0])
 
     def at(self, index: np.ndarray) -> np.ndarray:
-        """The values of points given by rows of indices."""
+        """The parameters at points given by rows of indices."""
         return np.stack([axis[index[:, k]] for k, axis in enumerate(self.axes)], axis=-1)
 
-    def seeds(self, values: Float[np.ndarray, "points free"]) -> tuple[np.ndarray, np.ndarray]:
-        """Starts for points, and how far from its start an orbit may lie; by interpolation, or from the nearest."""
+    def guesses(self, values: Float[np.ndarray, "points free"]) -> tuple[np.ndarray, np.ndarray]:
+        """Initial guesses at points, and how far from its guess an orbit may lie: interpolated, or from the nearest point."""
         y = np.full((len(values), self.y.shape[-1]), np.nan, self.y.dtype)
         reach = np.zeros(len(values))
         for width in WINDOWS.get(len(self.axes), (2,)):
@@ -54,13 +58,14 @@ class Coarse:
         return y, reach
 
     def _interpolated(self, values, width):
+        """Guesses by polynomials through `width` points along each axis; NaN where one of these points has no orbit."""
         windows, weights = [], []
         for k, axis in enumerate(self.axes):
             q = min(width, len(axis))
             first = np.clip(np.searchsorted(axis, values[:, k]) - (q + 1) // 2, 0, len(axis) - q)
             window = first[:, None] + np.arange(q)
             at = axis[window]
-            # Lagrange's polynomials.
+            # Lagrange's basis polynomials.
             weight = np.ones(at.shape)
             for i, j in itertools.permutations(range(q), 2):
                 weight[:, i] *= (values[:, k] - at[:, j]) / (at[:, i] - at[:, j])
@@ -75,7 +80,7 @@ class Coarse:
         return y, 0.3 * np.max(high - low, axis=1)
 
     def _nearest(self, values):
-        """The orbit at the nearest coarse point that has one; counted in points along the axes."""
+        """Guesses from the nearest coarse point that has an orbit; distances count points along the axes."""
         nodes = np.argwhere(self.known)
         steps = lambda points: np.stack(
             [np.interp(points[:, k], axis, np.arange(len(axis))) for k, axis in enumerate(self.axes)], axis=-1
@@ -87,7 +92,7 @@ class Coarse:
         return y, 2 * (1 + away) * self._variation(nodes[chosen])
 
     def _variation(self, index: np.ndarray) -> np.ndarray:
-        """The largest difference to a neighbour."""
+        """The largest difference of `y` between a coarse point and its neighbours."""
         here, most = self.y[tuple(index.T)], np.zeros(len(index))
         for k, axis in enumerate(self.axes):
             for way in (-1, 1):
@@ -98,10 +103,14 @@ class Coarse:
         return most
 
 
-def solve_coarse(
-    coarse: Coarse, solve: Solve, start: tuple[np.ndarray, np.ndarray], along: Callable | None = None
-) -> Coarse:
-    """Fill in a coarse grid. `start`: parameters and `y` of an orbit. `along`: instead, `values -> y`, from a branch."""
+def solve_coarse_grid(
+    coarse: CoarseGrid, solve: Solve, start: tuple[np.ndarray, np.ndarray], guess: Callable | None = None
+) -> CoarseGrid:
+    """Solve for the orbits of a coarse grid, level by level.
+
+    **Arguments:** `start`: parameters and `y` of an orbit from which to continue. `guess`: `values -> y`, used instead of
+    `start` where it is given.
+    """
     shape, dims = coarse.y.shape[:-1], len(coarse.axes)
     spacings, rough = [1], ROUGH.get(dims, 3)
     while max(shape) // spacings[-1] >= rough:
@@ -110,31 +119,37 @@ def solve_coarse(
         lines = [np.unique([*range(0, m, spacing), m - 1]) for m in shape]
         nodes = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, dims)
         todo = nodes[~coarse.known[tuple(nodes.T)]]
-        if along is not None:
-            seeds = along(coarse.at(todo))
-            _accept(coarse, todo, *solve(coarse.at(todo), seeds), seeds, np.inf)
+        if guess is not None:
+            guesses = guess(coarse.at(todo))
+            _accept(coarse, todo, solve(coarse.at(todo), guesses)[0], guesses, np.inf)
         elif level == 0:
             widths = np.array([np.ptp(axis) or 1 for axis in coarse.axes])
             nearest = nodes[np.argmin(np.sum(((coarse.at(nodes) - start[0]) / widths) ** 2, axis=1))][None]
             y = march(solve, start[0][None], start[1][None], coarse.at(nearest), np.full_like(start[1][None], np.nan))
             coarse.y[tuple(nearest.T)] = y
         elif len(todo):
-            seeds, reach = coarse.seeds(coarse.at(todo))
-            sound = np.isfinite(seeds[:, 0])
-            todo, seeds, reach = todo[sound], seeds[sound], reach[sound]
+            guesses, reach = coarse.guesses(coarse.at(todo))
+            sound = np.isfinite(guesses[:, 0])
+            todo, guesses, reach = todo[sound], guesses[sound], reach[sound]
             if len(todo):
-                _accept(coarse, todo, *solve(coarse.at(todo), seeds), seeds, reach)
+                _accept(coarse, todo, solve(coarse.at(todo), guesses)[0], guesses, reach)
         _flood(coarse, solve, lines)
     return coarse
 
 
-def _accept(coarse: Coarse, index, y, iterations, seeds, reach):
-    near = np.max(np.abs(y - seeds), axis=1) <= reach + 1e-6 * np.max(np.abs(seeds), axis=1)
+def _accept(coarse: CoarseGrid, index, y, guesses, reach):
+    """Keep the orbits that lie within `reach` of their guesses; the others are, or stay, NaN."""
+    near = ~is_far(y, guesses, reach)
     coarse.y[tuple(index[near].T)] = y[near]
 
 
-def _flood(coarse: Coarse, solve: Solve, lines: list[np.ndarray]) -> None:
-    """From every point that has an orbit to its neighbours that have none, once along each edge, as far as it goes."""
+def is_far(y: np.ndarray, guesses: np.ndarray, reach: np.ndarray | float) -> np.ndarray:
+    """Which orbits lie farther than `reach` from their guesses, and so on another branch; not where `y` is NaN."""
+    return np.max(np.abs(y - guesses), axis=1) > reach + 1e-6 * np.max(np.abs(guesses), axis=1)
+
+
+def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
+    """Continue from every point with an orbit to its neighbours without one, once along each edge, until none is left."""
     tried = set()
     while True:
         edges = []
@@ -161,7 +176,7 @@ def _flood(coarse: Coarse, solve: Solve, lines: list[np.ndarray]) -> None:
         slope = np.full((len(edges), coarse.y.shape[-1]), np.nan)
         for row, (end, middle, beyond) in enumerate(edges):
             if beyond is not None:
-                # How the orbit moved on the last edge, for one as long as this.
+                # The change of the orbit over the last edge, scaled to the length of this one.
                 steps = [coarse.at(np.array([each]))[0] for each in (end, middle, beyond)]
                 ratio = np.sum(np.abs(steps[0] - steps[1])) / np.sum(np.abs(steps[1] - steps[2]))
                 slope[row] = (coarse.y[middle] - coarse.y[beyond]) * ratio
@@ -170,13 +185,14 @@ def _flood(coarse: Coarse, solve: Solve, lines: list[np.ndarray]) -> None:
 
 
 def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
-    """Orbits along straight lines in the parameters, all lines together. NaN for lines that were not followed to their end.
+    """Continue orbits along straight lines in the parameters, all lines together; NaN for a line not followed to its end.
 
-    **Arguments:** `first`, `last`: shape `(lines, free)`. `y`: the orbits at `first`. `slope`: how `y` will move over the
-    whole line, or NaN. `shortest`, `most`: a step below this part of its line, or so many steps, end it.
+    **Arguments:** `first`, `last`: the ends of the lines, shape `(lines, free)`. `y`: the orbits at `first`, shape
+    `(lines, n)`. `slope`: the expected change of `y` over the whole line, or NaN. `shortest`: the shortest step, as a fraction
+    of the line. `most`: the largest number of steps.
     """
     s, y, slope = np.zeros(len(y)), y.copy(), slope.copy()
-    # With no idea of where the orbit moves to, a very short step tells.
+    # Without an expected change, a very short first step measures it.
     h = np.where(np.isfinite(slope[:, 0]), 1.0, 1e-3)
     same = np.all(first == last, axis=1)
     h[same] = 1.0
@@ -196,7 +212,7 @@ def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int
         size = np.max(np.abs(y[going]), axis=1)
         moved = np.max(np.abs(found - y[going]), axis=1)
         off = np.max(np.abs(found - guess), axis=1)
-        # Without a slope the move itself is small; with one, most of it was foreseen.
+        # Accepted: without a slope, a small change; with one, a change that the slope predicted for the most part.
         near = np.where(known, off <= 0.2 * moved + 1e-5 * size, moved <= 0.05 * size)
         good = np.isfinite(found[:, 0]) & near & (iterations <= 6)
         on = going[good]

@@ -1,7 +1,7 @@
-"""A sweep on disk: one zarr store, written chunk by chunk, which knows what it was computed from.
+"""A sweep on disk: one zarr store, written chunk by chunk, with the provenance of its results.
 
-A chunk is finished when its result codes are there: they are written last, and every file of zarr's appears whole or not at all.
-While a chunk is computed, one byte of a lock file is locked; the system releases it when the process ends, however it ends.
+A chunk is finished when its result codes exist: they are written last, and zarr writes every file atomically. While a process
+computes a chunk it locks one byte of a lock file; the operating system releases the lock when the process ends in any way.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from .._system.results import RESULTS
 if TYPE_CHECKING:
     import xarray
 
-# No code: the point was not computed.
+# In place of a result code: the point has not been computed.
 PENDING = -1
 INDEX = tuple[slice, ...]
 
 
 class StoreError(RuntimeError):
-    """A store cannot be written, or was made from something else."""
+    """A store cannot be written, or has another provenance."""
 
 
 def chunk_shape(shape: tuple[int, ...], lanes: int) -> tuple[int, ...]:
-    """Boxes of at most so many points that tile a grid; the longest side is halved first."""
+    """The shape of the boxes of at most `lanes` points that tile a grid; the longest side is halved first."""
     chunk = list(shape)
     while np.prod(chunk) > lanes:
         longest = int(np.argmax(chunk))
@@ -38,7 +38,7 @@ def chunk_shape(shape: tuple[int, ...], lanes: int) -> tuple[int, ...]:
 
 
 def chunks_of(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[INDEX]:
-    """The boxes, in the order of the grid."""
+    """The boxes that tile a grid, in the order of the grid."""
     counts = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
     return [
         tuple(slice(i * c, min((i + 1) * c, n)) for i, c, n in zip(place, chunk, shape, strict=True))
@@ -47,15 +47,18 @@ def chunks_of(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[INDEX]:
 
 
 class Store:
-    """**Attributes:** `path`. `dims`: the names of the grid's dimensions. `chunks`: its boxes."""
+    """An existing store.
+
+    **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid.
+    """
 
     def __init__(self, path: Path, dims: tuple[str, ...], chunks: list[INDEX]):
         self.path, self.dims, self.chunks = path, dims, chunks
-        # Where zarr does not look for arrays.
+        # In the directory of an array, where zarr does not look for other arrays.
         self.locks = Locks(path / "result" / "locks")
 
     def finished(self) -> np.ndarray:
-        """Which chunks are there."""
+        """Which chunks are finished, shape `(chunks,)`."""
         import zarr
 
         codes: Any = zarr.open_array(self.path / "result", mode="r")[...]
@@ -68,7 +71,7 @@ class Store:
         return bool(np.all(np.asarray(array[self.chunks[i]]) != PENDING))
 
     def write(self, i: int, data: dict[str, tuple[tuple[str, ...], np.ndarray]]) -> None:
-        """One chunk: `name -> (dimensions, values)`; the codes last."""
+        """Write one chunk, `name -> (dimensions, values)`; the result codes last."""
         import xarray
 
         box = dict(zip(self.dims, self.chunks[i], strict=True))
@@ -82,7 +85,7 @@ class Store:
             where = ", ".join(f"{dim} {each.start}:{each.stop}" for dim, each in box.items())
             raise StoreError(
                 f"{self.path}: the chunk {where} could not be written ({error.strerror or error}). Every finished chunk is "
-                "kept: make room, and resume."
+                "kept: free space on the disk, and resume."
             ) from error
 
     def open(self) -> "xarray.Dataset":
@@ -92,7 +95,7 @@ class Store:
 
 
 class Locks:
-    """One lock for each chunk, held by at most one process; where the system has none, every lock is free."""
+    """A lock for each chunk, held by at most one process; on a system without file locks every lock is free."""
 
     def __init__(self, path: Path):
         try:
@@ -111,7 +114,7 @@ class Locks:
         except BlockingIOError:
             return False
         except OSError:
-            # A file system without locks: a chunk may be computed twice, with the same result.
+            # A file system without locks: two processes may compute a chunk, with equal results.
             return True
         return True
 
@@ -128,20 +131,20 @@ class Locks:
 
 def create(
     path: Path,
-    about: dict[str, Any],
+    metadata: dict[str, Any],
     coordinates: dict[str, tuple[tuple[str, ...], np.ndarray, dict]],
     variables: dict[str, tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...], Any, dict]],
 ) -> None:
-    """Make an empty store; whole, or not at all. Where another process was quicker, theirs is the store.
+    """Create an empty store, atomically; a store that another process has created meanwhile is left as it is.
 
-    **Arguments:** `coordinates`: `name -> (dimensions, values, attributes)`. `variables`: `name -> (dimensions, shape, chunk,
-    dtype, attributes)`.
+    **Arguments:** `metadata`: attributes of the store. `coordinates`: `name -> (dimensions, values, attributes)`. `variables`:
+    `name -> (dimensions, shape, chunk, dtype, attributes)`.
     """
     import zarr
 
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        root = zarr.create_group(part, zarr_format=3, attributes=about)
+        root = zarr.create_group(part, zarr_format=3, attributes=metadata)
         for name, (dims, values, attributes) in coordinates.items():
             array = root.create_array(
                 name, shape=values.shape, chunks=values.shape, dtype=values.dtype, dimension_names=dims,
@@ -167,21 +170,21 @@ def create(
             raise StoreError(f"{path}: the store cannot be made ({error.strerror or error}).") from error
 
 
-def refuse_different(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """What the store was made from; `StoreError` where that is not what is asked for now."""
+def require_same(path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of an existing store; `StoreError` where they differ from `metadata`."""
     try:
-        made = json.loads((path / "zarr.json").read_text()).get("attributes", {})
+        stored = json.loads((path / "zarr.json").read_text()).get("attributes", {})
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: this is not a store that can be resumed ({error}).") from error
-    about = json.loads(json.dumps(about))
-    differing = [name for name in about if made.get(name) != about[name]]
+    metadata = json.loads(json.dumps(metadata))
+    differing = [name for name in metadata if stored.get(name) != metadata[name]]
     if differing:
         name = differing[0]
         raise StoreError(
-            f"{path}: cannot be resumed: its {name} is {_brief(made.get(name))}, and now {_brief(about[name])}. Ask for the "
-            "same, or write to another path."
+            f"{path}: cannot be resumed: its {name} is {_brief(stored.get(name))}, and now {_brief(metadata[name])}. Request "
+            "the same sweep, or write to another path."
         )
-    return made
+    return stored
 
 
 def _brief(value: Any) -> str:
@@ -190,10 +193,10 @@ def _brief(value: Any) -> str:
 
 
 def code_attributes() -> dict[str, Any]:
-    """What the codes mean, as the climate and forecast conventions say it."""
+    """Attributes of a variable of result codes, after the climate and forecast (CF) metadata conventions."""
     names = {int(item._value): name for name, item in RESULTS._name_to_item.items()}
     return {
-        "long_name": "why the computation ended as it did",
+        "long_name": "result code",
         "flag_values": [PENDING, *names],
         "flag_meanings": " ".join(["pending", *names.values()]),
     }

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,13 @@ from typing import Annotated
 import typer
 
 Model = Annotated[str, typer.Argument(metavar="MODEL")]
-Sequence = Annotated[str | None, typer.Option(help="modes in turn, as first,second; by default the model's")]
-Strides = Annotated[int, typer.Option(help="orbits that close after so many strides")]
-FullJson = Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")]
-Animate = Annotated[Path | None, typer.Option(help="write an animation: .gif, .mp4 or .html")]
+Param = Annotated[list[str] | None, typer.Option(help="name=value; angles in rad, or as 3deg")]
+OtherParam = Annotated[
+    list[str] | None, typer.Option(help="name=value of another parameter; angles in rad, or as 3deg")
+]
+Sequence = Annotated[str | None, typer.Option(help="sequence of modes, as first,second; default: the model's")]
+Strides = Annotated[int, typer.Option(help="strides after which the orbit closes")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")]
+GridJson = Annotated[bool, typer.Option("--json", help="print one JSON object: summary, axes and results")]
+Where = Annotated[list[str], typer.Option(help="parameter to vary, as name=low:high:count; repeat for a grid")]
+Animate = Annotated[Path | None, typer.Option(help="write an animation to this file: .gif, .mp4 or .html")]

@@ -1,11 +1,31 @@
-"""What the command line prints: records for JSON, tables for people."""
+"""What the command line prints: records for JSON, and tables."""
+
+import json
+from typing import Any
 
 import numpy as np
 
 from .._system.results import code_name
 
 
+def print_record(record: dict[str, Any], as_json: bool) -> None:
+    """Print a summary by name and value, as a table or as JSON."""
+    if as_json:
+        print(json.dumps(record))
+        return
+    width = max(len(key) for key in record)
+    for key, value in record.items():
+        shown = ", ".join(f"{each} {number}" for each, number in value.items()) if isinstance(value, dict) else value
+        print(f"{key.replace('_', ' '):<{width}}  {shown}")
+
+
+def nested_lists(values) -> list:
+    """An array as nested lists, for JSON; a number that is not finite becomes null."""
+    return np.asarray(np.where(np.isfinite(values), values, None)).tolist()
+
+
 def orbits_record(name: str, model, values: dict[str, float], orbits) -> dict:
+    """A batch of orbits, for JSON."""
     return {
         "model": name,
         "params": values,
@@ -26,6 +46,7 @@ def orbits_record(name: str, model, values: dict[str, float], orbits) -> dict:
 
 
 def orbits_table(model, values: dict[str, float], orbits):
+    """A batch of orbits as a table: a column for each orbit."""
     from rich.table import Table
 
     setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
@@ -47,28 +68,27 @@ def orbits_table(model, values: dict[str, float], orbits):
 
 
 def _complex(value: complex) -> str:
-    # Adding zero turns -0.0, and what rounds to it, into 0.0.
+    # Adding zero turns -0.0 into 0.0.
     real, imag = (round(part, 13) + 0.0 for part in (value.real, value.imag))
     return f"{real:+.13f}" if imag == 0 else f"{real:+.13f} {imag:+.13f}i"
 
 
 def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
-    """A trajectory, for `json.dumps`; a number that is not finite is null."""
-    numbers = lambda x: [float(each) if np.isfinite(each) else None for each in np.asarray(x)]
+    """A trajectory, for JSON; a number that is not finite becomes null."""
     return {
         "model": name,
         "params": values,
         "modes": list(trajectory.mode_names),
         "t": float(trajectory.t),
-        "x": numbers(trajectory.final),
+        "x": nested_lists(trajectory.final),
         "jumps": int(trajectory.jumps),
         "events": [
             {
                 "t": event.t,
                 "source": event.source,
                 "target": event.target,
-                "before": numbers(event.before),
-                "after": numbers(event.after),
+                "before": nested_lists(event.before),
+                "after": nested_lists(event.after),
                 "guard_rate": event.guard_rate,
             }
             for event in trajectory.events
@@ -78,46 +98,32 @@ def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
 
 
 def branches_record(name: str, where: str, values: dict[str, float], branches) -> dict:
-    """Branches with their special points, for `json.dumps`."""
-    pairs = lambda multipliers: [[float(each.real), float(each.imag)] for each in multipliers]
+    """Branches with their special points, for JSON."""
     points, special = [], []
     for number, branch in enumerate(branches):
-        strides = branch.unfolding.problem.strides
-        rows = zip(
-            branch.values, branch.x, branch.periods, branch.multipliers, branch.stable, branch.residuals, strict=True
-        )
-        for value, x, period, multipliers, stable, residual in rows:
-            points.append(
-                {
-                    "branch": number,
-                    "value": float(value),
-                    "strides": strides,
-                    "x0": [float(each) for each in x],
-                    "period": float(period),
-                    "multipliers": pairs(multipliers),
-                    "stable": bool(stable),
-                    "residual": float(residual),
-                }
-            )
+        about = {"branch": number, "strides": branch.unfolding.problem.strides}
+        columns = branch.values, branch.x, branch.periods, branch.multipliers, branch.residuals, branch.stable
+        for *row, stable in zip(*columns, strict=True):
+            points.append(about | _branch_point(*row) | {"stable": bool(stable)})
         for point in branch.special_points:
-            special.append(
-                {
-                    "branch": number,
-                    "kind": point.kind,
-                    "value": float(point.value),
-                    "strides": strides,
-                    "x0": [float(each) for each in point.orbit.x],
-                    "period": float(point.orbit.period),
-                    "multipliers": pairs(np.asarray(point.orbit.multipliers)),
-                    "residual": float(point.residual),
-                }
-            )
-    ends = [code_name(branch.result) for branch in branches]
+            orbit = point.orbit
+            row = _branch_point(point.value, orbit.x, orbit.period, orbit.multipliers, point.residual)
+            special.append(about | {"kind": point.kind} | row)
     return {
         "model": name,
         "where": where,
         "params": values,
         "points": points,
         "special_points": special,
-        "results": ends,
+        "results": [code_name(branch.result) for branch in branches],
+    }
+
+
+def _branch_point(value, x, period, multipliers, residual) -> dict:
+    return {
+        "value": float(value),
+        "x0": [float(each) for each in x],
+        "period": float(period),
+        "multipliers": [[float(each.real), float(each.imag)] for each in np.asarray(multipliers)],
+        "residual": float(residual),
     }

@@ -1,7 +1,7 @@
-"""Programs kept on disk, so that a new process need not trace them again.
+"""Traced programs kept on disk, so that a new process does not trace them again.
 
-JAX keeps what it has compiled, but finds it only after tracing, which for an orbit takes as long as everything else that the
-command line does. A traced program is a file of `jax.export`; its name says all that it was made of.
+JAX's own cache holds compiled programs, but looks one up only after tracing, and tracing the search for an orbit takes as long
+as the rest of the command together. A stored program is a file of `jax.export`, named by a digest of everything it depends on.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ from .._system.results import code_of
 
 
 def stored_solver(directory: str, name: str) -> Callable[..., PeriodicOrbit]:
-    """`solve_batch`, whose program for the model of that name is kept in `directory`.
+    """`solve_batch` as a program stored in `directory`, for the model of that name.
 
-    The model must come with the package: its source is part of what the file is named after.
+    The model must be one of the package's own: the digest in the file's name covers the package's source, no other.
     """
 
     programs: dict[Path, Callable] = {}
@@ -46,7 +46,7 @@ def stored_solver(directory: str, name: str) -> Callable[..., PeriodicOrbit]:
         if path not in programs:
             try:
                 program = jax.export.deserialize(bytearray(path.read_bytes()))
-            except Exception:  # there is none, or it cannot be read: then make it
+            except Exception:  # no such file, or an unreadable one
                 program = _export(batch, guesses, limits, inputs)
                 _write(path, program.serialize())
             programs[path] = jax.jit(program.call)
@@ -68,7 +68,7 @@ def _export(batch: Batch, guesses, limits, inputs: list) -> jax.export.Exported:
 
 
 def _structure(batch: Batch) -> PyTree:
-    """The structure of what `solve_batch` returns."""
+    """The PyTree structure of the result of `solve_batch`."""
 
     def example() -> PeriodicOrbit:
         number, vector, matrix = jnp.zeros(()), jnp.zeros(1), jnp.zeros((1, 1))
@@ -79,13 +79,13 @@ def _structure(batch: Batch) -> PyTree:
             system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
         )  # fmt: skip
 
-    # Its shapes alone: operations on numbers are a program each, to be loaded.
+    # By `eval_shape`, because every operation on numbers would be one more program to load.
     return jax.tree.structure(jax.eval_shape(example))
 
 
 @functools.cache
 def _fingerprint(about: str) -> str:
-    """A digest of the package's own source, of the versions beneath it, and of what is asked for."""
+    """A digest of the request, of the package's own source, and of the versions of JAX and equinox."""
     digest = hashlib.sha256(about.encode())
     for package in (jax, eqx):
         digest.update(package.__version__.encode())
@@ -95,7 +95,7 @@ def _fingerprint(about: str) -> str:
 
 
 def _write(path: Path, program: bytes | bytearray) -> None:
-    """Whole or not at all; where the directory cannot be written, not at all."""
+    """Write a file atomically; in a directory that cannot be written, write nothing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{id(program)}.part")

@@ -1,47 +1,52 @@
-"""The command sweep."""
+"""The command `sweep`: a periodic orbit over a grid of parameters, stored chunk by chunk."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_paths, load, Misuse, modes_in_turn, NotFound, start_jax
-from .grid import counts_of, grid_of, integrator_of, Json, listed, Param, start_of, tell, Where
-from .options import Model, Sequence, Strides
+from .arguments import as_misuse, load, Misuse, NotFound, parse_sequence
+from .files import check_directory, check_files, require_output, save_figure
+from .grid import axes_record, count_results, parse_grid, parse_tolerance
+from .options import GridJson, Model, OtherParam, Sequence, Strides, Where
+from .orbits import choose_orbit, require_orbits
+from .output import nested_lists, print_record
+from .session import start_jax
 
 
 def sweep(
     name: Model,
     where: Where,
-    out: Annotated[Path | None, typer.Option(help="the zarr store to write, sweep.zarr")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the store that is there")] = False,
-    param: Param = None,
+    out: Annotated[Path | None, typer.Option(help="zarr store to write, as sweep.zarr")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="complete the existing store")] = False,
+    param: OtherParam = None,
     strides: Strides = 1,
     sequence: Sequence = None,
-    orbit: Annotated[int, typer.Option(help="which of the orbits in the middle of the grid, as hyjax gait counts")] = 1,
-    tolerance: Annotated[float | None, typer.Option(help="of the integrator, by default 1e-14")] = None,
-    chunk: Annotated[int | None, typer.Option(help="at most so many points are written at once")] = None,
-    as_json: Json = False,
+    orbit: Annotated[
+        int, typer.Option(help="number of the orbit at the middle of the grid, in the order of hyjax gait")
+    ] = 1,
+    tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-14")] = None,
+    chunk: Annotated[int | None, typer.Option(help="largest number of points in a chunk of the store")] = None,
+    as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw state and spectral radius to this file")] = None,
 ):
-    """Follow an orbit of a model over a grid of parameters, and store it chunk by chunk."""
-    check_paths(plot, None)
-    if out is None and plot is None and not as_json:
-        raise Misuse("say what to make of it: --out sweep.zarr, --plot sweep.png or --json.")
+    """Solve for a periodic orbit over a grid of parameters. The orbits are stored chunk by chunk."""
+    check_files(plot)
+    require_output(as_json, out, plot, "sweep.zarr")
     if resume and out is None:
         raise Misuse("--resume needs the store: give --out.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise Misuse(f"{out}: there is no directory {out.absolute().parent}.")
-    if out is not None and out.exists() and not resume:
-        raise Misuse(f"{out}: there is something already. Give --resume to go on with it, or another path.")
+    if out is not None:
+        check_directory(out)
+        if out.exists() and not resume:
+            raise Misuse(f"{out}: there is something already. Give --resume to complete the store, or another path.")
     if strides < 1 or (chunk is not None and chunk < 1):
         raise Misuse("--strides and --chunk must be at least 1.")
-    integrator = integrator_of(tolerance)
+    integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
-    params, lens, values, setting = grid_of(model, where, param)
-    along = modes_in_turn(model, sequence)
-    start = start_of(model, name, params, setting, along, strides, orbit, cache)
+    params, values, lens, axes = parse_grid(model, where, param)
+    modes = parse_sequence(model, sequence)
+    start = choose_orbit(require_orbits(model, params, values, modes, strides, cache), orbit, values)
 
     from .._sweep.store import StoreError
     from .._sweep.sweep import sweep as run
@@ -50,13 +55,13 @@ def sweep(
     try:
         with as_misuse():
             found = run(
-                model.system, start, where=lens, values=values, out=out, resume=resume, integrator=integrator, chunk=chunk,
+                model.system, start, where=lens, values=axes, out=out, resume=resume, integrator=integrator, chunk=chunk,
                 units=units,
             )  # fmt: skip
     except StoreError as error:
         raise NotFound(str(error)) from None
     found = found.load()
-    counts = counts_of(found)
+    counts = count_results(found)
     orbits = counts.get("successful", 0)
     record = {
         "model": name,
@@ -68,14 +73,13 @@ def sweep(
         "store": None if out is None else str(out),
     }
     if as_json:
-        record["axes"] = {dim: found[dim].values.tolist() for dim in found["result"].dims}
-        clean = lambda name: listed(found[name].values)
-        record |= {each: clean(each) for each in ("x", "period", "multipliers_real", "multipliers_imag")}
-    tell(record, as_json)
+        record["axes"] = axes_record(found, found["result"].dims)
+        columns = ("x", "period", "multipliers_real", "multipliers_imag")
+        record |= {each: nested_lists(found[each].values) for each in columns}
+    print_record(record, as_json)
     if plot is not None:
         from ..plot.sweep import sweep_figure
 
-        with as_misuse():
-            sweep_figure(found).savefig(plot, dpi=150)
+        save_figure(plot, lambda: sweep_figure(found))
     if orbits == 0:
-        raise NotFound(f"{name}: no point of the grid has an orbit that is reached from its middle.")
+        raise NotFound(f"{name}: at no point of the grid was an orbit reached from the orbit at its middle.")

@@ -1,6 +1,6 @@
 """Rigid bodies with unilateral constraints and friction, as hybrid systems."""
 
-from ._contact import Contact as Contact
-from ._mechanism import lagrangian as lagrangian, Mechanism as Mechanism
-from ._one import contact_system as contact_system
-from ._several import contacts_system as contacts_system
+from .contact import Contact as Contact
+from .mechanism import lagrangian as lagrangian, Mechanism as Mechanism
+from .several_contacts import contacts_system as contacts_system
+from .single_contact import contact_system as contact_system

@@ -1,6 +1,6 @@
-"""A shelf of models: each file a chapter with equations, `Params`, `system`, `sequence`, `guess`, `region`, `outline`.
+"""Models from the literature: each file holds equations, `Params`, `system`, `sequence`, `guess`, `region` and `outline`.
 
-`names` lists them; `load(name)` imports one, or says which there are.
+`names` lists the models; `load(name)` imports one, and so does the attribute `hyjax.models.NAME`.
 """
 
 import importlib
@@ -26,7 +26,7 @@ names = (
     "impact_microactuator",
 )
 
-# Former names, which go on working: each is a module of one line.
+# Former names, which still work: each is a module of one line.
 FORMER = {
     "stick_slip": "friction_oscillator",
     "stickslip": "impact_microactuator",
@@ -36,8 +36,14 @@ FORMER = {
 
 
 def load(name: str) -> ModuleType:
-    """The module of a model, also by a former name; `ValueError` with the names there are."""
+    """The module of a model, by its name or a former name; `ValueError` that lists the names otherwise."""
     name = FORMER.get(name, name)
     if name not in names:
         raise ValueError(f"There is no model {name!r}. The models are: {', '.join(names)}.")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in names and name not in FORMER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

@@ -1,18 +1,13 @@
-"""Pictures of results: each takes a result and returns matplotlib axes, a figure or an animation."""
+"""Pictures of results: each function takes a result and returns matplotlib axes, a figure or an animation."""
 
 from .animate import (
     animate_orbit as animate_orbit,
     animate_trajectory as animate_trajectory,
     save_animation as save_animation,
-    shapes as shapes,
-    walk as walk,
 )
 from .branch import branch_diagram as branch_diagram, locus_diagram as locus_diagram
-from .orbit import (
-    gait_figure as gait_figure,
-    multiplier_plane as multiplier_plane,
-    phase_portrait as phase_portrait,
-    time_series as time_series,
-)
+from .gait import gait_figure as gait_figure
+from .orbit import multiplier_plane as multiplier_plane, phase_portrait as phase_portrait, time_series as time_series
+from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .sweep import attractor_figure as attractor_figure, basin_figure as basin_figure, sweep_figure as sweep_figure
 from .trajectory import trajectory_figure as trajectory_figure

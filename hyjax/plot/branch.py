@@ -1,5 +1,4 @@
-"""Bifurcation diagrams: branches over their parameter, stable solid, unstable dashed, special points marked and named; loci
-in the plane of two parameters."""
+"""Bifurcation diagrams of branches, with their special points; loci in the plane of two parameters."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, INK, pyplot, symbol
+from .figure import COLOURS, GREY, INK, open_axes, symbol
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -30,10 +29,13 @@ def branch_diagram(
     ax: "matplotlib.axes.Axes | None" = None,
     parameter: str = "",
 ) -> "matplotlib.axes.Axes":
-    """A coordinate of every node of the orbits over the parameter; a colour for each branch.
+    """A coordinate of every node of the orbits over the parameter: stable orbits solid, unstable orbits dashed.
 
-    **Arguments:** `branches`: one, or several of one system. `coordinate`: its name, or `period`; by default the first of the
-    mode in which the orbits start. `parameter`: its name, for the axis. An unknown coordinate is a `ValueError`.
+    Each branch has a colour; its special points are marked and labelled.
+
+    **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`; by default the first
+    coordinate of the mode in which the orbits start. `parameter`: its name, for the axis label. `ValueError` for an unknown
+    coordinate.
     """
     branches = list(branches) if isinstance(branches, Sequence) else [branches]
     problem = branches[0].unfolding.problem
@@ -43,12 +45,11 @@ def branch_diagram(
         raise ValueError(
             f"branch_diagram: there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}."
         )
-    axes = pyplot().subplots(figsize=(6.4, 4.2), layout="constrained")[1] if ax is None else ax
-
+    axes = open_axes(ax, (6.4, 4.2))
     for k, branch in enumerate(branches):
         colour, values, stable = COLOURS[k % len(COLOURS)], branch.values, branch.stable
         for start, end in _runs(stable):
-            # A run reaches to the next, so that no gap is left between them.
+            # Each run includes the first point of the next one, so that the line has no gap.
             piece = slice(start, min(end + 1, len(values)))
             lines = branch.heights(coordinate)[piece]
             axes.plot(values[piece], lines, color=colour, lw=1.6, ls="-" if stable[start] else "--")
@@ -65,7 +66,6 @@ def branch_diagram(
     axes.legend(frameon=False)
     axes.set_xlabel(symbol(parameter) if parameter else "parameter")
     axes.set_ylabel("$T$" if coordinate == "period" else symbol(coordinate))
-    axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 
@@ -74,28 +74,28 @@ def locus_diagram(
     ax: "matplotlib.axes.Axes | None" = None,
     parameters: tuple[str, str] = ("", ""),
 ) -> "matplotlib.axes.Axes":
-    """Curves in the plane of two parameters, each with its kind; the first parameter is that of the branch.
+    """Loci of special points in the plane of two parameters, labelled by kind; horizontal is the branch's own parameter.
 
-    **Arguments:** `parameters`: their names, for the axes.
+    **Arguments:** `loci`: one or several. `parameters`: the names of the two parameters, for the axis labels.
     """
     loci = list(loci) if isinstance(loci, Sequence) else [loci]
-    axes = pyplot().subplots(figsize=(5.4, 4.2), layout="constrained")[1] if ax is None else ax
+    axes = open_axes(ax, (5.4, 4.2))
     for k, locus in enumerate(loci):
         axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=locus.kind)
     axes.legend(frameon=False)
     axes.set_xlabel(symbol(parameters[0]) if parameters[0] else "first parameter")
     axes.set_ylabel(symbol(parameters[1]) if parameters[1] else "second parameter")
-    axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 
 def _heights(point, coordinate: str, names: tuple[str, ...]) -> np.ndarray:
+    """The ordinates at which a special point is marked: one for each node, or the period per stride."""
     if coordinate == "period":
         return np.asarray(point.orbit.period) / point.orbit.strides
     return np.asarray(point.orbit.nodes)[:, names.index(coordinate)]
 
 
 def _runs(stable: np.ndarray) -> list[tuple[int, int]]:
-    """First and one past the last of each run of equal marks."""
+    """The index ranges `(start, end)` of consecutive points of equal stability."""
     ends = [0, *(np.flatnonzero(np.diff(stable.astype(int))) + 1), len(stable)]
     return list(itertools.pairwise(ends))

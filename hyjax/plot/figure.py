@@ -1,4 +1,4 @@
-"""How all pictures look: colours, axes, and names as they are printed."""
+"""The common style of all pictures: colours, axes, symbols and units."""
 
 import re
 from types import ModuleType
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import matplotlib.axes
 
-# Okabe and Ito (2008): told apart by colour-blind readers as well.
+# Okabe and Ito (2008): colours that colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 INK, GREY, PALE = "#222222", "#888888", "#E4E6E9"
@@ -45,7 +45,7 @@ def pyplot() -> ModuleType:
 
 
 def symbol(name: str) -> str:
-    r"""A coordinate's name as it is printed: `theta_s_rate` is $\dot\theta_{s}$; a word stays a word."""
+    r"""The symbol of a coordinate: `theta_s_rate` becomes $\dot\theta_{s}$; a name that is a word stays a word."""
     base = name.removesuffix("_rate")
     head = base.partition("_")[0].rstrip("0123456789")
     index = base[len(head) :].lstrip("_")
@@ -57,7 +57,7 @@ def symbol(name: str) -> str:
 
 
 def unit(text: str) -> str:
-    r"""A unit as it is printed: `rad sqrt(g/l)` is rad $\sqrt{g/l}$, and `1/omega_0` is 1/$\omega_{0}$."""
+    r"""A unit in mathematical type: `rad sqrt(g/l)` becomes rad $\sqrt{g/l}$, and `1/omega_0` becomes 1/$\omega_{0}$."""
     text = re.sub(r"sqrt\(([^)]*)\)", r"$\\sqrt{\1}$", text)
     text = re.sub(rf"\b({'|'.join(GREEK)})(_(\w+))?(?![a-z_])", _greek, text)
     return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
@@ -68,10 +68,18 @@ def _greek(found: re.Match) -> str:
     return f"$\\{letter}_{{{index}}}$" if index else f"$\\{letter}$"
 
 
-def tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":
-    """The axes, or new ones, with a grid and few numbers."""
-    ax: matplotlib.axes.Axes = pyplot().subplots(layout="constrained")[1] if given is None else given
+def open_axes(
+    given: "matplotlib.axes.Axes | None", figsize: tuple[float, float] | None = None
+) -> "matplotlib.axes.Axes":
+    """The given axes, or new axes of that size, without the frame at top and right."""
+    ax: matplotlib.axes.Axes = pyplot().subplots(figsize=figsize, layout="constrained")[1] if given is None else given
     ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":
+    """The given axes, or new axes, with a grid and few tick labels."""
+    ax = open_axes(given)
     ax.grid(True, color=PALE, lw=0.8)
     ax.set_axisbelow(True)
     ax.locator_params(axis="x", nbins=5)

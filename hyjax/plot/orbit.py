@@ -1,8 +1,6 @@
-"""Pictures of orbits: take a result, return matplotlib axes."""
+"""Pictures of one periodic orbit: phase portrait, coordinates over time, multipliers in the complex plane."""
 
-import dataclasses
 import itertools
-import textwrap
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -10,13 +8,13 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from .._orbit.orbit import Arc, PeriodicOrbit
+from .._flow.arc import Arc
+from .._orbit.orbit import PeriodicOrbit
 from .._system.results import RESULTS
 from .figure import BLUE, COLOURS, GREY, INK, PALE, pyplot, symbol, tidy, unit, VERMILION
 
 if TYPE_CHECKING:
     import matplotlib.axes
-    import matplotlib.figure
 
 
 def phase_portrait(
@@ -25,15 +23,15 @@ def phase_portrait(
     pairs: Sequence[tuple[str, str]] | None = None,
     model: ModuleType | None = None,
 ) -> "matplotlib.axes.Axes":
-    """Each coordinate against its rate: the flow as lines with the sense of time, the jumps dashed.
+    """Each coordinate against its rate: the arcs as lines with an arrow in the direction of time, the jumps dashed.
 
-    **Arguments:** `pairs`: names of coordinates, (across, up); without them, every `name` that has a `name_rate`, or where
-    none has, the first two coordinates. In a mode without the coordinate `name_rate`, it is the rate of `name`. `model`:
-    gives the axes their units.
+    **Arguments:** `pairs`: names of coordinates, (horizontal, vertical); by default every `name` that has a `name_rate`, and
+    the first two coordinates where no coordinate has a rate. In a mode without the coordinate `name_rate` the rate of `name`
+    is computed by the vector field. `model`: supplies the units of the axes.
 
-    **Returns:** the axes. An orbit that was not found, or a name that no mode has, is a `ValueError`.
+    **Returns:** the axes. `ValueError` for an orbit that was not found, and for an unknown coordinate.
     """
-    arcs, names = arcs_of(orbit), _names(orbit)
+    arcs, names = arcs_of(orbit), _coordinates(orbit)
     if pairs is None:
         rates = [(name, f"{name}_rate") for name in names if f"{name}_rate" in names]
         pairs = rates or [(names[0], names[min(1, len(names) - 1)])]
@@ -45,7 +43,7 @@ def phase_portrait(
     ax = tidy(ax)
     for (across, up), colour in zip(pairs, itertools.cycle(COLOURS), strict=False):
         for arc in arcs:
-            x, y = _along(orbit, arc, across), _along(orbit, arc, up)
+            x, y = _on_arc(orbit, arc, across), _on_arc(orbit, arc, up)
             if x.size and y.size:
                 ax.plot(x, y, color=colour, lw=1.8, label=symbol(across))
                 _arrow(ax, x, y, colour)
@@ -60,22 +58,22 @@ def phase_portrait(
 def time_series(
     orbit: PeriodicOrbit, ax: "matplotlib.axes.Axes | None" = None, model: ModuleType | None = None
 ) -> "matplotlib.axes.Axes":
-    """The coordinates that are not rates over one period, arc by arc, the jumps dashed.
+    """The coordinates, except rates, over one period: the arcs as lines, the jumps dashed.
 
-    **Arguments:** `model`: gives the axes their units.
+    **Arguments:** `model`: supplies the units of the axes.
 
-    **Returns:** the axes. An orbit that was not found is a `ValueError`.
+    **Returns:** the axes. `ValueError` for an orbit that was not found.
     """
     arcs = arcs_of(orbit)
-    names = [name for name in _names(orbit) if not name.endswith("_rate")]
+    names = [name for name in _coordinates(orbit) if not name.endswith("_rate")]
     ax = tidy(ax)
     for name, colour in zip(names, itertools.cycle(COLOURS), strict=False):
         for arc in arcs:
-            if (x := _along(orbit, arc, name)).size:
+            if (x := _on_arc(orbit, arc, name)).size:
                 ax.plot(arc.t, x, color=colour, lw=1.8, label=symbol(name))
         for before, after in zip(arcs, arcs[1:] + arcs[:1], strict=True):
-            _jump(ax, np.repeat(before.t[-1], 2), _ends(orbit, before, after, name), colour)
-    ax.set_xlabel(_bracket("$t$", unit(model.time_unit) if model else ""))
+            _jump(ax, np.full(2, before.t[-1]), _ends(orbit, before, after, name), colour)
+    ax.set_xlabel(_with_unit("$t$", unit(model.time_unit) if model else ""))
     ax.set_ylabel(_label(names, model))
     _legend(ax)
     return ax
@@ -86,13 +84,14 @@ def multiplier_plane(
 ) -> "matplotlib.axes.Axes":
     r"""The multipliers in the complex plane, with the unit circle.
 
-    **Arguments:** `orbits`: one, a batch, or several; those that were not found are left out.
+    **Arguments:** `orbits`: one, a batch, or several; orbits that were not found are omitted.
 
-    **Returns:** the axes. Multipliers with $|\lambda| < 1$ are round and blue, the others square and vermilion.
+    **Returns:** the axes. Multipliers with $|\lambda| < 1$ are drawn as blue circles, the others as vermilion squares.
     """
+    pyplot()
     from matplotlib.patches import Circle
 
-    values = np.concatenate([np.ravel(orbit.multipliers) for orbit in _each(orbits)] or [np.zeros(0)])
+    values = np.concatenate([np.ravel(orbit.multipliers) for orbit in each_orbit(orbits)] or [np.zeros(0)])
     values = values[np.isfinite(values)]
     ax = tidy(ax)
     ax.grid(False)
@@ -111,60 +110,36 @@ def multiplier_plane(
     return ax
 
 
-def gait_figure(
-    orbits: PeriodicOrbit | Sequence[PeriodicOrbit], model: ModuleType | None = None
-) -> "matplotlib.figure.Figure":
-    """A row for each orbit: phase portrait, coordinates over time, multipliers; above it period and stability.
-
-    **Arguments:** `orbits`: one, a batch, or several. `model`: gives the title, and the axes their units.
-
-    **Returns:** the figure. Where an orbit was not found, its row says why. No orbit at all is a `ValueError`.
-    """
-    rows = _each(orbits)
-    if not rows:
-        raise ValueError("gait_figure: there is no orbit to draw: the batch has length 0.")
-    fig = pyplot().figure(figsize=(11, 3.6 * len(rows) + 0.4), layout="constrained")
-    settings = [_setting(orbit.params) for orbit in rows]
-    shared = {key: value for key, value in settings[0].items() if all(other.get(key) == value for other in settings)}
-    title = ": ".join(text for text in (getattr(model, "title", ""), _print(shared)) if text)
-    if title:
-        fig.suptitle(textwrap.fill(title, 100), fontsize=13)
-    for orbit, setting, part in zip(rows, settings, np.ravel(fig.subfigures(len(rows), 1, squeeze=False)), strict=True):
-        own = _print({key: value for key, value in setting.items() if key not in shared})
-        part.suptitle(", ".join(text for text in (own, _summary(orbit, model)) if text), fontsize=11)
-        if not np.isfinite(orbit.period):
-            continue
-        left, middle, right = part.subplots(1, 3, width_ratios=(1.1, 1.1, 1))
-        phase_portrait(orbit, left, model=model)
-        time_series(orbit, middle, model=model)
-        multiplier_plane(orbit, right)
-    return fig
-
-
-def _each(orbits) -> list[PeriodicOrbit]:
+def each_orbit(orbits) -> list[PeriodicOrbit]:
+    """The single orbits of an orbit, a batch, or a sequence of either."""
     if not isinstance(orbits, PeriodicOrbit):
-        return [one for orbit in orbits for one in _each(orbit)]
-    return [orbits] if np.ndim(orbits.period) == 0 else [orbits[i] for i in range(len(orbits))]
+        return [one for orbit in orbits for one in each_orbit(orbit)]
+    if np.ndim(orbits.period) == 0:
+        return [orbits]
+    return [one for i in range(len(orbits)) for one in each_orbit(orbits[i])]
 
 
-def _message(orbit: PeriodicOrbit) -> str:
+def message_of(orbit: PeriodicOrbit) -> str:
+    """Why an orbit was not found."""
     return RESULTS[orbit.result]  # pyright: ignore
 
 
 def arcs_of(orbit: PeriodicOrbit, n: int = 200) -> tuple[Arc, ...]:
+    """The sampled arcs of an orbit; `ValueError` for a batch, and for an orbit that was not found."""
     if np.ndim(orbit.period):
         raise ValueError(f"This is a batch of {len(orbit)} orbits: choose one, for example orbits[0].")
     if not np.isfinite(orbit.period):
-        raise ValueError(f"There is no orbit to draw: {_message(orbit)}")
+        raise ValueError(f"There is no orbit to draw: {message_of(orbit)}")
     return orbit.sample(n)
 
 
-def _names(orbit: PeriodicOrbit) -> list[str]:
+def _coordinates(orbit: PeriodicOrbit) -> list[str]:
+    """The coordinates of all modes of the orbit, each name once."""
     return list(dict.fromkeys(name for mode in orbit.sequence for name in orbit.system.modes[mode].coordinates))
 
 
-def _along(orbit: PeriodicOrbit, arc: Arc, name: str) -> np.ndarray:
-    """A coordinate along an arc; a rate also where the arc's mode has it from its vector field; else empty."""
+def _on_arc(orbit: PeriodicOrbit, arc: Arc, name: str) -> np.ndarray:
+    """A coordinate along an arc: from the state, or a rate from the mode's vector field; empty where the mode has neither."""
     mode = orbit.system.modes[arc.mode]
     if name in mode.coordinates:
         return np.asarray(arc.x)[:, mode.coordinates.index(name)]
@@ -177,48 +152,25 @@ def _along(orbit: PeriodicOrbit, arc: Arc, name: str) -> np.ndarray:
 
 def _ends(orbit: PeriodicOrbit, before: Arc, after: Arc, name: str) -> np.ndarray:
     """A coordinate just before and just after a jump."""
-    return np.concatenate([_along(orbit, before, name)[-1:], _along(orbit, after, name)[:1]])
+    return np.concatenate([_on_arc(orbit, before, name)[-1:], _on_arc(orbit, after, name)[:1]])
 
 
-def _summary(orbit: PeriodicOrbit, model: ModuleType | None) -> str:
-    if not np.isfinite(orbit.period):
-        return f"not found: {_message(orbit).partition('.')[0]}"
-    period = f"$T$ = {float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
-    # A multiplier that is zero to rounding is zero.
-    largest = float(orbit.spectral_radius)
-    radius = f"max $|\\lambda|$ = {largest:#.3g}" if largest > 1e-12 else "all $\\lambda$ = 0"
-    return ", ".join((period, "stable" if bool(orbit.stable) else "unstable", radius))
-
-
-def _setting(params) -> dict[str, float]:
-    """The scalars of `params`, by name."""
-    if not dataclasses.is_dataclass(params):
-        return {}
-    values = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
-    return {name: float(value) for name, value in values.items() if np.ndim(value) == 0 and np.isreal(value)}
-
-
-def _print(setting: dict[str, float]) -> str:
-    # No line breaks inside an equation.
-    return ", ".join(
-        f"{symbol(name)}\u00a0=\u00a0{value:.4g}".replace(" ", "\u00a0") for name, value in setting.items()
-    )
-
-
-def _bracket(text: str, inside: str) -> str:
+def _with_unit(text: str, inside: str) -> str:
     return f"{text} ({inside})" if inside and inside != "1" else text
 
 
 def _label(names: Sequence[str], model: ModuleType | None) -> str:
-    """Symbols with their units, the unit once where all have the same. (A mode may have coordinates of its own.)"""
+    """An axis label: the symbols of the coordinates with their units; a unit that all share is printed once."""
+    # A coordinate of another mode than the model's first has no unit here.
     units = dict(zip(model.coordinates, map(unit, model.units), strict=True)) if model else {}
     found = {units[name] for name in names if name in units}
     if len(found) <= 1:
-        return _bracket(", ".join(map(symbol, names)), found.pop() if found else "")
-    return ", ".join(_bracket(symbol(name), units.get(name, "")) for name in names)
+        return _with_unit(", ".join(map(symbol, names)), found.pop() if found else "")
+    return ", ".join(_with_unit(symbol(name), units.get(name, "")) for name in names)
 
 
 def _jump(ax, x: np.ndarray, y: np.ndarray, colour: str) -> None:
+    """A dashed line from the state before a jump to the state after it."""
     if min(x.size, y.size) < 2:
         return
     ax.plot(x, y, "--", color=colour, lw=1, alpha=0.8, gid="jump")
@@ -228,14 +180,14 @@ def _jump(ax, x: np.ndarray, y: np.ndarray, colour: str) -> None:
 
 def _arrow(ax, x, y, colour: str) -> None:
     """An arrowhead half-way along the curve."""
-    # Between neighbouring samples the arrow is a pixel long, and points anywhere.
+    # Between neighbouring samples the arrow would be a pixel long, and its direction rounding.
     tip, tail = len(x) // 2 + len(x) // 20, len(x) // 2
     style = {"arrowstyle": "-|>,head_width=0.22,head_length=0.75", "mutation_scale": 15, "lw": 0, "color": colour}
     ax.annotate("", (x[tip], y[tip]), (x[tail], y[tail]), arrowprops={**style, "shrinkA": 0, "shrinkB": 0})
 
 
 def _legend(ax) -> None:
-    """Above the axes, clear of the curves, with the marks of a jump where there are some."""
+    """A legend above the axes; it includes the marks of a jump if one is drawn."""
     from matplotlib.lines import Line2D
 
     handles = list({label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}.values())

@@ -1,27 +1,32 @@
-"""Pictures of sweeps, attractors and basins."""
+"""Pictures of sweeps, attractors and basins of attraction."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, pyplot, symbol
+from .figure import COLOURS, GREY, open_axes, pyplot, symbol
 
 if TYPE_CHECKING:
     import matplotlib.axes
+    import matplotlib.figure
     import xarray
 
 
-def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
-    """A coordinate (or `period`) and the spectral radius over one parameter, or as maps over two.
+def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
+    """A coordinate and the spectral radius of the orbits: curves over one parameter, or maps over two.
 
-    **Arguments:** `found`: of `hyjax.sweep`. **Returns:** a matplotlib figure; `ValueError` for more than two parameters.
+    **Arguments:** `found`: a result of `hyjax.sweep`. `coordinate`: a name, or `period`; by default the first coordinate.
+
+    **Returns:** the figure. In a map a white contour marks spectral radius 1. `ValueError` for more than two parameters, and
+    for an unknown coordinate.
     """
     names = [str(each) for each in found["result"].dims]
     if len(names) > 2:
         raise ValueError(
-            f"sweep_figure: {len(names)} parameters do not fit on paper. Select one value of some of them first."
+            f"sweep_figure: {len(names)} parameters vary; at most two can be drawn. Select one value of the others, as in "
+            "found.sel(...)."
         )
-    coordinate = _coordinate(found, coordinate)
+    coordinate = _coordinate(found, coordinate, ("period",))
     height = found["period"] if coordinate == "period" else found["x"].sel(coordinate=coordinate)
     radius = (found["multipliers_real"] ** 2 + found["multipliers_imag"] ** 2).max("multiplier") ** 0.5
     fig, axes = pyplot().subplots(1, 2, figsize=(8, 3.2), layout="constrained")
@@ -34,7 +39,7 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
             ax.plot(at, np.where(stable[order], y, np.nan), color=COLOURS[0], label="stable")
             ax.plot(at, np.where(stable[order], np.nan, y), color=COLOURS[0], ls="--", label="unstable")
             ax.set(xlabel=symbol(names[0]), ylabel=label)
-            ax.spines[["top", "right"]].set_visible(False)
+            open_axes(ax)
             ax.locator_params(axis="x", nbins=5)
         else:
             column = column.sortby(names)
@@ -50,11 +55,19 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None):
     return fig
 
 
-def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None):
-    """The last states of each attractor over one parameter, and its largest Lyapunov exponent."""
+def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
+    """The bifurcation diagram: the last states over one parameter, and below the largest Lyapunov exponent.
+
+    **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate.
+
+    **Returns:** the figure. `ValueError` for more than one parameter, and for an unknown coordinate.
+    """
     name, *more = (str(each) for each in found["lyapunov"].dims)
     if more and more != ["start"]:
-        raise ValueError("attractor_figure: select one value of all parameters but one first.")
+        raise ValueError(
+            f"attractor_figure: {1 + len(more)} dimensions vary; one parameter can be drawn. Select one value of the others, as "
+            "in found.sel(...)."
+        )
     coordinate = _coordinate(found, coordinate)
     fig, axes = pyplot().subplots(
         2, 1, figsize=(7, 5), layout="constrained", sharex=True, gridspec_kw={"height_ratios": [3, 1]}
@@ -68,24 +81,31 @@ def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None):
     axes[1].axhline(0, color=GREY, lw=0.8)
     axes[1].set(xlabel=symbol(name), ylabel="exponent")
     for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
+        open_axes(ax)
     return fig
 
 
 def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = None) -> "matplotlib.axes.Axes":
-    """The fates over a plane of starts, a colour for each that occurs; `ValueError` for another number of axes."""
+    """The basins of attraction: the outcome of each initial state in a plane, with a colour for each outcome that occurs.
+
+    Orbits have saturated colours, all other outcomes pale ones.
+
+    **Arguments:** `found`: a result of `hyjax.basin` over two axes. **Returns:** the axes. `ValueError` for another number of
+    axes.
+    """
+    pyplot()
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     if found["fate"].ndim != 2:
         raise ValueError(
-            f"basin_figure: needs two axes, not {found['fate'].dims}. Select one value of the others first."
+            f"basin_figure: two axes can be drawn, not {found['fate'].dims}. Select one value of the others, as in "
+            "found.sel(...)."
         )
     names, fate = tuple(str(each) for each in found["fate"].dims), found["fate"].values
     meanings = found["fate"].attrs["flag_meanings"].split()
     kinds = [k for k in range(len(meanings)) if np.any(fate == k)]
     orbits = sum(meaning.startswith("orbit_") for meaning in meanings)
-    # Orbits in strong colours, what falls in pale ones.
     pale = ("#d9d9d9", "#f2f2f2", "#c6dbef", "#fdd0a2", "#fbb4ae", "#ccebc5")
     colours = [COLOURS[k % len(COLOURS)] if k < orbits else pale[(k - orbits) % len(pale)] for k in kinds]
     axes = pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
@@ -102,10 +122,9 @@ def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = No
     return axes
 
 
-def _coordinate(found: "xarray.Dataset", coordinate: str | None) -> str:
-    names = [str(each) for each in found["coordinate"].values]
-    if coordinate is None:
-        return names[0]
-    if coordinate not in (*names, "period"):
-        raise ValueError(f"there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}.")
-    return coordinate
+def _coordinate(found: "xarray.Dataset", coordinate: str | None, also: tuple[str, ...] = ()) -> str:
+    """The name of a coordinate of the dataset, by default the first, or one of `also`; `ValueError` for an unknown name."""
+    names = (*(str(each) for each in found["coordinate"].values), *also)
+    if coordinate is not None and coordinate not in names:
+        raise ValueError(f"There is no coordinate {coordinate!r}; use one of {', '.join(names)}.")
+    return names[0] if coordinate is None else coordinate

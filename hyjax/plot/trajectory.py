@@ -1,4 +1,4 @@
-"""Pictures of trajectories: every coordinate over time, in the colour of its mode."""
+"""Pictures of simulated trajectories: the coordinates over time, coloured by mode."""
 
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def trajectory_figure(
     trajectory: "Trajectory", model: ModuleType | SimpleNamespace | None = None, n: int = 100
 ) -> "matplotlib.figure.Figure":
-    """A row of axes for each coordinate; a colour for each mode; jumps as thin lines from before to after.
+    """The coordinates over time, a row of axes for each: arcs in the colour of their mode, jumps as thin dotted lines.
 
-    **Arguments:** `model`: a module that knows `units` and `time_unit` of what is drawn. `n`: points on each arc. A batch of
-    trajectories is a `TypeError`.
+    **Arguments:** `model`: supplies `title`, `time_unit`, and `units` for its `coordinates`. `n`: sample times on each arc.
+    `TypeError` for a batch of trajectories.
     """
     plt = pyplot()
     arcs, modes = trajectory.sample(n), trajectory.system.modes
@@ -54,7 +54,7 @@ def trajectory_figure(
 
 
 def _units(model: ModuleType | SimpleNamespace | None) -> dict[str, str]:
-    """The units of a model's coordinates, as they are printed."""
+    """The units of a model's coordinates, in mathematical type."""
     if model is None:
         return {}
     return {name: unit(text) for name, text in zip(model.coordinates, model.units, strict=True)}

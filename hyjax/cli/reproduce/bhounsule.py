@@ -1,4 +1,4 @@
-"""A paper's printed numbers, beside ours and beside an independent reference of 35 digits."""
+"""The numbers printed by Bhounsule (2014), beside those of hyjax and an independent reference of 35 digits."""
 
 import jax
 import numpy as np
@@ -33,7 +33,7 @@ SHORT = {
     "multiplier 2": ("0.459589589797698", "0.4595895897976715875060"),
 }
 REMARKS = """\
-Where the paper is off:
+Errata of the paper:
 - Eqs. (6) and (16) print their factors in the wrong order: the Jacobian of the return map is g_x (I - f h_x/(h_x f)) F.
   The eigenvalues of the printed product are the same, the matrix is not.
 - The slope is gamma in eq. (18) and alpha in eqs. (19)-(20).

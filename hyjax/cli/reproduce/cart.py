@@ -1,7 +1,6 @@
-r"""A cart on a rail carries a double pendulum, whose tip meets an inclined floor: as a user states it, and by hand.
+r"""A cart on a rail with a double pendulum whose tip touches an inclined floor: as a `Mechanism`, and with derivatives by hand.
 
-It has three coordinates, so that where the tip sticks the rest still moves, a mass matrix that varies with them, and
-constraints that do too.
+With three coordinates the body still moves while its tip sticks; mass matrix and constraint both vary with the coordinates.
 """
 
 import equinox as eqx
@@ -28,7 +27,7 @@ class Params(eqx.Module):
     kinetic: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
 
-# As a user states it
+# As a user writes it
 
 
 def mass(q, params):
@@ -75,7 +74,7 @@ frictional = contact_system(
 )
 
 
-# The same by hand: every derivative that the closed forms need
+# Every derivative that the closed forms need, by hand
 
 
 class Terms:

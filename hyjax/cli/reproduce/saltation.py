@@ -1,4 +1,4 @@
-"""Saltation matrices of contact: the closed forms of Kong et al. (2024), beside the generic matrix."""
+"""Saltation matrices of contact: the closed forms of Kong et al. (2024) beside the generic formula."""
 
 from fractions import Fraction
 
@@ -10,13 +10,13 @@ from rich.table import Table
 
 from ..._flow.jump import saltation_matrix
 from ...models import ball_on_slope
-from .events import Event, EVENTS
+from .transitions import ContactTransition, TRANSITIONS
 
 REMARKS = """\
-The body: a cart on a rail with a double pendulum, whose tip meets an inclined floor. Closed forms by hand, in NumPy; the
-generic matrix from mass matrix, gap and slip by automatic differentiation. Each difference is the largest over random
+The body: a cart on a rail with a double pendulum, whose tip touches an inclined floor. Closed forms: derivatives by hand, in
+NumPy. Generic matrix: mass matrix, gap and slip by automatic differentiation. Each difference is the largest over random
 states, relative to the largest entry.
-Where the paper is off:
+Errata of the paper:
 - Eq. (83) divides by J_C v, which has two rows: it is the gap's rate J_n v, and the factor is J_n/(J_n v), as in (82).
 - Eqs. (93)-(94) write the gradient of the slip J_t v in q as the rate of J_t. These differ where the slip is not the
   rate of a position, as on a curved floor; D_q(J_t v) is right.
@@ -24,18 +24,18 @@ Where the paper is off:
   through zero.
 - The reset from S to C is called R(U,C) below eq. (69) and the identity in (92)-(94). On the guard they agree, and the
   saltation matrices with them."""
-# sin and cos of the slope; velocity before the impact. The matrices are exact.
+# sin and cos of the slope, and the velocity before the impact: rational, so that the matrices are exact.
 SLOPE = Fraction(3, 5), Fraction(4, 5)
 VELOCITY = Fraction(1), Fraction(-2)
 
 
 def saltation(states: int = 16) -> None:
-    """Print each closed form of eqs. 70-94 beside the generic matrix, and the ball on a slope of eqs. 51-58."""
+    """Print the closed forms of eqs. 70-94 beside the generic matrices, and the ball on a slope of eqs. 51-58."""
     console = Console(width=120)
     table = Table(title="Rigid bodies with one contact (Sec. V)", title_justify="left", box=None, pad_edge=False)
     for column in ("transition", "eq.", "largest entry", "largest difference"):
         table.add_column(column, justify="left" if column == "transition" else "right")
-    for event, rng in zip(EVENTS, (np.random.default_rng(k) for k in range(len(EVENTS))), strict=True):
+    for event, rng in zip(TRANSITIONS, (np.random.default_rng(k) for k in range(len(TRANSITIONS))), strict=True):
         largest, difference = _compare(event, [event.draw(rng) for _ in range(states)])
         table.add_row(f"{event.source} -> {event.target}", event.equation, f"{largest:.3g}", f"{difference:.1e}")
     console.print(table)
@@ -53,8 +53,8 @@ def saltation(states: int = 16) -> None:
     console.print(f"\n{REMARKS}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _compare(event: Event, draws: list) -> tuple[float, float]:
-    """The largest entry, and the largest difference relative to the largest entry of its matrix."""
+def _compare(event: ContactTransition, draws: list) -> tuple[float, float]:
+    """The largest entry of all matrices, and the largest difference relative to the largest entry of each matrix."""
     params, times, x = zip(*draws, strict=True)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
     number = event.system.between(event.source, event.target)

@@ -18,9 +18,9 @@ from jaxtyping import Array, Float
 
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
-from ._contact import Contact, velocity_rows
-from ._mechanism import inertia, load, Mechanism, Positions, Velocities
-from ._solve import solve_symmetric
+from .contact import Contact, velocity_rows
+from .mechanism import inertia, load, Mechanism, Positions, Velocities
+from .solve import solve_symmetric
 
 Rows = Float[Array, " rows"]
 

@@ -9,10 +9,10 @@ from jaxtyping import Array, Int
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
-from ._contact import Contact, gap, gap_rate, slip
-from ._laws import can_hold, cone, gives_way, impact, pressed, slide, stick
-from ._mechanism import check_mechanism, Mechanism, names_of
-from ._projection import halves, project, Projection
+from .contact import Contact, gap, gap_rate, slip
+from .laws import can_hold, cone, gives_way, impact, pressed, slide, stick
+from .mechanism import check_mechanism, Mechanism, names_of
+from .projection import halves, project, Projection
 
 # What an impact leads to. Where there are not two ways to slip, contact is `_HELD`.
 _APART, _FORWARD, _BACKWARD, _HELD = range(4)

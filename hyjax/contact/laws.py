@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.types import Flag, Params, Scalar
-from ._contact import coefficient, Contact
-from ._projection import holding, Projection, sliding
+from .contact import coefficient, Contact
+from .projection import holding, Projection, sliding
 
 # Normal, and tangential where the contact has a slip.
 Forces = Float[Array, " rows"]

@@ -10,12 +10,12 @@ from jaxtyping import Array, Bool, Int
 from .._system.results import nan_unless
 from .._system.system import Armed, Guard, HybridSystem, Mode, Reset, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
-from ._complementarity import choose_set, Set, subsets
-from ._contact import Contact, gap
-from ._laws import rebound, settles
-from ._mechanism import check_mechanism, Mechanism, names_of
-from ._one import same
-from ._projection import halves, holding, project, Projection, Rows
+from .complementarity import choose_set, Set, subsets
+from .contact import Contact, gap
+from .laws import rebound, settles
+from .mechanism import check_mechanism, Mechanism, names_of
+from .projection import halves, holding, project, Projection, Rows
+from .single_contact import same
 
 
 def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coordinates: Sequence[str]) -> HybridSystem:

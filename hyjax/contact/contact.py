@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.types import Params, Scalar, Time
-from ._mechanism import Positions, Velocities
+from .mechanism import Positions, Velocities
 
 # A number, or where among the parameters it is.
 Coefficient = float | Array | Callable[[Params], Scalar]

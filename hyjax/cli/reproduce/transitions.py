@@ -1,4 +1,4 @@
-"""The transitions of one contact, each with its closed form and with random states of the cart at which it happens."""
+"""The transitions of a single contact: for each its closed-form saltation matrix, and random states at which it occurs."""
 
 import dataclasses
 import functools as ft
@@ -23,14 +23,19 @@ from .closed_forms import (
     stick_slip,
 )
 
-# Parameters, time and state; None where the event would not happen there.
+# Parameters, time and state.
 Draw = tuple[Params, float, np.ndarray]
+# A random draw, or None where the transition does not occur at the state drawn.
 Attempt = Callable[[np.random.Generator], Draw | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
-    """**Attributes:** `equation`: number in the paper. `closed(t, x, params)`: the saltation matrix, shape `(6, 6)`."""
+class ContactTransition:
+    """A transition of the cart's contact, with its closed form and a generator of states.
+
+    **Attributes:** `equation`: number in the paper. `source`, `target`: modes of `system`. `closed(t, x, params)`: the
+    saltation matrix, shape `(6, 6)`. `attempt(rng)`: a random state on the guard, or `None`.
+    """
 
     equation: str
     system: HybridSystem
@@ -40,14 +45,14 @@ class Event:
     attempt: Attempt
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """A random state at which the event happens."""
+        """A random state at which the transition occurs."""
         while (found := self.attempt(rng)) is None:
             pass
         return found
 
 
 def _on_floor(rng: np.random.Generator, rows: slice, above: float = 0.0) -> tuple[Draw, Terms]:
-    """A state at a height above the floor, with a velocity that the rows of the constraint allow."""
+    """A state with the tip at height `above` over the floor, and a velocity that satisfies the constraint `rows`."""
     q, v = rng.uniform(-0.8, 0.8, 3), 2 * rng.normal(size=3)
     params = Params(
         masses=rng.uniform(0.5, 2, 3), lengths=rng.uniform(0.5, 1.5, 2), gravity=rng.uniform(5, 15),
@@ -79,14 +84,14 @@ def _apex(rng):
 
 
 def _slide_to_flight(rng):
-    """The force is linear in gravity: take that at which it vanishes."""
+    """The normal force is linear in gravity: choose the gravity at which it vanishes."""
     draw, at = _on_floor(rng, NORMAL)
     zero, one = _forces(draw, NORMAL, gravity=0.0), _forces(draw, NORMAL, gravity=1.0)
     return _changed(draw, gravity=float(zero[0] / (zero - one)[0])) if at.J[1] @ at.v > 0 else None
 
 
 def _stick_to_flight(rng):
-    """Both forces are linear in gravity and push: take those at which they vanish."""
+    """Both forces are linear in gravity and push: choose the values at which both forces vanish."""
     draw, _ = _on_floor(rng, BOTH)
     zero = _forces(draw, BOTH, gravity=0.0, push=0.0)
     columns = [_forces(draw, BOTH, gravity=1.0, push=0.0) - zero, _forces(draw, BOTH, gravity=0.0, push=1.0) - zero]
@@ -105,14 +110,14 @@ def _closing_plastic(rng):
 
 
 def _closing_to_stick(rng):
-    """With twice the friction that the impulse needs."""
+    """With twice the coefficient of friction that the impulse requires."""
     draw, at = _on_floor(rng, NONE)
     normal, tangential = -Dagger(at, BOTH).J @ at.M @ at.v
     return _changed(draw, static=2 * abs(tangential) / normal) if at.J[0] @ at.v < 0 < normal else None
 
 
 def _stick_to_slip(side, kinetic, rng):
-    """With as much static friction as is needed, and a fraction of it that is kinetic."""
+    """With the static coefficient at its limit, and the kinetic coefficient a given fraction of it."""
     draw, at = _on_floor(rng, BOTH)
     normal, tangential = -force(at, BOTH)
     static = abs(tangential) / normal
@@ -126,16 +131,16 @@ def _slip_to_stick(side, rng):
     return draw if side * acceleration < 0 else None
 
 
-EVENTS = (
-    Event("70", frictional, "V", "U", identity, _apex),
-    Event("72", frictional, "C", "V", identity, _stick_to_flight),
-    Event("73", frictional, "S+", "V", identity, _slide_to_flight),
-    Event("80-81", frictionless, "U", "S", ft.partial(plastic, NORMAL), _closing_plastic),
-    Event("82-83", frictional, "U", "C", ft.partial(plastic, BOTH), _closing_to_stick),
-    Event("87-88", frictionless, "U", "V", elastic, _closing),
-    Event("90", frictional, "C", "S+", identity, ft.partial(_stick_to_slip, 1, 1.0)),
-    Event("91", frictional, "C", "S+", ft.partial(stick_slip, 1), ft.partial(_stick_to_slip, 1, 0.6)),
-    Event("91", frictional, "C", "S-", ft.partial(stick_slip, -1), ft.partial(_stick_to_slip, -1, 0.6)),
-    Event("94", frictional, "S+", "C", ft.partial(slip_stick, 1), ft.partial(_slip_to_stick, 1)),
-    Event("94", frictional, "S-", "C", ft.partial(slip_stick, -1), ft.partial(_slip_to_stick, -1)),
+TRANSITIONS = (
+    ContactTransition("70", frictional, "V", "U", identity, _apex),
+    ContactTransition("72", frictional, "C", "V", identity, _stick_to_flight),
+    ContactTransition("73", frictional, "S+", "V", identity, _slide_to_flight),
+    ContactTransition("80-81", frictionless, "U", "S", ft.partial(plastic, NORMAL), _closing_plastic),
+    ContactTransition("82-83", frictional, "U", "C", ft.partial(plastic, BOTH), _closing_to_stick),
+    ContactTransition("87-88", frictionless, "U", "V", elastic, _closing),
+    ContactTransition("90", frictional, "C", "S+", identity, ft.partial(_stick_to_slip, 1, 1.0)),
+    ContactTransition("91", frictional, "C", "S+", ft.partial(stick_slip, 1), ft.partial(_stick_to_slip, 1, 0.6)),
+    ContactTransition("91", frictional, "C", "S-", ft.partial(stick_slip, -1), ft.partial(_stick_to_slip, -1, 0.6)),
+    ContactTransition("94", frictional, "S+", "C", ft.partial(slip_stick, 1), ft.partial(_slip_to_stick, 1)),
+    ContactTransition("94", frictional, "S-", "C", ft.partial(slip_stick, -1), ft.partial(_slip_to_stick, -1)),
 )

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._system.types import Flag
-from ._projection import holding, Rows
+from .projection import holding, Rows
 
 Set = tuple[int, ...]
 

@@ -1,0 +1,55 @@
+"""The command `gait`: all periodic orbits of a model, by search without an initial guess."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .arguments import as_misuse, load, Misuse, parse_parameters, parse_sequence
+from .files import check_files, save_figure
+from .options import Animate, Json, Model, Param, Sequence, Strides
+from .orbits import require_orbits
+from .output import orbits_record, orbits_table
+from .session import start_jax
+
+
+def gait(
+    name: Model,
+    param: Param = None,
+    strides: Strides = 1,
+    sequence: Sequence = None,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw phase portrait, coordinates over time and multipliers to this file")
+    ] = None,
+    animate: Animate = None,
+):
+    """Find all periodic orbits of a model, without a guess. Print states, periods and multipliers."""
+    if strides < 1:
+        raise Misuse(f"--strides: {strides} must be at least 1.")
+    check_files(plot, animate)
+    cache = start_jax()
+    model = load(name)
+    params, values = parse_parameters(model, param)
+    modes = parse_sequence(model, sequence)
+
+    import jax
+
+    orbits = require_orbits(model, params, values, modes, strides, cache)
+    shown = jax.device_get(orbits)
+    if as_json:
+        print(json.dumps(orbits_record(name, model, values, shown)))
+    else:
+        from rich.console import Console
+
+        Console(width=max(Console().width, 50 + 40 * len(orbits))).print(orbits_table(model, values, shown))
+    if plot is not None:
+        from ..plot.gait import gait_figure
+
+        save_figure(plot, lambda: gait_figure(orbits, model))
+    if animate is not None:
+        from ..plot.animate import animate_orbit, save_animation
+
+        with as_misuse():
+            save_animation(animate_orbit(orbits[0], model), animate)

@@ -1,0 +1,36 @@
+"""The command `models`: the models, and the parameters of one."""
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from .arguments import load
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="model whose parameters to list")] = None,
+):
+    """List all models, or the parameters of one model."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..models import names
+
+    console = Console(width=max(Console().width, 100))
+    if name is None:
+        table = Table("model", "", "source", box=None, pad_edge=False)
+        for each in names:
+            model = load(each)
+            table.add_row(each, model.title, model.source)
+        console.print(table)
+        return
+    model = load(name)
+    table = Table("parameter", "default", "unit", "meaning", box=None, pad_edge=False)
+    for field in dataclasses.fields(model.Params):
+        about = field.metadata
+        table.add_row(field.name, f"{about['default']:.10g}", about["unit"], about["meaning"])
+    console.print(f"{model.title}. {model.source}", highlight=False)
+    console.print(table, highlight=False)
+    states = ", ".join(f"{state} ({unit})" for state, unit in zip(model.coordinates, model.units, strict=True))
+    console.print(f"state: {states}; time ({model.time_unit})", highlight=False)

@@ -1,0 +1,48 @@
+"""The periodic orbits with which a command starts."""
+
+from types import ModuleType
+
+from .arguments import Misuse, NotFound, short_name
+
+
+def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], strides: int, cache: str):
+    """All orbits of that many strides in the model's region, found by a program that is kept in the directory `cache`."""
+    import jax
+    import numpy as np
+
+    from .._flow.integrator import Integrator
+    from .._orbit.search import Batch, search
+    from .._orbit.shooting import SingleShooting
+    from .stored import stored_solver
+
+    batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
+    # Under jit one program is loaded, instead of one for each operation.
+    low, high = (np.asarray(bound) for bound in jax.jit(model.region)(params))
+    return search(batch, (low, high), 128, None, stored_solver(cache, short_name(model)))
+
+
+def require_orbits(
+    model: ModuleType, params, values: dict[str, float], sequence: tuple[str, ...], strides: int, cache: str
+):
+    """`find_model_orbits`; `NotFound` where there is none. **Arguments:** `values`: the parameters by name."""
+    orbits = find_model_orbits(model, params, sequence, strides, cache)
+    if len(orbits) == 0:
+        raise NotFound(
+            f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
+            f"{setting(values)}. Try other parameters (hyjax models MODEL lists them)."
+        )
+    return orbits
+
+
+def choose_orbit(orbits, number: int, values: dict[str, float]):
+    """The orbit of that number, counted from 1 in the order of `hyjax gait`."""
+    if not 1 <= number <= len(orbits):
+        raise Misuse(
+            f"--orbit: {number}, but there are {len(orbits)} orbits at {setting(values)} (in the order of hyjax gait)."
+        )
+    return orbits[number - 1]
+
+
+def setting(values: dict[str, float]) -> str:
+    """The parameters by name and value, for a message."""
+    return ", ".join(f"{key}={value:.6g}" for key, value in values.items())
