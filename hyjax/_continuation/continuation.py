@@ -48,7 +48,7 @@ def continuation(
     integrator = orbit.integrator if integrator is None else integrator
     problem = Problem(system, orbit.sequence, orbit.strides)
     # Before the jumps that start the strides: by flow, for several states may jump to the same.
-    quick = with_adjoint(orbit.integrator, PlainForward(rolled=True))
+    quick = with_adjoint(orbit.integrator, PlainForward(), rolled=True)
     y = jnp.roll(each_stride(orbit, quick)[1], 1, axis=0)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(y)))
     unfolding = unfolding_of(problem, orbit.params, free, integrator, jnp.where(size > 0, size, 1), values, scale[None])

@@ -35,7 +35,7 @@ def closed_orbit(
 @eqx.filter_custom_jvp
 def _closed_orbit(what, guess, method, integrator):
     problem, params = what
-    integrator = with_adjoint(integrator, PlainForward(rolled=problem.rolled))
+    integrator = with_adjoint(integrator, PlainForward(), rolled=problem.rolled)
     found = method.search(problem, guess, params, integrator)
     if problem.moving and found.closure.by is None:
         each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[0]
@@ -69,7 +69,7 @@ def _closed_orbit_jvp(primals, tangents):
 
     dafter, dtime, drates = jax.tree.map(moved, by)
     # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
-    plain = with_adjoint(integrator, PlainForward(rolled=True))
+    plain = with_adjoint(integrator, PlainForward(), rolled=True)
     by, by_by = _moving_jacobians(what, perturbed(dwhat), starts, nodes, plain)
     dby = jax.tree.map(moved, by_by)
     _, dtotal = jax.jvp(_product, (by[0][:, :, :width],), (dby[0][:, :, :width],))

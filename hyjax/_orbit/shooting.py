@@ -28,7 +28,7 @@ class Problem(eqx.Module):
     system: HybridSystem
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
-    # See `_step.Step`: where an orbit is found once, compile time weighs more than run time.
+    # Strides with `Integrator(unroll=False)`: where an orbit is found once, compile time weighs more than run time.
     rolled: bool = eqx.field(static=True, default=False)
     # Where the orbit is differentiated: which leaves of `(system, params)` move, so that the strides' Jacobians have columns
     # for them too. Empty where it is not.
