@@ -7,7 +7,6 @@ that parameter and state, must return to it, with the multiplier that makes the 
 import json
 import pathlib
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +17,7 @@ from scipy.linalg import expm
 from scipy.optimize import brentq
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward
+from hyjax._flow.integrator import PlainForward, with_adjoint
 from hyjax.models import bangbang, impact_microactuator, linear_impact_oscillator, piecewise
 
 pytestmark = pytest.mark.slow
@@ -31,7 +30,7 @@ def numbers(model, name):
 
 
 # Each program runs once: what counts is the time to compile it.
-ROLLED = eqx.tree_at(lambda i: i.adjoint, hj.Integrator(), PlainForward(rolled=True))
+ROLLED = with_adjoint(hj.Integrator(), PlainForward(), rolled=True)
 
 
 def around(model, starts, params, sequence=None):

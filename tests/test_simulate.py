@@ -13,6 +13,7 @@ from systems import line, same
 
 import hyjax as hj
 from hyjax._flow.automaton import Automaton
+from hyjax._flow.simulate import _simulate
 from hyjax.models import bouncing_ball, rocking_block, simplest_walker
 
 RESULTS = hj.RESULTS
@@ -190,12 +191,12 @@ def test_one_program_for_all_sequences():
     together = batch(starts)
     assert len({tuple(np.asarray(row)) for row in together.modes}) > 3
     assert np.all(together.result == RESULTS.successful)
-    programs = hj._simulate._simulate._cached._cache_size()
+    programs = _simulate._cached._cache_size()
     for i in range(3):
         alone = mix(starts[i], MIX)
         assert_allclose(together[i].x, alone.x, rtol=1e-12, atol=1e-13)
         np.testing.assert_array_equal(together[i].modes, alone.modes)
-    assert hj._simulate._simulate._cached._cache_size() == programs
+    assert _simulate._cached._cache_size() == programs
     changed = batch(starts.at[3].set(jnp.nan))
     for i in (0, 1, 2, 4, 5, 6, 7):
         np.testing.assert_array_equal(changed[i].x, together[i].x)

@@ -52,7 +52,7 @@ class Unfolding(eqx.Module):
 
     def rolled(self, order: int = 1) -> "Unfolding":
         """The same, quicker to compile and slower to run; differentiable so often."""
-        integrator = with_adjoint(self.integrator, PlainForward(rolled=True))
+        integrator = with_adjoint(self.integrator, PlainForward(), rolled=True)
         return dataclasses.replace(self, integrator=integrator, order=order)
 
     @property

@@ -25,7 +25,7 @@ from .crossing import calm, Guards, judge, Look, Mask, may_turn, Search, Verdict
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
-from .step import Step
+from .step import Field, Step
 
 
 class _Arc(eqx.Module):
@@ -134,43 +134,46 @@ def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree) -> Guards:
     return 64 * float(jnp.finfo(x.dtype).eps) * (jnp.abs(by_t * t) + jnp.abs(by_x) @ jnp.abs(x))
 
 
-# Where derivatives are taken, and only there, is the rule of differentiation used; and it gives another value.
-@eqx.filter_custom_jvp
-def _largest_step(field: Callable, t: Time, x: State, args: PyTree, integrator: Integrator) -> Scalar:
-    r"""The largest step of an arc: `max_step`; where derivatives are taken, one that also resolves variations about a rest.
+def _largest_step(field: Field, t: Time, x: State, f: State, t_stop: Time, integrator: Integrator) -> Scalar:
+    r"""The largest step of an arc: `max_step`; near a rest, one that also resolves variations about it.
 
     The controller sees the error of the state, not of its tangents. A state at rest has none, however large the step, while
     its variations obey $\dot v = D_xf\,v$: they ask for steps that are small against $1/\rho(D_xf)$. So where the start is
     within a few digits of rest, the step is that which the tolerance allows an oscillation of angular frequency $\rho$.
     """
-    return jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
-
-
-@_largest_step.def_jvp
-def _largest_step_jvp(primals, _):
-    field, t, x, args, integrator = primals
+    given = jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
+    if not integrator.variations:
+        return given
     rtol, atol = integrator.tolerances(x.dtype)
-    order = integrator.solver.order(dfx.ODETerm(field))
-    given = _largest_step(*primals)
-    by_x = jax.jacfwd(lambda x: field(t, x, args))(x)
-    # The norm of the eighth power: close to that of the spectral radius, in whatever units the coordinates are.
-    size = jnp.maximum(jnp.max(jnp.abs(by_x)), jnp.finfo(x.dtype).tiny)
-    power = by_x / size
-    for _ in range(3):
-        power = power @ power
-    radius = size * jnp.linalg.norm(power) ** 0.125
-    at_rest = jnp.max(jnp.abs(field(t, x, args)) / (atol + rtol * jnp.abs(x))) < radius * rtol ** (-2 / 3)
-    fine = jnp.where(at_rest & (radius > 0), 10 * rtol ** (1 / order) / radius, jnp.inf)
-    return stop_gradient(jnp.minimum(given, fine)), None
+    order: Any = integrator.solver.order(dfx.ODETerm(lambda t, x, _: field(jnp.asarray(t), x)))
+    speed = jnp.max(jnp.abs(f) / (atol + rtol * jnp.abs(x)))
+    small = float(jnp.finfo(x.dtype).eps) ** 0.5 * (atol / rtol + jnp.max(jnp.abs(x)))
+
+    def resolving():
+        # The growth of a vector under eight products with the Jacobian, by differences: one digit of the spectral radius
+        # is enough, and the field is there already.
+        def product(_, carry):
+            v, radius = carry
+            v = (field(t, x + small * v) - f) / small
+            size = jnp.max(jnp.abs(v))
+            return v / jnp.where(size > 0, size, 1), radius * size**0.125
+
+        v = jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
+        _, radius = jax.lax.fori_loop(0, 8, product, (v, jnp.ones_like(t)))
+        at_rest = (speed < radius * rtol ** (-2 / 3)) & (radius > 0)
+        return jnp.where(at_rest, 10 * rtol ** (1 / order) / radius, jnp.inf)
+
+    # In a batch, only where some lane would not move by its own size, at this speed, in all its time.
+    slow = (t < t_stop) & (speed * (t_stop - t) < 1 / rtol)
+    fine = jax.lax.cond(eqxi.unvmap_any(slow), resolving, lambda: jnp.full_like(given, jnp.inf))
+    return jnp.minimum(given, fine)
 
 
 def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -> _Arc:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
-    step = Step(integrator.solver, field, args, getattr(integrator.adjoint, "rolled", False))
+    step = Step(integrator.solver, field, args, integrator.unroll)
     error_order: Any = integrator.solver.error_order(step.terms)
-    largest = stop_gradient(_largest_step(field, t0, x0, args, integrator))
-    controller = dfx.PIDController(rtol=rtol, atol=atol, dtmax=largest)
     # A surface met within rounding of t1 counts: look a little beyond it.
     t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if surfaces.count else 0))
     still = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, args)
@@ -198,6 +201,8 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
     f0 = step.field(t0, x0)
     g0, r0 = rates(t0, x0, f0)
     noise = rounding(surfaces, t0, x0, still)
+    largest = stop_gradient(_largest_step(step.field, *stop_gradient((t0, x0, f0)), t_stop, integrator))
+    controller = dfx.PIDController(rtol=rtol, atol=atol, dtmax=largest)
     first, control = controller.init(
         step.terms, stop_gradient(t0), t_stop, stop_gradient(x0), None, None,
         lambda terms, t, x, args: step.field(jnp.asarray(t), x), error_order,

@@ -13,7 +13,7 @@ class Integrator(eqx.Module):
 
     **Arguments:**
 
-    - `solver`: any diffrax solver with an error estimate. Explicit Runge-Kutta methods are unrolled, which is faster.
+    - `solver`: any diffrax solver with an error estimate.
     - `rtol`, `atol`: local error per step, relative and in units of the state. By default 1e-14 in float64 and 1e-6 in
       float32; a value that the dtype of the state cannot reach is an error.
     - `max_steps`: the most solver steps in one arc, event location included; more is `max_steps_reached`.
@@ -24,6 +24,11 @@ class Integrator(eqx.Module):
       flow, once, and serves forward and reverse mode of any order from those: best up to some tens of numbers.
       `diffrax.RecursiveCheckpointAdjoint()` or `diffrax.DirectAdjoint()` integrate backwards through the steps: best
       for `jax.grad` over many parameters. `RecursiveCheckpointAdjoint` allows reverse mode only.
+    - `variations`: resolve variations about a rest, which a state at rest does not ask for: an arc that starts within a few
+      digits of a rest takes steps that are short against the time scale of the linearized flow. `False`, where only
+      values are wanted, lets such an arc take steps of any length; its derivatives are then not to be relied on.
+    - `unroll`: how an explicit Runge-Kutta step is compiled. `True` writes its stages out one after the other; `False`
+      makes a loop of them: half as long to compile, three times slower to run.
 
     `Integrator` is static under `jit`: another tolerance is another compilation.
     """
@@ -35,6 +40,8 @@ class Integrator(eqx.Module):
     max_time: float = 100.0
     max_step: float | None = None
     adjoint: dfx.AbstractAdjoint = dfx.ForwardMode()
+    variations: bool = True
+    unroll: bool = True
 
     def __check_init__(self):
         if not isinstance(self.solver, dfx.AbstractAdaptiveSolver):
@@ -79,13 +86,11 @@ class Integrator(eqx.Module):
 class PlainForward(dfx.ForwardMode):
     """Tangents only, with no Jacobian kept for reverse mode: for use inside a function that keeps its own."""
 
-    # A loop over the solver's stages, where compile time weighs more than run time.
-    rolled: bool = False
 
-
-def with_adjoint(integrator: "Integrator", adjoint: dfx.AbstractAdjoint) -> "Integrator":
-    """The same, differentiated in another way."""
-    return eqx.tree_at(lambda i: i.adjoint, integrator, adjoint)
+def with_adjoint(integrator: Integrator, adjoint: dfx.AbstractAdjoint, *, rolled: bool = False) -> Integrator:
+    """The same, differentiated in another way. `rolled`: compiled with `unroll=False`, for a program that runs a few times."""
+    unroll = integrator.unroll and not rolled
+    return eqx.tree_at(lambda i: (i.adjoint, i.unroll), integrator, (adjoint, unroll))
 
 
 _LOOPS: dict[type, Literal["lax", "bounded", "checkpointed"]] = {

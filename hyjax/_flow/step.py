@@ -21,11 +21,11 @@ class Step:
     """One step of any diffrax solver along `field(t, x, args)`.
 
     An explicit Runge-Kutta method is written out stage by stage: no loop, no buffers, and the vector field at the end
-    of the step, which is needed there anyway, is its first stage in the next. `rolled` makes a loop of the stages:
-    three times slower, and half as long to compile. Any other solver is called through diffrax's stepping interface.
+    of the step, which is needed there anyway, is its first stage in the next. `unroll=False` makes a loop of the stages:
+    half as long to compile, and three times slower. Any other solver is called through diffrax's stepping interface.
     """
 
-    def __init__(self, solver: dfx.AbstractSolver, field: Callable, args: PyTree, rolled: bool = False):
+    def __init__(self, solver: dfx.AbstractSolver, field: Callable, args: PyTree, unroll: bool = True):
         # Traced once, however many stages call it.
         dynamic, static = eqx.partition((field, args), eqx.is_array)
 
@@ -38,7 +38,7 @@ class Step:
         self.field: Field = lambda t, x: once(dynamic, t, x)
         tableau = getattr(solver, "tableau", None)
         self.explicit = isinstance(solver, dfx.AbstractERK) and isinstance(tableau, dfx.ButcherTableau)
-        self.advance = _rolled if rolled else _unrolled
+        self.advance = _unrolled if unroll else _rolled
         self.terms = dfx.ODETerm(lambda t, x, args: self.field(jnp.asarray(t), x))
 
     def init(self, t: Time, x: State, h: Time) -> Any:

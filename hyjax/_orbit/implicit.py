@@ -37,7 +37,7 @@ def closed_orbit(
 @eqx.filter_custom_jvp
 def _closed_orbit(what, guess, method, integrator):
     problem, params = what
-    integrator = with_adjoint(integrator, PlainForward(rolled=problem.rolled))
+    integrator = with_adjoint(integrator, PlainForward())
     found = method.search(problem, guess, params, integrator)
     chain = found.chain
     if problem.moving and chain.by is None:
@@ -59,7 +59,8 @@ def _closed_orbit_jvp(primals, tangents):
 
     # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
     problem, params = what
-    problem = dataclasses.replace(problem, rolled=True, moving=flags)
+    problem = dataclasses.replace(problem, moving=flags)
+    integrator = with_adjoint(integrator, PlainForward(), rolled=True)
     found = _closed_orbit((problem, params), guess, method, integrator)
     chain = found.chain
     timed, by = int(problem.timed), chain.by
@@ -73,8 +74,7 @@ def _closed_orbit_jvp(primals, tangents):
 
     dpassage = jax.tree.map(moved, by)
     # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
-    plain = with_adjoint(integrator, PlainForward(rolled=True))
-    by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, plain)
+    by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, integrator)
     dby = jax.tree.map(moved, by_by)
     _, djacobian = jax.jvp(lambda by: return_matrices(problem, by)[0], (by,), (dby,))
     nested = what[0].moving

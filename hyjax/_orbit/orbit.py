@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 from .._flow.arc import Arc
 from .._flow.check import check
 from .._flow.flow import flow_for
-from .._flow.integrator import Integrator
+from .._flow.integrator import Integrator, with_adjoint
 from .._flow.jump import reset
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -151,9 +151,11 @@ def run_orbit(
 ) -> PeriodicOrbit:
     """`periodic_orbit` without the checks of its arguments. `limits`, traced, replace the integrator's `rtol`, `atol`,
     `max_steps` and the method's `max_iterations`."""
-    problem = Problem(system, sequence, strides, rolled=limits is not None)
+    problem = Problem(system, sequence, strides)
     how = (integrator, method)
     if limits is not None:
+        # Where an orbit is found once, compile time weighs more than run time.
+        how = (with_adjoint(integrator, integrator.adjoint, rolled=True), method)
         get = lambda how: (how[0].rtol, how[0].atol, how[0].max_steps, how[1].max_iterations)
         how = eqx.tree_at(get, how, limits, is_leaf=lambda leaf: leaf is None)
     found = closed_orbit(problem, guess, params, how[1], how[0])

@@ -20,8 +20,6 @@ class Problem(eqx.Module):
     system: HybridSystem
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
-    # Where an orbit is found once, compile time weighs more than run time: see `Integrator`.
-    rolled: bool = eqx.field(static=True, default=False)
     moving: tuple[bool, ...] = eqx.field(static=True, default=())
 
     @property

@@ -1,0 +1,61 @@
+"""How a flow is integrated: the fields of `Integrator`, each against a closed form or another route to the same numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import leave, oscillate
+
+import hyjax as hj
+
+# x'' = -x until the time is q.
+until = leave(oscillate, 2, lambda t, x, q: q - t)
+
+
+def rotation(angle):
+    return np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+
+
+# How a step is compiled
+
+
+def test_stages_in_a_loop_are_the_same_stages():
+    """A program of another shape: the same sums in another order."""
+    end = lambda unroll: hj.flow_to_guard(
+        until, "free", 0.0, jnp.array([1.0, 0.5]), jnp.array(7.3), integrator=hj.Integrator(unroll=unroll)
+    )
+    written, looped = end(True), end(False)
+    assert written.steps == looped.steps
+    # Some 40 steps, each rounded once or twice.
+    assert_allclose(looped.x, written.x, rtol=0, atol=1e-14)
+
+
+# Variations about a rest
+
+
+@pytest.mark.parametrize("away", [0.0, 1e-13, 1e-7])
+def test_variations_about_a_rest_do_not_depend_on_who_asks(away):
+    """The steps, and so the values, are those of a call that is not differentiated; and the derivative is the rotation."""
+    x, q = away * jnp.array([1.0, -2.0]), jnp.array(9.0)
+
+    @jax.jit
+    def end(x):
+        met = hj.flow_to_guard(until, "free", 0.0, x, q)
+        return met.x, (met.x, met.steps)
+
+    jacobian, (x1, steps) = jax.jit(jax.jacfwd(end, has_aux=True))(x)
+    alone, (_, steps_alone) = end(x)
+    assert steps == steps_alone
+    # 1e-14 for each of some fifty steps.
+    assert_allclose(jacobian, rotation(9.0), rtol=0, atol=1e-12)
+    assert_allclose(x1, alone, rtol=0, atol=1e-15 * away)
+
+
+def test_a_rest_of_values_alone_takes_few_steps():
+    steps = lambda variations: (
+        hj.flow_to_guard(
+            until, "free", 0.0, jnp.zeros(2), jnp.array(90.0), integrator=hj.Integrator(variations=variations)
+        ).steps
+    )
+    assert steps(False) < 30 < 300 < steps(True)
