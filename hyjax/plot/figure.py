@@ -63,6 +63,11 @@ def unit(text: str) -> str:
     return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
 
 
+def with_unit(text: str, printed: str) -> str:
+    """An axis label: the text and, in brackets, a printed unit, unless that is empty or 1."""
+    return f"{text} ({printed})" if printed and printed != "1" else text
+
+
 def _greek(found: re.Match) -> str:
     letter, _, index = found.groups()
     return f"$\\{letter}_{{{index}}}$" if index else f"$\\{letter}$"

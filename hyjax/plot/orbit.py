@@ -11,7 +11,7 @@ import numpy as np
 from .._flow.arc import Arc
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import RESULTS
-from .figure import BLUE, COLOURS, GREY, INK, PALE, pyplot, symbol, tidy, unit, VERMILION
+from .figure import BLUE, COLOURS, GREY, INK, PALE, pyplot, symbol, tidy, unit, VERMILION, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -73,7 +73,7 @@ def time_series(
                 ax.plot(arc.t, x, color=colour, lw=1.8, label=symbol(name))
         for before, after in zip(arcs, arcs[1:] + arcs[:1], strict=True):
             _jump(ax, np.full(2, before.t[-1]), _ends(orbit, before, after, name), colour)
-    ax.set_xlabel(_with_unit("$t$", unit(model.time_unit) if model else ""))
+    ax.set_xlabel(with_unit("$t$", unit(model.time_unit) if model else ""))
     ax.set_ylabel(_label(names, model))
     _legend(ax)
     return ax
@@ -155,18 +155,14 @@ def _ends(orbit: PeriodicOrbit, before: Arc, after: Arc, name: str) -> np.ndarra
     return np.concatenate([_on_arc(orbit, before, name)[-1:], _on_arc(orbit, after, name)[:1]])
 
 
-def _with_unit(text: str, inside: str) -> str:
-    return f"{text} ({inside})" if inside and inside != "1" else text
-
-
 def _label(names: Sequence[str], model: ModuleType | None) -> str:
     """An axis label: the symbols of the coordinates with their units; a unit that all share is printed once."""
     # A coordinate of another mode than the model's first has no unit here.
     units = dict(zip(model.coordinates, map(unit, model.units), strict=True)) if model else {}
     found = {units[name] for name in names if name in units}
     if len(found) <= 1:
-        return _with_unit(", ".join(map(symbol, names)), found.pop() if found else "")
-    return ", ".join(_with_unit(symbol(name), units.get(name, "")) for name in names)
+        return with_unit(", ".join(map(symbol, names)), found.pop() if found else "")
+    return ", ".join(with_unit(symbol(name), units.get(name, "")) for name in names)
 
 
 def _jump(ax, x: np.ndarray, y: np.ndarray, colour: str) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, open_axes, pyplot, symbol
+from .figure import COLOURS, GREY, open_axes, pyplot, symbol, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -38,7 +38,7 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "mat
             at, y = found[names[0]].values[order], column.values[order]
             ax.plot(at, np.where(stable[order], y, np.nan), color=COLOURS[0], label="stable")
             ax.plot(at, np.where(stable[order], np.nan, y), color=COLOURS[0], ls="--", label="unstable")
-            ax.set(xlabel=symbol(names[0]), ylabel=label)
+            ax.set(xlabel=_label(found, names[0]), ylabel=label)
             open_axes(ax)
             ax.locator_params(axis="x", nbins=5)
         else:
@@ -48,7 +48,7 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "mat
             fig.colorbar(mesh, ax=ax, label=label)
             if np.nanmin(radius) < 1 < np.nanmax(radius):
                 ax.contour(x, y, radius.sortby(names).values.T, [1.0], colors="white", linewidths=1)
-            ax.set(xlabel=symbol(names[0]), ylabel=symbol(names[1]))
+            ax.set(xlabel=_label(found, names[0]), ylabel=_label(found, names[1]))
     if len(names) == 1:
         axes[1].axhline(1, color=GREY, lw=0.8)
         axes[0].legend(frameon=False)
@@ -74,12 +74,14 @@ def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> 
     )
     at = found[name].values
     points = found["x"].sel(coordinate=coordinate).transpose(name, ...).values.reshape(len(at), -1)
-    axes[0].plot(np.repeat(at, points.shape[1]), points.ravel(), ",", color=COLOURS[0], alpha=0.4, rasterized=True)
+    # Points nearly as wide as the distance between parameter values.
+    style = {"ms": np.clip(400 / len(at), 1, 3), "mew": 0, "color": COLOURS[0], "alpha": 0.6, "rasterized": True}
+    axes[0].plot(np.repeat(at, points.shape[1]), points.ravel(), ".", **style)
     axes[0].set_ylabel(symbol(coordinate))
     exponent = found["lyapunov"].transpose(name, ...).values.reshape(len(at), -1)
     axes[1].plot(at, exponent, color=COLOURS[1], lw=0.6)
     axes[1].axhline(0, color=GREY, lw=0.8)
-    axes[1].set(xlabel=symbol(name), ylabel="exponent")
+    axes[1].set(xlabel=_label(found, name), ylabel="Lyapunov\nexponent")
     for ax in axes:
         open_axes(ax)
     return fig
@@ -120,6 +122,11 @@ def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = No
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     axes.set(xlabel=symbol(names[0]), ylabel=symbol(names[1]))
     return axes
+
+
+def _label(found: "xarray.Dataset", name: str) -> str:
+    """A parameter's symbol with its unit."""
+    return with_unit(symbol(name), unit(found[name].attrs.get("units", "")))
 
 
 def _coordinate(found: "xarray.Dataset", coordinate: str | None, also: tuple[str, ...] = ()) -> str:
