@@ -1,4 +1,4 @@
-"""How a model states its parameters."""
+"""Declaration and checks of a model's parameters."""
 
 import equinox as eqx
 import jax.core
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def parameter(default: float, unit: str, meaning: str):
-    """A field of `Params`: an array leaf, with its default, unit and meaning."""
+    """A field of `Params`: an array leaf with its default, unit and meaning."""
     return eqx.field(
         default=default,
         converter=lambda value: jnp.asarray(value, jnp.result_type(float)),
@@ -16,6 +16,25 @@ def parameter(default: float, unit: str, meaning: str):
 
 
 def refuse_unless(condition, message: str) -> None:
-    """`ValueError` for a parameter out of range. What is traced cannot be seen, and passes."""
+    """`ValueError` for a parameter out of range. A traced condition is unknown, and passes."""
     if not isinstance(condition, jax.core.Tracer) and not np.all(np.asarray(condition)):
         raise ValueError(f"Params: {message}")
+
+
+def require_positive(params, *names: str) -> None:
+    """`ValueError` unless all of these parameters are positive."""
+    for name in names:
+        value = getattr(params, name)
+        refuse_unless(value > 0, f"{name}={value} must be positive.")
+
+
+def require_nonnegative(params, name: str) -> None:
+    """`ValueError` for a negative parameter."""
+    value = getattr(params, name)
+    refuse_unless(value >= 0, f"{name}={value} must not be negative.")
+
+
+def require_unit_interval(params, name: str) -> None:
+    """`ValueError` unless the parameter lies in `[0, 1]`."""
+    value = getattr(params, name)
+    refuse_unless((value >= 0) & (value <= 1), f"{name}={value} must lie in [0, 1].")

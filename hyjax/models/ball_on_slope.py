@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from .._system.trig import sincos
 from ..contact import Contact, contact_system, Mechanism
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, refuse_unless, require_positive, require_unit_interval
 from ._sketch import disc
 
 title = "Ball on a slope"
@@ -45,10 +45,8 @@ class Params(eqx.Module):
             (self.kinetic_friction >= 0) & (self.static_friction >= self.kinetic_friction),
             f"static_friction={self.static_friction} must be at least kinetic_friction={self.kinetic_friction} >= 0.",
         )
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
-        refuse_unless(self.mass > 0, f"mass={self.mass} must be positive.")
+        require_unit_interval(self, "restitution")
+        require_positive(self, "mass")
 
 
 def mass(q, params):

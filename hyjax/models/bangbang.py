@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, require_nonnegative, require_positive
 from ._sketch import box, spring
 
 title = "Duffing oscillator, bang-bang"
@@ -38,8 +38,8 @@ class Params(eqx.Module):
     frequency: Float[Array, ""] = parameter(1.1, "1", "angular frequency omega of the force")
 
     def __check_init__(self):
-        refuse_unless(self.damping >= 0, f"damping={self.damping} must not be negative.")
-        refuse_unless(self.frequency > 0, f"frequency={self.frequency} must be positive.")
+        require_nonnegative(self, "damping")
+        require_positive(self, "frequency")
 
 
 def oscillate(x, force, params):

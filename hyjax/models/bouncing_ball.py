@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, require_positive, require_unit_interval
 
 title = "Bouncing ball"
 source = "elementary mechanics; Kong, Payne, Zhu, Johnson, Proc. IEEE (2024), Sec. III"
@@ -27,10 +27,8 @@ class Params(eqx.Module):
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
 
     def __check_init__(self):
-        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
+        require_positive(self, "gravity")
+        require_unit_interval(self, "restitution")
 
 
 def fall(t, x, params):

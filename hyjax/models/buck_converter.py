@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, refuse_unless, require_positive
 
 title = "Buck converter"
 source = "Hamill, Deane, Jefferies, IEEE Trans. Power Electron. 7 (1992); Fossas, Olivar, IEEE Trans. CAS-I 43 (1996)"
@@ -49,8 +49,7 @@ class Params(eqx.Module):
     ramp_period: Float[Array, ""] = parameter(0.4, "ms", "period T of the ramp")
 
     def __check_init__(self):
-        for name in ("input_voltage", "resistance", "inductance", "capacitance", "gain", "ramp_period"):
-            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
+        require_positive(self, "input_voltage", "resistance", "inductance", "capacitance", "gain", "ramp_period")
         refuse_unless(
             self.ramp_high > self.ramp_low, f"ramp_high={self.ramp_high} must exceed ramp_low={self.ramp_low}."
         )

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.trig import sincos
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, require_nonnegative, require_positive
 
 title = "Compass gait"
 source = "Goswami, Espiau, Keramane, ICRA (1996); Goswami, Thuilot, Espiau, IJRR 17 (1998)"
@@ -42,10 +42,8 @@ class Params(eqx.Module):
     leg_length: Float[Array, ""] = parameter(1.0, "m or 1", "leg length a + b")
 
     def __check_init__(self):
-        refuse_unless(self.mu >= 0, f"mu={self.mu} must not be negative.")
-        refuse_unless(self.beta > 0, f"beta={self.beta} must be positive.")
-        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
-        refuse_unless(self.leg_length > 0, f"leg_length={self.leg_length} must be positive.")
+        require_nonnegative(self, "mu")
+        require_positive(self, "beta", "gravity", "leg_length")
 
 
 def solve2(a11, a12, a21, a22, b1, b2):

@@ -18,10 +18,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import Mode
 from .._system.trig import sincos
-from ._clock import clock
-from ._parameter import parameter, refuse_unless
+from ._clock import clock, impacts_in_a_period
+from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import box, spring
 
 title = "Duffing impact oscillator"
@@ -40,11 +40,9 @@ class Params(eqx.Module):
     restitution: Float[Array, ""] = parameter(0.75, "1", "coefficient of restitution e")
 
     def __check_init__(self):
-        refuse_unless(self.damping >= 0, f"damping={self.damping} must not be negative.")
-        refuse_unless(self.frequency > 0, f"frequency={self.frequency} must be positive.")
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
+        require_nonnegative(self, "damping")
+        require_positive(self, "frequency")
+        require_unit_interval(self, "restitution")
 
 
 def oscillate(t, x, params):
@@ -83,16 +81,7 @@ coordinates = ("x", "x_rate")
 units = ("1", "omega_0")
 time_unit = "1/omega_0"
 free = Mode(oscillate, coordinates)
-# The period's impacts are counted in its modes: ("before",) has none, ("before", "after", "after") two.
-system = HybridSystem(
-    modes={"before": free, "after": free},
-    transitions=(
-        Transition("before", "after", guard=gap, reset=impact),
-        Transition("after", "after", guard=gap, reset=impact),
-        Transition("before", "before", guard=period_ends, reset=unchanged),
-        Transition("after", "before", guard=period_ends, reset=unchanged),
-    ),
-)
+system = impacts_in_a_period(free, gap, impact, period_ends, unchanged)
 sequence = ("before", "after")
 
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, refuse_unless, require_positive
 from ._sketch import box, spring
 
 title = "Friction oscillator"
@@ -38,8 +38,7 @@ class Params(eqx.Module):
     belt_speed: Float[Array, ""] = parameter(0.1, "m/s", "speed v of the belt")
 
     def __check_init__(self):
-        for name in ("mass", "stiffness", "load", "belt_speed"):
-            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
+        require_positive(self, "mass", "stiffness", "load", "belt_speed")
         refuse_unless(
             (self.kinetic_friction > 0) & (self.static_friction > self.kinetic_friction),
             f"static_friction={self.static_friction} must exceed kinetic_friction={self.kinetic_friction} > 0.",

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.trig import sincos
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, refuse_unless, require_positive, require_unit_interval
 from ._sketch import box, spring
 
 title = "Impact microactuator"
@@ -50,12 +50,9 @@ class Params(eqx.Module):
     mass_ratio: Float[Array, ""] = parameter(5.0, "1", "mass m of the frame in units of the inner one")
 
     def __check_init__(self):
-        for name in ("friction", "frequency", "stop", "mass_ratio"):
-            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
+        require_positive(self, "friction", "frequency", "stop", "mass_ratio")
         refuse_unless(self.stop < 1, f"stop={self.stop} must be less than 1, where the plates of the capacitor touch.")
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
+        require_unit_interval(self, "restitution")
 
 
 def force(q, q_rate, phase, params):

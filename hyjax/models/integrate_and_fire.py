@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, refuse_unless, require_positive
 
 title = "Integrate-and-fire pair"
 source = "Mirollo, Strogatz, SIAM J. Appl. Math. 50 (1990)"
@@ -38,7 +38,7 @@ class Params(eqx.Module):
     coupling: Float[Array, ""] = parameter(-0.1, "1", "kick epsilon to the other; excites above zero, else inhibits")
 
     def __check_init__(self):
-        refuse_unless(self.leak > 0, f"leak={self.leak} must be positive.")
+        require_positive(self, "leak")
         refuse_unless(self.drive > self.leak, f"drive={self.drive} must exceed leak={self.leak}.")
         refuse_unless(jnp.abs(self.coupling) < 1, f"coupling={self.coupling} must lie between -1 and 1.")
 

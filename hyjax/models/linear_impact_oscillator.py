@@ -27,9 +27,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import Mode
 from .._system.trig import sincos
-from ._parameter import parameter, refuse_unless
+from ._clock import impacts_in_a_period
+from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import box, spring
 
 title = "Linear impact oscillator"
@@ -47,12 +48,9 @@ class Params(eqx.Module):
     restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e")
 
     def __check_init__(self):
-        refuse_unless(self.damping >= 0, f"damping={self.damping} must not be negative.")
-        for name in ("stiffness", "frequency"):
-            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
+        require_nonnegative(self, "damping")
+        require_positive(self, "stiffness", "frequency")
+        require_unit_interval(self, "restitution")
 
 
 def oscillate(t, x, params):
@@ -84,16 +82,7 @@ coordinates = ("x", "x_rate", "phase")
 units = ("1", "1", "rad")
 time_unit = "1"
 free = Mode(oscillate, coordinates)
-# The period's impacts are counted in its modes: ("before",) has none, ("before", "after", "after") two.
-system = HybridSystem(
-    modes={"before": free, "after": free},
-    transitions=(
-        Transition("before", "after", guard=gap, reset=bounce),
-        Transition("after", "after", guard=gap, reset=bounce),
-        Transition("before", "before", guard=rest_of_period, reset=period_restarts),
-        Transition("after", "before", guard=rest_of_period, reset=period_restarts),
-    ),
-)
+system = impacts_in_a_period(free, gap, bounce, rest_of_period, period_restarts)
 sequence = ("before", "after")
 
 

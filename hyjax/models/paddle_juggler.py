@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, require_positive, require_unit_interval
 from ._sketch import disc
 
 title = "Paddle juggler"
@@ -39,11 +39,8 @@ class Params(eqx.Module):
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
 
     def __check_init__(self):
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
-        refuse_unless(self.apex > 0, f"apex={self.apex} must be positive.")
-        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
+        require_unit_interval(self, "restitution")
+        require_positive(self, "apex", "gravity")
 
 
 def fall(t, x, params):

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, require_positive
 
 title = "Piecewise-smooth plane"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
@@ -40,8 +40,7 @@ class Params(eqx.Module):
     gamma: Float[Array, ""] = parameter(1.5, "1", "angular velocity gamma on that circle")
 
     def __check_init__(self):
-        for name in ("alpha", "beta", "gamma"):
-            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
+        require_positive(self, "alpha", "beta", "gamma")
 
 
 def turn(x, growth, angle_rate):

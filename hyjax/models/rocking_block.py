@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 
 from .._system.trig import sincos
 from ..contact import Contact, contacts_system, Mechanism
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, require_positive, require_unit_interval
 
 title = "Rocking block"
 source = "Housner, Bull. Seismol. Soc. Am. 53 (1963)"
@@ -45,11 +45,8 @@ class Params(eqx.Module):
     frequency: Float[Array, ""] = parameter(5.0, "rad/s", "angular frequency Omega of the base")
 
     def __check_init__(self):
-        for name in ("half_width", "half_height", "gravity"):
-            refuse_unless(getattr(self, name) > 0, f"{name}={getattr(self, name)} must be positive.")
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
+        require_positive(self, "half_width", "half_height", "gravity")
+        require_unit_interval(self, "restitution")
 
 
 def mass(q, params):

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.trig import sincos
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, refuse_unless, require_positive
 from ._sketch import spring
 
 title = "Running on a springy leg (SLIP)"
@@ -35,7 +35,7 @@ class Params(eqx.Module):
     energy: Float[Array, ""] = parameter(2.25, "m g l", "energy E, from the ground")
 
     def __check_init__(self):
-        refuse_unless(self.stiffness > 0, f"stiffness={self.stiffness} must be positive.")
+        require_positive(self, "stiffness")
         refuse_unless(
             (self.attack_angle > 0) & (self.attack_angle < jnp.pi / 2),
             f"attack_angle={self.attack_angle} must lie between 0 and pi/2.",

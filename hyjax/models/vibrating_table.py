@@ -22,10 +22,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import Mode
 from .._system.trig import sincos
-from ._clock import clock
-from ._parameter import parameter, refuse_unless
+from ._clock import clock, impacts_in_a_period
+from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import disc
 
 title = "Vibrating table"
@@ -41,12 +41,10 @@ class Params(eqx.Module):
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g; 1 for dimensionless lengths")
 
     def __check_init__(self):
-        refuse_unless(self.amplitude >= 0, f"amplitude={self.amplitude} must not be negative.")
-        refuse_unless(self.frequency > 0, f"frequency={self.frequency} must be positive.")
-        refuse_unless(
-            (self.restitution >= 0) & (self.restitution <= 1), f"restitution={self.restitution} must lie in [0, 1]."
-        )
-        refuse_unless(self.gravity > 0, f"gravity={self.gravity} must be positive.")
+        require_nonnegative(self, "amplitude")
+        require_positive(self, "frequency")
+        require_unit_interval(self, "restitution")
+        require_positive(self, "gravity")
 
 
 def fall(t, x, params):
@@ -79,16 +77,7 @@ coordinates = ("h", "h_rate")
 units = ("m", "m/s")
 time_unit = "s"
 flight = Mode(fall, coordinates)
-# The period's impacts are counted in its modes: ("before",) has none, ("before", "after", "after") two.
-system = HybridSystem(
-    modes={"before": flight, "after": flight},
-    transitions=(
-        Transition("before", "after", guard=height, reset=bounce),
-        Transition("after", "after", guard=height, reset=bounce),
-        Transition("before", "before", guard=period_ends, reset=unchanged),
-        Transition("after", "before", guard=period_ends, reset=unchanged),
-    ),
-)
+system = impacts_in_a_period(flight, height, bounce, period_ends, unchanged)
 sequence = ("before", "after")
 
 
