@@ -1,4 +1,4 @@
-"""Lines that outlines are made of."""
+"""Lines from which the outlines of models are composed."""
 
 import jax.numpy as jnp
 import numpy as np

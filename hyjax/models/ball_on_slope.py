@@ -1,14 +1,14 @@
 r"""The ball on a slope: a point mass falls onto an inclined plane, bounces, slides or sticks.
 
-The plane falls to the right by $\theta$; above it is where the gap $g = q_1\sin\theta + q_2\cos\theta$ is positive, and
+The plane falls to the right by $\theta$. The gap $g = q_1\sin\theta + q_2\cos\theta$ is positive above the plane, and
 $s = \dot q_1\cos\theta - \dot q_2\sin\theta$ is the slip:
 
 $$m\ddot q_1 = u_1, \qquad m\ddot q_2 = u_2 - m a_g$$
 
 In contact a normal force and friction are added, in an impact their impulses. Without friction the ball slides with the
 acceleration $a_g\sin\theta$, with kinetic friction $\mu_k$ with $a_g(\sin\theta - \mu_k\cos\theta)$; it sticks if
-$\tan\theta < \mu_s$ and the impact has stopped it. An impact without friction takes the velocity along
-$(\sin\theta, \cos\theta)$, one that sticks takes all.
+$\tan\theta < \mu_s$ and the impact has stopped the slip. A frictionless plastic impact removes the velocity along
+$(\sin\theta, \cos\theta)$; an impact into sticking removes the whole velocity.
 
 Source: Kong, Payne, Zhu, Johnson (2024), Sec. IV, eqs. 41-58, for plastic impacts.
 """
@@ -82,7 +82,7 @@ system = contact_system(
     ),
     coordinates=("q1", "q2"),
 )
-# It has no periodic orbit: it loses energy, or goes on downhill.
+# There is no periodic orbit: the ball loses energy, or accelerates downhill.
 sequence = ()
 
 

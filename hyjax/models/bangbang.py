@@ -2,8 +2,8 @@ r"""A Duffing oscillator under bang-bang excitation: a constant force that chang
 
 $$\ddot x = \pm A - \lambda\dot x - \alpha x - \varepsilon x^3, \qquad \dot\tau = 1$$
 
-First $-A$, mode `negative`, then $+A$, mode `positive`, each until the time $\tau$ since the last switch comes to
-$\pi/\omega$: then $\tau$ starts anew at zero. Nothing else jumps; so a stride contracts areas by $e^{-2\pi\lambda/\omega}$, the
+First $-A$, mode `negative`, then $+A$, mode `positive`, each until the time $\tau$ since the last switch reaches
+$\pi/\omega$ and is reset to zero. No other coordinate jumps, so a stride contracts areas by $e^{-2\pi\lambda/\omega}$, the
 product of two of its multipliers; the third, of the clock, is zero.
 
 With $(x, \dot x, \pm A)$, $(-x, -\dot x, \mp A)$ is a motion too. So the map $Q$ over half a period followed by $-1$ takes one
@@ -79,20 +79,20 @@ sequence = ("negative", "positive")
 
 
 def equilibrium(params):
-    """The displacement which the force would hold, but for a factor of order one."""
+    """The displacement in static equilibrium with the force, up to a factor of order one."""
     weight = jnp.abs(params.amplitude)
     soft, hard = weight / jnp.maximum(jnp.abs(params.stiffness), 1e-3), jnp.cbrt(weight / jnp.abs(params.cubic))
     return jnp.minimum(soft, hard)
 
 
 def guess(params):
-    """Where the force that ends has held it."""
+    """At rest, at the static displacement of the force that has just ended."""
     size = equilibrium(params)
     return jnp.stack([size, jnp.zeros_like(size), jnp.zeros_like(size)])
 
 
 def region(params):
-    """Twice as far as the force alone would hold it, and as fast as it goes there; at the switch to the negative force."""
+    """Up to twice the static displacement, and the speed that the force gives over it; at the switch to the negative force."""
     size = 2 * equilibrium(params)
     fast = jnp.sqrt(2 * jnp.abs(params.amplitude) * size)
     high = jnp.stack([size, fast, jnp.zeros_like(size)])

@@ -1,23 +1,23 @@
 r"""The buck converter: a switch, a coil and a capacitor turn a high voltage into a lower one, under voltage control.
 
-Output voltage $v$, coil current $i$, and the comparator's ramp $u$, which climbs from $V_L$ to $V_U$ in a period and
-drops:
+The states are the output voltage $v$, the coil current $i$, and the comparator's ramp $u$, which rises from $V_L$ to $V_U$
+in a period and is reset:
 
 $$C\dot v = i - \frac{v}{R}, \qquad L\,\dot i = \begin{cases} E - v & \text{on}\\ -v & \text{off} \end{cases}, \qquad
   \dot u = \frac{V_U - V_L}{T}$$
 
-The control voltage is $c = a\,(v - V_\text{ref})$. The switch is off while $c > u$ and on while $c < u$: so it turns on where
-the ramp overtakes $c$, off where $c$ overtakes the ramp, and, since the ramp then starts anew, off at the end of a period,
-unless $c$ lies below even the ramp's foot. The ramp is a state, as it is in the circuit, where it is the voltage of a
-capacitor: so the system is autonomous, and knows what time it is after any number of periods.
+The control voltage is $c = a\,(v - V_\text{ref})$. The switch is off while $c > u$ and on while $c < u$. It turns on where
+the ramp rises above $c$, and off where $c$ rises above the ramp, or at the end of a period, where the ramp drops below $c$;
+it stays on there if $c$ lies below the foot of the ramp. The ramp is a state, as in the circuit, where it is the voltage of a
+capacitor: so the system is autonomous.
 
 The stride goes from foot to foot of the ramp, off first and then on: the stroboscopic map. It contracts areas by
 $\exp(-T/RC)$, the product of two of its multipliers. The third is exactly 0: the stride ends where $u = V_U$ and its last
-reset puts $u = V_L$ whatever came before, so no image of the map differs in $u$, and the last row of its Jacobian is zero.
-In the monodromy matrix it is 1 in place of 0: at fixed time a shift of the ramp is a shift along the orbit, and lasts.
+reset sets $u = V_L$ for every state before, so the last row of the return map's Jacobian is zero. The corresponding
+eigenvalue of the monodromy matrix is 1: at fixed time a shift of the ramp is a shift along the orbit, which persists.
 
-With the values here the orbit is stable up to an input of 24.5 V, where its period doubles. The coil is taken to carry
-current at all times (continuous conduction).
+With the default values the orbit is stable up to an input voltage of 24.5 V, where its period doubles. The coil is assumed to
+carry current at all times (continuous conduction).
 
 Source: Hamill, Deane, Jefferies (1992), *Modeling of chaotic DC-DC converters by iterated nonlinear mappings*, IEEE Trans.
 Power Electron. 7, 25-36; Fossas, Olivar (1996), *Study of chaos in the buck converter*, IEEE Trans. Circuits Syst. I 43,
@@ -110,7 +110,7 @@ coordinates = ("voltage", "current", "ramp")
 units = ("V", "A", "V")
 time_unit = "ms"
 off = Mode(switch_off, coordinates)
-# "off again" is off within a period that has been on: so a sequence says what happens in each period.
+# "off again" is off after having been on in the same period: so a sequence describes every period.
 system = HybridSystem(
     modes={"off": off, "on": Mode(switch_on, coordinates), "off again": off},
     transitions=(
@@ -127,14 +127,14 @@ sequence = ("off", "on")
 
 
 def guess(params):
-    """At the ramp's foot, the control half-way up the ramp, the coil with the current of the load."""
+    """At the foot of the ramp: control voltage half-way up the ramp, coil current equal to the load's."""
     voltage = params.reference + (params.ramp_low + params.ramp_high) / 2 / params.gain
     return jnp.stack([voltage, voltage / params.resistance, params.ramp_low])
 
 
 def region(params):
-    """At the ramp's foot, the control above it and at most as far above its top; the coil with the load's current, give
-    or take what it gains in half a period."""
+    """At the foot of the ramp: control voltage from the foot to as far above the top as the foot lies below it; coil current
+    within half a period's gain of the load's."""
     low, high = (params.reference + ramp / params.gain for ramp in (params.ramp_low, params.ramp_high))
     swing = params.input_voltage * params.ramp_period / (2 * params.inductance)
     return (
@@ -144,5 +144,5 @@ def region(params):
 
 
 def start(params):
-    """`(mode, x)`: near the orbit, with the load's current."""
+    """`(mode, x)`: near the orbit, coil current equal to the load's."""
     return "off", guess(params)

@@ -120,7 +120,7 @@ def start(params):
 
 
 def region(params):
-    """Just after the strike: stance leg leaning back, swing leg behind it, both moving forward."""
+    """Just after the heel strike: stance leg leaning back, swing leg behind it, both moving forward."""
     rate = jnp.sqrt(params.gravity / params.leg_length)
     one = jnp.ones_like(rate)
     low = jnp.stack([0.05 * one, -0.6 * one, -0.8 * rate, -0.8 * rate])
@@ -128,7 +128,7 @@ def region(params):
 
 
 def outline(mode, x, params):
-    """The legs, from the stance foot, in the frame of the vertical; lengths in leg lengths."""
+    """The legs, from the stance foot, in the vertical frame; lengths in leg lengths."""
     stance, swing, _, _ = x
     foot = jnp.zeros(2)
     hip = jnp.stack([-jnp.sin(stance), jnp.cos(stance)])
@@ -137,10 +137,10 @@ def outline(mode, x, params):
 
 
 def travel(mode, x, params):
-    """Where the next stance foot is, seen from this one, at the strike."""
+    """The vector from the stance foot to the next stance foot, at the heel strike."""
     return outline(mode, x, params)["swing leg"][1]
 
 
 def ground(params):
-    """The outline is drawn upright: the ground falls by the slope in its own frame."""
+    """Zero: the outline is already drawn in the vertical frame."""
     return jnp.zeros_like(params.slope)

@@ -7,8 +7,8 @@ Free where $x < w(t) = d + a\sin\Omega t$. At the wall, with restitution against
 $$x = w(t): \quad \dot x^+ = -e\,\dot x^- + (1 + e)\,\dot w(t)$$
 
 The stride is the stroboscopic map: from $t = 0$ to $t = T = 2\pi/\Omega$, with one impact between. Its Jacobian is the
-monodromy matrix, in which each impact has the saltation matrix of a reset and of a guard that depend on time; damping and
-impact alone fix its determinant, $e^2\exp(-2\zeta T)$. Neither wall nor drive need be on: $a = 0$ or $F = 0$.
+monodromy matrix, in which each impact contributes the saltation matrix of a guard and a reset that depend on time; damping and
+impact alone determine its determinant, $e^2\exp(-2\zeta T)$. The wall may be at rest, $a = 0$, or the drive absent, $F = 0$.
 
 Source: Shaw, Holmes (1983), *A periodically forced piecewise linear oscillator*, J. Sound Vib. 90, 129-155, whose oscillator
 is linear and whose wall is at rest; Kong, Payne, Zhu, Johnson (2024), eq. 9, for the terms in time.
@@ -86,10 +86,10 @@ sequence = ("before", "after")
 
 
 def region(params):
-    """As far from the wall and as fast as drive and wall can bring it with one impact a period, at `t = 0`.
+    """The distances and speeds that drive and wall can produce with one impact a period, at `t = 0`.
 
-    What they build up is larger the less each period loses, by damping and at the wall. The factors leave a fifth of room
-    to the orbits of a hundred random oscillators.
+    They grow as the loss of a period, by damping and impact, decreases. The factors exceed the orbits of a hundred random
+    oscillators by a fifth.
     """
     lost = 1 - params.restitution + params.damping * 2 * jnp.pi / params.frequency
     gathered = 1 / (0.2 + lost)
@@ -101,7 +101,7 @@ def region(params):
 
 
 def guess(params):
-    """On the way to the wall, with a speed such as drive and wall give; at `t = 0`."""
+    """On the way to the wall, with a speed of the order of those of drive and wall; at `t = 0`."""
     speed = params.force + params.wall_amplitude * params.frequency
     return jnp.stack([params.wall - speed / params.frequency, speed])
 

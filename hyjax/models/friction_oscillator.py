@@ -1,14 +1,14 @@
 r"""The friction oscillator: a block on a moving belt, held by a spring, with more friction at rest than in motion.
 
-The spring is at rest at $x = 0$. The belt moves at $v$ and carries the block, $\dot x = v$, until the spring pulls harder
-than static friction holds: at $x_s = \mu_s N/k$. Then it slips, slower than the belt, which drags it on by kinetic friction:
+The spring is relaxed at $x = 0$. The belt moves at $v$ and carries the block, $\dot x = v$, until the force of the spring
+exceeds static friction, at $x_s = \mu_s N/k$. Then the block slips, slower than the belt, driven on by kinetic friction:
 
 $$m\ddot x = -kx + \mu_k N \qquad\text{while}\quad \dot x < v$$
 
-and sticks where $\dot x$ is again $v$, if static friction holds there, $|x| \le x_s$. Sticking has one coordinate, slipping
-two. With $\omega = \sqrt{k/m}$, $x_k = \mu_k N/k$ and $\Delta = x_s - x_k$ the block slips from $x_s$ to $x_s - 2\Delta$ in
-$(\pi + 2\arctan(v/\omega\Delta))/\omega$, and is carried back in $2\Delta/v$. Whatever came before, it lets go at $x_s$: the
-multiplier is zero.
+and sticks where $\dot x$ is again $v$, if static friction suffices there, $|x| \le x_s$. The mode `stick` has one coordinate,
+`slip` two. With $\omega = \sqrt{k/m}$, $x_k = \mu_k N/k$ and $\Delta = x_s - x_k$ the block slips from $x_s$ to
+$x_s - 2\Delta$ in $(\pi + 2\arctan(v/\omega\Delta))/\omega$, and is carried back in $2\Delta/v$. Every stride begins to slip at
+$x_s$, so the multiplier is zero.
 
 Source: den Hartog (1930), *Forced vibrations with combined viscous and Coulomb damping*, Phil. Mag. 9, 801-817, for motion
 in which a block stops; Galvanetto, Bishop (1999), *Dynamics of a simple damped oscillator undergoing stick-slip
@@ -92,12 +92,12 @@ sequence = ("stick", "slip")
 
 
 def guess(params):
-    """Half-way to where friction no longer holds."""
+    """Half-way to the position where the block begins to slip."""
     return region(params)[1] / 2
 
 
 def region(params):
-    """Where static friction holds the block."""
+    """The positions at which static friction can hold the block."""
     reach = params.static_friction * params.load / params.stiffness
     return jnp.stack([-reach]), jnp.stack([reach])
 

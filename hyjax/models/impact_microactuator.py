@@ -14,11 +14,11 @@ $$s^+ = s^- + \tfrac{1 + e}{1 + m}\,\dot q^-, \quad \dot q^+ = -e\,\dot q^-; \qq
 until $s$ falls to zero. So the modes have three states and four. The force repeats itself after half a turn of the phase,
 which starts anew at $-\pi/2$ where it comes to $\pi/2$.
 
-In mode `stick` the phase's end is awaited. In mode `advance`, after it, the mass strikes the frame (then `slip`) or turns back
-before (then `stick`: a section, at which nothing jumps). Without impact the sequence is `("stick", "advance")`, with one
-`("stick", "advance", "slip")`; where these meet the orbit grazes, $q = d$ and $\dot q = 0$. `slip again` follows a second impact
-during slip. Friction is taken to hold the frame until it is struck, $|F| < mn$; and the mass to leave the stop: where the
-voltage holds it there the impacts accumulate.
+The mode `stick` ends with the period of the force. In the mode `advance`, which follows, the mass strikes the frame (then
+`slip`) or turns back before (then `stick`, at a section where no coordinate jumps). Without impact the sequence is
+`("stick", "advance")`, with one impact `("stick", "advance", "slip")`; between the two the orbit grazes, $q = d$ and
+$\dot q = 0$. `slip again` follows a second impact during slip. It is assumed that friction holds the frame until the mass strikes
+it, $|F| < mn$, and that the mass leaves the stop: if the voltage held it there, the impacts would accumulate.
 
 Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Examples 9.3 and 9.4, the example `stickslip` of COCO's
 toolbox for hybrid systems, with its values; Zhao, Dankowicz, Reddy, Nayfeh (2004), *Modeling and simulation methodology for
@@ -138,7 +138,7 @@ sequence = ("stick", "advance", "slip")
 
 
 def guess(params):
-    """Near the orbit with one impact, at the source's values: the voltage above that of grazing says how hard it is."""
+    """Near the orbit with one impact, at the source's values, as a function of the voltage above that of grazing."""
     excess = jnp.maximum(params.voltage - 0.5875, 0)
     return jnp.stack([params.stop - 0.29 * excess**2, -1.14 * excess, -0.0095 - 0.78 * excess])
 
@@ -159,7 +159,7 @@ scenery = ("frame", "ground")
 
 
 def outline(mode, x, params):
-    """Mass and spring inside the frame, as the frame sees them, on the ground."""
+    """Mass and spring inside the frame, relative to the frame, and the ground."""
     q = x[-3]
     one = jnp.ones_like(q)
     size = 0.3 * one

@@ -1,11 +1,11 @@
-r"""Two neurons that integrate and fire: each leaks, is driven up to a threshold, fires, and kicks the other.
+r"""Two pulse-coupled leaky integrate-and-fire neurons: each is driven up to a threshold, fires, and kicks the other.
 
 $$\dot v_j = I - \gamma v_j, \qquad v_j = 1: \quad v_j^+ = 0, \quad v_k^+ = v_k + \varepsilon$$
 
-A kick up to the threshold or beyond makes the other fire at once: both start anew together, and stay so. The modes say
-who fired last, so the sequence ("first", "second") is the alternating rhythm.
+A kick up to the threshold or beyond makes the other fire at once: both are reset together, and remain in synchrony. The mode
+names the neuron that fired last, so the sequence ("first", "second") is the alternating rhythm.
 
-Just after one fired, the other stands at $u$. With $J = I/\gamma$, one firing later the first stands at
+Just after one neuron fired, the voltage of the other is $u$. With $J = I/\gamma$, the voltage of the first, one firing later, is
 
 $$h(u) = \varepsilon + J\,\frac{1 - u}{J - u}$$
 
@@ -58,7 +58,7 @@ def second_below(t, x, params):
 
 
 def alone(t, x, params):
-    """Whether who fires leaves the other below the threshold."""
+    """Whether the kick leaves the other neuron below the threshold."""
     return jnp.min(x) + params.coupling < 1
 
 
@@ -85,7 +85,7 @@ def one_below(t, x, params):
 
 
 def ways_out(mode):
-    """Who fires next, alone or with the other."""
+    """The transitions out of a mode: one neuron fires, alone or with the other."""
     return (
         Transition(mode, "first", guard=first_below, reset=first_fires, armed=alone),
         Transition(mode, "second", guard=second_below, reset=second_fires, armed=alone),
@@ -110,20 +110,20 @@ sequence = ("first", "second")
 
 
 def guess(params):
-    """Just after the first fired, the second about half-way up in time."""
+    """Just after the first neuron fired, the second about half a firing time from the threshold."""
     ratio = params.drive / params.leak
     v2 = ratio - jnp.sqrt(ratio * (ratio - 1)) + params.coupling / 2
     return jnp.stack([jnp.zeros_like(v2), v2])
 
 
 def region(params):
-    """Just after the first fired: it is at rest, the second anywhere from a kick below rest up to the threshold."""
+    """Just after the first neuron fired: its voltage is zero, that of the second between a kick below zero and the threshold."""
     zero, one = jnp.zeros_like(params.drive), jnp.ones_like(params.drive)
     return jnp.stack([zero, jnp.minimum(params.coupling, 0)]), jnp.stack([zero, one])
 
 
 def start(params):
-    """`(mode, x)`: just after the first fired, the second close behind it."""
+    """`(mode, x)`: just after the first neuron fired, the second close to the threshold."""
     zero = jnp.zeros_like(params.drive)
     return "first", jnp.stack([zero, zero + 0.8])
 

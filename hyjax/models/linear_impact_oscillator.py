@@ -2,7 +2,7 @@ r"""The linear impact oscillator: driven, before a wall, with the phase of its d
 
 $$\ddot x = A\cos\phi - c\dot x - kx, \qquad \dot\phi = \omega$$
 
-Free where $x < d$. At the wall it bounces; where $\phi$ comes to $\pi$ a period ends, and $\phi$ starts anew at $-\pi$:
+Free where $x < d$. At the wall the mass bounces; a period ends where $\phi$ reaches $\pi$, and is reset to $-\pi$:
 
 $$x = d: \quad \dot x^+ = -e\,\dot x^-; \qquad\qquad \phi = \pi: \quad \phi^+ = -\pi$$
 
@@ -15,8 +15,8 @@ orbit of one impact at the phase $\phi_0 = \delta + \psi$ has
 
 $$A = \frac{d}{R\,(\cos\psi + \rho\sin\psi)}, \qquad \rho = \frac{(1 + e)\,\omega}{\kappa + e\kappa'}$$
 
-So the branch folds at $A = d/R\sqrt{1 + \rho^2}$, and ends in grazing at $\psi = 0$, $A = d/R$, where the speed of impact falls
-to zero, and what is left is the free motion, which touches the wall.
+So the branch folds at $A = d/R\sqrt{1 + \rho^2}$, and ends in grazing at $\psi = 0$, $A = d/R$, where the speed of impact is
+zero and the free motion touches the wall.
 
 Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Example 15.2, the example `impact` of COCO's toolbox for
 hybrid systems; Nordmark (1991), *Non-periodic motion caused by grazing incidence in an impact oscillator*, J. Sound Vib. 145,
@@ -87,14 +87,14 @@ sequence = ("before", "after")
 
 
 def guess(params):
-    """Where the oscillator is half a period after an impact in phase with the drive; at `phase = -pi`."""
+    """The state half a period after an impact in phase with the drive; at `phase = -pi`."""
     return jnp.stack([-jnp.abs(params.amplitude), -0.3 * jnp.abs(params.amplitude), jnp.asarray(-jnp.pi)])
 
 
 def region(params):
-    """As far from the wall and as fast as the drive can bring it with one impact a period; at `phase = -pi`.
+    """The distances and speeds that the drive can produce with one impact a period; at `phase = -pi`.
 
-    What the drive builds up is larger the less each period loses, by damping and at the wall.
+    They grow as the loss of a period, by damping and impact, decreases.
     """
     lost = 1 - params.restitution + params.damping * jnp.pi / params.frequency
     gathered = 1 / (0.2 + lost)
@@ -106,7 +106,7 @@ def region(params):
 
 
 def start(params):
-    """`(mode, x)`: at rest, the spring relaxed, or half-way to a wall that is nearer; at `phase = -pi`."""
+    """`(mode, x)`: at rest, the spring relaxed, at least 0.5 from the wall; at `phase = -pi`."""
     zero = jnp.zeros_like(params.wall)
     return "before", jnp.stack([jnp.minimum(zero, params.wall - 0.5), zero, zero - jnp.pi])
 

@@ -1,7 +1,7 @@
-r"""The paddle juggler: a ball in free fall, and a paddle that mirrors it.
+r"""The paddle juggler: a ball in free fall, and a paddle under the mirror law.
 
-The ball's height $y$ obeys $\ddot y = -g$. The paddle follows the mirror law: it moves against the ball, and the more so the
-less energy $\eta = gy + \dot y^2/2$ the ball has, compared with that of the apex wanted, $\eta^* = gh$:
+The ball's height $y$ obeys $\ddot y = -g$. By the mirror law the paddle moves against the ball, with an amplitude that increases
+with the lack of energy: $\eta = gy + \dot y^2/2$ of the ball, compared with $\eta^* = gh$ of the desired apex,
 
 $$r = -\kappa(\eta)\,y, \qquad \kappa(\eta) = \kappa_0 + K(\eta^* - \eta), \qquad \kappa_0 = \frac{1 - e}{1 + e}$$
 
@@ -11,8 +11,8 @@ $$\dot y^+ = -e\,\dot y^- + (1 + e)\,\dot r = -\big(e + (1 + e)\,\kappa(\eta)\bi
 
 which returns the ball with the speed it came with where $\kappa = \kappa_0$, so $\eta = \eta^*$. The stride goes from apex
 to apex. The juggle has the period $2\sqrt{2h/g}$ and the multipliers $1 - 2(1 + e)Kgh$ and 0: it is stable for
-$0 < K < 1/((1 + e)gh)$, and doubles its period beyond. The paddle feels no clock and no model of the flight: the ball's
-present state is all it uses.
+$0 < K < 1/((1 + e)gh)$, and doubles its period beyond. The law uses the ball's present state only, neither a clock nor a model
+of the flight.
 
 Source: Buehler, Koditschek, Kindlmann (1994), *Planning and control of robotic juggling and catching tasks*, Int. J. Robot.
 Res. 13, 101-118, the mirror law for one degree of freedom.
@@ -31,10 +31,10 @@ source = "Buehler, Koditschek, Kindlmann, Int. J. Robot. Res. 13 (1994)"
 
 
 class Params(eqx.Module):
-    """Ball, apex wanted, and the paddle's gain."""
+    """Ball, desired apex, and the paddle's gain."""
 
     restitution: Float[Array, ""] = parameter(0.7, "1", "coefficient of restitution e")
-    apex: Float[Array, ""] = parameter(0.5, "m", "height h of the apex wanted, above the impact")
+    apex: Float[Array, ""] = parameter(0.5, "m", "height h of the desired apex, above the impact")
     gain: Float[Array, ""] = parameter(0.04, "s^2/m^2", "gain K of the mirror law on the ball's energy")
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
 
@@ -49,7 +49,7 @@ def fall(t, x, params):
 
 
 def mirror(x, params):
-    """How much the paddle moves for a move of the ball."""
+    """The ratio of the paddle's displacement to the ball's."""
     y, y_rate = x
     lacking = params.gravity * (params.apex - y) - y_rate**2 / 2
     return (1 - params.restitution) / (1 + params.restitution) + params.gain * lacking
@@ -96,13 +96,13 @@ def guess(params):
 
 
 def region(params):
-    """At the apex, up to four times the height wanted."""
+    """At the apex, up to four times the desired height."""
     zero = jnp.zeros_like(params.apex)
     return jnp.stack([0.01 * params.apex, zero]), jnp.stack([4 * params.apex, zero])
 
 
 def start(params):
-    """`(mode, x)`: the ball dropped from half the height wanted."""
+    """`(mode, x)`: the ball dropped from half the desired height."""
     return "down", jnp.stack([params.apex / 2, jnp.zeros_like(params.apex)])
 
 

@@ -5,8 +5,8 @@ In polar coordinates $x = r\cos\theta$, $y = r\sin\theta$,
 $$x < 0: \quad \dot r = r(1 - r), \quad \dot\theta = 1; \qquad\qquad
   x > 0: \quad \dot r = \alpha r(\beta - r), \quad \dot\theta = \gamma + \beta - r$$
 
-Nothing jumps where the line $x = 0$ is crossed: only the field changes. An orbit crosses it at $y = r_0 > 0$ into the left
-half-plane, and half a turn later at $y = -r_1$ into the right one. Both halves have a closed form, with $e^\pi = E$:
+At the line $x = 0$ only the field changes, not the state. An orbit crosses the line at $y = r_0 > 0$ into the left half-plane,
+and half a turn later at $y = -r_1$ into the right one. Both halves have a closed form, with $e^\pi = E$:
 
 $$r_1 = \frac{E r_0}{1 + (E - 1) r_0}, \qquad
   \Big[\tfrac{\gamma + \beta}{\beta}\ln r - \tfrac{\gamma}{\beta}\ln|\beta - r|\Big]_{r_1}^{r_0} = \alpha\pi$$
@@ -33,7 +33,7 @@ source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
 
 
 class Params(eqx.Module):
-    """The right half-plane; on the left there is nothing to choose. Lengths in the radius of the left circle."""
+    """The field in the right half-plane; the left one has no parameter. The unit of length is the left circle's radius."""
 
     alpha: Float[Array, ""] = parameter(1.0, "1", "rate of attraction alpha on the right")
     beta: Float[Array, ""] = parameter(2.0, "1", "radius beta of the circle on the right")
@@ -50,7 +50,7 @@ def turn(x, growth, angle_rate):
 
 
 def radius(x):
-    # The origin, where both fields are at rest, has no direction: its derivative is taken as zero.
+    # At the origin, an equilibrium of both fields, the radius is not differentiable: its derivative is set to zero.
     squared = x @ x
     away = squared > 0
     return jnp.where(away, jnp.sqrt(jnp.where(away, squared, 1)), 0)

@@ -8,8 +8,8 @@ The next spoke strikes at $\theta = \pi/n$:
 
 $$\theta^+ = -\theta, \qquad \dot\theta^+ = \mu\,\dot\theta, \qquad \mu = 1 + \lambda^2(\cos(2\pi/n) - 1)$$
 
-The gait is known in closed form: $\dot\theta_0^2 = 4\mu^2\lambda^2\sin(\pi/n)\sin\alpha/(1-\mu^2)$, with multipliers $0$ and
-$\mu^2$. It exists where the wheel gets over its top.
+The gait has a closed form: $\dot\theta_0^2 = 4\mu^2\lambda^2\sin(\pi/n)\sin\alpha/(1-\mu^2)$, with multipliers $0$ and
+$\mu^2$. It exists where the wheel passes its highest point.
 
 Source: Coleman (2009), *Numerical accuracy case studies of two systems with intermittent dynamics*, DCDIS-B 16, 59-87;
 Bhounsule (2014), eqs. 17-21, where the slope is called both $\alpha$ and $\gamma$.
@@ -70,17 +70,17 @@ sequence = ("stance",)
 
 
 def guess(params):
-    """Just after a collision, fast enough to get over the top."""
+    """Just after a collision, fast enough to pass the highest point."""
     return jnp.stack([-jnp.pi / params.spokes, jnp.sqrt(params.inertia_ratio)])
 
 
 def start(params):
-    """`(mode, x)`: just after a collision, fast enough to get over the top."""
+    """`(mode, x)`: just after a collision, fast enough to pass the highest point."""
     return "stance", guess(params)
 
 
 def region(params):
-    """After a collision the spoke leans uphill by half the angle between spokes, and moves downhill."""
+    """Just after a collision: the spoke leans uphill by half the angle between spokes, and moves downhill."""
     half = jnp.pi / params.spokes
     return jnp.stack([-half, 0.01 * jnp.ones_like(half)]), jnp.stack([-half, 4 * jnp.ones_like(half)])
 
@@ -98,7 +98,7 @@ def outline(mode, x, params):
 
 
 def travel(mode, x, params):
-    """Where the next spoke stands, seen from this one."""
+    """The vector from the foot of the stance spoke to that of the next."""
     return jnp.stack([2 * jnp.sin(jnp.pi / params.spokes), jnp.zeros(())])
 
 

@@ -1,18 +1,18 @@
 r"""The rocking block: a rigid rectangle on a rough floor, which rocks from one corner to the other.
 
-Half as wide as $b$, half as high as $h$, it stands on a base whose horizontal acceleration is $A\sin\Omega t$; in the base's
+Of half width $b$ and half height $h$, it stands on a base with the horizontal acceleration $A\sin\Omega t$; in the base's
 frame, with $x, y$ the centre and $\theta$ the tilt to the left, per unit of mass,
 
 $$\ddot x = -A\sin\Omega t, \qquad \ddot y = -g, \qquad \tfrac13(b^2 + h^2)\,\ddot\theta = 0,$$
 
-and each corner is a contact that does not slip. With $R = \sqrt{b^2 + h^2}$, $\tan\alpha = b/h$ and
+and each corner is a contact without slip. With $R = \sqrt{b^2 + h^2}$, $\tan\alpha = b/h$ and
 $p^2 = 3g/4R$ the block turns about the corner on which it stands by
 
 $$\ddot\theta = \mp p^2\left(\sin(\alpha \mp \theta) \mp \tfrac{A}{g}\sin\Omega t\,\cos(\alpha \mp \theta)\right)$$
 
-(upper signs: left corner). It leaves rest where $|A\sin\Omega t| > g b/h$. Where the other corner strikes, the one on which it
-stood leaves, and $\dot\theta^+ = (1 - \tfrac32\sin^2\alpha)\,\dot\theta^-$: nothing but the conditions of contact says so. Free
-rocking from $\theta_0$ has, for small $\alpha$, the period $\frac4p\,\mathrm{arcosh}\frac{1}{1 - \theta_0/\alpha}$.
+(upper signs: left corner). From rest it begins to rock where $|A\sin\Omega t| > g b/h$. When the other corner strikes, the
+first corner leaves the floor, and $\dot\theta^+ = (1 - \tfrac32\sin^2\alpha)\,\dot\theta^-$: the conditions of contact imply
+both. Free rocking from $\theta_0$ has, for small $\alpha$, the period $\frac4p\,\mathrm{arcosh}\frac{1}{1 - \theta_0/\alpha}$.
 
 Source: Housner (1963), *The behavior of inverted pendulum structures during earthquakes*, Bull. Seismol. Soc. Am. 53,
 403-417.
@@ -40,7 +40,7 @@ class Params(eqx.Module):
     half_height: Float[Array, ""] = parameter(0.4, "m", "half the height, h")
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
     restitution: Float[Array, ""] = parameter(0.0, "1", "coefficient of restitution e of a corner; 0 is Housner's")
-    settle: Float[Array, ""] = parameter(0.001, "m/s", "a corner that strikes or leaves more slowly stays")
+    settle: Float[Array, ""] = parameter(0.001, "m/s", "a corner that strikes or leaves more slowly stays in contact")
     amplitude: Float[Array, ""] = parameter(0.0, "m/s^2", "amplitude A of the base's acceleration")
     frequency: Float[Array, ""] = parameter(5.0, "rad/s", "angular frequency Omega of the base")
 
@@ -88,12 +88,12 @@ coordinates = ("x", "y", "theta", "x_rate", "y_rate", "theta_rate")
 units = ("m", "m", "rad", "m/s", "m/s", "rad/s")
 time_unit = "s"
 system = contacts_system(Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"))
-# Left alone it comes to rest.
+# Without forcing the block comes to rest: there is no periodic orbit.
 sequence = ()
 
 
 def start(params):
-    """`(mode, x)`: tilted over its left corner, half as far as it may, and let go."""
+    """`(mode, x)`: at rest, tilted over its left corner by half the critical angle."""
     theta = 0.5 * jnp.arctan2(params.half_width, params.half_height)
     centre = -lever(-1, theta, params) - jnp.stack([params.half_width, jnp.zeros_like(theta)])
     return "left", jnp.concatenate([centre, theta[None], jnp.zeros(3, theta.dtype)])

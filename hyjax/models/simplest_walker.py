@@ -28,7 +28,7 @@ source = "Garcia, Chatterjee, Ruina, Coleman, J. Biomech. Eng. 120 (1998); Bhoun
 
 
 class Params(eqx.Module):
-    """The one number of the model."""
+    """The only parameter of the model."""
 
     slope: Float[Array, ""] = parameter(0.009, "rad", "slope of the ground, downhill positive")
 
@@ -72,24 +72,24 @@ def guess(params):
 
 
 def start(params):
-    """`(mode, x)`: just after a strike, near the long gait."""
+    """`(mode, x)`: just after a heel strike, near the long gait."""
     return "swing", guess(params)
 
 
 def region(params):
-    """The stance leg leans back after the strike and moves forward: half to one and a half of what the slope suggests."""
+    """Just after the heel strike: stance leg leaning back and moving forward, by 0.5 to 1.5 times `slope^(1/3)`."""
     theta = jnp.cbrt(jnp.abs(params.slope))
     low = jnp.stack([0.5 * theta, -1.5 * theta, theta, -0.5 * theta])
     return low, jnp.stack([1.5 * theta, -0.5 * theta, 3 * theta, 0.1 * theta])
 
 
 def after_strike(params, theta, theta_rate):
-    """The state just after a strike that has these: all others follow from the strike, which a basin's grid may not know."""
+    """The state just after a heel strike with these values; the reset determines the other two coordinates."""
     _, cosine = sincos(2 * theta)
     return jnp.stack([theta, theta_rate, 2 * theta, (1 - cosine) * theta_rate])
 
 
-# The axes of a picture of the basin, and the guards that end the motion: the stance leg lies along the slope.
+# The plane of initial states for a basin of attraction, and the guards that end the motion: the stance leg lies on the slope.
 plane = {"theta": (0.0, 0.45), "theta_rate": (-0.45, 0.0)}
 on_section = after_strike
 fates = {
@@ -108,7 +108,7 @@ def outline(mode, x, params):
 
 
 def travel(mode, x, params):
-    """Where the next stance foot is, seen from this one, at the strike."""
+    """The vector from the stance foot to the next stance foot, at the heel strike."""
     return outline(mode, x, params)["swing leg"][1]
 
 

@@ -1,14 +1,14 @@
 r"""SLIP, the spring-loaded inverted pendulum: a point mass that runs on a massless, springy leg.
 
-Lengths in $l_0$, time in $\sqrt{l_0/g}$, forces in $mg$. In flight $\ddot y = -1$, and the horizontal speed is what the
-energy leaves, $\dot x = \sqrt{2(E - y) - \dot y^2}$. The leg is held at the angle $\alpha$ to the ground, and lands at
-$y = \sin\alpha$, its foot ahead by $\cos\alpha$. In stance, from the foot, with $r = \sqrt{x^2 + y^2}$,
+Lengths in $l_0$, time in $\sqrt{l_0/g}$, forces in $mg$. In flight $\ddot y = -1$, and the conserved energy gives the horizontal
+speed, $\dot x = \sqrt{2(E - y) - \dot y^2}$. The leg is held at the angle $\alpha$ to the ground, and lands at
+$y = \sin\alpha$, its foot ahead by $\cos\alpha$. In stance, with the foot as origin and $r = \sqrt{x^2 + y^2}$,
 
 $$\ddot x = k\Big(\frac1r - 1\Big)x, \qquad \ddot y = k\Big(\frac1r - 1\Big)y - 1$$
 
-until the spring is at rest again, $r = 1$. The stride goes from apex to apex, $y \mapsto P(y)$ at fixed energy; its
-multipliers are $P'(y)$ and an exact zero, for the apex itself. A runner whose mass meets the ground, or is thrown back in
-stance, has fallen.
+until the spring is relaxed again, $r = 1$. The stride goes from apex to apex, $y \mapsto P(y)$ at fixed energy; its
+multipliers are $P'(y)$ and an exact zero, since $\dot y = 0$ at every apex. A runner whose mass reaches the ground, or moves
+backward in stance, has fallen.
 
 Source: Blickhan (1989), *The spring-mass model for running and hopping*, J. Biomech. 22, 1217-1227; Seyfarth, Geyer,
 Günther, Blickhan (2002), *A movement criterion for running*, J. Biomech. 35, 649-655, for the apex map.
@@ -86,7 +86,7 @@ def lift_off(t, x, params):
 
 
 def advance(t, x, params):
-    # A compressed leg pushes forward once it leans forward: who has turned back before that does not turn again.
+    # A compressed leg pushes forward only once it leans forward: a mass that moves backward before that does not turn again.
     _, _, x_rate, _ = x
     return x_rate
 
@@ -139,7 +139,7 @@ system = HybridSystem(
         Transition("descent", "stance", guard=foot_height, reset=touchdown),
         Transition("stance", "ascent", guard=compression, reset=lift_off),
         Transition("ascent", "descent", guard=climb_rate, reset=apex),
-        # A leg that lets go of a mass already falling: it lands again without an apex, or not at all.
+        # Lift-off of a mass that already falls: the leg lands again without an apex, or not at all.
         Transition("ascent", "stance", guard=foot_height, reset=touchdown),
         Transition("ascent", "fallen", guard=height, reset=stumble),
         Transition("descent", "fallen", guard=height, reset=stumble),
@@ -151,13 +151,13 @@ sequence = ("descent", "stance", "ascent")
 
 
 def guess(params):
-    """An apex just above the height at which the leg lands, where the stable gaits are."""
+    """An apex just above the height of touchdown, where the stable gaits are."""
     low, high = region(params)
     return low + 0.04 * (high - low)
 
 
 def region(params):
-    """Apexes, from where the foot just misses the ground to where all energy is height."""
+    """Apexes, from the height of touchdown to the height at which the horizontal speed is zero."""
     sine, _ = sincos(params.attack_angle)
     zero = jnp.zeros_like(sine)
     return jnp.stack([sine, zero]), jnp.stack([params.energy, zero])
@@ -169,7 +169,7 @@ def start(params):
 
 
 def outline(mode, x, params):
-    """Leg and body, in leg lengths: in stance from the foot, in flight from the ground below the apex."""
+    """Leg and body, in leg lengths; the origin is the foot in stance, and the ground below the apex in flight."""
     sine, cosine = sincos(params.attack_angle)
     ahead = jnp.stack([cosine, -sine])
     if mode in ("stance", "fallen"):
@@ -184,7 +184,7 @@ def outline(mode, x, params):
 
 
 def travel(mode, x, params):
-    """From the arc's own origin to that of the next: apex, foot, apex."""
+    """The vector from an arc's origin to that of the next: apex, foot, apex."""
     sine, cosine = sincos(params.attack_angle)
     zero = jnp.zeros_like(sine)
     if mode == "descent":

@@ -1,6 +1,6 @@
 r"""The ball on a vibrating table: free fall onto a surface that moves as $s(t) = A\sin\Omega t$, with restitution.
 
-In the table's frame the ball's height above it is $h = y - s$:
+The height above the table is $h = y - s$:
 
 $$\ddot h = -g - \ddot s(t), \qquad h = 0: \quad \dot h^+ = -e\,\dot h^-
   \quad\Leftrightarrow\quad \dot y^+ = -e\,\dot y^- + (1 + e)\,\dot s(t)$$
@@ -10,12 +10,12 @@ period the ball leaves the table at $\dot y^+ = gT/2$ and returns at $-gT/2$, at
 
 $$A\,\Omega\cos\varphi = \frac{1 - e}{1 + e}\,\frac{gT}{2}$$
 
-Of the two, $\varphi > 0$ is stable next to its birth, and $\varphi < 0$ never. The two multipliers have
+The orbit with $\varphi > 0$ is stable near the fold where both appear, the orbit with $\varphi < 0$ never. The multipliers have
 $\lambda_1\lambda_2 = e^2$ and $\lambda_1 + \lambda_2 = (1 + e)^2(1 - A\,\Omega^2\sin\varphi/g) - 2e$.
 
 Source: Holmes (1982), *The dynamics of repeated impacts with a sinusoidally vibrating table*, J. Sound Vib. 84, 173-189;
-Guckenheimer, Holmes (1983), *Nonlinear oscillations, dynamical systems, and bifurcations of vector fields*, Sec. 2.4. They
-neglect the table's displacement against the ball's; here it is kept.
+Guckenheimer, Holmes (1983), *Nonlinear oscillations, dynamical systems, and bifurcations of vector fields*, Sec. 2.4. Both
+neglect the table's displacement against the ball's; this model includes it.
 """
 
 import equinox as eqx
@@ -48,8 +48,8 @@ class Params(eqx.Module):
 
 
 def fall(t, x, params):
-    # In the table's frame its motion enters the field, so the step size follows it; on the ground the fall is a
-    # parabola, which a step of any length gets right while the table moves unseen.
+    # In the table's frame the table's motion enters the field, so the step size adapts to it. In the ground's frame the fall is
+    # a parabola, exact for steps of any length, within which the table could move without being noticed.
     _, h_rate = x
     sine, _ = sincos(params.frequency * t)
     return jnp.stack([h_rate, params.amplitude * params.frequency**2 * sine - params.gravity])
@@ -82,7 +82,7 @@ sequence = ("before", "after")
 
 
 def guess(params):
-    """On the orbit of one bounce a period with phase above zero, where there is one; at `t = 0`."""
+    """On the orbit of one bounce a period with positive phase, where it exists; at `t = 0`."""
     amplitude, omega, g = params.amplitude, params.frequency, params.gravity
     half = jnp.pi / omega
     ratio = (1 - params.restitution) / (1 + params.restitution) * g * half / (amplitude * omega)
@@ -93,7 +93,7 @@ def guess(params):
 
 
 def region(params):
-    """Between two bounces at most two periods pass: no higher than that allows, nor faster; at `t = 0`."""
+    """The heights and speeds possible with at most two periods between bounces; at `t = 0`."""
     amplitude, omega, g = params.amplitude, params.frequency, params.gravity
     period = 2 * jnp.pi / omega
     fast = g * period + amplitude * omega
@@ -104,7 +104,7 @@ def region(params):
 
 
 def start(params):
-    """`(mode, x)`: the ball dropped from a little above the highest that one bounce a period reaches."""
+    """`(mode, x)`: the ball dropped from a little above the apex of one bounce a period."""
     omega, g = params.frequency, params.gravity
     high = 2 * params.amplitude + g * (jnp.pi / omega) ** 2
     return "before", jnp.stack([high, -params.amplitude * omega])
