@@ -175,7 +175,7 @@ def test_misuse():
     system, mode, x, params = corner()
     with pytest.raises(ValueError, match=r"no guard of mode 'out' is zero and falling"):
         hj.bouligand_derivative(system, mode, 0.0, x + 1, params)
-    with pytest.raises(ValueError, match="must be known"):
+    with pytest.raises(ValueError, match="must not be traced"):
         jax.jit(lambda x: hj.bouligand_derivative(system, mode, 0.0, x, params).matrices)(x)
     ends = hj.HybridSystem(
         {name: hj.Mode(line, ("x",)) for name in "abc"},
@@ -186,6 +186,6 @@ def test_misuse():
     )
     with pytest.raises(ValueError, match=r"end in different modes \['b', 'c'\]"):
         hj.bouligand_derivative(ends, "a", 0.0, jnp.zeros(1), None)
-    with pytest.raises(ValueError, match="chain without end"):
+    with pytest.raises(ValueError, match="infinitely many events"):
         spin = hj.HybridSystem({"a": hj.Mode(line, ("x",))}, (hj.Transition("a", "a", lambda t, x, p: -x[0], same),))
         hj.bouligand_derivative(spin, "a", 0.0, jnp.zeros(1), None)

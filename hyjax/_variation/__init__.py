@@ -1,1 +1,1 @@
-"""Variations through events: what the saltation matrix is for."""
+"""Variations through events: applications of the saltation matrix."""

@@ -1,9 +1,8 @@
-r"""Where several guards fall at once: the Bouligand derivative.
+r"""The Bouligand derivative of the flow where several guards vanish at the same time.
 
-Near a point at which the guards of several transitions vanish together, neighbouring orbits meet them one after the other, in
-an order that depends on the side to which they pass. To first order each order is a product of saltation matrices; which one
-applies to a variation $v$ is decided by the times at which it meets the guards. So the flow's derivative is a map of $v$ that
-is linear in each of several cones.
+Orbits near a point where the guards of several transitions vanish reach them one after another, in an order that depends on the
+variation $v$ from that point. For each order the derivative is a product of saltation matrices. So the derivative of the flow is
+a map of $v$, piecewise linear: linear in each of several cones.
 """
 
 import equinox as eqx
@@ -20,29 +19,29 @@ from .._system.types import Params, Scalar, State, Time
 
 
 class BouligandDerivative(eqx.Module):
-    """A map of variations before the events to variations after, both at fixed time; linear in each cone.
+    """A piecewise linear map from variations before the events to variations after them, both at fixed time.
 
-    **Attributes:** `orders`: for each order in which the guards can be met, the indices of the transitions taken. `matrices`:
-    shape `(orders, post, pre)`: for each order, the product of its saltation matrices. `times`: for each order, shape
-    `(events, pre)`: the times, as linear functions of the variation, at which the events come. `x`: shape `(orders, post)`:
-    the state after all events; the orbit depends continuously on its start where the rows agree.
+    **Attributes:** `orders`: the possible orders of the events, as indices of transitions. `matrices`: shape
+    `(orders, post, pre)`, for each order the product of its saltation matrices. `times`: for each order, shape `(events, pre)`,
+    the times of the events as linear functions of the variation. `x`: shape `(orders, post)`, the state after all events; its
+    rows agree, since the flow is continuous there.
     """
 
     matrices: Float[Array, "orders post pre"]
     times: tuple[Float[Array, "_ pre"], ...]
     x: Float[Array, "orders post"]
     orders: tuple[tuple[int, ...], ...] = eqx.field(static=True)
-    _rivals: tuple[tuple[Float[Array, "_ pre"], ...], ...]  # the times of the guards that could have come first
+    _rivals: tuple[tuple[Float[Array, "_ pre"], ...], ...]  # at each event, the times of the other guards
     mode: str = eqx.field(static=True)
 
     def order(self, v: Float[Array, " pre"]) -> Int[Array, ""]:
-        """The number of the order in which the orbit varied by `v` meets the guards; of several, the first."""
+        """The number of the order in which the orbit with variation `v` reaches the guards; the first of several."""
         fits = []
         for times, rivals in zip(self.times, self._rivals, strict=True):
-            # At each event, none of the guards that could fall there instead falls earlier.
+            # The order applies if at each event no other guard falls earlier.
             late = [jnp.max(time @ v - rival @ v, initial=-jnp.inf) for time, rival in zip(times, rivals, strict=True)]
             fits.append(jnp.max(jnp.stack(late)))
-        # Rounding may leave a variation on the border of two cones outside both: the nearest then.
+        # By rounding, a variation on the boundary of two cones may lie outside both: the nearest cone is taken.
         return jnp.argmin(jnp.maximum(jnp.stack(fits), 0))
 
     def __call__(self, v: Float[Array, " pre"]) -> Float[Array, " post"]:
@@ -60,17 +59,18 @@ def bouligand_derivative(
     tolerance: float = 1e-9,
     max_events: int = 6,
 ) -> BouligandDerivative:
-    r"""How a variation passes through guards that fall at the same time.
+    r"""The derivative of the flow through events at the same time: the saltation matrix of simultaneous guards.
 
-    $B(v) = \Xi_{i_k} \cdots \Xi_{i_1} v$ in the cone of those $v$ whose orbits meet the guards in the order $i_1, \dots, i_k$:
-    at each event, the guard with the least time $-D_xg\,v / (D_tg + D_xg f)$ among those that are zero and falling.
+    $B(v) = \Xi_{i_k} \cdots \Xi_{i_1} v$ in the cone of the variations $v$ whose orbits reach the guards in the order
+    $i_1, \dots, i_k$: at each event, the guard with the least time $-D_xg\,v / (D_tg + D_xg f)$ of those that vanish and fall.
 
-    **Arguments:** `mode`, `t`, `x`: where the guards vanish, before any jump; concrete, shape `(n,)`. `tolerance`: a guard
-    whose time to its surface is below this, in units of time, is there. `max_events`: the longest chain that is followed.
+    **Arguments:** `mode`, `t`, `x`: mode, time and state, shape `(n,)`, where the guards vanish, before any jump; not traced.
+    `tolerance`: a guard vanishes if the time to its surface is below this, in units of time. `max_events`: the largest number of
+    events in an order.
 
-    **Returns:** `BouligandDerivative`: call it with a variation, also under `jit` and `vmap`. With one guard it is the
-    saltation matrix. `ValueError` where no guard vanishes, where the orders end in different modes, or where the chain does
-    not end; and where they end in different states, for there the orbit jumps as its start varies.
+    **Returns:** `BouligandDerivative`, a function of the variation, also under `jit` and `vmap`. With one guard it is the
+    saltation matrix. `ValueError` where no guard vanishes, where the events do not end, and where the orders end in different
+    modes or in different states: there the flow is discontinuous.
 
     Source: Burden, Sastry, Koditschek, Revzen (2016), *Event-selected vector field discontinuities yield piecewise-
     differentiable flows*, SIAM J. Appl. Dyn. Syst. 15, 1227-1267; Kong, Payne, Zhu, Johnson (2024), Sec. II.
@@ -80,11 +80,12 @@ def bouligand_derivative(
     t = jnp.asarray(t, x.dtype)
     if isinstance(x, jax.core.Tracer) or isinstance(t, jax.core.Tracer):
         raise ValueError(
-            "bouligand_derivative: t and x must be known, because they say which guards vanish. Call it outside jit."
+            "bouligand_derivative: t and x must not be traced, because their values determine which guards vanish. Call it "
+            "outside jit."
         )
 
     def falling(mode: str, x: State) -> dict[int, tuple[Array, Scalar]]:
-        """Gradient and rate of each guard of the mode that is zero, and falling."""
+        """Gradient and rate of each guard of the mode that vanishes and falls."""
         field = system.mode(mode).vector_field(t, x, params)
         found = {}
         for i in system.leaving(mode):
@@ -107,9 +108,9 @@ def bouligand_derivative(
         if len(taken) >= max_events:
             raise ValueError(
                 f"bouligand_derivative: after the transitions {taken} a guard still falls. Raise max_events={max_events} if "
-                "the chain is finite; a chain without end has no derivative."
+                "the events end; infinitely many events have no derivative."
             )
-        # By the variation before all events, when each guard would be met in this mode.
+        # The time at which each guard would be reached in this mode, as a linear function of the variation before all events.
         due = {i: -(gradient @ matrix) / rate for i, (gradient, rate) in there.items()}
         for i in there:
             others = [due[k] for k in there if k != i]
@@ -140,7 +141,7 @@ def bouligand_derivative(
     apart = float(jnp.max(jnp.abs(states - states[0])))
     if apart > 1e3 * tolerance * max(1.0, float(np.max(np.abs(states)))):
         raise ValueError(
-            f"bouligand_derivative: the orders {orders} end in states that are {apart:.3g} apart, so the orbit is not "
+            f"bouligand_derivative: the orders {orders} end in states that are {apart:.3g} apart, so the flow is not "
             "continuous there and has no derivative."
         )
     return BouligandDerivative(

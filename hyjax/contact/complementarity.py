@@ -1,9 +1,9 @@
-r"""Which of several contacts hold: those that push, while those that do not hold come apart.
+r"""The linear complementarity problem of several contacts: a contact holds and pushes, or its gap opens.
 
 $$f_i \ge 0, \quad a_i \ge 0, \quad f_i\,a_i = 0$$
 
-for forces and the accelerations of the gaps, or for impulses and the velocities after them. With few contacts every set
-can be tried.
+for the forces and the accelerations of the gaps, or for the impulses and the velocities after the impact. Solved by enumeration
+of all sets of contacts, which are few.
 """
 
 import itertools
@@ -20,8 +20,11 @@ Set = tuple[int, ...]
 
 
 class Choice(eqx.Module):
-    """**Attributes:** `index`: of the candidate that fits best. `fits`: whether it satisfies the conditions. `forces`: of
-    every candidate, shape `(candidates, rows)`."""
+    """The solution of the complementarity problem.
+
+    **Attributes:** `index`: of the candidate with the least violation. `fits`: whether that candidate satisfies the conditions.
+    `forces`: of all candidates, shape `(candidates, rows)`.
+    """
 
     index: Int[Array, ""]
     fits: Flag
@@ -43,11 +46,11 @@ def choose_set(
     rough: Set,
     near: Bool[Array, " contacts"],
 ) -> Choice:
-    r"""The first set whose contacts, held, push, while none of the others closes.
+    r"""The first set of contacts that satisfies the conditions: the contacts in the set push, no other gap closes.
 
-    **Arguments:** `motion`: of the contact points when no force acts; the gaps, then the slips of the contacts in `rough`.
-    `change`: what a force must add to it where a contact holds. `candidates`: sets of contacts, by position. `near`:
-    which contacts take part; a contact that is not near cannot hold, and what it does does not matter.
+    **Arguments:** `motion`: acceleration (or velocity) of the contact points without contact forces; rows for the gaps, then for
+    the slips of the contacts in `rough`. `change`: the change of `motion` required where a contact holds. `candidates`: sets of
+    contacts, by position. `near`: which contacts take part; a contact that is not near cannot hold, and its gap is free.
     """
     tolerance = float(np.sqrt(np.finfo(motion.dtype).eps))
     misfits, forces = [], []

@@ -1,4 +1,4 @@
-"""A contact: a gap that must not close, and what happens at the place where it does."""
+"""A contact: a gap that cannot be negative, with restitution and friction where the gap is closed."""
 
 import math
 from collections.abc import Callable
@@ -11,32 +11,31 @@ from jaxtyping import Array, Float
 from .._system.types import Params, Scalar, Time
 from .mechanism import Positions, Velocities
 
-# A number, or where among the parameters it is.
+# A number, or a function that returns a leaf of the parameters.
 Coefficient = float | Array | Callable[[Params], Scalar]
 
 
 class Contact(eqx.Module):
     r"""A unilateral constraint $g(t, q) \ge 0$ with restitution and dry friction.
 
-    Where the gap is closed the surface pushes, $f_n \ge 0$, and rubs: $|f_t| \le \mu_s f_n$ where the slip $s$ vanishes,
+    Where the gap is closed a normal force acts, $f_n \ge 0$, and friction: $|f_t| \le \mu_s f_n$ where the slip $s$ vanishes,
     $f_t = -\mu_k f_n\,\mathrm{sign}(s)$ where it does not.
 
     **Arguments:**
 
-    - `gap`: `g(t, q, params)`, shape `()`, in units of length (or angle): positive where the bodies are apart. It may
-      depend on time: a paddle, a table that shakes.
+    - `gap`: `g(t, q, params)`, shape `()`, in units of length (or angle): positive where the bodies are apart. The gap may
+      depend on time, as for a paddle or a shaken table.
     - `slip`: `s(t, q, v, params)`, shape `()`: the tangential velocity of the contact point relative to the surface,
-      affine in `v`. Without it the contact is frictionless. Friction in space, with two tangents, is another law, and
-      refused.
-    - `restitution`: $e$: the gap's rate after an impact is $-e$ times that before it.
-    - `static`, `kinetic`: the coefficients of friction $\mu_s \ge \mu_k \ge 0$; both are needed where `slip` is given.
-      `static=math.inf` says rough: the contact never slips, and needs no `kinetic`.
-    - `settle`: the rate of closing, in units of `gap` per time, below which an impact is plastic. It ends the infinitely
-      many bounces of a ball that comes to rest (Zeno). By default 0: then only a bounce that is lower than the rounding
-      of the gap ends them.
+      affine in `v`. Without `slip` the contact is frictionless. Friction along two tangents is not supported.
+    - `restitution`: $e$: the gap's rate after an impact is $-e$ times the rate before it.
+    - `static`, `kinetic`: the coefficients of friction $\mu_s \ge \mu_k \ge 0$; both are required where `slip` is given.
+      `static=math.inf` makes the contact rough: it never slips, and needs no `kinetic`.
+    - `settle`: the closing rate, in units of `gap` per time, below which an impact is plastic. It ends the infinitely
+      many bounces of a ball that comes to rest (Zeno). With the default 0 the bounces end only when they are lower than the
+      rounding of the gap.
 
-    A coefficient is a number, or a function `params -> ()` that says where it is among the parameters, such as
-    `lambda p: p.friction`: only there can it be swept or differentiated.
+    A coefficient is a number, or a function `params -> ()` that returns a leaf of the parameters, such as
+    `lambda p: p.friction`; only such a leaf can be swept or differentiated.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A, eqs. 59-67.
     """
@@ -89,27 +88,27 @@ class Contact(eqx.Module):
 
     @property
     def rough(self) -> bool:
-        """Whether it never slips."""
+        """Whether the contact never slips."""
         return isinstance(self.static, int | float) and math.isinf(self.static)
 
     @property
     def slips(self) -> bool:
-        """Whether it may slip, against friction."""
+        """Whether the contact may slip, against friction."""
         return self.slip is not None and not self.rough
 
 
 def coefficient(value: Coefficient | None, params: Params, like: Float[Array, "..."]) -> Scalar:
-    """A coefficient as an array, of the dtype of another."""
+    """A coefficient as an array, with the dtype of `like`."""
     number = value(params) if callable(value) else value
     return jnp.asarray(number, like.dtype)
 
 
 def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:
-    """The gap; `ValueError` where it is not one number."""
+    """The gap; `ValueError` unless it is a scalar."""
     value = jnp.asarray(contact.gap(t, q, params), q.dtype)
     if value.shape != ():
         raise ValueError(
-            f"Contact: gap must return one number, of shape (), not {value.shape}; write a Contact for each."
+            f"Contact: gap must return one number, of shape (), not {value.shape}; write a Contact for each gap."
         )
     return value
 
@@ -120,7 +119,7 @@ def gap_rate(contact: Contact, t: Time, q: Positions, v: Velocities, params: Par
 
 
 def slip(contact: Contact, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
-    """The tangential velocity; `ValueError` where it is not one number."""
+    """The tangential velocity; `ValueError` unless it is a scalar."""
     assert contact.slip is not None
     value = jnp.asarray(contact.slip(t, q, v, params), q.dtype)
     if value.shape != ():
@@ -134,7 +133,7 @@ def slip(contact: Contact, t: Time, q: Positions, v: Velocities, params: Params)
 def velocity_rows(
     contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: Params
 ) -> Float[Array, " rows"]:
-    """The velocities of the contact points: the rates of all gaps, then the slips of those contacts that have one."""
+    """The velocities of the contact points: the rates of all gaps, then the slips of the contacts with a slip."""
     rates = [gap_rate(contact, t, q, v, params) for contact in contacts]
     slips = [slip(contact, t, q, v, params) for contact in contacts if contact.slip is not None]
     return jnp.stack(rates + slips) if contacts else jnp.zeros(0, q.dtype)

@@ -1,7 +1,6 @@
-r"""The laws of one contact: what force holds it, what friction it takes to slide, what impulse an impact gives.
+r"""The laws of a single contact: the force that holds it, Coulomb friction, and the impulse of an impact.
 
-All of it happens in the space of the contact point: of the bodies the laws know the compliance $W$, the drift and the
-velocity of the contact point, no more.
+All laws are stated at the contact point, in terms of the compliance $W$, the drift and the velocity there.
 """
 
 import equinox as eqx
@@ -12,13 +11,16 @@ from .._system.types import Flag, Params, Scalar
 from .contact import coefficient, Contact
 from .projection import holding, Projection, sliding
 
-# Normal, and tangential where the contact has a slip.
+# The normal force, then the tangential force if the contact has a slip.
 Forces = Float[Array, " rows"]
 
 
 class Impulse(eqx.Module):
-    """**Attributes:** `p`: the impulse. `elastic`: whether the gap opens again. `side`: the direction of the slip that
-    remains, or 0 where it was stopped."""
+    """The impulse of an impact.
+
+    **Attributes:** `p`: the impulse. `elastic`: whether the gap opens again. `side`: the sign of the slip after the impact, 0
+    where the impulse stops the slip.
+    """
 
     p: Forces
     elastic: Flag
@@ -26,43 +28,43 @@ class Impulse(eqx.Module):
 
 
 def stick(seen: Projection) -> Forces:
-    """The force that keeps the gap closed and the slip, if there is one, as it is."""
+    """The force under which the gap stays closed and the slip, if there is one, constant."""
     return holding(seen.compliance, -seen.drift)
 
 
 def slide(contact: Contact, seen: Projection, side: int, params: Params) -> Forces:
-    """The force that keeps the gap closed, with kinetic friction against a slip to that side."""
+    """The force under which the gap stays closed, with kinetic friction against a slip of sign `side`."""
     return sliding(seen.compliance, -seen.drift[0], coefficient(contact.kinetic, params, seen.drift), side)
 
 
 def cone(contact: Contact, force: Forces, side: Scalar | int, params: Params) -> Scalar:
-    r"""How far friction is from giving way to a slip to that side. $\mu_s f_n + \sigma f_t$."""
+    r"""The distance to the face of the friction cone where a slip of sign $\sigma$ begins. $\mu_s f_n + \sigma f_t$."""
     normal, tangential = force
     return coefficient(contact.static, params, force) * normal + side * tangential
 
 
 def gives_way(force: Forces) -> Scalar:
-    """The side to which a contact slips that friction cannot hold: against the friction that it would need."""
+    """The sign of the slip that begins where friction cannot hold: opposite to the friction required."""
     return jnp.where(force[1] > 0, -1, 1).astype(force.dtype)
 
 
 def can_hold(contact: Contact, seen: Projection, params: Params) -> Flag:
-    """Whether a contact at rest stays so."""
+    """Whether friction holds a contact without slip."""
     force = stick(seen)
-    # Strictly: the cone's guards must be positive where sticking begins, or they cannot fall.
+    # Strict inequality: the cone's guards must be positive where sticking begins, or they cannot fall.
     return cone(contact, force, gives_way(force), params) > 0
 
 
 def pressed(seen: Projection) -> Flag:
-    """Whether there is a normal force to speak of: where it vanishes the cone does too, and the contact is lost."""
+    """Whether the normal force exceeds rounding. Where it vanishes the friction cone vanishes too, and the contact opens."""
     normal = stick(seen)[0] * jnp.linalg.norm(seen.jacobian[0])
     return normal > jnp.sqrt(jnp.finfo(normal.dtype).eps) * jnp.linalg.norm(seen.load)
 
 
 def rises(seen: Projection, rate: Scalar, row: int) -> Flag:
-    """Whether a gap that opens at that rate will be seen to: by more than its rounding, for longer than that of time.
+    """Whether a gap that opens at that rate rises by more than its rounding, for longer than the rounding of time.
 
-    A lower bounce could not be told from rest, and the next fall through the surface would not be seen.
+    A lower bounce cannot be distinguished from rest, and the next crossing of the surface would be missed.
     """
     # Well above the rounding within which the start of an arc counts as on its guard's surface.
     tiny = 4096 * float(jnp.finfo(rate.dtype).eps)
@@ -74,12 +76,12 @@ def rises(seen: Projection, rate: Scalar, row: int) -> Flag:
 
 
 def settles(contact: Contact, seen: Projection, row: int, rate: Scalar, params: Params) -> Flag:
-    """Whether a contact that would open at that rate stays closed."""
+    """Whether a contact whose gap would open at that rate stays closed."""
     return (rate <= coefficient(contact.settle, params, rate)) | ~rises(seen, rate, row)
 
 
 def rebound(contact: Contact, seen: Projection, row: int, params: Params) -> Scalar:
-    """The restitution with which a closing gap opens again: 0 where the impact is plastic."""
+    """The coefficient of restitution of an impact: 0 where the impact is plastic."""
     number = lambda value: coefficient(value, params, seen.velocity)
     restitution, closing = number(contact.restitution), -seen.velocity[row]
     elastic = (closing > number(contact.settle)) & rises(seen, restitution * closing, row)
@@ -89,8 +91,8 @@ def rebound(contact: Contact, seen: Projection, row: int, params: Params) -> Sca
 def impact(contact: Contact, seen: Projection, params: Params) -> Impulse:
     r"""The impulse of an impact. $\dot g^+ = -e\,\dot g^-$, and $|p_t| \le \mu_s p_n$ or slip.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 67-69; with friction, Coulomb's law for the impulse and the velocity
-    after it.
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 67-69; friction by Coulomb's law between the impulse and the velocity after
+    the impact.
     """
     restitution = rebound(contact, seen, 0, params)
     elastic, change = restitution > 0, -seen.velocity.at[0].mul(1 + restitution)

@@ -1,7 +1,6 @@
 r"""Rigid bodies in free motion, $M(q)\,\ddot q + C(q, \dot q)\,\dot q = Q(t, q, \dot q)$.
 
-Bodies are stated by their mass matrix, or by their Lagrangian. What follows from these is left to automatic
-differentiation: no one writes Christoffel symbols.
+Bodies are given by their mass matrix, or by their Lagrangian. The Coriolis terms follow by automatic differentiation.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,17 +22,17 @@ def no_forces(t: Time, q: Positions, v: Velocities, params: Params) -> Forces:
 
 
 class Mechanism(eqx.Module):
-    r"""Rigid bodies by their mass matrix. $M(q, p)\,\dot v + c(q, v, p) = Q(t, q, v, p)$ with $\dot q = v$.
+    r"""Rigid bodies given by their mass matrix. $M(q, p)\,\dot v + c(q, v, p) = Q(t, q, v, p)$ with $\dot q = v$.
 
     **Arguments:**
 
     - `mass`: `M(q, params)`, shape `(m,)` to `(m, m)`, symmetric and positive definite.
-    - `forces`: `Q(t, q, v, params)`, shape `(m,)`: gravity, springs, damping, inputs. None by default.
+    - `forces`: `Q(t, q, v, params)`, shape `(m,)`: gravity, springs, damping, inputs. Zero by default.
     - `coriolis`: `c(q, v, params)`, shape `(m,)`. By default $\dot M v - \tfrac12 D_q(v^\top M v)$, from `mass` by
-      automatic differentiation: the same as $C(q, v)\,v$ for every choice of the matrix $C$.
+      automatic differentiation: equal to $C(q, v)\,v$ for every choice of the matrix $C$.
 
-    Units are the user's: those of a row of `M` times an acceleration are those of its force. A `mass` that is not
-    positive definite gives accelerations that are NaN, which an integration reports as `nonfinite`.
+    The units are the user's: a row of `M` times an acceleration has the unit of the row's force. Where `mass` is not positive
+    definite the accelerations are NaN, which an integration reports as `nonfinite`.
 
     Source: Kong, Payne, Zhu, Johnson (2024), eq. 61.
     """
@@ -55,13 +54,13 @@ def lagrangian(
     function: Callable[[Positions, Velocities, Params], Float[Array, ""]],
     forces: Callable[[Time, Positions, Velocities, Params], Forces] = no_forces,
 ) -> Mechanism:
-    r"""Rigid bodies by their Lagrangian. $\frac{d}{dt} D_vL - D_qL = Q$.
+    r"""Rigid bodies given by their Lagrangian. $\frac{d}{dt} D_vL - D_qL = Q$.
 
-    $M = D_v^2L$ and $c = (D_q D_v L)\,v - D_qL$, by automatic differentiation: Coriolis and gyroscopic terms and the forces
-    that derive from a potential.
+    $M = D_v^2L$ and $c = (D_q D_v L)\,v - D_qL$ by automatic differentiation: $c$ holds Coriolis and gyroscopic terms and the
+    forces of the potential.
 
     **Arguments:** `function`: `L(q, v, params)`, shape `()`, at most quadratic in `v`. `forces`: `Q(t, q, v, params)`,
-    shape `(m,)`, those that `L` does not contain.
+    shape `(m,)`, the forces not contained in `L`.
 
     **Returns:** a `Mechanism`.
     """
@@ -80,7 +79,7 @@ def lagrangian(
 
 
 def inertia(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
-    """The mass matrix; `ValueError` where its shape is wrong."""
+    """The mass matrix; `ValueError` for a wrong shape."""
     mass = jnp.asarray(mechanism.mass(q, params), q.dtype)
     if mass.shape != (q.size, q.size):
         raise ValueError(
@@ -90,7 +89,7 @@ def inertia(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
 
 
 def load(mechanism: Mechanism, t: Time, q: Positions, v: Velocities, params: Params) -> Forces:
-    r"""All that acts on a free body: $Q - c$, which equals $M\dot v$."""
+    r"""The generalized force on free bodies. $Q - c = M\dot v$."""
     force = jnp.asarray(mechanism.forces(t, q, v, params), q.dtype)
     if force.shape != q.shape:
         raise ValueError(f"Mechanism: forces must have shape {q.shape}, one per coordinate, not {force.shape}.")
@@ -102,13 +101,13 @@ def load(mechanism: Mechanism, t: Time, q: Positions, v: Velocities, params: Par
 
 
 def check_mechanism(mechanism: Mechanism) -> None:
-    """`ValueError` for what is no mechanism."""
+    """`ValueError` unless the argument is a `Mechanism`."""
     if not isinstance(mechanism, Mechanism):
         raise ValueError(f"mechanism must be a hj.contact.Mechanism, not {mechanism!r}.")
 
 
 def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:
-    """The names of the state: those of the positions, then of their rates."""
+    """The names of the state's coordinates: the positions, then their rates."""
     positions = (coordinates,) if isinstance(coordinates, str) else tuple(coordinates)
     if not positions or not all(isinstance(name, str) for name in positions):
         raise ValueError(f"coordinates: give the names of the positions, such as ('x', 'y'); got {coordinates!r}.")

@@ -1,4 +1,4 @@
-r"""What contacts feel of the bodies they touch: eq. 61 of Kong et al. by block elimination.
+r"""The dynamics of the bodies projected to the contact points: eq. 61 of Kong et al. by block elimination.
 
 $$\begin{bmatrix} M & -J^\top \\ J & 0 \end{bmatrix}
   \begin{bmatrix} \dot v \\ f \end{bmatrix} =
@@ -6,9 +6,9 @@ $$\begin{bmatrix} M & -J^\top \\ J & 0 \end{bmatrix}
   \quad\Leftrightarrow\quad
   W f = -(J M^{-1}(Q - c) + \dot J v), \qquad \dot v = M^{-1}(Q - c) + M^{-1}J^\top f$$
 
-with the compliance $W = J M^{-1} J^\top$. One factorization of $M$ serves flight, sticking, either direction of sliding,
-and impacts alike; and the sign of the compliance, on which all laws of contact rest, is in plain sight. A force is
-positive where it pushes the bodies apart. (The paper's $f$ has the other sign: there the row of $J^\top$ is not negated.)
+with the compliance $W = J M^{-1} J^\top$. One factorization of $M$ serves flight, sticking, sliding and impacts, and the laws of
+contact depend on the bodies through $W$ alone. A force is positive where it pushes the bodies apart. (The paper's $f$ has the
+opposite sign: its block $J^\top$ is not negated.)
 """
 
 import equinox as eqx
@@ -26,7 +26,7 @@ Rows = Float[Array, " rows"]
 
 
 class Projection(eqx.Module):
-    r"""Bodies, seen from their contacts.
+    r"""The dynamics of the bodies, projected to the contact points.
 
     **Attributes:** `free`: $M^{-1}(Q - c)$, shape `(m,)`. `response`: $M^{-1}J^\top$, shape `(m, rows)`. `compliance`:
     $W$, shape `(rows, rows)`. `velocity`: of the contact points, shape `(rows,)`. `drift`: their acceleration in free
@@ -54,18 +54,18 @@ class Projection(eqx.Module):
 
 
 def halves(x: State) -> tuple[Positions, Velocities]:
-    """The state is positions, then their rates."""
+    """The positions and the velocities in a state."""
     return x[: x.size // 2], x[x.size // 2 :]
 
 
-# Guards, resets and fields all ask for it: traced once for each set of contacts.
+# Guards, resets and vector fields all call it; under jit it is traced once for each set of contacts.
 @eqx.filter_jit
 def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params) -> Projection:
-    """The bodies at `(t, x)`, as the rows of `velocity_rows` see them."""
+    """The projection at `(t, x)` to the rows of `velocity_rows`."""
     q, v = halves(x)
     rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
     force = load(mechanism, t, q, v, params)
-    # Rows are affine in v, and the acceleration of a contact point is J v' + (D_t + v D_q) of its velocity.
+    # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.
     velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
     jacobian = jax.jacfwd(lambda v: rows(t, q, v))(v)
     solved = solve_symmetric(inertia(mechanism, q, params), jnp.column_stack([force, jacobian.T]))
@@ -74,18 +74,18 @@ def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: Sta
 
 
 def holding(compliance: Float[Array, "rows rows"], change: Rows, redundant: bool = False) -> Rows:
-    r"""The forces (or impulses) that change the contact points' acceleration (or velocity). $W f = \Delta$.
+    r"""The forces (or impulses) for a given change of the contact points' accelerations (or velocities). $W f = \Delta$.
 
-    Where rows are `redundant`, as when two corners of one rigid block both keep it from sliding, the forces are those of
-    least norm: what redundant rows share is not determined, all else is.
+    Where rows are `redundant`, as when two corners of one rigid block both prevent its sliding, the solution of least norm: only
+    the distribution among redundant rows is indeterminate.
     """
     return solve_symmetric(compliance, change[:, None], redundant)[:, 0]
 
 
 def sliding(compliance: Float[Array, "2 2"], change: Scalar, friction: Scalar, side: Scalar | int) -> Rows:
-    r"""The normal force $f_n$ that changes the gap's acceleration while friction is $-\mu f_n$ times `side`; and friction.
+    r"""Normal force $f_n$ and friction $-\mu f_n$ times `side`, for a given change of the gap's acceleration.
 
-    NaN where a push would close the gap (Painlevé's paradox): no force of this law moves the bodies as it should.
+    NaN where a push would close the gap (Painlevé's paradox): there this law of friction has no solution.
     """
     direction = jnp.stack([jnp.ones_like(friction), -side * friction])
     stiff = compliance[0] @ direction

@@ -1,4 +1,4 @@
-r"""Several contacts, each without friction or without slip: a mode for every set of contacts that hold."""
+r"""Bodies with several contacts, each frictionless or without slip: a mode for every set of contacts that hold."""
 
 import functools as ft
 from collections.abc import Mapping, Sequence
@@ -24,21 +24,20 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
     In a mode $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot J v = 0$, where $J$ has a row for the gap of every contact
     in its set, and one for its slip where it is rough.
 
-    When a gap closes, the impulses $p$ and the velocities after them satisfy, besides $\dot g_j^+ = -e\,\dot g_j^-$ at
-    the contact $j$ that strikes, $p_i \ge 0$, $\dot g_i^+ \ge 0$ and $p_i\,\dot g_i^+ = 0$ at those that held: what is
-    pushed stays, what is not leaves. The same condition on the forces and accelerations that follow decides which of
-    those with $\dot g^+ = 0$ hold.
+    When a gap closes, the impulses $p$ and the velocities after the impact satisfy $\dot g_j^+ = -e\,\dot g_j^-$ at the
+    striking contact $j$, and $p_i \ge 0$, $\dot g_i^+ \ge 0$, $p_i\,\dot g_i^+ = 0$ at the contacts that held. Of the contacts
+    with $\dot g^+ = 0$, those hold that satisfy the same complementarity condition for forces and accelerations.
 
     **Arguments:** `contacts`: from name to `Contact`, at most four; frictionless, or rough (`static=math.inf`).
     `coordinates`: names of the `m` positions.
 
     **Returns:** a `HybridSystem`. A mode's name is that of its set: `"free"`, `"left"`, `"left+right"`, in the order of
-    `contacts`. A strike that does not hold (because it bounces, say) leads to the mode with the name of the striker
-    appended, `"free/left"`: it flows as `"free"` does, and a `sequence` tells by it which contact struck. A force that
-    falls to zero leads to the set without that contact.
+    `contacts`. After an impact whose contact does not hold, for example because it bounces, the name of the striking contact is
+    appended: `"free/left"` has the flow of `"free"`, and its name in a `sequence` identifies the contact. Where a contact force
+    falls to zero the set without that contact follows.
 
     How it fails, as a code of the analysis that uses it. `simultaneous_guards`: two gaps close, or two forces vanish,
-    together; the outcome depends on their order. `nonfinite`: the mass matrix is not positive definite, or no set
+    together; the state after them depends on their order. `nonfinite`: the mass matrix is not positive definite, or no set
     satisfies the conditions at an impact.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A; Johnson, Burden, Koditschek (2016), *A hybrid systems model for
@@ -58,7 +57,7 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
     ways: list[Transition] = []
     for held in reversed(subsets(everyone)):
         away = tuple(j for j in everyone if j not in held)
-        # The same functions for all names of a set: what compiles a system may see that they are.
+        # The same function objects for all names of a set: a system with equal modes is compiled once for them.
         mode = Mode(ft.partial(bodies.flow, held), names)
         out: list[tuple[str, Guard, Reset, Armed | None]] = [
             (label(_without(held, i)), ft.partial(bodies.force, held, i), same, None) for i in held
@@ -75,7 +74,7 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
 
 
 class _Bodies(eqx.Module):
-    """The functions of `(t, x, params)` of which a system with several contacts is made, for contacts `held`."""
+    """Vector fields, guards and resets `(t, x, params)` of a system with several contacts, for the contacts `held`."""
 
     mechanism: Mechanism
     contacts: tuple[Contact, ...]
@@ -84,11 +83,11 @@ class _Bodies(eqx.Module):
         return project(self.mechanism, tuple(self.contacts[i] for i in held), t, x, params)
 
     def rough(self, held: Set) -> Set:
-        """The positions in `held` of those that never slip."""
+        """The positions in `held` of the contacts that never slip."""
         return tuple(k for k, i in enumerate(held) if self.contacts[i].rough)
 
     def hold(self, held: Set, seen: Projection) -> Rows:
-        """The forces that keep all of them closed."""
+        """The forces that keep all gaps of `held` closed."""
         redundant = len(held) > 2 or len(self.rough(held)) > 1
         return holding(seen.compliance, -seen.drift, redundant) if held else seen.drift
 
@@ -103,7 +102,7 @@ class _Bodies(eqx.Module):
         return gap(self.contacts[j], t, halves(x)[0], params)
 
     def impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> tuple[State, Bool[Array, " contacts"]]:
-        """The state after `j` strikes, and which contacts then neither open nor close."""
+        """The state after an impact of `j`, and the contacts whose gaps then neither open nor close."""
         touching = _with(held, j)
         contacts, strikes = [self.contacts[i] for i in touching], touching.index(j)
         seen = self.seen(touching, t, x, params)
@@ -113,7 +112,7 @@ class _Bodies(eqx.Module):
         everyone = jnp.ones(len(touching), bool)
         choice = choose_set(seen.compliance, seen.velocity, change, candidates, self.rough(touching), everyone)
 
-        # One that would leave too slowly to be seen to, stays. This ends a rocking that dies away.
+        # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
         rates = seen.velocity + seen.compliance @ choice.forces[choice.index]
         slow = jnp.stack([settles(contact, seen, k, rates[k], params) for k, contact in enumerate(contacts)])
         sets = jnp.array([[k in each for k in range(len(touching))] for each in candidates])
@@ -124,10 +123,10 @@ class _Bodies(eqx.Module):
     def after_impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> State:
         return self.impact(held, j, t, x, params)[0]
 
-    # Of all transitions of one impact the same call, which XLA makes once.
+    # All transitions of an impact make the same call, which XLA evaluates once.
     @eqx.filter_jit
     def outcome(self, held: Set, j: int, t: Time, x: State, params: Params) -> Int[Array, ""]:
-        """The contacts that hold after an impact, by their number among `subsets`."""
+        """The set of contacts that hold after an impact, by its number among `subsets`."""
         after, near = self.impact(held, j, t, x, params)
         touching = _with(held, j)
         seen = self.seen(touching, t, after, params)
@@ -149,7 +148,9 @@ def _check_contacts(contacts: Mapping[str, Contact]) -> None:
         )
     for name, contact in contacts.items():
         if not isinstance(name, str) or name == "free" or "+" in name or "/" in name or not name:
-            raise ValueError(f"contacts_system: {name!r} cannot name a contact: 'free', '+' and '/' are for modes.")
+            raise ValueError(
+                f"contacts_system: {name!r} cannot name a contact: 'free', '+' and '/' are reserved for modes."
+            )
         if not isinstance(contact, Contact):
             raise ValueError(f"contacts_system: contacts[{name!r}] must be a hj.contact.Contact, not {contact!r}.")
         if contact.slips:

@@ -1,4 +1,4 @@
-r"""One contact: approach, separate, slide either way, stick; and the transitions between these."""
+r"""Bodies with a single contact: modes for approach, separation, sliding in both directions and sticking."""
 
 import functools as ft
 from collections.abc import Sequence
@@ -14,40 +14,39 @@ from .laws import can_hold, cone, gives_way, impact, pressed, slide, stick
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, project, Projection
 
-# What an impact leads to. Where there are not two ways to slip, contact is `_HELD`.
+# The mode after an impact. Without two directions of slip, a closed contact is `_HELD`.
 _APART, _FORWARD, _BACKWARD, _HELD = range(4)
 
 
 def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence[str]) -> HybridSystem:
     r"""Bodies with one contact, as a hybrid system with state $x = (q, v)$.
 
-    In flight $M\dot v + c = Q$; in contact $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot Jv = 0$, where $J$ has the
-    rows that the mode holds: that of the gap in `S`, and that of the slip too in `C`.
+    In flight $M\dot v + c = Q$; in contact $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot Jv = 0$, where $J$ has the rows that
+    the mode constrains: in `S` the row of the gap, in `C` also the row of the slip.
 
-    **Arguments:** `coordinates`: names of the `m` positions, such as `("x", "y")`. The state's are these, then `"x_rate"`
-    and `"y_rate"`.
+    **Arguments:** `coordinates`: names of the `m` positions, such as `("x", "y")`. The names of the state's coordinates are
+    these, then `"x_rate"` and `"y_rate"`.
 
     **Returns:** a `HybridSystem` with the modes
 
-    - `U`: free, approaching. Where the gap falls to zero there is an impact: elastic, to `V`, or plastic, to whichever
-      of `S+`, `S-`, `C` friction allows. (From a plastic impact too the bodies part, to `V`, where they would do so in
-      free motion.)
-    - `V`: free, separating, until the gap's rate falls to zero: the apex, to `U`.
-    - `S+`, `S-`: sliding, with positive and with negative slip. Friction opposes the slip, and $|s|$ has a kink where the
-      slip vanishes: so each direction is a mode, with a smooth flow and a smooth guard. To `V` where the normal force
-      falls to zero. Where the slip vanishes, to `C` if static friction can hold, else to the other of the two.
-    - `C`: sticking. To `S+` or `S-` where the friction needed leaves the cone $|f_t| < \mu_s f_n$; to `V` where the
-      normal force vanishes, and friction with it.
+    - `U`: free, approaching. An impact where the gap falls to zero: if elastic to `V`, if plastic to `S+`, `S-` or `C` by the
+      law of friction. (Also a plastic impact leads to `V` if the gap would open in free motion.)
+    - `V`: free, separating. To `U` at the apex, where the gap's rate falls to zero.
+    - `S+`, `S-`: sliding, with positive and with negative slip. Friction is discontinuous where the slip vanishes, so each
+      direction is a mode with a smooth flow and a smooth guard. To `V` where the normal force falls to zero. Where the slip
+      vanishes, to `C` if static friction can hold, otherwise to the other direction.
+    - `C`: sticking. To `S+` or `S-` where the required friction leaves the cone $|f_t| < \mu_s f_n$; to `V` where the
+      normal force vanishes.
 
     A contact without `slip` has one frictionless `S` in place of `S+`, `S-` and `C`; a rough one has `C` alone.
 
     An impact's impulse $(p_n, p_t)$ stops the slip if $|p_t| \le \mu_s p_n$; otherwise
-    $p_t = -\mu_k p_n\,\mathrm{sign}(s^+)$. A plastic impact never adds energy. Newton's law of restitution may, where
-    $e > 0$ and friction moves the gap (Kane, 1984).
+    $p_t = -\mu_k p_n\,\mathrm{sign}(s^+)$. A plastic impact never adds energy. Newton's law of restitution with $e > 0$ may add
+    energy where friction is coupled to the gap (Kane, 1984).
 
     How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push
-    would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the gap is held
-    by its acceleration, so it drifts from zero by the integration's error.
+    would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the
+    constraint is imposed on accelerations, so the gap drifts from zero by the integration's error.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V, eqs. 59-94 and Fig. 8.
     """
@@ -55,7 +54,8 @@ def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence
     check_mechanism(mechanism)
     if not isinstance(contact, Contact):
         raise ValueError(
-            f"contact_system: contact must be a hj.contact.Contact, not {contact!r}. For several, use contacts_system."
+            f"contact_system: contact must be a hj.contact.Contact, not {contact!r}. For several contacts, use "
+            "contacts_system."
         )
     body = _Body(mechanism, contact)
     flight, held = Mode(body.fly, names), Mode(body.hold, names)
@@ -83,7 +83,7 @@ def same(t: Time, x: State, params: Params) -> State:
 
 
 def _friction(body: "_Body") -> list[Transition]:
-    """The ways out of `S+`, `S-` and `C` that have to do with slip."""
+    """The transitions out of `S+`, `S-` and `C` by slip and by loss of contact during slip."""
     ways = []
     for name, other, side in (("S+", "S-", 1), ("S-", "S+", -1)):
         stops = ft.partial(body.slip, side)
@@ -97,7 +97,7 @@ def _friction(body: "_Body") -> list[Transition]:
 
 
 class _Body(eqx.Module):
-    """The functions of `(t, x, params)` of which a system with one contact is made. Slip to a `side`, 1 or -1."""
+    """Vector fields, guards and resets `(t, x, params)` of a system with one contact. `side`: the sign of the slip, 1 or -1."""
 
     mechanism: Mechanism
     contact: Contact
@@ -157,13 +157,13 @@ class _Body(eqx.Module):
         return self.outcome(t, x, params) == outcome
 
     def outcome(self, t: Time, x: State, params: Params) -> Int[Array, ""]:
-        """What an impact leads to; always one thing, so that of the transitions at a closing gap one is armed."""
+        """The mode after an impact, by number: so exactly one of the transitions at a closing gap is armed."""
         before = self.seen(t, x, params)
         impulse = impact(self.contact, before, params)
         seen = self.seen(t, before.kick(impulse.p), params)
         held = jnp.array(_HELD)
         if self.contact.slips:
-            # Where the impulse stops the slip and friction cannot hold, the slip begins anew.
+            # Where the impulse stops the slip but friction cannot hold, the contact begins to slip.
             side = jnp.where(impulse.side == 0, gives_way(stick(seen)), impulse.side)
             stays = (impulse.side == 0) & can_hold(self.contact, seen, params)
             held = jnp.where(stays, _HELD, jnp.where(side > 0, _FORWARD, _BACKWARD))

@@ -1,4 +1,4 @@
-"""Linear equations of mass matrices and compliances: small, symmetric, positive definite; solved, never inverted."""
+"""Small linear systems with symmetric positive definite matrices: mass matrices and compliances."""
 
 import jax
 import jax.numpy as jnp
@@ -10,22 +10,22 @@ from .._system.results import nan_unless
 Square = Float[Array, "m m"]
 Columns = Float[Array, "m k"]
 
-# Up to this size elimination is written out: arithmetic that XLA fuses with its neighbours and vectorizes over a batch.
-# Beyond, it would be slow to compile.
-_WRITTEN_OUT = 6
-# Compliances of which one is smaller than another by this factor belong to rows that say the same.
+# Up to this size elimination is unrolled: XLA fuses the arithmetic and vectorizes it over a batch. Beyond this size it would be
+# slow to compile.
+_UNROLLED = 6
+# Singular values of a compliance below this fraction of the largest belong to redundant rows.
 _REDUNDANT = 1e-10
 
 
 def solve_symmetric(matrix: Square, columns: Columns, redundant: bool = False) -> Columns:
-    """The solution for each column, with a symmetric positive definite matrix; NaN where it is not that.
+    """The solution for each column; NaN where the matrix is not positive definite.
 
-    If `redundant` the matrix may have rows that depend on others: then the solution of least norm.
+    With `redundant` the matrix may be singular, and the solution is that of least norm.
 
-    Its derivatives are solutions with the same matrix, to every order. (Those of lineax's own rule call back into Python
-    to check for failure, from within the loop of an integration.)
+    Derivatives of every order are solutions with the same matrix. (lineax's own derivative rule calls back into Python to check
+    for failure, from within the loop of an integration.)
     """
-    definite = _eliminate if matrix.shape[0] <= _WRITTEN_OUT else _cholesky
+    definite = _eliminate if matrix.shape[0] <= _UNROLLED else _cholesky
     solve = _least_norm if redundant else definite
     return jax.lax.custom_linear_solve(
         lambda x: matrix @ x, columns, lambda _, right: solve(matrix, right), symmetric=True
@@ -33,7 +33,7 @@ def solve_symmetric(matrix: Square, columns: Columns, redundant: bool = False) -
 
 
 def _eliminate(matrix: Square, columns: Columns) -> Columns:
-    """Gauss's elimination, which needs no pivoting where the matrix is positive definite."""
+    """Gaussian elimination; a positive definite matrix needs no pivoting."""
     m = matrix.shape[0]
     rows = list(jnp.concatenate([matrix, columns], axis=1))
     for k in range(m):
