@@ -64,6 +64,8 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert_allclose(doubling.x[:, 0], 1 - 1 / r, rtol=1e-13)
     assert_allclose(doubling.multipliers[:, 0], 2 - r, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(doubling.stable, r < 3)
+    # A print shows what is known: it locates nothing.
+    assert "located by branch.special_points" in str(doubling) and "special_points" not in vars(doubling)
     (point,) = doubling.special_points
     assert point.kind == "period-doubling"
     # Newton's method on the doubling itself: to rounding, of which the two conditions together lose a digit.
@@ -291,7 +293,10 @@ def test_diagram(walk):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(stop=2.6), "where the orbit is already"),
+        (dict(stop=2.6), "continuation: stop=2.6 is the parameter's value at the start already"),
+        (dict(stop=(3.5, 2.0)), "low < high"),
+        (dict(stop=float("nan")), "must be finite"),
+        (dict(where=lambda p: (p["r"], p["r"])), "continuation: where must pick one parameter.* it picked 2"),
         (dict(stop=(3.0, 3.5)), "does not lie within"),
         (dict(where=lambda p: 2 * 3), "must pick scalar leaves"),
     ],

@@ -171,7 +171,9 @@ def test_misuse(arch):
     point = arch.special_points[0]
     with pytest.raises(ValueError, match="pick a second one"):
         hj.locus(point, where=lambda p: p["a"], stop=2.0)
-    with pytest.raises(ValueError, match="nowhere to go"):
+    with pytest.raises(ValueError, match=r"locus: stop=1\.0 is the parameter's value at the start already"):
         hj.locus(point, where=lambda p: p["b"], stop=1.0)
+    with pytest.raises(ValueError, match=r"locus: where must pick one parameter.* it picked 2: "):
+        hj.locus(point, where=lambda p: (p["a"], p["b"]), stop=2.0)
     with pytest.raises(ValueError, match="a branch-point point cannot be followed"):
         hj.locus(dataclasses.replace(point, kind="branch-point"), where=lambda p: p["b"], stop=2.0)

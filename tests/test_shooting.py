@@ -3,15 +3,21 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optimistix as optx
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
 
 import hyjax as hj
-from hyjax._orbit.newton import newton
-from hyjax.models import simplest_walker
+from hyjax._orbit.newton import DampedNewton, newton
+from hyjax.models import compass_gait, simplest_walker
 
 METHODS = {"single": hj.SingleShooting(), "multiple": hj.MultipleShooting()}
+FINDERS = {
+    "Newton": optx.Newton(rtol=1e-14, atol=1e-14),
+    "Dogleg": optx.Dogleg(rtol=1e-14, atol=1e-14),
+    "LevenbergMarquardt": optx.LevenbergMarquardt(rtol=1e-14, atol=1e-14),
+}
 
 
 def orbit(guess, slope, strides, method):
@@ -34,6 +40,81 @@ def test_three_strides_are_one_stride_thrice(method):
     # Cubing puts the pair's conjugates in the other order.
     assert_allclose(sorted(np.asarray(three.multipliers[:2]).imag), sorted(exact[:2].imag), rtol=0, atol=9e-13)
     assert_allclose(np.asarray(three.multipliers[:2]).real, exact[:2].real, rtol=0, atol=9e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shooting", [hj.SingleShooting, hj.MultipleShooting])
+@pytest.mark.parametrize("finder", FINDERS)
+def test_root_finders_of_optimistix(finder, shooting):
+    """Each finds both gaits of the simplest walker and the compass gait, to the digits that the default finds."""
+    method = shooting(root_finder=FINDERS[finder], max_iterations=60)
+    for name in ("long_0.009", "short_0.009"):
+        record = case("B_simplest_walker", name)
+        found = orbit(jnp.asarray(np.round(record["x0"], 3)), 0.009, 1, method)
+        assert found.result == hj.RESULTS.successful and 1 < found.iterations < 60
+        assert_allclose(found.x, record["x0"], rtol=0, atol=2e-15)
+        assert_allclose(found.period, record["T"], rtol=0, atol=3e-14)
+        assert_allclose(found.multipliers.real, record["eigenvalues"]["re"], rtol=0, atol=3e-13)
+    record = case("C_compass_gait")
+    params = compass_gait.Params(slope=np.deg2rad(record["slope_deg"]))
+    guess = compass_gait.guess(params)
+    found = hj.periodic_orbit(compass_gait.system, guess, params, sequence=("swing",), method=method)
+    assert_allclose(found.x, record["x0"], rtol=0, atol=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("finder", FINDERS)
+def test_the_residual_decides_whether_it_is_an_orbit(finder):
+    """A root finder that gives up early, or is content with little, has not found an orbit."""
+    record = case("B_simplest_walker", "long_0.009")
+    guess = jnp.asarray(np.round(record["x0"], 2))
+    content = type(FINDERS[finder])(rtol=1e-2, atol=1e-2)
+    for method in (
+        hj.SingleShooting(root_finder=content),
+        hj.SingleShooting(root_finder=FINDERS[finder], max_iterations=1),
+    ):
+        found = orbit(guess, 0.009, 1, method)
+        assert found.result == hj.RESULTS.orbit_not_converged and np.all(np.isnan(found.x))
+
+
+def test_damped_newton_is_a_root_finder_of_optimistix():
+    """Without hyjax: the root of a system in closed form, where full steps of Newton's method run away (arctangent)."""
+
+    def equation(y, scale):
+        return jnp.stack([jnp.arctan(y[0] - scale), y[1] - y[0] ** 2]), y
+
+    y0 = jnp.array([5.0, 0.0])
+    found = optx.root_find(equation, DampedNewton(), y0, jnp.array(2.0), has_aux=True)
+    assert_allclose(found.value, [2.0, 4.0], rtol=1e-15)
+    # What is returned beside the root was known at the root itself.
+    assert_allclose(found.aux, found.value, rtol=0, atol=0)
+    full = optx.root_find(equation, optx.Newton(1e-12, 1e-12), y0, jnp.array(2.0), has_aux=True, throw=False)
+    assert full.result != optx.RESULTS.successful
+    gradient = jax.grad(lambda s: optx.root_find(equation, DampedNewton(), y0, s, has_aux=True).value[1])(2.0)
+    assert_allclose(gradient, 4.0, rtol=1e-14)
+    nowhere = lambda y, _: jnp.exp(y) + 1
+    stuck = optx.root_find(nowhere, DampedNewton(), jnp.ones(1), throw=False)
+    assert stuck.result == optx.RESULTS.nonlinear_divergence
+
+
+@pytest.mark.slow
+def test_guess_whose_jump_has_two_preimages():
+    """The logistic map's orbit of two strides: the first evaluation flows from the guess, and so knows which preimage it was."""
+    r = 3.6
+    nodes = (r + 1 + np.sqrt((r - 3) * (r + 1)) * np.array([-1, 1])) / (2 * r)
+    field = lambda t, x, p: jnp.stack([jnp.zeros_like(x[0]), jnp.ones_like(x[1])])
+    jump = lambda t, x, p: jnp.stack([p * x[0] * (1 - x[0]), jnp.zeros_like(x[1])])
+    system = hj.HybridSystem(
+        {"wait": hj.Mode(field, ("x", "clock"))}, (hj.Transition("wait", "wait", lambda t, x, p: 1 - x[1], jump),)
+    )
+    for k, off in ((0, 0.0), (1, 0.0), (0, 1e-9), (1, 1e-3)):
+        guess = jnp.array([nodes[k] + off, 0.0])
+        found = hj.periodic_orbit(system, guess, jnp.array(r), sequence=("wait",), strides=2, throw=False)
+        assert found.result == hj.RESULTS.successful
+        assert_allclose(found.nodes[:, 0], nodes[[k, 1 - k]], rtol=1e-14)
+        # The state before a jump: the other node, whatever other preimage there is.
+        assert_allclose(found.before, np.stack([nodes[[1 - k, k]], np.ones(2)], axis=1), rtol=1e-14)
+        assert_allclose(found.starts, [0, 1], atol=1e-14)
 
 
 @pytest.mark.slow

@@ -11,9 +11,10 @@ from jaxtyping import Array
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._system.where import free_leaves, Where
+from .._system.where import one_leaf, Where
 from .branch import Branch
-from .curve import follow, NaturalParameter, PseudoArclength
+from .curve import follow_curve, NaturalParameter, PseudoArclength
+from .interval import interval_to, Stop
 from .unfolding import Unfolding
 
 Method = PseudoArclength | NaturalParameter
@@ -24,7 +25,7 @@ def continuation(
     orbit: PeriodicOrbit,
     *,
     where: Where,
-    stop: float | tuple[float, float],
+    stop: Stop,
     method: Method = PseudoArclength(),
     integrator: Integrator | None = None,
 ) -> Branch:
@@ -42,38 +43,19 @@ def continuation(
 
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
-    free = free_leaves(where, orbit.params)
-    values = jnp.stack([jnp.asarray(jax.tree.leaves(orbit.params)[i]) for i in free])
-    low, high, scale, directions = _interval(values[0], stop)
+    free = one_leaf(where, orbit.params, "continuation")
+    values = jnp.asarray(jax.tree.leaves(orbit.params)[free])[None]
+    # The other way is free: a branch that turns at a fold may come back past its start.
+    interval = interval_to(stop, values[0], "continuation", behind=3.0)
     integrator = orbit.integrator if integrator is None else integrator
     problem = Problem(system, orbit.sequence, orbit.strides)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
-    unfolding = unfolding_of(problem, orbit.params, free, integrator, jnp.where(size > 0, size, 1), values, scale[None])
+    size = jnp.where(size > 0, size, 1)
+    unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])
     v0 = unfolding.join(orbit.before, values)
     natural = jnp.zeros_like(v0).at[-1].set(1)
-    return branch_from(unfolding, v0, natural, directions[:, None] * natural, (low, high), method)
-
-
-def _interval(value: Array, stop) -> tuple[Array, Array, Array, Array]:
-    """The parameter's bounds, a unit to measure it in, and in which directions to go."""
-    both = isinstance(stop, tuple | list)
-    bounds = tuple(stop) if both else (stop,)
-    if len(bounds) not in (1, 2):
-        raise ValueError(f"continuation: stop={stop!r} must be a number or a pair (low, high).")
-    known = not any(isinstance(each, jax.core.Tracer) for each in (value, *bounds))
-    if both:
-        low, high = (jnp.asarray(each, value.dtype) for each in bounds)
-        if known and not low <= value <= high:
-            raise ValueError(f"continuation: the orbit's parameter {value} does not lie within stop={stop}.")
-        return low, high, high - low, jnp.array([1.0, -1.0], value.dtype)
-    end = jnp.asarray(stop, value.dtype)
-    if known and end == value:
-        raise ValueError(f"continuation: stop={stop} is where the orbit is already.")
-    # The other way is free: a branch that turns at a fold may come back past its start.
-    span = jnp.abs(end - value)
-    way = jnp.where(end > value, 1, -1).astype(value.dtype)
-    behind = value - 3 * way * span
-    return jnp.minimum(behind, end), jnp.maximum(behind, end), span, way[None]
+    along = interval.ways[:, None] * natural
+    return branch_from(unfolding, v0, natural, along, (interval.low, interval.high), method)
 
 
 def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:
@@ -87,5 +69,5 @@ def branch_from(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bou
     """The branch from the point where `border @ (v - v0)` is zero, once in each of `ways`, shape `(directions, n + 1)`."""
     low, high = ((bound - unfolding.origin[0]) / unfolding.scale[0] for bound in bounds)
     accept = jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
-    curves = jax.vmap(lambda way: follow(unfolding.evaluate, v0, border, way, (low, high), method, accept))(ways)
+    curves = jax.vmap(lambda way: follow_curve(unfolding.evaluate, v0, border, way, (low, high), method, accept))(ways)
     return Branch(unfolding, curves, accept, method)

@@ -123,7 +123,7 @@ def _length(tangent: Float[Array, " unknowns"], growth: Scalar) -> Scalar:
     return jnp.sqrt(jnp.sum((tangent[:-1] / jnp.maximum(growth, 1)) ** 2) + tangent[-1] ** 2)
 
 
-def follow(
+def follow_curve(
     evaluate: Evaluate,
     v0: Array,
     border: Array,

@@ -1,7 +1,7 @@
 r"""Loci: a fold, a period doubling or a grazing orbit followed over two parameters.
 
 The unknowns are those of the special point and one parameter more, $H(y, \lambda_1, \lambda_2) = 0$: the orbit's equation and
-the point's own. For folds and doublings the latter is the $g$ of `_unfolding`, with borders that are renewed at every
+the point's own. For folds and doublings the latter is the $g$ of `unfolding.py`, with borders that are renewed at every
 evaluation: where $g$ is zero does not depend on them, so Newton's method may take them for constants and is still quadratic.
 """
 
@@ -17,20 +17,19 @@ from jaxtyping import Array
 
 from .._flow.linearize import with_columns
 from .._system.pictures import picture
-from .._system.where import free_leaves, Where
+from .._system.where import one_leaf, Where
 from .branch import Points
 from .continuation import Method
-from .curve import Curve, follow, PseudoArclength
+from .curve import Curve, follow_curve, PseudoArclength
 from .grazing import Touch, touching
+from .interval import interval_to, Stop
 from .special_points import SpecialPoint
 from .unfolding import bordered, borders, Unfolding
 
 SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 
 
-def locus(
-    point: SpecialPoint, *, where: Where, stop: float | tuple[float, float], method: Method = PseudoArclength()
-) -> "Locus":
+def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = PseudoArclength()) -> "Locus":
     r"""Follow a special point over a second parameter: the curve on which it stays what it is.
 
     **Arguments:** `point`: of kind `fold`, `period-doubling` or `grazing`, from `Branch.special_points`; its own parameter stays
@@ -45,22 +44,19 @@ def locus(
     if point.kind not in (*SHIFTS, "grazing"):
         raise ValueError(f"locus: a {point.kind} point cannot be followed; fold, period-doubling and grazing can.")
     old = point.unfolding
-    (second,) = free_leaves(where, old.params)[:1]
+    second = one_leaf(where, old.params, "locus")
     if second == old.free[0]:
         raise ValueError("locus: where picks the parameter of the branch itself; pick a second one.")
     y, first = old.split(point.v)
     value = jnp.asarray(jax.tree.leaves(old.params)[second], y.dtype)
-    both = isinstance(stop, tuple | list)
-    low, high = (jnp.asarray(each, y.dtype) for each in (stop if both else sorted((float(value), float(stop)))))
-    if not low <= value <= high or low == high:
-        raise ValueError(f"locus: the second parameter is {value}, and stop={stop} leaves it nowhere to go.")
-    ways = jnp.array([1.0, -1.0]) if both else jnp.where(high > value, 1.0, -1.0)[None]
+    interval = interval_to(stop, value, "locus", behind=0.0)
     unfolding = Unfolding(
         old.problem, old.params_at(first), (old.free[0], second), old.integrator, old.state_scale,
-        jnp.stack([first[0], value]), jnp.stack([old.scale[0], high - low]),
+        jnp.stack([first[0], value]), jnp.stack([old.scale[0], interval.span]),
     )  # fmt: skip
     v0 = unfolding.join(y, unfolding.origin)
-    curves = _follow(unfolding, v0, point.touch, point.kind, ways.astype(y.dtype), (low, high), method)
+    bounds = interval.low, interval.high
+    curves = _follow(unfolding, v0, point.touch, point.kind, interval.ways, bounds, method)
     return Locus(unfolding, curves, point.kind)
 
 
@@ -102,7 +98,7 @@ def _follow(
     natural = jnp.zeros_like(v0).at[-1].set(1)
 
     evaluate = lambda v: with_columns(equations, v)
-    return jax.vmap(lambda way: follow(evaluate, v0, natural, way * natural, (low, high), method, accept))(ways)
+    return jax.vmap(lambda way: follow_curve(evaluate, v0, natural, way * natural, (low, high), method, accept))(ways)
 
 
 def _singular(unfolding: Unfolding, shift: float) -> Callable:

@@ -5,7 +5,7 @@ import jax.core
 
 
 def describe_branch(branch) -> str:
-    """The table that `print(branch)` shows: its ends, and its special points."""
+    """The table that `print(branch)` shows: the branch's ends, and its special points once they are located."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(branch)):
         return "Branch(traced)"
     if branch.accept.ndim:
@@ -18,7 +18,11 @@ def describe_branch(branch) -> str:
         f"  period     {periods[0]:.10g} to {periods[-1]:.10g}",
         f"  stable     {int(stable.sum())} of {len(stable)} points",
     ]
-    special = branch.special_points
-    lines += ["  special points", *(f"    {point}" for point in special)] if special else ["  no special points"]
+    # To locate special points is to solve equations: here they are shown if that has been done.
+    special = branch.__dict__.get("special_points")
+    if special is None:
+        lines.append("  special points are located by branch.special_points")
+    else:
+        lines += ["  special points", *(f"    {point}" for point in special)] if special else ["  no special points"]
     result = branch.result
     return "\n".join([*lines, f"  result     {result._enumeration[result] or 'successful'}"])

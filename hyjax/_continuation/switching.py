@@ -15,6 +15,7 @@ from .._orbit.problem import Problem
 from .branch import Branch
 from .continuation import branch_from, Method, unfolding_of
 from .curve import PseudoArclength
+from .interval import interval_to, Stop
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
@@ -25,7 +26,7 @@ DELTA, ALPHA = 4.669201609, 2.502907875
 def switch_branch(
     point: SpecialPoint,
     *,
-    stop: float | tuple[float, float],
+    stop: Stop,
     amplitude: float = 1e-2,
     method: Method = PseudoArclength(),
 ) -> Branch:
@@ -48,15 +49,10 @@ def switch_branch(
     problem = Problem(old.problem.system, old.problem.sequence, old.problem.strides * (2 if doubling else 1))
     y, values = old.split(point.v)
     size = old.state_scale / math.sqrt(old.problem.strides)
-    if isinstance(stop, tuple | list):
-        low, high = (jnp.asarray(each, y.dtype) for each in stop)
-        span = high - low
-    else:
-        span = jnp.abs(stop - values[0])
-        low, high = values[0] - span, values[0] + span
-    if span == 0:
-        raise ValueError(f"switch_branch: stop={stop} is where the branch starts.")
-    unfolding = unfolding_of(problem, old.params_at(values), old.free, old.integrator, size, values, span[None])
+    # To which side the branch goes is not known.
+    interval = interval_to(stop, values[0], "switch_branch", behind=1.0)
+    params, span = old.params_at(values), interval.span[None]
+    unfolding = unfolding_of(problem, params, old.free, old.integrator, size, values, span)
     if doubling:
         w = point.kernel[0, :-1]
         along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / math.sqrt(2)
@@ -70,7 +66,7 @@ def switch_branch(
         along = q @ jnp.stack([-inside[1], inside[0]])
         along = along / jnp.sqrt(along @ along)
         v0 = unfolding.join(y, values) + amplitude * along
-    return branch_from(unfolding, v0, along, along[None], (low, high), method)
+    return branch_from(unfolding, v0, along, along[None], (interval.low, interval.high), method)
 
 
 @eqx.filter_jit

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PyTree
 from .._flow.integrator import Integrator
 from .._flow.linearize import with_columns
 from .._system.results import choose, RESULTS
-from .._system.types import Matrix, Params, Scalar, State
+from .._system.types import Params, Scalar, State
 from .problem import Problem
 from .stride import Stride, traced_stride
 
@@ -137,7 +137,7 @@ def follow_chain(
     return chain, ends
 
 
-def return_matrices(problem: Problem, by: Passage) -> tuple[Matrix, Matrix]:
+def return_matrices(problem: Problem, by: Passage) -> tuple[Float[Array, "n n"], Float[Array, "m n"]]:
     """`(by_end, by_before)`: how a variation of the first start moves the state after, and before, the last jump.
 
     Products of the strides' Jacobians, the first of which is the return Jacobian of the orbit.

@@ -90,7 +90,8 @@ def _closed_orbit_jvp(primals, tangents):
         by=dby if nested else None,
     )
     found = dataclasses.replace(found, chain=dataclasses.replace(chain, by=by if nested else None))
-    return found, dataclasses.replace(none, chain=dchain, jacobian=djacobian)
+    parts = lambda found: (found.chain, found.jacobian)
+    return found, eqx.tree_at(parts, none, (dchain, djacobian), is_leaf=lambda leaf: leaf is None)
 
 
 def _moved_starts(by_start: Array, forced: Array, timed: int) -> Array:

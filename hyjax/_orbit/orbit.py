@@ -12,6 +12,7 @@ from .._flow.check import check
 from .._flow.flow import flow_for
 from .._flow.integrator import Integrator, with_adjoint
 from .._flow.jump import reset
+from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
@@ -86,6 +87,10 @@ class PeriodicOrbit(eqx.Module):
             for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
                 arcs.append(Arc(mode, t, x))
         return tuple(arcs)
+
+    def plot(self, model=None):
+        """Phase portrait, coordinates over time, multipliers; see `hyjax.plot.gait_figure`."""
+        return picture("gait_figure")(self, model)
 
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""

@@ -37,6 +37,18 @@ def free_leaves(where: Where, params: Params) -> tuple[int, ...]:
     return tuple(each.i for each in picked)
 
 
+def one_leaf(where: Where, params: Params, caller: str) -> int:
+    """The number of the one leaf that a lens picks; `ValueError`, which names the caller, where it picks several."""
+    free = free_leaves(where, params)
+    if len(free) != 1:
+        names = [jax.tree_util.keystr(path).lstrip(".") for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+        raise ValueError(
+            f"{caller}: where must pick one parameter, such as lambda params: params.slope; it picked {len(free)}: "
+            f"{', '.join(names[i] for i in free)}."
+        )
+    return free[0]
+
+
 class _Number:
     """Stands for a leaf of the parameters."""
 

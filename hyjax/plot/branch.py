@@ -97,5 +97,5 @@ def _heights(point, coordinate: str, names: tuple[str, ...]) -> np.ndarray:
 
 def _runs(stable: np.ndarray) -> list[tuple[int, int]]:
     """The index ranges `(start, end)` of consecutive points of equal stability."""
-    ends = [0, *(np.flatnonzero(np.diff(stable.astype(int))) + 1), len(stable)]
+    ends = [0, *(np.flatnonzero(np.diff(stable.astype(int))) + 1).tolist(), len(stable)]
     return list(itertools.pairwise(ends))
