@@ -15,7 +15,7 @@ from .contact import Contact, gap
 from .laws import rebound, settles
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
-from .single_contact import same
+from .single_contact import unchanged
 
 
 def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coordinates: Sequence[str]) -> HybridSystem:
@@ -60,7 +60,7 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
         # The same function objects for all names of a set: a system with equal modes is compiled once for them.
         mode = Mode(ft.partial(bodies.flow, held), names)
         out: list[tuple[str, Guard, Reset, Armed | None]] = [
-            (label(_without(held, i)), ft.partial(bodies.force, held, i), same, None) for i in held
+            (label(_without(held, i)), ft.partial(bodies.force, held, i), unchanged, None) for i in held
         ]
         for j in away:
             strike, impact = ft.partial(bodies.gap, j), ft.partial(bodies.after_impact, held, j)

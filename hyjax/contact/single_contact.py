@@ -63,14 +63,14 @@ def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence
         modes = {name: Mode(ft.partial(body.slide, side), names) for name, side in (("S+", 1), ("S-", -1))} | {
             "C": held
         }
-        ways = [*_friction(body), Transition("C", "V", body.normal_force, same)]
+        ways = [*_friction(body), Transition("C", "V", body.normal_force, unchanged)]
         outcomes = {"V": _APART, "S+": _FORWARD, "S-": _BACKWARD, "C": _HELD}
     else:
         touching = "C" if contact.rough else "S"
         modes = {touching: held}
-        ways = [Transition(touching, "V", body.normal_force, same)]
+        ways = [Transition(touching, "V", body.normal_force, unchanged)]
         outcomes = {"V": _APART, touching: _HELD}
-    apex = Transition("V", "U", body.gap_rate, same)
+    apex = Transition("V", "U", body.gap_rate, unchanged)
     impacts = [
         Transition("U", target, body.gap, body.after_impact, ft.partial(body.leads_to, outcome))
         for target, outcome in outcomes.items()
@@ -78,7 +78,7 @@ def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence
     return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *ways))
 
 
-def same(t: Time, x: State, params: Params) -> State:
+def unchanged(t: Time, x: State, params: Params) -> State:
     return x
 
 
@@ -88,10 +88,10 @@ def _friction(body: "_Body") -> list[Transition]:
     for name, other, side in (("S+", "S-", 1), ("S-", "S+", -1)):
         stops = ft.partial(body.slip, side)
         ways += [
-            Transition(name, "V", ft.partial(body.sliding_normal_force, side), same),
-            Transition(name, "C", stops, same, body.can_hold),
-            Transition(name, other, stops, same, body.cannot_hold),
-            Transition("C", name, ft.partial(body.cone, side), same, body.pressed),
+            Transition(name, "V", ft.partial(body.sliding_normal_force, side), unchanged),
+            Transition(name, "C", stops, unchanged, body.can_hold),
+            Transition(name, other, stops, unchanged, body.cannot_hold),
+            Transition("C", name, ft.partial(body.cone, side), unchanged, body.pressed),
         ]
     return ways
 
