@@ -3,6 +3,7 @@
 import ast
 import importlib
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -83,6 +84,22 @@ def test_former_paths_hold_the_same_objects():
     from hyjax.plot import PlacedArc
 
     assert Step is PlacedArc  # its former name
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/walk.md"])
+def test_paths_in_documents_exist(page):
+    """Every file and folder of the repository that a document names in backticks."""
+    root = ROOT.parent
+    text = (root / page).read_text()
+    named = set(re.findall(r"`((?:hyjax|docs|tests|benchmarks|notebooks|\.ci)/[\w./]*)`", text))
+    assert named and all((root / name).exists() for name in named), named
+
+
+def test_the_walk_and_the_table_of_folders_are_complete():
+    walk, readme = ((ROOT.parent / page).read_text() for page in ("docs/walk.md", "README.md"))
+    stations = re.findall(r"^### (\d+)\. [^`\n]*(`hyjax/[^\n]*)$", walk, re.MULTILINE)
+    assert [int(number) for number, _ in stations] == list(range(1, len(stations) + 1)) and len(stations) >= 10
+    assert set(re.findall(r"^\| `hyjax/(\w+)/` \|", readme, re.MULTILINE)) == set(LAYERS)
 
 
 def test_import_is_lean():

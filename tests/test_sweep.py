@@ -126,7 +126,7 @@ def test_store(start, whole, tmp_path):
     plain = xarray.open_zarr(out, consolidated=False, chunks=None)
     assert plain["x"].dims == ("a", "c", "coordinate") and plain["a"].attrs["units"] == "1/stride"
     assert plain.attrs["integrator"]["rtol"] == 1e-13 and plain.attrs["device"].startswith(jax.default_backend())
-    with pytest.raises(hj.StoreError, match="there is something already"):
+    with pytest.raises(hj.StoreError, match="exists already"):
         case.swept(start, out)
     for options, match in (
         (

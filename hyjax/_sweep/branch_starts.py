@@ -21,16 +21,16 @@ def guesses_on_branch(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def nearest_pass(values: np.ndarray, y: np.ndarray, first: int) -> Callable[[np.ndarray], np.ndarray]:
-    """`wanted -> y`: linear interpolation on the curve `y(values)`; NaN beyond the ends of the curve.
+    """`targets -> y`: linear interpolation on the curve `y(values)`; NaN beyond the ends of the curve.
 
     A curve with folds passes a value several times; the pass nearest the point of index `first` is taken.
 
     **Arguments:** `values`: shape `(points,)`. `y`: shape `(points, n)`.
     """
 
-    def at(wanted: np.ndarray) -> np.ndarray:
-        guesses = np.full((len(wanted), y.shape[1]), np.nan)
-        for i, value in enumerate(wanted[:, 0]):
+    def at(targets: np.ndarray) -> np.ndarray:
+        guesses = np.full((len(targets), y.shape[1]), np.nan)
+        for i, value in enumerate(targets[:, 0]):
             # A value beyond an end by no more than rounding is taken as the end.
             inside = np.clip(value, values.min(), values.max())
             if abs(inside - value) > 1e-9 * max(abs(value), float(np.ptp(values))):

@@ -52,7 +52,7 @@ def solve_in_store(
     if path.exists():
         # Of several processes that start together, one creates the store.
         if not resume and jax.process_index() == 0:
-            raise StoreError(f"{path}: there is something already. Resume the store, or write to another path.")
+            raise StoreError(f"{path}: the path exists already. Resume the store, or write to another path.")
     else:
         _create(solver, metadata | {"chunk": list(chunk)}, chunk, path)
     stored = require_same(path, metadata)
@@ -74,7 +74,7 @@ def _create(solver: ChunkSolver, metadata: dict[str, Any], chunk: tuple[int, ...
 
 
 def _complete(solver: ChunkSolver, path: Path, chunk: tuple[int, ...], progress: bool | None) -> "xarray.Dataset":
-    """Compute the chunks that are missing. A chunk that another process has locked is looked at again at the end."""
+    """Compute the chunks that are missing. A chunk that another process has locked is tried again at the end."""
     chunks = chunks_of(solver.grid.shape, chunk)
     store = Store(path, solver.grid.names, chunks)
     coarse = CoarseGrid(solver.grid.values, 1, float)

@@ -1,4 +1,4 @@
-"""An orbit from a start that is nearly right: one lane of a sweep."""
+"""One lane of a sweep: the orbit near an initial guess, and its columns of the dataset."""
 
 from collections.abc import Callable
 
@@ -16,15 +16,18 @@ from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
 
-# What a sweep keeps of an orbit besides the orbit's own numbers: `orbit -> {name: array}`.
+# A user's function of further quantities to keep of an orbit: `orbit -> {name: array}`.
 Record = Callable[[PeriodicOrbit], dict[str, Array]]
 
 
-class Nearby(eqx.Module):
-    r"""The orbit near `y`, the state before the jump that closes it. $\text{flow}(R(y), \lambda) = y$.
+class OrbitFromGuess(eqx.Module):
+    r"""The orbit near an initial guess `y`, its pre-impact state. $\text{flow}(R(y), \lambda) = y$.
 
-    Newton's method ends where the residual is below the integrator's tolerance: a start that is right to half the digits needs
-    two strides, the second of which brings the multipliers.
+    Newton's method ends where the residual is below the integrator's tolerance: from a guess with half the digits right it takes
+    two strides, and the second also gives the multipliers.
+
+    **Attributes:** `free`: indices of the varied leaves of the parameters. Called with the parameters and
+    `lane = (values, guess)`; returns columns by name, `_y` with the pre-impact state.
     """
 
     problem: Problem
@@ -41,7 +44,7 @@ class Nearby(eqx.Module):
 
         def evaluate(y, first):
             found = equation(y, first)
-            # What is left is the integrator's: a further step would only move it about.
+            # The rest is the integrator's error, which a further step would change but not reduce.
             settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
             return found._replace(r=jnp.where(settled, 0, found.r))
 
@@ -68,12 +71,12 @@ class Nearby(eqx.Module):
 
 
 def recorded(record: Record, orbit: PeriodicOrbit, good: Array, taken: dict) -> dict[str, Array]:
-    """What the user's function makes of an orbit; NaN where there is none."""
+    """The user's quantities of an orbit; NaN where no orbit was found. `ValueError` for names that are in `taken`."""
     more = record(orbit)
     if not isinstance(more, dict) or not all(isinstance(name, str) for name in more):
         raise ValueError(f"record: must return a dictionary from names to arrays, not {type(more).__name__}.")
     if clash := sorted(set(more) & {*taken, "stable", "coordinate", "multiplier"}):
-        raise ValueError(f"record: the names {clash} are those of the sweep itself. Give others.")
+        raise ValueError(f"record: the names {clash} are those of the sweep's own variables. Choose other names.")
     arrays = {name: jnp.asarray(value) for name, value in more.items()}
     return {
         name: nan_unless(good, value) if jnp.issubdtype(value.dtype, jnp.floating) else value

@@ -154,10 +154,10 @@ def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
     while True:
         edges = []
         known = coarse.known
-        wanted = set()
+        targets = set()
         for place in np.ndindex(*(len(line) for line in lines)):
             here = tuple(int(line[i]) for line, i in zip(lines, place, strict=True))
-            if known[here] or here in wanted:
+            if known[here] or here in targets:
                 continue
             for k, way in itertools.product(range(len(lines)), (-1, 1)):
                 beside = lambda steps, k=k, way=way, place=place: tuple(
@@ -168,7 +168,7 @@ def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
                 beyond = beside(2) if 0 <= place[k] + 2 * way < len(lines[k]) else None
                 edges.append((here, beside(1), beyond if beyond is not None and known[beyond] else None))
                 tried.add((here, beside(1)))
-                wanted.add(here)
+                targets.add(here)
                 break
         if not edges:
             return

@@ -14,7 +14,7 @@ from .branch_starts import first_point
 from .chunk_solver import ChunkSolver
 from .executor import solve_in_memory, solve_in_store
 from .grid import grid_over
-from .lane import Nearby, Record
+from .lane import OrbitFromGuess, Record
 from .provenance import provenance
 from .store import chunk_shape
 
@@ -76,7 +76,7 @@ def sweep(
     integrator.tolerances(orbit.x.dtype)
     problem = Problem(system, orbit.sequence, orbit.strides)
     plain = with_adjoint(integrator, PlainForward())
-    lanes = BatchMap(Nearby(problem, grid.free, plain, record), grid.params)
+    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record), grid.params)
     solver = ChunkSolver(problem, grid, lanes, start, orbit, {} if units is None else units)
     branch = start if isinstance(start, Branch) else None
     metadata = provenance(problem, grid, orbit, branch, record, integrator)

@@ -1,4 +1,4 @@
-"""The command `simulate`: a trajectory through whatever modes it visits."""
+"""The command `simulate`: a trajectory through the modes that the guards select."""
 
 import json
 from pathlib import Path

@@ -38,7 +38,7 @@ def sweep(
     if out is not None:
         check_directory(out)
         if out.exists() and not resume:
-            raise Misuse(f"{out}: there is something already. Give --resume to complete the store, or another path.")
+            raise Misuse(f"{out}: the path exists already. Give --resume to complete the store, or another path.")
     if strides < 1 or (chunk is not None and chunk < 1):
         raise Misuse("--strides and --chunk must be at least 1.")
     integrator = parse_tolerance(tolerance)

@@ -15,7 +15,7 @@ from .contact import Contact, gap
 from .laws import rebound, settles
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
-from .single_contact import same
+from .single_contact import unchanged
 
 
 def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coordinates: Sequence[str]) -> HybridSystem:
@@ -54,13 +54,13 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
         return name if struck is None else f"{name}/{labels[struck]}"
 
     modes: dict[str, Mode] = {}
-    ways: list[Transition] = []
+    transitions: list[Transition] = []
     for held in reversed(subsets(everyone)):
         away = tuple(j for j in everyone if j not in held)
         # The same function objects for all names of a set: a system with equal modes is compiled once for them.
         mode = Mode(ft.partial(bodies.flow, held), names)
         out: list[tuple[str, Guard, Reset, Armed | None]] = [
-            (label(_without(held, i)), ft.partial(bodies.force, held, i), same, None) for i in held
+            (label(_without(held, i)), ft.partial(bodies.force, held, i), unchanged, None) for i in held
         ]
         for j in away:
             strike, impact = ft.partial(bodies.gap, j), ft.partial(bodies.after_impact, held, j)
@@ -69,8 +69,8 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
                 out.append((target, strike, impact, ft.partial(bodies.leads_to, held, j, k)))
         for source in (label(held), *(label(held, j) for j in away)):
             modes[source] = mode
-            ways += [Transition(source, *each) for each in out]
-    return HybridSystem(modes, tuple(ways))
+            transitions += [Transition(source, *each) for each in out]
+    return HybridSystem(modes, tuple(transitions))
 
 
 class _Bodies(eqx.Module):
@@ -79,24 +79,24 @@ class _Bodies(eqx.Module):
     mechanism: Mechanism
     contacts: tuple[Contact, ...]
 
-    def seen(self, held: Set, t: Time, x: State, params: Params) -> Projection:
+    def projected(self, held: Set, t: Time, x: State, params: Params) -> Projection:
         return project(self.mechanism, tuple(self.contacts[i] for i in held), t, x, params)
 
     def rough(self, held: Set) -> Set:
         """The positions in `held` of the contacts that never slip."""
         return tuple(k for k, i in enumerate(held) if self.contacts[i].rough)
 
-    def hold(self, held: Set, seen: Projection) -> Rows:
+    def hold(self, held: Set, projected: Projection) -> Rows:
         """The forces that keep all gaps of `held` closed."""
         redundant = len(held) > 2 or len(self.rough(held)) > 1
-        return holding(seen.compliance, -seen.drift, redundant) if held else seen.drift
+        return holding(projected.compliance, -projected.drift, redundant) if held else projected.drift
 
     def flow(self, held: Set, t: Time, x: State, params: Params) -> State:
-        seen = self.seen(held, t, x, params)
-        return seen.flow(self.hold(held, seen))
+        projected = self.projected(held, t, x, params)
+        return projected.flow(self.hold(held, projected))
 
     def force(self, held: Set, i: int, t: Time, x: State, params: Params) -> Scalar:
-        return self.hold(held, self.seen(held, t, x, params))[held.index(i)]
+        return self.hold(held, self.projected(held, t, x, params))[held.index(i)]
 
     def gap(self, j: int, t: Time, x: State, params: Params) -> Scalar:
         return gap(self.contacts[j], t, halves(x)[0], params)
@@ -105,20 +105,22 @@ class _Bodies(eqx.Module):
         """The state after an impact of `j`, and the contacts whose gaps then neither open nor close."""
         touching = _with(held, j)
         contacts, strikes = [self.contacts[i] for i in touching], touching.index(j)
-        seen = self.seen(touching, t, x, params)
-        restitution = rebound(contacts[strikes], seen, strikes, params)
-        change = -seen.velocity.at[strikes].mul(1 + restitution)
+        projected = self.projected(touching, t, x, params)
+        restitution = rebound(contacts[strikes], projected, strikes, params)
+        change = -projected.velocity.at[strikes].mul(1 + restitution)
         candidates = tuple(tuple(touching.index(i) for i in _with(each, j)) for each in subsets(held))
         everyone = jnp.ones(len(touching), bool)
-        choice = choose_set(seen.compliance, seen.velocity, change, candidates, self.rough(touching), everyone)
+        choice = choose_set(
+            projected.compliance, projected.velocity, change, candidates, self.rough(touching), everyone
+        )
 
         # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
-        rates = seen.velocity + seen.compliance @ choice.forces[choice.index]
-        slow = jnp.stack([settles(contact, seen, k, rates[k], params) for k, contact in enumerate(contacts)])
+        rates = projected.velocity + projected.compliance @ choice.forces[choice.index]
+        slow = jnp.stack([settles(contact, projected, k, rates[k], params) for k, contact in enumerate(contacts)])
         sets = jnp.array([[k in each for k in range(len(touching))] for each in candidates])
         index = jnp.argmax(jnp.all(sets == (sets[choice.index] | slow), axis=1))
         strikes_and_leaves = (jnp.arange(len(touching)) == strikes) & (restitution > 0)
-        return seen.kick(nan_unless(choice.fits, choice.forces[index])), sets[index] & ~strikes_and_leaves
+        return projected.kick(nan_unless(choice.fits, choice.forces[index])), sets[index] & ~strikes_and_leaves
 
     def after_impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> State:
         return self.impact(held, j, t, x, params)[0]
@@ -129,9 +131,11 @@ class _Bodies(eqx.Module):
         """The set of contacts that hold after an impact, by its number among `subsets`."""
         after, near = self.impact(held, j, t, x, params)
         touching = _with(held, j)
-        seen = self.seen(touching, t, after, params)
+        projected = self.projected(touching, t, after, params)
         local = subsets(tuple(range(len(touching))))
-        return choose_set(seen.compliance, seen.drift, -seen.drift, local, self.rough(touching), near).index
+        return choose_set(
+            projected.compliance, projected.drift, -projected.drift, local, self.rough(touching), near
+        ).index
 
     def leads_to(self, held: Set, j: int, outcome: int, t: Time, x: State, params: Params) -> Flag:
         return self.outcome(held, j, t, x, params) == outcome

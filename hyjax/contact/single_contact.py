@@ -63,37 +63,37 @@ def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence
         modes = {name: Mode(ft.partial(body.slide, side), names) for name, side in (("S+", 1), ("S-", -1))} | {
             "C": held
         }
-        ways = [*_friction(body), Transition("C", "V", body.normal_force, same)]
+        transitions = [*_friction(body), Transition("C", "V", body.normal_force, unchanged)]
         outcomes = {"V": _APART, "S+": _FORWARD, "S-": _BACKWARD, "C": _HELD}
     else:
         touching = "C" if contact.rough else "S"
         modes = {touching: held}
-        ways = [Transition(touching, "V", body.normal_force, same)]
+        transitions = [Transition(touching, "V", body.normal_force, unchanged)]
         outcomes = {"V": _APART, touching: _HELD}
-    apex = Transition("V", "U", body.gap_rate, same)
+    apex = Transition("V", "U", body.gap_rate, unchanged)
     impacts = [
         Transition("U", target, body.gap, body.after_impact, ft.partial(body.leads_to, outcome))
         for target, outcome in outcomes.items()
     ]
-    return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *ways))
+    return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions))
 
 
-def same(t: Time, x: State, params: Params) -> State:
+def unchanged(t: Time, x: State, params: Params) -> State:
     return x
 
 
 def _friction(body: "_Body") -> list[Transition]:
     """The transitions out of `S+`, `S-` and `C` by slip and by loss of contact during slip."""
-    ways = []
+    transitions = []
     for name, other, side in (("S+", "S-", 1), ("S-", "S+", -1)):
         stops = ft.partial(body.slip, side)
-        ways += [
-            Transition(name, "V", ft.partial(body.sliding_normal_force, side), same),
-            Transition(name, "C", stops, same, body.can_hold),
-            Transition(name, other, stops, same, body.cannot_hold),
-            Transition("C", name, ft.partial(body.cone, side), same, body.pressed),
+        transitions += [
+            Transition(name, "V", ft.partial(body.sliding_normal_force, side), unchanged),
+            Transition(name, "C", stops, unchanged, body.can_hold),
+            Transition(name, other, stops, unchanged, body.cannot_hold),
+            Transition("C", name, ft.partial(body.cone, side), unchanged, body.pressed),
         ]
-    return ways
+    return transitions
 
 
 class _Body(eqx.Module):
@@ -102,7 +102,7 @@ class _Body(eqx.Module):
     mechanism: Mechanism
     contact: Contact
 
-    def seen(self, t: Time, x: State, params: Params) -> Projection:
+    def projected(self, t: Time, x: State, params: Params) -> Projection:
         return project(self.mechanism, (self.contact,), t, x, params)
 
     # Flight
@@ -119,52 +119,52 @@ class _Body(eqx.Module):
     # Contact
 
     def hold(self, t: Time, x: State, params: Params) -> State:
-        seen = self.seen(t, x, params)
-        return seen.flow(stick(seen))
+        projected = self.projected(t, x, params)
+        return projected.flow(stick(projected))
 
     def normal_force(self, t: Time, x: State, params: Params) -> Scalar:
-        return stick(self.seen(t, x, params))[0]
+        return stick(self.projected(t, x, params))[0]
 
     def slide(self, side: int, t: Time, x: State, params: Params) -> State:
-        seen = self.seen(t, x, params)
-        return seen.flow(slide(self.contact, seen, side, params))
+        projected = self.projected(t, x, params)
+        return projected.flow(slide(self.contact, projected, side, params))
 
     def sliding_normal_force(self, side: int, t: Time, x: State, params: Params) -> Scalar:
-        return slide(self.contact, self.seen(t, x, params), side, params)[0]
+        return slide(self.contact, self.projected(t, x, params), side, params)[0]
 
     def slip(self, side: int, t: Time, x: State, params: Params) -> Scalar:
         return side * slip(self.contact, t, *halves(x), params)
 
     def can_hold(self, t: Time, x: State, params: Params) -> Flag:
-        return can_hold(self.contact, self.seen(t, x, params), params)
+        return can_hold(self.contact, self.projected(t, x, params), params)
 
     def cannot_hold(self, t: Time, x: State, params: Params) -> Flag:
         return ~self.can_hold(t, x, params)
 
     def cone(self, side: int, t: Time, x: State, params: Params) -> Scalar:
-        return cone(self.contact, stick(self.seen(t, x, params)), side, params)
+        return cone(self.contact, stick(self.projected(t, x, params)), side, params)
 
     def pressed(self, t: Time, x: State, params: Params) -> Flag:
-        return pressed(self.seen(t, x, params))
+        return pressed(self.projected(t, x, params))
 
     # Impact
 
     def after_impact(self, t: Time, x: State, params: Params) -> State:
-        seen = self.seen(t, x, params)
-        return seen.kick(impact(self.contact, seen, params).p)
+        projected = self.projected(t, x, params)
+        return projected.kick(impact(self.contact, projected, params).p)
 
     def leads_to(self, outcome: int, t: Time, x: State, params: Params) -> Flag:
         return self.outcome(t, x, params) == outcome
 
     def outcome(self, t: Time, x: State, params: Params) -> Int[Array, ""]:
         """The mode after an impact, by number: so exactly one of the transitions at a closing gap is armed."""
-        before = self.seen(t, x, params)
+        before = self.projected(t, x, params)
         impulse = impact(self.contact, before, params)
-        seen = self.seen(t, before.kick(impulse.p), params)
+        projected = self.projected(t, before.kick(impulse.p), params)
         held = jnp.array(_HELD)
         if self.contact.slips:
             # Where the impulse stops the slip but friction cannot hold, the contact begins to slip.
-            side = jnp.where(impulse.side == 0, gives_way(stick(seen)), impulse.side)
-            stays = (impulse.side == 0) & can_hold(self.contact, seen, params)
+            side = jnp.where(impulse.side == 0, gives_way(stick(projected)), impulse.side)
+            stays = (impulse.side == 0) & can_hold(self.contact, projected, params)
             held = jnp.where(stays, _HELD, jnp.where(side > 0, _FORWARD, _BACKWARD))
-        return jnp.where(impulse.elastic | (seen.drift[0] >= 0), _APART, held)
+        return jnp.where(impulse.elastic | (projected.drift[0] >= 0), _APART, held)

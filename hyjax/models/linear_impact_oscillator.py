@@ -7,7 +7,7 @@ Free where $x < d$. At the wall the mass bounces; a period ends where $\phi$ rea
 $$x = d: \quad \dot x^+ = -e\,\dot x^-; \qquad\qquad \phi = \pi: \quad \phi^+ = -\pi$$
 
 The stride goes from end to end of the period, with one impact between. The impact multiplies areas by $e^2$, the flow by
-$e^{-cT}$: so the multipliers that are not zero have the product $e^2\exp(-2\pi c/\omega)$ whatever $A$.
+$e^{-cT}$: so the two nonzero multipliers have the product $e^2\exp(-2\pi c/\omega)$ for every $A$.
 
 The free motion is $A g(\phi)$ with $g = R\cos(\phi - \delta)$, $R^{-1} = \sqrt{(k - \omega^2)^2 + c^2\omega^2}$. With
 $H$ the matrix of the undriven motion over a period, $\kappa = (1 - H_{11})/H_{12}$ and $\kappa' = H_{21} + H_{22}\kappa$, an

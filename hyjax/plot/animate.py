@@ -59,11 +59,11 @@ def animate_trajectory(
     return _animate(placed_arcs(arcs, model, trajectory.params), model, trajectory.params, fps, speed)
 
 
-def check_outline(model: Model, who: str) -> None:
+def check_outline(model: Model, caller: str) -> None:
     """`ValueError` for a model without an outline."""
     if not hasattr(model, "outline"):
         name = getattr(model, "__name__", str(model)).rpartition(".")[-1]
-        raise ValueError(f"{who}: {name} does not define outline, so there is nothing to draw.")
+        raise ValueError(f"{caller}: {name} does not define outline, so there is nothing to draw.")
 
 
 def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: int, speed: float | None):
@@ -80,8 +80,8 @@ def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: i
     # Camera: a constant scale at which every frame fits.
     stride = placed[-1].landing
     path = stride * (times / duration)[:, None]
-    seen = np.concatenate([point - path[i] for i, (_, shape) in enumerate(frames) for point in shape.values()])
-    (left, low), (right, high) = seen.min(axis=0), seen.max(axis=0)
+    drawn_points = np.concatenate([point - path[i] for i, (_, shape) in enumerate(frames) for point in shape.values()])
+    (left, low), (right, high) = drawn_points.min(axis=0), drawn_points.max(axis=0)
     height = 1.4 * max(high - low, 0.3 * (right - left))
     width = max(1.2 * (right - left), 1.5 * height)
     view = np.array([[-width / 2, width / 2], [-0.12 * height, 0.88 * height]]) + [[(left + right) / 2], [low]]

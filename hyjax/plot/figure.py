@@ -36,7 +36,7 @@ GREEK = [
 
 
 def pyplot() -> ModuleType:
-    """`matplotlib.pyplot`, or an `ImportError` that says how to install it."""
+    """`matplotlib.pyplot`, or an `ImportError` with the command that installs it."""
     try:
         import matplotlib.pyplot
     except ImportError as error:

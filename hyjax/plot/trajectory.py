@@ -45,9 +45,9 @@ def trajectory_figure(
         ax.spines[["top", "right"]].set_visible(False)
     time_unit = unit(getattr(model, "time_unit", ""))
     rows[-1, 0].set_xlabel(f"$t$ ({time_unit})" if time_unit else "$t$")
-    seen = dict.fromkeys(arc.mode for arc in arcs)
+    visited = dict.fromkeys(arc.mode for arc in arcs)
     if len(modes) > 1:
-        handles = [plt.Line2D([], [], color=colours[mode], lw=2, label=mode) for mode in seen]
+        handles = [plt.Line2D([], [], color=colours[mode], lw=2, label=mode) for mode in visited]
         fig.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
     fig.suptitle(getattr(model, "title", ""), x=0.02, ha="left", color=INK)
     return fig
