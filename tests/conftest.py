@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import sys
+from types import SimpleNamespace
 
 # Kernels by XLA's older emitters: the same arithmetic, and two to three times less to compile, which is what tests do most.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
@@ -54,3 +56,40 @@ def compass():
     record = case("C_compass_gait")
     params = compass_gait.Params(slope=np.deg2rad(record["slope_deg"]))
     return _orbit(compass_gait, compass_gait.guess(params), params)
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Run `hyjax ...` in this process, in an empty directory: its exit status, what it printed, and the figures it wrote.
+
+    A process of its own is started in `test_command_line`, by which the two are held to be the same.
+    """
+    monkeypatch.setenv("HYJAX_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    import matplotlib.figure
+
+    from hyjax import cli
+
+    figures, save = {}, matplotlib.figure.Figure.savefig
+
+    def recorded(figure, path, **options):
+        figures[str(path)] = figure
+        save(figure, path, **options)
+
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", recorded)
+
+    def run(*arguments: str) -> SimpleNamespace:
+        monkeypatch.setattr(sys, "argv", ["hyjax", *arguments])
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            status = ended.code
+        printed = capsys.readouterr()
+        return SimpleNamespace(returncode=status, stdout=printed.out, stderr=printed.err, figures=figures)
+
+    yield run
+    import matplotlib.pyplot
+
+    matplotlib.pyplot.close("all")

@@ -1,64 +1,65 @@
 """`hyjax simulate` as a person uses it, and the picture of a trajectory: a ball bounces, and comes to rest.
 
-In one process: what starts it, and its exit status, are those of `test_command_line`.
+In one process: that it does the same in a process of its own is for `test_command_line` to say.
 """
 
 import json
-import sys
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
 from numpy.testing import assert_allclose
+from PIL import Image
 
 import hyjax as hj
-from hyjax import cli, models
+from hyjax import models
 from hyjax.models import bouncing_ball
 from hyjax.plot.trajectory import trajectory_figure
 
 # Dropped from 1 m with restitution 0.5: the second impact is at twice the time of the first, the third after 1 s.
-DROPPED = ("bouncing_ball", "--param", "restitution=1/2", "--t1", "1")
+DROPPED = ("simulate", "bouncing_ball", "--param", "restitution=1/2", "--t1", "1")
 FIRST = np.sqrt(2 / 9.81)
 SPEED = np.sqrt(2 * 9.81)
 
 
-@pytest.fixture
-def hyjax(monkeypatch, capsys, tmp_path):
-    """Run `hyjax simulate` in this process, in an empty directory: `(exit status, stdout, stderr)`."""
-    monkeypatch.setattr("hyjax.cli.simulate.start_jax", lambda: "")  # the tests have started it
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MPLBACKEND", "agg")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hyjax", "simulate", *arguments])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        return status, *capsys.readouterr()
-
-    return run
+def heights(t):
+    """Of the ball, in the first second."""
+    later = t - FIRST
+    bounced = SPEED / 2 * later - 9.81 / 2 * later**2
+    again = SPEED / 4 * (later - FIRST) - 9.81 / 2 * (later - FIRST) ** 2
+    return np.where(t <= FIRST, 1 - 9.81 / 2 * t**2, np.where(t <= 2 * FIRST, bounced, again))
 
 
-def test_table_picture_and_file(hyjax):
+def test_table_picture_animation_and_file(command):
     """What is printed, drawn and stored is the ball's closed form."""
-    status, out, err = hyjax(*DROPPED, "--plot", "ball.png", "--out", "ball.nc")
-    assert status == 0 and err == ""
-    assert "2 jumps" in out and "flight -> flight" in out and "successful" in out
-    assert f"{FIRST:.12g}" in out and f"{2 * FIRST:.12g}" in out
-    with open("ball.png", "rb") as file:
-        assert file.read(4) == b"\x89PNG"
+    ran = command(*DROPPED, "--plot", "ball.png", "--animate", "ball.gif", "--out", "ball.nc")
+    assert ran.returncode == 0 and ran.stderr == ""
+    assert "2 jumps" in ran.stdout and "flight -> flight" in ran.stdout and "successful" in ran.stdout
+    assert f"{FIRST:.12g}" in ran.stdout and f"{2 * FIRST:.12g}" in ran.stdout
+    # 1e-13: integration at 1e-14, over values of order one.
+    close = dict(rtol=0, atol=1e-13)
     with xarray.open_dataset("ball.nc", engine="scipy") as stored:
-        # 1e-13: integration at 1e-14, over values of order one.
-        assert_allclose(stored["event_time"], [FIRST, 2 * FIRST], rtol=0, atol=1e-13)
+        assert_allclose(stored["event_time"], [FIRST, 2 * FIRST], **close)
+        t = stored["time"].values
+        assert_allclose(t[[0, -1]], [0, 1], **close)
+        assert_allclose(stored["y"], heights(t), **close)
+    height, speed = ran.figures["ball.png"].axes
+    arcs = [np.asarray(line.get_xydata()) for line in height.lines if len(line.get_xydata()) > 2]
+    assert len(arcs) == 3 and len(speed.lines) == 3 + 2
+    assert_allclose(np.concatenate(arcs)[:, 1], heights(np.concatenate(arcs)[:, 0]), **close)
+    with Image.open("ball.gif") as film:
+        # A second in slow motion, two seconds long, at 30 frames a second; and the ball moves.
+        assert getattr(film, "n_frames", 1) == 60
+        first = np.asarray(film.convert("RGB"))
+        film.seek(20)
+        assert np.any(np.asarray(film.convert("RGB")) != first)
 
 
-def test_json(hyjax):
-    status, out, _ = hyjax(*DROPPED, "--json")
-    printed = json.loads(out)
-    assert status == 0 and printed["result"] == "successful" and printed["modes"] == ["flight"] * 3
+def test_json(command):
+    ran = command(*DROPPED, "--json")
+    printed = json.loads(ran.stdout)
+    assert ran.returncode == 0 and printed["result"] == "successful" and printed["modes"] == ["flight"] * 3
     assert printed["model"] == "bouncing_ball" and printed["params"] == {"restitution": 0.5, "gravity": 9.81}
     # 1e-13: integration at 1e-14, over values of order one.
     assert_allclose([event["t"] for event in printed["events"]], [FIRST, 2 * FIRST], rtol=0, atol=1e-13)
@@ -68,14 +69,15 @@ def test_json(hyjax):
     assert_allclose(printed["x"], last, rtol=0, atol=1e-13)
 
 
-def test_ended_early(hyjax):
+def test_ended_early(command):
     """All is printed up to the end, and one line says why it came."""
-    status, out, err = hyjax(*DROPPED, "--max-jumps", "1", "--json")
-    printed = json.loads(out)
-    assert status == 1 and printed["result"] == "max_jumps_reached" and printed["jumps"] == 1
+    ran = command(*DROPPED, "--max-jumps", "1", "--json")
+    printed = json.loads(ran.stdout)
+    assert ran.returncode == 1 and printed["result"] == "max_jumps_reached" and printed["jumps"] == 1
     # It ends where the jump would be that is one too many.
     assert_allclose(printed["t"], 2 * FIRST, rtol=0, atol=1e-13)
-    assert "max_jumps_reached" in err and f"{2 * FIRST:.6g}" in err and len(err.splitlines()) == 1
+    assert "max_jumps_reached" in ran.stderr and f"{2 * FIRST:.6g}" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -97,9 +99,9 @@ def test_ended_early(hyjax):
         (["bouncing_ball", "--t1", "1", "--out", "/nowhere/ball.nc"], "there is no directory /nowhere"),
     ],
 )
-def test_misuse(hyjax, arguments, message):
-    status, out, err = hyjax(*arguments)
-    assert status == 2 and message in err and len(err.splitlines()) == 1 and out == ""
+def test_misuse(command, arguments, message):
+    ran = command("simulate", *arguments)
+    assert ran.returncode == 2 and message in ran.stderr and len(ran.stderr.splitlines()) == 1 and ran.stdout == ""
 
 
 def test_picture_of_a_trajectory():

@@ -1,37 +1,14 @@
 """`hyjax sweep`, `attractor` and `basin` as a person uses them."""
 
 import json
-import sys
-from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
 import xarray
-from numpy.testing import assert_allclose
-from test_command_line import CACHE
+import zarr
+from numpy.testing import assert_allclose, assert_array_equal
 
-from hyjax import cli
-
-
-@pytest.fixture
-def here(monkeypatch, capsys):
-    """The command line in this process, which has been started already."""
-    monkeypatch.setenv("HYJAX_CACHE_DIR", str(CACHE))
-    cache = jax.config.jax_compilation_cache_dir
-
-    def run(*arguments: str) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["hyjax", *arguments])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            status = ended.code
-        printed = capsys.readouterr()
-        return SimpleNamespace(returncode=status, stdout=printed.out, stderr=printed.err)
-
-    yield run
-    jax.config.update("jax_compilation_cache_dir", cache)
+from hyjax.models import simplest_walker
 
 
 def closed_form(slope, spoke=np.pi / 6, ratio=2 / 3):
@@ -41,35 +18,53 @@ def closed_form(slope, spoke=np.pi / 6, ratio=2 / 3):
     return mu * np.sqrt(won / (1 - mu**2)), mu**2
 
 
+def points(line):
+    return np.asarray(line.get_xydata(), float)
+
+
 @pytest.mark.slow
-def test_sweep_and_resume(here, tmp_path):
-    out, picture = tmp_path / "sweep.zarr", tmp_path / "sweep.png"
-    arguments = ("sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--out", str(out), "--json")
-    ran = here(*arguments, "--chunk", "16", "--plot", str(picture))
+def test_sweep_and_resume(command):
+    arguments = ("sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--out", "sweep.zarr", "--json")
+    ran = command(*arguments, "--chunk", "16", "--plot", "sweep.png")
     assert ran.returncode == 0, ran.stderr
     printed = json.loads(ran.stdout)
     assert printed["points"] == 40 and printed["results"] == {"successful": 40}
-    speed, multiplier = closed_form(np.array(printed["axes"]["slope"]))
+    slope, x = np.linspace(0.2, 0.3, 40), np.array(printed["x"])
+    assert_array_equal(printed["axes"]["slope"], slope)
+    speed, multiplier = closed_form(slope)
     # 1e-13 relative: 20 times what one wheel is right to.
-    assert_allclose(np.abs(np.array(printed["x"])[:, 1]), speed, rtol=1e-13)
+    assert_allclose(x[:, 1], speed, rtol=1e-13)
     assert_allclose(np.array(printed["multipliers_real"])[:, 0], multiplier, rtol=1e-12)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    stored = xarray.open_zarr(out, consolidated=False, chunks=None)
+    stored = xarray.open_zarr("sweep.zarr", consolidated=False, chunks=None).load()
     assert stored["slope"].attrs["units"] == "rad" and stored["x"].attrs["units"].startswith("rad, ")
+    assert_array_equal(stored["x"], x)
 
-    assert "--resume" in (again := here(*arguments)).stderr and again.returncode == 2
+    # The picture: the state over the slope, and the largest multiplier, all stable.
+    left, right = ran.figures["sweep.png"].axes
+    assert_array_equal(points(left.lines[0]), np.stack([slope, x[:, 0]], axis=1))
+    assert_allclose(points(right.lines[0]), np.stack([slope, np.full(40, multiplier)], axis=1), rtol=1e-12)
+    assert np.all(np.isnan(points(left.lines[1])[:, 1])) and np.all(np.isnan(points(right.lines[1])[:, 1]))
+    assert (left.get_xlabel(), left.get_ylabel()) == ("slope (rad)", r"$\theta$")
+
+    assert "--resume" in (again := command(*arguments)).stderr and again.returncode == 2
+    # What a dead process has not written is written again, to the same bits.
+    store = zarr.open_group("sweep.zarr", mode="r+")
+    for name, nothing in (("result", -1), ("x", np.nan), ("period", 0.0)):
+        store[name][16:32] = nothing  # pyright: ignore
+    resumed = command(*arguments, "--resume")
+    assert resumed.returncode == 0 and json.loads(resumed.stdout) == printed
+    xarray.testing.assert_identical(xarray.open_zarr("sweep.zarr", consolidated=False, chunks=None).load(), stored)
     # Other values are another sweep.
-    other = here("sweep", "rimless_wheel", "--where", "slope=0.2:0.31:40", "--out", str(out), "--resume")
+    other = command("sweep", "rimless_wheel", "--where", "slope=0.2:0.31:40", "--out", "sweep.zarr", "--resume")
     assert other.returncode == 1 and "cannot be resumed: its grid is" in other.stderr
     assert "Traceback" not in other.stderr and len(other.stderr.splitlines()) <= 2
 
 
 @pytest.mark.slow
-def test_basin(here, tmp_path):
-    picture, out = tmp_path / "basin.png", tmp_path / "basin.nc"
-    ran = here(
-        "basin", "simplest_walker", "--param", "slope=0.004", "--points", "24", "--json", "--plot", str(picture),
-        "--out", str(out),
+def test_basin(command):
+    ran = command(
+        "basin", "simplest_walker", "--param", "slope=0.004", "--points", "24", "--json", "--plot", "basin.png",
+        "--out", "basin.nc",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     printed = json.loads(ran.stdout)
@@ -80,22 +75,44 @@ def test_basin(here, tmp_path):
     row = fate[len(fate) // 2]
     assert row[speed == -0.45] == 1 and row[speed == 0] == 2 and np.all(np.diff(row[row > 0]) >= 0)
     assert 1 <= fates["orbit 0"] < 30
-    assert picture.read_bytes().startswith(b"\x89PNG") and xarray.open_dataset(out)["fate"].shape == (24, 24)
+    # What walks on is near the gait's own start.
+    low, high = simplest_walker.region(simplest_walker.Params(0.004))
+    theta = np.array(printed["axes"]["theta"])
+    assert np.all((low[0] <= theta[np.any(fate == 0, axis=1)]) & (theta[np.any(fate == 0, axis=1)] <= high[0]))
+    with xarray.open_dataset("basin.nc") as stored:
+        assert_array_equal(stored["fate"], fate)
+        assert_array_equal(stored["theta_rate"], speed)
+    (ax,) = ran.figures["basin.png"].axes
+    (mesh,) = ax.collections
+    assert_array_equal(np.asarray(mesh.get_array()).reshape(24, 24), fate.T)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["orbit 0", "fell forward", "fell backward"]
 
 
-def test_attractor(here, tmp_path):
-    picture = tmp_path / "attractor.png"
-    ran = here(
-        "attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3", "--strides", "120", "--x0=-0.5235987755982988,0.6",
-        "--json", "--plot", str(picture),
+FROM_THE_ORBIT = pytest.param((), id="from the orbit", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("start", [pytest.param(("--x0=-0.5235987755982988,0.6",), id="from a state"), FROM_THE_ORBIT])
+def test_attractor(command, start):
+    ran = command(
+        "attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3", "--strides", "120", *start, "--json", "--plot",
+        "attractor.png", "--out", "attractor.nc",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     printed = json.loads(ran.stdout)
-    assert printed["period"] == [1, 1, 1] and printed["chaotic"] == 0
+    assert printed["period"] == [1, 1, 1] and printed["chaotic"] == 0 and printed["results"] == {"successful": 3}
     # Each collision shrinks the error of the speed's square by mu^2, and of the speed by as much.
-    _, multiplier = closed_form(np.array(printed["axes"]["slope"]))
-    assert_allclose(printed["lyapunov"], np.log(multiplier), rtol=1e-6)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    slope = np.array(printed["axes"]["slope"])
+    speed, multiplier = closed_form(slope)
+    # The attractor's integrator has a tolerance of 1e-9.
+    assert_allclose(printed["lyapunov"], np.log(multiplier), rtol=1e-8)
+    above, below = ran.figures["attractor.png"].axes
+    with xarray.open_dataset("attractor.nc") as stored:
+        assert_allclose(stored["x"][..., 1], np.tile(speed[:, None], 60), rtol=1e-8)
+        drawn = points(above.lines[0]).reshape(3, 60, 2)
+        assert_array_equal(drawn[..., 0], np.tile(slope[:, None], 60))
+        assert_array_equal(drawn[..., 1], stored["x"][..., 0])
+    assert_array_equal(points(below.lines[0]), np.stack([slope, printed["lyapunov"]], axis=1))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +130,7 @@ def test_attractor(here, tmp_path):
         (["basin", "simplest_walker", "--over", "phi=0:1:3", "--json"], "the plane of theta and theta_rate"),
     ],
 )
-def test_misuse(here, arguments, message):
-    ran = here(*arguments)
+def test_misuse(command, arguments, message):
+    ran = command(*arguments)
     assert ran.returncode == 2
     assert message in ran.stderr and "Traceback" not in ran.stderr and ran.stdout == ""

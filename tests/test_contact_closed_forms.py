@@ -293,17 +293,3 @@ def test_slip_stick_on_a_belt_through_a_valley():
     assert_allclose(got, matrix(np.zeros(2)), rtol=0, atol=1e-13)
     printed = matrix(v[0] * curvature * size * normal)
     assert np.max(np.abs(printed - got)) > 0.1
-
-
-def test_the_paper_is_printed_beside_the_generic_matrices(capsys, monkeypatch):
-    """Of the eleven transitions two, which is the program of all; the differences printed are rounding."""
-    from hyjax.cli.reproduce import saltation
-
-    monkeypatch.setattr(saltation, "TRANSITIONS", (TRANSITIONS[0], TRANSITIONS[-1]))
-    saltation.saltation(states=3)
-    printed = capsys.readouterr().out
-    for event in (TRANSITIONS[0], TRANSITIONS[-1]):
-        (row,) = (line for line in printed.splitlines() if line.startswith(f"{event.source} -> {event.target}"))
-        assert row.split()[3] == event.equation and float(row.split()[-1]) < 1e-12
-    for line in ("16/25  -12/25       0       0", "8/5    4/5      0      0", "Eq. (83)"):
-        assert line in printed
