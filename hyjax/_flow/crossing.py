@@ -72,14 +72,23 @@ def calm(search: Search, trial: Look, keep: Flag) -> Verdict:
 
 
 def judge(
-    search: Search, start: Look, up: Mask, trial: Look, keep: Flag, armed: Mask, h: Scalar, close: Scalar, noise: Guards
+    search: Search,
+    start: Look,
+    up: Mask,
+    trial: Look,
+    keep: Flag,
+    armed: Mask,
+    h: Scalar,
+    straight: Scalar,
+    close: Scalar,
+    noise: Guards,
 ) -> Verdict:
     """The verdict on any step.
 
     **Arguments:** `up`: the guards that were strictly positive at the step's `start`. `keep`: whether the solver's error
     allows the step, which matters only outside a search. `armed`: whether each guard may fire, at the trial's end. `h`: the
-    time over which the flow changes. `close`: the time within which the order of two events is not determined. `noise`: the
-    rounding of the guards.
+    time over which the flow changes. `straight`: the time in which it is a straight line to rounding. `close`: the time
+    within which the order of two events is not determined. `noise`: the rounding of the guards.
     """
     eps = jnp.finfo(trial.g.dtype).eps
     fallen = up & ~(trial.g > 0)
@@ -105,8 +114,8 @@ def judge(
     may_fire = candidates & armed & (ahead <= jnp.min(ahead) + close)
     leader = jnp.argmin(jnp.where(may_fire | ~jnp.any(may_fire), ahead, jnp.inf))
     to_go = jnp.where(candidates[leader], ahead[leader], jnp.inf)
-    # Within a time whose square is below rounding, the flow is a straight line, and the surface is reached exactly.
-    near = jnp.abs(to_go) <= 0.25 * jnp.sqrt(eps) * h
+    # From there the surface is reached exactly.
+    near = jnp.abs(to_go) <= straight
     shut = ((hi.dt - lo.dt) <= 2 * eps * hi.dt) & crossed
     converged = search.active & (near | shut | (search.tries >= 100))
     leader = jnp.where(near, leader, jnp.argmax(jnp.where(candidates, 1, 0) + jnp.where(candidates & armed, 1, 0)))

@@ -11,7 +11,6 @@ the surface on which it lies (`_instant.py`).
 from collections.abc import Callable
 from typing import Any
 
-import diffrax as dfx
 import equinox as eqx
 import equinox.internal as eqxi
 import jax
@@ -25,7 +24,8 @@ from .crossing import calm, Guards, judge, Look, Mask, may_turn, Search, Verdict
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
-from .step import Field, Step
+from .pace import Pace
+from .step import Step
 
 
 class _Arc(eqx.Module):
@@ -119,7 +119,8 @@ def integrate(
         result = choose(together, RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)
-    result = choose(stalled, RESULTS.dt_min_reached, result)
+    # A fixed step can only fail: where the equations of an implicit method have no solution, or Newton's method finds none.
+    result = choose(stalled, RESULTS.nonlinear_divergence if integrator.fixed else RESULTS.dt_min_reached, result)
     result = choose(broken, RESULTS.nonfinite, result)
     t, x = point
     return t, x, event, guard_rate, steps, result
@@ -134,46 +135,10 @@ def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree) -> Guards:
     return 64 * float(jnp.finfo(x.dtype).eps) * (jnp.abs(by_t * t) + jnp.abs(by_x) @ jnp.abs(x))
 
 
-def _largest_step(field: Field, t: Time, x: State, f: State, t_stop: Time, integrator: Integrator) -> Scalar:
-    r"""The largest step of an arc: `max_step`; near a rest, one that also resolves variations about it.
-
-    The controller sees the error of the state, not of its tangents. A state at rest has none, however large the step, while
-    its variations obey $\dot v = D_xf\,v$: they ask for steps that are small against $1/\rho(D_xf)$. So where the start is
-    within a few digits of rest, the step is that which the tolerance allows an oscillation of angular frequency $\rho$.
-    """
-    given = jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
-    if not integrator.variations:
-        return given
-    rtol, atol = integrator.tolerances(x.dtype)
-    order: Any = integrator.solver.order(dfx.ODETerm(lambda t, x, _: field(jnp.asarray(t), x)))
-    speed = jnp.max(jnp.abs(f) / (atol + rtol * jnp.abs(x)))
-    small = float(jnp.finfo(x.dtype).eps) ** 0.5 * (atol / rtol + jnp.max(jnp.abs(x)))
-
-    def resolving():
-        # The growth of a vector under eight products with the Jacobian, by differences: one digit of the spectral radius
-        # is enough, and the field is there already.
-        def product(_, carry):
-            v, radius = carry
-            v = (field(t, x + small * v) - f) / small
-            size = jnp.max(jnp.abs(v))
-            return v / jnp.where(size > 0, size, 1), radius * size**0.125
-
-        v = jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
-        _, radius = jax.lax.fori_loop(0, 8, product, (v, jnp.ones_like(t)))
-        at_rest = (speed < radius * rtol ** (-2 / 3)) & (radius > 0)
-        return jnp.where(at_rest, 10 * rtol ** (1 / order) / radius, jnp.inf)
-
-    # In a batch, only where some lane would not move by its own size, at this speed, in all its time.
-    slow = (t < t_stop) & (speed * (t_stop - t) < 1 / rtol)
-    fine = jax.lax.cond(eqxi.unvmap_any(slow), resolving, lambda: jnp.full_like(given, jnp.inf))
-    return jnp.minimum(given, fine)
-
-
 def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -> _Arc:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
-    step = Step(integrator.solver, field, args, integrator.unroll)
-    error_order: Any = integrator.solver.error_order(step.terms)
+    step = Step(integrator.solver, field, args, integrator.unroll, integrator.loop, atol / rtol)
     # A surface met within rounding of t1 counts: look a little beyond it.
     t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if surfaces.count else 0))
     still = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, args)
@@ -191,24 +156,21 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
             return calm(search, trial, keep)
         busy = search.active | jnp.any(up & ~(trial.g > 0)) | may_turn(start, up, trial)
         close = 10 * (atol + rtol * jnp.abs(t))
+        # A short step ends on a straight line along the field, up to the square of its time. So it does of a fixed step, up to
+        # the step's own error, which may be large: there the time itself is to be rounding.
+        straight = (64 * eps if pace.fixed else 0.25 * eps**0.5) * h
         # In a batch, only steps in which something happens to some lane pay for the search.
         return jax.lax.cond(
             eqxi.unvmap_any(busy),
-            lambda: judge(search, start, up, trial, keep, surfaces.armed(t, x, still), h, close, noise),
+            lambda: judge(search, start, up, trial, keep, surfaces.armed(t, x, still), h, straight, close, noise),
             lambda: calm(search, trial, keep),
         )
 
     f0 = step.field(t0, x0)
     g0, r0 = rates(t0, x0, f0)
     noise = rounding(surfaces, t0, x0, still)
-    largest = stop_gradient(_largest_step(step.field, *stop_gradient((t0, x0, f0)), t_stop, integrator))
-    controller = dfx.PIDController(rtol=rtol, atol=atol, dtmax=largest)
-    first, control = controller.init(
-        step.terms, stop_gradient(t0), t_stop, stop_gradient(x0), None, None,
-        lambda terms, t, x, args: step.field(jnp.asarray(t), x), error_order,
-    )  # fmt: skip
-    h0 = stop_gradient(first - t0)
-    h0 = jnp.where(jnp.isfinite(h0) & (h0 > 0), h0, 1e-6 * jnp.maximum(jnp.abs(t_stop - t0), 1)).astype(dtype)
+    pace = Pace(integrator, step, *stop_gradient((t0, x0, f0)), t_stop)
+    h0, control = stop_gradient(pace.init(step, *stop_gradient((t0, x0)), t_stop))
     no, zero, none = jnp.array(False), jnp.zeros((), dtype), jnp.array(-1)
     unsound = ~jnp.all(jnp.isfinite(stop_gradient(f0)))
     start = _Arc(
@@ -220,11 +182,6 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         done=stop_gradient(t_stop <= t0) | unsound, broken=unsound, stalled=no, together=no,
     )  # fmt: skip
 
-    # What carries no derivative is traced once, by `jit`: each layer of differentiation passes it on as one equation.
-    def adapt(dt, x, x1, error, control):
-        keep, _, h, _, control, _ = controller.adapt_step_size(zero, dt, x, x1, None, error, error_order, control)
-        return keep, h, control
-
     def body(arc: _Arc) -> _Arc:
         # Try a step
         t, dt = arc.t, stop_gradient(arc.dt)
@@ -235,8 +192,8 @@ def _loop(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -
         x1, f1, error, memory = step(t, x, f, dt, arc.memory)
         finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
         error = stop_gradient(jnp.where(finite, error, jnp.inf))
-        keep, h, control = jax.jit(adapt)(dt, *stop_gradient((x, x1)), error, arc.control)
-        h = jnp.where(keep, h - dt, h)
+        # What carries no derivative is traced once, by `jit`: each layer of differentiation passes it on as one equation.
+        keep, h, control = jax.jit(pace.after)(dt, *stop_gradient((x, x1)), error, arc.control)
 
         # Look at the guards
         g1, r1 = jax.jit(rates)(*stop_gradient((t + dt, x1, f1)))

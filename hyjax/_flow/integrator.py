@@ -7,19 +7,26 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .integrator_checks import check_controller, check_solver
+
 
 class Integrator(eqx.Module):
-    """The solver of the flow and its limits.
+    """The solver of the flow, its steps and its limits.
 
     **Arguments:**
 
-    - `solver`: any diffrax solver with an error estimate.
+    - `solver`: a diffrax solver of $\\dot x = f$: explicit, or implicit for a stiff flow, such as `diffrax.Kvaerno5()`.
+      The stages of an implicit method are solved to rounding, by at most its `root_find_max_steps` iterations.
     - `rtol`, `atol`: local error per step, relative and in units of the state. By default 1e-14 in float64 and 1e-6 in
       float32; a value that the dtype of the state cannot reach is an error.
     - `max_steps`: the most solver steps in one arc, event location included; more is `max_steps_reached`.
     - `max_time`: the longest arc, in the units of time; longer is `no_crossing`.
     - `max_step`: the largest step. A guard which falls and rises again between two steps is seen by its rate at both
       ends, as long as it turns once or twice in the step; where it may turn more often, bound the step.
+    - `controller`: how steps are chosen. By default `diffrax.PIDController` at `rtol` and `atol`. One of another making
+      brings its own tolerances, in place of these. `diffrax.ConstantStepSize()` takes steps of `first_step`, which only an
+      event or the end of the arc cuts short; then `rtol` and `atol` say how exact an orbit is to be.
+    - `first_step`: the first step to try in each arc, in the units of time. By default the controller chooses it.
     - `adjoint`: how derivatives are taken. `diffrax.ForwardMode()` pushes one tangent per perturbed number through the
       flow, once, and serves forward and reverse mode of any order from those: best up to some tens of numbers.
       `diffrax.RecursiveCheckpointAdjoint()` or `diffrax.DirectAdjoint()` integrate backwards through the steps: best
@@ -30,6 +37,8 @@ class Integrator(eqx.Module):
     - `unroll`: how an explicit Runge-Kutta step is compiled. `True` writes its stages out one after the other; `False`
       makes a loop of them: half as long to compile, three times slower to run.
 
+    The derivatives of an event are those of the flow that the steps approximate: as exact as the steps.
+
     `Integrator` is static under `jit`: another tolerance is another compilation.
     """
 
@@ -39,16 +48,14 @@ class Integrator(eqx.Module):
     max_steps: int = 4096
     max_time: float = 100.0
     max_step: float | None = None
+    controller: dfx.AbstractStepSizeController | None = None
+    first_step: float | None = None
     adjoint: dfx.AbstractAdjoint = dfx.ForwardMode()
     variations: bool = True
     unroll: bool = True
 
     def __check_init__(self):
-        if not isinstance(self.solver, dfx.AbstractAdaptiveSolver):
-            raise ValueError(
-                f"Integrator: solver must be a diffrax solver with an error estimate, such as diffrax.Dopri8(); got "
-                f"{self.solver!r}."
-            )
+        check_solver(self.solver)
         if not isinstance(self.adjoint, tuple(_LOOPS)):
             names = ", ".join(kind.__name__ for kind in _LOOPS)
             raise ValueError(f"Integrator: adjoint must be one of diffrax's {names}; got {self.adjoint!r}.")
@@ -58,24 +65,43 @@ class Integrator(eqx.Module):
                 raise ValueError(f"Integrator: {name}={value!r} must lie between 0 and 1, for example {name}=1e-10.")
         if not (isinstance(self.max_steps, int) and self.max_steps > 0):
             raise ValueError(f"Integrator: max_steps={self.max_steps!r} must be a positive integer.")
-        for name in ("max_time", "max_step"):
+        for name in ("max_time", "max_step", "first_step"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"Integrator: {name}={value!r} must be positive.")
+        check_controller(self.controller, self.solver, self.rtol, self.atol, self.first_step, self.max_step)
 
     def tolerances(self, dtype) -> tuple[float | Array, float | Array]:
         """`(rtol, atol)` for states of that dtype; `ValueError` below what it can resolve."""
         dtype = jnp.dtype(dtype)
         smallest = 4 * float(jnp.finfo(dtype).eps)
         default = 1e-14 if dtype == jnp.float64 else 8 * float(jnp.finfo(dtype).eps)
-        rtol = default if self.rtol is None else self.rtol
+        brought = [getattr(self.controller, name, default) for name in ("rtol", "atol")]
+        rtol, atol = (
+            other if given is None else given for given, other in zip((self.rtol, self.atol), brought, strict=True)
+        )
         # A tolerance that is traced was checked by whoever traced it. Only the relative one has a floor.
         if isinstance(rtol, float) and rtol < smallest:
             raise ValueError(
                 f"Integrator: rtol={rtol:g} is below what {dtype.name} can resolve ({smallest:.1e}). Raise rtol, or use "
                 "float64: jax.config.update('jax_enable_x64', True)."
             )
-        return rtol, default if self.atol is None else self.atol
+        return rtol, atol
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all steps have the length `first_step`."""
+        return isinstance(self.controller, dfx.ConstantStepSize)
+
+    def step_controller(self, dtype) -> dfx.AbstractStepSizeController:
+        """The controller for states of that dtype."""
+        if self.fixed:
+            return dfx.ConstantStepSize()
+        rtol, atol = self.tolerances(dtype)
+        if self.controller is None:
+            return dfx.PIDController(rtol=rtol, atol=atol)
+        limits = lambda controller: (controller.rtol, controller.atol)
+        return eqx.tree_at(limits, self.controller, (rtol, atol)).wrap(1)
 
     @property
     def loop(self) -> Literal["lax", "bounded", "checkpointed"]:

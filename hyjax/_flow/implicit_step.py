@@ -1,0 +1,114 @@
+r"""One step of a diagonally implicit Runge-Kutta method: a nonlinear equation for each stage.
+
+$$z_i = x + h \sum_{j<i} a_{ij} f(t_j, z_j) + h\,a_{ii} f(t_i, z_i)$$
+
+Newton's method solves it to rounding. The derivatives, to every order, are those of the implicit function theorem. (diffrax's
+own stages take theirs from lineax, which calls back into Python, and raises for all of a batch where one lane fails:
+https://github.com/patrick-kidger/lineax/issues/117. And they count as failed where the correction, which is then rounding,
+does not fall below the tolerance: https://github.com/patrick-kidger/diffrax/issues/428.)
+
+Source: Hairer, Wanner (1996), *Solving Ordinary Differential Equations II*, sec. IV.6 and IV.8.
+"""
+
+from collections.abc import Callable
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._system.types import Flag, Scalar, State, Time
+
+# The trapezoidal rule is its error estimate, as in diffrax.
+BACKWARD_EULER = dfx.ButcherTableau(
+    c=np.array([1.0]),
+    b_sol=np.array([0.0, 1.0]),
+    b_error=np.array([-0.5, 0.5]),
+    a_lower=(np.array([0.0]),),
+    a_diagonal=np.array([0.0, 1.0]),
+    a_predictor=(np.array([1.0]),),
+)
+
+
+def implicit_tableau(solver: dfx.AbstractSolver) -> dfx.ButcherTableau | None:
+    """The tableau of a diagonally implicit method; `None` for any other."""
+    if isinstance(solver, dfx.ImplicitEuler):
+        return BACKWARD_EULER
+    tableau = getattr(solver, "tableau", None)
+    diagonal = isinstance(solver, dfx.AbstractDIRK) and isinstance(tableau, dfx.ButcherTableau)
+    return tableau if diagonal else None
+
+
+def implicit_step(
+    tableau: dfx.ButcherTableau, field: Callable, t: Time, x: State, f: State, h: Time, unit: float | Scalar, most: int
+) -> tuple[State, State, State, Flag]:
+    """`(x, field there, error estimate, whether all stages were solved)` after a step `h` from `(t, x)`.
+
+    **Arguments:** `unit`: what counts as large in a coordinate that is zero. `most`: iterations of Newton's method.
+    """
+    count, dtype = tableau.num_stages, x.dtype
+    assert tableau.a_diagonal is not None and tableau.a_predictor is not None
+    lower, predictor = np.zeros((count, count)), np.zeros((count, count))
+    predictor[0, 0] = 1
+    for i, (row, guess) in enumerate(zip(tableau.a_lower, tableau.a_predictor, strict=True), start=1):
+        lower[i, :i], predictor[i, :i] = row, guess
+    c = np.append(tableau.c1, tableau.c)
+    # The first stage of most methods is explicit: the field at the start of the step.
+    first = int(tableau.a_diagonal[0] == 0)
+
+    def stage(carry, each):
+        fields, _, worst = carry
+        i, c, lower, diagonal, predictor = each
+        known, guess = x + h * (lower @ fields), h * diagonal * (predictor @ fields)
+        z, (matrix, last) = _solve(field, t + c * h, known, h * diagonal, known + guess, unit, most)
+        return (fields.at[i].set(field(t + c * h, z)), matrix, jnp.maximum(worst, last)), z
+
+    start = jnp.zeros((count, x.size), dtype).at[0].set(f), jnp.eye(x.size, dtype=dtype), jnp.zeros((), dtype)
+    rows = (c, lower, tableau.a_diagonal, predictor)
+    each = (np.arange(count)[first:], *(row.astype(dtype)[first:] for row in rows))
+    (fields, matrix, worst), stages = jax.lax.scan(stage, start, each)
+
+    # Of a stiffly accurate method the last stage is the end of the step. The sum would bring back what is stiff.
+    accurate = np.array_equal(lower[-1, :-1], tableau.b_sol[:-1]) and tableau.a_diagonal[-1] == tableau.b_sol[-1]
+    after = stages[-1] if accurate else x + h * (tableau.b_sol.astype(dtype) @ fields)
+    f_after = fields[-1] if accurate and c[-1] == 1 else field(t + h, after)
+    # What is stiff has decayed, but a sum of fields multiplies its rounding by h |df/dx|: the last stage's matrix divides by
+    # that. (Hairer, Wanner, eq. IV.8.19.)
+    error = jnp.linalg.solve(matrix, h * (tableau.b_error.astype(dtype) @ fields))
+    return after, f_after, error, worst <= _half(dtype)
+
+
+def _solve(
+    field: Callable, t: Time, known: State, scale: Scalar, guess: State, unit: float | Scalar, most: int
+) -> tuple[State, tuple[Float[Array, "n n"], Scalar]]:
+    """The root `z` of `z = known + scale * field(t, z)`; Newton's last matrix, and the size of its last correction."""
+
+    def residual(z):
+        return z - known - scale * field(t, z)
+
+    def newton(residual, z):
+        def unsettled(carry):
+            z, _, size, count = carry
+            return (size > _half(z.dtype)) & (count < most)
+
+        def improve(carry):
+            z, _, _, count = carry
+            matrix = jax.jacfwd(residual)(z)
+            correction = jnp.linalg.solve(matrix, residual(z))
+            size = jnp.max(jnp.abs(correction) / (unit + jnp.abs(z)))
+            return z - correction, matrix, size, count + 1
+
+        start = (z, jnp.eye(z.size, dtype=z.dtype), jnp.full((), jnp.inf, z.dtype), jnp.array(0))
+        z, matrix, size, _ = jax.lax.while_loop(unsettled, improve, start)
+        return z, (matrix, size)
+
+    def tangent(linear, right):
+        return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
+
+    return jax.lax.custom_root(residual, guess, newton, tangent, has_aux=True)
+
+
+def _half(dtype) -> float:
+    """A relative correction of half the digits: Newton's method squares what is left, so it is the last one."""
+    return float(jnp.finfo(dtype).eps) ** 0.5 / 16

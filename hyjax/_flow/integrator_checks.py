@@ -1,0 +1,78 @@
+"""What is wrong with a solver or a controller, said when an `Integrator` is made of it."""
+
+import diffrax as dfx
+import equinox as eqx
+
+from .implicit_step import implicit_tableau
+
+
+def check_solver(solver: dfx.AbstractSolver) -> None:
+    r"""`ValueError` for a solver that cannot follow $\dot x = f$ from event to event."""
+    if not isinstance(solver, dfx.AbstractSolver):
+        raise ValueError(f"Integrator: solver must be a diffrax solver, such as diffrax.Dopri8(); got {solver!r}.")
+    name = type(solver).__name__
+    # Of a split or a stochastic equation, this is a structure of terms, not a type.
+    terms = solver.term_structure
+    if not (isinstance(terms, type) and issubclass(dfx.ODETerm, terms)):
+        raise ValueError(
+            f"Integrator: diffrax.{name} solves an equation of several terms, and a mode has one vector field. Use "
+            "diffrax.Dopri8(); where the flow is stiff, diffrax.Kvaerno5()."
+        )
+    if isinstance(solver, dfx.LeapfrogMidpoint):
+        raise ValueError(
+            "Integrator: diffrax.LeapfrogMidpoint builds each step on the step before it, and an event cuts a step short. Use a "
+            "one-step method, such as diffrax.Midpoint()."
+        )
+    for part in (solver, *_inside(solver)):
+        if isinstance(part, dfx.AbstractImplicitSolver) and (part is not solver or implicit_tableau(part) is None):
+            raise ValueError(
+                "Integrator: the implicit solvers that can be used are diffrax.ImplicitEuler() and diagonally implicit "
+                f"Runge-Kutta methods such as diffrax.Kvaerno5(), each on its own; got {solver!r}."
+            )
+    finder = getattr(type(solver), "__dataclass_fields__", {}).get("root_finder")
+    if finder is not None and eqx.tree_equal(getattr(solver, "root_finder", None), finder.default) is not True:
+        raise ValueError(
+            f"Integrator: diffrax.{name} was given a root finder. Leave it out: Newton's method solves the stages to rounding, "
+            "in at most root_find_max_steps iterations."
+        )
+
+
+def _inside(solver: dfx.AbstractSolver) -> list[dfx.AbstractSolver]:
+    """The solvers that a solver wraps, as `diffrax.HalfSolver` does."""
+    inner = getattr(solver, "solver", None)
+    return [inner, *_inside(inner)] if isinstance(inner, dfx.AbstractSolver) else []
+
+
+def check_controller(controller, solver: dfx.AbstractSolver, rtol, atol, first_step, max_step) -> None:
+    """`ValueError` for steps that cannot be taken."""
+    fixed = isinstance(controller, dfx.ConstantStepSize)
+    clips = isinstance(controller, dfx.StepTo | dfx.ClipStepSizeController)
+    adaptive = controller is None or (isinstance(controller, dfx.AbstractAdaptiveStepSizeController) and not clips)
+    if clips:
+        raise ValueError(
+            f"Integrator: {type(controller).__name__} names times to step to, and each arc has its own. Where the vector field "
+            "jumps at a known time, make that a transition with the guard t_jump - t; states at given times are what "
+            "simulate(save=...) and Trajectory.sample return."
+        )
+    if not adaptive and not fixed:
+        raise ValueError(
+            "Integrator: controller must be diffrax.PIDController(...), another controller with tolerances, or "
+            f"diffrax.ConstantStepSize(); got {controller!r}."
+        )
+    if fixed and first_step is None:
+        raise ValueError(
+            "Integrator: diffrax.ConstantStepSize() needs the length of its steps, for example first_step=0.01."
+        )
+    if adaptive and not isinstance(solver, dfx.AbstractAdaptiveSolver):
+        raise ValueError(
+            f"Integrator: diffrax.{type(solver).__name__} has no error estimate from which steps could be chosen. Give their "
+            "length, for example controller=diffrax.ConstantStepSize(), first_step=0.01; or use a solver that has one, such "
+            "as diffrax.Dopri8()."
+        )
+    if controller is not None and adaptive and not (rtol is None and atol is None):
+        raise ValueError(
+            f"Integrator: rtol={rtol!r} and atol={atol!r} stand beside a controller that has its own, {controller!r}. Leave "
+            "them out."
+        )
+    if first_step is not None and max_step is not None and first_step > max_step:
+        raise ValueError(f"Integrator: first_step={first_step!r} is longer than max_step={max_step!r}.")
