@@ -1,1 +1,1 @@
-"""Many parameters at once: sweeps of orbits, attractors, basins of attraction, with stores that survive."""
+"""Grids of parameters and initial states: sweeps of orbits with their stores, attractors, basins of attraction."""

@@ -1,4 +1,4 @@
-"""Pictures, looked up by name when one is asked for: so results know nothing of how they are drawn."""
+"""Late lookup of pictures by name, so that results do not import the code that draws them."""
 
 import importlib
 from collections.abc import Callable

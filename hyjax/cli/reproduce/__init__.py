@@ -1,1 +1,1 @@
-"""Papers, done again: their numbers or their formulas, beside ours."""
+"""Numbers and formulas of papers, reproduced beside those of hyjax."""
