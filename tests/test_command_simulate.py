@@ -13,7 +13,6 @@ from numpy.testing import assert_allclose
 from PIL import Image
 
 import hyjax as hj
-from hyjax import models
 from hyjax.models import bouncing_ball
 from hyjax.plot.trajectory import trajectory_figure
 
@@ -118,11 +117,3 @@ def test_picture_of_a_trajectory():
     assert_allclose([line[:, 1].max() for line in drawn if len(line) > 2], [1, 1 / 4, 1 / 16], rtol=0, atol=1e-4)
     jumps = [np.asarray(line.get_xydata()) for line in speed.get_lines() if len(line.get_xydata()) == 2]
     assert_allclose(jumps, [[[FIRST, -SPEED], [FIRST, SPEED / 2]], [[2 * FIRST, -SPEED / 2], [2 * FIRST, SPEED / 4]]])
-
-
-@pytest.mark.parametrize("name", models.names)
-def test_start(name):
-    """Every model says where a simulation of it may start: a mode of its own, and a state of it."""
-    model = models.load(name)
-    mode, x = model.start(model.Params())
-    assert x.shape == (model.system.mode(mode).dimension,) and np.all(np.isfinite(x))

@@ -190,11 +190,14 @@ def test_slip_that_ends_sticks_or_turns(mode, other):
     armed, after = (np.asarray(each) for each in program(*stacked(draws)))
     assert np.all(np.sum(armed, axis=1) == 1)
     assert np.min(np.mean(armed, axis=0)) > 0.1
+    pressed = 0
     for (params, t, x), flags, z in zip(draws, armed, after[:, 0], strict=True):
         assert_allclose(z, x, rtol=0, atol=0)
         normal = -force(Terms(t, x[:3], x[3:], params), NORMAL)[0]
         if normal > 0:
             check_contact(Terms(t, x[:3], x[3:], params), params, targets[int(np.argmax(flags))])
+            pressed += 1
+    assert pressed > 50
 
 
 def bounce(t, x, params):
@@ -446,7 +449,8 @@ def test_energy_of_a_hundred_elastic_bounces():
             x, bounces = bounce(t, x), bounces + 1
         mode = "V" if mode == "U" else "U"
         assert_allclose(energy(x, params), start, rtol=1e-10)
-    assert np.ptp([float(x[0]), 0.0]) > 0.01
+    # The cart has been pushed about.
+    assert abs(x[0]) > 0.01
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import scipy.optimize
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax import models
 from hyjax.models import (
     buck_converter,
     friction_oscillator,
@@ -20,16 +19,6 @@ from hyjax.models import (
 
 pytestmark = pytest.mark.slow
 
-NEW = (
-    "slip",
-    "vibrating_table",
-    "duffing_impact_oscillator",
-    "friction_oscillator",
-    "paddle_juggler",
-    "buck_converter",
-    "integrate_and_fire",
-)
-
 
 def orbits(model, strides=1, **values) -> hj.PeriodicOrbit:
     params = model.Params(**values)
@@ -39,48 +28,6 @@ def orbits(model, strides=1, **values) -> hj.PeriodicOrbit:
 def by_modulus(values):
     """As `multipliers` are sorted: the largest first, of a pair the one above the real axis."""
     return np.array(sorted(np.asarray(values, complex), key=lambda m: (-round(abs(m), 9), -m.imag)))
-
-
-@pytest.mark.parametrize("name", NEW)
-def test_chapter(name):
-    """What every model states about itself fits together."""
-    model = models.load(name)
-    params = model.Params()
-    first = model.system.modes[model.sequence[0]]
-    assert model.coordinates == first.coordinates and len(model.units) == first.dimension
-    low, high = model.region(params)
-    guess = model.guess(params)
-    assert np.all(np.asarray(low) <= guess) and np.all(guess <= np.asarray(high))
-    mode, x = model.start(params)
-    assert x.shape == (model.system.modes[mode].dimension,) and np.all(np.isfinite(x))
-    # Nothing falls at the very start: the first way out of the mode that is met lies ahead.
-    ahead = [model.system.transitions[i].guard(jnp.zeros(()), x, params) for i in model.system.leaving(mode)]
-    assert max(ahead) > 0
-    assert len(model.title) > 3 and len(model.source) > 10
-
-
-@pytest.mark.parametrize(
-    "name, values, message",
-    [
-        ("slip", {"energy": 0.9}, "energy=0.9"),
-        ("slip", {"attack_angle": 1.6}, "attack_angle=1.6"),
-        ("slip", {"stiffness": 0.0}, "stiffness=0.0"),
-        ("vibrating_table", {"restitution": 1.2}, "restitution=1.2"),
-        ("vibrating_table", {"amplitude": -0.1}, "amplitude=-0.1"),
-        ("duffing_impact_oscillator", {"frequency": 0.0}, "frequency=0.0"),
-        ("duffing_impact_oscillator", {"damping": -0.1}, "damping=-0.1"),
-        ("friction_oscillator", {"static_friction": 0.2}, "static_friction=0.2"),
-        ("friction_oscillator", {"belt_speed": 0.0}, "belt_speed=0.0"),
-        ("paddle_juggler", {"apex": -1.0}, "apex=-1.0"),
-        ("buck_converter", {"inductance": 0.0}, "inductance=0.0"),
-        ("buck_converter", {"ramp_high": 3.0}, "ramp_high=3.0"),
-        ("integrate_and_fire", {"drive": 0.5}, "drive=0.5"),
-        ("integrate_and_fire", {"coupling": 1.5}, "coupling=1.5"),
-    ],
-)
-def test_parameters_out_of_range(name, values, message):
-    with pytest.raises(ValueError, match=message):
-        models.load(name).Params(**values)
 
 
 # Vibrating table

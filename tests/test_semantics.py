@@ -142,11 +142,10 @@ def test_guard_vanishes_at_the_event(model):
         return hj.flow_to_guard(model.system, model.sequence[0], 0.0, x, params, integrator=integrator)
 
     met = run(starts, tolerances)
-    good = np.asarray(met.result == RESULTS.successful)
-    assert good.sum() > 16
+    assert np.all(met.result == RESULTS.successful)
     guards = jax.vmap(lambda x: model.system.transitions[0].guard(0.0, x, params))(met.x)
-    assert np.max(np.abs(guards[good])) <= 1e-14
-    assert np.all(met.guard_rate[good] < 0)
+    assert np.max(np.abs(guards)) <= 1e-14
+    assert np.all(met.guard_rate < 0)
 
 
 # 9. A guard that turns within one step
@@ -266,7 +265,7 @@ LANES = {
     "max_steps_reached": dict(fast=1e4),
     "nonfinite": dict(root=-1.0),
     # z = 1/(1 - t) at blow = 1: the step size vanishes before the state is infinite.
-    "dt_min_reached or nonfinite": dict(first=3.0, blow=1.0, fast=0.0),
+    "dt_min_reached": dict(first=3.0, blow=1.0, fast=0.0),
     "nonfinite, in the reset": dict(spoil=-1.0),
 }
 
@@ -294,8 +293,7 @@ def numbers_of(pytree, lane=None):
 @pytest.mark.parametrize("i, name", list(enumerate(LANES)), ids=LANES)
 def test_code_of_each_failure(i, name):
     through, _ = strides(lanes(LANES))
-    codes = name.split(",")[0].split(" or ")
-    assert any(bool((through.result == getattr(RESULTS, code))[i]) for code in codes)
+    assert (through.result == getattr(RESULTS, name.split(",")[0]))[i]
     expected = np.isfinite if name == "successful" else np.isnan
     for leaf in (through.x, through.time):
         assert np.all(expected(leaf[i]))

@@ -33,7 +33,7 @@ def test_is_what_find_orbits_finds(kept):
     assert len(orbits) == len(direct) == 1
     np.testing.assert_allclose(orbits.x, direct.x, rtol=1e-14, atol=1e-15)
     np.testing.assert_allclose(orbits.multipliers, direct.multipliers, rtol=1e-13, atol=1e-15)
-    assert str(orbits[0]) != ""
+    assert str(orbits[0]) == str(direct[0])
 
 
 def test_is_read_again(kept):

@@ -55,7 +55,7 @@ def branch_diagram(
             axes.plot(values[piece], lines, color=colour, lw=1.6, ls="-" if stable[start] else "--")
         for point in branch.special_points:
             mark, name = MARKS[point.kind]
-            heights = np.atleast_1d(_heights(point, coordinate, names))
+            heights = _heights(point, coordinate, names)
             at = np.full(heights.size, float(point.value))
             axes.plot(at, heights, mark, color=colour, mfc="white", ms=6, zorder=4)
             axes.annotate(
@@ -91,7 +91,7 @@ def locus_diagram(
 def _heights(point, coordinate: str, names: tuple[str, ...]) -> np.ndarray:
     """The ordinates at which a special point is marked: one for each node, or the period per stride."""
     if coordinate == "period":
-        return np.asarray(point.orbit.period) / point.orbit.strides
+        return np.asarray(point.orbit.period)[None] / point.orbit.strides
     return np.asarray(point.orbit.nodes)[:, names.index(coordinate)]
 
 
