@@ -20,6 +20,7 @@ from jaxtyping import Array, Complex, Float
 
 from .._flow.linearize import with_columns
 from .._orbit.chain import follow_chain, return_matrices
+from .._orbit.elimination import det
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
@@ -71,9 +72,9 @@ def tests_along(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[s
     upper = np.triu_indices(multipliers.size, 1)
     return {
         "fold": tangent[-1],
-        "period-doubling": jnp.linalg.det(unfolding.shifted(jacobian, -1.0)),
+        "period-doubling": det(unfolding.shifted(jacobian, -1.0)),
         "neimark-sacker": jnp.prod(pairs[upper]).real,
-        "branch-point": jnp.linalg.det(jnp.concatenate([jacobian, tangent[None]])),
+        "branch-point": det(jnp.concatenate([jacobian, tangent[None]])),
     }
 
 

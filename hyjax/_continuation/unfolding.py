@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Shaped
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._flow.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain
+from .._orbit.elimination import solve
 from .._orbit.problem import Problem
 from .._system.types import Params, Scalar
 from .._system.where import with_leaves
@@ -98,7 +99,7 @@ class Unfolding(eqx.Module):
             return jacobian[:, :n] + jnp.eye(n, dtype=jacobian.dtype)
         by_first, by_others = jacobian[:, :n], jacobian[:, n:k]
         # The first strides' rows give the others' variations, the last one's where they lead.
-        others = jnp.linalg.solve(by_others[:-n], -by_first[:-n])
+        others = solve(by_others[:-n], -by_first[:-n])
         return by_first[-n:] + by_others[-n:] @ others + jnp.eye(n, dtype=jacobian.dtype)
 
     def shifted(self, jacobian: Shaped[Array, "k unknowns"], shift: float | Shaped[Array, ""]) -> Shaped[Array, "k k"]:
@@ -117,7 +118,7 @@ def bordered(
     right = jnp.concatenate(
         [jnp.zeros((matrix.shape[0], c.shape[0]), matrix.dtype), jnp.eye(c.shape[0], dtype=matrix.dtype)]
     )
-    return jnp.linalg.solve(whole, right)[matrix.shape[1] :]
+    return solve(whole, right)[matrix.shape[1] :]
 
 
 def borders(matrix: Shaped[Array, "n m"], rank_lost: int) -> tuple[Array, Array]:

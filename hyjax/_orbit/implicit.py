@@ -9,7 +9,6 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
@@ -18,6 +17,7 @@ from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._flow.linearize import perturbed, with_jacobian
 from .._system.types import Params
 from .chain import return_matrices, stride_jacobian
+from .elimination import solve
 from .problem import Problem
 from .shooting import AbstractShooting, Found
 
@@ -103,8 +103,7 @@ def _moved_starts(by_start: Array, forced: Array, timed: int) -> Array:
     system = system.at[each, :, each, :].set(jnp.eye(width, dtype=forced.dtype))
     system = system.at[(each + 1) % strides, :, each, :].add(-follows[:, :, None] * by_start)
     right = jnp.roll(follows * forced, 1, axis=0)
-    operator = lx.MatrixLinearOperator(system.reshape(strides * width, -1))
-    return lx.linear_solve(operator, right.reshape(-1), lx.LU(), throw=False).value.reshape(strides, width)
+    return solve(system.reshape(strides * width, -1), right.reshape(-1)).reshape(strides, width)
 
 
 def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Integrator) -> tuple[PyTree, PyTree]:

@@ -1,54 +1,86 @@
-"""Eigenvalues of a real matrix, sorted, with derivatives of every order where they are simple."""
+r"""Eigenvalues of a real matrix, sorted, with derivatives of every order where they are simple.
+
+With the vectors of $A v = s v$ and $w A = s w$, $\dot s = w \dot A v / w v$. For the next order the vectors move too:
+$(A - s) \dot v = (\dot s - \dot A) v$ and $\dot w (A - s) = w (\dot s - \dot A)$, at right angles to $v$ and $w$: regular
+equations once the matrix is bordered by the vectors.
+
+Source: Kato (1995), *Perturbation Theory for Linear Operators*, ch. 2; Govaerts (2000), *Numerical Methods for Bifurcations of
+Dynamical Equilibria*, ch. 3.
+"""
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
+from .eigenvalues import spectrum
+from .elimination import null_vectors, solver
+
+Values = Complex[Array, " n"]
+Vectors = Complex[Array, "n n"]
+
 
 @jax.custom_jvp
-def _eigenpairs(matrix: Float[Array, "n n"]) -> tuple[Complex[Array, " n"], Complex[Array, "n n"]]:
-    """Eigenvalues, largest modulus first, and their right eigenvectors as rows, of length 1."""
-    # A matrix with NaN would make LAPACK fail for the whole batch.
-    finite = jnp.all(jnp.isfinite(matrix))
-    values, vectors = jnp.linalg.eig(jnp.where(finite, matrix, jnp.eye(matrix.shape[0], dtype=matrix.dtype)))
-    # The two of a complex pair have one modulus, up to rounding: the one above the real axis comes first.
-    modulus = jnp.abs(values)
-    digits = jnp.sqrt(jnp.finfo(matrix.dtype).eps) * jnp.max(modulus)
-    order = jnp.lexsort((-values.imag, -jnp.round(modulus / jnp.where(digits > 0, digits, 1))))
-    values, vectors = values[order], vectors[:, order].T
-    return jnp.where(finite, values, jnp.nan), jnp.where(finite, vectors, jnp.nan)
-
-
-@_eigenpairs.defjvp
-def _eigenpairs_jvp(primals, tangents):
-    (matrix,), (dmatrix,) = primals, tangents
-    values, vectors = _eigenpairs(matrix)
-    n = matrix.shape[0]
-    whole, dwhole = matrix.astype(values.dtype), dmatrix.astype(values.dtype)
-    eye = jnp.eye(n + 1, dtype=values.dtype)
-
-    def one(value, vector):
-        # A v = s v and c.v = 1, with c = conj(v) held fixed: one linear system for ds and dv.
-        fixed = jax.lax.stop_gradient(jnp.conj(vector))
-        top = jnp.concatenate([whole - value * eye[:n, :n], -vector[:, None]], axis=1)
-        bordered = jnp.concatenate([top, jnp.append(fixed, jnp.zeros_like(value))[None, :]], axis=0)
-        right = jnp.append(-(dwhole @ vector), jnp.zeros_like(value))
-        return bordered, right
-
-    bordered, right = jax.vmap(one)(values, vectors)
-    # Zeros of a matrix of low rank repeat, and stay zero when the rank does: they do not move.
-    scale = jnp.max(jnp.abs(values))
-    frozen = jnp.abs(values) < 1e3 * jnp.finfo(matrix.dtype).eps * scale
-    bordered = jnp.where(frozen[:, None, None], eye, bordered)
-    right = jnp.where(frozen[:, None], 0, right)
-    moved = jnp.linalg.solve(bordered, right[..., None])[..., 0]
-    return (values, vectors), (moved[:, n], moved[:, :n])
-
-
-def eigenvalues(matrix: Float[Array, "n n"]) -> Complex[Array, " n"]:
+def eigenvalues(matrix: Float[Array, "n n"]) -> Values:
     """Largest modulus first; of a complex pair the one with positive imaginary part first.
 
     Differentiable to any order where they are simple; an eigenvalue that is zero to rounding has derivative zero. A
     matrix that is not finite has eigenvalues NaN.
     """
-    return _eigenpairs(matrix)[0]
+    values = spectrum(matrix)
+    # The two of a complex pair have one modulus, up to rounding: the one above the real axis comes first.
+    modulus = jnp.abs(values)
+    digits = jnp.sqrt(jnp.finfo(matrix.dtype).eps) * jnp.max(modulus)
+    order = jnp.lexsort((-values.imag, -jnp.round(modulus / jnp.where(digits > 0, digits, 1))))
+    return values[order]
+
+
+@eigenvalues.defjvp
+def _eigenvalues_jvp(primals, tangents):
+    (matrix,), (dmatrix,) = primals, tangents
+    values = eigenvalues(matrix)
+    right, left = _vectors(matrix, values)
+    moved = jnp.sum((left @ dmatrix.astype(values.dtype)) * right, axis=1)
+    frozen = _frozen(matrix, values)
+    product = jnp.where(frozen, 1, jnp.sum(left * right, axis=1))
+    return values, jnp.where(frozen, 0, moved / product)
+
+
+def _frozen(matrix: Float[Array, "n n"], values: Values) -> Array:
+    """Zeros of a matrix of low rank repeat, and stay zero when the rank does: they do not move."""
+    modulus = jax.lax.stop_gradient(jnp.abs(values))
+    return modulus < 1e3 * jnp.finfo(matrix.dtype).eps * jnp.max(modulus)
+
+
+@jax.custom_jvp
+def _vectors(matrix: Float[Array, "n n"], values: Values) -> tuple[Vectors, Vectors]:
+    """Right and left eigenvectors, as rows, of length 1."""
+    singular = _shifted(matrix, values)
+    both = jnp.stack([singular, jnp.swapaxes(singular, 1, 2)])
+    right, left = jax.vmap(jax.vmap(lambda each: null_vectors(each, rank=len(matrix) - 1)[0]))(both)
+    return right, left
+
+
+@_vectors.defjvp
+def _vectors_jvp(primals, tangents):
+    (matrix, values), (dmatrix, dvalues) = primals, tangents
+    right, left = _vectors(matrix, values)
+    n, frozen = len(matrix), _frozen(matrix, values)
+
+    def one(singular, dsingular, v, w, frozen):
+        across, along = jax.lax.stop_gradient((jnp.conj(w), jnp.conj(v)))
+        corner = jnp.zeros((1, 1), v.dtype)
+        bordered = jnp.block([[singular, across[:, None]], [along[None], corner]])
+        solve = solver(jnp.where(frozen, jnp.eye(n + 1, dtype=v.dtype), bordered))
+        transposed = jax.linear_transpose(solve, jnp.zeros(n + 1, v.dtype))
+        forced = -jnp.where(frozen, 0, dsingular)
+        dv = solve(jnp.append(forced @ v, corner))
+        (dw,) = transposed(jnp.append(w @ forced, corner))
+        return dv[:n], dw[:n]
+
+    each = _shifted(matrix, values), _shifted(dmatrix, dvalues), right, left, frozen
+    return (right, left), jax.vmap(one)(*each)
+
+
+def _shifted(matrix: Float[Array, "n n"], values: Values) -> Complex[Array, "n n n"]:
+    """`A - s` for each eigenvalue."""
+    return matrix.astype(values.dtype) - values[:, None, None] * jnp.eye(len(matrix), dtype=values.dtype)

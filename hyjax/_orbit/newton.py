@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 import optimistix as optx
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._flow.linearize import with_columns
+from .elimination import solve
 
 RootFinder = optx.AbstractRootFinder | optx.AbstractLeastSquaresSolver
 
@@ -208,9 +208,8 @@ def _newton_step(jacobian, r):
     lengths = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
     lengths = jnp.where(lengths > 0, lengths, 1)
     columns = jacobian / lengths
-    step = -lx.linear_solve(lx.MatrixLinearOperator(columns), r, lx.LU(), throw=False).value
+    step = -solve(columns, r)
     damping = jnp.finfo(r.dtype).eps ** 0.75 * r.size * jnp.eye(r.size, dtype=r.dtype)
-    normal = lx.MatrixLinearOperator(columns.T @ columns + damping)
-    damped = -lx.linear_solve(normal, columns.T @ r, lx.LU(), throw=False).value
+    damped = -solve(columns.T @ columns + damping, columns.T @ r)
     singular = ~jnp.all(jnp.isfinite(step)) | (jnp.max(jnp.abs(step)) > 1e3 * jnp.max(jnp.abs(damped)))
     return jnp.where(singular, damped, step) / lengths

@@ -12,6 +12,7 @@ from .._flow.integrator import Integrator
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
+from .elimination import solve
 from .newton import DampedNewton, Evaluation, find_root, RootFinder
 from .problem import Problem
 
@@ -103,7 +104,7 @@ def onto_image(problem: Problem, guess: State, params: Params) -> State:
         image, slope = with_slope(lambda y: problem.closing_jump(y, params), y)
         normal = slope.T @ slope
         damped = normal + (damping * jnp.trace(normal) + jnp.finfo(y.dtype).tiny) * jnp.eye(n, dtype=y.dtype)
-        step = jnp.linalg.solve(damped, slope.T @ (guess - image))
+        step = solve(damped, slope.T @ (guess - image))
         better = distance(y + step) < least
         settled = better & (jnp.max(jnp.abs(step)) <= jnp.finfo(y.dtype).eps ** 0.5 * jnp.max(jnp.abs(y)))
         damping = jnp.clip(jnp.where(better, damping / 10, damping * 10), 1e-9, 1e6)

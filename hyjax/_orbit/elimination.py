@@ -1,0 +1,158 @@
+r"""Gauss's elimination of small dense matrices in plain arithmetic: solutions, determinants, null vectors.
+
+A loop over the columns, in which each step is one subtraction of whole rows. In a batch all lanes run the same steps, so a
+lane's result does not depend on its neighbours; on a GPU nothing goes back to the host. On a CPU `jnp.linalg.solve` and
+`jnp.linalg.det` call LAPACK through jaxlib, which deals a batch to the threads of XLA and, on one of those, waits for them: two
+batches that overlap may wait for each other for ever (seen in jaxlib 0.10.2 with two cores; `ParallelBatchMap` in
+https://github.com/jax-ml/jax/blob/main/jaxlib/cpu/lapack_kernels.cc).
+
+Source: Golub, Van Loan (2013), *Matrix Computations*, ch. 3.4.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Inexact, Int
+
+Matrix = Inexact[Array, "n m"]
+Square = Inexact[Array, "n n"]
+Right = Inexact[Array, "n *columns"]
+
+
+def solve(matrix: Square, right: Right) -> Right:
+    """`x` of `matrix @ x = right`, as `solver(matrix)(right)`."""
+    return solver(matrix)(right)
+
+
+def solver(matrix: Square) -> Callable[[Right], Right]:
+    r"""The map from right sides to solutions, $b \mapsto A^{-1} b$; the matrix is factored once, $PA = LU$, by partial pivoting.
+
+    Differentiable in the matrix and the right side, to any order, forward and backward, by solutions with the same factors.
+    Where the matrix is exactly singular the solution is not finite. Meant for sizes up to some dozens: the work is
+    $n^3$ multiplications in $n$ steps.
+
+    **Arguments:** `matrix`: shape `(n, n)`, real or complex. **Returns:** a function of `right`, shape `(n,)` or `(n, k)`.
+    """
+    lu, order, place = _factored(jax.lax.stop_gradient(matrix))
+
+    def forward(_, right):
+        return _substituted(lu, _rows(right, order), transposed=False)
+
+    def transposed(_, right):
+        return _rows(_substituted(lu, right, transposed=True), place)
+
+    def apply(right):
+        product = lambda x: jnp.matmul(matrix, x, precision=jax.lax.Precision.HIGHEST)
+        columns = right.reshape(len(right), -1)
+        return jax.lax.custom_linear_solve(product, columns, forward, transposed).reshape(right.shape)
+
+    return apply
+
+
+def det(matrix: Square) -> Inexact[Array, ""]:
+    r"""The determinant: the product of the pivots, and the sign of their order.
+
+    Its derivatives are those of the elimination itself. They are right to every order where the rank is $n - 1$ or more,
+    since a last pivot that vanishes divides nothing. Where the rank is lower the determinant's first derivative is zero,
+    as it should be; the second and further are not to be used.
+    """
+    lu, order, _ = _factored(matrix)
+    exchanged = jnp.sum(jnp.triu(order[:, None] > order[None, :]))
+    return jnp.prod(jnp.diagonal(lu)) * jnp.where(exchanged % 2 == 1, -1, 1).astype(matrix.dtype)
+
+
+def null_vectors(matrix: Matrix, rank: int) -> Inexact[Array, "dimension m"]:
+    r"""Orthonormal $x_1, \dots$ with $A x_i = 0$, as rows, of a matrix which has that rank, or nearly so. Not differentiable.
+
+    By Gauss-Jordan elimination with complete pivoting, ended after `rank` steps: what is left over then is taken for zero.
+    A matrix of lower rank has more null vectors than these.
+    """
+    n, m = matrix.shape
+    row, column = np.arange(n, dtype=np.int32), np.arange(m, dtype=np.int32)
+
+    def step(_, carry):
+        work, owner, free = carry
+        candidates = jnp.where((owner == m)[:, None] & free, _size(work), -1)
+        place = jax.lax.argmax(candidates.reshape(-1), 0, jnp.int32)
+        r, c = place // m, place % m
+        leading = _rows(work, r)
+        pivot = _rows(leading, c)
+        leading = leading / jnp.where(pivot == 0, 1, pivot)
+        cleared = work - _rows(work.T, c)[:, None] * leading
+        return jnp.where((row == r)[:, None], leading, cleared), jnp.where(row == r, c, owner), free & (column != c)
+
+    start = (jax.lax.stop_gradient(matrix), jnp.full(n, m, np.int32), jnp.ones(m, bool))
+    work, owner, free = jax.lax.fori_loop(np.int32(0), np.int32(rank), step, start)
+    return _orthonormal(_solutions(work, owner, free, m - rank))
+
+
+def _solutions(work: Matrix, owner: Int[Array, " n"], free: Bool[Array, " m"], count: int) -> list[Array]:
+    """Of the reduced equations: one unknown that was not eliminated is 1, the others of them 0."""
+    own = owner[:, None] == np.arange(free.size, dtype=np.int32)
+    number = jnp.cumsum(free, dtype=np.int32)
+    chosen = [free & (number == i + 1) for i in range(count)]
+    values = [jnp.sum(jnp.where(each, work, 0), axis=1) for each in chosen]
+    return [
+        each.astype(work.dtype) - jnp.sum(jnp.where(own, value[:, None], 0), axis=0)
+        for each, value in zip(chosen, values, strict=True)
+    ]
+
+
+def _orthonormal(vectors: list[Array]) -> Array:
+    done: list[Array] = []
+    for x in vectors:
+        for y in done:
+            x = x - jnp.sum(jnp.conj(y) * x) * y
+        done.append(x / jnp.sqrt(jnp.sum(jnp.real(x) ** 2 + jnp.imag(x) ** 2)).astype(x.dtype))
+    return jnp.stack(done)
+
+
+def _factored(matrix: Square) -> tuple[Square, Int[Array, " n"], Int[Array, " n"]]:
+    """`L` below the diagonal, `U` on and above it; which row each pivot is from; and the inverse of that order."""
+    n = len(matrix)
+    each = np.arange(n, dtype=np.int32)
+
+    def step(k, carry):
+        # Rows stay where they are: `place` says which pivot a row has been, and is n where it has been none.
+        work, place = carry
+        column = jax.lax.dynamic_index_in_dim(work, k, axis=1, keepdims=False)
+        p = jax.lax.argmax(jnp.where(place == n, _size(column), -1), 0, jnp.int32)
+        leading = _rows(work, p)
+        pivot = _rows(leading, k)
+        place = jnp.where(each == p, k, place)
+        ratio = jnp.where(pivot == 0, 0, column / jnp.where(pivot == 0, 1, pivot))[:, None]
+        reduced = jnp.where(each > k, work - ratio * leading, jnp.where(each == k, ratio, work))
+        return jnp.where((place == n)[:, None], reduced, work), place
+
+    work, place = jax.lax.fori_loop(np.int32(0), np.int32(n), step, (matrix, jnp.full(n, n, np.int32)))
+    order = jnp.sum(jnp.where(place == each[:, None], each, 0), axis=1, dtype=np.int32)
+    return _rows(work, order), order, place
+
+
+def _substituted(lu: Square, right: Matrix, transposed: bool) -> Matrix:
+    """Both triangles' substitutions, in one loop: down the unknowns, then up."""
+    n = len(lu)
+    row = np.arange(n, dtype=np.int32)[:, None]
+    triangles = lu.T if transposed else lu
+
+    def step(i, right):
+        down = i < n
+        k = jnp.where(down, i, 2 * n - 1 - i)
+        column = jax.lax.dynamic_slice_in_dim(triangles, k, 1, axis=1)
+        pivot = jax.lax.dynamic_slice_in_dim(column, k, 1, axis=0)
+        # Of the two triangles, that of L has a diagonal of ones.
+        known = jax.lax.dynamic_slice_in_dim(right, k, 1, axis=0) / jnp.where(down == transposed, pivot, 1)
+        further = jnp.where(down, row > k, row < k)
+        return jnp.where(row == k, known, jnp.where(further, right - column * known, right))
+
+    return jax.lax.fori_loop(np.int32(0), np.int32(2 * n), step, right)
+
+
+def _rows(array: Array, which: Int[Array, "..."]) -> Array:
+    return array.at[which].get(mode="promise_in_bounds")
+
+
+def _size(x: Array) -> Array:
+    return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
