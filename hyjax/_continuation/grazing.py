@@ -89,7 +89,7 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Touch
     chain = Chain(
         nodes=jnp.stack(nodes), starts=jnp.stack([t0, *(end.t for end in ends)]),
         before=jnp.stack([y, *(end.x for end in ends)]), end=through.x, period=through.time,
-        guard_rates=through.guard_rates[np.array(arcs)], by=None, result=through.result,
+        guard_rates=through.guard_rates[np.array(arcs)], jacobians=None, result=through.result,
     )  # fmt: skip
     return residual, TouchingOrbit(chain, at.x, reset(way, at.t, at.x, params), after.t - at.t)
 

@@ -92,7 +92,9 @@ def _follow(
 ) -> Curve:
     # Second derivatives: what counts is the time to compile them.
     unfolding = unfolding.rolled(order=2)
-    equations = _singular(unfolding, SHIFTS[kind]) if touch is None else ft.partial(touching, unfolding, touch)
+    equations = (
+        _special_point_equation(unfolding, SHIFTS[kind]) if touch is None else ft.partial(touching, unfolding, touch)
+    )
     low, high = ((bound - unfolding.origin[1]) / unfolding.scale[1] for bound in bounds)
     accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
     natural = jnp.zeros_like(v0).at[-1].set(1)
@@ -101,7 +103,7 @@ def _follow(
     return jax.vmap(lambda way: follow_curve(evaluate, v0, natural, way * natural, (low, high), method, accept))(ways)
 
 
-def _singular(unfolding: Unfolding, shift: float) -> Callable:
+def _special_point_equation(unfolding: Unfolding, shift: float) -> Callable:
     def equations(v: Array):
         residual, dF, passed = unfolding.evaluate(v)
         matrix = unfolding.shifted(dF, shift)

@@ -102,7 +102,7 @@ def locate(
     return point, root.converged & (orbit.result == RESULTS.successful)
 
 
-def _singular(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
+def _real_multiplier(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
     """A real multiplier `shift`: fold, period doubling."""
     b, c = borders(unfolding.shifted(jacobian, shift), 1)
 
@@ -125,7 +125,7 @@ def _branching(unfolding: Unfolding, v: Array, jacobian: Array):
     return system, jnp.append(v, 0.0), lambda unknowns: (unknowns[:-1], jnp.ones((), v.dtype))
 
 
-def _turning(unfolding: Unfolding, v: Array, jacobian: Array):
+def _multiplier_pair(unfolding: Unfolding, v: Array, jacobian: Array):
     """A pair of multipliers on the unit circle, off the real axis."""
     values = eigenvalues(unfolding.around(jacobian))
     nearest = jnp.argmin(jnp.where(values.imag > 0, jnp.abs(jnp.abs(values) - 1), jnp.inf))
@@ -149,9 +149,9 @@ def _complex(x: Array) -> Array:
 
 
 _SYSTEMS = {
-    "fold": ft.partial(_singular, 1.0),
-    "period-doubling": ft.partial(_singular, -1.0),
-    "neimark-sacker": _turning,
+    "fold": ft.partial(_real_multiplier, 1.0),
+    "period-doubling": ft.partial(_real_multiplier, -1.0),
+    "neimark-sacker": _multiplier_pair,
     "branch-point": _branching,
 }
 
@@ -161,8 +161,8 @@ def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
     before, values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     chain, ends = follow_chain(problem, None, params, unfolding.integrator, before)
-    assert chain.by is not None
-    jacobian, _ = return_matrices(problem, chain.by)
+    assert chain.jacobians is not None
+    jacobian, _ = return_matrices(problem, chain.jacobians)
     residual = jnp.max(jnp.abs(ends - jnp.roll(before, -1, axis=0)))
     multipliers, none = eigenvalues(jacobian), jnp.array(0)
     return orbit_of(problem, chain, jacobian, params, unfolding.integrator, multipliers, residual, none, chain.result)

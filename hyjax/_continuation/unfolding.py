@@ -79,7 +79,7 @@ class Unfolding(eqx.Module):
         before, values = self.split(v)
         chain, ends = follow_chain(self.moved, None, self.params_at(values), self.integrator, before, self.order)
         residual = (ends - jnp.roll(before, -1, axis=0)) / self.state_scale
-        return residual.reshape(-1), dataclasses.replace(chain, by=None)
+        return residual.reshape(-1), dataclasses.replace(chain, jacobians=None)
 
     def evaluate(self, v: Array) -> tuple[Array, Array, Chain]:
         """`(F, dF/dv, chain)`."""
@@ -90,7 +90,7 @@ class Unfolding(eqx.Module):
         """The problem with its free parameters marked as those that move."""
         leaves = len(jax.tree.leaves((self.problem.system, self.params)))
         first = leaves - len(jax.tree.leaves(self.params))
-        return dataclasses.replace(self.problem, moving=tuple(i - first in self.free for i in range(leaves)))
+        return dataclasses.replace(self.problem, varied=tuple(i - first in self.free for i in range(leaves)))
 
     def around(self, jacobian: Float[Array, "k unknowns"]) -> Float[Array, "n n"]:
         """`D`: how a variation before the first jump moves the state before it one orbit later."""

@@ -45,7 +45,7 @@ class Chain(eqx.Module):
 
     **Attributes:** `nodes`, `starts`: states and times just after the jumps that start the strides. `before`: the states before
     the jumps that start them. `end`: the state after the last jump, which is `nodes[0]` but for the residual. `period`: of all
-    strides together. `guard_rates`: shape `(strides * arcs,)`. `by`: the strides' Jacobians, where they are kept. `result`: the
+    strides together. `guard_rates`: shape `(strides * arcs,)`. `jacobians`: of the strides, where they are kept. `result`: the
     first code of a stride that is not `successful`.
     """
 
@@ -55,7 +55,7 @@ class Chain(eqx.Module):
     end: State
     period: Scalar
     guard_rates: Float[Array, " arcs"]
-    by: Passage | None
+    jacobians: Passage | None
     result: RESULTS
 
 

@@ -40,9 +40,9 @@ def _closed_orbit(what, guess, method, integrator):
     integrator = with_adjoint(integrator, PlainForward())
     found = method.search(problem, guess, params, integrator)
     chain = found.chain
-    if problem.moving and chain.by is None:
+    if problem.varied and chain.jacobians is None:
         each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[1]
-        chain = dataclasses.replace(chain, by=jax.vmap(each)(chain.starts, chain.nodes))
+        chain = dataclasses.replace(chain, jacobians=jax.vmap(each)(chain.starts, chain.nodes))
     chain, jacobian = tie((chain, found.jacobian), what)
     return dataclasses.replace(found, chain=chain, jacobian=jacobian)
 
@@ -59,11 +59,11 @@ def _closed_orbit_jvp(primals, tangents):
 
     # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
     problem, params = what
-    problem = dataclasses.replace(problem, moving=flags)
+    problem = dataclasses.replace(problem, varied=flags)
     integrator = with_adjoint(integrator, PlainForward(), rolled=True)
     found = _closed_orbit((problem, params), guess, method, integrator)
     chain = found.chain
-    timed, by = int(problem.timed), chain.by
+    timed, by = int(problem.timed), chain.jacobians
     assert by is not None
     width = chain.nodes.shape[1] + timed
 
@@ -77,7 +77,7 @@ def _closed_orbit_jvp(primals, tangents):
     by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, integrator)
     dby = jax.tree.map(moved, by_by)
     _, djacobian = jax.jvp(lambda by: return_matrices(problem, by)[0], (by,), (dby,))
-    nested = what[0].moving
+    nested = what[0].varied
     none = jax.tree.map(lambda _: None, found)
     dchain = dataclasses.replace(
         none.chain,
@@ -87,9 +87,9 @@ def _closed_orbit_jvp(primals, tangents):
         end=dpassage.end[-1, timed:],
         period=jnp.sum(dpassage.time),
         guard_rates=dpassage.guard_rates.reshape(-1),
-        by=dby if nested else None,
+        jacobians=dby if nested else None,
     )
-    found = dataclasses.replace(found, chain=dataclasses.replace(chain, by=by if nested else None))
+    found = dataclasses.replace(found, chain=dataclasses.replace(chain, jacobians=by if nested else None))
     parts = lambda found: (found.chain, found.jacobian)
     return found, eqx.tree_at(parts, none, (dchain, djacobian), is_leaf=lambda leaf: leaf is None)
 

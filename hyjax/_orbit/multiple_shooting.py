@@ -41,7 +41,7 @@ class MultipleShooting(AbstractShooting):
         shape = (problem.strides, sum(sizes))
 
         def evaluate(flat, first):
-            residual, jacobian, aux = _arcs(problem, sizes, flat.reshape(shape), params, integrator)
+            residual, jacobian, aux = _arc_equations(problem, sizes, flat.reshape(shape), params, integrator)
             return Evaluation(residual.reshape(-1), jacobian.reshape(flat.size, flat.size), flat, aux)
 
         root = find_root(
@@ -67,7 +67,9 @@ def _forward(problem: Problem, guess: Array, params: Params, integrator: Integra
     return jax.lax.scan(one, (jnp.zeros((), guess.dtype), given[0]), given)[1]
 
 
-def _arcs(problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrator):
+def _arc_equations(
+    problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrator
+):
     """Residual `(strides, z)`, its Jacobian `(strides, z, strides, z)`, and the chain of strides so far."""
     strides, width = z.shape
     route, dtype = problem.system.route(problem.sequence), z.dtype

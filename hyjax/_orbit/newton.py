@@ -208,8 +208,9 @@ def _newton_step(jacobian, r):
     lengths = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
     lengths = jnp.where(lengths > 0, lengths, 1)
     columns = jacobian / lengths
-    step = -solve(columns, r)
     damping = jnp.finfo(r.dtype).eps ** 0.75 * r.size * jnp.eye(r.size, dtype=r.dtype)
-    damped = -solve(columns.T @ columns + damping, columns.T @ r)
+    # Both at once: one loop to compile.
+    matrices = jnp.stack([columns, columns.T @ columns + damping])
+    step, damped = -jax.vmap(solve)(matrices, jnp.stack([r, columns.T @ r]))
     singular = ~jnp.all(jnp.isfinite(step)) | (jnp.max(jnp.abs(step)) > 1e3 * jnp.max(jnp.abs(damped)))
     return jnp.where(singular, damped, step) / lengths

@@ -13,14 +13,14 @@ from .._system.types import Params, Scalar, State
 class Problem(eqx.Module):
     """A periodic orbit of `strides` passes through `sequence`: everything that a root finder does not change.
 
-    **Attributes:** `moving`: which leaves of `(system, params)` have columns in the strides' Jacobians, because an orbit is
+    **Attributes:** `varied`: which leaves of `(system, params)` have columns in the strides' Jacobians, because an orbit is
     differentiated by them or because a branch has them free. Empty where none has.
     """
 
     system: HybridSystem
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
-    moving: tuple[bool, ...] = eqx.field(static=True, default=())
+    varied: tuple[bool, ...] = eqx.field(static=True, default=())
 
     @property
     def timed(self) -> bool:
@@ -35,7 +35,7 @@ class Problem(eqx.Module):
     def split(self, params: Params) -> tuple[PyTree, PyTree]:
         """`(system, params)` as the part that moves and the part that does not."""
         leaves, tree = jax.tree.flatten((self.system, params))
-        flags = self.moving or (False,) * len(leaves)
+        flags = self.varied or (False,) * len(leaves)
         return eqx.partition((self.system, params), jax.tree.unflatten(tree, flags))
 
     def closing_jump(self, y: State, params: Params, t: Scalar | None = None) -> Array:

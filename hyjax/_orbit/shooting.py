@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._flow.integrator import Integrator
+from .._flow.linearize import with_columns
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
@@ -97,23 +98,28 @@ def onto_image(problem: Problem, guess: State, params: Params) -> State:
     """
     n = problem.before_dimension
     y = jnp.concatenate([guess, jnp.zeros(n, guess.dtype)])[:n] if n != guess.size else guess
-    distance = lambda y: jnp.sum((problem.closing_jump(y, params) - guess) ** 2)
+    jump = lambda y: (problem.closing_jump(y, params), None)
 
     def improve(carry):
-        tries, y, least, damping, _ = carry
-        image, slope = with_slope(lambda y: problem.closing_jump(y, params), y)
+        tries, trial, y, image, slope, least, damping, _ = carry
+        image1, slope1, _ = with_columns(jump, trial)
+        distance = jnp.sum((image1 - guess) ** 2)
+        better = distance < least
+        settled = better & (jnp.max(jnp.abs(trial - y)) <= jnp.finfo(y.dtype).eps ** 0.5 * jnp.max(jnp.abs(y)))
+        y, image, slope, least = jax.tree.map(
+            lambda new, old: jnp.where(better, new, old), (trial, image1, slope1, distance), (y, image, slope, least)
+        )
+        damping = jnp.clip(jnp.where(better, damping / 10, damping * 10), 1e-9, 1e6)
         normal = slope.T @ slope
         damped = normal + (damping * jnp.trace(normal) + jnp.finfo(y.dtype).tiny) * jnp.eye(n, dtype=y.dtype)
         step = solve(damped, slope.T @ (guess - image))
-        better = distance(y + step) < least
-        settled = better & (jnp.max(jnp.abs(step)) <= jnp.finfo(y.dtype).eps ** 0.5 * jnp.max(jnp.abs(y)))
-        damping = jnp.clip(jnp.where(better, damping / 10, damping * 10), 1e-9, 1e6)
-        y, least = jnp.where(better, y + step, y), jnp.where(better, distance(y + step), least)
-        return tries + 1, y, least, damping, jnp.where(settled | ~jnp.isfinite(least), 1, 0)
+        ends = jnp.where(~jnp.isfinite(least) | (settled & (tries > 0)), 1, 0)
+        return tries + 1, y + step, y, image, slope, least, damping, ends
 
-    start = jnp.array(0), y, distance(y), jnp.asarray(1e-3, y.dtype), jnp.array(0)
-    _, y, least, *_ = jax.lax.while_loop(lambda carry: (carry[0] < 24) & (carry[-1] < 1), improve, start)
-    return jnp.where(jnp.isfinite(least), problem.closing_jump(y, params), guess)
+    slope = jnp.zeros((guess.size, n), guess.dtype)
+    start = jnp.array(0), y, y, guess, slope, jnp.full((), jnp.inf, y.dtype), jnp.asarray(1e-2, y.dtype), jnp.array(0)
+    # On two carried numbers: see `_flow.integrate`. The image is the guess itself as long as nothing better is found.
+    return jax.lax.while_loop(lambda carry: (carry[0] < 25) & (carry[-1] < 1), improve, start)[3]
 
 
 def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrator):
@@ -127,8 +133,8 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         image = problem.closing_jump(y, params)
         x = image if guess is None else jnp.where(first, guess, image)
         chain, ends = follow_chain(problem, x, params, integrator)
-        assert chain.by is not None
-        by_end, by_before = return_matrices(problem, chain.by)
+        assert chain.jacobians is not None
+        by_end, by_before = return_matrices(problem, chain.jacobians)
         at = y if guess is None else jnp.where(first, ends[-1], y)
         image, slope = with_slope(lambda y: problem.closing_jump(y, params), at)
         eye = jnp.eye(y.size, dtype=y.dtype)
@@ -136,7 +142,7 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         gap = image - x
         r = ends[-1] - at if guess is None else jnp.where(first, by_before @ gap, ends[-1] - at)
         off = 0.0 if guess is None else jnp.where(first, jnp.max(jnp.abs(gap)), 0.0)
-        kept = chain if problem.moving else dataclasses.replace(chain, by=None)
+        kept = chain if problem.varied else dataclasses.replace(chain, jacobians=None)
         return Evaluation(r, by_before @ slope - eye, at, (kept, by_end), off)
 
     return evaluate
