@@ -29,4 +29,4 @@ def claimed(label: str) -> float:
 
 def factor_of_a_loose_event() -> float:
     """By how much at most multipliers are worse than the event's time."""
-    return float(re.findall(r"within (\d+) times the error of the event's time", TEXT)[0])
+    return float(re.findall(r"within (\d+)\s+times\s+the error of the event's time", TEXT)[0])

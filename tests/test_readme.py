@@ -87,7 +87,7 @@ def test_options_by_themselves():
         command = waiting.pop()
         waiting += getattr(command, "commands", {}).values()
         known |= {name for parameter in command.params for name in parameter.opts}
-    assert {"--doublings", "--resume", "--json"} <= spans <= known
+    assert {"--resume", "--json"} <= spans <= known
 
 
 def test_what_a_change_must_pass_runs_the_test_command():

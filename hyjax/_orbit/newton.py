@@ -104,6 +104,8 @@ class DampedNewton(optx.AbstractRootFinder):
         best = jnp.where(better, here, state.y)
         kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), aux, state.aux)
         tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(best))) & finite
+        # No step is left where the value holds; but that is not yet where the equation is fulfilled.
+        tiny = tiny & ~(first & (least > self._accept(size, options)))
         hopeless = ~usable | (fraction < 1e-3) | (first & ~finite)
         after = _Search(
             y=best,
