@@ -65,6 +65,23 @@ class TouchingOrbit(eqx.Module):
     image: Float[Array, " post"]
     following: Scalar
 
+    # By columns along a curve, too.
+    @property
+    def nodes(self):
+        return self.chain.nodes
+
+    @property
+    def period(self):
+        return self.chain.period
+
+    @property
+    def guard_rates(self):
+        return self.chain.guard_rates
+
+    @property
+    def result(self):
+        return self.chain.result
+
 
 def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, TouchingOrbit]:
     """`H = (F, g)`, both scaled: the unfolding's equation, and the guard at its extremum. Of the strides' states `v` has the

@@ -17,6 +17,9 @@ from .elimination import solve
 from .newton import DampedNewton, Evaluation, find_root, RootFinder
 from .problem import Problem
 
+# A stride that ends so near to where it started, relative to the state, is nearly an orbit.
+NEAR = 1e-2
+
 
 class Found(eqx.Module):
     """What a search ends with, whether an orbit was found or not.
@@ -74,12 +77,12 @@ class SingleShooting(AbstractShooting):
     root_finder: RootFinder = DampedNewton()
 
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
-        size, before = jnp.max(jnp.abs(guess)), jnp.zeros(problem.before_dimension, guess.dtype)
-        guess = onto_image(problem, guess, params)
+        size = jnp.max(jnp.abs(guess))
+        guess, before = onto_image(problem, guess, params)
         if not isinstance(self.root_finder, DampedNewton):
             # Others cannot start from the guess itself, but from the state before its next jump.
             chain, ends = follow_chain(problem, guess, params, integrator)
-            before = jnp.where(chain.result == RESULTS.successful, ends[-1], 0)
+            before = jnp.where(chain.result == RESULTS.successful, ends[-1], before)
         root = find_root(
             orbit_equation(problem, guess, params, integrator), before, max_iterations=self.max_iterations,
             accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder, size=size,
@@ -90,11 +93,12 @@ class SingleShooting(AbstractShooting):
 
 
 @eqx.filter_jit
-def onto_image(problem: Problem, guess: State, params: Params) -> State:
-    r"""The state nearest to a guess that the closing jump can lead to. $R(y)$ with the least $|R(y) - x|$.
+def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, Array]:
+    r"""The state nearest to a guess that the closing jump can lead to, and a state that jumps there. $(R(y), y)$ with the least
+    $|R(y) - x|$.
 
-    A guess slightly off the image of the reset may meet its guard at once. By the Levenberg-Marquardt method; which of several
-    `y` it ends at does not matter, since the flow from $R(y)$ decides that. The guess itself where nothing near it is found.
+    A guess slightly off the image of the reset may meet its guard at once. By the Levenberg-Marquardt method. The guess itself
+    where nothing near it is found.
     """
     n = problem.before_dimension
     y = jnp.concatenate([guess, jnp.zeros(n, guess.dtype)])[:n] if n != guess.size else guess
@@ -119,14 +123,16 @@ def onto_image(problem: Problem, guess: State, params: Params) -> State:
     slope = jnp.zeros((guess.size, n), guess.dtype)
     start = jnp.array(0), y, y, guess, slope, jnp.full((), jnp.inf, y.dtype), jnp.asarray(1e-2, y.dtype), jnp.array(0)
     # On two carried numbers: see `_flow.integrate`. The image is the guess itself as long as nothing better is found.
-    return jax.lax.while_loop(lambda carry: (carry[0] < 25) & (carry[-1] < 1), improve, start)[3]
+    end = jax.lax.while_loop(lambda carry: (carry[0] < 25) & (carry[-1] < 1), improve, start)
+    return end[3], end[2]
 
 
 def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrator):
     r"""$\text{flow}^m(R(y)) - y$ as `find_root` asks for it; `aux` is the chain and the return Jacobian.
 
-    The first evaluation flows from the guess $x_0$, where there is one, to $y_1$. The equation's linearization there holds at
-    $y_1$: $r = D\,(R(y_1) - x_0)$ with $D = \partial y_1/\partial x_0$; so Newton's first step is that of the guess itself.
+    The first evaluation flows from the guess $x_0$, where there is one, to $y_1$. Where the guess is nearly an orbit, $y_1$ is
+    nearly the state that jumps to it, whatever other preimages $x_0$ has; so the equation is linearized there:
+    $r = D\,(R(y_1) - x_0)$ with $D = \partial y_1/\partial x_0$.
     """
 
     def evaluate(y: Array, first) -> Evaluation:
@@ -135,13 +141,16 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         chain, ends = follow_chain(problem, x, params, integrator)
         assert chain.jacobians is not None
         by_end, by_before = return_matrices(problem, chain.jacobians)
-        at = y if guess is None else jnp.where(first, ends[-1], y)
+        y1, at, near = ends[-1], y, jnp.array(False)
+        if guess is not None:
+            gap = jnp.max(jnp.abs(problem.closing_jump(y1, params) - x))
+            near = first & (gap <= NEAR * jnp.max(jnp.abs(x)))
+            at = jnp.where(near, y1, y)
         image, slope = with_slope(lambda y: problem.closing_jump(y, params), at)
         eye = jnp.eye(y.size, dtype=y.dtype)
+        r = jnp.where(near, by_before @ (image - x), y1 - at)
         # How far the guess is from its own image counts too: a stride that forgets where it started has D = 0.
-        gap = image - x
-        r = ends[-1] - at if guess is None else jnp.where(first, by_before @ gap, ends[-1] - at)
-        off = 0.0 if guess is None else jnp.where(first, jnp.max(jnp.abs(gap)), 0.0)
+        off = jnp.where(near, jnp.max(jnp.abs(image - x)), 0)
         kept = chain if problem.varied else dataclasses.replace(chain, jacobians=None)
         return Evaluation(r, by_before @ slope - eye, at, (kept, by_end), off)
 
