@@ -66,6 +66,26 @@ def test_starts():
     assert_allclose(by_function["lyapunov"], np.log(np.abs(2 - A[:2])), rtol=1e-9)
 
 
+def test_from_an_orbit():
+    """It is followed over the grid, and left by a little: where it is stable the attractor is the orbit, whose exponent is the
+    logarithm of its multiplier; beyond a = 3 it is what the orbit is left for."""
+    values = np.array([2.2, 2.5, 2.8, 3.2])
+    found = hj.attractor(
+        case.system, case.orbit(), case.orbit().params, values=values, strides=400, transients=200, keep=32, **over_a
+    )
+    assert_array_equal(found["result"], 0)
+    assert_array_equal(found["period"], [1, 1, 1, 2])
+    assert found["x"].dims == ("a", "stride", "coordinate")
+    assert_allclose(found["x"].values[:3, -1, 0], 1 - 1 / values[:3], rtol=1e-13)
+    followed = hj.sweep(case.system, case.orbit(), where=lambda p: p.a, values=values, progress=False)
+    multiplier = followed["multipliers_real"].values[:3, 0]
+    assert_allclose(multiplier, 2 - values[:3], rtol=1e-12)
+    # After 200 strides nothing is left of the distance, 1e-4, but at a = 2.8: 0.8^200 = 4e-20. Means of equal numbers.
+    assert_allclose(found["lyapunov"].values[:3], np.log(np.abs(multiplier)), rtol=1e-12)
+    # On the orbit of two: ln|4 + 2a - a^2| / 2.
+    assert_allclose(found["lyapunov"].values[3], np.log(0.16) / 2, rtol=1e-10)
+
+
 def test_misuse():
     for options, message in (
         ({"transients": 10}, "transients=10"),

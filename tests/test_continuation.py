@@ -2,8 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import xarray
 from numpy.testing import assert_allclose
 from readme import claimed
 from scipy.optimize import fsolve
@@ -72,7 +74,7 @@ def test_period_doubling_of_the_logistic_map(doubling):
     # Newton's method on the doubling itself: to rounding, of which the two conditions together lose a digit.
     assert_allclose(point.value, 3, rtol=1e-14)
     assert_allclose(point.orbit.x, [2 / 3, 0], rtol=1e-13)
-    assert_allclose(point.multiplier, -1)
+    assert_allclose(point.multiplier, -1, rtol=1e-13)
     assert point.residual < 1e-13
     assert "period-doubling at 3" in str(doubling)
 
@@ -180,7 +182,7 @@ def test_strides_that_depend_on_when_they_start():
     # Before the jump at time 0 the state is what the second stride ends with.
     root = fsolve(equations, [0.44, float(points[0].value)], xtol=1e-13)
     assert_allclose(points[0].value, root[1], rtol=1e-12)
-    assert_allclose(points[0].multiplier, -1)
+    assert_allclose(points[0].multiplier, -1, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -272,24 +274,45 @@ def test_first_doubling_of_the_compass_gait():
 @pytest.mark.slow
 def test_tables(walk, tmp_path):
     columns = walk.columns()
-    assert columns["theta"].shape == columns["parameter"].shape == (len(walk),)
-    assert_allclose(walk.orbits.period, columns["period"], rtol=1e-12)
-    assert_allclose(walk.orbit(0).x, walk.x[0], rtol=1e-13)
-    pytest.importorskip("xarray")
-    data = walk.to_xarray()
-    assert data.sizes["special"] == 1 and data.attrs["result"] == "successful"
-    data.to_netcdf(tmp_path / "branch.nc", engine="scipy")
-    assert list(walk.to_pandas().columns)[:2] == ["parameter", "theta"]
+    assert list(columns) == [
+        "parameter", *simplest_walker.coordinates, "period", "spectral_radius", "stable", "residual"
+    ]  # fmt: skip
+    # As a batch of orbits, and as one: the states and periods of the columns, to rounding.
+    assert_allclose(walk.orbits.period, columns["period"], rtol=1e-14)
+    assert_allclose(walk.orbits.x[:, 1], columns["theta_rate"], rtol=1e-14)
+    assert_allclose(walk.orbits.spectral_radius, columns["spectral_radius"], rtol=1e-12)
+    assert_allclose(walk.orbit(3).x, walk.x[3], rtol=1e-14)
+    for name, column in walk.to_pandas().items():
+        np.testing.assert_array_equal(column, columns[name])
+    walk.to_xarray().to_netcdf(tmp_path / "branch.nc", engine="scipy")
+    with xarray.open_dataset(tmp_path / "branch.nc", engine="scipy") as data:
+        assert data.attrs["result"] == "successful" and data["special_kind"].values == ["period-doubling"]
+        assert_allclose(data["special_parameter"], [walk.special_points[0].value], rtol=0)
+        for k, name in enumerate(simplest_walker.coordinates):
+            np.testing.assert_array_equal(data["x"][:, k], columns[name])
+        for name in ("parameter", "period", "stable", "residual"):
+            np.testing.assert_array_equal(data[name], columns[name])
+        np.testing.assert_array_equal(data["multipliers_real"] + 1j * data["multipliers_imag"], walk.multipliers)
 
 
-def test_diagram(walk):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    ax = walk.plot("theta")
-    styles = {line.get_linestyle() for line in ax.lines if len(line.get_xdata()) > 1}
-    assert styles == {"-", "--"}
-    assert any(text.get_text() == "PD" for text in ax.texts)
+def test_diagram(doubling):
+    """Solid up to the doubling, dashed from there, without a gap; the doubling marked where it is; the period, which is 1."""
+    ax = doubling.plot("x0")
+    solid, dashed = (np.asarray(line.get_xydata()) for line in ax.lines if len(line.get_xdata()) > 1)
+    for curve in (solid, dashed):
+        assert_allclose(curve[:, 1], 1 - 1 / curve[:, 0], rtol=1e-13)
+    np.testing.assert_array_equal(np.concatenate([solid[:-1], dashed])[:, 0], doubling.values)
+    assert solid[-2, 0] < 3 < solid[-1, 0] and np.all(solid[-1] == dashed[0])
+    assert [line.get_linestyle() for line in ax.lines[:2]] == ["-", "--"]
+    (mark,) = [line for line in ax.lines if line.get_marker() == "s"]
+    assert_allclose(mark.get_xydata(), [[3, 2 / 3]], rtol=1e-12)
+    (name,) = ax.texts
+    assert name.get_text() == "PD" and tuple(name.xy) == tuple(mark.get_xydata()[0])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("parameter", "$x_{0}$")
+    periods = np.concatenate([line.get_ydata() for line in doubling.plot("period").lines])
+    assert_allclose(periods, 1, rtol=1e-14)
     with pytest.raises(ValueError, match="no coordinate 'psi'"):
-        walk.plot("psi")
+        doubling.plot("psi")
     plt.close("all")
 
 

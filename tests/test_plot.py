@@ -1,6 +1,7 @@
 """Pictures: what is drawn is what was computed."""
 
 import itertools
+import re
 import sys
 
 import equinox as eqx
@@ -58,6 +59,12 @@ def test_phase_portrait_jumps_from_strike_to_node(orbit):
     # The sampled arc and the located strike end with different solver steps: the integrator's tolerance.
     np.testing.assert_array_equal(after, orbit.nodes[0])
     np.testing.assert_allclose(walker.heel_strike(0.0, before, orbit.params), orbit.nodes[0], atol=1e-9)
+    # The curves: of the stance leg, a pendulum upside down, energy is conserved; the swing leg starts where the orbit does.
+    stance, swing = marked(ax, None)
+    energy = stance[:, 1] ** 2 / 2 + np.cos(stance[:, 0] - orbit.params.slope)
+    np.testing.assert_allclose(energy, energy[0], rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(swing[0], orbit.x[2:])
+    np.testing.assert_allclose([stance[-1], swing[-1]], [theta[0], phi[0]], rtol=0, atol=0)
     assert ax.get_xlabel() == r"$\theta$, $\phi$ (rad)"
     assert ax.get_ylabel() == r"$\dot{\theta}$, $\dot{\phi}$ (rad $\sqrt{g/l}$)"
 
@@ -79,6 +86,11 @@ def test_time_series_covers_one_period(orbit):
     for curve, start in zip(curves, orbit.x[jnp.array([0, 2])], strict=True):
         np.testing.assert_array_equal(curve[0], [0.0, start])
         np.testing.assert_allclose(curve[-1, 0], orbit.period, rtol=1e-14)
+    # Ordinates and times belong together: the slope of each curve is the rate that the portrait shows, to the square of the
+    # spacing, 4e-4, by a third derivative of up to 0.5.
+    rates = [curve[:, 1] for curve in marked(phase_portrait(orbit), None)]
+    for (t, angle), rate in zip((curve.T for curve in curves), rates, strict=True):
+        np.testing.assert_allclose(np.gradient(angle, t)[1:-1], rate[1:-1], rtol=0, atol=2e-4)
     assert ax.get_xlabel() == r"$t$ ($\sqrt{l/g}$)"
 
 
@@ -105,8 +117,18 @@ def test_gait_figure_has_a_row_for_each_orbit(orbit, batch):
     figure = gait_figure([batch, lost], walker)
     assert len(figure.axes) == 6
     titles = [part.get_suptitle() for part in figure.subfigs]
-    assert "3.8825" in titles[0] and "stable" in titles[0]
+    for title in titles[:2]:
+        assert "$T$ = 3.8825" in title and ", stable, " in title and "= 0.589" in title
     assert "not found: No guard fell" in titles[2]
+    # Each row is made of the pictures above.
+    for portrait, series, plane in (figure.axes[:3], figure.axes[3:]):
+        for drawn, alone in (
+            (portrait, phase_portrait(orbit)),
+            (series, time_series(orbit)),
+            (plane, multiplier_plane(orbit)),
+        ):
+            for line, other in zip(drawn.lines, alone.lines, strict=True):
+                np.testing.assert_array_equal(line.get_xydata(), other.get_xydata())
     figure.canvas.draw()
 
 
@@ -225,13 +247,23 @@ def test_gif_of_four_steps_is_small(orbit, tmp_path):
     save_animation(animate_orbit(orbit, walker), path)
     assert 10_000 < path.stat().st_size < 1_000_000
     with Image.open(path) as image:
-        assert getattr(image, "n_frames", 1) == round(4 * float(orbit.period) / 9.81**0.5 * 30)
+        count = round(4 * float(orbit.period) / 9.81**0.5 * 30)
+        assert getattr(image, "n_frames", 1) == count
+        seen = []
+        for frame in range(0, count, 10):
+            image.seek(frame)
+            seen.append(image.convert("RGB").tobytes())
+        # The walker moves on; two steps later both legs are where they were, but the clock is not.
+        assert len(set(seen)) == len(seen)
 
 
 def test_html_and_refusals(orbit, tmp_path, monkeypatch):
     animation = animate_orbit(orbit, walker, steps=1, fps=3)
     save_animation(animation, tmp_path / "walk.html")
-    assert "<script" in (tmp_path / "walk.html").read_text()
+    page = (tmp_path / "walk.html").read_text()
+    frames = re.findall(r'frames\[\d+\] = "data:image/png;base64,([^"]+)"', page)
+    # A step of 1.24 s, which plays for 2 s: no shorter. All pictures differ.
+    assert "<script" in page and len(set(frames)) == len(frames) == 6
     monkeypatch.setattr(matplotlib.animation.writers, "is_available", lambda name: name != "ffmpeg")
     with pytest.raises(ValueError, match=r"'\.avi'.*\.gif, \.html\.$"):
         save_animation(animation, tmp_path / "walk.avi")

@@ -119,6 +119,43 @@ def test_starts_along_a_branch():
     assert np.all(np.isnan(y[3:]))
 
 
+@pytest.fixture(scope="module")
+def branch(start):
+    """Over c at a = 2.5: from 0 up to 0.2; and down, through the fold at -0.225, to -0.1 on the other part."""
+    return hj.continuation(case.system, start, where=lambda p: p.c, stop=(-0.23, 0.2), method=METHOD)
+
+
+METHOD = hj.PseudoArclength(step=0.05, max_step=0.2, max_points=40)
+over_c = {"where": lambda p: p.c, "record": case.record, "progress": False}
+
+
+def test_from_a_branch(start, branch):
+    """Each point of the grid starts on the branch, on the part nearest its start: the orbits are those from an orbit."""
+    assert branch.values.min() < -0.22 and branch.x[:, 0].min() < 0.25 < 0.6 < branch.x[:, 0].max()
+    values = np.linspace(-0.2, 0.2, 17)
+    along = hj.sweep(case.system, branch, values=values, **over_c)
+    around = hj.sweep(case.system, start, values=values, **over_c)
+    assert_array_equal(along["result"], 0)
+    for name in ("x", "period", "multipliers_real", "residual", "slope"):
+        # The orbit's condition is 1 / |1 - multiplier|, of which the largest is 2; each is right to 1e-14.
+        assert_allclose(along[name], around[name], rtol=0, atol=1e-13, err_msg=name)
+    assert_allclose(along["x"][:, 0], exact(2.5, values)[0], rtol=0, atol=1e-13)
+    # The starts are nearer than those that are followed from an orbit: never more strides.
+    assert int(along["iterations"].sum()) <= int(around["iterations"].sum())
+
+
+def test_from_a_branch_over_two_parameters(start, branch):
+    """The branch's parameter among others that vary: it is followed from the orbit with which the branch began."""
+    values = np.array([2.4, 2.5]), np.array([-0.1, 0.0, 0.1])
+    options = {"where": case.a_and_c, "values": values, "record": case.record, "progress": False}
+    along, around = (hj.sweep(case.system, each, **options) for each in (branch, start))
+    assert_array_equal(along["result"], 0)
+    for name in ("x", "period", "multipliers_real"):
+        assert_allclose(along[name], around[name], rtol=0, atol=1e-13, err_msg=name)
+    with pytest.raises(ValueError, match="the branch's parameter is not among the varied"):
+        hj.sweep(case.system, branch, where=lambda p: p.a, values=values[0], progress=False)
+
+
 def test_store(start, whole, tmp_path):
     out = tmp_path / "sweep.zarr"
     assert_same(case.swept(start, out, chunk=24), whole)
