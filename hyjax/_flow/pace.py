@@ -76,21 +76,25 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
     small = float(jnp.finfo(x.dtype).eps) ** 0.5 * (atol / rtol + jnp.max(jnp.abs(x)))
 
     def resolving():
-        # The growth of a vector under eight products with the Jacobian, by differences: one digit of the spectral radius
-        # is enough, and the field is there already.
-        def product(_, carry):
-            v, radius = carry
+        # Products with the Jacobian, by differences, for the field is there already and one digit is enough: of the velocity,
+        # whose first two say how fast the state itself moves, and of some vector, whose growth under eight is close to the
+        # spectral radius.
+        def product(v, _):
             v = (step.field(t, x + small * v) - f) / small
             size = jnp.max(jnp.abs(v))
-            return v / jnp.where(size > 0, size, 1), radius * size**0.125
+            return v / jnp.where(size > 0, size, 1), size
 
-        v = jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
-        _, radius = jax.lax.fori_loop(0, 8, product, (v, jnp.ones_like(t)))
-        at_rest = (speed < radius * rtol ** (-2 / 3)) & (radius > 0)
+        size = jnp.max(jnp.abs(f))
+        some = jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
+        each = jnp.stack([f / jnp.where(size > 0, size, 1), some])
+        growth = jax.lax.map(lambda v: jax.lax.scan(product, v, length=8)[1], each)
+        rate, radius = jnp.prod(growth[0, :2]) ** 0.5, jnp.prod(growth[1] ** 0.125)
+        # A state that moves at this rate is as far from rest as it moves in its own time.
+        at_rest = (speed <= rate * rtol ** (-2 / 3)) & (radius > 0)
         least = 4 * (t_stop - t) / jnp.asarray(integrator.max_steps, x.dtype) if step.implicit else 0
         return jnp.where(at_rest, jnp.maximum(10 * rtol ** (1 / order) / radius, least), jnp.inf)
 
-    # In a batch, only where some lane would not move by its own size, at this speed, in all its time.
-    slow = (t < t_stop) & (speed * (t_stop - t) < 1 / rtol)
+    # In a batch, only where some lane would hardly move, at this speed, in all its time.
+    slow = (t < t_stop) & (speed * (t_stop - t) < 0.01 / rtol)
     fine = jax.lax.cond(eqxi.unvmap_any(slow), resolving, lambda: jnp.full_like(given, jnp.inf))
     return jnp.minimum(given, fine)

@@ -1,0 +1,147 @@
+"""Stiff flows by implicit solvers: closed forms of a hopper's stance and of a nonlinear equation, derivatives, failing lanes."""
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+import stiff_hopper as hopper
+from numpy.testing import assert_allclose
+from systems import leave
+
+import hyjax as hj
+
+RESULTS = hj.RESULTS
+# By what a local error grows to an event's is some ten to a hundred: of the force, the end of the stance takes the rate.
+SOLVERS = {
+    "Kvaerno5": (hj.Integrator(dfx.Kvaerno5(), rtol=1e-12, atol=1e-12), 1e-10),
+    "Kvaerno4": (hj.Integrator(dfx.Kvaerno4(), rtol=1e-11, atol=1e-11), 1e-9),
+    "Kvaerno3": (hj.Integrator(dfx.Kvaerno3(), rtol=1e-9, atol=1e-9), 1e-7),
+}
+KVAERNO5 = SOLVERS["Kvaerno5"][0]
+
+
+def hop(z, integrator):
+    """`(y, v, duration)` after a stride, of the start's `(y, v)`, the stiffness and the part of the speed that is kept."""
+    p = hopper.params() | {"k": z[2], "e": z[3]}
+    through = hj.stride(hopper.system, z[:2], p, sequence=hopper.sequence, integrator=integrator)
+    return jnp.append(through.x, through.time), through
+
+
+Z = np.array([*hopper.START, hopper.VALUES["k"], hopper.VALUES["e"]])
+
+
+def exact_hop(*z):
+    y, v, k, e = z
+    return mp.matrix(hopper.exact_stride(y, v, hopper.VALUES | {"k": k, "e": e}))
+
+
+def derivative(order):
+    """The closed form's derivatives of that order, by differences in 60 digits."""
+    with mp.workdps(60):
+        if order == 0:
+            return np.array([float(each) for each in exact_hop(*Z)])
+        found = np.zeros((3,) + (4,) * order)
+        for index in np.ndindex(*(4,) * order):
+            counts = tuple(index.count(i) for i in range(4))
+            for i in range(3):
+                found[(i, *index)] = mp.diff(lambda *z: exact_hop(*z)[i], tuple(Z), counts)  # noqa: B023
+        return found
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_stride_of_a_stiff_hopper(name):
+    """Value, and the Jacobian forward and reverse, through touch-down, a stiff stance and lift-off."""
+    integrator, error = SOLVERS[name]
+    z = jnp.asarray(Z)
+
+    @jax.jit
+    def run(z):
+        forward, through = jax.jacfwd(lambda z: hop(z, integrator), has_aux=True)(z)
+        return forward, jax.jacrev(lambda z: hop(z, integrator)[0])(z), hop(z, integrator)[0], through
+
+    forward, reverse, value, through = run(z)
+    assert_allclose(value, derivative(0), rtol=0, atol=error)
+    jacobian = derivative(1)
+    assert_allclose(forward, jacobian, rtol=0, atol=error * np.max(np.abs(jacobian)))
+    assert_allclose(reverse, forward, rtol=0, atol=1e-12)
+    # The force, of a size of 20, is zero to rounding where the foot leaves the ground.
+    assert np.abs(through.impacts[1].x[2]) <= 20e-14
+
+
+def test_hessian_of_a_stiff_hopper():
+    hessian = jax.jit(jax.hessian(lambda z: hop(z, KVAERNO5)[0]))(jnp.asarray(Z))
+    exact = derivative(2)
+    assert_allclose(hessian, exact, rtol=0, atol=1e-9 * np.max(np.abs(exact)))
+
+
+# z' = -r (z^3 - (a cos t)^3) - a sin t from z = a: z = a cos t, however stiff (Prothero, Robinson, 1974); z = q at arccos(q / a).
+
+
+def follow(t, x, p):
+    return -p["r"] * (x**3 - (p["a"] * jnp.cos(t)) ** 3) - p["a"] * jnp.sin(t)
+
+
+following = leave(follow, 1, lambda t, x, p: x[0] - p["q"])
+
+
+@pytest.mark.parametrize("stiffness", [1.0, 1e2, 1e4])
+def test_nonlinear_stages(stiffness):
+    """Newton's method on equations that are not linear, and derivatives of their solutions, to second order."""
+
+    def time(u):
+        p = {"a": u[0], "q": u[1], "r": jnp.asarray(stiffness)}
+        return hj.flow_to_guard(following, "free", 0.0, u[:1], p, integrator=KVAERNO5).t
+
+    exact = lambda u: jnp.arccos(u[1] / u[0])
+    u = jnp.array([1.2, 0.4])
+    value, slope, curvature = jax.jit(lambda u: (time(u), jax.grad(time)(u), jax.hessian(time)(u)))(u)
+    assert_allclose(value, exact(u), rtol=0, atol=1e-11)
+    # An event's derivatives divide by the field at the event, in which the state's error counts as often as it is stiff.
+    assert_allclose(slope, jax.grad(exact)(u), rtol=0, atol=1e-12 * max(stiffness, 10))
+    assert_allclose(curvature, jax.hessian(exact)(u), rtol=0, atol=1e-11 * max(stiffness, 10) ** 2)
+
+
+@pytest.mark.slow
+def test_gradients_through_implicit_steps():
+    """Reverse mode through the steps themselves, and forward mode over it: the same steps, the same derivatives."""
+    z = jnp.asarray(Z)
+    through = hj.Integrator(dfx.Kvaerno5(), rtol=1e-6, atol=1e-6, max_steps=256, adjoint=dfx.DirectAdjoint())
+    pushed = hj.Integrator(dfx.Kvaerno5(), rtol=1e-6, atol=1e-6, max_steps=256)
+    weights = jnp.array([1.0, 2.0, 3.0])
+    loss = lambda integrator: lambda z: hop(z, integrator)[0] @ weights
+    both = lambda integrator: jax.jit(lambda z: (jax.grad(loss(integrator))(z), jax.hessian(loss(integrator))(z)))(z)
+    for got, expected in zip(both(through), both(pushed), strict=True):
+        assert_allclose(got, expected, rtol=0, atol=1e-11 * np.max(np.abs(expected)))
+
+
+# Failures
+
+
+@eqx.filter_jit
+def lanes(k, r):
+    """Strides and their Jacobians, of a batch of springs and lags."""
+
+    def one(k, r):
+        p = hopper.params() | {"k": k, "r": r}
+        integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-8, atol=1e-8, max_time=5.0)
+        jump = dict(sequence=hopper.sequence, integrator=integrator)
+        x = jnp.array(hopper.START)
+        return hj.stride(hopper.system, x, p, **jump), hj.return_jacobian(hopper.system, x, p, **jump)
+
+    return jax.vmap(one)(k, r)
+
+
+def test_failing_lanes_do_not_touch_their_neighbours():
+    """A leg that pulls, and one whose numbers overflow: each ends with its code, and the hoppers beside it as without it."""
+    k, r = np.array([200.0, -5.0, 200.0, 300.0]), np.array([1e4, 1e4, np.inf, 1e3])
+    through, jacobian = lanes(jnp.asarray(k), jnp.asarray(r))
+    codes = (RESULTS.successful, RESULTS.no_crossing, RESULTS.nonfinite, RESULTS.successful)
+    for i, code in enumerate(codes):
+        assert (through.result == code)[i]
+        assert np.all(np.isfinite(jacobian[i]) if code == RESULTS.successful else np.isnan(jacobian[i]))
+    healed, sound = lanes(jnp.asarray(np.where(k < 0, 200.0, k)), jnp.asarray(np.where(np.isinf(r), 1e4, r)))
+    for i in (0, 3):
+        assert np.array_equal(through.x[i], healed.x[i]) and np.array_equal(jacobian[i], sound[i])

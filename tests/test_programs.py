@@ -1,0 +1,83 @@
+"""What programs are made of: nothing that runs in Python, on a CPU or a GPU, so that they can be stored, and run in threads."""
+
+import re
+
+import diffrax as dfx
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import stiff_hopper as hopper
+
+import hyjax as hj
+
+FIXED = dict(controller=dfx.ConstantStepSize(), first_step=0.01)
+INTEGRATORS = {
+    "explicit": hj.Integrator(),
+    "explicit, fixed steps": hj.Integrator(dfx.Euler(), **FIXED),
+    "implicit": hj.Integrator(dfx.Kvaerno5()),
+    "implicit, fixed steps": hj.Integrator(dfx.ImplicitEuler(), **FIXED),
+    "implicit, backwards through the steps": hj.Integrator(dfx.Kvaerno3(), adjoint=dfx.DirectAdjoint(), max_steps=64),
+}
+
+
+def stride(x, k, integrator):
+    p = hopper.params() | {"k": k}
+    through = hj.stride(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+    return jnp.append(through.x, through.time)
+
+
+def jacobian(x, k, integrator):
+    p = hopper.params() | {"k": k}
+    return hj.return_jacobian(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+
+
+def gradient(x, k, integrator):
+    return jax.grad(lambda x, k: jnp.sum(stride(x, k, integrator)), argnums=(0, 1))(x, k)
+
+
+def simulation(x, k, integrator):
+    p = hopper.params() | {"k": k}
+    run = lambda x: hj.simulate(hopper.system, x, p, mode="flight", t1=1.0, max_jumps=3, integrator=integrator).x
+    return jax.jvp(run, (x,), (jnp.ones_like(x),))
+
+
+PROGRAMS = {each.__name__: each for each in (stride, jacobian, gradient, simulation)}
+
+
+def foreign_calls(function, *arguments, platforms=("cpu", "cuda")) -> set[str]:
+    """What a program calls outside itself, compiled for a CPU or for a GPU; no GPU is needed to see it."""
+    text = ""
+    for platform in platforms:
+        text += jax.jit(function).trace(*arguments).lower(lowering_platforms=(platform,)).as_text()
+    return set(re.findall(r"custom_call @(\w+)", text))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("name", INTEGRATORS)
+def test_no_program_calls_back_into_python(name, program):
+    function = lambda x, k: PROGRAMS[program](x, k, INTEGRATORS[name])
+    calls = foreign_calls(function, jnp.array(hopper.START), jnp.asarray(hopper.VALUES["k"]))
+    # Implicit steps solve linear equations by the libraries of the platform.
+    linear = {"lapack_dgetrf_ffi", "lapack_dtrsm_ffi", "cusolver_getrf_ffi", "cu_lu_pivots_to_permutation"}
+    assert calls == (linear if "implicit" in name else set())
+
+
+def test_a_call_back_would_be_seen():
+    shape = jax.ShapeDtypeStruct((), np.float64)
+    call = lambda x: jax.pure_callback(np.sin, shape, x)
+    assert any("callback" in name for name in foreign_calls(call, jnp.zeros(()), platforms=("cpu",)))
+    with pytest.raises(ValueError, match="platform"):
+        foreign_calls(call, jnp.zeros(()), platforms=("cuda",))
+
+
+@pytest.mark.parametrize("name", ["explicit", "implicit"])
+def test_programs_can_be_exported(name):
+    """And run from what was stored, here on a CPU."""
+    function = lambda x, k: gradient(x, k, INTEGRATORS[name])
+    x, k = jnp.array(hopper.START), jnp.asarray(hopper.VALUES["k"])
+    stored = jax.export.export(jax.jit(function), platforms=["cpu", "cuda"])(x, k).serialize()
+    again = jax.export.deserialize(stored).call(x, k)
+    for got, expected in zip(again, jax.jit(function)(x, k), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
