@@ -12,9 +12,8 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
-from numpy.testing import assert_allclose
-
 from hyjax._orbit.elimination import det, null_vectors, solve, solver
+from numpy.testing import assert_allclose
 
 DTYPES = [np.float32, np.float64, np.complex128]
 

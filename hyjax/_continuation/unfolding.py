@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
+from .._flow.elimination import solve
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._flow.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain
-from .._orbit.elimination import solve
 from .._orbit.problem import Problem
 from .._system.types import Params, Scalar
 from .._system.where import with_leaves

@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Params, State, Time
-from .integrate import Surfaces
 from .jump import saltation_matrix
+from .surfaces import Surfaces
 
 Index = Int[Array, ""]
 Padded = Float[Array, " size"]

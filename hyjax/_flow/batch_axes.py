@@ -6,11 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 
-def tie(out: PyTree, inputs: PyTree) -> PyTree:
-    """`out` unchanged, as a function of all floating `inputs`.
+def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
+    """`out` unchanged, with every batch axis of the floating `inputs`, on which it seems to depend.
 
-    A custom derivative is staged with the shapes of its values. Under `vmap`, a value that does not depend on a batched
-    input is not batched, while its tangent, a product with that input's tangent, is: so let it depend on it.
+    `vmap` infers the batch axes of a custom derivative's results from the values alone: where a value does not depend on a
+    batched input, its tangent, a product with that input's tangent, would not fit. (https://github.com/jax-ml/jax/issues/16374)
     """
     floats = [leaf for leaf in jax.tree.leaves(inputs) if eqx.is_inexact_array(leaf)]
     nothing = jnp.zeros((), int)

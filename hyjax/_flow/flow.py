@@ -8,8 +8,9 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
 from .check import check_mode, check_params, check_state
-from .integrate import integrate, Surfaces
+from .integrate import integrate
 from .integrator import Integrator
+from .surfaces import no_surfaces, Surfaces
 
 
 class Impact(eqx.Module):
@@ -47,14 +48,13 @@ def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
 def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrator) -> Impact:
     """`flow_to_guard` without the checks of its arguments."""
     surfaces = surfaces_of(system, mode)
-    t1, x1, event, rate, steps, result = integrate(
-        system.mode(mode).vector_field, surfaces, t, x, t + integrator.max_time, params, integrator
-    )
-    result = choose((result == RESULTS.successful) & (event < 0), RESULTS.no_crossing, result)
+    end = integrate(system.mode(mode).vector_field, surfaces, t, x, t + integrator.max_time, params, integrator)
+    missed = (end.result == RESULTS.successful) & (end.event < 0)
+    result = choose(missed, RESULTS.no_crossing, end.result)
     good = result == RESULTS.successful
-    transition = jnp.array(system.leaving(mode) or (-1,))[jnp.maximum(event, 0)]
-    t1, x1, rate = (nan_unless(good, value) for value in (t1, x1, rate))
-    return Impact(t1, x1, jnp.where(good, transition, -1), rate, steps, result)
+    transition = jnp.array(system.leaving(mode) or (-1,))[jnp.maximum(end.event, 0)]
+    t1, x1, rate = (nan_unless(good, value) for value in (end.t, end.x, end.guard_rate))
+    return Impact(t1, x1, jnp.where(good, transition, -1), rate, end.steps, result)
 
 
 _run_to_guard = eqx.filter_jit(run_to_guard)
@@ -94,6 +94,5 @@ def flow_for(
     system: HybridSystem, mode: str, t: Time, x: State, t1: Time, params: Params, integrator: Integrator
 ) -> State:
     """The state at `t1 >= t`, of the flow of a mode alone: its guards are not looked at. NaN where it fails."""
-    none = Surfaces(0, lambda t, x, params: jnp.zeros(0), lambda t, x, params: jnp.zeros(0, bool))
-    _, x1, _, _, _, result = integrate(system.mode(mode).vector_field, none, t, x, t1, params, integrator)
-    return nan_unless(result == RESULTS.successful, x1)
+    end = integrate(system.mode(mode).vector_field, no_surfaces(), t, x, t1, params, integrator)
+    return nan_unless(end.result == RESULTS.successful, end.x)

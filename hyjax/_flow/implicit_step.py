@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import Flag, Scalar, State, Time
+from .elimination import solve
 
 # The trapezoidal rule is its error estimate, as in diffrax.
 BACKWARD_EULER = dfx.ButcherTableau(
@@ -91,7 +92,7 @@ def _solve(
 
         def improve(carry):
             z, _, count = carry
-            correction = jnp.linalg.solve(jax.jacfwd(residual)(z), residual(z))
+            correction = solve(jax.jacfwd(residual)(z), residual(z))
             size = jnp.max(jnp.abs(correction) / (unit + jnp.abs(z)))
             return z - correction, size, count + 1
 
@@ -100,7 +101,7 @@ def _solve(
         return z, size
 
     def tangent(linear, right):
-        return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
+        return solve(jax.jacfwd(linear)(right), right)
 
     return jax.lax.custom_root(residual, guess, newton, tangent, has_aux=True)
 

@@ -15,7 +15,7 @@ from jax.lax import stop_gradient
 from jaxtyping import PyTree
 
 from .._system.types import Scalar
-from .batch_axes import tie
+from .batch_axes import batched_like
 
 # A point is a PyTree of arrays, such as (t, x); a field gives its rate along the flow.
 Point = PyTree
@@ -68,7 +68,7 @@ def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTre
     here = jnp.zeros_like(jax.tree.leaves(point)[0])
     value, rate = jax.jvp(lambda tau: guard(_straight(field, tau, point, args), args), (here,), (jnp.ones_like(here),))
     step = (stop_gradient(value) - value) / stop_gradient(rate)
-    return tie(jnp.where(jnp.isfinite(step), step, 0), (field, guard, point, args))
+    return batched_like(jnp.where(jnp.isfinite(step), step, 0), (field, guard, point, args))
 
 
 @_time_to_surface.def_jvp

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from .batch_axes import tie
+from .batch_axes import batched_like
 
 # A function of `inputs` that returns `(out, aux)`: `out` is differentiated, `aux` is not.
 Function = Callable[[PyTree], tuple[PyTree, PyTree]]
@@ -57,7 +57,7 @@ def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
 @eqx.filter_custom_jvp
 def _linearizable(fn, inputs):
     out, aux = fn(inputs)
-    return tie(out, (fn, inputs)), aux
+    return batched_like(out, (fn, inputs)), aux
 
 
 @_linearizable.def_jvp

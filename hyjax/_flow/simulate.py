@@ -15,12 +15,13 @@ from jaxtyping import Array, Float
 
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Flag, Params, State, Time
+from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .check import check_mode, check_params, check_state
-from .integrate import integrate, rounding
+from .integrate import integrate
 from .integrator import Integrator, PlainForward, with_adjoint
 from .linearize import linearizable
+from .surfaces import rounding
 from .trajectory import samples_at, Trajectory
 
 
@@ -75,16 +76,15 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
-        (t, z, mode, _, _, result, _), (there, jumped, reals, integers) = _scan(
-            automaton, z0, mode0, t0, t1, params, max_jumps, plain
-        )
-        return (t, z, *reals), (mode, result, there, jumped, *integers)
+        final, rows = _scan(automaton, z0, mode0, t0, t1, params, max_jumps, plain)
+        varying = final.t, final.z, rows.start, rows.end, rows.x_start, rows.x_end, rows.guard_rate
+        return varying, (final.mode, final.result, rows.there, rows.jumped, rows.mode, rows.transition)
 
     # All arcs together carry their Jacobian for reverse mode. (Reverse mode through a scan of arcs, differentiated once
     # more, would lose their own rules: JAX inlines custom derivatives when it hoists what does not change out of a scan.)
     inputs = (automaton, z0, t0, t1, params)
-    out, (mode, result, there, jumped, *integers) = linearizable(run, inputs) if keeps_jacobian else run(inputs)
-    t, z, *reals = out
+    varying, (mode, result, there, jumped, *integers) = linearizable(run, inputs) if keeps_jacobian else run(inputs)
+    t, z, *reals = varying
     starts, ends, x_starts, x_ends, rates = (nan_unless(_rows(there, column), column) for column in reals)
     modes, transitions = (jnp.where(there, column, -1) for column in integers)
     samples = None
@@ -102,40 +102,67 @@ def _rows(there: Array, column: Array) -> Array:
     return there.reshape(there.shape + (1,) * (column.ndim - 1))
 
 
-def _scan(automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrator):
-    """The end, and a record of each arc: whether it is one, whether it jumped, its numbers, its mode and transition."""
+class _Start(eqx.Module):
+    """Where the next arc starts. `came_by`: the transition before it, or -1. `duration`: of the arc before. `result`: of what
+    came before. `done`: there is no next arc."""
 
-    def arc(carry, k):
-        t, z, mode, last, brief, _, done = carry
+    t: Time
+    z: Padded
+    mode: Index
+    came_by: Index
+    duration: Time
+    result: RESULTS
+    done: Flag
+
+
+class _Row(eqx.Module):
+    """One arc of the record. `there`: it is one. `jumped`: a jump was taken at its end."""
+
+    there: Flag
+    jumped: Flag
+    start: Time
+    end: Time
+    x_start: Padded
+    x_end: Padded
+    guard_rate: Scalar
+    mode: Index
+    transition: Index
+
+
+def _scan(
+    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrator
+) -> tuple[_Start, _Row]:
+    """The end, and a row for each arc that there could be."""
+
+    def arc(now: _Start, k):
         # What comes after the end starts where all began, and has no length; nor has what cannot leave its surface.
-        t, z, mode = (jnp.where(done, first, now) for first, now in ((t0, t), (z0, z), (mode0, mode)))
-        stuck = _accumulates(automaton, t, z, mode, last, brief, params)
-        until = jnp.where(done, t0 - 1, jnp.where(stuck, t, t1))
-        end, z_end, event, rate, _, code = integrate(
-            automaton.field, automaton.surfaces, t, z, until, (mode, params), integrator
-        )
-        met = event >= 0
-        taken = automaton.transition(mode, event)
-        z_after = automaton.jump(end, z_end, jnp.maximum(taken, 0), params)
+        t, z, mode = (jnp.where(now.done, a, b) for a, b in ((t0, now.t), (z0, now.z), (mode0, now.mode)))
+        stuck = _accumulates(automaton, t, z, mode, now.came_by, now.duration, params)
+        until = jnp.where(now.done, t0 - 1, jnp.where(stuck, t, t1))
+        end = integrate(automaton.field, automaton.surfaces, t, z, until, (mode, params), integrator)
+        met = end.event >= 0
+        taken = automaton.transition(mode, end.event)
+        z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+        result = end.result
         why = ((k == max_jumps, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
         for failed, failure in why:
-            code = choose((code == RESULTS.successful) & met & failed, failure, code)
-        code = choose(stuck, RESULTS.zeno, code)
-        jumps = met & (code == RESULTS.successful)
-        after = (
-            end,
-            jnp.where(jumps, z_after, z_end),
-            jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
-            taken,
-            stop_gradient(end - t),
-            code,
-            done | ~jumps,
+            result = choose((result == RESULTS.successful) & met & failed, failure, result)
+        result = choose(stuck, RESULTS.zeno, result)
+        jumps = met & (result == RESULTS.successful)
+        after = _Start(
+            t=end.t,
+            z=jnp.where(jumps, z_after, end.x),
+            mode=jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
+            came_by=taken,
+            duration=stop_gradient(end.t - t),
+            result=result,
+            done=now.done | ~jumps,
         )
-        record = (~done, jumps & ~done, (t, end, z, z_end, rate), (mode, taken))
-        return jax.tree.map(lambda new, old: jnp.where(done, old, new), after, carry), record
+        row = _Row(~now.done, jumps & ~now.done, t, end.t, z, end.x, end.guard_rate, mode, taken)
+        return jax.tree.map(lambda new, old: jnp.where(now.done, old, new), after, now), row
 
     never = jnp.full_like(t0, jnp.inf)
-    start = (t0, z0, mode0, jnp.array(-1), never, RESULTS.successful, jnp.array(False))
+    start = _Start(t0, z0, mode0, jnp.array(-1), never, RESULTS.successful, jnp.array(False))
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
 
 

@@ -15,8 +15,9 @@ from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .arc import Arc
 from .automaton import Automaton
-from .integrate import integrate, Surfaces
+from .integrate import integrate
 from .integrator import Integrator
+from .surfaces import no_surfaces
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -208,9 +209,8 @@ class Trajectory(eqx.Module):
 def state_at(automaton: Automaton, arc: tuple, time: Time, params: Params, integrator: Integrator):
     """The state, padded, at a time of an arc `(start, end, state at the start, mode)`; its guards are not looked at."""
     start, _, x, mode = arc
-    free = Surfaces(0, lambda t, x, args: jnp.zeros(0), lambda t, x, args: jnp.zeros(0, bool))
-    _, x, *_, code = integrate(automaton.field, free, start, x, time, (mode, params), integrator)
-    return nan_unless(code == RESULTS.successful, x)
+    end = integrate(automaton.field, no_surfaces(), start, x, time, (mode, params), integrator)
+    return nan_unless(end.result == RESULTS.successful, end.x)
 
 
 def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, integrator: Integrator) -> Samples:

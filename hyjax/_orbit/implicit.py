@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from .._flow.batch_axes import tie
+from .._flow.batch_axes import batched_like
+from .._flow.elimination import solve
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._flow.linearize import perturbed, with_jacobian
 from .._system.types import Params
 from .chain import return_matrices, stride_jacobian
-from .elimination import solve
 from .problem import Problem
 from .shooting import AbstractShooting, Found
 
@@ -43,7 +43,7 @@ def _closed_orbit(what, guess, method, integrator):
     if problem.varied and chain.jacobians is None:
         each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[1]
         chain = dataclasses.replace(chain, jacobians=jax.vmap(each)(chain.starts, chain.nodes))
-    chain, jacobian = tie((chain, found.jacobian), what)
+    chain, jacobian = batched_like((chain, found.jacobian), what)
     return dataclasses.replace(found, chain=chain, jacobian=jacobian)
 
 

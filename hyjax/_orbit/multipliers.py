@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
+from .._flow.elimination import null_vectors, solver
 from .eigenvalues import spectrum
-from .elimination import null_vectors, solver
 
 Values = Complex[Array, " n"]
 Vectors = Complex[Array, "n n"]

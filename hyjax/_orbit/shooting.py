@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._flow.elimination import solve
 from .._flow.integrator import Integrator
 from .._flow.linearize import with_columns
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
-from .elimination import solve
 from .newton import DampedNewton, Evaluation, find_root, RootFinder
 from .problem import Problem
 

@@ -1,0 +1,88 @@
+"""What the cubic through a guard's values and rates at two points of a step says of it in between.
+
+A cubic is as good as a solver's step is short, and no event depends on it: it says where to try the next step.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from .._system.types import Flag, Scalar
+from .surfaces import Guards, Mask
+
+
+class Look(eqx.Module):
+    """The guards at one point of a step: `dt` after its start."""
+
+    dt: Scalar
+    g: Guards
+    r: Guards
+
+
+def may_turn(start: Look, up: Mask, end: Look) -> Flag:
+    """A cheap necessary condition of `hidden_turn`: the cubic through the ends is not monotonic.
+
+    Source: Fritsch, Carlson (1980), *Monotone piecewise cubic interpolation*: it is, if both rates have the sign of the
+    rise and are at most three times as steep.
+    """
+    side = jnp.where(up, 1, -1).astype(start.g.dtype)
+    ra, rb, rise = side * start.r * end.dt, side * end.r * end.dt, side * (end.g - start.g)
+    valley = (ra < 0) & (rb > 0)
+    winding = (ra * rb > 0) & (jnp.maximum(jnp.abs(ra), jnp.abs(rb)) > 3 * jnp.abs(rise))
+    return jnp.any(valley | winding)
+
+
+def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, Scalar]:
+    """Does a guard turn towards zero inside the step, unseen from its ends?
+
+    A positive guard may dip (fall and rise again), a guard that is not positive may bulge (rise and fall again): an
+    event of which the signs at both ends say nothing. The cubic through values and rates shows the turn. Where it is
+    nearer to zero than both ends, by more than a tenth, a step is to be taken to it. So it is where a guard has fallen
+    by the end, but seems to have done so before, and risen again.
+
+    **Returns:** whether there is such a turn, and the time from the start of the step to the earliest.
+    """
+    side = jnp.where(up, 1, -1).astype(start.g.dtype)
+    # On its side of zero each guard is s(v) = a + ra v + c v^2 + d v^3 for v from 0 to 1; look for its least value.
+    a, b, ra, rb = side * start.g, side * end.g, side * start.r * end.dt, side * end.r * end.dt
+    c = 3 * (b - a) - 2 * ra - rb
+    d = ra + rb - 2 * (b - a)
+    # Minimum where s' = ra + 2 c v + 3 d v^2 = 0 and s'' > 0: v = (-c + root) / 3d = -ra / (c + root).
+    root = jnp.sqrt(jnp.maximum(c * c - 3 * d * ra, 0))
+    below = c + root
+    v = -ra / jnp.where(below == 0, 1, below)
+    least = a + v * (ra + v * (c + v * d))
+    inside = (v > 0) & (v < 1) & (below > 0)
+    # The end must be on the guard's side; one that is positive by less than rounding does not count as positive. A guard
+    # that starts on the surface is zero up to rounding of either sign, and any turn of it is one that leaves the surface; but
+    # a bulge lower than rounding makes no guard positive.
+    nearest = jnp.minimum(jnp.where(up, jnp.maximum(a, 0), jnp.abs(a)), b)
+    turns = inside & jnp.where(up, b > 0, b >= -noise) & (least < 0.9 * nearest - jnp.where(up, 0, noise))
+    # Maximum: the other root of s', where c + 3 d v = -root.
+    above = c - root
+    u = -ra / jnp.where(above == 0, 1, above)
+    crest = a + u * (ra + u * (c + u * d))
+    turns = turns | (inside & up & (b <= 0) & (least <= 0) & (u > v) & (u < 1) & (crest > 0))
+    v = jnp.where(turns, jnp.clip(v, 0.01, 0.99), 1)
+    return jnp.any(turns), end.dt * jnp.min(v)
+
+
+def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:
+    """The earliest time, between `lo` and `hi`, at which a candidate is predicted to be zero.
+
+    Each such guard is positive at `lo` and is not at `hi`. By inverse cubic interpolation where it falls at both ends,
+    else by Newton's method from the end nearer to zero, and by bisection where neither stays inside.
+    """
+    span = hi.dt - lo.dt
+    drop = jnp.where(candidates, lo.g - hi.g, 1)
+    w = lo.g / drop  # how far down the guard must come, from 0 at `lo` to 1 at `hi`
+    # Time as a function of w, with the slopes that the rates give at both ends.
+    falling = (lo.r < 0) & (hi.r < 0)
+    a = -drop / jnp.where(falling, lo.r, -1)
+    b = -drop / jnp.where(falling, hi.r, -1)
+    inverse = w * (a + w * ((3 * span - 2 * a - b) + w * (a + b - 2 * span)))
+    near_lo = lo.g < -hi.g
+    rate = jnp.where(near_lo, lo.r, hi.r)
+    newton = jnp.where(near_lo, 0, span) - jnp.where(near_lo, lo.g, hi.g) / jnp.where(rate == 0, 1, rate)
+    good = lambda dt: (dt > 0) & (dt < span)
+    dt = jnp.where(falling & good(inverse), inverse, jnp.where(good(newton), newton, span / 2))
+    return lo.dt + jnp.min(jnp.where(candidates, dt, span))
