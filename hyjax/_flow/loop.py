@@ -219,7 +219,8 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
 def _aside(fn: Callable, *arguments: PyTree) -> Any:
     """`fn` of arguments without derivatives, traced once: as a `jit`, each layer of differentiation passes it on as one
     equation."""
-    return jax.jit(lambda *each: fn(*each))(*stop_gradient(arguments))
+    arrays, rest = eqx.partition(arguments, eqx.is_array)
+    return jax.jit(lambda arrays: fn(*eqx.combine(arrays, rest)))(stop_gradient(arrays))
 
 
 def _still(tree: PyTree) -> PyTree:
