@@ -40,3 +40,31 @@ def with_tolerance(integrator: hj.Integrator, tolerance) -> hj.Integrator:
 def with_time(integrator: hj.Integrator, max_time) -> hj.Integrator:
     """The integrator with another, traced, time limit."""
     return eqx.tree_at(lambda i: i.max_time, integrator, max_time)
+
+
+# A spring that bounces: y'' = -k y from (1, v) to y = q, then back to y = 1 with r times the speed.
+SPRING = {"k": jnp.array(1.7), "q": jnp.array(0.31), "r": jnp.array(-0.8)}
+
+
+def spring_closed_over(p) -> hj.HybridSystem:
+    """The spring whose functions take its parameters from around them, and not from `params`."""
+    return hj.HybridSystem(
+        {"free": hj.Mode(lambda t, x, _: jnp.stack([x[1], -p["k"] * x[0]]), ("y", "y_rate"))},
+        (
+            hj.Transition(
+                "free",
+                "free",
+                lambda t, x, _: x[0] - p["q"],
+                lambda t, x, _: jnp.stack([jnp.ones(()), p["r"] * x[1]]),
+                armed=lambda t, x, _: p["k"] > 0,
+            ),
+        ),
+    )
+
+
+def spring_orbit(p):
+    """`(v, period)` of its orbit: v = -r s with s^2 = k (1 - q^2) + v^2, and y = a cos(w t - phase)."""
+    v = -p["r"] * jnp.sqrt(p["k"] * (1 - p["q"] ** 2)) / jnp.sqrt(1 - p["r"] ** 2)
+    w = jnp.sqrt(p["k"])
+    amplitude, phase = jnp.hypot(1, v / w), jnp.arctan2(v / w, 1)
+    return jnp.stack([v, (phase + jnp.arccos(p["q"] / amplitude)) / w])

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from readme import factor_of_a_loose_event
 from reference import case
-from systems import leave, line, oscillate, with_tolerance
+from systems import leave, line, oscillate, SPRING, spring_closed_over, spring_orbit, with_tolerance
 
 import hyjax as hj
 from hyjax.models import simplest_walker
@@ -156,7 +156,6 @@ spring = hj.HybridSystem(
         ),
     ),
 )
-SPRING = {"k": jnp.array(1.7), "q": jnp.array(0.31), "r": jnp.array(-0.8)}
 
 
 def spring_stride(params, system=spring, integrator=hj.Integrator()):
@@ -254,25 +253,9 @@ def test_forward_and_second_derivatives_through_the_steps():
 # Functions that close over what is differentiated
 
 
-def closed_over(p):
-    """The spring whose functions take its parameters from around them, and not from `params`."""
-    return hj.HybridSystem(
-        {"free": hj.Mode(lambda t, x, _: jnp.stack([x[1], -p["k"] * x[0]]), ("y", "y_rate"))},
-        (
-            hj.Transition(
-                "free",
-                "free",
-                lambda t, x, _: x[0] - p["q"],
-                lambda t, x, _: jnp.stack([jnp.ones(()), p["r"] * x[1]]),
-                armed=lambda t, x, _: p["k"] > 0,
-            ),
-        ),
-    )
-
-
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
 def test_closed_over_parameters(jacobian):
-    got = jax.jit(jacobian(lambda p: spring_stride(None, closed_over(p))))(SPRING)
+    got = jax.jit(jacobian(lambda p: spring_stride(None, spring_closed_over(p))))(SPRING)
     expected = jax.jacfwd(spring_exact)(SPRING)
     for name in SPRING:
         assert_allclose(got[name], expected[name], rtol=1e-13, atol=1e-14)
@@ -280,7 +263,7 @@ def test_closed_over_parameters(jacobian):
 
 def test_closed_over_parameters_in_a_batch():
     k = jnp.linspace(0.5, 3, 5)
-    got = jax.jit(jax.vmap(jax.grad(lambda k: spring_stride(None, closed_over(SPRING | {"k": k}))[2])))(k)
+    got = jax.jit(jax.vmap(jax.grad(lambda k: spring_stride(None, spring_closed_over(SPRING | {"k": k}))[2])))(k)
     expected = jax.vmap(jax.grad(lambda k: spring_exact(SPRING | {"k": k})[2]))(k)
     assert_allclose(got, expected, rtol=1e-13)
 
@@ -288,22 +271,12 @@ def test_closed_over_parameters_in_a_batch():
 @pytest.mark.slow
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
 def test_closed_over_parameters_of_an_orbit(jacobian):
-    """y'' = -k y + c... the orbit's start is (1, v) with v = -r sqrt(k (1 - q^2) + v^2), so v = -r s / sqrt(1 - r^2)."""
-
     def start(p):
-        orbit = hj.periodic_orbit(closed_over(p), jnp.array([1.0, 1.2]), None, sequence=("free",), throw=False)
+        orbit = hj.periodic_orbit(spring_closed_over(p), jnp.array([1.0, 1.2]), None, sequence=("free",), throw=False)
         return jnp.append(orbit.x[1], orbit.period)
 
-    def exact(p):
-        speed = jnp.sqrt(p["k"] * (1 - p["q"] ** 2))
-        v = -p["r"] * speed / jnp.sqrt(1 - p["r"] ** 2)
-        # y = cos(w t) + v/w sin(w t) = a cos(w t - phase)
-        w = jnp.sqrt(p["k"])
-        amplitude, phase = jnp.hypot(1, v / w), jnp.arctan2(v / w, 1)
-        return jnp.stack([v, (phase + jnp.arccos(p["q"] / amplitude)) / w])
-
-    assert_allclose(start(SPRING), exact(SPRING), rtol=1e-13)
-    got, expected = jacobian(start)(SPRING), jax.jacfwd(exact)(SPRING)
+    assert_allclose(start(SPRING), spring_orbit(SPRING), rtol=1e-13)
+    got, expected = jacobian(start)(SPRING), jax.jacfwd(spring_orbit)(SPRING)
     for name in SPRING:
         assert_allclose(got[name], expected[name], rtol=1e-12)
 

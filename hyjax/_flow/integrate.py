@@ -17,7 +17,8 @@ from .._system.types import Scalar, State, Time
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
-from .loop import Ending, run
+from .loop import Ending, run, without_tangents
+from .retrace import retrace
 from .surfaces import Guards, Surfaces
 
 
@@ -47,15 +48,26 @@ def integrate(
         values = eqx.filter_closure_convert(surfaces.values, t0, x0, args)
         surfaces = Surfaces(surfaces.count, values, surfaces.armed)
 
+    again = integrator.loop != "lax"
+
     def follow(inputs):
-        progress = run(*inputs, integrator)
+        progress = run(*inputs, integrator, keep=again)
         last = progress.last
-        return (last.t, jnp.stack(last.x), jnp.stack(last.f)), (progress.end, progress.r_max, progress.steps)
+        return (last.t, jnp.stack(last.x), jnp.stack(last.f)), (
+            progress.end,
+            progress.r_max,
+            progress.steps,
+            progress.taken,
+        )
 
     inputs = (field, surfaces, t0, x0, t1, args)
-    keeps_jacobian = integrator.loop == "lax" and not isinstance(integrator.adjoint, PlainForward)
-    (t, x, f), aux = linearizable(follow, inputs) if keeps_jacobian else follow(inputs)
-    end, r_max, steps = jax.tree.map(stop_gradient, aux)
+    if again:
+        _, aux = follow(without_tangents(inputs))
+        t, x, f = retrace(field, t0, x0, args, aux[-1], integrator)
+    else:
+        plain = isinstance(integrator.adjoint, PlainForward)
+        (t, x, f), aux = follow(inputs) if plain else linearizable(follow, inputs)
+    end, r_max, steps, _ = jax.tree.map(stop_gradient, aux)
 
     # From the end of the last step to the surface; or from just beyond t1 back to it. The square of this time is far
     # below rounding, so the flow is a straight line. What gave up before stays where it was.

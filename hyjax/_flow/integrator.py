@@ -27,10 +27,13 @@ class Integrator(eqx.Module):
       brings its own tolerances, in place of these. `diffrax.ConstantStepSize()` takes steps of `first_step`, which only an
       event or the end of the arc cuts short; then `rtol` and `atol` say how exact an orbit is to be.
     - `first_step`: the first step to try in each arc, in the units of time. By default the controller chooses it.
-    - `adjoint`: how derivatives are taken. `diffrax.ForwardMode()` pushes one tangent per perturbed number through the
-      flow, once, and serves forward and reverse mode of any order from those: best up to some tens of numbers.
-      `diffrax.RecursiveCheckpointAdjoint()` or `diffrax.DirectAdjoint()` integrate backwards through the steps: best
-      for `jax.grad` over many parameters. `RecursiveCheckpointAdjoint` allows reverse mode only.
+    - `adjoint`: how derivatives are taken.
+      `diffrax.ForwardMode()` pushes one tangent per perturbed number through the flow, once, and serves forward and reverse
+      mode of any order from those: best up to some tens of numbers.
+      `diffrax.RecursiveCheckpointAdjoint()` integrates backwards through the steps: `jax.grad`, once, by any number of
+      parameters, at the cost of a few strides and in the memory of a few copies of the parameters.
+      `diffrax.DirectAdjoint()` does so too, at twice the cost and in tens of copies, and allows forward mode and any order.
+      With these two the steps found are kept, and taken once more where derivatives are wanted.
     - `variations`: resolve variations about a rest, which a state at rest does not ask for: an arc that starts within a few
       digits of a rest takes steps that are short against the time scale of the linearized flow. `False`, where only
       values are wanted, lets such an arc take steps of any length; its derivatives are then not to be relied on.
@@ -117,6 +120,12 @@ def with_adjoint(integrator: Integrator, adjoint: dfx.AbstractAdjoint, *, rolled
     """The same, differentiated in another way. `rolled`: compiled with `unroll=False`, for a program that runs a few times."""
     unroll = integrator.unroll and not rolled
     return eqx.tree_at(lambda i: (i.adjoint, i.unroll), integrator, (adjoint, unroll))
+
+
+def pushable(integrator: Integrator) -> Integrator:
+    """The same for a function that pushes tangents itself and may then be differentiated in reverse: `RecursiveCheckpointAdjoint`
+    has no tangents, so `DirectAdjoint` takes its place."""
+    return with_adjoint(integrator, dfx.DirectAdjoint()) if integrator.loop == "checkpointed" else integrator
 
 
 _LOOPS: dict[type, Literal["lax", "bounded", "checkpointed"]] = {

@@ -23,6 +23,7 @@ from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
 from .guard_cubic import Look
 from .integrator import Integrator
 from .pace import Pace
+from .retrace import Taken
 from .step import Step
 from .surfaces import Guards, Mask, rounding, Surfaces
 
@@ -53,7 +54,8 @@ class Ending(eqx.Module):
 
 class Progress(eqx.Module):
     """What the loop carries. `dt`: the step to try. `h`: what the controller proposes. `up`: the guards that are strictly
-    positive since they last rose. `r_max`: the largest rate of each so far. `steps`: how many were tried."""
+    positive since they last rose. `r_max`: the largest rate of each so far. `steps`: how many were tried. `taken`: the lengths of
+    the steps, where they are kept."""
 
     last: Point
     dt: Scalar
@@ -64,6 +66,7 @@ class Progress(eqx.Module):
     bracket: Bracket
     steps: Int[Array, ""]
     end: Ending
+    taken: Taken | None
 
 
 class Attempt(eqx.Module):
@@ -94,10 +97,11 @@ class Course:
 
 
 def run(
-    field: Callable, surfaces: Surfaces, t0: Time, x0: State, t1: Time, args: PyTree, integrator: Integrator
+    field: Callable, surfaces: Surfaces, t0: Time, x0: State, t1: Time, args: PyTree, integrator: Integrator, keep: bool
 ) -> Progress:
-    """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, or the time is `t1`, or there is no next step."""
-    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator)
+    """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, or the time is `t1`, or there is no next step.
+    `keep`: keep the steps' lengths."""
+    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep)
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
@@ -106,24 +110,25 @@ def run(
     # A condition of one carried flag makes XLA evaluate the loop in search of its trip count, and copy all that the flag depends
     # on (https://github.com/openxla/xla/pull/19194; 2.4 times slower in jaxlib 0.10.2). A second number ends the search.
     going = lambda now: ~now.end.done & (now.steps < integrator.max_steps)
-    if integrator.loop == "lax":
-        return jax.lax.while_loop(going, body, start)
-    return eqxi.while_loop(going, body, start, max_steps=integrator.max_steps, kind=integrator.loop)
+    if keep:
+        # A list of lengths that is carried as a buffer is written in place.
+        return eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)
+    return jax.lax.while_loop(going, body, start)
 
 
-def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) -> tuple[Course, Progress]:
+def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool) -> tuple[Course, Progress]:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
-    step = Step(integrator.solver, field, args, integrator.unroll, integrator.loop, atol / rtol)
+    step = Step(integrator.solver, field, args, integrator.unroll, "lax", atol / rtol)
     # A surface met within rounding of t1 counts: look a little beyond it.
     t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if surfaces.count else 0))
     f0 = step.field(t0, x0)
-    t, x, f, still = _still((t0, x0, f0, args))
+    t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
     course = Course(step, pace, surfaces, still, t_stop, (rtol, atol), rounding(surfaces, t, x, still))
 
     g, r = surfaces.rates(t, x, f, still)
-    h, control = _still(pace.init(step, t, x, t_stop))
+    h, control = without_tangents(pace.init(step, t, x, t_stop))
     no, zero = jnp.array(False), jnp.zeros((), dtype)
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)
@@ -133,6 +138,7 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator) 
         up=g > course.noise, r_max=jnp.abs(r),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
         end=Ending((t_stop <= t) | unsound, jnp.array(-1), zero, together=no, stalled=no, broken=unsound),
+        taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None,
     )  # fmt: skip
     return course, start
 
@@ -213,6 +219,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
             stalled=stalled,
             broken=stalled & ~attempt.finite,
         ),
+        taken=now.taken.tried(attempt.dt, take) if now.taken else None,
     )
 
 
@@ -223,7 +230,7 @@ def _aside(fn: Callable, *arguments: PyTree) -> Any:
     return jax.jit(lambda arrays: fn(*eqx.combine(arrays, rest)))(stop_gradient(arrays))
 
 
-def _still(tree: PyTree) -> PyTree:
+def without_tangents(tree: PyTree) -> PyTree:
     """The same without derivatives; a tree may hold functions, and arrays of whole numbers."""
     return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
 

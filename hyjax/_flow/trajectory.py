@@ -16,7 +16,7 @@ from .._system.types import Params, State, Time
 from .arc import Arc
 from .automaton import Automaton
 from .integrate import integrate
-from .integrator import Integrator
+from .integrator import Integrator, pushable
 from .surfaces import no_surfaces
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _sample(trajectory: Trajectory, n: int):
 
 @eqx.filter_jit
 def _fundamental_matrix(trajectory: Trajectory) -> Float[Array, "size size"]:
-    automaton, params, integrator = Automaton(trajectory.system), trajectory.params, trajectory.integrator
+    automaton, params, integrator = Automaton(trajectory.system), trajectory.params, pushable(trajectory.integrator)
 
     def one(total, each):
         there, k, arc, x_end, taken = each

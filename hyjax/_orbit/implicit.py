@@ -1,7 +1,9 @@
 r"""A closed orbit as a function of its parameters: the implicit function theorem.
 
 From node to node, $z_{i+1} = S(z_i, p)$ and around. So $dz$ solves one linear system, whose blocks are the strides' own
-Jacobians, which Newton's method knows; then everything else that a stride knows moves with $z$ and $p$.
+Jacobians, which Newton's method knows; then everything else that a stride knows moves with $z$ and $p$. How the strides move
+with $p$ is taken as the integrator's `adjoint` says: by Jacobians over all numbers that move (`ForwardMode`), by one tangent
+through the solver's steps (`DirectAdjoint`), or by one backward pass (`RecursiveCheckpointAdjoint`, `backward.py`).
 """
 
 import dataclasses
@@ -10,14 +12,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
+from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
-from .._flow.batch_axes import batched_like
-from .._flow.elimination import solve
 from .._flow.integrator import Integrator, PlainForward, with_adjoint
 from .._flow.linearize import perturbed, with_jacobian
 from .._system.types import Params
-from .chain import return_matrices, stride_jacobian
+from .backward import closed_orbit_backward
+from .chain import Chain, Passage, return_matrices
+from .found import find, jacobians, passage
+from .node_system import moved_nodes
 from .problem import Problem
 from .shooting import AbstractShooting, Found
 
@@ -25,26 +29,19 @@ from .shooting import AbstractShooting, Found
 def closed_orbit(
     problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrator
 ) -> Found:
-    """The closed orbit that `method` finds near the guess; its closure is differentiable in `params`, to any order.
-
-    So it is in numbers that the system's functions close over.
-    """
+    """The closed orbit that `method` finds near the guess. Its chain and its Jacobian are differentiable in `params`, and in
+    arrays captured by the system's functions: to any order, but for `RecursiveCheckpointAdjoint`."""
     system = problem.system.hoisted(params, guess.dtype)
-    problem = eqx.tree_at(lambda p: p.system, problem, system)
-    return _closed_orbit((problem, params), guess, method, integrator)
+    what = eqx.tree_at(lambda p: p.system, problem, system), params
+    if integrator.loop == "checkpointed":
+        guess, method = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, (guess, method))
+        return closed_orbit_backward(what, guess, method, integrator)
+    return _closed_orbit(what, guess, method, integrator)
 
 
 @eqx.filter_custom_jvp
 def _closed_orbit(what, guess, method, integrator):
-    problem, params = what
-    integrator = with_adjoint(integrator, PlainForward())
-    found = method.search(problem, guess, params, integrator)
-    chain = found.chain
-    if problem.varied and chain.jacobians is None:
-        each = lambda t, x: stride_jacobian(problem, t, x, params, integrator)[1]
-        chain = dataclasses.replace(chain, jacobians=jax.vmap(each)(chain.starts, chain.nodes))
-    chain, jacobian = batched_like((chain, found.jacobian), what)
-    return dataclasses.replace(found, chain=chain, jacobian=jacobian)
+    return find(what, guess, method, integrator)
 
 
 @_closed_orbit.def_jvp
@@ -57,25 +54,18 @@ def _closed_orbit_jvp(primals, tangents):
         found = _closed_orbit(what, guess, method, integrator)
         return found, jax.tree.map(lambda _: None, found)
 
-    # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
+    forward = integrator.loop == "lax"
     problem, params = what
-    problem = dataclasses.replace(problem, varied=flags)
-    integrator = with_adjoint(integrator, PlainForward(), rolled=True)
+    if forward:
+        # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
+        integrator = with_adjoint(integrator, PlainForward(), rolled=True)
+        problem = dataclasses.replace(problem, varied=flags)
+    else:
+        problem = dataclasses.replace(problem, varied=(False,) * len(flags))
     found = _closed_orbit((problem, params), guess, method, integrator)
-    chain = found.chain
-    timed, by = int(problem.timed), chain.jacobians
-    assert by is not None
-    width = chain.nodes.shape[1] + timed
-
-    dp = ravel_pytree(dwhat)[0]
-    dz = _moved_starts(by.end[:, :, :width], by.end[:, :, width:] @ dp, timed)
-    tangent = jnp.concatenate([dz, jnp.broadcast_to(dp, (len(dz), dp.size))], axis=1)
-    moved = lambda by: jnp.einsum("s...m,sm->s...", by, tangent)
-
-    dpassage = jax.tree.map(moved, by)
-    # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
-    by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, integrator)
-    dby = jax.tree.map(moved, by_by)
+    chain, timed = found.chain, int(problem.timed)
+    move = _multiplied if forward else _pushed
+    dz, dpassage, by, dby = move(what, dwhat, chain, integrator)
     _, djacobian = jax.jvp(lambda by: return_matrices(problem, by)[0], (by,), (dby,))
     nested = what[0].varied
     none = jax.tree.map(lambda _: None, found)
@@ -90,20 +80,48 @@ def _closed_orbit_jvp(primals, tangents):
         jacobians=dby if nested else None,
     )
     found = dataclasses.replace(found, chain=dataclasses.replace(chain, jacobians=by if nested else None))
+    # `dataclasses.replace` would check that the other fields are arrays.
     parts = lambda found: (found.chain, found.jacobian)
     return found, eqx.tree_at(parts, none, (dchain, djacobian), is_leaf=lambda leaf: leaf is None)
 
 
-def _moved_starts(by_start: Array, forced: Array, timed: int) -> Array:
-    """`dz` of the next node = (d after / d start) `dz` + (d after / dp) `dp`; the first node keeps its time."""
-    strides, width = forced.shape
-    each = jnp.arange(strides)
-    follows = jnp.where((each == strides - 1)[:, None] & (jnp.arange(width) < timed), 0.0, 1.0).astype(forced.dtype)
-    system = jnp.zeros((strides, width, strides, width), forced.dtype)
-    system = system.at[each, :, each, :].set(jnp.eye(width, dtype=forced.dtype))
-    system = system.at[(each + 1) % strides, :, each, :].add(-follows[:, :, None] * by_start)
-    right = jnp.roll(follows * forced, 1, axis=0)
-    return solve(system.reshape(strides * width, -1), right.reshape(-1)).reshape(strides, width)
+def _multiplied(what, dwhat, chain: Chain, integrator: Integrator) -> tuple[Array, Passage, Passage, Passage]:
+    """`(dz, dpassage, by, dby)`: products with the strides' Jacobians by all that moves, and with those of these Jacobians."""
+    timed, by = int(what[0].timed), chain.jacobians
+    assert by is not None
+    width = chain.nodes.shape[1] + timed
+    dp = ravel_pytree(dwhat)[0]
+    dz = moved_nodes(by.end[:, :, :width], by.end[:, :, width:] @ dp, timed)
+    tangent = jnp.concatenate([dz, jnp.broadcast_to(dp, (len(dz), dp.size))], axis=1)
+    moved = lambda by: jnp.einsum("s...m,sm->s...", by, tangent)
+    dpassage = jax.tree.map(moved, by)
+    # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
+    by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, integrator)
+    return dz, dpassage, by, jax.tree.map(moved, by_by)
+
+
+def _pushed(what, dwhat, chain: Chain, integrator: Integrator) -> tuple[Array, Passage, Passage, Passage]:
+    """The same by tangents of the strides themselves: one for all parameters, and one for the Jacobians."""
+    timed, by = int(what[0].timed), chain.jacobians
+    assert by is not None
+    moving, still = eqx.partition(what, perturbed(dwhat))
+
+    def along(fn, dz):
+        """The strides' values of `fn`, and how they move with the nodes and the parameters."""
+        dt = dz[:, 0] if timed else jnp.zeros_like(chain.starts)
+
+        def one(t, x, dt, dx):
+            at = lambda moving, t, x: fn(eqx.combine(moving, still), t, x, integrator)
+            return jax.jvp(at, (moving, t, x), (dwhat, dt, dx))
+
+        return jax.vmap(one)(chain.starts, chain.nodes, dt, dz[:, timed:])
+
+    still_nodes = jnp.zeros((len(chain.nodes), chain.nodes.shape[1] + timed), chain.nodes.dtype)
+    _, forced = along(passage, still_nodes)
+    dz = moved_nodes(by.end, forced.end, timed)
+    dpassage = jax.tree.map(lambda forced, by: forced + jnp.einsum("s...m,sm->s...", by, dz), forced, by)
+    # Loops of their own, which a compiler drops where nobody asks how the Jacobians move.
+    return dz, dpassage, *along(jacobians, dz)
 
 
 def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Integrator) -> tuple[PyTree, PyTree]:
@@ -113,9 +131,8 @@ def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Inte
 
     def evaluate(inputs):
         (state, moving), (t, still, integrator) = inputs
-        problem, params = eqx.combine(moving, still)
         t, x = (state[0], state[1:]) if timed else (t, state)
-        return stride_jacobian(problem, t, x, params, integrator)[1], None
+        return jacobians(eqx.combine(moving, still), t, x, integrator), None
 
     def one(t, x):
         state = jnp.append(t, x) if timed else x

@@ -192,9 +192,11 @@ def periodic_orbit(
     `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the orbit carries its code in
     `result`.
 
-    **Returns:** `PeriodicOrbit`. All its numbers are differentiable in `params`, to any order, forward and reverse, and
-    the call may stand under `jit` and `vmap`. `result` is `orbit_not_converged` when Newton's method ends elsewhere,
-    `not_isolated` when neighbours of the orbit are periodic too, or the code of the stride that failed.
+    **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`. All its numbers are differentiable in `params`, to any order,
+    forward and reverse. With `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are so once, in reverse, at a
+    cost that does not grow with the number of parameters: one backward pass through the strides, and one more where
+    multipliers are asked for. `result` is `orbit_not_converged` when Newton's method ends elsewhere, `not_isolated` when
+    neighbours of the orbit are periodic too, or the code of the stride that failed.
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """

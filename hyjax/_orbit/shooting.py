@@ -122,7 +122,7 @@ def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, A
 
     slope = jnp.zeros((guess.size, n), guess.dtype)
     start = jnp.array(0), y, y, guess, slope, jnp.full((), jnp.inf, y.dtype), jnp.asarray(1e-2, y.dtype), jnp.array(0)
-    # On two carried numbers: see `_flow.integrate`. The image is the guess itself as long as nothing better is found.
+    # On two carried numbers: see `_flow/loop.py`. The image is the guess itself as long as nothing better is found.
     end = jax.lax.while_loop(lambda carry: (carry[0] < 25) & (carry[-1] < 1), improve, start)
     return end[3], end[2]
 

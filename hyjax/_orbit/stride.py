@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.flow import flow_for, Impact, run_to_guard
-from .._flow.integrator import Integrator
+from .._flow.integrator import Integrator, pushable
 from .._flow.jump import reset, saltation_matrix
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -73,7 +73,7 @@ traced_stride = eqx.filter_jit(run_stride)
 @eqx.filter_jit
 def _jacobian(system, t, x, params, sequence, integrator):
     def end(x):
-        through = run_stride(system, t, x, params, sequence, integrator)
+        through = run_stride(system, t, x, params, sequence, pushable(integrator))
         return through.x, through.result
 
     jacobian, result = jax.jacfwd(end, has_aux=True)(x)
@@ -84,8 +84,9 @@ def _jacobian(system, t, x, params, sequence, integrator):
 def _monodromy(system, t, x, params, sequence, integrator):
     total = jnp.eye(x.shape[0], dtype=x.dtype)
     through = run_stride(system, t, x, params, sequence, integrator)
+    pushed = pushable(integrator)
     for mode, taken, impact in zip(sequence, system.route(sequence), through.impacts, strict=True):
-        flow = jax.jacfwd(lambda x: flow_for(system, mode, t, x, impact.t, params, integrator))(x)  # noqa: B023
+        flow = jax.jacfwd(lambda x: flow_for(system, mode, t, x, impact.t, params, pushed))(x)  # noqa: B023
         total = saltation_matrix(system, taken, impact.t, impact.x, params) @ flow @ total
         t, x = impact.t, reset(system.transitions[taken], impact.t, impact.x, params)
     return nan_unless(through.result == RESULTS.successful, total)

@@ -1,0 +1,54 @@
+"""The steps of a flow taken once more, where derivatives pass through the steps themselves.
+
+Reverse mode through many steps keeps few states and computes the others again. Steps of adapted length must not be adapted
+again: near the tolerance of the dtype the error estimate is rounding, and so are digits of the lengths that follow from it.
+Compiled into another program, the same steps have other lengths and end elsewhere, and a gradient pieced together from the two
+is wrong in its third digit. So the lengths are found once, without derivatives, and what is differentiated takes them as given.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import equinox.internal as eqxi
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._system.types import Flag, Scalar, State, Time
+from .integrator import Integrator
+from .step import Step
+
+
+class Taken(eqx.Module):
+    """The lengths of the steps taken so far: the first `count` of `lengths`."""
+
+    lengths: eqxi.MaybeBuffer[Float[Array, " max_steps"]]
+    count: Int[Array, ""]
+
+    def tried(self, length: Scalar, take: Flag) -> "Taken":
+        """With one more step. One that was not taken is overwritten by the next."""
+        return Taken(self.lengths.at[self.count].set(length), jnp.where(take, self.count + 1, self.count))
+
+
+def retrace(
+    field: Callable, t0: Time, x0: State, args: PyTree, taken: Taken, integrator: Integrator
+) -> tuple[Time, State, State]:
+    """`(t, x, f)` after the given steps along `field(t, x, args)`, differentiable as the integrator's `adjoint` allows.
+
+    The solver's stages are a loop, whatever `integrator.unroll` says: a backward pass spends its time elsewhere, and compiles in
+    half the time.
+    """
+    rtol, atol = integrator.tolerances(x0.dtype)
+    step = Step(integrator.solver, field, args, False, integrator.loop, atol / rtol)
+
+    def body(carry):
+        k, t, x, f, memory = carry
+        length = taken.lengths[k]
+        x, f, _, memory = step(t, x, f, length, memory)
+        return k + 1, t + length, x, f, memory
+
+    start = (jnp.array(0), t0, x0, step.field(t0, x0), step.init(t0, x0, taken.lengths[0]))
+    _, t, x, f, _ = eqxi.while_loop(
+        lambda carry: carry[0] < taken.count, body, start, max_steps=integrator.max_steps, kind=integrator.loop,
+        checkpoints=getattr(integrator.adjoint, "checkpoints", None),
+    )  # fmt: skip
+    return t, x, f

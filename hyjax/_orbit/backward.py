@@ -1,0 +1,98 @@
+r"""The gradient of a closed orbit by one backward pass, whatever the number of its parameters.
+
+Let $\bar z$ be the cotangents of the nodes, with those of all that moves with them through the strides' known Jacobians. One
+transposed linear solve (see `node_system.py`) turns them into cotangents of the strides' ends, and the strides turn these
+into the gradient:
+
+$$\bar p = \sum_i (D_pS_i)^\top \lambda_i, \qquad M^\top \lambda = \bar z.$$
+
+The return Jacobian depends on nodes and parameters through the strides' second derivatives: where it is asked for, there is one
+more backward pass, through the strides with their tangents.
+"""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from .._flow.integrator import Integrator, pushable
+from .._system.results import RESULTS
+from .chain import Chain, Passage, return_matrices
+from .found import find, jacobians, passage
+from .node_system import pulled_back
+from .shooting import AbstractShooting, Found
+
+
+@eqx.filter_custom_vjp
+def closed_orbit_backward(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrator) -> Found:
+    """What `method` finds, differentiable in `what = (problem, params)` in reverse mode, once."""
+    return find(what, guess, method, integrator)
+
+
+@closed_orbit_backward.def_fwd
+def _forward(perturbed, what, guess, method, integrator):
+    problem, params = what
+    # The Jacobians by the strides' starts are kept, and none by parameters.
+    problem = dataclasses.replace(problem, varied=(False,) * len(jax.tree.leaves(what)))
+    found = find((problem, params), guess, method, integrator)
+    return dataclasses.replace(found, chain=dataclasses.replace(found.chain, jacobians=None)), found
+
+
+@closed_orbit_backward.def_bwd
+def _backward(found, cotangent, perturbed, what, guess, method, integrator):
+    problem, chain, timed = what[0], found.chain, int(what[0].timed)
+    of_chain, of_jacobian = cotangent.chain, cotangent.jacobian
+    moving, still = eqx.partition(what, perturbed)
+
+    def pull(fn: Callable, cotangents: PyTree) -> tuple[PyTree, Array]:
+        """Gradients by what moves and by the nodes, stride after stride, so that one alone is in memory."""
+
+        def one(total, each):
+            t, x, out = each
+            _, back = jax.vjp(lambda moving, t, x: fn(eqx.combine(moving, still), t, x), moving, t, x)
+            by_moving, by_t, by_x = back(out)
+            total = jax.tree.map(jnp.add, total, by_moving)
+            return total, jnp.append(by_t, by_x) if timed else by_x
+
+        zero = jax.tree.map(jnp.zeros_like, moving)
+        return jax.lax.scan(one, zero, (chain.starts, chain.nodes, cotangents))
+
+    ends, nodes = _cotangents(of_chain, chain, timed)
+    through = jax.tree.map(lambda end, by: jnp.einsum("s...,s...m->sm", end, by), ends, chain.jacobians)
+    nodes = nodes + sum(jax.tree.leaves(through))
+    gradient = jax.tree.map(jnp.zeros_like, moving)
+    if of_jacobian is not None:
+        _, back = jax.vjp(lambda by: return_matrices(problem, by)[0], chain.jacobians)
+        gradient, by_nodes = pull(ft.partial(jacobians, integrator=pushable(integrator)), *back(of_jacobian))
+        nodes = nodes + by_nodes
+    ends = dataclasses.replace(ends, end=ends.end + pulled_back(chain.jacobians.end, nodes, timed))
+    more, _ = pull(ft.partial(passage, integrator=integrator), ends)
+
+    # A lane that failed is NaN all through, and not asked for: it adds nothing to the gradient by parameters that it shares.
+    asked = jnp.any(jnp.stack([jnp.any(leaf != 0) for leaf in jax.tree.leaves(cotangent)]))
+    good = asked & (found.result == RESULTS.successful)
+    return jax.tree.map(lambda a, b: jnp.where(good, a + b, 0), gradient, more)
+
+
+def _cotangents(given: Chain, chain: Chain, timed: int) -> tuple[Passage, Array]:
+    """Cotangents of the strides' passages and of the nodes, from those of a chain, None where they are zero."""
+    strides = len(chain.nodes)
+
+    def dense(name: str) -> Array:
+        cotangent = getattr(given, name)
+        return jnp.zeros_like(getattr(chain, name)) if cotangent is None else cotangent
+
+    nodes = dense("nodes")
+    if timed:
+        nodes = jnp.concatenate([dense("starts")[:, None], nodes], axis=1)
+    ends = Passage(
+        end=jnp.zeros_like(nodes).at[-1, timed:].set(dense("end")),
+        before=jnp.roll(dense("before"), -1, axis=0),
+        time=jnp.broadcast_to(dense("period"), (strides,)),
+        guard_rates=dense("guard_rates").reshape(strides, -1),
+    )
+    return ends, nodes

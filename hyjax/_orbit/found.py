@@ -1,0 +1,41 @@
+"""A closed orbit as it is found, and its strides as functions of their start and of `what = (problem, params)`.
+
+The rules of differentiation, in `implicit.py` and `backward.py`, are made of these.
+"""
+
+import dataclasses
+
+import jax
+from jaxtyping import Array, PyTree
+
+from .._flow.batch_axes import batched_like
+from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._system.types import Scalar, State
+from .chain import Passage, Start, stride_jacobian
+from .shooting import AbstractShooting, Found
+
+
+def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrator) -> Found:
+    """The closed orbit near a guess; with the strides' Jacobians, where the problem names what moves. Not differentiable."""
+    problem, params = what
+    integrator = with_adjoint(integrator, PlainForward())
+    found = method.search(problem, guess, params, integrator)
+    chain = found.chain
+    if problem.varied and chain.jacobians is None:
+        by = jax.vmap(lambda t, x: jacobians(what, t, x, integrator))(chain.starts, chain.nodes)
+        chain = dataclasses.replace(chain, jacobians=by)
+    chain, jacobian = batched_like((chain, found.jacobian), what)
+    return dataclasses.replace(found, chain=chain, jacobian=jacobian)
+
+
+def passage(what: PyTree, t: Scalar, x: State, integrator: Integrator) -> Passage:
+    """The stride that starts at `(t, x)`."""
+    problem, params = what
+    start = Start(dataclasses.replace(problem, varied=()), t, x, params)
+    return start.flow(start.pack(), integrator)[0]
+
+
+def jacobians(what: PyTree, t: Scalar, x: State, integrator: Integrator) -> Passage:
+    """The Jacobians of that stride: by its start, and by what the problem says moves."""
+    problem, params = what
+    return stride_jacobian(problem, t, x, params, integrator)[1]
