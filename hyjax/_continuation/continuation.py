@@ -8,7 +8,8 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.integrator import PlainForward
+from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._system.where import one_leaf, Where
@@ -27,7 +28,7 @@ def continuation(
     where: Where,
     stop: Stop,
     method: Method = PseudoArclength(),
-    integrator: Integrator | None = None,
+    integrator: IntegratorLike | None = None,
 ) -> Branch:
     r"""Follow a periodic orbit over a parameter. $F(y, \lambda) = 0$, through folds.
 
@@ -47,7 +48,7 @@ def continuation(
     values = jnp.asarray(jax.tree.leaves(orbit.params)[free])[None]
     # The other way is free: a branch that turns at a fold may come back past its start.
     interval = interval_to(stop, values[0], "continuation", behind=3.0)
-    integrator = orbit.integrator if integrator is None else integrator
+    integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
     problem = Problem(system, orbit.sequence, orbit.strides)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
     size = jnp.where(size > 0, size, 1)

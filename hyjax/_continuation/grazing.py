@@ -94,7 +94,9 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Touch
     t0, known = jnp.zeros((), v.dtype), (params, touch)
     start = Problem(system, names, 1).closing_jump(y, known)
     ways = [_by_tangent if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
-    through = run_stride(system, t0, start, known, names, unfolding.integrator, ways)
+    sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (1 if touch.taken else 0) :])
+    integrator = unfolding.integrator.renamed(names, sources)
+    through = run_stride(system, t0, start, known, names, integrator, ways)
     at, after = through.impacts[touch.arc], through.impacts[(touch.arc + 1) % len(names)]
     residual = jnp.append(
         (through.impacts[-1].x - y) / unfolding.state_scale, way.guard(at.t, at.x, params) / touch.size

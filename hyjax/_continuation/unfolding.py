@@ -26,8 +26,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
 from .._flow.elimination import solve
-from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.integrator import PlainForward
 from .._flow.linearize import with_columns
+from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._orbit.chain import Chain, follow_chain
 from .._orbit.problem import Problem
 from .._system.types import Params, Scalar
@@ -45,7 +46,7 @@ class Unfolding(eqx.Module):
     free: tuple[int, ...] = eqx.field(
         static=True
     )  # which leaves: a lens would be a recompilation each time it is written
-    integrator: Integrator = eqx.field(static=True)
+    integrator: Integrators = eqx.field(static=True)
     state_scale: Scalar
     origin: Float[Array, " free"]
     scale: Float[Array, " free"]
@@ -53,7 +54,7 @@ class Unfolding(eqx.Module):
 
     def rolled(self, order: int = 1) -> "Unfolding":
         """The same, quicker to compile and slower to run; differentiable so often."""
-        integrator = with_adjoint(self.integrator, PlainForward(), rolled=True)
+        integrator = rolled(with_adjoint(self.integrator, PlainForward()))
         return dataclasses.replace(self, integrator=integrator, order=order)
 
     @property

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.types import Params, State, Time
+from .._system.types import Flag, Params, State, Time
 from .jump import saltation_matrix
 from .surfaces import Surfaces
 
@@ -24,9 +24,12 @@ class Automaton(eqx.Module):
     """The functions of a hybrid system, of a mode or a transition that is known only when it runs.
 
     A batch in which lanes stand in different modes evaluates the functions of all.
+
+    **Attributes:** `only`: the modes that flow; `None` for all. In the others the state rests, and no guard falls.
     """
 
     system: HybridSystem
+    only: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,21 +47,32 @@ class Automaton(eqx.Module):
     def pad(self, x: State) -> Padded:
         return jnp.pad(x, (0, self.size - x.size))
 
+    def restricted(self, only: tuple[str, ...] | None) -> "Automaton":
+        """The same, of which only those modes flow."""
+        return Automaton(self.system, only)
+
+    def includes(self, mode: Index) -> Flag:
+        """Whether the mode flows."""
+        return jnp.array([self.only is None or name in self.only for name in self.names])[mode]
+
     def field(self, t: Time, z: Padded, args: tuple[Index, Params]) -> Padded:
         """The vector field of mode `args[0]`; zero in the padding."""
         mode, params = args
 
         def rate(each, t, z, params):
-            return self.pad(each.vector_field(t, z[: each.dimension], params))
+            return jnp.zeros_like(z) if each is None else self.pad(each.vector_field(t, z[: each.dimension], params))
 
-        return _switch(mode, self.modes, rate, t, z, params)
+        return _switch(mode, [each if flows else None for each, flows in self._flowing], rate, t, z, params)
 
     @property
     def surfaces(self) -> Surfaces:
         """The guards of whatever mode: number `k` is that of the `k`-th transition which leaves it."""
         ways = [
-            (mode.dimension, [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving])
-            for mode, leaving in zip(self.modes, self._leaving, strict=True)
+            (
+                mode.dimension,
+                [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving if flows],
+            )
+            for (mode, flows), leaving in zip(self._flowing, self._leaving, strict=True)
         ]
         count = max(map(len, self._leaving))
 
@@ -112,6 +126,10 @@ class Automaton(eqx.Module):
             return jnp.pad(matrix, [(0, self.size - length) for length in matrix.shape])
 
         return _switch(transition, ways, padded, t, z, params)
+
+    @property
+    def _flowing(self) -> list[tuple[Mode, bool]]:
+        return [(mode, self.only is None or name in self.only) for name, mode in self.system.modes.items()]
 
     @property
     def _leaving(self) -> list[tuple[int, ...]]:

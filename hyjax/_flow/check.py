@@ -9,7 +9,7 @@ from jaxtyping import Array, PyTree
 
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
-from .integrator import Integrator
+from .mode_integrators import Integrators
 
 
 def _concrete(leaf) -> bool:
@@ -61,7 +61,7 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
             shape(transition.armed, f"The armed of {label}", ())
 
 
-def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrator):
+def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):
     """Check the arguments of an analysis along a sequence. **Returns:** `(t, x)` as arrays."""
     system.route(sequence)
     check_params(params)

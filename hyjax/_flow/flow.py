@@ -10,6 +10,7 @@ from .._system.types import Params, Scalar, State, Time
 from .check import check_mode, check_params, check_state
 from .integrate import integrate
 from .integrator import Integrator
+from .mode_integrators import for_modes, IntegratorLike, Integrators
 from .surfaces import no_surfaces, Surfaces
 
 
@@ -45,10 +46,10 @@ def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
     return Surfaces(len(leaving), values, armed)
 
 
-def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrator) -> Impact:
+def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrators) -> Impact:
     """`flow_to_guard` without the checks of its arguments."""
-    surfaces = surfaces_of(system, mode)
-    end = integrate(system.mode(mode).vector_field, surfaces, t, x, t + integrator.max_time, params, integrator)
+    surfaces, own = surfaces_of(system, mode), integrator.of(mode)
+    end = integrate(system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own)
     missed = (end.result == RESULTS.successful) & (end.event < 0)
     result = choose(missed, RESULTS.no_crossing, end.result)
     good = result == RESULTS.successful
@@ -67,7 +68,7 @@ def flow_to_guard(
     x: State,
     params: Params,
     *,
-    integrator: Integrator = Integrator(),
+    integrator: IntegratorLike = Integrator(),
 ) -> Impact:
     r"""Flow in a mode until the first of its guards falls through zero.
 
@@ -84,15 +85,16 @@ def flow_to_guard(
     """
     check_params(params)
     x = check_state(x, system.mode(mode).dimension, mode)
-    integrator.tolerances(x.dtype)
+    integrator = for_modes(system, integrator)
+    integrator.of(mode).tolerances(x.dtype)
     t = jnp.asarray(t, x.dtype)
     check_mode(system, mode, t, x, params)
     return _run_to_guard(system, mode, t, x, params, integrator)
 
 
 def flow_for(
-    system: HybridSystem, mode: str, t: Time, x: State, t1: Time, params: Params, integrator: Integrator
+    system: HybridSystem, mode: str, t: Time, x: State, t1: Time, params: Params, integrator: Integrators
 ) -> State:
     """The state at `t1 >= t`, of the flow of a mode alone: its guards are not looked at. NaN where it fails."""
-    end = integrate(system.mode(mode).vector_field, no_surfaces(), t, x, t1, params, integrator)
+    end = integrate(system.mode(mode).vector_field, no_surfaces(), t, x, t1, params, integrator.of(mode))
     return nan_unless(end.result == RESULTS.successful, end.x)

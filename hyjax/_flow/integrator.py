@@ -1,5 +1,6 @@
 """How a flow is integrated: one object, passed everywhere."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import diffrax as dfx
@@ -106,6 +107,29 @@ class Integrator(eqx.Module):
         limits = lambda controller: (controller.rtol, controller.atol)
         return eqx.tree_at(limits, self.controller, (rtol, atol)).wrap(1)
 
+    def of(self, mode: str) -> "Integrator":
+        """The integrator of a mode: this one, for all modes. (See `ModeIntegrators`.)"""
+        return self
+
+    @property
+    def parts(self) -> tuple["Integrator", ...]:
+        """The integrators of all modes."""
+        return (self,)
+
+    @property
+    def groups(self) -> list[tuple["Integrator", tuple[str, ...] | None]]:
+        """The distinct integrators, each with the names of its modes; `None` for all."""
+        return [(self, None)]
+
+    def rebuilt(self, parts: Sequence["Integrator"]) -> "Integrator":
+        """From other `parts`."""
+        (part,) = parts
+        return part
+
+    def renamed(self, names: Sequence[str], sources: Sequence[str]) -> "Integrator":
+        """For a system whose mode `names[k]` flows as mode `sources[k]` does."""
+        return self
+
     @property
     def loop(self) -> Literal["lax", "bounded", "checkpointed"]:
         """Which loop of equinox carries the steps: `lax`, `bounded` or `checkpointed`."""
@@ -114,18 +138,6 @@ class Integrator(eqx.Module):
 
 class PlainForward(dfx.ForwardMode):
     """Tangents only, with no Jacobian kept for reverse mode: for use inside a function that keeps its own."""
-
-
-def with_adjoint(integrator: Integrator, adjoint: dfx.AbstractAdjoint, *, rolled: bool = False) -> Integrator:
-    """The same, differentiated in another way. `rolled`: compiled with `unroll=False`, for a program that runs a few times."""
-    unroll = integrator.unroll and not rolled
-    return eqx.tree_at(lambda i: (i.adjoint, i.unroll), integrator, (adjoint, unroll))
-
-
-def pushable(integrator: Integrator) -> Integrator:
-    """The same for a function that pushes tangents itself and may then be differentiated in reverse: `RecursiveCheckpointAdjoint`
-    has no tangents, so `DirectAdjoint` takes its place."""
-    return with_adjoint(integrator, dfx.DirectAdjoint()) if integrator.loop == "checkpointed" else integrator
 
 
 _LOOPS: dict[type, Literal["lax", "bounded", "checkpointed"]] = {

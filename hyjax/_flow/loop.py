@@ -97,7 +97,7 @@ class Course:
 
 
 def run(
-    field: Callable, surfaces: Surfaces, t0: Time, x0: State, t1: Time, args: PyTree, integrator: Integrator, keep: bool
+    field: Callable, surfaces: Surfaces, t0: Time, x0: State, t1: Time, args: PyTree, integrator: Integrator, *, keep: bool
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, or the time is `t1`, or there is no next step.
     `keep`: keep the steps' lengths."""
@@ -112,7 +112,7 @@ def run(
     going = lambda now: ~now.end.done & (now.steps < integrator.max_steps)
     if keep:
         # A list of lengths that is carried as a buffer is written in place.
-        return eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)
+        return eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)  # pyright: ignore
     return jax.lax.while_loop(going, body, start)
 
 

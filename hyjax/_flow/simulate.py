@@ -5,7 +5,6 @@ transition that fired is taken, and its number is what the next arc starts with.
 and derivatives of any order, forward and reverse, come from those of an arc.
 """
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.core
@@ -17,10 +16,11 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
+from .automaton_flow import follow_automaton
 from .check import check_mode, check_params, check_state
-from .integrate import integrate
-from .integrator import Integrator, PlainForward, with_adjoint
+from .integrator import Integrator, PlainForward
 from .linearize import linearizable
+from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
 from .surfaces import rounding
 from .trajectory import samples_at, Trajectory
 
@@ -34,7 +34,7 @@ def simulate(
     t1: float | Time,
     t0: float | Time = 0.0,
     max_jumps: int = 100,
-    integrator: Integrator = Integrator(),
+    integrator: IntegratorLike = Integrator(),
     save: Float[Array, " times"] | None = None,
 ) -> Trajectory:
     r"""Follow a hybrid system from `t0` to `t1`, whatever its sequence of modes. $\dot x = f_m(t, x, p)$ until a guard of
@@ -55,6 +55,7 @@ def simulate(
     """
     check_params(params)
     x0 = check_state(x0, system.mode(mode).dimension, mode)
+    integrator = for_modes(system, integrator)
     integrator.tolerances(x0.dtype)
     if not isinstance(max_jumps, int) or max_jumps < 0:
         raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer, 0 or more.")
@@ -71,7 +72,7 @@ def simulate(
 
 @eqx.filter_jit
 def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save) -> Trajectory:
-    keeps_jacobian = isinstance(integrator.adjoint, dfx.ForwardMode)
+    keeps_jacobian = integrator.loop == "lax"
     plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
 
     def run(inputs):
@@ -130,7 +131,7 @@ class _Row(eqx.Module):
 
 
 def _scan(
-    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrator
+    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
 ) -> tuple[_Start, _Row]:
     """The end, and a row for each arc that there could be."""
 
@@ -139,7 +140,7 @@ def _scan(
         t, z, mode = (jnp.where(now.done, a, b) for a, b in ((t0, now.t), (z0, now.z), (mode0, now.mode)))
         stuck = _accumulates(automaton, t, z, mode, now.came_by, now.duration, params)
         until = jnp.where(now.done, t0 - 1, jnp.where(stuck, t, t1))
-        end = integrate(automaton.field, automaton.surfaces, t, z, until, (mode, params), integrator)
+        end = follow_automaton(automaton, t, z, mode, until, params, integrator)
         met = end.event >= 0
         taken = automaton.transition(mode, end.event)
         z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
@@ -162,7 +163,7 @@ def _scan(
         return jax.tree.map(lambda new, old: jnp.where(now.done, old, new), after, now), row
 
     never = jnp.full_like(t0, jnp.inf)
-    start = _Start(t0, z0, mode0, jnp.array(-1), never, RESULTS.successful, jnp.array(False))
+    start = _Start(t0, z0, mode0, jnp.array(-1), never, RESULTS.successful, jnp.array(False))  # pyright: ignore
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
 
 

@@ -15,9 +15,8 @@ from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .arc import Arc
 from .automaton import Automaton
-from .integrate import integrate
-from .integrator import Integrator, pushable
-from .surfaces import no_surfaces
+from .automaton_flow import follow_automaton
+from .mode_integrators import Integrators, pushable
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -77,7 +76,7 @@ class Trajectory(eqx.Module):
     samples: Samples | None
     params: Params
     system: HybridSystem = eqx.field(static=True)
-    integrator: Integrator = eqx.field(static=True)
+    integrator: Integrators = eqx.field(static=True)
 
     def __str__(self) -> str:
         from .report import describe_trajectory
@@ -206,14 +205,14 @@ class Trajectory(eqx.Module):
         return cycle, jumps - length
 
 
-def state_at(automaton: Automaton, arc: tuple, time: Time, params: Params, integrator: Integrator):
+def state_at(automaton: Automaton, arc: tuple, time: Time, params: Params, integrator: Integrators):
     """The state, padded, at a time of an arc `(start, end, state at the start, mode)`; its guards are not looked at."""
     start, _, x, mode = arc
-    end = integrate(automaton.field, no_surfaces(), start, x, time, (mode, params), integrator)
+    end = follow_automaton(automaton, start, x, mode, time, params, integrator, guarded=False)
     return nan_unless(end.result == RESULTS.successful, end.x)
 
 
-def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, integrator: Integrator) -> Samples:
+def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, integrator: Integrators) -> Samples:
     """States at times in any order; `arcs` are the columns `(starts, ends, states at the starts, modes)`."""
     starts, ends, _, modes = arcs
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .._flow.integrator import Integrator, pushable
+from .._flow.mode_integrators import Integrators, pushable
 from .._system.results import RESULTS
 from .chain import Chain, Passage, return_matrices
 from .found import find, jacobians, passage
@@ -28,7 +28,7 @@ from .shooting import AbstractShooting, Found
 
 
 @eqx.filter_custom_vjp
-def closed_orbit_backward(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrator) -> Found:
+def closed_orbit_backward(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> Found:
     """What `method` finds, differentiable in `what = (problem, params)` in reverse mode, once."""
     return find(what, guess, method, integrator)
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.integrator import Integrator
 from .._flow.linearize import with_columns
+from .._flow.mode_integrators import Integrators
 from .._system.results import choose, RESULTS
 from .._system.types import Params, Scalar, State
 from .problem import Problem
@@ -76,7 +76,7 @@ class Start(eqx.Module):
     def pack(self) -> Array:
         return ravel_pytree(self.numbers)[0]
 
-    def flow(self, packed: Array, integrator: Integrator) -> tuple[Passage, Stride]:
+    def flow(self, packed: Array, integrator: Integrators) -> tuple[Passage, Stride]:
         """The stride from packed numbers."""
         state, moving = ravel_pytree(self.numbers)[1](packed)
         system, params = eqx.combine(moving, self.problem.split(self.params)[1])
@@ -87,7 +87,7 @@ class Start(eqx.Module):
 
 
 def stride_jacobian(
-    problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrator
+    problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrators
 ) -> tuple[Passage, Passage, Stride]:
     """One stride from `(t, x)` with all its tangents pushed through one loop: `(passage, its Jacobian, stride)`.
 
@@ -102,7 +102,7 @@ def follow_chain(
     problem: Problem,
     x: State | None,
     params: Params,
-    integrator: Integrator,
+    integrator: Integrators,
     before: Float[Array, "strides m"] | None = None,
     order: int = 0,
 ) -> tuple[Chain, Float[Array, "strides m"]]:

@@ -62,7 +62,7 @@ def _lapack_spectrum(matrix: Float[Array, "*lanes n n"]) -> Complex[Array, "*lan
     *lanes, n, _ = matrix.shape
     if n <= 2:
         return plain_spectrum(matrix)
-    # One at a time: two batches at once may wait for each other for ever, see `_elimination`.
+    # One at a time: two batches at once may wait for each other for ever, see `hyjax._flow.elimination`.
     return jax.lax.map(jnp.linalg.eigvals, matrix.reshape(-1, n, n)).reshape(*lanes, n)
 
 

@@ -9,13 +9,14 @@ import jax
 from jaxtyping import Array, PyTree
 
 from .._flow.batch_axes import batched_like
-from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.integrator import PlainForward
+from .._flow.mode_integrators import Integrators, with_adjoint
 from .._system.types import Scalar, State
 from .chain import Passage, Start, stride_jacobian
 from .shooting import AbstractShooting, Found
 
 
-def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrator) -> Found:
+def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> Found:
     """The closed orbit near a guess; with the strides' Jacobians, where the problem names what moves. Not differentiable."""
     problem, params = what
     integrator = with_adjoint(integrator, PlainForward())
@@ -28,14 +29,14 @@ def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integ
     return dataclasses.replace(found, chain=chain, jacobian=jacobian)
 
 
-def passage(what: PyTree, t: Scalar, x: State, integrator: Integrator) -> Passage:
+def passage(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passage:
     """The stride that starts at `(t, x)`."""
     problem, params = what
     start = Start(dataclasses.replace(problem, varied=()), t, x, params)
     return start.flow(start.pack(), integrator)[0]
 
 
-def jacobians(what: PyTree, t: Scalar, x: State, integrator: Integrator) -> Passage:
+def jacobians(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passage:
     """The Jacobians of that stride: by its start, and by what the problem says moves."""
     problem, params = what
     return stride_jacobian(problem, t, x, params, integrator)[1]

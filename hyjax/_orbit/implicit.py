@@ -15,8 +15,9 @@ from jax.flatten_util import ravel_pytree
 from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
-from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.integrator import PlainForward
 from .._flow.linearize import perturbed, with_jacobian
+from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._system.types import Params
 from .backward import closed_orbit_backward
 from .chain import Chain, Passage, return_matrices
@@ -27,7 +28,7 @@ from .shooting import AbstractShooting, Found
 
 
 def closed_orbit(
-    problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrator
+    problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrators
 ) -> Found:
     """The closed orbit that `method` finds near the guess. Its chain and its Jacobian are differentiable in `params`, and in
     arrays captured by the system's functions: to any order, but for `RecursiveCheckpointAdjoint`."""
@@ -58,7 +59,7 @@ def _closed_orbit_jvp(primals, tangents):
     problem, params = what
     if forward:
         # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
-        integrator = with_adjoint(integrator, PlainForward(), rolled=True)
+        integrator = rolled(with_adjoint(integrator, PlainForward()))
         problem = dataclasses.replace(problem, varied=flags)
     else:
         problem = dataclasses.replace(problem, varied=(False,) * len(flags))
@@ -85,7 +86,7 @@ def _closed_orbit_jvp(primals, tangents):
     return found, eqx.tree_at(parts, none, (dchain, djacobian), is_leaf=lambda leaf: leaf is None)
 
 
-def _multiplied(what, dwhat, chain: Chain, integrator: Integrator) -> tuple[Array, Passage, Passage, Passage]:
+def _multiplied(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, Passage, Passage, Passage]:
     """`(dz, dpassage, by, dby)`: products with the strides' Jacobians by all that moves, and with those of these Jacobians."""
     timed, by = int(what[0].timed), chain.jacobians
     assert by is not None
@@ -100,7 +101,7 @@ def _multiplied(what, dwhat, chain: Chain, integrator: Integrator) -> tuple[Arra
     return dz, dpassage, by, jax.tree.map(moved, by_by)
 
 
-def _pushed(what, dwhat, chain: Chain, integrator: Integrator) -> tuple[Array, Passage, Passage, Passage]:
+def _pushed(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, Passage, Passage, Passage]:
     """The same by tangents of the strides themselves: one for all parameters, and one for the Jacobians."""
     timed, by = int(what[0].timed), chain.jacobians
     assert by is not None
@@ -124,7 +125,7 @@ def _pushed(what, dwhat, chain: Chain, integrator: Integrator) -> tuple[Array, P
     return dz, dpassage, *along(jacobians, dz)
 
 
-def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Integrator) -> tuple[PyTree, PyTree]:
+def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Integrators) -> tuple[PyTree, PyTree]:
     """The strides' Jacobians, and their Jacobians by the strides' starts and by what moves."""
     timed = len(nodes) > 1
     moving, still = eqx.partition(what, moves)

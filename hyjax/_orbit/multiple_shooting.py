@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.flow import run_to_guard
-from .._flow.integrator import Integrator
 from .._flow.jump import reset
 from .._flow.linearize import with_columns
+from .._flow.mode_integrators import Integrators
 from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .chain import Chain
@@ -36,7 +36,7 @@ class MultipleShooting(AbstractShooting):
     accept: float | None = None
     root_finder: RootFinder = DampedNewton()
 
-    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
         sizes = [1 + problem.system.mode(mode).dimension for mode in problem.sequence]
         shape = (problem.strides, sum(sizes))
 
@@ -52,7 +52,7 @@ class MultipleShooting(AbstractShooting):
         return Found(chain, jacobian, root.residual, root.iterations, outcome(root.converged, chain.result))
 
 
-def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Float[Array, "strides z"]:
+def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides z"]:
     """Times and states before each jump, stride after stride; a stride which falls starts over from the guess."""
     given = jnp.broadcast_to(guess, (problem.strides, guess.shape[-1]))
 
@@ -68,7 +68,7 @@ def _forward(problem: Problem, guess: Array, params: Params, integrator: Integra
 
 
 def _arc_equations(
-    problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrator
+    problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrators
 ):
     """Residual `(strides, z)`, its Jacobian `(strides, z, strides, z)`, and the chain of strides so far."""
     strides, width = z.shape

@@ -5,13 +5,14 @@ import functools as ft
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Complex, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
 from .._flow.arc import Arc
 from .._flow.check import check
 from .._flow.flow import flow_for
-from .._flow.integrator import Integrator, with_adjoint
+from .._flow.integrator import Integrator
 from .._flow.jump import reset
+from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, Limits, rolled, with_limits
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -53,7 +54,7 @@ class PeriodicOrbit(eqx.Module):
     system: HybridSystem = eqx.field(static=True)
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
-    integrator: Integrator = eqx.field(static=True)
+    integrator: Integrators = eqx.field(static=True)
 
     def __str__(self) -> str:
         return describe(self)
@@ -127,7 +128,7 @@ def orbit_of(
     chain: Chain,
     jacobian: Matrix,
     params: Params,
-    integrator: Integrator,
+    integrator: Integrators,
     multipliers: Array,
     residual: Array,
     iterations: Array,
@@ -151,19 +152,18 @@ def run_orbit(
     sequence: tuple[str, ...],
     strides: int,
     method: AbstractShooting,
-    integrator: Integrator,
-    limits: tuple | None = None,
+    integrator: Integrators,
+    limits: tuple[tuple[Limits, ...], Int[ArrayLike, ""]] | None = None,
 ) -> PeriodicOrbit:
-    """`periodic_orbit` without the checks of its arguments. `limits`, traced, replace the integrator's `rtol`, `atol`,
-    `max_steps` and the method's `max_iterations`."""
-    problem = Problem(system, sequence, strides)
-    how = (integrator, method)
+    """`periodic_orbit` without the checks of its arguments. `limits`, traced: those of the integrator's
+    parts, and the method's `max_iterations`."""
+    problem, limited = Problem(system, sequence, strides), integrator
     if limits is not None:
         # Where an orbit is found once, compile time weighs more than run time.
-        how = (with_adjoint(integrator, integrator.adjoint, rolled=True), method)
-        get = lambda how: (how[0].rtol, how[0].atol, how[0].max_steps, how[1].max_iterations)
-        how = eqx.tree_at(get, how, limits, is_leaf=lambda leaf: leaf is None)
-    found = closed_orbit(problem, guess, params, how[1], how[0])
+        parts, iterations = limits
+        limited = with_limits(rolled(integrator), parts)
+        method = eqx.tree_at(lambda method: method.max_iterations, method, iterations)
+    found = closed_orbit(problem, guess, params, method, limited)
     multipliers = eigenvalues(found.jacobian)
     result = unless_in_family(multipliers, found.result)
     return orbit_of(
@@ -182,7 +182,7 @@ def periodic_orbit(
     sequence: tuple[str, ...],
     strides: int = 1,
     method: AbstractShooting = SingleShooting(),
-    integrator: Integrator = Integrator(),
+    integrator: IntegratorLike = Integrator(),
     throw: bool = True,
 ) -> PeriodicOrbit:
     r"""The periodic orbit near a guess. $S^m(x) = x$ for $m$ = `strides`.
@@ -200,7 +200,7 @@ def periodic_orbit(
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """
-    guess = jnp.asarray(guess)
+    integrator, guess = for_modes(system, integrator), jnp.asarray(guess)
     if strides < 1:
         raise ValueError(f"periodic_orbit: strides={strides} must be at least 1.")
     if guess.ndim == 2:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._flow.check import check
 from .._flow.integrator import Integrator
+from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, Limits, limits_of
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params
@@ -34,7 +35,7 @@ def find_orbits(
     strides: int = 1,
     key: PRNGKeyArray | None = None,
     method: AbstractShooting = SingleShooting(),
-    integrator: Integrator = Integrator(),
+    integrator: IntegratorLike = Integrator(),
 ) -> PeriodicOrbit:
     r"""All periodic orbits in a region that are reached by Newton's method from random starts in it.
 
@@ -50,6 +51,7 @@ def find_orbits(
     decreasing period; its length is 0 where there is none. Not for use under `jit`: how many orbits there are is not known
     before. Each orbit is isolated; continuous families are not listed.
     """
+    integrator = for_modes(system, integrator)
     for bound in region:
         check(system, 0.0, bound, params, sequence, integrator)
     low, high = (np.asarray(bound) for bound in region)
@@ -69,13 +71,13 @@ class Batch(eqx.Module):
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
     method: AbstractShooting
-    integrator: Integrator
+    integrator: Integrators
 
 
 @eqx.filter_jit
 def solve_batch(batch: Batch, guesses: Array, limits: tuple) -> PeriodicOrbit:
-    """The orbit near each guess. `limits`: `rtol`, `atol`, `max_steps`, `max_iterations`: they are arguments, so that the
-    coarse search and the last digits share one compiled program."""
+    """The orbit near each guess. `limits`, of `run_orbit`, are arguments, so that the coarse search and the last digits share one
+    compiled program."""
     return eqx.filter_vmap(
         lambda guess: run_orbit(
             batch.system, guess, batch.params, batch.sequence, batch.strides, batch.method, batch.integrator, limits
@@ -90,15 +92,17 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
     guesses = low + (high - low) * np.asarray(jax.random.uniform(key, (starts, low.size), low.dtype))
     # On a CPU, lanes of a block wait for its slowest, and another core may solve another block.
     width = min(starts, BLOCK) if jax.default_backend() == "cpu" else starts
-    fine = (*batch.integrator.tolerances(low.dtype), batch.integrator.max_steps, batch.method.max_iterations)
-    loose = [max(1e-5 if low.dtype == jnp.float64 else 1e-3, each) for each in fine[:2]]
+    fine, iterations = limits_of(batch.integrator, low.dtype), batch.method.max_iterations
+    loose = 1e-5 if low.dtype == jnp.float64 else 1e-3
+    coarse = lambda steps: tuple(Limits(max(loose, p.rtol), max(loose, p.atol), min(steps, p.max_steps)) for p in fine)
     # A start that falls over may flow for long, or lead Newton's method astray, while the batch waits: both end soon.
-    quick, thorough = (*loose, min(40, fine[2]), min(8, fine[3])), (*loose, *fine[2:])
+    quick = (coarse(40), min(8, iterations))
+    thorough = (coarse(max(p.max_steps for p in fine)), iterations)
 
     size = np.maximum(np.abs(low), np.abs(high))
 
     def solved(guesses, limits):
-        limits = (*(np.asarray(each, low.dtype) for each in limits[:2]), *(np.asarray(each) for each in limits[2:]))
+        limits = jax.tree.map(lambda each: np.asarray(each, low.dtype if isinstance(each, float) else None), limits)
         count = len(guesses)
         blocks = guesses[np.arange(-(-count // width) * width) % count].reshape(-1, width, low.size)
         one = lambda block: jax.block_until_ready(solve(batch, block, limits))
@@ -121,7 +125,7 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
         if found := kept(orbits, 1e-3):
             break
     if found:
-        orbits = solved(orbits.x[found], fine)
+        orbits = solved(orbits.x[found], (fine, iterations))
         found = kept(orbits, float(jnp.finfo(low.dtype).eps) ** 0.6)
     return jax.device_put(jax.tree.map(lambda leaf: leaf[np.asarray(found, int)], orbits))
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._flow.elimination import solve
-from .._flow.integrator import Integrator
 from .._flow.linearize import with_columns
+from .._flow.mode_integrators import Integrators
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
@@ -42,10 +42,10 @@ class AbstractShooting(eqx.Module):
     root_finder: eqx.AbstractVar[RootFinder]
 
     @abc.abstractmethod
-    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
         """The closed orbit near a guess, with the evaluation that closed it. Not differentiable."""
 
-    def acceptable(self, integrator: Integrator, dtype) -> float | Array:
+    def acceptable(self, integrator: Integrators, dtype) -> float | Array:
         """The largest residual, relative to the state, of what is called an orbit."""
         return 100 * sum(integrator.tolerances(dtype)) if self.accept is None else self.accept
 
@@ -76,7 +76,7 @@ class SingleShooting(AbstractShooting):
     accept: float | None = None
     root_finder: RootFinder = DampedNewton()
 
-    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrator) -> Found:
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
         size = jnp.max(jnp.abs(guess))
         guess, before = onto_image(problem, guess, params)
         if not isinstance(self.root_finder, DampedNewton):
@@ -127,7 +127,7 @@ def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, A
     return end[3], end[2]
 
 
-def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrator):
+def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrators):
     r"""$\text{flow}^m(R(y)) - y$ as `find_root` asks for it; `aux` is the chain and the return Jacobian.
 
     The first evaluation flows from the guess $x_0$, where there is one, to $y_1$. Where the guess is nearly an orbit, $y_1$ is

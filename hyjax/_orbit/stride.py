@@ -9,8 +9,9 @@ from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.flow import flow_for, Impact, run_to_guard
-from .._flow.integrator import Integrator, pushable
+from .._flow.integrator import Integrator
 from .._flow.jump import reset, saltation_matrix
+from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, pushable
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
@@ -37,7 +38,7 @@ def run_stride(
     x: State,
     params: Params,
     sequence: tuple[str, ...],
-    integrator: Integrator,
+    integrator: Integrators,
     arcs: Sequence[Callable[..., Impact]] | None = None,
 ) -> Stride:
     """`stride` without the checks of its arguments; `arcs` may be other ways from each jump to the next than `run_to_guard`."""
@@ -99,7 +100,7 @@ def stride(
     *,
     sequence: tuple[str, ...],
     t: float | Time = 0.0,
-    integrator: Integrator = Integrator(),
+    integrator: IntegratorLike = Integrator(),
 ) -> Stride:
     r"""Follow a sequence of modes once around: from just after a jump to just after the last. $S(x)$.
 
@@ -113,6 +114,7 @@ def stride(
 
     Source: Bhounsule (2014), eqs. 1-5.
     """
+    integrator = for_modes(system, integrator)
     t, x = check(system, t, x, params, sequence, integrator)
     return traced_stride(system, t, x, params, sequence, integrator)
 
@@ -124,7 +126,7 @@ def return_jacobian(
     *,
     sequence: tuple[str, ...],
     t: float | Time = 0.0,
-    integrator: Integrator = Integrator(),
+    integrator: IntegratorLike = Integrator(),
 ) -> Matrix:
     r"""The Jacobian of the stride, from section to section. $S_x = \prod_i D_xR_i\,(I - f\,D_xg/(D_tg + D_xg f))\,\Phi_i$.
 
@@ -135,6 +137,7 @@ def return_jacobian(
 
     Source: Bhounsule (2014), eq. 16, whose printed factors are in the wrong order.
     """
+    integrator = for_modes(system, integrator)
     t, x = check(system, t, x, params, sequence, integrator)
     return _jacobian(system, t, x, params, sequence, integrator)
 
@@ -146,7 +149,7 @@ def monodromy(
     *,
     sequence: tuple[str, ...],
     t: float | Time = 0.0,
-    integrator: Integrator = Integrator(),
+    integrator: IntegratorLike = Integrator(),
 ) -> Matrix:
     r"""The monodromy matrix: how variations at *fixed time* pass once around. $\prod_i \Xi_i\,\Phi_i$.
 
@@ -158,5 +161,6 @@ def monodromy(
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
     """
+    integrator = for_modes(system, integrator)
     t, x = check(system, t, x, params, sequence, integrator)
     return _monodromy(system, t, x, params, sequence, integrator)

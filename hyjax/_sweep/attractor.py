@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.dataset import load_xarray
-from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.integrator import Integrator, PlainForward
+from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
@@ -44,7 +45,7 @@ def attractor(
     transients: int | None = None,
     keep: int = 128,
     max_period: int = 64,
-    integrator: Integrator | None = None,
+    integrator: IntegratorLike | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Long-run states, periods and Lyapunov exponents over a grid of parameters: $x_{k+1} = S(x_k, \lambda)$, iterated.
@@ -82,6 +83,7 @@ def attractor(
     if integrator is None:
         tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
+    integrator = for_modes(system, integrator)
     flat = states.reshape(-1, states.shape[-1])
     sample = flat[int(np.argmax(np.isfinite(flat).all(axis=1)))]
     check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)

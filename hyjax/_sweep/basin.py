@@ -10,7 +10,8 @@ import numpy as np
 
 from .._flow.check import check
 from .._flow.dataset import load_xarray
-from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.integrator import Integrator, PlainForward
+from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
@@ -35,7 +36,7 @@ def basin(
     fates: Mapping[str, Guard] | None = None,
     strides: int = 100,
     closeness: float = 1e-2,
-    integrator: Integrator | None = None,
+    integrator: IntegratorLike | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Basins of attraction: the outcome of each initial state of a grid.
@@ -81,6 +82,7 @@ def basin(
     if integrator is None:
         tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
+    integrator = for_modes(system, integrator)
     check(system, 0.0, jnp.asarray(x[0]), params, sequence, integrator)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size = np.max(np.abs(nodes), initial=0)

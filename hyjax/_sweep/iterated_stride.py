@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._flow.integrator import Integrator
+from .._flow.mode_integrators import Integrators
 from .._orbit.stride import run_stride
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
@@ -26,7 +26,7 @@ class IteratedStride(eqx.Module):
     free: tuple[int, ...] = eqx.field(static=True)
     sequence: tuple[str, ...] = eqx.field(static=True)
     keep: int = eqx.field(static=True)
-    integrator: Integrator
+    integrator: Integrators
 
     def __call__(self, common, lane: tuple[Array, Array]) -> dict[str, Array]:
         (params, strides, transients), (values, x0) = common, lane

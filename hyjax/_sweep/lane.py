@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._flow.integrator import Integrator
+from .._flow.mode_integrators import Integrators
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import find_root
 from .._orbit.orbit import orbit_of, PeriodicOrbit, unless_in_family
@@ -32,7 +32,7 @@ class OrbitFromGuess(eqx.Module):
 
     problem: Problem
     free: tuple[int, ...] = eqx.field(static=True)
-    integrator: Integrator
+    integrator: Integrators
     record: Record | None = None
 
     def __call__(self, params: Params, lane: tuple[Array, Array]) -> dict[str, Array]:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._flow.integrator import Integrator
+from .._flow.mode_integrators import Integrators
 from .._orbit.stride import run_stride
 from .._system.results import choose, RESULTS
 from .._system.system import Guard, HybridSystem, Mode, Transition
@@ -27,7 +27,7 @@ class StridesToOutcome(eqx.Module):
     sequence: tuple[str, ...] = eqx.field(static=True)
     ordinary: int = eqx.field(static=True)
     fates: int = eqx.field(static=True)
-    integrator: Integrator
+    integrator: Integrators
 
     def __call__(self, common, lane):
         params, nodes, owner, closeness, most = common

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .._continuation.branch import Branch
-from .._flow.integrator import Integrator
+from .._flow.mode_integrators import Integrators, ModeIntegrators
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .grid import Grid, named_leaves
@@ -21,11 +21,10 @@ def provenance(
     orbit: PeriodicOrbit,
     branch: Branch | None,
     record: Callable | None,
-    integrator: Integrator,
+    integrator: Integrators,
 ) -> dict[str, Any]:
     """Everything the results depend on, as values for JSON; long arrays by their digest."""
     device = jax.local_devices()[0]
-    rtol, atol = integrator.tolerances(orbit.x.dtype)
     start = np.concatenate([np.ravel(np.asarray(each, float)) for each in (orbit.x, *jax.tree.leaves(orbit.params))])
     if branch is not None:
         start = np.append(start, branch.values)
@@ -42,17 +41,25 @@ def provenance(
             for name, axis in free.items()
         },
         "start": f"{np.asarray(orbit.x).tolist()}, sha256 {digest(start)}",
-        "integrator": {
-            "solver": type(integrator.solver).__name__,
-            "rtol": float(rtol),
-            "atol": float(atol),
-            "max_steps": integrator.max_steps,
-            "max_time": float(integrator.max_time),
-            "max_step": None if integrator.max_step is None else float(integrator.max_step),
-        },
+        "integrator": _described(integrator, orbit.x.dtype),
         "record": None if record is None else getattr(record, "__qualname__", type(record).__name__),
         "device": f"{device.platform} {device.device_kind}",
         "dtype": orbit.x.dtype.name,
+    }
+
+
+def _described(integrator: Integrators, dtype) -> dict[str, Any]:
+    """Solver, tolerances and limits; for integrators by mode, those of each."""
+    if isinstance(integrator, ModeIntegrators):
+        return {name: _described(part, dtype) for name, part in zip(integrator.names, integrator.parts, strict=True)}
+    rtol, atol = integrator.tolerances(dtype)
+    return {
+        "solver": type(integrator.solver).__name__,
+        "rtol": float(rtol),
+        "atol": float(atol),
+        "max_steps": integrator.max_steps,
+        "max_time": float(integrator.max_time),
+        "max_step": None if integrator.max_step is None else float(integrator.max_step),
     }
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
 from .._continuation.branch import Branch
-from .._flow.integrator import Integrator, PlainForward, with_adjoint
+from .._flow.integrator import PlainForward
+from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._system.results import RESULTS
@@ -31,7 +32,7 @@ def sweep(
     record: Record | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    integrator: Integrator | None = None,
+    integrator: IntegratorLike | None = None,
     chunk: int | None = None,
     units: dict[str, str] | None = None,
     progress: bool | None = None,
@@ -72,7 +73,7 @@ def sweep(
     if out is None and resume:
         raise ValueError("sweep: resume needs the path of a store: give out=.")
     grid = grid_over(orbit.params, where, values)
-    integrator = orbit.integrator if integrator is None else integrator
+    integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
     integrator.tolerances(orbit.x.dtype)
     problem = Problem(system, orbit.sequence, orbit.strides)
     plain = with_adjoint(integrator, PlainForward())

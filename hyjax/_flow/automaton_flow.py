@@ -1,0 +1,36 @@
+"""The flow of an automaton, whose mode is a number: by the integrator of that mode."""
+
+import jax
+import jax.numpy as jnp
+
+from .._system.types import Params, Time
+from .automaton import Automaton, Index, Padded
+from .integrate import Arrival, integrate
+from .mode_integrators import Integrators
+from .surfaces import no_surfaces
+
+
+def follow_automaton(
+    automaton: Automaton,
+    t: Time,
+    z: Padded,
+    mode: Index,
+    until: Time,
+    params: Params,
+    integrator: Integrators,
+    guarded: bool = True,
+) -> Arrival:
+    """Flow from `(t, z)` until a guard of the mode falls or the time is `until`; `guarded=False` looks at no guard.
+
+    Each distinct integrator has a loop of its own, over those modes that it integrates. In the others nothing flows and no time
+    passes, so that a batch whose lanes stand in different modes does not wait.
+    """
+    arrival = None
+    for own, names in integrator.groups:
+        alone = automaton.restricted(names)
+        surfaces = alone.surfaces if guarded else no_surfaces()
+        mine = alone.includes(mode)
+        found = integrate(alone.field, surfaces, t, z, jnp.where(mine, until, t - 1), (mode, params), own)
+        arrival = found if arrival is None else jax.tree.map(lambda a, b: jnp.where(mine, a, b), found, arrival)  # noqa: B023
+    assert arrival is not None
+    return arrival
