@@ -12,8 +12,9 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
-from hyjax._flow.elimination import det, null_vectors, solve, solver
 from numpy.testing import assert_allclose
+
+from hyjax._flow.elimination import det, null_vectors, solve, solver
 
 DTYPES = [np.float32, np.float64, np.complex128]
 

@@ -48,7 +48,7 @@ def continuation(
     values = jnp.asarray(jax.tree.leaves(orbit.params)[free])[None]
     # The other way is free: a branch that turns at a fold may come back past its start.
     interval = interval_to(stop, values[0], "continuation", behind=3.0)
-    integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
+    integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
     problem = Problem(system, orbit.sequence, orbit.strides)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
     size = jnp.where(size > 0, size, 1)

@@ -50,8 +50,8 @@ def integrate(
 
     again = integrator.loop != "lax"
 
-    def follow(inputs):
-        progress = run(*inputs, integrator, keep=again)
+    def follow(inputs: PyTree):
+        progress = run(*inputs, integrator=integrator, keep=again)
         last = progress.last
         return (last.t, jnp.stack(last.x), jnp.stack(last.f)), (
             progress.end,

@@ -97,7 +97,15 @@ class Course:
 
 
 def run(
-    field: Callable, surfaces: Surfaces, t0: Time, x0: State, t1: Time, args: PyTree, integrator: Integrator, *, keep: bool
+    field: Callable,
+    surfaces: Surfaces,
+    t0: Time,
+    x0: State,
+    t1: Time,
+    args: PyTree,
+    integrator: Integrator,
+    *,
+    keep: bool,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, or the time is `t1`, or there is no next step.
     `keep`: keep the steps' lengths."""

@@ -1,9 +1,12 @@
 """An integrator for each mode: a stiff stance and a smooth flight ask for different solvers."""
 
+import functools as ft
 from collections.abc import Mapping, Sequence
 
 import diffrax as dfx
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -35,7 +38,7 @@ class ModeIntegrators(eqx.Module):
     def tolerances(self, dtype) -> tuple[float | Array, float | Array]:
         """The largest `rtol` and the largest `atol` of any mode: as exact as the least exact part of an orbit."""
         rtols, atols = zip(*(part.tolerances(dtype) for part in self.parts), strict=True)
-        return max(rtols), max(atols)
+        return _largest(rtols), _largest(atols)
 
     @property
     def loop(self):
@@ -50,6 +53,11 @@ class ModeIntegrators(eqx.Module):
             for k, part in enumerate(self.parts)
             if part not in self.parts[:k]
         ]
+
+
+def _largest(numbers: Sequence[float | Array]) -> float | Array:
+    traced = any(isinstance(each, jax.Array) for each in numbers)
+    return ft.reduce(jnp.maximum, numbers) if traced else max(numbers)
 
 
 Integrators = Integrator | ModeIntegrators

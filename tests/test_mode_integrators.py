@@ -1,0 +1,151 @@
+"""An integrator for each mode: the stiff hopper's stance by an implicit solver, its flight by an explicit one."""
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+import stiff_hopper as hopper
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+
+EXPLICIT = hj.Integrator(rtol=1e-12, atol=1e-12)
+IMPLICIT = hj.Integrator(dfx.Kvaerno5(), rtol=1e-12, atol=1e-12)
+BY_MODE = {"flight": EXPLICIT, "stance": IMPLICIT}
+X, P = jnp.array(hopper.START), hopper.params()
+# A local error of 1e-12 grows to an event's by ten to a hundred.
+ERROR = 1e-10
+
+
+def hop(x, k, integrator):
+    p = hopper.params() | {"k": k}
+    return hj.stride(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+
+
+def exact(y, v, k):
+    return mp.matrix(hopper.exact_stride(y, v, hopper.VALUES | {"k": k}))
+
+
+@pytest.fixture(scope="module")
+def orbit():
+    return hj.periodic_orbit(hopper.system, X, P, sequence=hopper.sequence, integrator=BY_MODE)
+
+
+def exact_orbit(k=200.0):
+    """`(y, v, period)` of the hopper's orbit, as many digits as a float has."""
+    with mp.workdps(40):
+        gap = lambda y, v: [a - b for a, b in zip(exact(y, v, k)[:2], (y, v), strict=True)]
+        y, v = mp.findroot(gap, (mp.mpf("1.05"), mp.mpf("0.65")))
+        return [float(each) for each in (y, v, exact(y, v, k)[2])]
+
+
+def test_each_arc_takes_the_steps_of_its_own_integrator():
+    """Value and Jacobian against the closed form; steps as each integrator alone takes them."""
+    z = np.array([*hopper.START, hopper.VALUES["k"]])
+    numbers = lambda z: (lambda through: jnp.append(through.x, through.time))(hop(z[:2], z[2], BY_MODE))
+    value, forward = jax.jit(lambda z: (numbers(z), jax.jacfwd(numbers)(z)))(jnp.asarray(z))
+    with mp.workdps(40):
+        assert_allclose(value, [float(each) for each in exact(*z)], rtol=0, atol=ERROR)
+        by = lambda i, j: mp.diff(lambda *z: exact(*z)[i], tuple(z), tuple(np.eye(3, dtype=int)[j].tolist()))
+        slope = np.array([[float(by(i, j)) for j in range(3)] for i in range(3)])
+    assert_allclose(forward, slope, rtol=0, atol=ERROR * np.max(np.abs(slope)))
+
+    mixed, explicit, implicit = (hop(X, P["k"], each) for each in (BY_MODE, EXPLICIT, IMPLICIT))
+    steps = lambda through: [int(impact.steps) for impact in through.impacts]
+    assert steps(mixed)[0] == steps(explicit)[0] != steps(implicit)[0]
+    # From the same touch-down, to rounding.
+    assert abs(steps(mixed)[1] - steps(implicit)[1]) <= 2 and steps(mixed)[1] < steps(explicit)[1]
+
+
+def test_a_single_flow_uses_the_integrator_of_its_mode():
+    down = hj.flow_to_guard(hopper.system, "flight", 0.0, X, P, integrator=BY_MODE)
+    alone = hj.flow_to_guard(hopper.system, "flight", 0.0, X, P, integrator=EXPLICIT)
+    assert down.t == alone.t and down.steps == alone.steps
+
+
+def test_orbit_multipliers_and_gradient(orbit):
+    assert_allclose(np.append(orbit.x, orbit.period), exact_orbit(), rtol=0, atol=10 * ERROR)
+    jacobian = hj.return_jacobian(hopper.system, orbit.x, P, sequence=hopper.sequence, integrator=BY_MODE)
+    assert_allclose(orbit.return_jacobian, jacobian, rtol=0, atol=ERROR)
+    # The saltation matrices, by another route; along the flow its multiplier is 1.
+    other = np.linalg.eigvals(orbit.monodromy())
+    assert_allclose(np.sort(np.abs(other)), np.sort([1, np.abs(orbit.multipliers[0])]), rtol=0, atol=1e-9)
+
+    def period(k):
+        return hj.periodic_orbit(
+            hopper.system, orbit.x, P | {"k": k}, sequence=hopper.sequence, integrator=BY_MODE, throw=False
+        ).period
+
+    got = jax.jit(jax.grad(period))(P["k"])
+    # Central differences of the closed form: the spacing's square times the third derivative.
+    expected = (exact_orbit(200.01)[2] - exact_orbit(199.99)[2]) / 0.02
+    assert_allclose(got, expected, rtol=1e-7)
+
+
+def test_simulation_takes_each_mode_by_its_own():
+    """A batch whose lanes stand in different modes: the events of strides, and their derivatives."""
+    starts = jnp.stack([X, X + jnp.array([0.1, 0.0]), jnp.array([1.02, 1.0])])
+
+    def ends(x, integrator):
+        walk = hj.simulate(hopper.system, x, P, mode="flight", t1=1.5, max_jumps=10, integrator=integrator)
+        return jnp.where(walk.transitions >= 0, walk.ends, 0), walk
+
+    run = jax.jit(jax.vmap(lambda x: (ends(x, BY_MODE), jax.jacfwd(lambda x: ends(x, BY_MODE)[0])(x))))
+    (times, walk), slopes = run(starts)
+    assert np.all(walk.result._value == hj.RESULTS.successful._value)
+    for i, x in enumerate(starts):
+        first = hop(x, P["k"], BY_MODE)
+        assert_allclose(times[i, :2], [each.t for each in first.impacts], rtol=0, atol=1e-13)
+        slope = jax.jacfwd(lambda x: jnp.stack([each.t for each in hop(x, P["k"], BY_MODE).impacts]))(x)
+        assert_allclose(slopes[i, :2], slope, rtol=0, atol=1e-10)
+        # Where the simulation stops, in a stance or a flight: as one integrator for both has it.
+        alone = ends(x, IMPLICIT)[1]
+        assert_allclose(walk.x[i], alone.x, rtol=0, atol=100 * ERROR)
+    sampled = walk[0].sample(3)[1]
+    assert sampled.mode == "stance"
+    assert_allclose(sampled.x[-1], walk.x_ends[0, 1], rtol=0, atol=100 * ERROR)
+
+
+@pytest.mark.slow
+def test_searches_branches_and_sweeps(orbit):
+    """Everything that accepts an integrator accepts one for each mode."""
+    loose = {name: hj.Integrator(each.solver, rtol=1e-10, atol=1e-10) for name, each in BY_MODE.items()}
+    region = (jnp.array([1.045, 0.3]), jnp.array([1.055, 1.2]))
+    found = hj.find_orbits(hopper.system, P, sequence=hopper.sequence, region=region, starts=8, integrator=loose)
+    assert len(found) == 1
+    assert_allclose(found.x[0], orbit.x, rtol=0, atol=1e-7)
+    branch = hj.continuation(hopper.system, orbit, where=lambda p: p["k"], stop=(190.0, 210.0), integrator=loose)
+    first = branch.orbit(0)
+    assert_allclose(branch.values[0], 190.0, rtol=1e-12)
+    assert_allclose(np.append(first.x, first.period), exact_orbit(190.0), rtol=0, atol=1e-7)
+    table = hj.sweep(hopper.system, orbit, where=lambda p: p["k"], values=[195.0, 200.0], integrator=loose)
+    assert_allclose(table.period, [exact_orbit(k)[2] for k in (195.0, 200.0)], rtol=0, atol=1e-7)
+    assert "Kvaerno5" in str(table.attrs) and "Dopri8" in str(table.attrs)
+    attractor = hj.attractor(
+        hopper.system, orbit, P, where=lambda p: p["k"], values=[200.0], sequence=hopper.sequence, strides=40,
+        integrator=loose,
+    )  # fmt: skip
+    assert attractor.period[0] == 1
+
+
+def test_what_a_mapping_must_be():
+    def call(integrator):
+        return hj.stride(hopper.system, X, P, sequence=hopper.sequence, integrator=integrator)
+
+    with pytest.raises(ValueError, match=r"integrator: the modes \['stance'\] have none"):
+        call({"flight": EXPLICIT})
+    with pytest.raises(ValueError, match=r"\['swing'\] are not modes"):
+        call(BY_MODE | {"swing": EXPLICIT})
+    with pytest.raises(TypeError, match="'stance' is not an Integrator"):
+        call(BY_MODE | {"stance": dfx.Kvaerno5()})
+    with pytest.raises(TypeError, match="integrator"):
+        call(dfx.Kvaerno5())
+    with pytest.raises(ValueError, match="the same adjoint"):
+        call(BY_MODE | {"stance": hj.Integrator(dfx.Kvaerno5(), adjoint=dfx.DirectAdjoint())})
+
+
+def test_one_for_all_is_one_in_every_mode():
+    one, each = hop(X, P["k"], EXPLICIT), hop(X, P["k"], dict.fromkeys(hopper.system.modes, EXPLICIT))
+    assert np.array_equal(one.x, each.x) and one.time == each.time
