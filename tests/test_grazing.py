@@ -177,7 +177,9 @@ def test_misuse(arch):
         hj.locus(point, where=lambda p: p["a"], stop=2.0)
     with pytest.raises(ValueError, match=r"locus: stop=1\.0 is the parameter's value at the start already"):
         hj.locus(point, where=lambda p: p["b"], stop=1.0)
-    with pytest.raises(ValueError, match=r"locus: where must pick one parameter.* it picked 2: "):
+    with pytest.raises(ValueError, match=r"locus: where must pick one parameter.* it picked 2: a, b\."):
         hj.locus(point, where=lambda p: (p["a"], p["b"]), stop=2.0)
+    with pytest.raises(ValueError, match=r"where picks b more than once\. Pick each leaf of the parameters once"):
+        hj.locus(point, where=lambda p: (p["b"], p["b"]), stop=2.0)
     with pytest.raises(ValueError, match="a branch-point point cannot be followed"):
         hj.locus(dataclasses.replace(point, kind="branch-point"), where=lambda p: p["b"], stop=2.0)

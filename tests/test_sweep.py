@@ -275,6 +275,7 @@ def test_locks_exclude_other_processes(tmp_path):
         ({"chunk": 0}, "chunk=0"),
         ({"resume": True}, "give out="),
         ({"where": lambda p: p, "values": case.values}, "where picks 3 parameters"),
+        ({"where": lambda p: (p.a, p.a)}, r"where picks a more than once\. Pick each leaf of the parameters once"),
     ],
 )
 def test_misuse(start, options, message):

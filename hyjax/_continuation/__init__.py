@@ -1,1 +1,1 @@
-"""Branches of periodic orbits over a parameter, their special points, and curves of these over two parameters."""
+"""Branches of periodic orbits over a parameter, their special points, and loci of special points over two parameters."""

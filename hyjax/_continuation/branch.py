@@ -1,4 +1,4 @@
-"""A branch of periodic orbits: its points, what is special among them, and how it reads."""
+"""Branches of periodic orbits: points, special points, tables."""
 
 import functools as ft
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from .._system.pictures import picture
 from .._system.results import code_name, code_of, RESULTS
 from .._system.types import Scalar
 from .curve import Curve, NaturalParameter, PseudoArclength
-from .special_points import KINDS, locate, locate_grazing, orbit_at, SpecialPoint, tests_along
+from .special_points import KINDS, locate, locate_grazing, orbit_at, SpecialPoint, test_functions
 from .unfolding import Unfolding
 
 if TYPE_CHECKING:
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
 
 
 class Points(eqx.Module):
-    """What a branch and a locus have in common: orbits along a curve, whose points are known outside of `jit`."""
+    """Periodic orbits at the points of a curve: base of `Branch` and `Locus`. The points can be read outside of `jit` only."""
 
     unfolding: eqx.AbstractVar[Unfolding]
     curves: eqx.AbstractVar[Curve]  # one in each direction
 
     def __len__(self) -> int:
-        """How many points it has."""
+        """The number of points."""
         return len(self._points["v"])
 
     @property
     def x(self) -> np.ndarray:
-        """States just after the last jump, shape `(points, n)`."""
+        """Post-impact states at the start of the first stride, shape `(points, n)`."""
         return self._points["nodes"][:, 0]
 
     @property
     def periods(self) -> np.ndarray:
-        """Shape `(points,)`."""
+        """Periods of all strides together, shape `(points,)`."""
         return self._points["periods"]
 
     @property
     def multipliers(self) -> np.ndarray:
-        """Largest modulus first, shape `(points, n)`."""
+        """Floquet multipliers, largest modulus first, shape `(points, n)`."""
         return self._points["multipliers"]
 
     @property
     def residuals(self) -> np.ndarray:
-        """Of the scaled equations, shape `(points,)`."""
+        """Largest residuals of the scaled equations, shape `(points,)`."""
         return self._points["residuals"]
 
     @property
     def result(self) -> RESULTS:
-        """`successful` where every end of the interval was reached; see `continuation`."""
-        return _end_of(self.curves)
+        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
+        return _result_of(self.curves)
 
     @ft.cached_property
     def _points(self) -> dict[str, np.ndarray]:
@@ -65,11 +65,16 @@ class Points(eqx.Module):
 
 
 class Branch(Points):
-    """Periodic orbits along a curve of parameter and state, from `continuation` or `switch_branch`.
+    r"""A branch of periodic orbits $F(y, \lambda) = 0$ over a parameter $\lambda$, from `continuation` or `switch_branch`.
 
-    Its points, in the order along the curve, are columns: `values` of the parameter, `x` (state just after the jump),
-    `periods`, `multipliers`, `residuals`; `orbits` has all of each. Under `jit` and `vmap` these wait: a branch is then a PyTree
-    of fixed shapes, whose points are known when it comes out; take one of a batch by `branch[i]`.
+    **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
+    post-impact states, `(points, n)`; `periods`; `multipliers`, `(points, n)`; `residuals`; `stable`. `orbits`: the same points
+    as a batch of `PeriodicOrbit`. `special_points`, `result`.
+
+    Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read
+    them. `branch[i]` is one branch of a batch. `ValueError` where the first point was not found.
+
+    Source: Kuznetsov (2004), ch. 10.
     """
 
     unfolding: Unfolding
@@ -78,7 +83,7 @@ class Branch(Points):
     method: PseudoArclength | NaturalParameter = eqx.field(static=True)
 
     def __getitem__(self, i) -> "Branch":
-        """A branch of a batch."""
+        """One branch of a batch."""
         if self.accept.ndim == 0:
             raise TypeError("This is one branch, not a batch of branches.")
         return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
@@ -92,11 +97,12 @@ class Branch(Points):
 
     @property
     def values(self) -> np.ndarray:
-        """The parameter, shape `(points,)`."""
+        """Values of the parameter, shape `(points,)`."""
         return self._points["values"][:, 0]
 
     def heights(self, coordinate: str) -> np.ndarray:
-        """A coordinate at the start of every stride, shape `(points, strides)`; or the `period` of one stride, `(points, 1)`."""
+        """A coordinate at the start of every stride, shape `(points, strides)`. For `"period"`: the mean time of a stride,
+        shape `(points, 1)`. `ValueError` for an unknown coordinate."""
         problem, points = self.unfolding.problem, self._points
         if coordinate == "period":
             return points["periods"][:, None] / problem.strides
@@ -104,7 +110,7 @@ class Branch(Points):
 
     @property
     def stable(self) -> np.ndarray:
-        """Whether all multipliers lie inside the unit circle, shape `(points,)`."""
+        """Whether all multipliers lie inside the unit circle; shape `(points,)`."""
         return np.max(np.abs(self.multipliers), axis=1) < 1
 
     @property
@@ -113,20 +119,20 @@ class Branch(Points):
         return _orbits(self.unfolding, jnp.asarray(self._points["v"]))
 
     def orbit(self, i: int) -> PeriodicOrbit:
-        """A point as a periodic orbit."""
+        """The point number `i` as a periodic orbit."""
         return _orbits(self.unfolding, jnp.asarray(self._points["v"][i])[None])[0]
 
     # Special points
 
     @ft.cached_property
     def special_points(self) -> tuple[SpecialPoint, ...]:
-        """Folds, period doublings, Neimark-Sacker and branch points, in the order along the curve, each located by Newton's
-        method; and grazing, where the branch ends there. A change of sign whose point is not found, or not between the two
-        points that showed it, is left out."""
+        """Folds, period doublings, Neimark-Sacker points and branch points, in the order along the curve; and grazing, where
+        the branch ends. A test function changes sign between two points of the branch, and Newton's method locates the special
+        point. A special point that is not found, or not found between these two points, is omitted."""
         points = self._points
-        found = self._ended(points, first=True)
+        found = self._grazing_at_end(points, first=True)
         columns = (jnp.asarray(points[name]) for name in ("jacobian", "tangent"))
-        tests = jax.tree.map(np.asarray, _tests(self.unfolding, *columns))
+        tests = jax.tree.map(np.asarray, _test_functions(self.unfolding, *columns))
         for i in range(len(points["v"]) - 1):
             for kind in KINDS:
                 a, b = tests[kind][i], tests[kind][i + 1]
@@ -134,10 +140,10 @@ class Branch(Points):
                     point = self._located(kind, points, i, a / (a - b))
                     if point is not None:
                         found.append(point)
-        return tuple(_without_echoes([*found, *self._ended(points, first=False)]))
+        return tuple(_without_spurious_folds([*found, *self._grazing_at_end(points, first=False)]))
 
-    def _ended(self, points: dict, first: bool) -> list[SpecialPoint]:
-        """The grazing orbit at an end of the branch at which it could not be followed further, if there is one."""
+    def _grazing_at_end(self, points: dict, first: bool) -> list[SpecialPoint]:
+        """The grazing orbit near the first or the last point, if the corrector failed there and such an orbit is found."""
         stuck = np.asarray(self.curves.stuck)
         if not (len(stuck) == 2 and stuck[1] if first else stuck[0]):
             return []
@@ -152,8 +158,7 @@ class Branch(Points):
         if kind == "neimark-sacker":
             values = np.linalg.eigvals(np.asarray(self.unfolding.around(mix(points["jacobian"]))))
             if not np.any((values.imag > 1e-6) & (np.abs(np.abs(values) - 1) < 0.3)):
-                return None  # two real multipliers whose product is 1
-        # At a branch point the parameter turns or does not; the fold of its own that it may feign is not one.
+                return None  # a neutral saddle: two real multipliers whose product is 1
         point, converged = locate(
             self.unfolding, kind, mix(points["v"]), mix(points["jacobian"]), mix(points["tangent"]), 1e3 * self.accept
         )
@@ -166,7 +171,7 @@ class Branch(Points):
     # Tables
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The points as named columns: the parameter, the states, the period, moduli of the multipliers, stability."""
+        """The points as a table: parameter, coordinates of the state, period, spectral radius, stability, residual."""
         coordinates = self.unfolding.problem.system.modes[self.unfolding.problem.sequence[0]].coordinates
         table = {"parameter": self.values}
         table |= {name: self.x[:, k] for k, name in enumerate(coordinates)}
@@ -177,25 +182,24 @@ class Branch(Points):
         return table
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """`columns` as a `pandas.DataFrame`."""
+        """`columns` as a `pandas.DataFrame`. `ImportError` if pandas is missing."""
         import pandas
 
         return pandas.DataFrame(self.columns())
 
     def to_xarray(self) -> "xarray.Dataset":
-        """The points over the dimension `point`, with complex multipliers; special points over `special`."""
+        """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts."""
         from .dataset import branch_dataset
 
         return branch_dataset(self)
 
     def plot(self, coordinate: str | None = None, ax=None):
-        """A bifurcation diagram; see `hyjax.plot.branch_diagram`."""
+        """Draw a bifurcation diagram; see `hyjax.plot.branch_diagram`."""
         return picture("branch_diagram")(self, coordinate, ax)
 
 
-def _without_echoes(points: list[SpecialPoint]) -> list[SpecialPoint]:
-    """Leave out folds that are none: on a branch that crosses another, or starts at a doubling, the parameter has its extremum
-    at the point where it does."""
+def _without_spurious_folds(points: list[SpecialPoint]) -> list[SpecialPoint]:
+    """Omit extrema of the parameter that are no folds: where the branch crosses another, or starts at a period doubling."""
     crossings = [np.asarray(point.v) for point in points if point.kind == "branch-point"]
 
     def real(point: SpecialPoint) -> bool:
@@ -203,7 +207,7 @@ def _without_echoes(points: list[SpecialPoint]) -> list[SpecialPoint]:
             return True
         if any(np.max(np.abs(np.asarray(point.v) - v)) < 1e-3 for v in crossings):
             return False
-        # The orbit of twice as many strides, where it is the single one.
+        # At the doubling the orbit of twice as many strides is the original orbit, traversed twice.
         nodes, strides = np.asarray(point.orbit.nodes), point.orbit.strides
         half = strides // 2
         return bool(strides % 2 or np.max(np.abs(nodes[half:] - nodes[:half])) > 1e-3 * np.max(np.abs(nodes)))
@@ -212,14 +216,17 @@ def _without_echoes(points: list[SpecialPoint]) -> list[SpecialPoint]:
 
 
 def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
-    """The points in the order along the curve, as columns, with tangents that all point along it."""
+    """The points as columns, in the order along the curve; all tangents point in this direction."""
     if isinstance(curves.count, jax.core.Tracer):
         raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
     if curves.count.ndim > 1:
         raise TypeError("This is a batch of branches: take one of them, such as branch[0].")
     host = jax.tree.map(np.asarray, curves)
     if not np.all(host.started):
-        raise ValueError(f"This branch has no points: its start ended with {code_name(_end_of(curves))}.")
+        raise ValueError(
+            f"This branch has no points: its first point was not found ({code_name(_result_of(curves))}). Start from another "
+            "orbit, or for switch_branch with another amplitude."
+        )
     tables = {
         "v": host.v,
         "tangent": host.tangent,
@@ -233,33 +240,33 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     for name, column in tables.items():
         columns[name] = column[0][: host.count[0]]
         if len(host.count) == 2:
-            # Both directions have the start.
+            # The start is the first point of both directions.
             back = column[1][1 : host.count[1]][::-1]
             columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
     free = unfolding.origin.size
     columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
-    # Of the orbit's own equation; a special point has one more.
+    # Rows of the orbit's equation; along a locus the Jacobian has one more row.
     states = columns["v"].shape[1] - free
     spectrum = np.asarray(_multipliers(unfolding, columns["jacobian"][:, :states]))
     n = columns["nodes"].shape[-1]
-    # Before and after the jump the spectra agree but for zeros.
+    # The return maps of pre-impact and of post-impact states have the same multipliers, except for zeros.
     columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
     return columns
 
 
-def _end_of(curves: Curve) -> RESULTS:
-    """`successful` where every end of the interval was reached, otherwise why not."""
+def _result_of(curves: Curve) -> RESULTS:
+    """`successful` if every end of the interval was reached, otherwise the reason."""
     stuck, arrived = np.asarray(curves.stuck), np.asarray(curves.arrived)
     for k in np.flatnonzero(stuck):
-        # The code of the stride in the last attempt; a sound stride that does not return is an orbit not found.
+        # The code of the last attempt's strides; where these were successful, Newton's method did not converge.
         value = int(np.asarray(curves.last.result._value)[k])
         return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
     return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
 
 
 @eqx.filter_jit
-def _tests(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
-    return jax.vmap(lambda jacobian, tangent: tests_along(unfolding, jacobian, tangent))(jacobian, tangent)
+def _test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
+    return jax.vmap(lambda jacobian, tangent: test_functions(unfolding, jacobian, tangent))(jacobian, tangent)
 
 
 @eqx.filter_jit

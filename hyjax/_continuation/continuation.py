@@ -1,4 +1,4 @@
-"""Branches: a periodic orbit followed over a parameter."""
+"""Continuation of a periodic orbit over a parameter."""
 
 import math
 
@@ -30,23 +30,25 @@ def continuation(
     method: Method = PseudoArclength(),
     integrator: IntegratorLike | None = None,
 ) -> Branch:
-    r"""Follow a periodic orbit over a parameter. $F(y, \lambda) = 0$, through folds.
+    r"""Follow a periodic orbit over a parameter: the branch $F(y, \lambda) = \text{flow}(R(y), \lambda) - y = 0$, through folds.
 
-    **Arguments:** `orbit`: where to start; of any number of strides and any sequence, autonomous or forced. `where`: which
-    leaf of the parameters is $\lambda$: `lambda params: params.slope`. `stop`: the value at which to end; or `(low, high)`, to
-    follow the branch both ways. `method`: `PseudoArclength` or `NaturalParameter`.
+    **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced. `where`:
+    selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the parameter, in its own unit, at
+    which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: `PseudoArclength` or
+    `NaturalParameter`.
 
-    **Returns:** `Branch`. The call may stand under `jit`, and under `vmap` over orbits and their parameters; special points
-    are located when they are asked for.
+    **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
+    their parameters. Special points are located when `Branch.special_points` is first read.
 
-    `Branch.result` is `successful` where every end was reached; otherwise the branch ends where its corrector failed, at the
-    code of the stride there, such as `grazing`, or with `max_points`, at `max_steps_reached`.
+    `Branch.result` is `successful` where every end was reached, and `max_steps_reached` where `max_points` were not enough.
+    Where the corrector failed, it is the code of the stride there, such as `grazing`, or `orbit_not_converged`. `ValueError`
+    unless `where` picks one scalar leaf and `stop` fits its value.
 
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
     free = one_leaf(where, orbit.params, "continuation")
     values = jnp.asarray(jax.tree.leaves(orbit.params)[free])[None]
-    # The other way is free: a branch that turns at a fold may come back past its start.
+    # Room on the other side of the start: a branch that turns at a fold may return past its start.
     interval = interval_to(stop, values[0], "continuation", behind=3.0)
     integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
     problem = Problem(system, orbit.sequence, orbit.strides)
@@ -60,14 +62,16 @@ def continuation(
 
 
 def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:
-    """The state in units of its size, and of all strides together: more strides do not make a branch longer."""
+    """The unfolding whose state is scaled by `size` times the root of the number of strides, so that a branch has the same length
+    for one orbit traversed once or several times."""
     plain = with_adjoint(integrator, PlainForward())
     return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), values, scale)
 
 
 @eqx.filter_jit
 def branch_from(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bounds, method: Method) -> Branch:
-    """The branch from the point where `border @ (v - v0)` is zero, once in each of `ways`, shape `(directions, n + 1)`."""
+    """The branch through the point near `v0` at which `border @ (v - v0)` is zero, followed in each of the directions `ways`,
+    shape `(directions, unknowns)`."""
     low, high = ((bound - unfolding.origin[0]) / unfolding.scale[0] for bound in bounds)
     accept = jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
     curves = jax.vmap(lambda way: follow_curve(unfolding.evaluate, v0, border, way, (low, high), method, accept))(ways)

@@ -1,8 +1,8 @@
-r"""Follow a curve: the zeros of $H: \mathbb R^{k+1} \to \mathbb R^k$, point after point.
+r"""Predictor-corrector continuation of a curve: the zeros of $H: \mathbb R^{k+1} \to \mathbb R^k$.
 
-Predict along the tangent, correct by Newton's method on $H$ bordered with one more equation, which says how far to go; make
-the step longer where Newton's method is quick, and shorter where it fails or the curve bends. All points, the start too, come
-from one loop whose body holds one Newton loop: it is compiled once, and a batch of curves may be followed together.
+The predictor is the tangent; the corrector is Newton's method on $H$ and one more equation, which fixes the length of the step.
+The step grows where Newton's method converges quickly, and shrinks where it fails or the curve bends. All points, with the
+start, come from one loop around one Newton loop: it is compiled once, and a batch of curves may be followed together.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,14 @@ Evaluate = Callable[[Array], tuple[Array, Array, PyTree]]
 
 
 class PseudoArclength(eqx.Module):
-    r"""Steps along the curve: it passes folds. The corrector moves at right angles to the tangent, $t \cdot (v - v_0) = h$.
+    r"""Pseudo-arclength continuation: steps along the tangent $t$, through folds. The corrector solves $t \cdot (v - v_0) = h$.
 
-    Length is measured with the parameter in units of the distance to be covered, and the state in units of its own size: that
-    which it has at the start, and for `max_step` that to which it has grown.
+    Lengths have no unit: the parameter is measured in units of the distance to `stop`, the state in units of its size at the
+    start. For `max_step`, a state that has grown is measured in units of its present size.
 
-    **Arguments:** `step`: the first. `min_step`: a shorter one ends the branch. `max_step`: bounds the distance between
-    points. `max_points`: the most points, static. `max_iterations`: of the corrector.
+    **Arguments:** `step`: length of the first step. `min_step`: a shorter step ends the branch. `max_step`: largest distance
+    between points. `max_points`: largest number of points, static. `max_iterations`: of the corrector. `ValueError` unless
+    `0 < min_step <= step <= max_step` and the numbers are positive.
 
     Source: Keller (1977), *Numerical solution of bifurcation and nonlinear eigenvalue problems*.
     """
@@ -42,14 +43,16 @@ class PseudoArclength(eqx.Module):
         _check(self)
 
     def border(self, tangent: Array) -> Array:
-        """The row that makes the bordered system regular."""
+        """The row that is added to the Jacobian `dH`, which makes the matrix regular also at a fold."""
         return tangent
 
 
 class NaturalParameter(eqx.Module):
-    """Steps in the parameter: the points lie where the steps say, but a fold ends the branch.
+    r"""Natural-parameter continuation: steps in the parameter, $\lambda = \lambda_0 + h$. A fold ends the branch.
 
-    **Arguments:** as for `PseudoArclength`, in units of the distance to be covered.
+    **Arguments:** as for `PseudoArclength`, with lengths in units of the distance to `stop`.
+
+    Source: Allgower, Georg (1990), *Numerical Continuation Methods*.
     """
 
     step: float = 0.01
@@ -62,7 +65,7 @@ class NaturalParameter(eqx.Module):
         _check(self)
 
     def border(self, tangent: Array) -> Array:
-        """The row that fixes the last unknown, the parameter."""
+        """The row that is added to the Jacobian `dH`, which fixes the last unknown, the parameter."""
         return jnp.zeros_like(tangent).at[-1].set(jnp.sign(tangent[-1]))
 
 
@@ -80,12 +83,12 @@ def _check(method: Any) -> None:
 
 
 class Curve(eqx.Module):
-    """Points in their order, the start first.
+    """The points of a curve in their order, the start first.
 
-    **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: of the evaluation at
-    each point. `count`: how many points there are; what follows is zero. `started`: whether the start was found. `arrived`:
-    whether the end of the interval was reached, or the start again; otherwise `stuck`, or there were no more
-    points. `last`: `aux` of the last attempt.
+    **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: `aux` of the
+    evaluation at each point. `count`: number of points found; the rows after these are zero. `attempts`: number of steps tried.
+    `started`: whether the start was found. `arrived`: whether the curve reached the end of the interval, or closed. `stuck`:
+    whether the start was not found, or the step became shorter than `min_step`. `last`: `aux` of the last attempt.
     """
 
     v: Float[Array, "points unknowns"]
@@ -106,20 +109,20 @@ class _State(eqx.Module):
     v: Array
     tangent: Array
     h: Scalar
-    landing: Flag  # the next attempt ends at the bound that the last one passed
+    landing: Flag  # the next step ends on the bound that the last one passed
     bound: Scalar
     done: Flag
 
 
 def tangent_to(jacobian: Float[Array, "k unknowns"], along: Float[Array, " unknowns"]) -> Float[Array, " unknowns"]:
     """The unit vector in the null space of the Jacobian whose product with `along` is positive."""
-    # By singular values: regular whatever `along` is. Where dF loses rank too, as on a branch point, the larger part counts.
+    # By singular values, which are regular for every `along`, and also where the Jacobian loses rank, as at a branch point.
     tangent = jnp.linalg.svd(jacobian)[2][-1]
     return jnp.where(tangent @ along < 0, -tangent, tangent)
 
 
 def _length(tangent: Float[Array, " unknowns"], growth: Scalar) -> Scalar:
-    """Of the unit tangent, with the state in units of its size here: `growth` times what it was at the start, if it is more."""
+    """Length of the unit tangent, with the state in units of its present size, which is `growth` times the size at the start."""
     return jnp.sqrt(jnp.sum((tangent[:-1] / jnp.maximum(growth, 1)) ** 2) + tangent[-1] ** 2)
 
 
@@ -132,13 +135,14 @@ def follow_curve(
     method: PseudoArclength | NaturalParameter,
     accept: Array | float,
 ) -> Curve:
-    """The curve from the point at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`.
+    """The curve from the point near `v0` at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`.
 
-    `along`: the first tangent is the one whose product with this is positive. `accept`: the largest residual of a point.
+    **Arguments:** `v0`, `border`, `along`: shape `(k + 1,)`; the first tangent has a positive product with `along`. `accept`:
+    largest residual of a point.
     """
     low, high = bounds
     natural = jnp.zeros_like(v0).at[-1].set(1)
-    once = jax.jit(lambda v: evaluate(v))  # one trace, for its shapes and for the loop
+    once = jax.jit(lambda v: evaluate(v))  # traced once, for the shapes of its results and for the loop
 
     def attempt(state: _State) -> _State:
         curve = state.curve
@@ -160,17 +164,17 @@ def follow_curve(
         near = first | state.landing | (jnp.sqrt(jnp.sum((root.y - state.v) ** 2)) < 3 * jnp.abs(far))
         good = root.converged & straight & near & jnp.all(jnp.isfinite(tangent))
 
-        # A point beyond a bound is replaced by one on it.
+        # A point beyond a bound is dropped; the next step ends on the bound.
         beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
         kept = good & ~beyond
         factor = jnp.clip(2.0 ** ((5.0 - root.iterations) / 3), 0.5, 2.0)
         longest = method.max_step / _length(tangent, jnp.max(jnp.abs(root.y[:-1])) / size)
         longer = jnp.where(first, state.h, jnp.minimum(state.h * factor, longest))
         h = jnp.where(kept, longer, jnp.where(beyond, state.h, state.h / 2))
-        # A landing that fails is tried again from nearer.
+        # A step onto the bound that fails is tried again from a point nearer to the bound.
         h = jnp.where(state.landing & ~good, jnp.minimum(h, jnp.abs(state.bound - state.v[-1]) / 2), h)
         stuck = (first & ~kept) | (h < method.min_step)
-        # Back at the start, and past it in the same direction.
+        # A closed curve: the step passes the start, in the same direction.
         ahead = (curve.v[0] - state.v) @ state.tangent
         home = jnp.sqrt(jnp.sum((curve.v[0] - state.v) ** 2)) < 1.1 * jnp.abs(far)
         closed = kept & (curve.count > 3) & home & (ahead > 0) & (curve.tangent[0] @ tangent > 0.9)

@@ -1,4 +1,4 @@
-"""A branch as labelled arrays."""
+"""A branch as an xarray dataset."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def branch_dataset(branch) -> "xarray.Dataset":
-    """`Branch.to_xarray`."""
+    """The dataset of `Branch.to_xarray`. `ImportError` with the remedy if xarray is missing."""
     xarray = load_xarray()
     problem = branch.unfolding.problem
     coordinates = problem.system.modes[problem.sequence[0]].coordinates
@@ -21,7 +21,7 @@ def branch_dataset(branch) -> "xarray.Dataset":
         {
             "x": (("point", "coordinate"), branch.x),
             "period": ("point", branch.periods),
-            # netCDF knows no complex numbers.
+            # netCDF has no complex numbers.
             "multipliers_real": (("point", "multiplier"), branch.multipliers.real),
             "multipliers_imag": (("point", "multiplier"), branch.multipliers.imag),
             "stable": ("point", branch.stable),

@@ -1,8 +1,8 @@
-r"""Grazing: an orbit that touches a guard, and neither crosses it nor misses it.
+r"""Grazing: a periodic orbit that is tangent to a guard's surface.
 
-There the branch ends: on one side the guard fires where it did not, or no longer fires where it did; and the return map has
-a square root. What stays smooth is the flow to where the guard has its *extremum*, $\dot g = 0$, in place of the flow to the
-guard itself: with it the orbit exists on both sides, and grazing is one more equation,
+A branch ends at grazing: beyond it the guard fires where it did not, or no longer fires where it did, and the return map has a
+square root. The flow to the *extremum* of the guard, $\dot g = 0$, in place of the flow to its zero, is smooth. With it the
+orbit exists on both sides, and grazing is one more equation,
 
 $$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc } k.$$
 
@@ -30,19 +30,20 @@ from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Scalar
 from .unfolding import Unfolding
 
-# An extremum counts as near zero if it is below this share of what the guard reaches along the arc.
+# An extremum of a guard counts as near zero if it is below this fraction of the guard's largest value along the arc.
 NEAR = 0.02
-# An arc after the touch that lasts for less than this share of the orbit's period is taken to vanish at grazing.
+# If the arc after the touch is shorter than this fraction of the orbit's period, it is assumed to vanish at grazing.
 BRIEF = 1e-3
 
 
 class Touch(eqx.Module):
-    """Which guard an orbit touches, in which of its arcs, counted over all strides.
+    """The guard that a grazing orbit touches, and the arc in which it does.
 
-    `taken`: it is the guard that ends the arc; otherwise the arc passes by it. `lowest`: the extremum is a minimum; it is the one
-    that is nearer than `window` to the time `t`. `size`: what the guard reaches along the arc. `jump`: whether the taken guard's
-    reset is applied; where it is not, the orbit is that of the side which misses the guard. `brief`: the arc that follows ends
-    at once, as that of something which an impact without force sets in motion.
+    **Attributes:** `arc`: index of the arc, counted over all strides. `transition`: index of the guard's transition. `taken`:
+    whether this guard ends the arc; otherwise the arc passes by it. `lowest`: whether the extremum of the guard is a minimum.
+    `t`, `window`: the extremum lies nearer than `window` to the time `t`. `size`: largest modulus of the guard along the arc.
+    `jump`: whether the reset of a taken guard is applied; without it, the orbit is on the side that misses the guard. `brief`:
+    whether the next arc vanishes at grazing, as after an impact of zero impulse.
     """
 
     t: Scalar
@@ -57,15 +58,15 @@ class Touch(eqx.Module):
 
 
 class TouchingOrbit(eqx.Module):
-    """An orbit that touches a guard: its strides, the touching state `x`, the `image` of that state by the reset, and how long
-    the arc lasts that follows."""
+    """A grazing orbit: its strides, the state `x` at the touch, the `image` of `x` under the reset, and the duration `following`
+    of the next arc."""
 
     chain: Chain
     x: Float[Array, " pre"]
     image: Float[Array, " post"]
     following: Scalar
 
-    # By columns along a curve, too.
+    # The columns that every point of a curve has.
     @property
     def nodes(self):
         return self.chain.nodes
@@ -83,9 +84,9 @@ class TouchingOrbit(eqx.Module):
         return self.chain.result
 
 
-def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, TouchingOrbit]:
-    """`H = (F, g)`, both scaled: the unfolding's equation, and the guard at its extremum. Of the strides' states `v` has the
-    first alone."""
+def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, TouchingOrbit]:
+    """`H = (F, g)`, both scaled: the equation of the orbit, and the guard at its extremum. `v` has the state of the first stride
+    only, and the parameters."""
     (y,), values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     sequence = problem.sequence * problem.strides
@@ -93,7 +94,7 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Touch
     system, names = _with_extremum(problem.system, sequence, touch)
     t0, known = jnp.zeros((), v.dtype), (params, touch)
     start = Problem(system, names, 1).closing_jump(y, known)
-    ways = [_by_tangent if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
+    ways = [_tangent_to_guard if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
     sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (1 if touch.taken else 0) :])
     integrator = unfolding.integrator.renamed(names, sources)
     through = run_stride(system, t0, start, known, names, integrator, ways)
@@ -114,11 +115,11 @@ def touching(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, Touch
 
 
 @eqx.filter_jit
-def solve_touching(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
-    """Newton's method; `aux` is the Jacobian of `H` and the `TouchingOrbit`."""
+def solve_grazing(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
+    """The root of `H` by Newton's method; `aux` is the Jacobian of `H` and the `TouchingOrbit`."""
 
     def evaluate(v):
-        out, columns, orbit = with_columns(lambda v: touching(unfolding, touch, v), v)
+        out, columns, orbit = with_columns(lambda v: grazing_equation(unfolding, touch, v), v)
         return out, columns, (columns, orbit)
 
     return newton(evaluate, v, max_iterations=iterations, accept=accept)
@@ -127,15 +128,15 @@ def solve_touching(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, 
 def _with_extremum(
     system: HybridSystem, sequence: tuple[str, ...], touch: Touch
 ) -> tuple[HybridSystem, tuple[str, ...]]:
-    """A system with a mode of its own for every arc, in which one arc is flown to the extremum of a guard.
+    """A system with one mode for each arc of the orbit, in which the touching arc ends at the extremum of the guard.
 
-    Its parameters are those of the system, and the touch.
+    Its parameters are `(params, touch)`; the second result is its sequence of modes.
     """
     guard, sign = system.transitions[touch.transition].guard, -1 if touch.lowest else 1
     field = system.mode(sequence[touch.arc]).vector_field
 
     def towards(t, x, q):
-        """Falls through zero at the extremum."""
+        """The guard's rate, with the sign with which it falls through zero at the extremum."""
         flow = (jnp.ones_like(t), field(t, x, q[0]))
         return sign * jax.jvp(lambda t, x: guard(t, x, q[0]), (t, x), flow)[1]
 
@@ -148,23 +149,23 @@ def _with_extremum(
     modes, ways = [], []
     for k, (name, index) in enumerate(zip(sequence, system.route(sequence), strict=True)):
         mode, way = system.mode(name), system.transitions[index]
-        leap, armed = _plain(way.reset), None if way.armed is None else _plain(way.armed)
-        modes.append(Mode(_plain(mode.vector_field), mode.coordinates))
+        jump, armed = _of_params(way.reset), None if way.armed is None else _of_params(way.armed)
+        modes.append(Mode(_of_params(mode.vector_field), mode.coordinates))
         if k == touch.arc and not touch.taken:
             ways.append((towards, stay, near))
             modes.append(modes[-1])
         if k == touch.arc and touch.taken:
-            ways.append((towards, _perhaps(leap, mode, system.mode(way.target)), near))
+            ways.append((towards, _optional_reset(jump, mode, system.mode(way.target)), near))
         else:
-            ways.append((_plain(way.guard), leap, armed))
+            ways.append((_of_params(way.guard), jump, armed))
     names = tuple(f"arc {k}" for k in range(len(modes)))
     following = (*names[1:], names[0])
     transitions = [Transition(source, target, *way) for source, target, way in zip(names, following, ways, strict=True)]
     return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
 
 
-def _by_tangent(system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
-    """To the guard by the tangent of the flow, which is exact where the time goes to zero."""
+def _tangent_to_guard(system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
+    """`run_to_guard` along the tangent of the flow, which is exact in the limit of an arc of zero length."""
     (index,) = system.leaving(mode)
     guard, field = system.transitions[index].guard, system.mode(mode).vector_field
     value, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
@@ -173,20 +174,20 @@ def _by_tangent(system: HybridSystem, mode: str, t, x, params, integrator) -> Im
     return Impact(t + time, x + time * field(t, x, params), jnp.array(index), rate, jnp.array(0), result)
 
 
-def _plain(fn: Callable) -> Callable:
-    """A function of the system's own parameters."""
+def _of_params(fn: Callable) -> Callable:
+    """A function of the system's parameters as a function of `(params, touch)`."""
     return lambda t, x, q: fn(t, x, q[0])
 
 
-def _perhaps(leap, source: Mode, target: Mode):
-    """A reset that can be switched off, where that has a meaning."""
+def _optional_reset(jump: Callable, source: Mode, target: Mode) -> Callable:
+    """The reset where `Touch.jump`, else the identity; always the reset between modes of different dimension."""
     if source.dimension != target.dimension:
-        return leap
-    return lambda t, x, q: jnp.where(q[1].jump, leap(t, x, q), x)
+        return jump
+    return lambda t, x, q: jnp.where(q[1].jump, jump(t, x, q), x)
 
 
 def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
-    """What an orbit near the end of its branch may be about to touch, the most likely first."""
+    """The guards whose extrema along the orbit are near zero, nearest first: candidates for grazing."""
     found: list[tuple[float, Touch]] = []
     route = orbit.system.route(orbit.sequence) * orbit.strides
     arcs = orbit.sample(400)
@@ -212,7 +213,7 @@ def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: b
     ends = {True: (rate[:-1] < 0) & (rate[1:] >= 0), False: (rate[:-1] > 0) & (rate[1:] <= 0)}
     for lowest, turns in ends.items():
         places = np.flatnonzero(turns)
-        # Along a parabola between two samples.
+        # The guard between two samples as a parabola.
         share = rate[places] / (rate[places] - rate[places + 1])
         times = t[places] + share * (t[places + 1] - t[places])
         heights = height[places] + share * (t[places + 1] - t[places]) * rate[places] / 2
@@ -221,7 +222,7 @@ def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: b
             own = taken and not lowest and n == len(times) - 1
             found.append((abs(heights[n]) / size, touch(time, np.min(apart, initial=t[-1] - t[0]) / 2, own, lowest)))
         if taken and lowest:
-            # The guard falls slowly: its minimum lies a little beyond.
+            # The guard falls slowly at the end of the arc: its minimum lies shortly after it.
             window = np.min(t[-1] - times, initial=t[-1] - t[0]) / 2
             found.append(((rate[-1] / fastest) ** 2, touch(t[-1], window, True, True)))
     return found
@@ -229,7 +230,7 @@ def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: b
 
 @eqx.filter_jit
 def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
-    """A guard and its rate along an arc."""
+    """Values and rates of the guard of transition `e` along an arc."""
     guard, field = orbit.system.transitions[e].guard, orbit.system.mode(arc.mode).vector_field
 
     def at(t, x):

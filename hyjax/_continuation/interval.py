@@ -1,4 +1,4 @@
-"""The interval of a parameter over which a curve is followed: what `stop` says."""
+"""The interval of a parameter over which a curve is followed, from the argument `stop`."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ from jaxtyping import Array
 
 from .._system.types import Scalar
 
-# The end of a curve, or the bounds within which it is followed both ways.
+# Value at which a curve ends, or bounds within which it is followed in both directions.
 Stop = float | tuple[float, float]
 
 
 class Interval(NamedTuple):
-    """Bounds of a parameter, the unit to measure it in, and the directions in which a curve sets out, as signs."""
+    """Bounds `low`, `high` of a parameter; `span`, the unit of its scaled value; `ways`, the signs of its first steps."""
 
     low: Scalar
     high: Scalar
@@ -23,12 +23,12 @@ class Interval(NamedTuple):
 
 
 def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interval:
-    """The interval from the parameter's `value` to `stop`; or, where `stop` is a pair `(low, high)`, between these.
+    """The interval from the parameter's `value` to `stop`, or between the bounds of a pair `stop = (low, high)`.
 
-    **Arguments:** `caller`: the function that error messages name. `behind`: how far the curve may come back past its start, in
-    units of the distance to `stop`; for a pair it has no meaning.
+    **Arguments:** `caller`: the function that error messages name. `behind`: how far the curve may return past its start, in
+    units of the distance to `stop`; unused for a pair.
 
-    `ValueError` unless `stop` is a number other than `value`, or a pair around it. What is traced cannot be seen, and passes.
+    `ValueError` unless `stop` is a number other than `value`, or a pair around it. Traced values are not checked.
     """
     bounds = tuple(stop) if isinstance(stop, tuple | list) else (stop,)
     if len(bounds) not in (1, 2) or any(np.ndim(each) for each in bounds):
@@ -40,14 +40,14 @@ def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interv
         low, high = (jnp.asarray(each, value.dtype) for each in bounds)
         if known and not low < high:
             raise ValueError(f"{caller}: stop={stop!r} must be a pair (low, high) with low < high.")
-        # A special point at a bound is located up to rounding.
+        # A special point at a bound is located only up to rounding.
         slack = 1e-6 * (high - low)
         if known and not low - slack <= value <= high + slack:
             raise ValueError(f"{caller}: the parameter's value {value} does not lie within stop={stop!r}.")
         return Interval(low, high, high - low, jnp.array([1.0, -1.0], value.dtype))
     end = jnp.asarray(bounds[0], value.dtype)
     if known and end == value:
-        raise ValueError(f"{caller}: stop={stop!r} is the parameter's value at the start already.")
+        raise ValueError(f"{caller}: stop={stop!r} is the parameter's value at the start already. Give another value.")
     span, way = jnp.abs(end - value), jnp.where(end > value, 1, -1).astype(value.dtype)
     back = value - behind * way * span
     return Interval(jnp.minimum(back, end), jnp.maximum(back, end), span, way[None])

@@ -1,8 +1,9 @@
-r"""Loci: a fold, a period doubling or a grazing orbit followed over two parameters.
+r"""Loci: curves of folds, period doublings or grazing orbits over two parameters.
 
-The unknowns are those of the special point and one parameter more, $H(y, \lambda_1, \lambda_2) = 0$: the orbit's equation and
-the point's own. For folds and doublings the latter is the $g$ of `unfolding.py`, with borders that are renewed at every
-evaluation: where $g$ is zero does not depend on them, so Newton's method may take them for constants and is still quadratic.
+The unknowns are the orbit and both parameters; $H(y, \lambda_1, \lambda_2) = 0$ is the orbit's equation with the condition of
+the special point. For folds and doublings this condition is $g = 0$ of `unfolding.py`, with borders that are computed anew at
+every evaluation: the zeros of $g$ do not depend on the borders, so Newton's method, which takes them as constant, stays
+quadratic.
 """
 
 import functools as ft
@@ -21,7 +22,7 @@ from .._system.where import one_leaf, Where
 from .branch import Points
 from .continuation import Method
 from .curve import Curve, follow_curve, PseudoArclength
-from .grazing import Touch, touching
+from .grazing import grazing_equation, Touch
 from .interval import interval_to, Stop
 from .special_points import SpecialPoint
 from .unfolding import bordered, borders, Unfolding
@@ -30,14 +31,14 @@ SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 
 
 def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = PseudoArclength()) -> "Locus":
-    r"""Follow a special point over a second parameter: the curve on which it stays what it is.
+    r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings or grazing.
 
-    **Arguments:** `point`: of kind `fold`, `period-doubling` or `grazing`, from `Branch.special_points`; its own parameter stays
-    free. `where`: which leaf is the second parameter. `stop`: the second parameter's value at which to end; or `(low, high)`, to
-    follow the curve both ways. `method`: as for `continuation`.
+    **Arguments:** `point`: of kind `fold`, `period-doubling` or `grazing`, from `Branch.special_points`; the parameter of its
+    branch stays free. `where`: selects the second parameter. `stop`: the value of the second parameter, in its own unit, at
+    which to end; or bounds `(low, high)`, to follow the curve in both directions. `method`: as for `continuation`.
 
-    **Returns:** `Locus`. `ValueError` for another kind of point, of which there is no such curve or none is known here, and
-    where the second parameter is the first. `Locus.result` is `successful` where every end was reached.
+    **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where every end was reached,
+    otherwise a code as for `continuation`. `ValueError` for a point of another kind, and where both parameters are the same.
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
@@ -46,7 +47,7 @@ def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = Pse
     old = point.unfolding
     second = one_leaf(where, old.params, "locus")
     if second == old.free[0]:
-        raise ValueError("locus: where picks the parameter of the branch itself; pick a second one.")
+        raise ValueError("locus: where picks the parameter of the branch; pick a second one.")
     y, first = old.split(point.v)
     value = jnp.asarray(jax.tree.leaves(old.params)[second], y.dtype)
     interval = interval_to(stop, value, "locus", behind=0.0)
@@ -61,10 +62,13 @@ def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = Pse
 
 
 class Locus(Points):
-    """A curve in the plane of two parameters on which an orbit stays special, from `locus`.
+    r"""A curve of special points in the plane of two parameters, $H(y, \lambda_1, \lambda_2) = 0$, from `locus`.
 
-    **Attributes:** `kind`: that of the point. By columns, in the order along the curve: `values`, shape `(points, 2)`, `x`,
-    `periods`, `multipliers` (of a grazing orbit, with the jump of the guard that it touches), `residuals`.
+    **Attributes:** `kind`: the kind of the special points. In the order along the curve: `values`, shape `(points, 2)`; `x`,
+    `(points, n)`; `periods`; `multipliers`, `(points, n)`, at grazing with the jump at the touched guard; `residuals`.
+    `result`. `TypeError` for reading these under `jit`.
+
+    Source: Kuznetsov (2004), Sec. 10.2.
     """
 
     unfolding: Unfolding
@@ -78,11 +82,11 @@ class Locus(Points):
 
     @property
     def values(self) -> np.ndarray:
-        """Both parameters, shape `(points, 2)`."""
+        """Values of both parameters, shape `(points, 2)`."""
         return self._points["values"]
 
     def plot(self, ax=None):
-        """The curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
+        """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
         return picture("locus_diagram")(self, ax)
 
 
@@ -90,10 +94,12 @@ class Locus(Points):
 def _follow(
     unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, ways: Array, bounds, method: Method
 ) -> Curve:
-    # Second derivatives: what counts is the time to compile them.
+    # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
     unfolding = unfolding.rolled(order=2)
     equations = (
-        _special_point_equation(unfolding, SHIFTS[kind]) if touch is None else ft.partial(touching, unfolding, touch)
+        _special_point_equation(unfolding, SHIFTS[kind])
+        if touch is None
+        else ft.partial(grazing_equation, unfolding, touch)
     )
     low, high = ((bound - unfolding.origin[1]) / unfolding.scale[1] for bound in bounds)
     accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)

@@ -1,11 +1,11 @@
-"""A branch as a table of plain text."""
+"""Text form of a branch."""
 
 import jax
 import jax.core
 
 
 def describe_branch(branch) -> str:
-    """The table that `print(branch)` shows: the branch's ends, and its special points once they are located."""
+    """The text of `print(branch)`: ends, stability, result, and the special points if they have been located."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(branch)):
         return "Branch(traced)"
     if branch.accept.ndim:
@@ -18,7 +18,7 @@ def describe_branch(branch) -> str:
         f"  period     {periods[0]:.10g} to {periods[-1]:.10g}",
         f"  stable     {int(stable.sum())} of {len(stable)} points",
     ]
-    # To locate special points is to solve equations: here they are shown if that has been done.
+    # Locating special points takes computation: printing shows them only if `branch.special_points` was read before.
     special = branch.__dict__.get("special_points")
     if special is None:
         lines.append("  special points are located by branch.special_points")

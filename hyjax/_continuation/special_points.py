@@ -1,12 +1,12 @@
-r"""Special points of a branch: seen by a change of sign between two points, located by Newton's method.
+r"""Special points of a branch: detected by the sign change of a test function, located by Newton's method.
 
-| kind | what vanishes along the branch | what is solved together with $F = 0$ |
+| kind | test function | condition solved together with $F = 0$ |
 |---|---|---|
-| fold | the tangent's parameter | $g = 0$ for the multiplier 1 |
-| period-doubling | $\det(D + I)$ | $g = 0$ for -1 |
-| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for $e^{i\theta}$ |
-| branch-point | $\det$ of $dF$ bordered by the tangent | $F + \nu b = 0$, and $g = 0$ of $dF$, which has two entries |
-| grazing | the branch ends | see `_touching` |
+| fold | the tangent's component along the parameter | $g = 0$ for the multiplier 1 |
+| period-doubling | $\det(D + I)$ | $g = 0$ for the multiplier -1 |
+| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for the multiplier $e^{i\theta}$ |
+| branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of $dF$, two entries; $F + \nu b = 0$ in place of $F = 0$ |
+| grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
 """
 
 import dataclasses
@@ -26,23 +26,26 @@ from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
-from .grazing import possible_touches, solve_touching, Touch
+from .grazing import possible_touches, solve_grazing, Touch
 from .unfolding import bordered, borders, Unfolding
 
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 
 
 class SpecialPoint(eqx.Module):
-    """Where a branch changes its character.
+    r"""A bifurcation or grazing orbit on a branch: $F(y, \lambda) = 0$ with the condition of its `kind`.
 
-    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`. `value`: the parameter.
-    `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical one, 1, -1 or one of a pair on the unit circle. `eigenvector`:
-    of the state before the jump, shape `(n,)`, length 1. `residual`: the largest of all equations solved, in units of the
-    state. `tangent`: of the branch, for `switch_branch`.
+    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`. `value`: the parameter,
+    in its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair on the
+    unit circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`: the
+    largest residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of
+    the branch. `kernel`: null vectors of the singular matrix. `unfolding`: the equation `F`.
 
-    At `grazing`, no multiplier is critical: on the side where the guard is crossed one is infinite. `multiplier` and
-    `eigenvector` are NaN there, the orbit's multipliers are those of the side that misses the guard, and its return Jacobian,
-    which the two sides do not share, is NaN. `touch` says which guard, in which arc.
+    At `grazing` one multiplier is infinite on the side where the guard is crossed, and no multiplier is critical: `multiplier`
+    and `eigenvector` are NaN; so is the orbit's return Jacobian, which differs between both sides. The orbit's multipliers are
+    those of the side that misses the guard. `touch`: the guard that is touched, and the arc.
+
+    Source: Kuznetsov (2004), Secs. 10.2-10.3.
     """
 
     value: Scalar
@@ -52,7 +55,7 @@ class SpecialPoint(eqx.Module):
     residual: Scalar
     v: Float[Array, " unknowns"]
     tangent: Float[Array, " unknowns"]
-    kernel: Float[Array, "rows unknowns"]  # of the matrix that is singular; with its parameter, at a branch point
+    kernel: Float[Array, "rows unknowns"]  # of the singular matrix; at a branch point with the parameter
     unfolding: Unfolding
     kind: str = eqx.field(static=True)
     touch: Touch | None = None
@@ -65,8 +68,8 @@ class SpecialPoint(eqx.Module):
         )
 
 
-def tests_along(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
-    """The functions that change sign, at a point: `jacobian` is dF, shape `(k, k + 1)`."""
+def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
+    """The test functions at a point, whose sign changes show special points. `jacobian`: dF, shape `(k, k + 1)`."""
     multipliers = eigenvalues(unfolding.around(jacobian))
     pairs = multipliers[:, None] * multipliers[None, :] - 1
     upper = np.triu_indices(multipliers.size, 1)
@@ -82,7 +85,7 @@ def tests_along(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[s
 def locate(
     unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
 ) -> tuple[SpecialPoint, Flag]:
-    """The special point near `v`, where dF is nearly `jacobian`; and whether Newton's method found it."""
+    """The special point near `v`, and whether Newton's method found it. `jacobian`: an approximation of dF there."""
     unfolding = unfolding.rolled(order=2)
     system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
     root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
@@ -103,7 +106,7 @@ def locate(
 
 
 def _real_multiplier(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
-    """A real multiplier `shift`: fold, period doubling."""
+    """Equations of a fold (`shift` = 1) or a period doubling (-1): the multiplier is `shift`."""
     b, c = borders(unfolding.shifted(jacobian, shift), 1)
 
     def system(v):
@@ -114,8 +117,8 @@ def _real_multiplier(shift: float, unfolding: Unfolding, v: Array, jacobian: Arr
     return system, v, lambda v: (v, jnp.asarray(shift, v.dtype))
 
 
-def _branching(unfolding: Unfolding, v: Array, jacobian: Array):
-    """Two branches cross: dF loses rank."""
+def _branch_point(unfolding: Unfolding, v: Array, jacobian: Array):
+    """Equations of a branch point: dF loses rank where two branches cross."""
     b, c = borders(jacobian, 1)
 
     def system(unknowns):
@@ -126,7 +129,7 @@ def _branching(unfolding: Unfolding, v: Array, jacobian: Array):
 
 
 def _multiplier_pair(unfolding: Unfolding, v: Array, jacobian: Array):
-    """A pair of multipliers on the unit circle, off the real axis."""
+    """Equations of a Neimark-Sacker point: two complex conjugate multipliers lie on the unit circle."""
     values = eigenvalues(unfolding.around(jacobian))
     nearest = jnp.argmin(jnp.where(values.imag > 0, jnp.abs(jnp.abs(values) - 1), jnp.inf))
     start = jnp.append(v, jnp.angle(values[nearest]))
@@ -152,12 +155,12 @@ _SYSTEMS = {
     "fold": ft.partial(_real_multiplier, 1.0),
     "period-doubling": ft.partial(_real_multiplier, -1.0),
     "neimark-sacker": _multiplier_pair,
-    "branch-point": _branching,
+    "branch-point": _branch_point,
 }
 
 
 def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
-    """The orbit of a point that is on the branch already, as `periodic_orbit` gives it; not differentiable."""
+    """The `PeriodicOrbit` at a point `v` of the branch, without further iterations; not differentiable."""
     before, values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     chain, ends = follow_chain(problem, None, params, unfolding.integrator, before)
@@ -169,22 +172,22 @@ def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
 
 
 def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
-    """The grazing orbit at which a branch ends, whose last point is `v`; None where none is near."""
+    """The grazing orbit near the last point `v` of a branch, or None if there is none."""
     orbit, n = orbit_at(unfolding, v), unfolding.dimension
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
-        root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
+        root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
         if touch.brief and not jnp.abs(root.aux[1].following) < 1e-8 * root.aux[1].chain.period:
-            # Short, and not only at the touch: the tangent is no substitute for its flow.
+            # The arc does not vanish at grazing: its flow cannot be replaced by the tangent.
             touch = dataclasses.replace(touch, brief=False)
-            root = solve_touching(unfolding, touch, v, accept, jnp.array(12))
+            root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue
         touched = root.aux[1]
         if touch.taken and touched.image.shape == touched.x.shape and jnp.allclose(touched.image, touched.x, rtol=1e-6):
-            # The impact is none: the side without it has the same orbit, and multipliers.
+            # The reset changes nothing: the orbit is the same without the reset, and has finite multipliers.
             missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
-            columns = solve_touching(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
+            columns = solve_grazing(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
         else:
             columns = root.aux[0]
         return _grazing(unfolding, touch, root, columns, tangent)

@@ -1,4 +1,4 @@
-"""Other branches: those that start at a period doubling or cross at a branch point, and those that start on them in turn."""
+"""Branch switching at period doublings and branch points; cascades of period doublings."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from .interval import interval_to, Stop
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
-# Feigenbaum's numbers: by how much the parameter's intervals, and the orbit's splitting, shrink from doubling to doubling.
+# Feigenbaum's constants: by these factors the parameter's intervals and the orbit's splitting shrink with each doubling.
 DELTA, ALPHA = 4.669201609, 2.502907875
 
 
@@ -30,26 +30,31 @@ def switch_branch(
     amplitude: float = 1e-2,
     method: Method = PseudoArclength(),
 ) -> Branch:
-    r"""The other branch that starts at a special point.
+    r"""Follow the other branch through a period doubling or a branch point.
 
-    At a period doubling, the orbit of twice as many strides, near $y \pm a w$ with the eigenvector $w$ of -1; at a branch
-    point, the branch that crosses. The amplitude $a$ of the first point is fixed, and the parameter solved for: so it does not
-    matter to which side the branch goes.
+    At a period doubling: orbits of twice as many strides, first $y \pm a w$ with the eigenvector $w$ of the multiplier -1. At a
+    branch point: the branch that crosses. The amplitude $a$ of the first point is given and its parameter is solved for, so the
+    branch may go to either side.
 
-    **Arguments:** `stop`: the parameter at which to end, or the pair of bounds. `amplitude`: in units of the state's size; at a
-    doubling, a smaller one is taken where it is too large. **Returns:** `Branch`. `ValueError` for a fold or
-    a Neimark-Sacker point, from which no branch of periodic orbits starts.
+    **Arguments:** `stop`: the value of the parameter, in its own unit, at which to end, or bounds `(low, high)`. `amplitude`: in
+    units of the state's size; at a doubling it is reduced where no orbit is found. `method`: as for `continuation`.
+
+    **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`. `ValueError` for a fold, a
+    Neimark-Sacker point or grazing: no other branch is followed from these.
 
     Source: Kuznetsov (2004), Sec. 10.3.
     """
     if point.kind not in ("period-doubling", "branch-point"):
-        raise ValueError(f"switch_branch: no other branch of periodic orbits starts at a {point.kind}.")
+        raise ValueError(
+            f"switch_branch: no other branch of periodic orbits starts at a {point.kind} point; period-doubling and "
+            "branch-point have one."
+        )
     old = point.unfolding
     doubling = point.kind == "period-doubling"
     problem = Problem(old.problem.system, old.problem.sequence, old.problem.strides * (2 if doubling else 1))
     y, values = old.split(point.v)
     size = old.state_scale / math.sqrt(old.problem.strides)
-    # To which side the branch goes is not known.
+    # Room on both sides of the start: the branch may go to either.
     interval = interval_to(stop, values[0], "switch_branch", behind=1.0)
     params, span = old.params_at(values), interval.span[None]
     unfolding = unfolding_of(problem, params, old.free, old.integrator, size, values, span)
@@ -58,7 +63,7 @@ def switch_branch(
         along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / math.sqrt(2)
         v0 = _doubled(unfolding, point.v[:-1], w, jnp.asarray(amplitude, y.dtype))
     else:
-        # In the plane of both branches, at right angles to the one that is known; in the new units.
+        # In the plane of the tangents of both branches, at right angles to the known tangent; in the new units.
         rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
         plane, known = point.kernel * rescale, point.tangent * rescale
         q, _ = jnp.linalg.qr(plane.T)
@@ -71,10 +76,11 @@ def switch_branch(
 
 @eqx.filter_jit
 def _doubled(unfolding: Unfolding, s0: Array, w: Array, amplitude: Array) -> Array:
-    r"""A point of the doubled orbit, whose unfolding is given, near a doubling of the orbit `s0` with the kernel `w`.
+    r"""A point on the branch of doubled orbits with the equations `unfolding`, near the doubling of `s0` with the kernel `w`.
 
-    The doubled orbit's strides are $s \pm a d$, in turn. Half the sum and, over $a$, half the difference of its two rounds'
-    equations are regular for $a \to 0$, where they become those of the doubling itself; and $w \cdot d = 1$.
+    The doubled orbit is $s + a d$ in its first half and $s - a d$ in its second. The equations are half the sum of the residuals
+    of both halves, half their difference divided by $a$, and $w \cdot d = 1$: regular for $a \to 0$, where they become the
+    equations of the period doubling.
     """
     unfolding, n = unfolding.rolled(), w.size
     accept = 1e4 * sum(unfolding.integrator.tolerances(w.dtype))
@@ -100,20 +106,20 @@ def _doubled(unfolding: Unfolding, s0: Array, w: Array, amplitude: Array) -> Arr
 def cascade(
     point: SpecialPoint, *, doublings: int, stop: float, method: Method = PseudoArclength()
 ) -> tuple[Branch, ...]:
-    r"""The branch of twice as many strides that starts at a period doubling, that which starts at its own doubling, and so on.
+    r"""Follow a cascade of period doublings: the branch of orbits of twice as many strides, the one from its own doubling, ...
 
-    The first branch ends at `stop`. Each later one is followed as far as its own doubling may be expected,
-    $(\lambda_k - \lambda_{k-1}) / \delta$ beyond its start, and half as far again; and it starts nearer each time, by $\alpha$,
-    or it would start beyond.
+    The first branch ends at `stop`. The next doubling is expected at the distance $(\lambda_k - \lambda_{k-1}) / \delta$ from
+    the doubling $\lambda_k$; each later branch ends at 1.5 times this distance. The amplitude of its first point is smaller by
+    $\alpha$ with each doubling. $\delta$, $\alpha$: Feigenbaum's constants.
 
-    **Arguments:** `point`: of kind `period-doubling`. `doublings`: how many branches. `method`: as for `continuation`.
-    **Returns:** the branches, fewer where one has no period doubling of its own; `branch.special_points` has the doublings.
-    `ValueError` for another kind of point.
+    **Arguments:** `point`: of kind `period-doubling`. `doublings`: the number of branches. `stop`: value of the parameter, in
+    its own unit. `method`: as for `continuation`. **Returns:** the branches, fewer than `doublings` where one of them has no
+    period doubling of its own; states of shape `(points, n)`. `ValueError` for a point of another kind.
 
     Source: Feigenbaum (1978), *Quantitative universality for a class of nonlinear transformations*, J. Stat. Phys. 19, 25-52.
     """
     if point.kind != "period-doubling":
-        raise ValueError(f"cascade: it starts at a period doubling, not at a {point.kind}.")
+        raise ValueError(f"cascade: point must be a period-doubling point, not a {point.kind} point.")
     found: list[Branch] = []
     reach = stop
     while len(found) < doublings:
@@ -130,7 +136,7 @@ def cascade(
 
 
 def crossing_branches(branches: Sequence[Branch], *, stop: tuple[float, float], method: Method) -> list[Branch]:
-    """The branches that cross the given ones, each once however often it meets them."""
+    """The branches that cross the given branches at branch points, each once."""
 
     def same(a: SpecialPoint, b: SpecialPoint) -> bool:
         near = lambda x, y, size: bool(np.max(np.abs(np.asarray(x) - np.asarray(y))) < 1e-6 * size)

@@ -1,1 +1,1 @@
-"""What a user writes: modes, transitions, hybrid systems, result codes, the lens `where`."""
+"""Definition of a hybrid system: modes, transitions, parameters selected by the lens `where`; result codes."""

@@ -1,9 +1,9 @@
-"""Late lookup of pictures by name, so that results do not import the code that draws them."""
+"""Import of a plotting function at its first call, so that `import hyjax` does not import matplotlib."""
 
 import importlib
 from collections.abc import Callable
 
 
 def picture(name: str) -> Callable:
-    """The function of that name in `hyjax.plot`; `ImportError` with the remedy where matplotlib is missing."""
+    """The function `hyjax.plot.<name>`. `ImportError` with the remedy if matplotlib is missing."""
     return getattr(importlib.import_module("hyjax.plot"), name)

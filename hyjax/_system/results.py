@@ -1,4 +1,4 @@
-"""Result codes: diffrax's, and those of hybrid orbits."""
+"""Result codes: those of diffrax, and those of hybrid systems and periodic orbits."""
 
 from typing import Any
 
@@ -10,11 +10,10 @@ from .types import Flag
 
 
 class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
-    """Why a computation ended as it did; one code per batch lane.
+    """Result code of a computation, one per batch lane: `successful`, or the reason for the failure.
 
-    `successful`, or the reason that a lane has no number. A lane that fails is filled with NaN and carries its code;
-    its neighbours are not touched. Codes of diffrax and optimistix keep their meaning; these are added. `RESULTS[code]`
-    is the message.
+    A lane that fails is filled with NaN and carries its code; the other lanes are unchanged. The codes of diffrax and optimistix
+    keep their meaning; the codes below are added. `RESULTS[code]` is the message of a code.
     """
 
     no_crossing = (
@@ -28,7 +27,7 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
     unexpected_transition = (
         "Another guard of the mode fired before the transition that `sequence` names. Use `simulate` to discover the "
-        "sequence, or correct it."
+        "sequence, or correct `sequence`."
     )
     simultaneous_guards = (
         "Two guards fell within the tolerance of each other, so the order of their transitions is not determined."
@@ -38,7 +37,7 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
     zeno = (
         "Events accumulate: the guard would rise by no more than rounding before it falls again, so the next event "
-        "cannot be told from the last. What follows the accumulation point is another mode, such as rest."
+        "cannot be distinguished from the last. After the accumulation point the system is in another mode, such as rest."
     )
     orbit_not_converged = (
         "Newton's method found no periodic orbit from this guess. Try another guess, `MultipleShooting`, or "
@@ -51,25 +50,25 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:
-    """`value`, or NaN where it failed.
+    """`value` where `good`, NaN elsewhere.
 
-    The derivative of the NaN is zero: so a sum over a batch from which failed lanes are masked has the gradient of the
-    others, where a NaN would reach the parameters that they share.
+    The derivative of this NaN is zero. So a sum over a batch in which failed lanes are masked has the gradient of the other
+    lanes; a NaN derivative would reach the parameters that all lanes share.
     """
     return jnp.where(good, value, jnp.nan)
 
 
 def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:
-    """`code` where `pred`, else `otherwise`. (Type checkers take each code of an enumeration for a type of its own.)"""
+    """`code` where `pred`, `otherwise` elsewhere; typed as `RESULTS`, because type checkers give each code its own type."""
     return RESULTS.where(pred, code, otherwise)
 
 
 def code_name(result: RESULTS) -> str:
-    """The name of a code that is known, such as `no_crossing`."""
+    """The name of a code, such as `no_crossing`. The code must be one value, not traced."""
     value = int(result._value)
     return next(name for name, item in RESULTS._name_to_item.items() if int(item._value) == value)
 
 
 def code_of(value: int) -> Any:
-    """The code of that number."""
+    """The code with the number `value`."""
     return next(item for item in RESULTS._name_to_item.values() if int(item._value) == value)

@@ -1,4 +1,4 @@
-"""What a user writes: modes that flow, transitions that jump."""
+"""Hybrid systems: modes with their vector fields, transitions with their guards and resets."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,10 +15,13 @@ Armed = Callable[[Time, State, Params], Flag]
 
 
 class Mode(eqx.Module):
-    r"""A smooth flow. $\dot x = f(t, x, p)$.
+    r"""A mode of continuous flow, $\dot x = f(t, x, p)$.
 
-    **Arguments:** `vector_field`: `f(t, x, params)`, shape `(n,)` to `(n,)`. `coordinates`: the `n` names of the state,
-    in its order.
+    **Arguments:** `vector_field`: `f(t, x, params)`, from shape `(n,)` to `(n,)`; time and state in any consistent units.
+    `coordinates`: the names of the `n` entries of the state, in their order. `ValueError` for a vector
+    field that is not a function, and for names that are missing or repeated.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
     vector_field: VectorField
@@ -37,19 +40,19 @@ class Mode(eqx.Module):
 
     @property
     def dimension(self) -> int:
+        """The number `n` of coordinates of the state."""
         return len(self.coordinates)
 
 
 class Transition(eqx.Module):
-    r"""Leave mode `source` when `guard` falls from positive to zero; enter `target` at `reset`.
+    r"""A jump from mode `source` to mode `target`: when $g(t, x, p)$ falls through $0$, $x^+ = R(t, x^-, p)$.
 
-    $g(t, x, p)$ falls through $0$, then $x^+ = R(t, x^-, p)$.
+    The guard $g$ fires only when it falls from positive to zero or below, never when it rises and never because an arc starts
+    on its surface.
 
-    A guard fires only when it falls, never when it rises and never because an arc starts on it.
-
-    **Arguments:** `guard`: `g(t, x, params) -> ()`. `reset`: `R(t, x, params)`, from the source's shape `(n,)` to the
-    target's `(m,)`. `armed`: optional `(t, x, params) -> bool`; where it is false at the crossing, the crossing is
-    passed over.
+    **Arguments:** `guard`: `g(t, x, params)`, shape `()`, in any unit. `reset`: `R(t, x, params)`, from the state of `source`,
+    shape `(n,)`, to that of `target`, shape `(m,)`. `armed`: optional `(t, x, params) -> bool`; a crossing at which `armed` is
+    false is ignored. `ValueError` for a guard, reset or `armed` that is not a function.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
@@ -75,16 +78,17 @@ class Transition(eqx.Module):
 
 
 class HybridSystem(eqx.Module):
-    """Modes, and the transitions between them.
+    r"""A hybrid dynamical system: flow $\dot x = f_i(t, x, p)$ in each mode $i$, jumps $x^+ = R_{ij}(t, x^-, p)$ between modes.
 
-    **Arguments:** `modes`: from name to `Mode`; dimensions may differ. `transitions`: a tuple of `Transition`.
+    **Arguments:** `modes`: a dictionary from name to `Mode`; the dimensions of the modes may differ. `transitions`: a tuple of
+    `Transition`. `ValueError` for a transition from or to a mode that is not in `modes`.
 
-    Build it once, at module level: a fresh system is a recompilation.
+    Build a system once, at module level: each new system is compiled again.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
-    # Not a dict, which would forget the order of the modes on its way into `jit`.
+    # A tuple, not a dict: `jit` would sort the keys of a dict.
     names: tuple[str, ...] = eqx.field(static=True)
     _modes: tuple[Mode, ...]
     transitions: tuple[Transition, ...]
@@ -96,7 +100,7 @@ class HybridSystem(eqx.Module):
 
     @property
     def modes(self) -> dict[str, Mode]:
-        """From name to mode, in the order in which they were given."""
+        """The modes by name, in the order given."""
         return dict(zip(self.names, self._modes, strict=True))
 
     def __check_init__(self):
@@ -112,18 +116,18 @@ class HybridSystem(eqx.Module):
                 self.mode(getattr(transition, role), f"{role} of a transition")
 
     def mode(self, name: str, role: str = "mode") -> Mode:
-        """The mode of that name; `ValueError` with the names there are."""
+        """The mode of that name. `ValueError` for an unknown name; its message calls the mode by `role`."""
         if name not in self.modes:
             raise ValueError(f"HybridSystem: {role} {name!r} is not one of the modes {tuple(self.modes)}.")
         return self.modes[name]
 
     def leaving(self, name: str) -> tuple[int, ...]:
-        """Indices of the transitions whose source is the mode of that name."""
+        """Indices of the transitions out of the mode of that name."""
         self.mode(name)
         return tuple(i for i, transition in enumerate(self.transitions) if transition.source == name)
 
     def between(self, source: str, target: str) -> int:
-        """Index of the one transition from `source` to `target`; `ValueError` where there is none, or a choice."""
+        """Index of the transition from `source` to `target`. `ValueError` unless there is exactly one."""
         self.mode(target)
         found = [i for i in self.leaving(source) if self.transitions[i].target == target]
         if not found:
@@ -135,19 +139,19 @@ class HybridSystem(eqx.Module):
         if len(found) > 1:
             raise ValueError(
                 f"sequence: {len(found)} transitions lead from {source!r} to {target!r} (numbers {found}), so the "
-                "sequence does not say which. Give them different target modes (two names may share one Mode)."
+                "sequence is ambiguous. Give them different target modes (two names may share one Mode)."
             )
         return found[0]
 
     def route(self, sequence: tuple[str, ...]) -> tuple[int, ...]:
-        """Indices of the transitions that a closed sequence of modes takes; `ValueError` where it cannot be followed."""
+        """Indices of the transitions along a closed sequence of modes. `ValueError` for one that is missing or ambiguous."""
         if isinstance(sequence, str) or not sequence:
             raise ValueError(f"sequence: give a tuple of mode names, such as ('swing',); got {sequence!r}.")
         following = (*sequence[1:], sequence[0])
         return tuple(self.between(mode, after) for mode, after in zip(sequence, following, strict=True))
 
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
-        """The same system, in which numbers that a function closes over are array leaves, as if they were parameters."""
+        """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are."""
 
         def hoist(fn: Any, mode: str) -> Any:
             if fn is None:

@@ -1,7 +1,7 @@
 r"""Sine and cosine together, in plain arithmetic.
 
 On a CPU, XLA evaluates the float64 `sin` and `cos` of an array one element at a time. This pair is ordinary
-multiplication and addition, which it vectorizes: several times faster in a batch, at the accuracy of the last bit.
+multiplication and addition, which XLA vectorizes: several times faster in a batch, with an error of 1 ulp.
 """
 
 import jax
@@ -25,7 +25,7 @@ _COS = (
     2.0876146024689747e-09,
     -1.1382614868556325e-11,
 )
-# pi/2 in parts of 33 bits: a quadrant's number below 2^20 times a part is exact (Cody and Waite, 1980).
+# pi/2 in parts of 33 bits: the product of a part with an integer below 2^20 is exact (Cody and Waite, 1980).
 _HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 
 
@@ -36,9 +36,9 @@ def _horner(coefficients: tuple[float, ...], z: Array) -> Array:
     return total
 
 
-# Of its own, so that it is traced once: derivatives of a flow call it dozens of times.
+# Jitted by itself, so that it is traced once: derivatives of a flow call it dozens of times.
 @jax.jit
-def _arithmetic(x: Array) -> tuple[Array, Array]:
+def _by_polynomials(x: Array) -> tuple[Array, Array]:
     quadrant = jnp.round(x * (2 / jnp.pi))
     r = x
     for part in _HALF_PI:
@@ -55,12 +55,14 @@ def _arithmetic(x: Array) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    r"""$(\sin x, \cos x)$, to 1 ulp for $|x| < 10^6$ rad in float64. Differentiable to any order.
+    r"""Sine and cosine, $(\sin x, \cos x)$, to 1 ulp for $|x| < 10^6$ rad in float64. Differentiable to any order.
 
-    **Arguments:** `x`: rad, any shape. **Returns:** two arrays of that shape. Beyond $10^6$ rad the reduction loses
-    digits in proportion to $|x|$. In float32 it is `jnp.sin` and `jnp.cos`.
+    **Arguments:** `x`: rad, any shape. **Returns:** two arrays of the same shape. Beyond $10^6$ rad the reduction loses
+    digits in proportion to $|x|$; where $x$ is not finite, both are NaN. In float32 they are `jnp.sin` and `jnp.cos`.
+
+    Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, for the reduction.
     """
-    return (jnp.sin(x), jnp.cos(x)) if x.dtype != jnp.float64 else _arithmetic(x)
+    return (jnp.sin(x), jnp.cos(x)) if x.dtype != jnp.float64 else _by_polynomials(x)
 
 
 @sincos.defjvp

@@ -1,4 +1,4 @@
-"""Shapes and units of the things that every file speaks of."""
+"""Type aliases of time, state, parameters and matrices, with their shapes."""
 
 from typing import TypeAlias
 

@@ -1,5 +1,6 @@
-"""The lens `where`: which leaves of the parameters vary."""
+"""The lens `where`: a function that selects the leaves of the parameters that vary."""
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -8,12 +9,12 @@ from jaxtyping import Array, PyTree
 
 from .types import Params
 
-# Which leaves of the parameters are free: `lambda params: params.slope`, or a tuple of leaves.
+# `lambda params: params.slope`, or a function that returns a tuple of leaves.
 Where = Callable[[Params], PyTree]
 
 
 def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
-    """The parameters, with the free leaves set."""
+    """The parameters with the leaves of indices `free` set to `values`, shape `(free,)`, each in the dtype of its leaf."""
     leaves, tree = jax.tree.flatten(params)
     for i, value in zip(free, values, strict=True):
         leaves[i] = value.astype(jnp.result_type(leaves[i]))
@@ -21,27 +22,30 @@ def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
 
 
 def free_leaves(where: Where, params: Params) -> tuple[int, ...]:
-    """The numbers of the leaves that a lens picks; `ValueError` where it does not pick scalars."""
+    """Indices of the leaves that the lens selects. `ValueError` unless these are scalars, each selected once."""
     leaves, tree = jax.tree.flatten(params)
-    numbered = jax.tree.unflatten(tree, [_Number(i) for i in range(len(leaves))])
-    picked = jax.tree.leaves(where(numbered), is_leaf=lambda leaf: isinstance(leaf, _Number))
+    placeholders = [_Leaf(i, name) for i, name in enumerate(_leaf_names(params))]
+    selected = jax.tree.leaves(where(jax.tree.unflatten(tree, placeholders)))
     if (
-        not picked
-        or not all(isinstance(each, _Number) for each in picked)
-        or any(jnp.ndim(leaves[each.i]) for each in picked)
+        not selected
+        or not all(isinstance(each, _Leaf) for each in selected)
+        or any(jnp.ndim(leaves[each.index]) for each in selected)
     ):
         raise ValueError(
             "where must pick scalar leaves of the parameters, such as lambda params: params.slope, and nothing computed from "
-            f"them; it picked {picked}."
+            f"them; it picked {selected}."
         )
-    return tuple(each.i for each in picked)
+    repeated = sorted({each.name for each in selected if selected.count(each) > 1})
+    if repeated:
+        raise ValueError(f"where picks {', '.join(repeated)} more than once. Pick each leaf of the parameters once.")
+    return tuple(each.index for each in selected)
 
 
 def one_leaf(where: Where, params: Params, caller: str) -> int:
-    """The number of the one leaf that a lens picks; `ValueError`, which names the caller, where it picks several."""
+    """Index of the one leaf that the lens selects. `ValueError` for several; its message begins with `caller`."""
     free = free_leaves(where, params)
     if len(free) != 1:
-        names = [jax.tree_util.keystr(path).lstrip(".") for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+        names = _leaf_names(params)
         raise ValueError(
             f"{caller}: where must pick one parameter, such as lambda params: params.slope; it picked {len(free)}: "
             f"{', '.join(names[i] for i in free)}."
@@ -49,8 +53,17 @@ def one_leaf(where: Where, params: Params, caller: str) -> int:
     return free[0]
 
 
-class _Number:
-    """Stands for a leaf of the parameters."""
+def _leaf_names(params: Params) -> list[str]:
+    paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(params))
+    return [jax.tree_util.keystr(path, simple=True, separator=".") or "params" for path in paths]
 
-    def __init__(self, i: int):
-        self.i = i
+
+@dataclasses.dataclass(frozen=True)
+class _Leaf:
+    """Placeholder for a leaf of the parameters, with its index and its name."""
+
+    index: int
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name

@@ -1,1 +1,1 @@
-"""Variations through events: applications of the saltation matrix."""
+"""Variations through events: derivatives that are products of saltation matrices."""

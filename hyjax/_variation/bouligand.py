@@ -2,7 +2,7 @@ r"""The Bouligand derivative of the flow where several guards vanish at the same
 
 Orbits near a point where the guards of several transitions vanish reach them one after another, in an order that depends on the
 variation $v$ from that point. For each order the derivative is a product of saltation matrices. So the derivative of the flow is
-a map of $v$, piecewise linear: linear in each of several cones.
+piecewise linear in $v$: linear in each of several cones.
 """
 
 import equinox as eqx
@@ -19,12 +19,14 @@ from .._system.types import Params, Scalar, State, Time
 
 
 class BouligandDerivative(eqx.Module):
-    """A piecewise linear map from variations before the events to variations after them, both at fixed time.
+    r"""The Bouligand derivative $v \mapsto B(v)$: from a variation before the events to one after them, both at fixed time.
 
     **Attributes:** `orders`: the possible orders of the events, as indices of transitions. `matrices`: shape
     `(orders, post, pre)`, for each order the product of its saltation matrices. `times`: for each order, shape `(events, pre)`,
-    the times of the events as linear functions of the variation. `x`: shape `(orders, post)`, the state after all events; its
-    rows agree, since the flow is continuous there.
+    the times of the events as linear functions of the variation. `x`: shape `(orders, post)`, the state after all events, with
+    equal rows because the flow is continuous there. `mode`: the mode after all events.
+
+    Source: Burden, Sastry, Koditschek, Revzen (2016); see `bouligand_derivative`.
     """
 
     matrices: Float[Array, "orders post pre"]
@@ -35,7 +37,7 @@ class BouligandDerivative(eqx.Module):
     mode: str = eqx.field(static=True)
 
     def order(self, v: Float[Array, " pre"]) -> Int[Array, ""]:
-        """The number of the order in which the orbit with variation `v` reaches the guards; the first of several."""
+        """Index into `orders` of the order in which the orbit with variation `v` reaches the guards, the first if several fit."""
         fits = []
         for times, rivals in zip(self.times, self._rivals, strict=True):
             # The order applies if at each event no other guard falls earlier.
@@ -45,7 +47,7 @@ class BouligandDerivative(eqx.Module):
         return jnp.argmin(jnp.maximum(jnp.stack(fits), 0))
 
     def __call__(self, v: Float[Array, " pre"]) -> Float[Array, " post"]:
-        """The variation after all events: positively homogeneous and continuous in `v`, but not linear."""
+        """The variation `B(v)` after all events: positively homogeneous and continuous in `v`, but not linear."""
         return self.matrices[self.order(v)] @ v
 
 
@@ -59,7 +61,7 @@ def bouligand_derivative(
     tolerance: float = 1e-9,
     max_events: int = 6,
 ) -> BouligandDerivative:
-    r"""The derivative of the flow through events at the same time: the saltation matrix of simultaneous guards.
+    r"""The Bouligand derivative of the flow through simultaneous events, the counterpart of the saltation matrix for one event.
 
     $B(v) = \Xi_{i_k} \cdots \Xi_{i_1} v$ in the cone of the variations $v$ whose orbits reach the guards in the order
     $i_1, \dots, i_k$: at each event, the guard with the least time $-D_xg\,v / (D_tg + D_xg f)$ of those that vanish and fall.
@@ -85,7 +87,7 @@ def bouligand_derivative(
         )
 
     def falling(mode: str, x: State) -> dict[int, tuple[Array, Scalar]]:
-        """Gradient and rate of each guard of the mode that vanishes and falls."""
+        """Gradient and rate of each guard of the mode that is zero and falling."""
         field = system.mode(mode).vector_field(t, x, params)
         found = {}
         for i in system.leaving(mode):
@@ -107,8 +109,8 @@ def bouligand_derivative(
             return
         if len(taken) >= max_events:
             raise ValueError(
-                f"bouligand_derivative: after the transitions {taken} a guard still falls. Raise max_events={max_events} if "
-                "the events end; infinitely many events have no derivative."
+                f"bouligand_derivative: after the transitions {taken} a guard is zero and falling. Raise "
+                f"max_events={max_events} if the events end; infinitely many events have no derivative."
             )
         # The time at which each guard would be reached in this mode, as a linear function of the variation before all events.
         due = {i: -(gradient @ matrix) / rate for i, (gradient, rate) in there.items()}
@@ -136,7 +138,10 @@ def bouligand_derivative(
     ends = {chain[1] for chain in chains}
     orders = tuple(chain[0] for chain in chains)
     if len(ends) > 1:
-        raise ValueError(f"bouligand_derivative: the orders {orders} end in different modes {sorted(ends)}.")
+        raise ValueError(
+            f"bouligand_derivative: the orders {orders} end in different modes {sorted(ends)}, "
+            "so the flow has no derivative there."
+        )
     states = jnp.stack([chain[2] for chain in chains])
     apart = float(jnp.max(jnp.abs(states - states[0])))
     if apart > 1e3 * tolerance * max(1.0, float(np.max(np.abs(states)))):

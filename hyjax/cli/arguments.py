@@ -1,4 +1,4 @@
-"""The arguments of a command: model, parameters, sequence of modes, initial state; and the errors a command can end with."""
+"""Parsing of a command's arguments: model, parameters, sequence of modes, initial state; and the errors of a command."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ class NotFound(Exception):
 
 @contextlib.contextmanager
 def as_misuse() -> Iterator[None]:
-    """Convert the library's errors for invalid arguments, and errors of the file system, to `Misuse`."""
+    """Convert `ValueError`, `ImportError` and `OSError` of the library to `Misuse`."""
     try:
         yield
     except (ValueError, ImportError, OSError) as error:
@@ -26,7 +26,7 @@ def as_misuse() -> Iterator[None]:
 
 
 def load(name: str) -> ModuleType:
-    """The model of that name; for a former name, with a note on stderr."""
+    """The model of that name; a former name works too, with a note on stderr."""
     from .. import models
 
     if name in models.FORMER:
@@ -83,7 +83,7 @@ def _check_parameter(name: str, known: list[str], option: str) -> None:
 
 
 def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:
-    """The sequence of modes given as `first,second`, or by default the model's."""
+    """The sequence of modes given as `first,second`; by default the model's sequence."""
     sequence = tuple(each.strip() for each in text.split(",")) if text else tuple(getattr(model, "sequence", ()))
     if not sequence:
         raise Misuse(f"{short_name(model)}: this model has no periodic orbit. Use hyjax simulate.")
@@ -102,7 +102,7 @@ def parse_state(text: str):
 
 
 def initial_condition(model: ModuleType, params, mode: str | None, x0: str | None):
-    """Initial mode and state of a simulation, as given or by default the model's."""
+    """Initial mode and state of a simulation, as given; by default those of the model."""
     start = model.start(params)
     first = start[0] if mode is None else mode
     with as_misuse():

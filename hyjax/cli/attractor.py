@@ -1,4 +1,4 @@
-"""The command `attractor`: long-run states over a grid of parameters."""
+"""The command `attractor`: long-run states of the return map over a grid of parameters."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ def attractor(
     where: Where,
     out: Annotated[Path | None, typer.Option(help="write to this netCDF file, as attractor.nc")] = None,
     param: OtherParam = None,
-    strides: Annotated[int, typer.Option(help="number of strides; the first half are transients")] = 1000,
+    strides: Annotated[int, typer.Option(help="number of strides; the first half is discarded as transient")] = 1000,
     keep: Annotated[int, typer.Option(help="number of last states to keep")] = 128,
     x0: Annotated[
         str | None, typer.Option(help="initial state, as 1.0,0.5; default: near the model's periodic orbit")
@@ -29,7 +29,7 @@ def attractor(
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
 ):
-    """Iterate the return map over a grid of parameters. Long-run states, periods and Lyapunov exponents."""
+    """Iterate the return map over a grid of parameters. The results are long-run states, periods and Lyapunov exponents."""
     check_files(plot, out=out)
     require_output(as_json, out, plot, "attractor.nc")
     integrator = parse_tolerance(tolerance)

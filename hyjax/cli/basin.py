@@ -1,4 +1,4 @@
-"""The command `basin`: the outcome of each initial state in a plane."""
+"""The command `basin`: basins of attraction in a plane of initial states."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,7 +68,7 @@ def basin(
 
 
 def _axes(model, over: list[str] | None, points: int) -> dict[str, Any]:
-    """The axes of the plane, from `--over` or the model's own; `Misuse` where the model's section has other axes."""
+    """The axes of the plane of initial states, from `--over` or the model. `Misuse` where the model's section has other axes."""
     import numpy as np
 
     plane = getattr(model, "plane", None)
@@ -81,7 +81,7 @@ def _axes(model, over: list[str] | None, points: int) -> dict[str, Any]:
         return axes
     if plane is None:
         raise Misuse(
-            f"{short_name(model)}: this model defines no plane of initial states: give --over for each of "
+            f"{short_name(model)}: this model defines no plane of initial states; give --over for each of "
             f"{', '.join(model.coordinates)}."
         )
     return {each: np.linspace(low, high, points) for each, (low, high) in plane.items()}

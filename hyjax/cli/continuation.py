@@ -17,22 +17,20 @@ from .session import start_jax
 def follow_branches(
     name: Model,
     where: Annotated[str, typer.Option(help="parameter to vary")],
-    start: Annotated[str, typer.Option("--from", help="its value at the start, where all orbits are searched")],
-    end: Annotated[str, typer.Option("--to", help="its value at the end")],
+    start: Annotated[str, typer.Option("--from", help="its first value, where all periodic orbits are searched")],
+    end: Annotated[str, typer.Option("--to", help="its last value")],
     param: OtherParam = None,
     strides: Strides = 1,
     sequence: Sequence = None,
     doublings: Annotated[int, typer.Option(help="number of successive period doublings to follow")] = 0,
-    crossings: Annotated[bool, typer.Option(help="also follow the branches that cross at branch points")] = True,
-    step: Annotated[
-        float, typer.Option(help="largest step, relative to the length of the parameter's interval")
-    ] = 0.05,
+    crossings: Annotated[bool, typer.Option(help="also follow the other branches through branch points")] = True,
+    step: Annotated[float, typer.Option(help="largest step, as a fraction of the parameter's interval")] = 0.05,
     max_points: Annotated[int, typer.Option(help="largest number of points on a branch")] = 400,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
     out: Annotated[Path | None, typer.Option(help="write the branches to this netCDF file, as branch.nc")] = None,
 ):
-    """Follow all periodic orbits of a model over a parameter. Branches pass folds; bifurcations and grazing are located."""
+    """Follow all periodic orbits of a model over a parameter, through folds. Bifurcations and grazing are located."""
     check_files(plot, out=out)
     if strides < 1 or doublings < 0 or max_points < 2 or not 0 < step <= 1:
         raise Misuse(

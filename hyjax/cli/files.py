@@ -1,4 +1,4 @@
-"""The files that a command writes: checked before the computation, written after it."""
+"""Output files of a command: checked before the computation, written after it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_files(plot: Path | None, animate: Path | None = None, out: Path | None = None) -> None:
-    """`Misuse` for a file that cannot be written: an unknown format, a missing directory, a missing package."""
+    """Check that files can be written. `Misuse` for an unknown format, a missing directory or a missing package."""
     if out is not None and out.suffix != ".nc":
         raise Misuse(
             f"{out}: the format is netCDF; name the file with the suffix .nc, as in {out.stem or 'result'}.nc."
@@ -36,27 +36,27 @@ def check_files(plot: Path | None, animate: Path | None = None, out: Path | None
 
 
 def check_directory(path: Path) -> None:
-    """`Misuse` for a file in a directory that does not exist."""
+    """Check that the directory of a file exists. `Misuse` if not."""
     if not path.absolute().parent.is_dir():
         raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
 
 
 def require_output(as_json: bool, out: Path | None, plot: Path | None, example: str) -> None:
-    """`Misuse` for a command whose result would be discarded. **Arguments:** `example`: a name for the file of `--out`."""
+    """Check that an output is requested. `Misuse` if not. **Arguments:** `example`: a file name for `--out` in the message."""
     if out is None and plot is None and not as_json:
         stem = example.partition(".")[0]
         raise Misuse(f"no output requested: give --out {example}, --plot {stem}.png or --json.")
 
 
 def save_figure(path: Path | None, draw: Callable[[], "matplotlib.figure.Figure"]) -> None:
-    """Draw a picture and write it, if a file is requested."""
+    """Draw a picture and write it, if `path` is given."""
     if path is not None:
         with as_misuse():
             draw().savefig(path, dpi=150)
 
 
 def save_netcdf(found, path: Path | None) -> None:
-    """Write a dataset as netCDF, if a file is requested; `NotFound` where it cannot be written."""
+    """Write a dataset as netCDF, if `path` is given. `NotFound` where writing fails."""
     if path is not None:
         try:
             found.to_netcdf(path, engine="scipy")

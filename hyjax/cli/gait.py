@@ -1,4 +1,4 @@
-"""The command `gait`: all periodic orbits of a model, by search without an initial guess."""
+"""The command `gait`: all periodic orbits of a model, without an initial guess."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def gait(
     ] = None,
     animate: Animate = None,
 ):
-    """Find all periodic orbits of a model, without a guess. Print states, periods and multipliers."""
+    """Find all periodic orbits of a model, without an initial guess. Print states, periods and multipliers."""
     if strides < 1:
         raise Misuse(f"--strides: {strides} must be at least 1.")
     check_files(plot, animate)

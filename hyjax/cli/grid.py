@@ -1,4 +1,4 @@
-"""What the commands over a grid have in common: its axes, the integrator, the summary of the results."""
+"""Shared parts of `sweep`, `attractor` and `basin`: axes of a grid, integrator, summary of the result codes."""
 
 from types import ModuleType
 
@@ -6,7 +6,7 @@ from .arguments import Misuse, parse_number, parse_parameters
 
 
 def parse_axis(text: str, option: str):
-    """The name and the values of an axis given as `name=low:high:count`, or as `name=value`."""
+    """Name and values of an axis, given as `name=low:high:count` or `name=value`."""
     import numpy as np
 
     name, equals, span = text.partition("=")
@@ -17,17 +17,17 @@ def parse_axis(text: str, option: str):
         return name, np.array([parse_number(span, option)])
     low, high = (parse_number(part, option) for part in parts[:2])
     if not parts[2].isdigit() or int(parts[2]) < 1:
-        raise Misuse(f"{option}: {parts[2]!r} is not a count of points.")
+        raise Misuse(f"{option}: {parts[2]!r} is not a count of points, such as 1000.")
     if low == high and int(parts[2]) > 1:
-        raise Misuse(f"{option}: {text!r} has one value only; write {name}={parts[0]}.")
+        raise Misuse(f"{option}: {text!r} has low equal to high; for one value write {name}={parts[0]}.")
     return name, np.linspace(low, high, int(parts[2]))
 
 
 def parse_grid(model: ModuleType, where: list[str], param: list[str] | None):
-    """The grid of `--where`: parameters at its middle, all values there by name, the lens, and the values of each axis."""
+    """The grid of `--where`: parameters at its middle, the same by name, the lens, and the values of each axis."""
     axes = dict(parse_axis(each, "--where") for each in where)
     if len(axes) < len(where):
-        raise Misuse("--where: a parameter is given twice.")
+        raise Misuse("--where: a parameter is given twice. Give each parameter once.")
     middle = {name: float(values[len(values) // 2]) for name, values in axes.items()}
     params, values = parse_parameters(model, param, middle)
     names = tuple(axes)
@@ -36,7 +36,7 @@ def parse_grid(model: ModuleType, where: list[str], param: list[str] | None):
 
 
 def parse_tolerance(tolerance: float | None):
-    """The integrator of a given tolerance; `None`, the command's own, where none is given."""
+    """The integrator with this tolerance, or `None` for the default of the command."""
     from .._flow.integrator import Integrator
 
     try:
@@ -46,7 +46,7 @@ def parse_tolerance(tolerance: float | None):
 
 
 def count_results(found) -> dict[str, int]:
-    """The number of grid points that ended with each result code."""
+    """Number of grid points with each result code."""
     import numpy as np
 
     names = found["result"].attrs["flag_meanings"].split()
@@ -56,5 +56,5 @@ def count_results(found) -> dict[str, int]:
 
 
 def axes_record(found, dims) -> dict[str, list]:
-    """The values along each dimension that has values, for JSON."""
+    """Values along each dimension that has coordinates, for JSON."""
     return {str(dim): found[dim].values.tolist() for dim in dims if dim in found.coords}

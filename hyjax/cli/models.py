@@ -1,4 +1,4 @@
-"""The command `models`: the models, and the parameters of one."""
+"""The command `models`: list of the models, or of one model's parameters."""
 
 import dataclasses
 from typing import Annotated
@@ -9,7 +9,7 @@ from .arguments import load
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="model whose parameters to list")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="list the parameters of this model")] = None,
 ):
     """List all models, or the parameters of one model."""
     from rich.console import Console

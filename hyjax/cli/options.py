@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ OtherParam = Annotated[
     list[str] | None, typer.Option(help="name=value of another parameter; angles in rad, or as 3deg")
 ]
 Sequence = Annotated[str | None, typer.Option(help="sequence of modes, as first,second; default: the model's")]
-Strides = Annotated[int, typer.Option(help="strides after which the orbit closes")]
+Strides = Annotated[int, typer.Option(help="number of strides in one period")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object, at full precision")]
 GridJson = Annotated[bool, typer.Option("--json", help="print one JSON object: summary, axes and results")]
 Where = Annotated[list[str], typer.Option(help="parameter to vary, as name=low:high:count; repeat for a grid")]

@@ -1,4 +1,4 @@
-"""The periodic orbits with which a command starts."""
+"""Search for the periodic orbits from which a command starts."""
 
 from types import ModuleType
 
@@ -6,7 +6,7 @@ from .arguments import Misuse, NotFound, short_name
 
 
 def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], strides: int, cache: str):
-    """All orbits of that many strides in the model's region, found by a program that is kept in the directory `cache`."""
+    """All orbits of `strides` strides in the model's region. The traced search is stored in the directory `cache`."""
     import jax
     import numpy as np
 
@@ -16,7 +16,7 @@ def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], stri
     from .stored import stored_solver
 
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
-    # Under jit one program is loaded, instead of one for each operation.
+    # Under jit, one compiled program is loaded instead of one for each operation.
     low, high = (np.asarray(bound) for bound in jax.jit(model.region)(params))
     return search(batch, (low, high), 128, None, stored_solver(cache, short_name(model)))
 
@@ -24,7 +24,7 @@ def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], stri
 def require_orbits(
     model: ModuleType, params, values: dict[str, float], sequence: tuple[str, ...], strides: int, cache: str
 ):
-    """`find_model_orbits`; `NotFound` where there is none. **Arguments:** `values`: the parameters by name."""
+    """`find_model_orbits`. `NotFound` where there is no orbit. **Arguments:** `values`: the parameters by name."""
     orbits = find_model_orbits(model, params, sequence, strides, cache)
     if len(orbits) == 0:
         raise NotFound(
@@ -35,10 +35,10 @@ def require_orbits(
 
 
 def choose_orbit(orbits, number: int, values: dict[str, float]):
-    """The orbit of that number, counted from 1 in the order of `hyjax gait`."""
+    """The orbit with a number counted from 1, in the order of `hyjax gait`. `Misuse` for another number."""
     if not 1 <= number <= len(orbits):
         raise Misuse(
-            f"--orbit: {number}, but there are {len(orbits)} orbits at {setting(values)} (in the order of hyjax gait)."
+            f"--orbit: {number} must lie between 1 and {len(orbits)}, the number of orbits of hyjax gait at {setting(values)}."
         )
     return orbits[number - 1]
 

@@ -1,4 +1,4 @@
-"""What the command line prints: records for JSON, and tables."""
+"""Output of the commands: JSON records and tables."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from .._system.results import code_name
 
 
 def print_record(record: dict[str, Any], as_json: bool) -> None:
-    """Print a summary by name and value, as a table or as JSON."""
+    """Print a record of names and values, as a table or as JSON."""
     if as_json:
         print(json.dumps(record))
         return
@@ -25,7 +25,7 @@ def nested_lists(values) -> list:
 
 
 def orbits_record(name: str, model, values: dict[str, float], orbits) -> dict:
-    """A batch of orbits, for JSON."""
+    """The JSON record of a batch of orbits."""
     return {
         "model": name,
         "params": values,
@@ -46,7 +46,7 @@ def orbits_record(name: str, model, values: dict[str, float], orbits) -> dict:
 
 
 def orbits_table(model, values: dict[str, float], orbits):
-    """A batch of orbits as a table: a column for each orbit."""
+    """The table of a batch of orbits, one column for each orbit."""
     from rich.table import Table
 
     setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
@@ -74,7 +74,7 @@ def _complex(value: complex) -> str:
 
 
 def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
-    """A trajectory, for JSON; a number that is not finite becomes null."""
+    """The JSON record of a trajectory; a number that is not finite becomes null."""
     return {
         "model": name,
         "params": values,
@@ -98,7 +98,7 @@ def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
 
 
 def branches_record(name: str, where: str, values: dict[str, float], branches) -> dict:
-    """Branches with their special points, for JSON."""
+    """The JSON record of branches with their special points."""
     points, special = [], []
     for number, branch in enumerate(branches):
         about = {"branch": number, "strides": branch.unfolding.problem.strides}

@@ -1,4 +1,4 @@
-"""JAX as the command line configures it: float64, compiled programs kept on disk, compilation preferred to execution speed."""
+"""Configuration of JAX for the command line: float64, compiled programs cached on disk, quick compilation."""
 
 import os
 
@@ -8,8 +8,8 @@ def start_jax() -> str:
     import jax
     import platformdirs
 
-    # A command spends most of its time compiling, for which XLA's older emitters take a quarter to a third less time. An XLA that
-    # does not know the flag aborts the process, so the flag is set only for versions known to have it.
+    # A command spends most of its time on compilation, and with XLA's older emitters this takes a quarter to a third less time.
+    # A version of XLA without this flag aborts the process: the flag is set only for versions known to have it.
     flag = "xla_cpu_use_fusion_emitters"
     if jax.__version__.startswith("0.10.") and flag not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{flag}=false"

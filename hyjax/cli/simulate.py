@@ -27,7 +27,7 @@ def simulate(
         Path | None, typer.Option(help="write samples and events to this netCDF file, as trajectory.nc")
     ] = None,
 ):
-    """Simulate a model through the modes that its guards select. Print the arcs."""
+    """Simulate a model through the modes that its guards select. Print the arcs of the trajectory."""
     check_files(plot, animate, out)
     start_jax()
     model = load(name)

@@ -1,7 +1,7 @@
-"""Traced programs kept on disk, so that a new process does not trace them again.
+"""Traced programs stored on disk, so that a new process does not trace them again.
 
-JAX's own cache holds compiled programs, but looks one up only after tracing, and tracing the search for an orbit takes as long
-as the rest of the command together. A stored program is a file of `jax.export`, named by a digest of everything it depends on.
+JAX's own cache stores compiled programs, but finds a program only after tracing, and tracing the search for orbits takes as long
+as everything else in the command. A stored program is a file of `jax.export`, named by a digest of all that it depends on.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from .._system.results import code_of
 def stored_solver(directory: str, name: str) -> Callable[..., PeriodicOrbit]:
     """`solve_batch` as a program stored in `directory`, for the model of that name.
 
-    The model must be one of the package's own: the digest in the file's name covers the package's source, no other.
+    The model must be part of hyjax: the digest in the file's name covers the source of hyjax only.
     """
 
     programs: dict[Path, Callable] = {}
@@ -79,13 +79,13 @@ def _structure(batch: Batch) -> PyTree:
             system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
         )  # fmt: skip
 
-    # By `eval_shape`, because every operation on numbers would be one more program to load.
+    # By `eval_shape`: each operation on concrete numbers would load another compiled program.
     return jax.tree.structure(jax.eval_shape(example))
 
 
 @functools.cache
 def _fingerprint(about: str) -> str:
-    """A digest of the request, of the package's own source, and of the versions of JAX and equinox."""
+    """A digest of the text `about`, the source of hyjax, and the versions of JAX and equinox."""
     digest = hashlib.sha256(about.encode())
     for package in (jax, eqx):
         digest.update(package.__version__.encode())
@@ -95,7 +95,7 @@ def _fingerprint(about: str) -> str:
 
 
 def _write(path: Path, program: bytes | bytearray) -> None:
-    """Write a file atomically; in a directory that cannot be written, write nothing."""
+    """Write a file atomically. A failure is ignored: without the file, the next process traces again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{id(program)}.part")

@@ -1,4 +1,4 @@
-"""The command `sweep`: a periodic orbit over a grid of parameters, stored chunk by chunk."""
+"""The command `sweep`: a periodic orbit at every point of a grid of parameters."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,20 +17,20 @@ from .session import start_jax
 def sweep(
     name: Model,
     where: Where,
-    out: Annotated[Path | None, typer.Option(help="zarr store to write, as sweep.zarr")] = None,
+    out: Annotated[Path | None, typer.Option(help="write to this zarr store, as sweep.zarr")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="complete the existing store")] = False,
     param: OtherParam = None,
     strides: Strides = 1,
     sequence: Sequence = None,
     orbit: Annotated[
-        int, typer.Option(help="number of the orbit at the middle of the grid, in the order of hyjax gait")
+        int, typer.Option(help="number of the starting orbit at the middle of the grid, in the order of hyjax gait")
     ] = 1,
     tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-14")] = None,
     chunk: Annotated[int | None, typer.Option(help="largest number of points in a chunk of the store")] = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw state and spectral radius to this file")] = None,
 ):
-    """Solve for a periodic orbit over a grid of parameters. The orbits are stored chunk by chunk."""
+    """Solve for a periodic orbit at every point of a grid of parameters. The orbits are stored chunk by chunk."""
     check_files(plot)
     require_output(as_json, out, plot, "sweep.zarr")
     if resume and out is None:
@@ -82,4 +82,6 @@ def sweep(
 
         save_figure(plot, lambda: sweep_figure(found))
     if orbits == 0:
-        raise NotFound(f"{name}: at no point of the grid was an orbit reached from the orbit at its middle.")
+        raise NotFound(
+            f"{name}: no orbit of the grid was reached from the orbit at its middle. Try a finer or a smaller grid."
+        )

@@ -1,1 +1,1 @@
-"""Numbers and formulas of papers, reproduced beside those of hyjax."""
+"""Comparison of published numbers and formulas with those of hyjax."""

@@ -1,4 +1,4 @@
-"""The numbers printed by Bhounsule (2014), beside those of hyjax and an independent reference of 35 digits."""
+"""Comparison of the numbers of Bhounsule (2014) with those of hyjax and an independent reference of 35 digits."""
 
 import jax
 import numpy as np

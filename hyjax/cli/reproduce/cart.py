@@ -1,6 +1,6 @@
 r"""A cart on a rail with a double pendulum whose tip touches an inclined floor: as a `Mechanism`, and with derivatives by hand.
 
-With three coordinates the body still moves while its tip sticks; mass matrix and constraint both vary with the coordinates.
+The body has three coordinates, so it still moves while its tip sticks; mass matrix and constraint vary with the coordinates.
 """
 
 import equinox as eqx
@@ -14,7 +14,8 @@ coordinates = ("cart", "upper", "lower")
 
 
 class Params(eqx.Module):
-    """Masses (kg) of cart, elbow and tip; lengths (m); gravity; a force on the cart, `push cos t` (N); the floor; contact."""
+    """Masses (kg) of cart, elbow and tip; lengths (m); gravity (m/s^2); amplitude `push` (N) of the force `push cos t` on the
+    cart; slope (rad) and height (m) of the floor; coefficients of restitution, static and kinetic friction."""
 
     masses: Float[Array, "3"] = eqx.field(converter=jnp.asarray)
     lengths: Float[Array, "2"] = eqx.field(converter=jnp.asarray)
@@ -27,7 +28,7 @@ class Params(eqx.Module):
     kinetic: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
 
-# As a user writes it
+# The mechanism, as a user writes it
 
 
 def mass(q, params):
@@ -74,11 +75,12 @@ frictional = contact_system(
 )
 
 
-# Every derivative that the closed forms need, by hand
+# Derivatives for the closed forms, by hand
 
 
 class Terms:
-    r"""$M$, $J$ (normal, tangential) and $\Upsilon - N$ at a state, with derivatives in `q` along the first axes."""
+    r"""Mass matrix $M$, constraint Jacobian $J$ (normal, tangential) and load $\Upsilon - N$ at a state, with their derivatives
+    in `q` along the first axes."""
 
     def __init__(self, t: float, q: np.ndarray, v: np.ndarray, params: Params):
         (m0, m1, m2), (l1, l2) = np.asarray(params.masses), np.asarray(params.lengths)
@@ -105,7 +107,7 @@ class Terms:
 
         self.load = np.array([push * np.cos(t), -g * k1 * sa, -g * k2 * sb])  # Upsilon - N
         self.d_load = np.diag([0, -g * k1 * ca, -g * k2 * cb])
-        self.load_rate = np.array([-push * np.sin(t), 0, 0])  # in t
+        self.load_rate = np.array([-push * np.sin(t), 0, 0])  # derivative of the load in t
 
     # Christoffel's matrix: C_ij = sum_k (D_k M_ij + D_j M_ik - D_i M_jk) v_k / 2
     @property

@@ -1,7 +1,7 @@
 r"""Saltation matrices of one contact in closed form, without automatic differentiation.
 
-In the notation of the paper, whose force $f$ pulls where it is positive. Two formulas are not as printed: see `plastic`
-and `slip_stick`.
+The notation is that of the paper, in which a positive contact force $f$ pulls. Two formulas differ from the printed ones: see
+`plastic` and `slip_stick`.
 
 Source: Kong, Payne, Zhu, Johnson (2024), eqs. 62-94.
 """
@@ -28,19 +28,19 @@ NORMAL, BOTH, NONE = slice(0, 1), slice(0, 2), slice(0, 0)
 
 
 def flow(at: Terms, rows: slice) -> np.ndarray:
-    """Eq. 64."""
+    """The vector field with the constraints `rows`, eq. 64."""
     dagger = Dagger(at, rows)
     return np.concatenate([at.v, dagger.M @ (at.load - at.C @ at.v) - dagger.J.T @ at.J_rate[rows] @ at.v])
 
 
 def force(at: Terms, rows: slice) -> np.ndarray:
-    """Eq. 65; it pulls where it is positive."""
+    """The contact force of the constraints `rows`, eq. 65; it pulls where it is positive."""
     dagger = Dagger(at, rows)
     return dagger.J @ (at.load - at.C @ at.v) - dagger.Lambda @ at.J_rate[rows] @ at.v
 
 
 def sliding_flow(at: Terms, friction: float, side: int) -> np.ndarray:
-    """Eq. 64 in `S`, with the friction of eq. 66 moved to the left, where the unknown force is."""
+    """The vector field of sliding: eq. 64 in `S`, with the friction of eq. 66 on the left side, where the unknown force is."""
     normal, tangential = at.J
     matrix = np.block([[at.M, (normal - side * friction * tangential)[:, None]], [normal, np.zeros(1)]])
     known = np.append(at.load - at.C @ at.v, -at.J_rate[0] @ at.v)
@@ -48,12 +48,12 @@ def sliding_flow(at: Terms, friction: float, side: int) -> np.ndarray:
 
 
 def identity(t: float, x: np.ndarray, params: Params) -> np.ndarray:
-    """Eqs. 70 (apex), 72 and 73 (lift-off), 90 (stick-slip with equal coefficients)."""
+    """The identity, eqs. 70 (apex), 72 and 73 (lift-off), 90 (stick-slip with equal coefficients)."""
     return np.eye(6)
 
 
 def plastic(rows: slice, t: float, x: np.ndarray, params: Params) -> np.ndarray:
-    """Eqs. 80-81 into `S`, 82-83 into `C`. (83) is printed with J_C/(J_C v), of two rows; the guard's is J_n/(J_n v)."""
+    """A plastic impact, eqs. 80-81 into `S`, 82-83 into `C`. Eq. 83 has J_C/(J_C v), of two rows, in place of J_n/(J_n v)."""
     q, v = x[:3], x[3:]
     before = Terms(t, q, v, params)
     dagger, J, normal = Dagger(before, rows), before.J[rows], before.J[:1]
@@ -66,7 +66,7 @@ def plastic(rows: slice, t: float, x: np.ndarray, params: Params) -> np.ndarray:
 
 
 def elastic(t: float, x: np.ndarray, params: Params) -> np.ndarray:
-    """Eqs. 87-88."""
+    """An elastic impact, eqs. 87-88."""
     q, v, e = x[:3], x[3:], float(params.restitution)
     before = Terms(t, q, v, params)
     dagger, J = Dagger(before, NORMAL), before.J[:1]
@@ -82,14 +82,14 @@ def elastic(t: float, x: np.ndarray, params: Params) -> np.ndarray:
 
 
 def stick_slip(side: int, t: float, x: np.ndarray, params: Params) -> np.ndarray:
-    """Eq. 91, with the gradient of the cone's guard (89) by the product rule on eq. 65."""
+    """From sticking to slipping, eq. 91. The gradient of the friction cone's guard, eq. 89, is by the product rule on eq. 65."""
     at = Terms(t, x[:3], x[3:], params)
     dagger = Dagger(at, BOTH)
     v, pull = at.v, at.load - at.C @ at.v
     by_q = np.einsum("kij,j->ik", dagger.dJ, pull) + dagger.J @ (at.d_load - np.einsum("kij,j->ik", at.dC, v))
     by_q -= np.einsum("kij,j->ik", dagger.dLambda @ at.J_rate + dagger.Lambda @ at.dJ_rate, v)
     by_v = -2 * (dagger.J @ at.C + dagger.Lambda @ at.J_rate)
-    # The guard is positive inside: with forces that push where they are positive, mu_s f_n + side f_t.
+    # The guard is positive inside the cone: mu_s f_n + side f_t, for forces that push where they are positive.
     cone = -np.array([float(params.static), side])
     gradient, drift = cone @ np.hstack([by_q, by_v]), cone @ dagger.J @ at.load_rate
     stuck, slides = flow(at, BOTH), sliding_flow(at, float(params.kinetic), side)
@@ -97,7 +97,7 @@ def stick_slip(side: int, t: float, x: np.ndarray, params: Params) -> np.ndarray
 
 
 def slip_stick(side: int, t: float, x: np.ndarray, params: Params) -> np.ndarray:
-    """Eq. 94. Its D_q(J_t v) is printed as the rate of J_t, which it equals where slip is the rate of a position, as here."""
+    """From slipping to sticking, eq. 94, with the rate of J_t for D_q(J_t v): equal where slip is a rate of position, as here."""
     at = Terms(t, x[:3], x[3:], params)
     stuck, slides = flow(at, BOTH), sliding_flow(at, float(params.kinetic), side)
     gradient = np.concatenate([at.J_rate[1], at.J[1]])

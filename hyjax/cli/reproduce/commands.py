@@ -6,7 +6,7 @@ from ..session import start_jax
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Compare a paper's numbers with those of hyjax. An independent reference stands beside them.",
+    help="Compare a paper's numbers with those of hyjax and of an independent reference.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Saltation matrices of contact: the closed forms of Kong et al. (2024) beside the generic formula."""
+"""Saltation matrices of contact: comparison of the closed forms of Kong et al. (2024) with the generic formula."""
 
 from fractions import Fraction
 
@@ -17,10 +17,10 @@ The body: a cart on a rail with a double pendulum, whose tip touches an inclined
 NumPy. Generic matrix: mass matrix, gap and slip by automatic differentiation. Each difference is the largest over random
 states, relative to the largest entry.
 Errata of the paper:
-- Eq. (83) divides by J_C v, which has two rows: it is the gap's rate J_n v, and the factor is J_n/(J_n v), as in (82).
+- Eq. (83) divides by J_C v, which has two rows. The right factor is J_n/(J_n v), as in (82), with the gap's rate J_n v.
 - Eqs. (93)-(94) write the gradient of the slip J_t v in q as the rate of J_t. These differ where the slip is not the
   rate of a position, as on a curved floor; D_q(J_t v) is right.
-- Eqs. (65), (71): with the blocks of eq. (62) the force f pulls where it is positive: a contact is lost where it rises
+- Eqs. (65), (71): with the blocks of eq. (62) the force f pulls where it is positive: a contact is lost where f rises
   through zero.
 - The reset from S to C is called R(U,C) below eq. (69) and the identity in (92)-(94). On the guard they agree, and the
   saltation matrices with them."""
@@ -30,7 +30,7 @@ VELOCITY = Fraction(1), Fraction(-2)
 
 
 def saltation(states: int = 16) -> None:
-    """Print the closed forms of eqs. 70-94 beside the generic matrices, and the ball on a slope of eqs. 51-58."""
+    """Compare the closed forms of eqs. 70-94 with the generic matrices, and those of the ball on a slope, eqs. 51-58."""
     console = Console(width=120)
     table = Table(title="Rigid bodies with one contact (Sec. V)", title_justify="left", box=None, pad_edge=False)
     for column in ("transition", "eq.", "largest entry", "largest difference"):
@@ -66,7 +66,7 @@ def _compare(event: ContactTransition, draws: list) -> tuple[float, float]:
 
 
 def _slide() -> list[list[Fraction]]:
-    """Eqs. 51-52."""
+    """The saltation matrix into sliding, eqs. 51-52, exact."""
     s, c = SLOPE
     zero = Fraction(0)
     block = [[c * c, -c * s], [-c * s, s * s]]
@@ -74,7 +74,7 @@ def _slide() -> list[list[Fraction]]:
 
 
 def _stick() -> list[list[Fraction]]:
-    """Eqs. 55-56."""
+    """The saltation matrix into sticking, eqs. 55-56, exact."""
     (s, c), (v1, v2), zero = SLOPE, VELOCITY, Fraction(0)
     closing = v2 * c + v1 * s
     block = [[v2 * c / closing, -v1 * c / closing], [-v2 * s / closing, v1 * s / closing]]

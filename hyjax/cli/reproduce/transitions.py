@@ -1,4 +1,4 @@
-"""The transitions of a single contact: for each its closed-form saltation matrix, and random states at which it occurs."""
+"""Transitions of a single contact, each with its closed-form saltation matrix and random states at which it occurs."""
 
 import dataclasses
 import functools as ft
@@ -84,14 +84,14 @@ def _apex(rng):
 
 
 def _slide_to_flight(rng):
-    """The normal force is linear in gravity: choose the gravity at which it vanishes."""
+    """Lift-off from sliding. The normal force is linear in gravity: choose the gravity at which it vanishes."""
     draw, at = _on_floor(rng, NORMAL)
     zero, one = _forces(draw, NORMAL, gravity=0.0), _forces(draw, NORMAL, gravity=1.0)
     return _changed(draw, gravity=float(zero[0] / (zero - one)[0])) if at.J[1] @ at.v > 0 else None
 
 
 def _stick_to_flight(rng):
-    """Both forces are linear in gravity and push: choose the values at which both forces vanish."""
+    """Lift-off from sticking. Both forces are linear in gravity and push: choose the values at which both vanish."""
     draw, _ = _on_floor(rng, BOTH)
     zero = _forces(draw, BOTH, gravity=0.0, push=0.0)
     columns = [_forces(draw, BOTH, gravity=1.0, push=0.0) - zero, _forces(draw, BOTH, gravity=0.0, push=1.0) - zero]
@@ -110,14 +110,14 @@ def _closing_plastic(rng):
 
 
 def _closing_to_stick(rng):
-    """With twice the coefficient of friction that the impulse requires."""
+    """An impact into sticking, with twice the coefficient of friction that the impulse requires."""
     draw, at = _on_floor(rng, NONE)
     normal, tangential = -Dagger(at, BOTH).J @ at.M @ at.v
     return _changed(draw, static=2 * abs(tangential) / normal) if at.J[0] @ at.v < 0 < normal else None
 
 
 def _stick_to_slip(side, kinetic, rng):
-    """With the static coefficient at its limit, and the kinetic coefficient a given fraction of it."""
+    """The onset of slip, with the static coefficient at its limit and `kinetic` times this as the kinetic coefficient."""
     draw, at = _on_floor(rng, BOTH)
     normal, tangential = -force(at, BOTH)
     static = abs(tangential) / normal
