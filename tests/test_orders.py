@@ -25,12 +25,7 @@ NESTINGS = {
     "reverse": (REVERSE, REVERSE, REVERSE),
 }
 
-# Reverse mode drops the rules of custom derivatives from what it transposes, those of `hyjax._flow.instant` with it: what is
-# left is right to one order more.
-LOST = pytest.mark.xfail(strict=True, reason="two derivatives around a reverse one are those of a straight line")
-EVERY_NESTING = pytest.mark.parametrize(
-    "nesting", [pytest.param(name, marks=LOST if each[0] is REVERSE else ()) for name, each in NESTINGS.items()]
-)
+EVERY_NESTING = pytest.mark.parametrize("nesting", NESTINGS)
 
 
 def derivatives(f, nesting, q):

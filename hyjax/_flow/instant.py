@@ -30,11 +30,18 @@ def _dense(tangent: PyTree, like: PyTree) -> PyTree:
 def flow_instant(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Point:
     r"""$\varphi_\tau$ of `point` along `field(point, args)` for an infinitesimal time `tau`.
 
-    **Returns:** `point + tau * field`. Its derivatives of every order, in `tau`, `point` and `args`, are those of the
-    flow at `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the variational equation, which is a
-    field of the same kind.
+    **Returns:** `point + tau * field + ...`, the Taylor polynomial of second degree. Its derivatives of every order, in `tau`,
+    `point` and `args`, are those of the flow at `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the
+    variational equation, which is a field of the same kind. Where the innermost derivative is a reverse one, those up to the third
+    are: JAX drops the rules of custom derivatives from what it transposes, and the polynomial is left
+    (`JaxprTrace.process_custom_jvp_call` in https://github.com/jax-ml/jax/blob/main/jax/_src/interpreters/partial_eval.py).
     """
-    return _straight(field, tau, point, args)
+
+    def rate(x):
+        return field(x, args)
+
+    first, second = jax.jvp(rate, (point,), (rate(point),))
+    return jax.tree.map(lambda x, a, b: x + tau * (a + tau / 2 * b), point, first, second)
 
 
 def _straight(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Point:
