@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward, with_adjoint
+from hyjax._flow.integrator import PlainForward
+from hyjax._flow.mode_integrators import with_adjoint
 from hyjax._orbit.problem import Problem
 from hyjax._sweep.iterated_stride import IteratedStride
 from hyjax._sweep.lane import OrbitFromGuess

@@ -17,7 +17,8 @@ from scipy.linalg import expm
 from scipy.optimize import brentq
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward, with_adjoint
+from hyjax._flow.integrator import PlainForward
+from hyjax._flow.mode_integrators import rolled, with_adjoint
 from hyjax.models import bangbang, impact_microactuator, linear_impact_oscillator, piecewise
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,7 @@ def numbers(model, name):
 
 
 # Each program runs once: what counts is the time to compile it.
-ROLLED = with_adjoint(hj.Integrator(), PlainForward(), rolled=True)
+ROLLED = rolled(with_adjoint(hj.Integrator(), PlainForward()))
 
 
 def around(model, starts, params, sequence=None):
