@@ -32,8 +32,8 @@ def flow_instant(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Po
 
     **Returns:** `point + tau * field + ...`, the Taylor polynomial of second degree. Its derivatives of every order, in `tau`,
     `point` and `args`, are those of the flow at `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the
-    variational equation, which is a field of the same kind. Where the innermost derivative is a reverse one, those up to the third
-    are: JAX drops the rules of custom derivatives from what it transposes, and the polynomial is left
+    variational equation, which is a field of the same kind. Where the innermost derivative is a reverse one, they are so up to
+    the third: JAX drops the rules of custom derivatives from what it transposes, and the polynomial is left
     (`JaxprTrace.process_custom_jvp_call` in https://github.com/jax-ml/jax/blob/main/jax/_src/interpreters/partial_eval.py).
     """
 
