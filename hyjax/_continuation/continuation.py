@@ -48,6 +48,7 @@ def continuation(
     """
     free = one_leaf(where, orbit.params, "continuation")
     values = jnp.asarray(jax.tree.leaves(orbit.params)[free])[None]
+    values = values.astype(orbit.x.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else values
     # Room on the other side of the start: a branch that turns at a fold may return past its start.
     interval = interval_to(stop, values[0], "continuation", behind=3.0)
     integrator = orbit.integrator if integrator is None else for_modes(system, integrator)

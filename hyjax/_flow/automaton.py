@@ -143,7 +143,10 @@ def _switch(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], 
     branches = [ft.partial(branch, ways[kinds.index(kind)]) for kind in distinct]
     if len(branches) == 1:
         return branches[0](*operands)
-    return jax.lax.switch(jnp.array([distinct.index(kind) for kind in kinds])[index], branches, *operands)
+    # Parameters may hold functions, such as those of a network.
+    arrays, rest = eqx.partition(operands, eqx.is_array)
+    apply = [lambda arrays, one=one: one(*eqx.combine(arrays, rest)) for one in branches]
+    return jax.lax.switch(jnp.array([distinct.index(kind) for kind in kinds])[index], apply, arrays)
 
 
 def _made_of(way: PyTree) -> Hashable:

@@ -16,6 +16,12 @@ def _concrete(leaf) -> bool:
     return eqx.is_array_like(leaf) and not isinstance(leaf, jax.core.Tracer)
 
 
+def as_arrays(params: Params) -> Params:
+    """The parameters with arrays in place of Python's floating numbers, each of which `jit` would compile anew."""
+    floating = lambda leaf: isinstance(leaf, float | np.floating)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if floating(leaf) else leaf, params)
+
+
 def check_params(params: Params) -> None:
     """`ValueError` for a parameter that is not finite. Traced parameters cannot be seen, and pass."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
@@ -62,7 +68,7 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
 
 
 def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):
-    """Check the arguments of an analysis along a sequence. **Returns:** `(t, x)` as arrays."""
+    """Check the arguments of an analysis along a sequence. **Returns:** `(t, x, params)` as arrays."""
     system.route(sequence)
     check_params(params)
     x = check_state(x, system.mode(sequence[0]).dimension, sequence[0])
@@ -71,4 +77,4 @@ def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...],
     for name in dict.fromkeys(sequence):
         at = jax.ShapeDtypeStruct((system.mode(name).dimension,), x.dtype)
         check_mode(system, name, t, at, params)
-    return t, x
+    return t, x, as_arrays(params)

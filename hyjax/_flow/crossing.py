@@ -44,12 +44,13 @@ class Trial(eqx.Module):
 
 class Resolution(eqx.Module):
     """What cannot be told apart. `h`: the time over which the flow changes. `straight`: the time in which it is a straight
-    line to rounding. `close`: the time within which the order of two events is not determined. `noise`: the guards'
-    rounding."""
+    line to rounding. `close`: the time within which the order of two events is not determined. `instant`: the time's
+    rounding. `noise`: the guards' rounding."""
 
     h: Scalar
     straight: Scalar
     close: Scalar
+    instant: Scalar
     noise: Guards
 
 
@@ -92,8 +93,8 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -
     narrower = _narrowed(bracket, trial, enter=allowed & ~turns & crossed)
     candidates = trial.up & ~(narrower.hi.g > 0)
     leader, to_go = _leading(candidates, armed, end, resolution.close)
-    # From here the surface is reached exactly, along a straight line.
-    near = jnp.abs(to_go) <= resolution.straight
+    # From here the surface is reached exactly, along a straight line on which the guard is linear too.
+    near = (jnp.abs(to_go) <= resolution.straight) & (_bend(narrower, end, leader, to_go) <= resolution.instant)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
     converged = bracket.active & (near | shut | (bracket.tries >= TRIES))
     # Where the bracket has shut around a guard that jumps, its value says nothing: the first that may fire.
@@ -137,6 +138,14 @@ def _leading(candidates: Mask, armed: Mask, end: Look, close: Scalar) -> tuple[I
     may_fire = candidates & armed & (ahead <= jnp.min(ahead) + close)
     leader = jnp.argmin(jnp.where(may_fire | ~jnp.any(may_fire), ahead, jnp.inf))
     return leader, jnp.where(candidates[leader], ahead[leader], jnp.inf)
+
+
+def _bend(bracket: Bracket, end: Look, leader: Int[Array, ""], to_go: Scalar) -> Scalar:
+    """The error of `to_go`, which follows from the guard's rate at the trial's end, by how that rate changes over the bracket."""
+    lo, hi = bracket.lo, bracket.hi
+    change = jnp.abs(hi.r - lo.r)[leader] / jnp.maximum(hi.dt - lo.dt, jnp.finfo(hi.dt.dtype).tiny)
+    rate = jnp.abs(end.r[leader])
+    return jnp.where(rate > 0, change * to_go**2 / jnp.where(rate > 0, rate, 1), 0)
 
 
 def _next_try(bracket: Bracket, candidates: Mask) -> Scalar:

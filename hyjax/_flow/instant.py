@@ -60,7 +60,9 @@ def _flow_instant_jvp(primals, tangents):
         rate, drate = eqx.filter_jvp(field, (x, args), (v, dargs))
         return rate, _dense(drate, rate)
 
-    after, dafter = flow_instant(variational, tau, (point, dpoint), (args, dargs))
+    # The value from what is known without tangents: `jax.checkpoint` asks for that.
+    after = flow_instant(field, tau, point, args)
+    _, dafter = flow_instant(variational, tau, (point, dpoint), (args, dargs))
     if dtau is not None:
         rate = field(after, args)
         dafter = jax.tree.map(lambda d, r: d + r * dtau, dafter, rate)

@@ -71,7 +71,7 @@ def integrate(
 
     # From the end of the last step to the surface; or from just beyond t1 back to it. The square of this time is far
     # below rounding, so the flow is a straight line. What gave up before stays where it was.
-    gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t1), 1)
+    gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
     shift = jnp.where(end.event >= 0, end.shift, jnp.where(end.broken | end.stalled | gave_up, 0, t1 - t))
     shift = stop_gradient(shift)
     (t, x), guard_rate = _on_surface(field, surfaces, (t + shift, x + shift * f), t1, args, end.event)

@@ -91,6 +91,7 @@ class Course:
     pace: Pace
     surfaces: Surfaces
     args: PyTree
+    t0: Time
     t_stop: Time
     tolerances: tuple[float | Scalar, float | Scalar]
     noise: Guards
@@ -129,11 +130,11 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
     rtol, atol = integrator.tolerances(dtype)
     step = Step(integrator.solver, field, args, integrator.unroll, "lax", atol / rtol)
     # A surface met within rounding of t1 counts: look a little beyond it.
-    t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t1), 1) if surfaces.count else 0))
+    t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t0), jnp.abs(t1)) if surfaces.count else 0))
     f0 = step.field(t0, x0)
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
-    course = Course(step, pace, surfaces, still, t_stop, (rtol, atol), rounding(surfaces, t, x, still))
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), rounding(surfaces, t, x, still, atol))
 
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
@@ -185,7 +186,8 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
     def verdict(bracket: Bracket, trial: Trial, t, x, h) -> Verdict:
         if not surfaces.count:
             return calm(bracket, trial)
-        resolution = Resolution(h, straight * h, 10 * (atol + rtol * jnp.abs(t)), course.noise)
+        close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
+        resolution = Resolution(h, straight * h, close, 4 * eps * jnp.abs(t), course.noise)
         # Under `vmap` a `cond` of a batched flag runs both branches in every step: so the flag is that of the whole batch.
         return jax.lax.cond(
             eqxi.unvmap_any(eventful(bracket, trial)),

@@ -42,7 +42,7 @@ class Pace:
             self.error_order,
         )
         h = end - t
-        h = jnp.where(jnp.isfinite(h) & (h > 0), h, 1e-6 * jnp.maximum(jnp.abs(t_stop - t), 1)).astype(x.dtype)
+        h = jnp.where(jnp.isfinite(h) & (h > 0), h, 1e-6 * jnp.abs(t_stop - t)).astype(x.dtype)
         return jnp.minimum(h, self.largest), memory
 
     def after(self, dt: Time, x: State, x1: State, error: State, memory: Any) -> tuple[Flag, Scalar, Any]:

@@ -17,9 +17,10 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .automaton_flow import follow_automaton
-from .check import check_mode, check_params, check_state
+from .check import as_arrays, check_mode, check_params, check_state
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
+from .loop import without_tangents
 from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
 from .surfaces import rounding
 from .trajectory import samples_at, Trajectory
@@ -47,13 +48,15 @@ def simulate(
 
     **Returns:** `Trajectory`. It may stand under `jit` and `vmap`; its numbers are differentiable in `x0`, `params`, `t0`
     and `t1`, to any order, forward and reverse. What happened until a failure is kept, and `result` says why it ended:
-    `max_jumps_reached`; `zeno`, where events accumulate; `grazing`; `simultaneous_guards`, where two guards fall within the
+    `max_jumps_reached`; `zeno`, where events accumulate; `sliding`, where two flows meet on a surface; `grazing`;
+    `simultaneous_guards`, where two guards fall within the
     tolerance of each other (see `bouligand_derivative`); `max_steps_reached`, `dt_min_reached` or `nonfinite`, as where
-    the flow blows up.
+    the flow blows up; or `time_reversed`, where `t1` is traced and lies before `t0`.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
     check_params(params)
+    params = as_arrays(params)
     x0 = check_state(x0, system.mode(mode).dimension, mode)
     integrator = for_modes(system, integrator)
     integrator.tolerances(x0.dtype)
@@ -135,10 +138,14 @@ def _scan(
 ) -> tuple[_Start, _Row]:
     """The end, and a row for each arc that there could be."""
 
+    _, atol = integrator.tolerances(z0.dtype)
+
     def arc(now: _Start, k):
         # What comes after the end starts where all began, and has no length; nor has what cannot leave its surface.
         t, z, mode = (jnp.where(now.done, a, b) for a, b in ((t0, now.t), (z0, now.z), (mode0, now.mode)))
-        stuck = _accumulates(automaton, t, z, mode, now.came_by, now.duration, params)
+        zeno = _accumulates(automaton, t, z, mode, now.came_by, now.duration, params, atol)
+        slides = ~zeno & _slides(automaton, t, z, mode, params, atol)
+        stuck = zeno | slides
         until = jnp.where(now.done, t0 - 1, jnp.where(stuck, t, t1))
         end = follow_automaton(automaton, t, z, mode, until, params, integrator)
         met = end.event >= 0
@@ -148,7 +155,7 @@ def _scan(
         why = ((k == max_jumps, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
         for failed, failure in why:
             result = choose((result == RESULTS.successful) & met & failed, failure, result)
-        result = choose(stuck, RESULTS.zeno, result)
+        result = choose(zeno, RESULTS.zeno, choose(slides, RESULTS.sliding, result))
         jumps = met & (result == RESULTS.successful)
         after = _Start(
             t=end.t,
@@ -163,18 +170,27 @@ def _scan(
         return jax.tree.map(lambda new, old: jnp.where(now.done, old, new), after, now), row
 
     never = jnp.full_like(t0, jnp.inf)
-    start = _Start(t0, z0, mode0, jnp.array(-1), never, RESULTS.successful, jnp.array(False))  # pyright: ignore
+    result = choose(t1 < t0, RESULTS.time_reversed, RESULTS.successful)
+    start = _Start(t0, z0, mode0, jnp.array(-1), never, result, t1 < t0)
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
 
 
 def _accumulates(
-    automaton: Automaton, t: Time, z: Padded, mode: Index, last: Index, duration: Time, params: Params
+    automaton: Automaton,
+    t: Time,
+    z: Padded,
+    mode: Index,
+    last: Index,
+    duration: Time,
+    params: Params,
+    atol: float | Scalar,
 ) -> Flag:
     r"""Whether a guard leaves its surface but will be back before it, or the time, has risen by more than rounding.
 
     Such a hop cannot be seen, and the flow would go on below the surface. Its height is that of a parabola,
-    $\dot g^2 / 2|\ddot g|$, its duration $2\dot g/|\ddot g|$. After an impact that takes all of the speed there is not even a
-    hop: so the guard of transition `last`, which has just fired, is seen also where it is at rest up to rounding.
+    $\dot g^2 / 2|\ddot g|$, its duration $2\dot g/|\ddot g|$. After an impact that takes all of the speed, or from rest on the
+    surface, there is not even a hop: so a guard at rest on its surface is seen too, and the guard of transition `last`, which
+    has just fired, also where its rate is rounding of either sign.
 
     Between two surfaces, as in a corner, what accumulates are the passes from one to the other: the last, of the given
     `duration`, was so short that the next surface falls by no more than some roundings in such a time, and is within one.
@@ -182,20 +198,53 @@ def _accumulates(
     surfaces = automaton.surfaces
     if not surfaces.count:
         return jnp.array(False)
-    t, z, args = stop_gradient((t, z, (mode, params)))
+    t, z, args = without_tangents((t, z, (mode, params)))
 
     def along(fn):
         return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))
 
     # Value and rate, and their rates, by one evaluation: a system of contacts has long guards.
     (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
-    noise = rounding(surfaces, t, z, args)
+    noise = rounding(surfaces, t, z, args, atol)
     instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
     number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))
     again = (number == last) & (last >= 0)
-    low = (jnp.abs(g) <= noise) & (rate**2 <= 8 * noise * -turn) & ((rate > 0) | again) & (turn < 0)
+    # Where a guard's surface has no direction, as that of a norm at zero, its rates say nothing.
+    at_rest = (rate == 0) & surfaces.armed(t, z, args)
+    low = (jnp.abs(g) <= noise) & (rate**2 <= 8 * noise * -turn) & ((rate > 0) | again | at_rest) & (turn < 0)
     brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
     between = (
         surfaces.armed(t, z, args) & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
     )
     return jnp.any(low | brief | between)
+
+
+def _slides(automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, atol: float | Scalar) -> Flag:
+    """Whether the flow leaves a surface backwards, and so does that of the mode behind it.
+
+    A guard is zero and falls at once, and in the mode to which its transition leads a guard is zero and falls at once whose
+    transition leads back, to the same state: so neither flow can leave the surface. (After an impact the way back leads
+    elsewhere, and a guard may well fall below zero at the start of an arc, as that of a scuffing foot.)
+    """
+    surfaces = automaton.surfaces
+    pairs = {(way.source, way.target) for way in automaton.system.transitions}
+    if not any((target, source) in pairs for source, target in pairs):
+        return jnp.array(False)
+    t, z, params = without_tangents((t, z, params))
+
+    def backwards(z, mode):
+        """The first guard that is zero and falls."""
+        args = (mode, params)
+        g, rate = surfaces.rates(t, z, automaton.field(t, z, args), args)
+        noise = rounding(surfaces, t, z, args, atol)
+        falls = (jnp.abs(g) <= noise) & (rate < 0) & surfaces.armed(t, z, args)
+        first = jnp.argmax(falls)
+        return jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
+
+    falls, there = backwards(z, mode)
+    behind = automaton.jump(t, z, there, params)
+    back, again = backwards(behind, automaton.target(there))
+    round_trip = automaton.jump(t, behind, again, params)
+    unit = 64 * float(jnp.finfo(z.dtype).eps)
+    same = jnp.all(jnp.abs(round_trip - z) <= unit * jnp.abs(z) + jnp.minimum(atol, unit))
+    return falls & back & (automaton.target(again) == mode) & same

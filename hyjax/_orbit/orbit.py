@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
 from .._flow.arc import Arc
-from .._flow.check import check
+from .._flow.check import as_arrays, check
 from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
 from .._flow.jump import reset
@@ -23,6 +23,7 @@ from .multiple_shooting import MultipleShooting
 from .multipliers import eigenvalues
 from .problem import Problem
 from .report import describe
+from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy, run_stride
 
@@ -166,6 +167,7 @@ def run_orbit(
     found = closed_orbit(problem, guess, params, method, limited)
     multipliers = eigenvalues(found.jacobian)
     result = unless_in_family(multipliers, found.result)
+    result = unless_out_of_phase(problem, found.chain, params, limited, result)
     return orbit_of(
         problem, found.chain, found.jacobian, params, integrator, multipliers, found.residual, found.iterations, result
     )
@@ -196,7 +198,8 @@ def periodic_orbit(
     forward and reverse. With `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are so once, in reverse, at a
     cost that does not grow with the number of parameters: one backward pass through the strides, and one more where
     multipliers are asked for. `result` is `orbit_not_converged` when Newton's method ends elsewhere, `not_isolated` when
-    neighbours of the orbit are periodic too, or the code of the stride that failed.
+    neighbours of the orbit are periodic too, `out_of_phase` when the state of a time-dependent system returns and its
+    forcing does not, or the code of the stride that failed.
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """
@@ -211,8 +214,9 @@ def periodic_orbit(
             )
         for node in guess:
             check(system, 0.0, node, params, sequence, integrator)
+        params = as_arrays(params)
     else:
-        _, guess = check(system, 0.0, guess, params, sequence, integrator)
+        _, guess, params = check(system, 0.0, guess, params, sequence, integrator)
     orbit = _run(system, guess, params, tuple(sequence), strides, method, integrator)
     if throw:
         orbit = orbit.result.error_if(orbit, orbit.result != RESULTS.successful)

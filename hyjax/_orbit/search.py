@@ -53,7 +53,7 @@ def find_orbits(
     """
     integrator = for_modes(system, integrator)
     for bound in region:
-        check(system, 0.0, bound, params, sequence, integrator)
+        _, _, params = check(system, 0.0, bound, params, sequence, integrator)
     low, high = (np.asarray(bound) for bound in region)
     if not np.all(low <= high):
         raise ValueError(f"region: low {low} must not exceed high {high}.")
@@ -136,8 +136,10 @@ def _distinct(nodes: np.ndarray, period: np.ndarray, good: np.ndarray, closeness
     Two orbits are one if some stride of one starts where the other does. An orbit which returns after fewer strides is
     left out.
     """
-    scale = np.max(np.abs(nodes[good]), axis=(0, 1), initial=0) + np.finfo(float).tiny
-    same = lambda a, b: np.max(np.abs(a - b) / np.max(scale)) < closeness
+    # Each coordinate by its own size; one that is zero but for rounding by a small part of the largest.
+    scale = np.max(np.abs(nodes[good]), axis=(0, 1), initial=0)
+    scale = np.maximum(scale, 1e-6 * np.max(scale)) + np.finfo(float).tiny
+    same = lambda a, b: np.max(np.abs(a - b) / scale) < closeness
     chosen: list[int] = []
     for i in np.flatnonzero(good):
         if any(same(nodes[i, 0], node) for node in nodes[i, 1:]):

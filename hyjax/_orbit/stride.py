@@ -115,7 +115,7 @@ def stride(
     Source: Bhounsule (2014), eqs. 1-5.
     """
     integrator = for_modes(system, integrator)
-    t, x = check(system, t, x, params, sequence, integrator)
+    t, x, params = check(system, t, x, params, sequence, integrator)
     return traced_stride(system, t, x, params, sequence, integrator)
 
 
@@ -138,7 +138,7 @@ def return_jacobian(
     Source: Bhounsule (2014), eq. 16, whose printed factors are in the wrong order.
     """
     integrator = for_modes(system, integrator)
-    t, x = check(system, t, x, params, sequence, integrator)
+    t, x, params = check(system, t, x, params, sequence, integrator)
     return _jacobian(system, t, x, params, sequence, integrator)
 
 
@@ -162,5 +162,5 @@ def monodromy(
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
     """
     integrator = for_modes(system, integrator)
-    t, x = check(system, t, x, params, sequence, integrator)
+    t, x, params = check(system, t, x, params, sequence, integrator)
     return _monodromy(system, t, x, params, sequence, integrator)

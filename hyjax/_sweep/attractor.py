@@ -86,7 +86,7 @@ def attractor(
     integrator = for_modes(system, integrator)
     flat = states.reshape(-1, states.shape[-1])
     sample = flat[int(np.argmax(np.isfinite(flat).all(axis=1)))]
-    check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)
+    _, _, params = check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)
     plain = with_adjoint(integrator, PlainForward())
     iterate = IteratedStride(system, grid.free, tuple(sequence), min(keep, strides - transients), plain)
     run = BatchMap(iterate, (params, np.asarray(strides), np.asarray(transients)))

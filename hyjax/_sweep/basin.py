@@ -83,7 +83,7 @@ def basin(
         tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
     integrator = for_modes(system, integrator)
-    check(system, 0.0, jnp.asarray(x[0]), params, sequence, integrator)
+    _, _, params = check(system, 0.0, jnp.asarray(x[0]), params, sequence, integrator)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size = np.max(np.abs(nodes), initial=0)
 

@@ -39,9 +39,18 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "Events accumulate: the guard would rise by no more than rounding before it falls again, so the next event "
         "cannot be distinguished from the last. After the accumulation point the system is in another mode, such as rest."
     )
+    sliding = (
+        "The flows on both sides of a surface lead back to it: a transition and the one that undoes it would follow each other "
+        "without end. The motion along the surface (Filippov's sliding, sticking friction) needs a mode of its own."
+    )
+    time_reversed = "The end time lies before the start time: time runs forward."
     orbit_not_converged = (
         "Newton's method found no periodic orbit from this guess. Try another guess, `MultipleShooting`, or "
         "`find_orbits`."
+    )
+    out_of_phase = (
+        "The state returns, but not the forcing: the system depends on time, and followed once more from its end the orbit ends "
+        "elsewhere. Close the orbit by a guard that falls once in a period of the forcing, or after more strides."
     )
     not_isolated = (
         "The orbit is one of a continuous family: the return map has the multiplier 1 on the section, so Newton's "

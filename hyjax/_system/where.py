@@ -14,10 +14,12 @@ Where = Callable[[Params], PyTree]
 
 
 def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
-    """The parameters with the leaves of indices `free` set to `values`, shape `(free,)`, each in the dtype of its leaf."""
+    """The parameters with the leaves of indices `free` set to `values`, shape `(free,)`, each in the dtype of its leaf, or of the
+    value for a leaf that is a whole number."""
     leaves, tree = jax.tree.flatten(params)
     for i, value in zip(free, values, strict=True):
-        leaves[i] = value.astype(jnp.result_type(leaves[i]))
+        dtype = jnp.result_type(leaves[i])
+        leaves[i] = value.astype(dtype) if jnp.issubdtype(dtype, jnp.floating) else value
     return jax.tree.unflatten(tree, leaves)
 
 

@@ -1,0 +1,59 @@
+"""A check of orbits of systems that depend on time: the orbit, followed once more from its end, must return again.
+
+The equation of an orbit starts its clock at 0. In a forced system the state may return after a time that is no multiple of the
+forcing's period: then the second lap starts at another phase, and ends elsewhere.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+
+from .._flow.integrator import PlainForward
+from .._flow.mode_integrators import Integrators, rolled, with_adjoint
+from .._system.results import choose, RESULTS
+from .._system.types import Params
+from .chain import Chain
+from .problem import Problem
+from .stride import run_stride
+
+# Relative to the state. An error of an orbit grows by its multipliers in a lap; another phase of the forcing moves it by more.
+CLOSE = 1e-6
+
+
+def unless_out_of_phase(
+    problem: Problem, chain: Chain, params: Params, integrator: Integrators, result: RESULTS
+) -> RESULTS:
+    """`out_of_phase` for a closed chain of a system that depends on time, where the second lap does not return."""
+    if not depends_on_time(problem, params, chain.nodes):
+        return result
+    chain, params = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, (chain, params))
+    plain = rolled(with_adjoint(integrator, PlainForward()))
+    start = chain.nodes[0]
+    lap = run_stride(problem.system, chain.period, start, params, problem.sequence * problem.strides, plain)
+    size = jnp.max(jnp.abs(chain.nodes))
+    returns = (lap.result == RESULTS.successful) & (jnp.max(jnp.abs(lap.x - start)) <= CLOSE * size)
+    return choose((result == RESULTS.successful) & ~returns, RESULTS.out_of_phase, result)
+
+
+def depends_on_time(problem: Problem, params: Params, like: jax.Array) -> bool:
+    """Whether a function of the orbit's modes and transitions computes with the time."""
+    system, dtype = problem.system, like.dtype
+    t = jax.ShapeDtypeStruct((), dtype)
+    for name, taken in zip(problem.sequence, system.route(problem.sequence), strict=True):
+        mode, way = system.mode(name), system.transitions[taken]
+        x = jax.ShapeDtypeStruct((mode.dimension,), dtype)
+        ways = [
+            each for i in system.leaving(name) for each in (system.transitions[i].guard, system.transitions[i].armed)
+        ]
+        for fn in (mode.vector_field, way.reset, *ways):
+            if fn is not None and _computes_with_first(fn, t, x, params):
+                return True
+    return False
+
+
+def _computes_with_first(fn, t, x, params) -> bool:
+    closed, _, _ = eqx.filter_make_jaxpr(fn)(t, x, params)
+    first = closed.jaxpr.invars[0]
+    used = [v for equation in closed.jaxpr.eqns for v in equation.invars]
+    return any(v is first for v in (*used, *closed.jaxpr.outvars))
