@@ -34,7 +34,8 @@ def continuation(
 
     **Arguments:** `orbit`: where to start; of any number of strides and any sequence, autonomous or forced. `where`: which
     leaf of the parameters is $\lambda$: `lambda params: params.slope`. `stop`: the value at which to end; or `(low, high)`, to
-    follow the branch both ways. `method`: `PseudoArclength` or `NaturalParameter`.
+    follow the branch both ways. `method`: `PseudoArclength` or `NaturalParameter`. `integrator`: an `Integrator`, or one for each
+    mode, `{"stance": ..., "flight": ...}`; by default the orbit's.
 
     **Returns:** `Branch`. The call may stand under `jit`, and under `vmap` over orbits and their parameters; special points
     are located when they are asked for.

@@ -54,19 +54,21 @@ def attractor(
 
     **Arguments:**
 
-    - `start`: the initial state, shape `(n,)`; several, shape `(starts, n)`, where attractors coexist; a function of the
-      parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of its size, so
-      that an unstable orbit leads to the attractor beside it.
-    - `where`, `values`: as for `sweep`.
+    - `start`: the initial state, shape `(n,)`, just after a jump; several, shape `(starts, n)`, where attractors coexist; a
+      function of the parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of
+      its size, so that iteration from an unstable orbit reaches a neighbouring attractor.
+    - `where`, `values`: as for `sweep`. `sequence`: mode names, static.
     - `strides`: the number of strides; `transients`: of these, the number that are not measured, by default half.
-    - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized.
-    - `integrator`: by default Dopri8 at 1e-9. (A chaotic orbit loses more digits than that within a few strides, and a stable
-      one forgets the error.)
+    - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
+    - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
+      1e-9. (On a chaotic attractor rounding grows beyond this error within a few strides; on a stable orbit the error decays.)
+    - `progress`: show a bar on stderr; by default on a terminal.
 
-    **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` where there are several: `x` (the last
-    states), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov` (largest exponent, per
-    stride), `stride_time` (mean duration), `strides` (number that succeeded) and `result`, the code of the stride that failed.
-    Where a stride failed the other numbers are NaN.
+    **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` if several are given: `x` (the last states,
+    over `stride` and `coordinate`), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov`
+    (largest exponent, per stride), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and
+    `result`, the code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0.
+    `ValueError` for arguments that do not fit each other; `ImportError` without xarray.
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 10.5; Benettin, Galgani, Giorgilli, Strelcyn (1980).
     """

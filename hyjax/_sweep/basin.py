@@ -41,22 +41,26 @@ def basin(
 ) -> "xarray.Dataset":
     r"""Basins of attraction: the outcome of each initial state of a grid.
 
-    Strides are taken until a state is near one of the orbits, or one of the guards `fates` falls through zero.
+    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `fates` falls through zero.
 
     **Arguments:**
 
-    - `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`, the initial
-      state at a point of the grid, just after a jump; by default the axes are the coordinates themselves, all of them.
+    - `sequence`: mode names, static. `axes`: from name to values, for each dimension of the grid. `start`:
+      `(params, *values) -> x`, shape `(n,)`, the initial state at a point of the grid, just after a jump; by default the axes are
+      all coordinates of the first mode, in their order and units.
     - `orbits`: one or a batch; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
-    - `fates`: from name to guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
+    - `fates`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
-    - `strides`: the largest number of strides. `integrator`: by default Dopri8 at 1e-8.
+    - `strides`: the largest number of strides. `progress`: show a bar on stderr; by default on a terminal.
+    - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
+      1e-8.
 
     **Returns:** an `xarray.Dataset` over the axes: `fate`, the number of the outcome, with the names of all outcomes in its
     attribute `flag_meanings` (the orbits in their order, the `fates`, `no step` where a stride failed for another reason, and
-    `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after a fall); and
-    `result`, the code of a stride that failed.
+    `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after an outcome of
+    `fates` or a failure); and `result`, the code of a stride that failed. `ValueError` for axes or orbits that cannot be used;
+    `ImportError` without xarray.
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
@@ -101,7 +105,7 @@ def basin(
     }
     alive, most = np.arange(count), 1
     with progress_bar("initial states", count, 0, progress) as advance:
-        # Rounds of strides, each twice as long as the one before: lanes whose outcome is known are then removed.
+        # Rounds of 1, 2, 4, ... strides; after each round, lanes whose outcome is known are removed.
         while alive.size and (left := strides - int(found["strides"][alive[0]])) > 0:
             common = (params, nodes, owner, np.asarray(closeness * size, x.dtype), np.asarray(min(most, left)))
             run = BatchMap(lane, common)
