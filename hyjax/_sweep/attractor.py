@@ -81,7 +81,6 @@ def attractor(
     grid = grid_over(params, where, values)
     lanes = grid.points()
     states = _initial_states(system, start, grid, lanes, where, progress)
-    several = states.ndim == 3
     if integrator is None:
         tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
@@ -108,8 +107,22 @@ def attractor(
     found["period"] = np.where(good, _period(found["x"], max_period), 0).astype(np.int32)
     found["result"] = found["result"].astype(np.int8)
 
-    dims = grid.names + (("start",) if several else ())
-    shape = grid.shape + ((states.shape[1],) if several else ())
+    count = states.shape[1] if states.ndim == 3 else None
+    metadata = {"sequence": " -> ".join(sequence), "strides": strides, "transients": transients}
+    return _labelled(xarray, found, grid, count, system.mode(sequence[0]).coordinates, metadata)
+
+
+def _labelled(
+    xarray,
+    found: dict[str, np.ndarray],
+    grid: Grid,
+    starts: int | None,
+    coordinates: tuple[str, ...],
+    metadata: dict[str, Any],
+) -> "xarray.Dataset":
+    """The dataset of the attractors. **Arguments:** `starts`: the number of initial states at each point, `None` for one."""
+    dims = grid.names + (() if starts is None else ("start",))
+    shape = grid.shape + (() if starts is None else (starts,))
     own = {"x": ("stride", "coordinate")}
     attributes = {
         "lyapunov": {"long_name": "largest Lyapunov exponent per stride", "units": "1"},
@@ -120,14 +133,9 @@ def attractor(
         name: ((*dims, *own.get(name, ())), column.reshape(*shape, *column.shape[1:]), attributes.get(name, {}))
         for name, column in found.items()
     }
-    coords = grid.coordinates | {"coordinate": list(system.mode(sequence[0]).coordinates)}
-    metadata = {
-        "parameters": str({k: v for k, v in named_leaves(params).items() if k not in grid.names}),
-        "sequence": " -> ".join(sequence),
-        "strides": strides,
-        "transients": transients,
-    }
-    return xarray.Dataset(data, coords, metadata)
+    coords = grid.coordinates | {"coordinate": list(coordinates)}
+    fixed = {name: value for name, value in named_leaves(grid.params).items() if name not in grid.names}
+    return xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata)
 
 
 def _initial_states(system, start: Starts, grid: Grid, lanes: np.ndarray, where: Where, progress) -> np.ndarray:
