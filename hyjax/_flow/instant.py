@@ -30,9 +30,9 @@ def _dense(tangent: PyTree, like: PyTree) -> PyTree:
 def flow_instant(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Point:
     r"""$\varphi_\tau$ of `point` along `field(point, args)` for an infinitesimal time `tau`.
 
-    **Returns:** `point + tau * field`. The derivatives of every order, in `tau`, `point` and `args`, are those of the flow at
-    `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the variational equation, which is again the flow
-    of a field.
+    **Returns:** `point + tau * field`. Its derivatives of every order, in `tau`, `point` and `args`, are those of the
+    flow at `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the variational equation, which is a
+    field of the same kind.
     """
     return _straight(field, tau, point, args)
 

@@ -63,9 +63,7 @@ def integrate(
     inputs = (field, surfaces, t0, x0, t1, args)
     if again:
         _, aux = follow(without_tangents(inputs))
-        taken = aux[-1]
-        assert taken is not None
-        t, x, f = retrace(field, t0, x0, args, taken, integrator)
+        t, x, f = retrace(field, t0, x0, args, aux[-1], integrator)  # pyright: ignore[reportArgumentType]
     else:
         plain = isinstance(integrator.adjoint, PlainForward)
         (t, x, f), aux = follow(inputs) if plain else linearizable(follow, inputs)
