@@ -290,7 +290,7 @@ def test_no_sequence_where_nothing_returns():
     )
     gone = hj.simulate(away, jnp.zeros(1), None, mode="a", t1=3.0)
     assert gone.mode_names == ("a", "b") and int(gone.jumps) == 1
-    with pytest.raises(ValueError, match="never came back"):
+    with pytest.raises(ValueError, match="do not close a cycle"):
         _ = gone.sequence
 
 

@@ -243,15 +243,15 @@ class Untold(dfx.AbstractStepSizeController):
         (dict(solver=dfx.Euler(), controller=FIXED), "needs the length of its steps"),
         (dict(controller=FIXED, first_step=-0.1), "first_step=-0.1 must be positive"),
         (dict(controller=FIXED, first_step=0.1, max_step=0.05), "longer than max_step=0.05"),
-        (dict(controller=dfx.PIDController(rtol=1e-6, atol=1e-6), rtol=1e-6), "Leave them out"),
-        (dict(controller=dfx.StepTo(jnp.array([0.0, 1.0]))), "StepTo names times"),
+        (dict(controller=dfx.PIDController(rtol=1e-6, atol=1e-6), rtol=1e-6), "Omit rtol and atol"),
+        (dict(controller=dfx.StepTo(jnp.array([0.0, 1.0]))), "StepTo fixes times"),
         (dict(controller=dfx.PIDController(rtol=1e-6, atol=1e-6, jump_ts=jnp.ones(1))), "transition with the guard"),
         (dict(controller=Untold()), "another controller with tolerances"),
         (dict(solver=dfx.KenCarp4()), "several terms"),
         (dict(solver=dfx.SemiImplicitEuler(), controller=FIXED, first_step=0.1), "several terms"),
         (dict(solver=dfx.LeapfrogMidpoint(), controller=FIXED, first_step=0.1), "one-step method"),
         (dict(solver=dfx.Kvaerno5(root_finder=dfx.VeryChord(rtol=1e-8, atol=1e-8))), "given a root finder"),
-        (dict(solver=dfx.HalfSolver(dfx.Kvaerno3())), "each on its own"),
+        (dict(solver=dfx.HalfSolver(dfx.Kvaerno3())), "not wrapped in another solver"),
     ],
 )
 def test_what_cannot_be_integrated(making, message):

@@ -35,7 +35,8 @@ def continuation(
     **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced. `where`:
     selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the parameter, in its own unit, at
     which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: `PseudoArclength` or
-    `NaturalParameter`.
+    `NaturalParameter`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the
+    orbit's.
 
     **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
     their parameters. Special points are located when `Branch.special_points` is first read.

@@ -1,6 +1,6 @@
-"""A hybrid system whose mode is a number, so that one program serves whatever sequence of modes comes.
+"""A hybrid system whose mode is an index known only at run time, so that one program serves any sequence of modes.
 
-Every state is padded with zeros to the largest dimension, every mode's guards with a guard that never falls.
+States are padded with zeros to the largest dimension, and the guards of each mode with guards that never fall.
 """
 
 import functools as ft
@@ -21,11 +21,12 @@ Padded = Float[Array, " size"]
 
 
 class Automaton(eqx.Module):
-    """The functions of a hybrid system, of a mode or a transition that is known only when it runs.
+    """The functions of a hybrid system, selected by the index of a mode or transition at run time.
 
-    A batch in which lanes stand in different modes evaluates the functions of all.
+    A batch whose lanes are in different modes evaluates the functions of all modes.
 
-    **Attributes:** `only`: the modes that flow; `None` for all. In the others the state rests, and no guard falls.
+    **Attributes:** `only`: names of the modes that flow; `None` for all. In the other modes the vector field is zero, and no
+    guard falls.
     """
 
     system: HybridSystem
@@ -41,18 +42,18 @@ class Automaton(eqx.Module):
 
     @property
     def size(self) -> int:
-        """The largest dimension of a mode."""
+        """The largest dimension of any mode."""
         return max(mode.dimension for mode in self.modes)
 
     def pad(self, x: State) -> Padded:
         return jnp.pad(x, (0, self.size - x.size))
 
     def restricted(self, only: tuple[str, ...] | None) -> "Automaton":
-        """The same, of which only those modes flow."""
+        """The same automaton, in which only the modes `only` flow."""
         return Automaton(self.system, only)
 
     def includes(self, mode: Index) -> Flag:
-        """Whether the mode flows."""
+        """Whether the mode is one of those that flow."""
         return jnp.array([self.only is None or name in self.only for name in self.names])[mode]
 
     def field(self, t: Time, z: Padded, args: tuple[Index, Params]) -> Padded:
@@ -66,7 +67,7 @@ class Automaton(eqx.Module):
 
     @property
     def surfaces(self) -> Surfaces:
-        """The guards of whatever mode: number `k` is that of the `k`-th transition which leaves it."""
+        """The guards of the mode `args[0]`: guard `k` belongs to the `k`-th transition that leaves the mode."""
         ways = [
             (
                 mode.dimension,
@@ -93,13 +94,13 @@ class Automaton(eqx.Module):
         return Surfaces(count, values, armed)
 
     def transition(self, mode: Index, event: Index) -> Index:
-        """Index into `system.transitions` of the transition whose guard is number `event` of the mode."""
+        """Index into `system.transitions` of the transition whose guard is number `event` of the mode; -1 for `event=-1`."""
         count = max(1, *map(len, self._leaving))
         table = jnp.array([(*each, *[-1] * (count - len(each))) for each in self._leaving])
         return jnp.where(event < 0, -1, table[mode, jnp.maximum(event, 0)])
 
     def target(self, transition: Index) -> Index:
-        """The mode that a transition enters."""
+        """Index of the mode that a transition enters."""
         into = [self.names.index(each.target) for each in self.system.transitions] or [0]
         return jnp.array(into)[transition]
 
@@ -137,7 +138,7 @@ class Automaton(eqx.Module):
 
 
 def _switch(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
-    """`branch(way, *operands)` of the way with that index. Ways made of the same functions share one branch."""
+    """`branch(ways[index], *operands)`. Entries of `ways` that consist of the same functions share one branch."""
     kinds = [_made_of(way) for way in ways]
     distinct = list(dict.fromkeys(kinds))
     branches = [ft.partial(branch, ways[kinds.index(kind)]) for kind in distinct]

@@ -1,4 +1,4 @@
-"""The flow of an automaton, whose mode is a number: by the integrator of that mode."""
+"""The flow of an automaton, by the integrator of its current mode."""
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,10 @@ def follow_automaton(
     integrator: Integrators,
     guarded: bool = True,
 ) -> Arrival:
-    """Flow from `(t, z)` until a guard of the mode falls or the time is `until`; `guarded=False` looks at no guard.
+    """Flow from `(t, z)` until a guard of the mode falls or the time is `until`; `guarded=False` ignores the guards.
 
-    Each distinct integrator has a loop of its own, over those modes that it integrates. In the others nothing flows and no time
-    passes, so that a batch whose lanes stand in different modes does not wait.
+    Each distinct integrator has its own loop, over the modes that it integrates. A lane in another mode takes no step in that
+    loop, and so does not prolong the loop for the batch.
     """
     arrival = None
     for own, names in integrator.groups:

@@ -1,4 +1,4 @@
-"""A rule of differentiation must see every batch axis that its tangents have."""
+"""Batch axes for the results of custom differentiation rules."""
 
 import equinox as eqx
 import jax
@@ -7,10 +7,11 @@ from jaxtyping import PyTree
 
 
 def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
-    """`out` unchanged, with every batch axis of the floating `inputs`, on which it seems to depend.
+    """`out` with unchanged values, and with every batch axis of the floating-point `inputs`.
 
-    `vmap` infers the batch axes of a custom derivative's results from the values alone: where a value does not depend on a
-    batched input, its tangent, a product with that input's tangent, would not fit. (https://github.com/jax-ml/jax/issues/16374)
+    `vmap` infers the batch axes of a custom rule's results from the primal values alone. A value that does not depend on a
+    batched input has no batch axis, while its tangent, a product with that input's tangent, has one: the two do not fit.
+    (https://github.com/jax-ml/jax/issues/16374)
     """
     floats = [leaf for leaf in jax.tree.leaves(inputs) if eqx.is_inexact_array(leaf)]
     nothing = jnp.zeros((), int)

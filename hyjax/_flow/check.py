@@ -1,4 +1,4 @@
-"""What is wrong with a call, said before anything is computed."""
+"""Checks of the arguments of public functions, before anything is computed."""
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ def as_arrays(params: Params) -> Params:
 
 
 def check_params(params: Params) -> None:
-    """`ValueError` for a parameter that is not finite. Traced parameters cannot be seen, and pass."""
+    """`ValueError` for a parameter that is not finite. Traced parameters are not checked."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         if _concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
             name = jax.tree_util.keystr(path).lstrip(".") or "params"
@@ -31,7 +31,7 @@ def check_params(params: Params) -> None:
 
 
 def check_state(x: State, dimension: int, mode: str) -> Array:
-    """The state as a floating array of the mode's dimension; `ValueError` otherwise."""
+    """The state as a floating-point array of the mode's dimension; `ValueError` otherwise."""
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(
@@ -48,27 +48,27 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
 
 
 def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
-    """The functions of a mode and of the transitions that leave it return what they should."""
+    """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape."""
     mode = system.mode(name)
 
     def shape(fn, what: str, expected: tuple[int, ...]):
         out: PyTree = eqx.filter_eval_shape(fn, t, x, params)
         if not hasattr(out, "shape") or out.shape != expected:
             got = getattr(out, "shape", type(out).__name__)
-            raise ValueError(f"{what} of mode {name!r} must return shape {expected}, not {got}.")
+            raise ValueError(f"{what} must return shape {expected}, not {got}.")
 
-    shape(mode.vector_field, "vector_field", x.shape)
+    shape(mode.vector_field, f"The vector_field of mode {name!r}", x.shape)
     for i in system.leaving(name):
         transition = system.transitions[i]
-        label = f"transition {transition.source!r} -> {transition.target!r}, a way out"
+        label = f"transition {transition.source!r} -> {transition.target!r}"
         shape(transition.guard, f"The guard of {label}", ())
         shape(transition.reset, f"The reset of {label}", (system.mode(transition.target).dimension,))
         if transition.armed is not None:
-            shape(transition.armed, f"The armed of {label}", ())
+            shape(transition.armed, f"The function armed of {label}", ())
 
 
 def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):
-    """Check the arguments of an analysis along a sequence. **Returns:** `(t, x, params)` as arrays."""
+    """Check the arguments of an analysis along a sequence of modes. **Returns:** `(t, x, params)` as arrays."""
     system.route(sequence)
     check_params(params)
     x = check_state(x, system.mode(sequence[0]).dimension, sequence[0])

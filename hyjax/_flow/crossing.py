@@ -1,8 +1,8 @@
-"""Where, in a step whose ends are known, does a guard fall through zero?
+"""Event location within one solver step: does a guard fall through zero in the step, and where should the next trial end?
 
-Everything here looks at the value `g` and the rate `r` of the guards at points of one step, and says whether the step may be
-taken, or where inside it the next real solver step should end. A proposal need only be good, never right: the solver's own
-step decides.
+The functions take the values `g` and the rates `r` of the guards at points of one step. They decide whether the step is taken,
+or how long the next trial step from the same start is. A proposed length need not be exact, because the trial is a real step
+of the solver.
 """
 
 import equinox as eqx
@@ -13,17 +13,18 @@ from .._system.types import Flag, Scalar
 from .guard_cubic import hidden_turn, Look, may_turn, predicted_fall
 from .surfaces import Guards, Mask
 
-# From one start: so many steps are tried to the turn of a guard inside a step, and so many onto its surface.
+# The largest numbers of trial steps from one start: to the turn of a guard inside a step, and onto a guard's surface.
 TURNS, TRIES = 40, 100
-# After so many, every second one halves the bracket: a guard that is flat on one side draws the proposals to one end.
+# After this number of trials, every second one halves the bracket: where a guard is flat on one side, interpolation proposes
+# points near one end only.
 HALVE_AFTER = 6
 
 
 class Bracket(eqx.Module):
-    """Between which points of a step the first guard falls.
+    """Two points of a step between which the first guard falls.
 
-    While `active`, some guard that was positive at `lo` is no longer so at `hi`. `tries` counts the steps tried from the
-    same start since one was last taken.
+    While `active`, some guard that is positive at `lo` is not positive at `hi`. `tries`: the number of trial steps since a
+    step was last taken.
     """
 
     active: Flag
@@ -33,8 +34,8 @@ class Bracket(eqx.Module):
 
 
 class Trial(eqx.Module):
-    """A step that was tried. `up`: the guards that were strictly positive at its start. `keep`: whether the solver's error
-    allows the step; in a bracket that plays no part, for the steps there are parts of one that it allowed."""
+    """A trial step. `up`: the guards that were strictly positive at its start. `keep`: whether the controller accepts the
+    step's error; not used in a bracket, whose trials are parts of a step that was accepted."""
 
     start: Look
     up: Mask
@@ -43,9 +44,9 @@ class Trial(eqx.Module):
 
 
 class Resolution(eqx.Module):
-    """What cannot be told apart. `h`: the time over which the flow changes. `straight`: the time in which it is a straight
-    line to rounding. `close`: the time within which the order of two events is not determined. `instant`: the time's
-    rounding. `noise`: the guards' rounding."""
+    """The time scales and tolerances of event location. `h`: the time over which the flow changes, the controller's step.
+    `straight`: the time over which the flow is a straight line up to rounding. `close`: the time within which the order of two
+    events is not determined. `instant`: the rounding error of the time. `noise`: the guards' rounding errors."""
 
     h: Scalar
     straight: Scalar
@@ -55,10 +56,10 @@ class Resolution(eqx.Module):
 
 
 class Verdict(eqx.Module):
-    """What to do after a trial step: take it or not; where the next trial from the same start should end.
+    """The decision on a trial step. `take`: whether it is taken. `dt`: otherwise, the length of the next trial step.
 
-    `event` is the guard that fell, or -1; then `shift` is the time, far below the solver's error, from the step's end to
-    the surface itself. `passed` marks a guard that fell unarmed. `together`: another guard fell at the same time.
+    `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, far below the solver's
+    error. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at the same time.
     """
 
     take: Flag
@@ -76,14 +77,14 @@ def eventful(bracket: Bracket, trial: Trial) -> Flag:
 
 
 def calm(bracket: Bracket, trial: Trial) -> Verdict:
-    """The verdict on a step in which no guard falls, and none may turn: take it if the solver's error allows."""
+    """The verdict on a step in which no guard falls or may turn: take the step if the controller accepts its error."""
     none = jnp.zeros_like(trial.end.g, bool)
     zero = jnp.zeros_like(trial.end.dt)
     return Verdict(trial.keep, trial.end.dt, bracket, jnp.array(-1), zero, none, jnp.array(False))
 
 
 def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -> Verdict:
-    """The verdict on any step. `armed`: whether each guard may fire, at the trial's end."""
+    """The verdict on any trial step. `armed`: whether each guard may fire, at the step's end."""
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
@@ -93,11 +94,11 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -
     narrower = _narrowed(bracket, trial, enter=allowed & ~turns & crossed)
     candidates = trial.up & ~(narrower.hi.g > 0)
     leader, to_go = _leading(candidates, armed, end, resolution.close)
-    # From here the surface is reached exactly, along a straight line on which the guard is linear too.
+    # From here a straight line reaches the surface up to rounding, and along it the guard is linear.
     near = (jnp.abs(to_go) <= resolution.straight) & (_bend(narrower, end, leader, to_go) <= resolution.instant)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
     converged = bracket.active & (near | shut | (bracket.tries >= TRIES))
-    # Where the bracket has shut around a guard that jumps, its value says nothing: the first that may fire.
+    # Where the bracket has shut around a discontinuous guard, values give no time: take the first guard that may fire.
     leader = jnp.where(near, leader, jnp.argmax(jnp.where(candidates, 1, 0) + jnp.where(candidates & armed, 1, 0)))
 
     event = converged & armed[leader]
@@ -119,7 +120,7 @@ def _fallen(trial: Trial) -> Mask:
 
 
 def _narrowed(bracket: Bracket, trial: Trial, enter: Flag) -> Bracket:
-    """The bracket, moved to the trial's end on its side; where a search begins, a new one around the whole step."""
+    """The bracket with one end moved to the trial's end; where a search begins (`enter`), a bracket around the whole step."""
     crossed = jnp.any(_fallen(trial))
     lo = _choose_look(bracket.active & ~crossed, trial.end, _choose_look(enter, trial.start, bracket.lo))
     hi = _choose_look(enter | (bracket.active & crossed), trial.end, bracket.hi)
@@ -131,10 +132,10 @@ def _choose_look(pred: Flag, a: Look, b: Look) -> Look:
 
 
 def _leading(candidates: Mask, armed: Mask, end: Look, close: Scalar) -> tuple[Int[Array, ""], Scalar]:
-    """The candidate whose surface is nearest in time to the trial's end, and that time, by its rate; infinite where it rises."""
+    """The candidate whose surface is nearest in time to the trial's end, and that time, `g / -r`; infinite where it rises."""
     ahead = jnp.where(candidates, end.g / jnp.where(end.r < 0, -end.r, 0), jnp.inf)
     ahead = jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
-    # Where several fall together, one that may fire leads.
+    # Where several fall at the same time, one that may fire is preferred.
     may_fire = candidates & armed & (ahead <= jnp.min(ahead) + close)
     leader = jnp.argmin(jnp.where(may_fire | ~jnp.any(may_fire), ahead, jnp.inf))
     return leader, jnp.where(candidates[leader], ahead[leader], jnp.inf)
@@ -149,7 +150,7 @@ def _bend(bracket: Bracket, end: Look, leader: Int[Array, ""], to_go: Scalar) ->
 
 
 def _next_try(bracket: Bracket, candidates: Mask) -> Scalar:
-    """Where in the bracket the next step should end."""
+    """The length of the next trial step, which ends inside the bracket."""
     lo, hi = bracket.lo, bracket.hi
     halve = (bracket.tries > HALVE_AFTER) & (bracket.tries % 2 == 0)
     return jnp.where(halve, (lo.dt + hi.dt) / 2, predicted_fall(candidates, lo, hi))

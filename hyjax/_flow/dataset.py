@@ -1,4 +1,4 @@
-"""A trajectory as labelled arrays."""
+"""A trajectory as an `xarray.Dataset`."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
-    """`Trajectory.to_xarray`."""
+    """The dataset that `Trajectory.to_xarray` returns, with `n` times for each arc."""
     xarray = load_xarray()
     modes = trajectory.system.modes
     names = tuple(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
@@ -44,13 +44,14 @@ def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
     }
     attributes = {"result": code_name(trajectory.result), "jumps": int(trajectory.jumps)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(trajectory.params):
-        # netCDF wants names without brackets, and flat values.
+        # netCDF requires attribute names without brackets, and values of at most one dimension.
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"
         attributes[name] = np.asarray(leaf).item() if np.ndim(leaf) == 0 else np.ravel(leaf)
     return xarray.Dataset(data, coordinates, attributes)
 
 
 def load_xarray():
+    """The module `xarray`, or an `ImportError` with the command that installs it."""
     try:
         import xarray
     except ImportError as error:

@@ -1,10 +1,11 @@
-r"""Gauss's elimination of small dense matrices in plain arithmetic: solutions, determinants, null vectors.
+r"""Gaussian elimination of small dense matrices in plain JAX operations: solutions, determinants, null vectors.
 
-A loop over the columns, in which each step is one subtraction of whole rows. In a batch all lanes run the same steps, so a
-lane's result does not depend on its neighbours; on a GPU nothing goes back to the host. On a CPU `jnp.linalg.solve` and
-`jnp.linalg.det` call LAPACK through jaxlib, which deals a batch to the threads of XLA and, on one of those, waits for them: two
-batches that overlap may wait for each other for ever (seen in jaxlib 0.10.2 with two cores; `ParallelBatchMap` in
-https://github.com/jax-ml/jax/blob/main/jaxlib/cpu/lapack_kernels.cc).
+The loop runs over the columns, and each step subtracts whole rows. In a batch all lanes run the same steps, so a lane's result
+does not depend on the other lanes, and on a GPU nothing is copied to the host.
+
+Hazard of `jnp.linalg.solve` and `jnp.linalg.det` on a CPU: jaxlib distributes a batch of LAPACK calls over XLA's threads and
+waits for them on one of these threads, so two batches that overlap can deadlock (seen in jaxlib 0.10.2 with two cores;
+`ParallelBatchMap` in https://github.com/jax-ml/jax/blob/main/jaxlib/cpu/lapack_kernels.cc).
 
 Source: Golub, Van Loan (2013), *Matrix Computations*, ch. 3.4.
 """
@@ -22,15 +23,16 @@ Right = Inexact[Array, "n *columns"]
 
 
 def solve(matrix: Square, right: Right) -> Right:
-    """`x` of `matrix @ x = right`, as `solver(matrix)(right)`."""
+    """The solution `x` of `matrix @ x = right`: `solver(matrix)(right)`."""
     return solver(matrix)(right)
 
 
 def solver(matrix: Square) -> Callable[[Right], Right]:
-    r"""The map from right sides to solutions, $b \mapsto A^{-1} b$; the matrix is factored once, $PA = LU$, by partial pivoting.
+    r"""The map from right-hand sides to solutions, $b \mapsto A^{-1} b$; the matrix is factored once, $PA = LU$, with partial
+    pivoting.
 
-    Differentiable in the matrix and the right side, to any order, forward and backward, by solutions with the same factors.
-    Where the matrix is exactly singular the solution is not finite. Meant for sizes up to some dozens: the work is
+    Differentiable in the matrix and the right-hand side, to any order, in forward and reverse mode, by solutions with the same
+    factors. Where the matrix is exactly singular the solution is not finite. Intended for sizes up to a few dozen: the work is
     $n^3$ multiplications in $n$ steps.
 
     **Arguments:** `matrix`: shape `(n, n)`, real or complex. **Returns:** a function of `right`, shape `(n,)` or `(n, k)`.
@@ -52,11 +54,11 @@ def solver(matrix: Square) -> Callable[[Right], Right]:
 
 
 def det(matrix: Square) -> Inexact[Array, ""]:
-    r"""The determinant: the product of the pivots, and the sign of their order.
+    r"""The determinant: the product of the pivots, times the sign of their permutation.
 
-    Its derivatives are those of the elimination itself. They are right to every order where the rank is $n - 1$ or more,
-    since a last pivot that vanishes divides nothing. Where the rank is lower the determinant's first derivative is zero,
-    as it should be; the second and further are not to be used.
+    Its derivatives are those of the elimination itself. They are correct to every order where the rank is $n - 1$ or more,
+    since nothing is divided by the last pivot. Where the rank is lower, the first derivative is zero, as it should be; higher
+    derivatives are wrong there.
     """
     lu, order, _ = _factored(matrix)
     exchanged = jnp.sum(jnp.triu(order[:, None] > order[None, :]))
@@ -64,9 +66,9 @@ def det(matrix: Square) -> Inexact[Array, ""]:
 
 
 def null_vectors(matrix: Matrix, rank: int) -> Inexact[Array, "dimension m"]:
-    r"""Orthonormal $x_1, \dots$ with $A x_i = 0$, as rows, of a matrix which has that rank, or nearly so. Not differentiable.
+    r"""Orthonormal null vectors, as rows: $A x_i = 0$ for a matrix that has the given rank up to rounding. Not differentiable.
 
-    By Gauss-Jordan elimination with complete pivoting, ended after `rank` steps: what is left over then is taken for zero.
+    By Gauss-Jordan elimination with complete pivoting, ended after `rank` steps: the remaining entries are taken as zero.
     A matrix of lower rank has more null vectors than these.
     """
     n, m = matrix.shape
@@ -89,7 +91,7 @@ def null_vectors(matrix: Matrix, rank: int) -> Inexact[Array, "dimension m"]:
 
 
 def _solutions(work: Matrix, owner: Int[Array, " n"], free: Bool[Array, " m"], count: int) -> list[Array]:
-    """Of the reduced equations: one unknown that was not eliminated is 1, the others of them 0."""
+    """Solutions of the reduced equations: in each, one unknown that was not eliminated is 1, and the other ones are 0."""
     own = owner[:, None] == np.arange(free.size, dtype=np.int32)
     number = jnp.cumsum(free, dtype=np.int32)
     chosen = [free & (number == i + 1) for i in range(count)]
@@ -101,6 +103,7 @@ def _solutions(work: Matrix, owner: Int[Array, " n"], free: Bool[Array, " m"], c
 
 
 def _orthonormal(vectors: list[Array]) -> Array:
+    """The vectors after Gram-Schmidt orthonormalization, as rows."""
     done: list[Array] = []
     for x in vectors:
         for y in done:
@@ -110,12 +113,12 @@ def _orthonormal(vectors: list[Array]) -> Array:
 
 
 def _factored(matrix: Square) -> tuple[Square, Int[Array, " n"], Int[Array, " n"]]:
-    """`L` below the diagonal, `U` on and above it; which row each pivot is from; and the inverse of that order."""
+    """The factors, `L` below the diagonal and `U` on and above it; the row of each pivot; and the inverse permutation."""
     n = len(matrix)
     each = np.arange(n, dtype=np.int32)
 
     def step(k, carry):
-        # Rows stay where they are: `place` says which pivot a row has been, and is n where it has been none.
+        # Rows are not exchanged: `place` is the number of the pivot in a row, and n for a row that has no pivot yet.
         work, place = carry
         column = jax.lax.dynamic_index_in_dim(work, k, axis=1, keepdims=False)
         p = jax.lax.argmax(jnp.where(place == n, _size(column), -1), 0, jnp.int32)
@@ -132,7 +135,7 @@ def _factored(matrix: Square) -> tuple[Square, Int[Array, " n"], Int[Array, " n"
 
 
 def _substituted(lu: Square, right: Matrix, transposed: bool) -> Matrix:
-    """Both triangles' substitutions, in one loop: down the unknowns, then up."""
+    """Forward and backward substitution in one loop: down the unknowns, then up."""
     n = len(lu)
     row = np.arange(n, dtype=np.int32)[:, None]
     triangles = lu.T if transposed else lu
@@ -142,7 +145,7 @@ def _substituted(lu: Square, right: Matrix, transposed: bool) -> Matrix:
         k = jnp.where(down, i, 2 * n - 1 - i)
         column = jax.lax.dynamic_slice_in_dim(triangles, k, 1, axis=1)
         pivot = jax.lax.dynamic_slice_in_dim(column, k, 1, axis=0)
-        # Of the two triangles, that of L has a diagonal of ones.
+        # The diagonal of L consists of ones.
         known = jax.lax.dynamic_slice_in_dim(right, k, 1, axis=0) / jnp.where(down == transposed, pivot, 1)
         further = jnp.where(down, row > k, row < k)
         return jnp.where(row == k, known, jnp.where(further, right - column * known, right))

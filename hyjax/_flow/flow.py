@@ -1,4 +1,4 @@
-r"""Flow in a mode: to its first guard, or for a time."""
+r"""The flow of one mode: until its first guard falls, or for a given time."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,11 +15,11 @@ from .surfaces import no_surfaces, Surfaces
 
 
 class Impact(eqx.Module):
-    """Where a flow met the first guard.
+    """The end of an arc: the pre-impact state, on the surface of the first guard that fell.
 
-    **Attributes:** `t`, `x`: time and state before the jump, shape `(n,)`. `transition`: index into
-    `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` there, in the guard's units per time. `result`: a code of
-    `RESULTS`; unless it is `successful` the numbers are NaN.
+    **Attributes:** `t`, `x`: time and state before the jump, shapes `()` and `(n,)`. `transition`: index into
+    `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` there, in the guard's units per time. `steps`: the number of solver
+    steps tried. `result`: a code of `RESULTS`; unless `result` is `successful`, the numbers are NaN and `transition` is -1.
     """
 
     t: Time
@@ -74,12 +74,14 @@ def flow_to_guard(
 
     $x(t_e)$ where $\dot x = f(t, x, p)$ and $t_e$ is the first time at which a guard that was strictly positive is zero.
 
-    **Arguments:** `mode`: a name, static. `t`: start time. `x`: shape `(n,)`. `integrator`: tolerances and limits.
+    **Arguments:** `mode`: a name, static. `t`: start time. `x`: initial state, shape `(n,)`. Times and states are in the units
+    of the vector field. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
 
-    **Returns:** `Impact(t, x, transition, guard_rate, result)`, before the jump. Differentiable to any order, forward and
-    reverse, in `t`, `x` and `params`. A guard that falls within rounding of the time limit counts as met. `result` is
-    `no_crossing` when none falls within `integrator.max_time`; or `grazing`, `simultaneous_guards`,
-    `max_steps_reached`, `dt_min_reached`, `nonfinite`, as `RESULTS` says.
+    **Returns:** `Impact(t, x, transition, guard_rate, steps, result)`, before the jump. Differentiable in `t`, `x` and `params`,
+    to any order in forward and reverse mode (with the integrator's default `adjoint`). A guard that falls within rounding of the
+    time limit counts as met. `result` is `no_crossing` when no guard falls within `integrator.max_time`; or `grazing`,
+    `simultaneous_guards`, `max_steps_reached`, `dt_min_reached`, `nonfinite`, explained by `RESULTS`. `ValueError` for arguments
+    of a wrong shape or dtype, or that are not finite.
 
     Source: Bhounsule (2014), eqs. 1-3.
     """
@@ -96,6 +98,6 @@ def flow_to_guard(
 def flow_for(
     system: HybridSystem, mode: str, t: Time, x: State, t1: Time, params: Params, integrator: Integrators
 ) -> State:
-    """The state at `t1 >= t`, of the flow of a mode alone: its guards are not looked at. NaN where it fails."""
+    """The state at time `t1 >= t` of the flow of a mode, whose guards are ignored. NaN where the integration fails."""
     end = integrate(system.mode(mode).vector_field, no_surfaces(), t, x, t1, params, integrator.of(mode))
     return nan_unless(end.result == RESULTS.successful, end.x)

@@ -1,6 +1,6 @@
-"""What the cubic through a guard's values and rates at two points of a step says of it in between.
+"""The cubic through a guard's values and rates at two points of a step: hidden turns, and the predicted time of its fall.
 
-A cubic is as good as a solver's step is short, and no event depends on it: it says where to try the next step.
+The cubic only proposes where the next trial step ends; no event depends on its accuracy.
 """
 
 import equinox as eqx
@@ -11,7 +11,7 @@ from .surfaces import Guards, Mask
 
 
 class Look(eqx.Module):
-    """The guards at one point of a step: `dt` after its start."""
+    """Values `g` and rates `r` of the guards at one point of a step, `dt` after its start."""
 
     dt: Scalar
     g: Guards
@@ -21,8 +21,8 @@ class Look(eqx.Module):
 def may_turn(start: Look, up: Mask, end: Look) -> Flag:
     """A cheap necessary condition of `hidden_turn`: the cubic through the ends is not monotonic.
 
-    Source: Fritsch, Carlson (1980), *Monotone piecewise cubic interpolation*: it is, if both rates have the sign of the
-    rise and are at most three times as steep.
+    Source: Fritsch, Carlson (1980), *Monotone piecewise cubic interpolation*: the cubic is monotonic if both rates have the
+    sign of the rise and are at most three times as steep.
     """
     side = jnp.where(up, 1, -1).astype(start.g.dtype)
     ra, rb, rise = side * start.r * end.dt, side * end.r * end.dt, side * (end.g - start.g)
@@ -32,14 +32,13 @@ def may_turn(start: Look, up: Mask, end: Look) -> Flag:
 
 
 def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, Scalar]:
-    """Does a guard turn towards zero inside the step, unseen from its ends?
+    """Whether the cubic of a guard has an extremum inside the step that may hide an event, and the time of the earliest one.
 
-    A positive guard may dip (fall and rise again), a guard that is not positive may bulge (rise and fall again): an
-    event of which the signs at both ends say nothing. The cubic through values and rates shows the turn. Where it is
-    nearer to zero than both ends, by more than a tenth, a step is to be taken to it. So it is where a guard has fallen
-    by the end, but seems to have done so before, and risen again.
+    A positive guard may dip (fall and rise again), and a guard that is not positive may bulge (rise and fall again): then the
+    signs at both ends do not show the event. A trial step should end at the extremum if it is nearer to zero than both ends by
+    more than a tenth; also where a guard has fallen by the end of the step, but its cubic falls and rises once before.
 
-    **Returns:** whether there is such a turn, and the time from the start of the step to the earliest.
+    **Returns:** whether there is such an extremum, and the time from the start of the step to the earliest.
     """
     side = jnp.where(up, 1, -1).astype(start.g.dtype)
     # On its side of zero each guard is s(v) = a + ra v + c v^2 + d v^3 for v from 0 to 1; look for its least value.
@@ -52,9 +51,9 @@ def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, 
     v = -ra / jnp.where(below == 0, 1, below)
     least = a + v * (ra + v * (c + v * d))
     inside = (v > 0) & (v < 1) & (below > 0)
-    # The end must be on the guard's side; one that is positive by less than rounding does not count as positive. A guard
-    # that starts on the surface is zero up to rounding of either sign, and any turn of it is one that leaves the surface; but
-    # a bulge lower than rounding makes no guard positive.
+    # The end must be on the guard's side of zero; positive by less than rounding does not count as positive. A guard that
+    # starts on its surface is zero up to rounding of either sign, and every turn of it leaves the surface; but a bulge lower
+    # than rounding does not make the guard positive.
     nearest = jnp.minimum(jnp.where(up, jnp.maximum(a, 0), jnp.abs(a)), b)
     turns = inside & jnp.where(up, b > 0, b >= -noise) & (least < 0.9 * nearest - jnp.where(up, 0, noise))
     # Maximum: the other root of s', where c + 3 d v = -root.
@@ -69,8 +68,8 @@ def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, 
 def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:
     """The earliest time, between `lo` and `hi`, at which a candidate is predicted to be zero.
 
-    Each such guard is positive at `lo` and is not at `hi`. By inverse cubic interpolation where it falls at both ends,
-    else by Newton's method from the end nearer to zero, and by bisection where neither stays inside.
+    Each candidate is positive at `lo` and not at `hi`. The prediction is inverse cubic interpolation where the guard falls at
+    both ends, otherwise Newton's method from the end nearer to zero, and bisection where neither stays inside.
     """
     span = hi.dt - lo.dt
     drop = jnp.where(candidates, lo.g - hi.g, 1)

@@ -1,11 +1,12 @@
-r"""One step of a diagonally implicit Runge-Kutta method: a nonlinear equation for each stage.
+r"""One step of a diagonally implicit Runge-Kutta method, with one nonlinear equation for each stage.
 
 $$z_i = x + h \sum_{j<i} a_{ij} f(t_j, z_j) + h\,a_{ii} f(t_i, z_i)$$
 
-Newton's method solves it to rounding. The derivatives, to every order, are those of the implicit function theorem. (diffrax's
-own stages take theirs from lineax, which calls back into Python, and raises for all of a batch where one lane fails:
-https://github.com/patrick-kidger/lineax/issues/117. And they count as failed where the correction, which is then rounding,
-does not fall below the tolerance: https://github.com/patrick-kidger/diffrax/issues/428.)
+Newton's method solves the equation to rounding. The derivatives, to every order, are those of the implicit function theorem.
+
+Hazards of diffrax's own implicit stages: their derivatives come from lineax, which calls back into Python and raises for a whole
+batch where one lane fails (https://github.com/patrick-kidger/lineax/issues/117); and a stage counts as failed where Newton's
+correction is rounding, yet above the tolerance (https://github.com/patrick-kidger/diffrax/issues/428).
 
 Source: Hairer, Wanner (1996), *Solving Ordinary Differential Equations II*, sec. IV.6.
 """
@@ -20,7 +21,7 @@ import numpy as np
 from .._system.types import Flag, Scalar, State, Time
 from .elimination import solve
 
-# The trapezoidal rule is its error estimate, as in diffrax.
+# The error estimate is the difference from the trapezoidal rule, as in diffrax.
 BACKWARD_EULER = dfx.ButcherTableau(
     c=np.array([1.0]),
     b_sol=np.array([0.0, 1.0]),
@@ -43,9 +44,10 @@ def implicit_tableau(solver: dfx.AbstractSolver) -> dfx.ButcherTableau | None:
 def implicit_step(
     tableau: dfx.ButcherTableau, field: Callable, t: Time, x: State, f: State, h: Time, unit: float | Scalar, most: int
 ) -> tuple[State, State, State, Flag]:
-    """`(x, field there, error estimate, whether all stages were solved)` after a step `h` from `(t, x)`.
+    """`(x, vector field at x, error estimate, whether all stages were solved)` after a step `h` from `(t, x)`.
 
-    **Arguments:** `unit`: what counts as large in a coordinate that is zero. `most`: iterations of Newton's method.
+    **Arguments:** `f`: the vector field at `(t, x)`. `unit`: the scale of a coordinate that is zero, for relative corrections.
+    `most`: the largest number of Newton iterations for a stage.
     """
     count, dtype = tableau.num_stages, x.dtype
     assert tableau.a_diagonal is not None and tableau.a_predictor is not None
@@ -54,7 +56,7 @@ def implicit_step(
     for i, (row, guess) in enumerate(zip(tableau.a_lower, tableau.a_predictor, strict=True), start=1):
         lower[i, :i], predictor[i, :i] = row, guess
     c = np.append(tableau.c1, tableau.c)
-    # The first stage of most methods is explicit: the field at the start of the step.
+    # The first stage of most methods is explicit: the vector field at the start of the step.
     first = int(tableau.a_diagonal[0] == 0)
 
     def stage(carry, each):
@@ -69,7 +71,7 @@ def implicit_step(
     each = (np.arange(count)[first:], *(row.astype(dtype)[first:] for row in rows))
     (fields, worst), stages = jax.lax.scan(stage, start, each)
 
-    # Of a stiffly accurate method the last stage is the end of the step. The sum would bring back what is stiff.
+    # The last stage of a stiffly accurate method is the end of the step. The sum over the stages would amplify stiff components.
     accurate = np.array_equal(lower[-1, :-1], tableau.b_sol[:-1]) and tableau.a_diagonal[-1] == tableau.b_sol[-1]
     after = stages[-1] if accurate else x + h * (tableau.b_sol.astype(dtype) @ fields)
     f_after = fields[-1] if accurate and c[-1] == 1 else field(t + h, after)
@@ -107,5 +109,5 @@ def _solve(
 
 
 def _half(dtype) -> float:
-    """A relative correction of half the digits: Newton's method squares what is left, so it is the last one."""
+    """The relative size below which a Newton correction is the last: the remaining error is of the order of its square."""
     return float(jnp.finfo(dtype).eps) ** 0.5 / 16

@@ -1,9 +1,9 @@
-r"""The flow for an instant: exact derivatives of an event's time and state, to every order.
+r"""Exact derivatives of an event's time and state, to every order, from the flow over an infinitesimal time.
 
-A located event is a point $(t, x)$ on the guard's surface. To a neighbouring orbit belongs a neighbouring point, reached
-by flowing on for the time $\tau$ which solves $g(\varphi_\tau(t, x), p) = 0$. At the event $\tau = 0$, so the flow
-$\varphi_\tau$ need not be integrated: only its derivatives are wanted, and these follow from the vector field alone. So
-the derivative of an event never comes from an interpolant or from an iteration, and costs no integration.
+A located event is a point $(t, x)$ on the guard's surface. A neighbouring orbit meets the surface at a neighbouring point, after
+a further time $\tau$ that solves $g(\varphi_\tau(t, x), p) = 0$. At the event $\tau = 0$, so the flow $\varphi_\tau$ need not be
+integrated: only its derivatives are needed, and these follow from the vector field alone. So neither an interpolant nor an
+iteration is differentiated, and the derivatives cost no integration.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from jaxtyping import PyTree
 from .._system.types import Scalar
 from .batch_axes import batched_like
 
-# A point is a PyTree of arrays, such as (t, x); a field gives its rate along the flow.
+# A PyTree of arrays, such as (t, x). A field maps a point to its rate along the flow.
 Point = PyTree
 
 
 def _dense(tangent: PyTree, like: PyTree) -> PyTree:
-    """A tangent with zeros where equinox writes None."""
+    """A tangent with zeros in place of equinox's `None`."""
     return jax.tree.map(lambda d, x: jnp.zeros_like(x) if d is None else d, tangent, like, is_leaf=lambda d: d is None)
 
 
@@ -32,8 +32,10 @@ def flow_instant(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Po
 
     **Returns:** `point + tau * field + ...`, the Taylor polynomial of second degree. Its derivatives of every order, in `tau`,
     `point` and `args`, are those of the flow at `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the
-    variational equation, which is a field of the same kind. Where the innermost derivative is a reverse one, they are so up to
-    the third: JAX drops the rules of custom derivatives from what it transposes, and the polynomial is left
+    variational equation, which is a field of the same kind.
+
+    Hazard: JAX drops the rules of custom derivatives from what it transposes, and differentiates the polynomial instead. So where
+    the innermost derivative is taken in reverse mode, derivatives are exact up to the third order only
     (`JaxprTrace.process_custom_jvp_call` in https://github.com/jax-ml/jax/blob/main/jax/_src/interpreters/partial_eval.py).
     """
 
@@ -71,9 +73,9 @@ def _flow_instant_jvp(primals, tangents):
 
 @eqx.filter_custom_jvp
 def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTree) -> Scalar:
-    """Zero; as a function of its arguments, the time from `point` along `field` to where `guard` is zero."""
-    # A step of Newton's method, less its value: so the first derivative is right also where the rule below is lost, as
-    # JAX does with custom rules when it hoists what does not change out of a scan that is differentiated in reverse.
+    """The time from `point` along `field` to the surface `guard = 0`: its value is zero, its derivatives are not."""
+    # Hazard: JAX drops custom rules when it hoists loop-invariant operations out of a scan that is differentiated in reverse.
+    # This Newton step, minus its value, keeps the first derivative correct where the rule below is dropped.
     here = jnp.zeros_like(jax.tree.leaves(point)[0])
     value, rate = jax.jvp(lambda tau: guard(_straight(field, tau, point, args), args), (here,), (jnp.ones_like(here),))
     step = (stop_gradient(value) - value) / stop_gradient(rate)
@@ -95,12 +97,12 @@ def _time_to_surface_jvp(primals, tangents):
 
 
 def to_surface(field: Callable, guard: Callable, point: Point, args: PyTree) -> Point:
-    r"""A point on the surface `guard(point, args) = 0`, with the derivatives of the flow's meeting with it.
+    r"""A point on the surface `guard(point, args) = 0`, with the derivatives of the flow's intersection with the surface.
 
     $dt = -(D_x g\,dx + D_t g\,dt_0 + D_p g\,dp) / (D_t g + D_x g\,f)$ to first order, and so on to every order.
 
-    **Arguments:** `field(point, args)` and `guard(point, args)`; `point` lies on the surface to rounding. **Returns:**
-    the same point. Where the flow is tangent to the surface, its derivatives are infinite.
+    **Arguments:** `field(point, args)` and `guard(point, args)`; `point` lies on the surface up to rounding. **Returns:**
+    the same point. Where the flow is tangent to the surface, the derivatives are infinite.
 
     Source: the implicit function theorem.
     """

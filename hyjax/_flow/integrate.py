@@ -1,7 +1,7 @@
-r"""Flow until a surface is met: the loop of steps, and the event with its derivatives.
+r"""Integration of a flow until it meets a guard's surface, with the derivatives of the event.
 
-The state's tangents pass through the steps; the event's time gets its derivatives from the surface on which it lies
-(`instant.py`).
+The tangents of the state pass through the solver's steps; the derivatives of the event's time come from the guard (see
+`instant.py`).
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from .surfaces import Guards, Surfaces
 
 
 class Arrival(eqx.Module):
-    """Where a flow ended. `event`: the number of the surface that it met, or -1 at the end of time. `guard_rate`: of that
-    surface's guard, or of the time that is left. `steps`: how many were tried."""
+    """The end of a flow. `event`: the number of the surface met, or -1 at the end time. `guard_rate`: the rate of that surface's
+    guard; at the end time, of the time left, -1. `steps`: the number of steps tried."""
 
     t: Time
     x: State
@@ -39,10 +39,10 @@ def integrate(
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
-    A surface met within rounding of `t1` counts as met. The result is `successful` also at `t1`.
+    A surface met within rounding of `t1` counts as met. The result is `successful` also where the flow ends at `t1`.
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
-    # What a function closes over becomes an argument, so that it may be traced or differentiated.
+    # Arrays captured by a function become arguments, so that they may be traced or differentiated.
     field = eqx.filter_closure_convert(field, t0, x0, args)
     if surfaces.count:
         values = eqx.filter_closure_convert(surfaces.values, t0, x0, args)
@@ -69,8 +69,8 @@ def integrate(
         (t, x, f), aux = follow(inputs) if plain else linearizable(follow, inputs)
     end, r_max, steps, _ = jax.tree.map(stop_gradient, aux)
 
-    # From the end of the last step to the surface; or from just beyond t1 back to it. The square of this time is far
-    # below rounding, so the flow is a straight line. What gave up before stays where it was.
+    # From the end of the last step to the surface; or from just beyond t1 back to t1. The square of this time is far below
+    # rounding, so the flow is a straight line. A flow that failed before t1 stays at its last step.
     gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
     shift = jnp.where(end.event >= 0, end.shift, jnp.where(end.broken | end.stalled | gave_up, 0, t1 - t))
     shift = stop_gradient(shift)
@@ -81,7 +81,7 @@ def integrate(
 def _on_surface(
     field: Callable, surfaces: Surfaces, point: tuple[Time, State], t1: Time, args: PyTree, event: Int[Array, ""]
 ) -> tuple[tuple[Time, State], Scalar]:
-    """The point with the derivatives that it has as one of a surface, or of the time `t1`; and the rate of the guard there."""
+    """The point with its derivatives as a point of a surface, or of the time `t1`; and the rate of the guard there."""
 
     def guard(point, rest):
         t, x = point
@@ -105,7 +105,7 @@ def _on_surface(
 def _code(
     surfaces: Surfaces, end: Ending, guard_rate: Scalar, r_max: Guards, steps: Int[Array, ""], integrator: Integrator
 ) -> RESULTS:
-    """Why the flow ended; of several reasons the last."""
+    """The result code of a flow; where several codes apply, the last one assigned below."""
     result = RESULTS.successful
     if surfaces.count:
         scale = r_max[jnp.maximum(end.event, 0)]
@@ -113,6 +113,6 @@ def _code(
         result = choose(end.together, RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)
-    # A fixed step can only fail: where the equations of an implicit method have no solution, or Newton's method finds none.
+    # A fixed step is not shortened. It stalls where Newton's method finds no solution of an implicit stage.
     result = choose(end.stalled, RESULTS.nonlinear_divergence if integrator.fixed else RESULTS.dt_min_reached, result)
     return choose(end.broken, RESULTS.nonfinite, result)

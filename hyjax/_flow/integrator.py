@@ -1,4 +1,4 @@
-"""How a flow is integrated: one object, passed everywhere."""
+"""The integrator: solver, step size control, limits and differentiation of a flow."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,38 +12,45 @@ from .integrator_checks import check_controller, check_solver
 
 
 class Integrator(eqx.Module):
-    """The solver of the flow, its steps and its limits.
+    """The numerical integration of the flow $\\dot x = f(t, x, p)$: solver, step sizes, limits, and mode of differentiation.
+
+    Wherever an analysis takes an `Integrator` as `integrator`, it also takes one for each mode by name, such as
+    `{"stance": Integrator(diffrax.Kvaerno5()), "flight": Integrator()}`.
 
     **Arguments:**
 
-    - `solver`: a diffrax solver of $\\dot x = f$: explicit, or implicit for a stiff flow, such as `diffrax.Kvaerno5()`.
-      The stages of an implicit method are solved to rounding, by at most its `root_find_max_steps` iterations.
-    - `rtol`, `atol`: local error per step, relative and in units of the state. By default 1e-14 in float64 and 1e-6 in
-      float32; a value that the dtype of the state cannot reach is an error.
-    - `max_steps`: the most solver steps in one arc, event location included; more is `max_steps_reached`.
-    - `max_time`: the longest arc, in the units of time; longer is `no_crossing`.
-    - `max_step`: the largest step. A guard which falls and rises again between two steps is seen by its rate at both
-      ends, as long as it turns once or twice in the step; where it may turn more often, bound the step.
-    - `controller`: how steps are chosen. By default `diffrax.PIDController` at `rtol` and `atol`. One of another making
-      brings its own tolerances, in place of these. `diffrax.ConstantStepSize()` takes steps of `first_step`, which only an
-      event or the end of the arc cuts short; then `rtol` and `atol` say how exact an orbit is to be.
-    - `first_step`: the first step to try in each arc, in the units of time. By default the controller chooses it.
-    - `adjoint`: how derivatives are taken.
-      `diffrax.ForwardMode()` pushes one tangent per perturbed number through the flow, once, and serves forward and reverse
-      mode of any order from those: best up to some tens of numbers.
-      `diffrax.RecursiveCheckpointAdjoint()` integrates backwards through the steps: `jax.grad`, once, by any number of
-      parameters, at the cost of a few strides and in the memory of a few copies of the parameters.
-      `diffrax.DirectAdjoint()` does so too, at twice the cost and in tens of copies, and allows forward mode and any order.
-      With these two the steps found are kept, and taken once more where derivatives are wanted.
-    - `variations`: resolve variations about a rest, which a state at rest does not ask for: an arc that starts within a few
-      digits of a rest takes steps that are short against the time scale of the linearized flow. `False`, where only
-      values are wanted, lets such an arc take steps of any length; its derivatives are then not to be relied on.
-    - `unroll`: how an explicit Runge-Kutta step is compiled. `True` writes its stages out one after the other; `False`
-      makes a loop of them: half as long to compile, three times slower to run.
+    - `solver`: a diffrax solver: explicit, or implicit for a stiff flow, such as `diffrax.Kvaerno5()`.
+      The stages of an implicit method are solved to rounding, in at most its `root_find_max_steps` iterations.
+    - `rtol`, `atol`: tolerances of the local error per step, relative and in units of the state. By default 1e-14 in float64 and
+      1e-6 in float32; an analysis raises `ValueError` for an `rtol` that the dtype of the state cannot resolve.
+    - `max_steps`: the largest number of solver steps in one arc, event location included; beyond it, the result is
+      `max_steps_reached`.
+    - `max_time`: the longest duration of an arc, in units of time; beyond it, the result is `no_crossing`.
+    - `max_step`: the largest step, in units of time. A guard that falls and rises again within one step is detected from its
+      values and rates at both ends if it turns once or twice in the step; where it may turn more often, bound the step.
+    - `controller`: the step size controller, by default `diffrax.PIDController` with `rtol` and `atol`. A given adaptive
+      controller has its own tolerances; then omit `rtol` and `atol`. `diffrax.ConstantStepSize()` takes steps of length
+      `first_step`, shortened only by an event or the end of the arc; then `rtol` and `atol` set the accuracy to which orbits are
+      solved.
+    - `first_step`: the first step to try in each arc, in units of time. By default the controller chooses it.
+    - `adjoint`: the mode of differentiation.
+      `diffrax.ForwardMode()` pushes one tangent per perturbed number through the flow, all in one pass, and supports forward and
+      reverse mode of any order: best up to some tens of numbers.
+      `diffrax.RecursiveCheckpointAdjoint()` differentiates backwards through the steps: first-order reverse mode (`jax.grad`)
+      for any number of parameters, at the cost of a few strides and in the memory of a few copies of the parameters.
+      `diffrax.DirectAdjoint()` does the same at twice the cost and in the memory of tens of copies, and supports forward mode
+      and any order. With these two the step sizes are found first, and the steps are repeated where derivatives are needed.
+    - `variations`: whether to resolve variations about an equilibrium. The error estimate of a state at rest does not limit the
+      step; with `True`, an arc that starts near an equilibrium takes steps that are short against the time scale of the
+      linearized flow. With `False` such an arc takes steps of any length, and its derivatives are not reliable.
+    - `unroll`: how an explicit Runge-Kutta step is compiled. `True` writes out its stages; `False` makes a loop of them, which
+      halves the compile time and triples the run time.
 
-    The derivatives of an event are those of the flow that the steps approximate: as exact as the steps.
+    The derivatives of an event have the accuracy of the steps. `Integrator` is static under `jit`: another tolerance is another
+    compilation. `ValueError` for a solver, controller or limit that cannot be used.
 
-    `Integrator` is static under `jit`: another tolerance is another compilation.
+    Source: Prince, Dormand (1981), *High order embedded Runge-Kutta formulae*, for `Dopri8`; Kidger (2021), *On Neural
+    Differential Equations*, for diffrax.
     """
 
     solver: dfx.AbstractSolver = dfx.Dopri8()
@@ -76,7 +83,7 @@ class Integrator(eqx.Module):
         check_controller(self.controller, self.solver, self.rtol, self.atol, self.first_step, self.max_step)
 
     def tolerances(self, dtype) -> tuple[float | Array, float | Array]:
-        """`(rtol, atol)` for states of that dtype; `ValueError` below what it can resolve."""
+        """`(rtol, atol)` for states of a dtype; `ValueError` for an `rtol` below its resolution."""
         dtype = jnp.dtype(dtype)
         smallest = 4 * float(jnp.finfo(dtype).eps)
         default = 1e-14 if dtype == jnp.float64 else 8 * float(jnp.finfo(dtype).eps)
@@ -84,7 +91,7 @@ class Integrator(eqx.Module):
         rtol, atol = (
             other if given is None else given for given, other in zip((self.rtol, self.atol), brought, strict=True)
         )
-        # A tolerance that is traced was checked by whoever traced it. Only the relative one has a floor.
+        # A traced tolerance was checked before it was traced. Only the relative tolerance has a lower bound.
         if isinstance(rtol, float) and rtol < smallest:
             raise ValueError(
                 f"Integrator: rtol={rtol:g} is below what {dtype.name} can resolve ({smallest:.1e}). Raise rtol, or use "
@@ -98,7 +105,7 @@ class Integrator(eqx.Module):
         return isinstance(self.controller, dfx.ConstantStepSize)
 
     def step_controller(self, dtype) -> dfx.AbstractStepSizeController:
-        """The controller for states of that dtype."""
+        """The controller for states of a dtype."""
         if self.fixed:
             return dfx.ConstantStepSize()
         rtol, atol = self.tolerances(dtype)
@@ -108,12 +115,12 @@ class Integrator(eqx.Module):
         return eqx.tree_at(limits, self.controller, (rtol, atol)).wrap(1)
 
     def of(self, mode: str) -> "Integrator":
-        """The integrator of a mode: this one, for all modes. (See `ModeIntegrators`.)"""
+        """The integrator of a mode: this one for every mode (compare `ModeIntegrators.of`)."""
         return self
 
     @property
     def parts(self) -> tuple["Integrator", ...]:
-        """The integrators of all modes."""
+        """The distinct integrators of all modes: this one."""
         return (self,)
 
     @property
@@ -122,22 +129,22 @@ class Integrator(eqx.Module):
         return [(self, None)]
 
     def rebuilt(self, parts: Sequence["Integrator"]) -> "Integrator":
-        """From other `parts`."""
+        """The integrator with other `parts`: the one in `parts`."""
         (part,) = parts
         return part
 
     def renamed(self, names: Sequence[str], sources: Sequence[str]) -> "Integrator":
-        """For a system whose mode `names[k]` flows as mode `sources[k]` does."""
+        """The integrator for a system whose mode `names[k]` has the flow of mode `sources[k]`."""
         return self
 
     @property
     def loop(self) -> Literal["lax", "bounded", "checkpointed"]:
-        """Which loop of equinox carries the steps: `lax`, `bounded` or `checkpointed`."""
+        """The kind of equinox loop that takes the steps: `lax`, `bounded` or `checkpointed`."""
         return next(kind for adjoint, kind in _LOOPS.items() if isinstance(self.adjoint, adjoint))
 
 
 class PlainForward(dfx.ForwardMode):
-    """Tangents only, with no Jacobian kept for reverse mode: for use inside a function that keeps its own."""
+    """Forward mode without a Jacobian kept for reverse mode: for use inside a function that keeps its own Jacobian."""
 
 
 _LOOPS: dict[type, Literal["lax", "bounded", "checkpointed"]] = {

@@ -1,4 +1,4 @@
-"""What is wrong with a solver or a controller, said when an `Integrator` is made of it."""
+"""Checks of the solver and the controller of an `Integrator`, at its construction."""
 
 import diffrax as dfx
 import equinox as eqx
@@ -11,29 +11,29 @@ def check_solver(solver: dfx.AbstractSolver) -> None:
     if not isinstance(solver, dfx.AbstractSolver):
         raise ValueError(f"Integrator: solver must be a diffrax solver, such as diffrax.Dopri8(); got {solver!r}.")
     name = type(solver).__name__
-    # Of a split or a stochastic equation, this is a structure of terms, not a type.
+    # For a split or stochastic equation, `term_structure` is a PyTree of types, not one type.
     terms = solver.term_structure
     if not (isinstance(terms, type) and issubclass(dfx.ODETerm, terms)):
         raise ValueError(
-            f"Integrator: diffrax.{name} solves an equation of several terms, and a mode has one vector field. Use "
-            "diffrax.Dopri8(); where the flow is stiff, diffrax.Kvaerno5()."
+            f"Integrator: diffrax.{name} needs an equation of several terms, and a mode has one vector field. Use "
+            "diffrax.Dopri8(), or diffrax.Kvaerno5() for a stiff flow."
         )
     if isinstance(solver, dfx.LeapfrogMidpoint):
         raise ValueError(
-            "Integrator: diffrax.LeapfrogMidpoint builds each step on the step before it, and an event cuts a step short. Use a "
-            "one-step method, such as diffrax.Midpoint()."
+            "Integrator: diffrax.LeapfrogMidpoint needs steps of equal length, and an event shortens a step. Use a one-step "
+            "method, such as diffrax.Midpoint()."
         )
     for part in (solver, *_inside(solver)):
         if isinstance(part, dfx.AbstractImplicitSolver) and (part is not solver or implicit_tableau(part) is None):
             raise ValueError(
-                "Integrator: the implicit solvers that can be used are diffrax.ImplicitEuler() and diagonally implicit "
-                f"Runge-Kutta methods such as diffrax.Kvaerno5(), each on its own; got {solver!r}."
+                "Integrator: an implicit solver must be diffrax.ImplicitEuler() or a diagonally implicit Runge-Kutta method "
+                f"such as diffrax.Kvaerno5(), not wrapped in another solver; got {solver!r}."
             )
     finder = getattr(type(solver), "__dataclass_fields__", {}).get("root_finder")
     if finder is not None and eqx.tree_equal(getattr(solver, "root_finder", None), finder.default) is not True:
         raise ValueError(
-            f"Integrator: diffrax.{name} was given a root finder. Leave it out: Newton's method solves the stages to rounding, "
-            "in at most root_find_max_steps iterations."
+            f"Integrator: diffrax.{name} was given a root finder. Omit it: Newton's method solves the stages to rounding, in "
+            "at most root_find_max_steps iterations."
         )
 
 
@@ -44,15 +44,15 @@ def _inside(solver: dfx.AbstractSolver) -> list[dfx.AbstractSolver]:
 
 
 def check_controller(controller, solver: dfx.AbstractSolver, rtol, atol, first_step, max_step) -> None:
-    """`ValueError` for steps that cannot be taken."""
+    """`ValueError` for a controller that cannot be used, or that does not fit the solver, tolerances or step sizes."""
     fixed = isinstance(controller, dfx.ConstantStepSize)
     clips = isinstance(controller, dfx.StepTo | dfx.ClipStepSizeController)
     adaptive = controller is None or (isinstance(controller, dfx.AbstractAdaptiveStepSizeController) and not clips)
     if clips:
         raise ValueError(
-            f"Integrator: {type(controller).__name__} names times to step to, and each arc has its own. Where the vector field "
-            "jumps at a known time, make that a transition with the guard t_jump - t; states at given times are what "
-            "simulate(save=...) and Trajectory.sample return."
+            f"Integrator: {type(controller).__name__} fixes times to step to, and arcs start and end at times of their own. "
+            "Where the vector field is discontinuous at a known time, define a transition with the guard t_jump - t; for "
+            "states at given times, use simulate(save=...) or Trajectory.sample."
         )
     if not adaptive and not fixed:
         raise ValueError(
@@ -61,18 +61,18 @@ def check_controller(controller, solver: dfx.AbstractSolver, rtol, atol, first_s
         )
     if fixed and first_step is None:
         raise ValueError(
-            "Integrator: diffrax.ConstantStepSize() needs the length of its steps, for example first_step=0.01."
+            "Integrator: diffrax.ConstantStepSize() needs the length of its steps: give first_step, such as first_step=0.01."
         )
     if adaptive and not isinstance(solver, dfx.AbstractAdaptiveSolver):
         raise ValueError(
-            f"Integrator: diffrax.{type(solver).__name__} has no error estimate from which steps could be chosen. Give their "
-            "length, for example controller=diffrax.ConstantStepSize(), first_step=0.01; or use a solver that has one, such "
+            f"Integrator: diffrax.{type(solver).__name__} has no error estimate to adapt the steps. Fix their length, for "
+            "example controller=diffrax.ConstantStepSize(), first_step=0.01; or use a solver with an error estimate, such "
             "as diffrax.Dopri8()."
         )
     if controller is not None and adaptive and not (rtol is None and atol is None):
         raise ValueError(
-            f"Integrator: rtol={rtol!r} and atol={atol!r} stand beside a controller that has its own, {controller!r}. Leave "
-            "them out."
+            f"Integrator: rtol={rtol!r} and atol={atol!r} conflict with the tolerances of the controller {controller!r}. "
+            "Omit rtol and atol here, or give them to the controller alone."
         )
     if first_step is not None and max_step is not None and first_step > max_step:
-        raise ValueError(f"Integrator: first_step={first_step!r} is longer than max_step={max_step!r}.")
+        raise ValueError(f"Integrator: first_step={first_step!r} is longer than max_step={max_step!r}. Reduce it.")

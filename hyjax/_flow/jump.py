@@ -1,4 +1,4 @@
-"""The jump: reset, and the saltation matrix that linearizes it."""
+"""The jump: the reset, and the saltation matrix."""
 
 import jax
 import jax.numpy as jnp
@@ -9,22 +9,23 @@ from .._system.types import Matrix, Params, State, Time
 
 
 def reset(transition: Transition, t: Time, x: State, params: Params) -> Float[Array, " post"]:
-    """$x^+ = R(t, x^-, p)$, in the dtype of the state."""
+    """The state after a jump, $x^+ = R(t, x^-, p)$, in the dtype of the state before the jump."""
     return jnp.asarray(transition.reset(t, x, params), x.dtype)
 
 
 def saltation_matrix(
     system: HybridSystem, transition: Transition | int, t: float | Time, x: State, params: Params
 ) -> Matrix:
-    r"""How a variation at fixed time passes through an event. $\delta x^+ = \Xi\,\delta x^-$.
+    r"""The saltation matrix: the map of variations at fixed time across an event. $\delta x^+ = \Xi\,\delta x^-$.
 
     $$\Xi = D_xR + \frac{(f_J(t, x^+) - D_xR\,f_I(t, x^-) - D_tR)\,D_xg}{D_tg + D_xg\,f_I(t, x^-)}$$
 
-    **Arguments:** `transition`: one of `system.transitions`, or its index. `t`, `x`: time and state before the jump, on
-    the guard's surface; shape `(pre,)`.
+    **Arguments:** `transition`: one of `system.transitions`, or its index. `t`, `x`: time and state before the jump, on the
+    guard's surface; `x` of shape `(pre,)`.
 
-    **Returns:** shape `(post, pre)`. Where the flow is tangent to the surface (grazing) the denominator vanishes and the
-    entries are infinite; `flow_to_guard` reports that as a result code.
+    **Returns:** shape `(post, pre)`; an entry has the unit of a coordinate after the jump over that of one before. Where the flow
+    is tangent to the surface (grazing) the denominator is zero and entries are infinite or NaN; `flow_to_guard` reports grazing
+    as a result code.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 2, eq. 9.
     """

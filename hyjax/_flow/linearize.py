@@ -1,4 +1,4 @@
-"""Reverse mode from forward mode: a function of few numbers that carries its whole Jacobian."""
+"""Reverse mode from forward mode: the whole Jacobian of a function of few numbers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,16 +11,16 @@ from jaxtyping import Array, PyTree
 
 from .batch_axes import batched_like
 
-# A function of `inputs` that returns `(out, aux)`: `out` is differentiated, `aux` is not.
+# `inputs -> (out, aux)`: `out` is differentiated, `aux` is not.
 Function = Callable[[PyTree], tuple[PyTree, PyTree]]
 
 
 def linearizable(fn: Function, inputs: PyTree) -> tuple[PyTree, PyTree]:
-    """`fn(inputs)`, where `fn` allows forward mode only, made differentiable in both modes and to every order.
+    """`fn(inputs)`, differentiable in both modes and to every order, for an `fn` that allows forward mode only.
 
-    A `while_loop` of unknown length has tangents but no cotangents. A flow has few states and few parameters, so its
-    Jacobian over all numbers that are perturbed is cheap: one tangent each, all pushed through one loop. Once it is an
-    array, forward mode multiplies by it and reverse mode by its transpose; and it is itself such a function.
+    A `while_loop` of unknown length has tangents but no cotangents. A flow has few states and few parameters, so the Jacobian
+    over all perturbed numbers is cheap: one tangent for each, all pushed through one loop. Forward mode multiplies by the
+    Jacobian and reverse mode by its transpose; for the next order, the Jacobian is computed by a function of the same kind.
     """
     return _linearizable(eqx.filter_closure_convert(fn, inputs), inputs)
 
@@ -28,8 +28,8 @@ def linearizable(fn: Function, inputs: PyTree) -> tuple[PyTree, PyTree]:
 def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, PyTree, PyTree]:
     """`(out, jacobian, aux)` of `fn((moving, still))`, differentiable in both modes and to every order.
 
-    `fn` closes over nothing that is traced. The Jacobian has the leaves of `out`, each with one more axis, last, over
-    `ravel_pytree(moving)`. One loop serves both.
+    `fn` must not capture traced arrays. The Jacobian has the leaves of `out`, each with one more axis, the last, over
+    `ravel_pytree(moving)`. One loop computes value and Jacobian.
     """
     flat, unravel = ravel_pytree(moving)
 
@@ -44,7 +44,7 @@ def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, 
 
 
 def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
-    """`(out, d out / dv, aux)` of `fn(v) -> (out, aux)`, all tangents pushed at once."""
+    """`(out, d out / dv, aux)` of `fn(v) -> (out, aux)`, with all tangents pushed in one pass."""
 
     def push(direction):
         out, tangent, aux = jax.jvp(fn, (v,), (direction,), has_aux=True)
@@ -74,5 +74,5 @@ def _linearizable_jvp(primals, tangents):
 
 
 def perturbed(tangents: PyTree) -> PyTree:
-    """Which leaves have a tangent; equinox writes None for those that have none."""
+    """Which leaves have a tangent; equinox writes `None` for leaves without one."""
     return jax.tree.map(lambda d: d is not None, tangents, is_leaf=lambda d: d is None)

@@ -1,10 +1,10 @@
-"""The loop of solver steps: try one, look at the guards at its end, advance.
+"""The loop of solver steps with event location: try a step, evaluate the guards at its end, advance.
 
-A step in which a guard falls is taken again, shorter, from the same start, until it ends on the guard's surface: so the
-event's state is that of a real solver step, and has its accuracy. Because location is more of the same loop, a system has
-one copy of its vector field to compile, and in a batch a lane that locates does not make the others wait.
+A step in which a guard falls is repeated from the same start, shorter, until it ends on the guard's surface. So the event's state
+is the end of a real solver step, with its accuracy. Because location is part of the same loop, the vector field is compiled once,
+and in a batch no lane waits for another lane to locate its event.
 
-Step sizes carry no derivative. The state's tangents pass through the steps.
+Step sizes carry no derivative. The tangents of the state pass through the steps.
 """
 
 import dataclasses
@@ -29,10 +29,10 @@ from .surfaces import Guards, Mask, rounding, Surfaces
 
 
 class Point(eqx.Module):
-    """The end of the last step taken: time, state, the vector field there, the solver's memory, the guards and their rates."""
+    """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates."""
 
     t: Time
-    # By coordinate: so a batch, and a batch of tangents, lies contiguous in each.
+    # One array for each coordinate, so that a batch, or a batch of tangents, is contiguous in memory.
     x: tuple[Scalar, ...]
     f: tuple[Scalar, ...]
     memory: Any
@@ -41,8 +41,9 @@ class Point(eqx.Module):
 
 
 class Ending(eqx.Module):
-    """Why the loop ends. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
-    `together`: another guard fell at the same time. `stalled`: the step size vanished. `broken`: the state is not finite."""
+    """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
+    `together`: another guard fell at the same time. `stalled`: the step size vanished. `broken`: the state or vector field is
+    not finite."""
 
     done: Flag
     event: Int[Array, ""]
@@ -53,9 +54,9 @@ class Ending(eqx.Module):
 
 
 class Progress(eqx.Module):
-    """What the loop carries. `dt`: the step to try. `h`: what the controller proposes. `up`: the guards that are strictly
-    positive since they last rose. `r_max`: the largest rate of each so far. `steps`: how many were tried. `taken`: the lengths of
-    the steps, where they are kept."""
+    """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
+    guards that rose above rounding and have been positive since. `r_max`: the largest absolute rate of each guard so far.
+    `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`."""
 
     last: Point
     dt: Scalar
@@ -70,7 +71,8 @@ class Progress(eqx.Module):
 
 
 class Attempt(eqx.Module):
-    """A step from the last point. `final`: it ends where time does. `keep`, `h`, `control`: what the controller says to it."""
+    """A trial step from the last point. `final`: it ends at the end time. `keep`, `h`, `control`: the controller's decision, next
+    step and memory."""
 
     dt: Scalar
     final: Flag
@@ -85,7 +87,7 @@ class Attempt(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """What does not change from step to step."""
+    """The constants of the loop."""
 
     step: Step
     pace: Pace
@@ -108,19 +110,22 @@ def run(
     *,
     keep: bool,
 ) -> Progress:
-    """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, or the time is `t1`, or there is no next step.
-    `keep`: keep the steps' lengths."""
+    """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
+
+    **Arguments:** `keep`: whether to keep the lengths of the steps.
+    """
     course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep)
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
         return advance(course, now, attempt, *look(course, now, attempt))
 
-    # A condition of one carried flag makes XLA evaluate the loop in search of its trip count, and copy all that the flag depends
-    # on (https://github.com/openxla/xla/pull/19194; 2.4 times slower in jaxlib 0.10.2). A second number ends the search.
+    # Hazard: if the condition depends on one carried flag alone, XLA evaluates the loop in search of its trip count, and copies
+    # everything the flag depends on (https://github.com/openxla/xla/pull/19194; 2.4 times slower in jaxlib 0.10.2). A second
+    # carried number in the condition avoids the search.
     going = lambda now: ~now.end.done & (now.steps < integrator.max_steps)
     if keep:
-        # A list of lengths that is carried as a buffer is written in place.
+        # Declared as a buffer, the array of lengths is updated in place.
         return eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)  # pyright: ignore
     return jax.lax.while_loop(going, body, start)
 
@@ -129,7 +134,7 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
     step = Step(integrator.solver, field, args, integrator.unroll, "lax", atol / rtol)
-    # A surface met within rounding of t1 counts: look a little beyond it.
+    # A surface met within rounding of t1 counts as met: integrate slightly beyond t1.
     t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t0), jnp.abs(t1)) if surfaces.count else 0))
     f0 = step.field(t0, x0)
     t, x, f, still = without_tangents((t0, x0, f0, args))
@@ -153,7 +158,7 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
 
 
 def try_step(course: Course, now: Progress) -> Attempt:
-    """A step of the solver from the last point, as long as it is to be, but not beyond the end of time."""
+    """A solver step of length `now.dt` from the last point, cut short at the end time."""
     last, dt = now.last, stop_gradient(now.dt)
     left = stop_gradient(course.t_stop - last.t)
     final = dt >= left
@@ -167,7 +172,7 @@ def try_step(course: Course, now: Progress) -> Attempt:
 
 
 def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:
-    """The guards at the end of a step, and the verdict on it."""
+    """The guards at the end of a trial step, and the verdict on the step."""
     t1 = now.last.t + attempt.dt
     g, r = _aside(course.surfaces.rates, t1, attempt.x, attempt.f, course.args)
     end = Look(attempt.dt, g, r)
@@ -179,8 +184,8 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
 def _verdict(course: Course) -> Callable[..., Verdict]:
     surfaces, (rtol, atol) = course.surfaces, course.tolerances
     eps = float(jnp.finfo(course.noise.dtype).eps)
-    # A short step ends on a straight line along the field, up to the square of its time. So it does of a fixed step, up to the
-    # step's own error, which may be large: there the time itself is to be rounding.
+    # The flow over a short time dt is a straight line up to dt^2. The error of a fixed step may be far larger, so with fixed
+    # steps the time to the surface must itself be rounding.
     straight = 64 * eps if course.pace.fixed else 0.25 * eps**0.5
 
     def verdict(bracket: Bracket, trial: Trial, t, x, h) -> Verdict:
@@ -188,7 +193,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
             return calm(bracket, trial)
         close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
         resolution = Resolution(h, straight * h, close, 4 * eps * jnp.abs(t), course.noise)
-        # Under `vmap` a `cond` of a batched flag runs both branches in every step: so the flag is that of the whole batch.
+        # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(
             eqxi.unvmap_any(eventful(bracket, trial)),
             lambda: judge(bracket, trial, surfaces.armed(t, x, course.args), resolution),
@@ -199,11 +204,11 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
 
 
 def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict: Verdict) -> Progress:
-    """Take the step or not, and say which to try next."""
+    """The carry after a trial step: the step taken or not, and the next step to try."""
     eps = float(jnp.finfo(end.dt.dtype).eps)
     last, take, searching = now.last, verdict.take, now.bracket.active
     rejected = ~searching & ~attempt.keep
-    # The controller learns from the steps that it proposed, not from those that end on a turn or on a surface.
+    # The controller is updated by the steps that it proposed, not by those that end on a turn or on a surface.
     proposed = rejected | (take & ~searching & (now.bracket.tries == 0))
     control = _choose(proposed, attempt.control, now.control)
     h = stop_gradient(jnp.where(proposed, attempt.h, now.h))
@@ -234,14 +239,14 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
 
 
 def _aside(fn: Callable, *arguments: PyTree) -> Any:
-    """`fn` of arguments without derivatives, traced once: as a `jit`, each layer of differentiation passes it on as one
-    equation."""
+    """`fn` of the arguments without their derivatives. Under `jit` it is traced once, and each layer of differentiation treats
+    it as one equation."""
     arrays, rest = eqx.partition(arguments, eqx.is_array)
     return jax.jit(lambda arrays: fn(*eqx.combine(arrays, rest)))(stop_gradient(arrays))
 
 
 def without_tangents(tree: PyTree) -> PyTree:
-    """The same without derivatives; a tree may hold functions, and arrays of whole numbers."""
+    """The tree without derivatives; its leaves may also be functions and integer arrays."""
     return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
 
 

@@ -1,4 +1,4 @@
-"""An integrator for each mode: a stiff stance and a smooth flight ask for different solvers."""
+"""Integrators by mode, such as an implicit solver for a stiff stance and an explicit one for a smooth flight."""
 
 import functools as ft
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from .integrator import Integrator
 class ModeIntegrators(eqx.Module):
     """An integrator for each mode of a system, by the modes' names.
 
-    Analyses make it of a mapping such as `{"stance": Integrator(diffrax.Kvaerno5()), "flight": Integrator()}`.
+    Public functions construct it from a mapping such as `{"stance": Integrator(diffrax.Kvaerno5()), "flight": Integrator()}`.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -32,11 +32,11 @@ class ModeIntegrators(eqx.Module):
         return ModeIntegrators(self.names, tuple(parts))
 
     def renamed(self, names: Sequence[str], sources: Sequence[str]) -> "ModeIntegrators":
-        """For a system whose mode `names[k]` flows as mode `sources[k]` does."""
+        """The integrators for a system whose mode `names[k]` has the flow of mode `sources[k]`."""
         return ModeIntegrators(tuple(names), tuple(self.of(source) for source in sources))
 
     def tolerances(self, dtype) -> tuple[float | Array, float | Array]:
-        """The largest `rtol` and the largest `atol` of any mode: as exact as the least exact part of an orbit."""
+        """The largest `rtol` and the largest `atol` of any mode: those of the least accurate part of an orbit."""
         rtols, atols = zip(*(part.tolerances(dtype) for part in self.parts), strict=True)
         return _largest(rtols), _largest(atols)
 
@@ -47,7 +47,7 @@ class ModeIntegrators(eqx.Module):
 
     @property
     def groups(self) -> list[tuple[Integrator, tuple[str, ...] | None]]:
-        """The distinct integrators, each with its modes."""
+        """The distinct integrators, each with the names of its modes."""
         return [
             (part, tuple(name for name, other in zip(self.names, self.parts, strict=True) if other == part))
             for k, part in enumerate(self.parts)
@@ -61,14 +61,14 @@ def _largest(numbers: Sequence[float | Array]) -> float | Array:
 
 
 Integrators = Integrator | ModeIntegrators
-# What an analysis accepts.
+# The type of the argument `integrator` of public functions.
 IntegratorLike = Integrators | Mapping[str, Integrator]
 
 
 def for_modes(system: HybridSystem, given: IntegratorLike) -> Integrators:
-    """The integrator, or the integrators by mode, of an analysis of a system.
+    """The integrator, or the integrators by mode, from the argument `integrator` of a public function.
 
-    `ValueError` for a mapping that leaves a mode out, names one that the system does not have, or mixes adjoints.
+    `ValueError` for a mapping that omits a mode, names an unknown mode, or mixes adjoints; `TypeError` for other types.
     """
     if isinstance(given, Integrator):
         return given
@@ -85,8 +85,8 @@ def for_modes(system: HybridSystem, given: IntegratorLike) -> Integrators:
         raise ValueError(f"integrator: {unknown} are not modes of the system, which has {list(system.modes)}.")
     if missing := [name for name in system.modes if name not in given]:
         raise ValueError(
-            f"integrator: the modes {missing} have none. Name all modes {list(system.modes)}; for one integrator for "
-            "the others: dict.fromkeys(system.modes, Integrator()) | {...}."
+            f"integrator: the modes {missing} have none. Give one for each of the modes {list(system.modes)}; to use the "
+            "same one for all others: dict.fromkeys(system.modes, Integrator()) | {...}."
         )
     parts = tuple(given[name] for name in system.modes)
     kinds = {part.loop: type(part.adjoint).__name__ for part in parts}
@@ -98,23 +98,22 @@ def for_modes(system: HybridSystem, given: IntegratorLike) -> Integrators:
 
 
 def with_adjoint(integrator: Integrators, adjoint: dfx.AbstractAdjoint) -> Integrators:
-    """The same, differentiated in another way."""
+    """The integrator with another `adjoint` in all modes."""
     return integrator.rebuilt([eqx.tree_at(lambda part: part.adjoint, part, adjoint) for part in integrator.parts])
 
 
 def rolled(integrator: Integrators) -> Integrators:
-    """The same with `unroll=False`: for a program that is compiled for a few runs."""
+    """The integrator with `unroll=False`, for a program that runs a few times: it compiles faster and runs slower."""
     return integrator.rebuilt([eqx.tree_at(lambda part: part.unroll, part, False) for part in integrator.parts])
 
 
 def pushable(integrator: Integrators) -> Integrators:
-    """The same for a function that pushes tangents itself and may then be differentiated in reverse: `RecursiveCheckpointAdjoint`
-    has no tangents, so `DirectAdjoint` takes its place."""
+    """The integrator with an `adjoint` that supports forward mode: `DirectAdjoint` in place of `RecursiveCheckpointAdjoint`."""
     return with_adjoint(integrator, dfx.DirectAdjoint()) if integrator.loop == "checkpointed" else integrator
 
 
 class Limits(eqx.Module):
-    """The numbers of an integrator that may be traced, so that a coarse search and an exact one share one program."""
+    """The limits of an integrator that may be traced, so that a coarse and an accurate search share one compiled program."""
 
     rtol: float | Array | np.ndarray
     atol: float | Array | np.ndarray
@@ -122,12 +121,12 @@ class Limits(eqx.Module):
 
 
 def limits_of(integrator: Integrators, dtype) -> tuple[Limits, ...]:
-    """The limits of every part, for states of that dtype."""
+    """The limits of every part, for states of a dtype."""
     return tuple(Limits(*part.tolerances(dtype), part.max_steps) for part in integrator.parts)
 
 
 def with_limits(integrator: Integrators, limits: Sequence[Limits]) -> Integrators:
-    """The same with other limits, part by part."""
+    """The integrator with other limits, part by part."""
     get = lambda part: (part.rtol, part.atol, part.max_steps)
 
     def limited(part: Integrator, given: Limits) -> Integrator:

@@ -1,4 +1,4 @@
-"""How long the next step is: what a diffrax step-size controller says, or always the same."""
+"""Step sizes: from a diffrax step size controller, or constant."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ from .step import Step
 
 
 class Pace:
-    """The lengths of steps.
+    """The lengths of the solver's steps, and the decisions to accept or reject them.
 
-    A controller is asked in time from the start of each step, which keeps all digits of a short step late in time.
+    The controller is given times counted from the start of each step, so that a short step at a late time keeps all its digits.
     """
 
     def __init__(self, integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time):
         self.controller = integrator.step_controller(x.dtype)
         self.fixed = integrator.fixed
         self.first = integrator.first_step
-        # A solver without an error estimate has none.
+        # A solver without an error estimate has no error order.
         self.error_order: Any = None if self.fixed else integrator.solver.error_order(step.terms)
         self.largest = jax.lax.stop_gradient(largest_step(integrator, step, t, x, f, t_stop))
 
@@ -46,7 +46,7 @@ class Pace:
         return jnp.minimum(h, self.largest), memory
 
     def after(self, dt: Time, x: State, x1: State, error: State, memory: Any) -> tuple[Flag, Scalar, Any]:
-        """Whether a step `dt` from `x` to `x1` may be kept; the next step, 0 where there is none; the controller's memory."""
+        """Whether a step `dt` from `x` to `x1` is accepted; the next step, 0 where the controller fails; and its memory."""
         sound: Flag = jnp.all(jnp.isfinite(error))
         if self.fixed:
             return sound, jnp.where(sound, jnp.asarray(self.first, x.dtype), 0), memory
@@ -54,18 +54,19 @@ class Pace:
             jnp.zeros_like(dt), dt, x, x1, None, error, self.error_order, memory
         )
         h = jnp.minimum(jnp.where(keep, end - dt, end), self.largest)
-        # What a controller keeps at its least step may be no state at all.
+        # At its least step a controller may accept a state that is not finite.
         gave_up = (result != dfx.RESULTS.successful) | (keep & ~sound)
         return jnp.asarray(keep) & ~gave_up, jnp.where(gave_up, 0, h), memory
 
 
 def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time) -> Scalar:
-    r"""The largest step of an arc: `max_step`; near a rest, one that also resolves variations about it.
+    r"""The largest step of an arc: `max_step`; near an equilibrium, a step that also resolves variations about it.
 
-    The controller sees the error of the state, not of its tangents. A state at rest has none, however large the step, while
-    its variations obey $\dot v = D_xf\,v$: they ask for steps that are small against $1/\rho(D_xf)$. So where the start is
-    within a few digits of rest, the step is that which the tolerance allows an oscillation of angular frequency $\rho$. Of a
-    stiff flow this is far less than its slow variations ask for: an implicit solver stops at a quarter of the steps it may take.
+    The controller estimates the error of the state, not of its tangents. A state at rest has no error, however large the step,
+    while its variations obey $\dot v = D_xf\,v$ and need steps that are short against $1/\rho(D_xf)$, with the spectral radius
+    $\rho$. So where the start is within a few digits of an equilibrium, the largest step is the one that the tolerance allows for
+    an oscillation of angular frequency $\rho$. In a stiff flow this is far shorter than the slow variations need; so for an
+    implicit solver, the bound is at least the step with which the arc takes a quarter of `max_steps`.
     """
     given = jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
     if integrator.fixed or not integrator.variations:
@@ -76,9 +77,8 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
     small = float(jnp.finfo(x.dtype).eps) ** 0.5 * (atol / rtol + jnp.max(jnp.abs(x)))
 
     def resolving():
-        # Products with the Jacobian, by differences, for the field is there already and one digit is enough: of the velocity,
-        # whose first two say how fast the state itself moves, and of some vector, whose growth under eight is close to the
-        # spectral radius.
+        # Products with the Jacobian, by differences, since the vector field is known and one digit is enough. Two products with
+        # the velocity give the rate at which the state itself changes; eight with a generic vector give the spectral radius.
         def product(v, _):
             v = (step.field(t, x + small * v) - f) / small
             size = jnp.max(jnp.abs(v))
@@ -89,12 +89,12 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
         each = jnp.stack([f / jnp.where(size > 0, size, 1), some])
         growth = jax.lax.map(lambda v: jax.lax.scan(product, v, length=8)[1], each)
         rate, radius = jnp.prod(growth[0, :2]) ** 0.5, jnp.prod(growth[1] ** 0.125)
-        # A state that moves at this rate is as far from rest as it moves in its own time.
+        # The distance from the equilibrium is about the speed divided by this rate.
         at_rest = (speed <= rate * rtol ** (-2 / 3)) & (radius > 0)
         least = 4 * (t_stop - t) / jnp.asarray(integrator.max_steps, x.dtype) if step.implicit else 0
         return jnp.where(at_rest, jnp.maximum(10 * rtol ** (1 / order) / radius, least), jnp.inf)
 
-    # In a batch, only where some lane would hardly move, at this speed, in all its time.
+    # Computed only if some lane of the batch would hardly move, at its speed, in all its time.
     slow = (t < t_stop) & (speed * (t_stop - t) < 0.01 / rtol)
     fine = jax.lax.cond(eqxi.unvmap_any(slow), resolving, lambda: jnp.full_like(given, jnp.inf))
     return jnp.minimum(given, fine)

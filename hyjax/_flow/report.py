@@ -1,4 +1,4 @@
-"""A trajectory as a table of plain text."""
+"""Trajectories as plain text tables."""
 
 import jax
 import jax.core
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def describe_trajectory(trajectory) -> str:
-    """The table that `print(trajectory)` shows: an arc a line; a trajectory a line for a batch."""
+    """The table that `print(trajectory)` shows: one line for each arc; for a batch, one line for each result code."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trajectory)):
         return f"Trajectory(modes={tuple(trajectory.system.modes)}, traced)"
     if trajectory.t.ndim > 0:

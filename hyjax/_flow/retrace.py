@@ -1,9 +1,9 @@
-"""The steps of a flow taken once more, where derivatives pass through the steps themselves.
+"""The steps of a flow repeated with given lengths, for derivatives through the steps.
 
-Reverse mode through many steps keeps few states and computes the others again. Steps of adapted length must not be adapted
-again: near the tolerance of the dtype the error estimate is rounding, and so are digits of the lengths that follow from it.
-Compiled into another program, the same steps have other lengths and end elsewhere, and a gradient pieced together from the two
-is wrong in its third digit. So the lengths are found once, without derivatives, and what is differentiated takes them as given.
+Reverse mode through many steps keeps few states and recomputes the others. Hazard: the recomputation must not adapt the step
+sizes again. Near the resolution of the dtype the error estimate is rounding, so another compiled program adapts other lengths and
+ends at another point, and a gradient that combines the two is wrong in its third digit. Therefore the lengths are found once,
+without derivatives, and the differentiated steps take them as given.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Taken(eqx.Module):
     count: Int[Array, ""]
 
     def tried(self, length: Scalar, take: Flag) -> "Taken":
-        """With one more step. One that was not taken is overwritten by the next."""
+        """The lengths with one more trial step, which the next overwrites unless the step is taken (`take`)."""
         return Taken(self.lengths.at[self.count].set(length), jnp.where(take, self.count + 1, self.count))
 
 
@@ -34,8 +34,8 @@ def retrace(
 ) -> tuple[Time, State, State]:
     """`(t, x, f)` after the given steps along `field(t, x, args)`, differentiable as the integrator's `adjoint` allows.
 
-    The solver's stages are a loop, whatever `integrator.unroll` says: a backward pass spends its time elsewhere, and compiles in
-    half the time.
+    The solver's stages are a loop regardless of `integrator.unroll`: a backward pass spends most of its time elsewhere, and
+    compiles in half the time.
     """
     rtol, atol = integrator.tolerances(x0.dtype)
     step = Step(integrator.solver, field, args, False, integrator.loop, atol / rtol)

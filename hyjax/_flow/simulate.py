@@ -1,8 +1,8 @@
-r"""Simulation: follow a hybrid system through whatever modes come.
+r"""Simulation of a hybrid system through any sequence of modes.
 
-A scan over arcs. Each arc is one call of the loop that integrates and locates, of a field whose mode is a number; then the
-transition that fired is taken, and its number is what the next arc starts with. So there is one program for all sequences,
-and derivatives of any order, forward and reverse, come from those of an arc.
+A scan over arcs. Each arc is one call of the loop that integrates and locates events, for a vector field selected by the mode's
+index; then the transition that fired is taken, which gives the mode of the next arc. So one program serves all sequences, and
+derivatives of any order, in forward and reverse mode, come from those of an arc.
 """
 
 import equinox as eqx
@@ -38,20 +38,23 @@ def simulate(
     integrator: IntegratorLike = Integrator(),
     save: Float[Array, " times"] | None = None,
 ) -> Trajectory:
-    r"""Follow a hybrid system from `t0` to `t1`, whatever its sequence of modes. $\dot x = f_m(t, x, p)$ until a guard of
-    mode $m$ falls through zero; then $x^+ = R(t, x^-, p)$ in the transition's target.
+    r"""Simulate a hybrid system from `t0` to `t1` through any sequence of modes.
 
-    **Arguments:** `x0`: shape `(n,)`, of the mode. `mode`: name of the first mode. `t1`: end time; a guard that falls
-    within rounding of it counts as met, and its jump is taken. `max_jumps`: the most jumps, static. `integrator`: its
-    `max_time` plays no part. `save`: times at which to keep states, in any order, static in number; more can be had
-    afterwards by `Trajectory.sample`.
+    $\dot x = f_m(t, x, p)$ until a guard of mode $m$ falls through zero; then $x^+ = R(t, x^-, p)$ in the transition's target.
 
-    **Returns:** `Trajectory`. It may stand under `jit` and `vmap`; its numbers are differentiable in `x0`, `params`, `t0`
-    and `t1`, to any order, forward and reverse. What happened until a failure is kept, and `result` says why it ended:
-    `max_jumps_reached`; `zeno`, where events accumulate; `sliding`, where two flows meet on a surface; `grazing`;
-    `simultaneous_guards`, where two guards fall within the
-    tolerance of each other (see `bouligand_derivative`); `max_steps_reached`, `dt_min_reached` or `nonfinite`, as where
-    the flow blows up; or `time_reversed`, where `t1` is traced and lies before `t0`.
+    **Arguments:** `x0`: initial state, shape `(n,)`. `mode`: name of the first mode. `t0`, `t1`: start and end time; a guard
+    that falls within rounding of `t1` counts as met, and its jump is taken. Times and states are in the units of the vector
+    fields. `max_jumps`: the largest number of jumps, static. `integrator`: an `Integrator`, or one for each mode,
+    `{"stance": ..., "flight": ...}`; `max_time` is not used. `save`: times at which to keep states, shape `(times,)`, in any
+    order; `Trajectory.sample` gives states at further times.
+
+    **Returns:** `Trajectory`, also under `jit` and `vmap`. Its numbers are differentiable in `x0`, `params`, `t0` and `t1`, to
+    any order in forward and reverse mode (with the integrator's default `adjoint`). After a failure the trajectory up to the
+    failure is kept, and `result` is the reason: `max_jumps_reached`; `zeno`, where events accumulate; `sliding`, where two
+    flows meet on a surface; `grazing`; `simultaneous_guards`, where two guards fall within the tolerance of each other (see
+    `bouligand_derivative`); `max_steps_reached`, `dt_min_reached`, or `nonfinite`, such as for a flow that diverges;
+    `time_reversed`, where a traced `t1` lies before `t0`. `ValueError` for arguments of a wrong shape or dtype, or that are not
+    finite.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
@@ -61,12 +64,12 @@ def simulate(
     integrator = for_modes(system, integrator)
     integrator.tolerances(x0.dtype)
     if not isinstance(max_jumps, int) or max_jumps < 0:
-        raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer, 0 or more.")
+        raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
     t0, t1 = jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
     for name, each in system.modes.items():
         check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
     if not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer) and t1 < t0:
-        raise ValueError(f"simulate: t1={t1} lies before t0={t0}. Time runs forward.")
+        raise ValueError(f"simulate: the end time t1={t1} lies before the start time t0={t0}. Give t1 >= t0.")
     automaton = Automaton(system)
     index = jnp.array(automaton.names.index(mode))
     save = None if save is None else jnp.asarray(save, x0.dtype)
@@ -84,8 +87,8 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
         varying = final.t, final.z, rows.start, rows.end, rows.x_start, rows.x_end, rows.guard_rate
         return varying, (final.mode, final.result, rows.there, rows.jumped, rows.mode, rows.transition)
 
-    # All arcs together carry their Jacobian for reverse mode. (Reverse mode through a scan of arcs, differentiated once
-    # more, would lose their own rules: JAX inlines custom derivatives when it hoists what does not change out of a scan.)
+    # One Jacobian of all arcs together serves reverse mode. (Hazard: reverse mode through a scan of arcs, differentiated once
+    # more, drops the arcs' custom rules, because JAX inlines them when it hoists loop-invariant operations out of the scan.)
     inputs = (automaton, z0, t0, t1, params)
     varying, (mode, result, there, jumped, *integers) = linearizable(run, inputs) if keeps_jacobian else run(inputs)
     t, z, *reals = varying
@@ -102,13 +105,13 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
 
 
 def _rows(there: Array, column: Array) -> Array:
-    """A mark for each row, with the axes of the column."""
+    """The mask of the rows, with as many axes as the column."""
     return there.reshape(there.shape + (1,) * (column.ndim - 1))
 
 
 class _Start(eqx.Module):
-    """Where the next arc starts. `came_by`: the transition before it, or -1. `duration`: of the arc before. `result`: of what
-    came before. `done`: there is no next arc."""
+    """The start of the next arc. `came_by`: the transition taken before it, or -1. `duration`: of the previous arc. `result`: of
+    the arcs so far. `done`: there is no next arc."""
 
     t: Time
     z: Padded
@@ -120,7 +123,7 @@ class _Start(eqx.Module):
 
 
 class _Row(eqx.Module):
-    """One arc of the record. `there`: it is one. `jumped`: a jump was taken at its end."""
+    """One arc of the trajectory. `there`: whether the row holds an arc. `jumped`: whether a jump was taken at its end."""
 
     there: Flag
     jumped: Flag
@@ -136,12 +139,12 @@ class _Row(eqx.Module):
 def _scan(
     automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
 ) -> tuple[_Start, _Row]:
-    """The end, and a row for each arc that there could be."""
+    """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
 
     _, atol = integrator.tolerances(z0.dtype)
 
     def arc(now: _Start, k):
-        # What comes after the end starts where all began, and has no length; nor has what cannot leave its surface.
+        # An arc after the end starts at (t0, z0) and takes no step; an arc whose events accumulate (`stuck`) has length 0.
         t, z, mode = (jnp.where(now.done, a, b) for a, b in ((t0, now.t), (z0, now.z), (mode0, now.mode)))
         zeno = _accumulates(automaton, t, z, mode, now.came_by, now.duration, params, atol)
         slides = ~zeno & _slides(automaton, t, z, mode, params, atol)
@@ -185,15 +188,16 @@ def _accumulates(
     params: Params,
     atol: float | Scalar,
 ) -> Flag:
-    r"""Whether a guard leaves its surface but will be back before it, or the time, has risen by more than rounding.
+    r"""Whether events accumulate (Zeno): a guard rises from its surface and falls again within rounding of its value or the
+    time.
 
-    Such a hop cannot be seen, and the flow would go on below the surface. Its height is that of a parabola,
-    $\dot g^2 / 2|\ddot g|$, its duration $2\dot g/|\ddot g|$. After an impact that takes all of the speed, or from rest on the
-    surface, there is not even a hop: so a guard at rest on its surface is seen too, and the guard of transition `last`, which
-    has just fired, also where its rate is rounding of either sign.
+    Such a hop cannot be resolved, and the flow would continue below the surface. The hop is a parabola of height
+    $\dot g^2 / 2|\ddot g|$ and duration $2\dot g/|\ddot g|$. After a perfectly plastic impact, or from rest on the surface, there is no
+    hop: so an armed guard at rest on its surface counts too, and the guard of transition `last`, which has just fired, also
+    where its rate is zero up to rounding.
 
-    Between two surfaces, as in a corner, what accumulates are the passes from one to the other: the last, of the given
-    `duration`, was so short that the next surface falls by no more than some roundings in such a time, and is within one.
+    Between two surfaces, as in a corner, the passes from one surface to the other accumulate. They have done so where the next
+    guard is within rounding of zero and falls by at most a few roundings in the time of the last pass, `duration`.
     """
     surfaces = automaton.surfaces
     if not surfaces.count:
@@ -203,7 +207,7 @@ def _accumulates(
     def along(fn):
         return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))
 
-    # Value and rate, and their rates, by one evaluation: a system of contacts has long guards.
+    # Values, rates and second derivatives in one evaluation: the guards of a system of contacts are expensive.
     (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
     noise = rounding(surfaces, t, z, args, atol)
     instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)

@@ -1,4 +1,4 @@
-"""One step of the solver, from a state whose vector field is known."""
+"""One step of the solver, from a state at which the vector field is known."""
 
 import functools as ft
 import operator
@@ -22,17 +22,19 @@ Loop = Literal["lax", "bounded", "checkpointed"]
 class Step:
     """One step of any diffrax solver along `field(t, x, args)`.
 
-    An explicit Runge-Kutta method is written out stage by stage: no loop, no buffers, and the vector field at the end
-    of the step, which is needed there anyway, is its first stage in the next. `unroll=False` makes a loop of the stages:
-    half as long to compile, and three times slower. A diagonally implicit one is solved by `implicit_step`. Any other solver
-    is called through diffrax's stepping interface. `loop`: the loop of equinox in which the steps are taken. `unit`: what
-    counts as large in a coordinate that is zero.
+    The stages of an explicit Runge-Kutta method are written out, without a loop or buffers; the vector field at the end of the
+    step is evaluated anyway, and is the first stage of the next step. `unroll=False` makes a loop of the stages, which halves the
+    compile time and triples the run time. Diagonally implicit methods use `implicit_step`. Any other solver is called through
+    diffrax's stepping interface.
+
+    **Arguments:** `loop`: the kind of equinox loop that takes the steps. `unit`: the scale of a coordinate that is zero, for the
+    relative corrections of an implicit method.
     """
 
     def __init__(
         self, solver: dfx.AbstractSolver, field: Callable, args: PyTree, unroll: bool, loop: Loop, unit: float | Scalar
     ):
-        # Traced once, however many stages call it.
+        # Under `jit` the vector field is traced once, for all stages.
         dynamic, static = eqx.partition((field, args), eqx.is_array)
 
         def apply(dynamic, t, x):
@@ -53,9 +55,9 @@ class Step:
         return None if known else self.solver.init(self.terms, t, t + h, x, None)
 
     def __call__(self, t: Time, x: State, f: State, h: Time, memory: Any) -> tuple[State, State, State, Any]:
-        """`(x, field there, error estimate, memory)` after a step `h` from `(t, x)`, where the field is `f`.
+        """`(x, vector field at x, error estimate, memory)` after a step `h` from `(t, x)`, where the vector field is `f`.
 
-        The estimate is infinite where the step's implicit equations were not solved, and zero of a solver that has none.
+        The estimate is infinite where the implicit equations of the step were not solved, and zero for a solver without one.
         """
         if self.explicit is not None:
             return *self.advance(self.explicit, self.field, t, x, f, h), memory
@@ -74,9 +76,9 @@ def _explicit_tableau(solver: dfx.AbstractSolver) -> dfx.ButcherTableau | None:
 
 
 def _with_loop(solver: dfx.AbstractSolver, loop: Loop) -> dfx.AbstractSolver:
-    """Runge-Kutta methods, also those inside another solver, with stages in a loop that can be differentiated like the steps.
+    """The solver, with the loop over stages of every Runge-Kutta method in it differentiable in the same modes as the steps.
 
-    As diffrax's adjoints do: `None` stands for a loop that allows reverse mode only.
+    diffrax's adjoints set `scan_kind` in the same way; its default `None` is a loop that allows reverse mode only.
     """
     loops = lambda part: isinstance(part, dfx.AbstractRungeKutta)
     set_loop = lambda part: eqx.tree_at(lambda s: s.scan_kind, part, loop, is_leaf=lambda leaf: leaf is None)
@@ -84,11 +86,12 @@ def _with_loop(solver: dfx.AbstractSolver, loop: Loop) -> dfx.AbstractSolver:
 
 
 def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
+    """`(x, vector field at x, error estimate)` after a step, with its stages written out."""
     stages, at = [f], x
     for c, row in zip(tableau.c, tableau.a_lower, strict=True):
         at = x + h * _combine(row, stages)
         stages.append(field(t + float(c) * h, at))
-    # Where the last stage is taken at the end of the step (first same as last), both come for free.
+    # Where the last stage is the vector field at the end of the step (first same as last), both are known already.
     after = at if tableau.ssal else x + h * _combine(tableau.b_sol, stages)
     f_after = stages[-1] if tableau.fsal else field(t + h, after)
     return after, f_after, h * _combine(tableau.b_error, stages)
@@ -100,6 +103,7 @@ def _combine(weights, stages: list[Array]) -> Array:
 
 
 def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
+    """`_unrolled` with a loop over the stages."""
     count = tableau.num_stages
     lower = np.zeros((count - 1, count))
     for i, row in enumerate(tableau.a_lower):

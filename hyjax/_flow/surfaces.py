@@ -1,4 +1,4 @@
-"""The guards of a mode as functions of time and state: their values, their rates along the flow, and their rounding."""
+"""The guards of a mode as functions of time and state: values, rates along the flow, rounding errors."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ Mask = Bool[Array, " guards"]
 
 
 class Surfaces(eqx.Module):
-    """The guards of a mode, as functions of `(t, x, args)` with values of shape `(guards,)`."""
+    """The guards of a mode, and whether they are armed: functions of `(t, x, args)` with values of shape `(guards,)`."""
 
     count: int = eqx.field(static=True)
     values: Callable
@@ -31,15 +31,15 @@ class Surfaces(eqx.Module):
 
 
 def no_surfaces() -> Surfaces:
-    """For a flow whose guards are not looked at."""
+    """No guards, for a flow whose guards are ignored."""
     return Surfaces(0, lambda t, x, args: jnp.zeros(0), lambda t, x, args: jnp.zeros(0, bool))
 
 
 def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree, atol: float | Scalar) -> Guards:
-    """The size of each guard's rounding error: how far it moves when each input moves by some units in the last place.
+    """The size of each guard's rounding error: its change when each input changes by 64 units in the last place.
 
-    A coordinate near zero is mostly a difference of larger numbers: it moves by as many units of `atol`, or of 1 if that is
-    less. By differences: the gradient of a guard such as a norm may be infinite, or not exist.
+    A state coordinate near zero is a difference of larger numbers: it changes by at least 64 units of 1, or of `atol` if that is
+    less. By differences, because the gradient of a guard such as a norm may be infinite or not exist.
     """
     if not surfaces.count:
         return jnp.zeros(0, x.dtype)

@@ -1,4 +1,4 @@
-"""What a simulation returns: arcs, events, states in between."""
+"""The result of a simulation: arcs, events, and states in between."""
 
 from typing import TYPE_CHECKING
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class Samples(eqx.Module):
-    """States at given times.
+    """States of a trajectory at the times given by `simulate(save=...)`.
 
-    **Attributes:** `t`: shape `(times,)`. `x`: shape `(times, size)`, padded. `mode`: shape `(times,)`; -1, and NaN in
-    `x`, where the trajectory does not reach. At an event's time, the state is that after the jump.
+    **Attributes:** `t`: shape `(times,)`. `x`: shape `(times, size)`, padded with zeros to the largest dimension; at the time of
+    an event, the state after the jump. `mode`: indices of the modes, shape `(times,)`. At a time that the trajectory does not
+    reach, `x` is NaN and `mode` is -1.
     """
 
     t: Float[Array, " times"]
@@ -36,8 +37,12 @@ class Samples(eqx.Module):
 
 
 class Event(eqx.Module):
-    """A jump. **Attributes:** `t`; the states `before` and `after`, of the dimensions of `source` and `target`;
-    `transition`: index into `system.transitions`; `guard_rate`: negative."""
+    """A jump of a trajectory.
+
+    **Attributes:** `t`: its time. `before`, `after`: the states before and after the jump, of the dimensions of the modes
+    `source` and `target`. `transition`: index into `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` before the jump,
+    in the guard's units per time.
+    """
 
     t: float
     before: Float[Array, " source"]
@@ -49,16 +54,18 @@ class Event(eqx.Module):
 
 
 class Trajectory(eqx.Module):
-    """An execution of a hybrid system: a chain of arcs, with a jump between each and the next.
+    """An execution of a hybrid system: a chain of arcs with a jump between consecutive arcs, as `simulate` returns it.
 
-    States are padded with zeros to the largest dimension, `size`; `final`, `events` and `arcs` have their true sizes. There
-    is room for `max_jumps + 1` arcs; where there were fewer, times and states are NaN, and modes and transitions -1.
+    The arrays have `arcs = max_jumps + 1` rows; in unused rows, times and states are NaN, modes and transitions -1. States are
+    padded with zeros to the largest dimension, `size`; `final`, `events` and `sample` return states of their true sizes.
 
-    **Attributes:** `t`, `x`, `mode`: where it ended, shapes `()`, `(size,)`, `()`; modes are numbered as in
-    `system.modes`. `starts`, `ends`: times of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: shape `(arcs, size)`: after
-    the jump before, and before the jump after. `modes`, `transitions`, `guard_rates`: shape `(arcs,)`; the transition is
-    the one whose guard ended the arc, -1 where none did. `jumps`: how many were taken. `result`: a code of `RESULTS`.
-    `samples`: states at the times which `simulate` was asked to `save`, or `None`.
+    **Attributes:** `t`, `x`, `mode`: final time, state and mode, shapes `()`, `(size,)`, `()`; modes are numbered in the order of
+    `system.modes`. `starts`, `ends`: times of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: states at the arcs' starts and
+    ends, after and before the jumps, shape `(arcs, size)`. `modes`: shape `(arcs,)`. `transitions`: the transition whose guard
+    ended the arc, -1 for none, shape `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `jumps`: the
+    number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the times `save` given to `simulate`, or `None`.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
     t: Time
@@ -84,25 +91,25 @@ class Trajectory(eqx.Module):
         return describe_trajectory(self)
 
     def __len__(self) -> int:
-        """How many trajectories a batch holds."""
+        """The number of trajectories in a batch; `TypeError` for one trajectory."""
         if self.t.ndim == 0:
             raise TypeError("This is one trajectory, not a batch of trajectories.")
         return self.t.shape[0]
 
     def __getitem__(self, i) -> "Trajectory":
-        """The trajectory, or the trajectories, of a batch."""
+        """One trajectory, or several, of a batch; `TypeError` for one trajectory."""
         if self.t.ndim == 0:
             raise TypeError("This is one trajectory, not a batch of trajectories.")
         return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
 
     @property
     def final(self) -> State:
-        """The state where it ended, of the dimension of its mode."""
+        """The final state, of the dimension of its mode."""
         return self.x[: self._dimension(self._one().mode)]
 
     @property
     def mode_names(self) -> tuple[str, ...]:
-        """The modes in the order of the arcs."""
+        """The names of the modes, in the order of the arcs."""
         names = tuple(self.system.modes)
         return tuple(names[k] for k in np.asarray(self._one().modes) if k >= 0)
 
@@ -130,10 +137,10 @@ class Trajectory(eqx.Module):
 
     @property
     def sequence(self) -> tuple[str, ...]:
-        """The cycle of modes in which it went at last: a `sequence` for `periodic_orbit`, whose guess is `guess`.
+        """The cycle of modes at the end of the trajectory: a `sequence` for `periodic_orbit`, with the initial guess `guess`.
 
-        The shortest which it repeated at the end; or the longest that closes, where it repeated none. `ValueError` where the
-        modes never came back.
+        The shortest cycle that is repeated at the end; without a repetition, the longest closed cycle. `ValueError` where no
+        cycle closes.
         """
         return self._cycle()[0]
 
@@ -144,7 +151,7 @@ class Trajectory(eqx.Module):
         return self.x_starts[first, : self.system.mode(sequence[0]).dimension]
 
     def sample(self, n: int = 100) -> tuple[Arc, ...]:
-        """States along it, arc by arc, at `n` times each from the arc's start to its end."""
+        """States along each arc, at `n` equidistant times from its start to its end."""
         names = self.mode_names
         if not names:
             return ()
@@ -152,10 +159,12 @@ class Trajectory(eqx.Module):
         return tuple(Arc(name, t[k], x[k, :, : self.system.mode(name).dimension]) for k, name in enumerate(names))
 
     def fundamental_matrix(self) -> Float[Array, "final initial"]:
-        r"""How a variation of the first state at fixed time moves the last. $\Phi = \Phi_k\,\Xi_k \cdots \Xi_1\,\Phi_0$.
+        r"""The fundamental matrix from the first state to the final state: $\Phi = \Phi_k\,\Xi_k \cdots \Xi_1\,\Phi_0$.
 
-        Flow Jacobians and saltation matrices, arc by arc: the derivative of `x` by the first state, by another route than
-        autodiff. **Returns:** shape of the true dimensions; `(size, size)`, padded with zeros, under `jit`. NaN where the
+        The product of the arcs' flow Jacobians and the saltation matrices: the derivative of the final state with respect to the
+        first, at fixed times, by another route than automatic differentiation of `simulate`.
+
+        **Returns:** shape `(final, initial)`, the true dimensions; under `jit` `(size, size)`, padded with zeros. NaN where the
         simulation failed.
 
         Source: Kong, Payne, Zhu, Johnson (2024), eqs. 33-34.
@@ -168,14 +177,15 @@ class Trajectory(eqx.Module):
     def to_xarray(self, n: int = 100) -> "xarray.Dataset":
         """Samples over `time` (both sides of each jump) and the events over `event`, as an `xarray.Dataset`.
 
-        Variables bear the names of the coordinates; one which a mode does not have is NaN there.
+        The variables are named after the coordinates; in a mode without the coordinate, the variable is NaN. `ImportError`
+        without xarray.
         """
         from .dataset import trajectory_dataset
 
         return trajectory_dataset(self, n)
 
     def plot(self) -> "matplotlib.figure.Figure":
-        """Every coordinate over time, in the colour of its mode; see `hyjax.plot.trajectory_figure`."""
+        """A figure of the coordinates over time, coloured by mode; see `hyjax.plot.trajectory_figure`."""
         return picture("trajectory_figure")(self)
 
     def _dimension(self, mode) -> int:
@@ -183,13 +193,13 @@ class Trajectory(eqx.Module):
 
     def _one(self) -> "Trajectory":
         if self.t.ndim:
-            raise TypeError(f"This is a batch of {len(self)} trajectories: take one of them, such as trajectory[0].")
+            raise TypeError(f"This is a batch of {len(self)} trajectories. Choose one, such as trajectory[0].")
         if isinstance(self.mode, jax.core.Tracer):
-            raise TypeError("Modes are not known under jit: use the padded arrays `x`, `x_ends`, `modes`.")
+            raise TypeError("Modes are not known under jit. Use the padded arrays `x`, `x_ends`, `modes`.")
         return self
 
     def _cycle(self) -> tuple[tuple[str, ...], int]:
-        """A closed sequence, and the arc at which its last passage began."""
+        """The closed sequence of `sequence`, and the index of the arc at which its last passage began."""
         names, jumps = self.mode_names, int(self.jumps)
         closed = [
             (length, names[jumps - length : jumps])
@@ -200,13 +210,13 @@ class Trajectory(eqx.Module):
             if names[jumps - 2 * length : jumps - length] == cycle and jumps >= 2 * length:
                 return cycle, jumps - length
         if not closed:
-            raise ValueError(f"sequence: the modes {names} never came back to where they ended. Simulate for longer.")
+            raise ValueError(f"sequence: the modes {names} do not close a cycle. Simulate for a longer time.")
         length, cycle = closed[-1]
         return cycle, jumps - length
 
 
 def state_at(automaton: Automaton, arc: tuple, time: Time, params: Params, integrator: Integrators):
-    """The state, padded, at a time of an arc `(start, end, state at the start, mode)`; its guards are not looked at."""
+    """The padded state at a time of an arc `(start, end, state at the start, mode)`; the guards are ignored."""
     start, _, x, mode = arc
     end = follow_automaton(automaton, start, x, mode, time, params, integrator, guarded=False)
     return nan_unless(end.result == RESULTS.successful, end.x)
@@ -217,7 +227,7 @@ def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, 
     starts, ends, _, modes = arcs
 
     def one(time):
-        # The last arc that has begun: after the jump, at the time of one. Comparisons with NaN are false.
+        # The last arc that has begun; at the time of a jump, the arc after it. Comparisons with NaN are false.
         k = jnp.maximum(jnp.sum(starts <= time) - 1, 0)
         inside = (starts[k] <= time) & (time <= ends[k])
         arc = jax.tree.map(lambda column: column[k], arcs)
@@ -229,7 +239,7 @@ def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, 
 
 
 def _columns(trajectory: Trajectory) -> tuple:
-    """The arcs of a trajectory, those that there are not without length."""
+    """The columns `(starts, ends, states at the starts, modes)` of all rows; unused rows are arcs of length 0."""
     there = trajectory.modes >= 0
     fill = lambda column: jnp.where(there.reshape((-1,) + (1,) * (column.ndim - 1)), column, column[0])
     starts = fill(trajectory.starts)

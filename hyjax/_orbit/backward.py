@@ -1,13 +1,13 @@
-r"""The gradient of a closed orbit by one backward pass, whatever the number of its parameters.
+r"""The gradient of a periodic orbit by one backward pass, for any number of parameters.
 
-Let $\bar z$ be the cotangents of the nodes, with those of all that moves with them through the strides' known Jacobians. One
-transposed linear solve (see `node_system.py`) turns them into cotangents of the strides' ends, and the strides turn these
-into the gradient:
+Let $\bar z$ be the cotangents of the nodes, including those of quantities that depend on the nodes through the strides' known
+Jacobians. One transposed linear solve (see `node_system.py`) gives the cotangents $\lambda_i$ of the strides' ends, and the
+backward passes of the strides $S_i$ give the gradient:
 
 $$\bar p = \sum_i (D_pS_i)^\top \lambda_i, \qquad M^\top \lambda = \bar z.$$
 
-The return Jacobian depends on nodes and parameters through the strides' second derivatives: where it is asked for, there is one
-more backward pass, through the strides with their tangents.
+The return Jacobian depends on nodes and parameters through the strides' second derivatives; its cotangent, if any, takes one more
+backward pass, through the strides with their tangents.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ from .shooting import AbstractShooting, Found
 
 @eqx.filter_custom_vjp
 def closed_orbit_backward(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> Found:
-    """What `method` finds, differentiable in `what = (problem, params)` in reverse mode, once."""
+    """The result of `method`, differentiable in `what = (problem, params)` in first-order reverse mode."""
     return find(what, guess, method, integrator)
 
 
 @closed_orbit_backward.def_fwd
 def _forward(perturbed, what, guess, method, integrator):
     problem, params = what
-    # The Jacobians by the strides' starts are kept, and none by parameters.
+    # Only the Jacobians with respect to the strides' starts are kept.
     problem = dataclasses.replace(problem, varied=(False,) * len(jax.tree.leaves(what)))
     found = find((problem, params), guess, method, integrator)
     return dataclasses.replace(found, chain=dataclasses.replace(found.chain, jacobians=None)), found
@@ -49,7 +49,7 @@ def _backward(found, cotangent, perturbed, what, guess, method, integrator):
     moving, still = eqx.partition(what, perturbed)
 
     def pull(fn: Callable, cotangents: PyTree) -> tuple[PyTree, Array]:
-        """Gradients by what moves and by the nodes, stride after stride, so that one alone is in memory."""
+        """Gradients with respect to `moving` and the nodes. The strides are scanned, so that one at a time is in memory."""
 
         def one(total, each):
             t, x, out = each
@@ -72,14 +72,15 @@ def _backward(found, cotangent, perturbed, what, guess, method, integrator):
     ends = dataclasses.replace(ends, end=ends.end + pulled_back(chain.jacobians.end, nodes, timed))
     more, _ = pull(ft.partial(passage, integrator=integrator), ends)
 
-    # A lane that failed is NaN all through, and not asked for: it adds nothing to the gradient by parameters that it shares.
+    # A lane that failed is NaN. The caller masks it, so its cotangents are zero, and it must not add NaN to the gradient with
+    # respect to parameters that it shares with other lanes.
     asked = jnp.any(jnp.stack([jnp.any(leaf != 0) for leaf in jax.tree.leaves(cotangent)]))
     good = asked & (found.result == RESULTS.successful)
     return jax.tree.map(lambda a, b: jnp.where(good, a + b, 0), gradient, more)
 
 
 def _cotangents(given: Chain, chain: Chain, timed: int) -> tuple[Passage, Array]:
-    """Cotangents of the strides' passages and of the nodes, from those of a chain, None where they are zero."""
+    """Cotangents of the strides' passages and of the nodes, from those of a chain, which are `None` where they are zero."""
     strides = len(chain.nodes)
 
     def dense(name: str) -> Array:

@@ -1,13 +1,12 @@
-r"""A chain of strides, from before a jump to before the next: the equation of a periodic orbit.
+r"""A chain of strides between pre-impact states: the equation of a periodic orbit.
 
-The state *before* a jump is the unknown, $y$, and a stride the map $y \mapsto \text{flow}(R(y))$: so every stride starts on the
-image of the reset. (A state slightly off that image may meet its guard at once, or never.) An orbit of $m$ strides
+The unknown is a pre-impact state $y$, the state *before* a jump, and a stride is the map $y \mapsto \text{flow}(R(y))$, which
+starts on the image of the reset. (A state slightly off the image may meet its guard at once, or never.) An orbit of $m$ strides
 solves
 
 $$\text{flow}(R(y_i)) = y_{i+1}, \qquad y_{m+1} = y_1.$$
 
-Everything that solves for orbits solves these equations: with one unknown for the whole orbit, with one for each stride, with
-parameters free.
+Single shooting has one unknown for the whole orbit, a branch one for each stride and free parameters.
 """
 
 from collections.abc import Callable
@@ -27,10 +26,10 @@ from .stride import Stride, traced_stride
 
 
 class Passage(eqx.Module):
-    """What is known, and differentiated, of one stride. Of its Jacobian, each array has one more axis, the last, over the
-    stride's start and what moves.
+    """The quantities of one stride that are differentiated; or their Jacobians, whose arrays have one more axis, the last, over
+    the stride's start and the moving leaves.
 
-    **Attributes:** `end`: the state after the jump that ends the stride, with its time in front if there are several strides.
+    **Attributes:** `end`: the state after the jump that ends the stride, preceded by its time if there are several strides.
     `before`: the state before that jump. `time`: the stride's duration. `guard_rates`: shape `(arcs,)`.
     """
 
@@ -41,12 +40,12 @@ class Passage(eqx.Module):
 
 
 class Chain(eqx.Module):
-    """Strides one after the other, once around the orbit.
+    """Consecutive strides, once around the orbit.
 
-    **Attributes:** `nodes`, `starts`: states and times just after the jumps that start the strides. `before`: the states before
-    the jumps that start them. `end`: the state after the last jump, which is `nodes[0]` but for the residual. `period`: of all
-    strides together. `guard_rates`: shape `(strides * arcs,)`. `jacobians`: of the strides, where they are kept. `result`: the
-    first code of a stride that is not `successful`.
+    **Attributes:** `nodes`, `starts`: states and times just after the jumps that start the strides. `before`: the pre-impact
+    states of those jumps. `end`: the state after the last jump, equal to `nodes[0]` up to the residual. `period`: the duration of
+    all strides. `guard_rates`: shape `(strides * arcs,)`. `jacobians`: those of the strides, or `None`. `result`: the first code
+    of a stride that is not `successful`.
     """
 
     nodes: Float[Array, "strides n"]
@@ -60,7 +59,7 @@ class Chain(eqx.Module):
 
 
 class Start(eqx.Module):
-    """Where a stride starts, and what moves: numbers that are packed into one array, over which Jacobians are taken."""
+    """The start of a stride and the moving leaves: the numbers with respect to which a stride's Jacobian is taken."""
 
     problem: Problem
     t: Scalar
@@ -69,15 +68,16 @@ class Start(eqx.Module):
 
     @property
     def numbers(self) -> PyTree:
-        """`((t, x), moving)`; without the time if there is one stride alone."""
+        """`((t, x), moving)`; `((x,), moving)` for an orbit of one stride."""
         moving, _ = self.problem.split(self.params)
         return ((self.t, self.x) if self.problem.timed else (self.x,)), moving
 
     def pack(self) -> Array:
+        """The numbers in one array."""
         return ravel_pytree(self.numbers)[0]
 
     def flow(self, packed: Array, integrator: Integrators) -> tuple[Passage, Stride]:
-        """The stride from packed numbers."""
+        """The stride from the packed numbers."""
         state, moving = ravel_pytree(self.numbers)[1](packed)
         system, params = eqx.combine(moving, self.problem.split(self.params)[1])
         t, x = (state[0], state[-1]) if self.problem.timed else (self.t, state[-1])
@@ -89,10 +89,10 @@ class Start(eqx.Module):
 def stride_jacobian(
     problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrators
 ) -> tuple[Passage, Passage, Stride]:
-    """One stride from `(t, x)` with all its tangents pushed through one loop: `(passage, its Jacobian, stride)`.
+    """One stride from `(t, x)` with all tangents pushed through one loop: `(passage, its Jacobian, stride)`.
 
-    A later stride starts when the one before it ends, which matters in a system that depends on time; of an orbit of one stride
-    the start's time is fixed, and its column left out.
+    In an orbit of several strides, the Jacobian has a column for the start's time, which is the end of the previous stride and
+    matters in a non-autonomous system. For a single stride the time is fixed.
     """
     start = Start(problem, t, x, params)
     return with_columns(lambda packed: start.flow(packed, integrator), start.pack())
@@ -106,10 +106,10 @@ def follow_chain(
     before: Float[Array, "strides m"] | None = None,
     order: int = 0,
 ) -> tuple[Chain, Float[Array, "strides m"]]:
-    """All strides of an orbit that starts at `x`, each where the last ended; or with `before` each from the image of its own.
+    """All strides of an orbit: from `x`, each from the end of the previous one; or with `before`, each from `R(before[i])`.
 
-    **Arguments:** `order`: how often the result can be differentiated, in `x` or `before` and in the parameters that the problem
-    moves: the strides' derivatives are taken here once, and whoever differentiates multiplies by them. With 0, not at all.
+    **Arguments:** `order`: how often the result can be differentiated with respect to `x` or `before` and the leaves `varied` of
+    the problem. The strides' derivatives are computed here once, and differentiation multiplies by them.
 
     **Returns:** the chain, and the states before the jumps that *end* the strides.
     """
@@ -138,13 +138,12 @@ def follow_chain(
 
 
 def return_matrices(problem: Problem, by: Passage) -> tuple[Float[Array, "n n"], Float[Array, "m n"]]:
-    """`(by_end, by_before)`: how a variation of the first start moves the state after, and before, the last jump.
-
-    Products of the strides' Jacobians, the first of which is the return Jacobian of the orbit.
+    """Jacobians of the state after the last jump (the orbit's return Jacobian) and of the state before it, with respect to the
+    orbit's start: products of the strides' Jacobians `by`.
     """
     width = problem.system.mode(problem.sequence[0]).dimension + problem.timed
     each = by.end[:, :, :width]
-    # The first start's time is fixed.
+    # The time of the orbit's start is fixed.
     total = jnp.eye(width, dtype=each.dtype)[:, problem.timed :]
     if not problem.timed:
         return each[0], by.before[0][:, :width]
@@ -153,8 +152,11 @@ def return_matrices(problem: Problem, by: Passage) -> tuple[Float[Array, "n n"],
 
 
 def expanded(fn: Callable[[Array], tuple[PyTree, PyTree]], u: Array, order: int) -> tuple[PyTree, PyTree, PyTree]:
-    """`(out, d out / du, aux)` of `fn(u) -> (out, aux)`, with the derivatives of `out` up to `order` taken here, all at once, by
-    its own few directions: those who differentiate by many multiply by these. The Jacobian can be differentiated once less."""
+    """`(out, d out / du, aux)` of `fn(u) -> (out, aux)`, with `out` replaced by its Taylor polynomial at `u` of degree `order`.
+
+    So the derivatives of `fn` are computed here once, in the few directions of `u`; differentiation of `out`, up to `order`
+    times, multiplies by them. The Jacobian can be differentiated once less.
+    """
     at = jax.lax.stop_gradient(u)
     if order < 2:
         out, slope, aux = with_columns(fn, at)

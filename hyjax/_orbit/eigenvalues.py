@@ -1,12 +1,12 @@
-r"""Eigenvalues of small real matrices, in plain arithmetic: Francis's double-shift QR algorithm, for all of a batch at once.
+r"""Eigenvalues of batches of small real matrices in plain JAX operations: Francis's double-shift QR algorithm.
 
-Householder reflections bring the matrix to Hessenberg form and then, sweep after sweep, to one with blocks of size 1 and 2
-on its diagonal. Reduction and sweeps are one loop of reflections $H \to PHP$: each lane is at its own place in its own
-sweep, so that the loop is as long as the slowest lane needs, and a lane that is done keeps its numbers. Lanes are the last
-axis, where neighbours in memory are neighbours in the arithmetic.
+Householder reflections $H \to PHP$ bring the matrix to Hessenberg form and then, sweep after sweep, to block triangular form with
+blocks of size 1 and 2. Reduction and sweeps are one loop of reflections, in which each lane of the batch is at its own place in
+its own sweep: the loop is as long as the slowest lane needs, and finished lanes keep their numbers. Lanes are the last axis,
+contiguous in memory.
 
-On a GPU `jnp.linalg.eig` would leave the device and treat one matrix after the other. On a CPU LAPACK does the same
-arithmetic, takes a sixth of the time to compile, and is used.
+On a GPU `jnp.linalg.eig` would copy the matrices to the host and treat them one after the other. On a CPU LAPACK, which does the
+same arithmetic and compiles in a sixth of the time, is used.
 
 Source: Golub, Van Loan (2013), *Matrix Computations*, ch. 7.5; Anderson et al. (1999), *LAPACK Users' Guide*, `dlahqr`.
 """
@@ -20,11 +20,12 @@ import numpy as np
 from jax.interpreters import batching, mlir
 from jaxtyping import Array, Bool, Complex, Float, Int
 
-# Up to this size a step on whole matrices is cheaper than what it costs to start it.
+# Up to this size, the arithmetic of a step on whole matrices costs less than the launch of the step.
 _LARGEST = 12
-# A lane needs about 2.5 sweeps for an eigenvalue, each of at most n reflections; after 10 without success the shift is changed.
+# The loop is limited to 30 n^2 reflections. A lane needs about 2.5 sweeps for an eigenvalue, each of at most n reflections; after
+# 10 sweeps without success the shift is changed.
 _STEPS = 30
-# Units that differ by a factor of 1e8 are balanced after 6 rounds.
+# Six rounds balance units that differ by a factor of 1e8.
 _ROUNDS = 6
 
 Lanes = Float[Array, "n n lanes"]
@@ -33,17 +34,17 @@ Index = Int[Array, " lanes"]
 
 
 def spectrum(matrix: Float[Array, "n n"]) -> Complex[Array, " n"]:
-    """The eigenvalues in no particular order, pairs adjacent; NaN where the matrix is not finite. Not differentiable."""
+    """The eigenvalues, unordered, complex pairs adjacent; NaN where the matrix is not finite. Not differentiable."""
     finite = jnp.all(jnp.isfinite(matrix))
     # A matrix with NaN would make LAPACK fail for the whole batch.
     return jnp.where(finite, _spectrum.bind(jnp.where(finite, matrix, 0)), jnp.nan)
 
 
 def plain_spectrum(matrix: Float[Array, "*lanes n n"]) -> Complex[Array, "*lanes n"]:
-    r"""The eigenvalues of finite matrices without LAPACK, but of large ones; NaN where the iteration does not end.
+    r"""The eigenvalues of finite matrices, without LAPACK up to size 12; NaN where the iteration does not converge.
 
-    Backward stable: they are those of a matrix that differs by about $n \epsilon \|A\|$ from this one, or, where units
-    differ, from this one balanced.
+    Backward stable: they are the eigenvalues of a matrix that differs by about $n \epsilon \|A\|$ from the given matrix, or,
+    where units differ, from the balanced matrix.
     """
     *lanes, n, _ = matrix.shape
     if n > _LARGEST:
@@ -62,11 +63,11 @@ def _lapack_spectrum(matrix: Float[Array, "*lanes n n"]) -> Complex[Array, "*lan
     *lanes, n, _ = matrix.shape
     if n <= 2:
         return plain_spectrum(matrix)
-    # One at a time: two batches at once may wait for each other for ever, see `hyjax._flow.elimination`.
+    # One matrix at a time. Hazard: two batched LAPACK calls that overlap can deadlock, see `hyjax/_flow/elimination.py`.
     return jax.lax.map(jnp.linalg.eigvals, matrix.reshape(-1, n, n)).reshape(*lanes, n)
 
 
-# A primitive, so that only what the platform needs is traced: `jax.lax.platform_dependent` traces both, for 0.1 to 0.2 s.
+# A primitive traces the algorithm of the platform alone; `jax.lax.platform_dependent` would trace both, for 0.1 to 0.2 s.
 _spectrum = jax.extend.core.Primitive("spectrum")
 _spectrum.def_impl(jax.jit(_spectrum.bind))
 mlir.register_lowering(_spectrum, mlir.lower_fun(plain_spectrum, multiple_results=False))
@@ -86,16 +87,16 @@ batching.primitive_batchers[_spectrum] = _spectrum_of_batch
 
 
 def _power_of_two(x: Array) -> Array:
-    """The nearest to a positive number: a factor without rounding. 1 where there is none."""
+    """The power of two nearest to a positive number, a factor free of rounding; 1 where there is none."""
     nearest = jax.lax.reduce_precision(x, exponent_bits=jnp.finfo(x.dtype).nexp, mantissa_bits=0)
     return jnp.where((nearest > 0) & jnp.isfinite(nearest), nearest, 1)
 
 
 def _balanced(form: Lanes) -> Lanes:
-    r"""$D^{-1} H D$ with nearly as much in each row as in its column: states in other units have the same eigenvalues.
+    r"""The balanced matrix $D^{-1} H D$, whose rows and columns have nearly equal norms, with the same eigenvalues.
 
-    The factors, all at once, minimize a bound of the sum of squares (each product $d_i^{-1} d_j$ replaced by the mean of the
-    squares), so that each round lowers the norm. Rows and columns that are rounding are left alone.
+    The factors of a round together minimize a bound on the sum of squares (each product $d_i^{-1} d_j$ replaced by the mean of
+    the squares), so each round lowers the norm. Rows and columns of the size of rounding are not scaled.
     """
     n = len(form)
     rounding = 4 * n * jnp.finfo(form.dtype).eps
@@ -112,17 +113,19 @@ def _balanced(form: Lanes) -> Lanes:
 
 
 class _State(eqx.Module):
+    """The carry of the loop of reflections."""
+
     form: Lanes
-    links: Index  # a bit for each subdiagonal entry: whether it counts still
-    k: Index  # the next reflection is of rows k and following
+    links: Index  # one bit for each subdiagonal entry: set until the entry is negligible
+    k: Index  # the next reflection acts on rows k and following
     low: Index
-    high: Index  # the block that is swept; high = 0 where all is done
-    sweeps: Index  # since the last block was split
+    high: Index  # first and last row of the current block; high = 0 where the lane is finished
+    sweeps: Index  # since a block was last split off
     steps: Int[Array, ""]
 
 
 def _iterated(form: Lanes) -> tuple[Lanes, Index, Bool[Array, " lanes"]]:
-    """The form with blocks on its diagonal, which of its subdiagonal entries count, and whether it was reached."""
+    """The block triangular form, the bits of its subdiagonal entries that are not negligible, and whether it was reached."""
     n, _, lanes = form.shape
     each = jnp.arange(n, dtype=jnp.int32)[:, None]
 
@@ -135,7 +138,7 @@ def _iterated(form: Lanes) -> tuple[Lanes, Index, Bool[Array, " lanes"]]:
         low, high = jnp.where(start, low, state.low), jnp.where(start, high, state.high)
         k = jnp.where(start, low, state.k)
 
-        # The column to be reduced: a new sweep's first, or the one in which the last reflection left its bulge.
+        # The column to be reduced: the first of a new sweep, or the one with the bulge of the last reflection.
         column = jnp.take_along_axis(form, jnp.broadcast_to(k - 1, (n, 1, lanes)), axis=1, mode="clip")[:, 0]
         x = jnp.where(start, _first_column(form, low, high, each - k, sweeps), column)
         inside = (each >= k) & (each <= high)
@@ -143,7 +146,7 @@ def _iterated(form: Lanes) -> tuple[Lanes, Index, Bool[Array, " lanes"]]:
         return _State(form, links, k + 1, low, high, sweeps, state.steps + 1)
 
     of_lanes = lambda value: jnp.full(lanes, value, np.int32)
-    # The reduction to Hessenberg form is like a sweep that begins at row 1, of whole columns.
+    # The reduction to Hessenberg form is a sweep of whole columns that begins at row 1.
     start = _State(
         form,
         of_lanes(2 ** (n - 1) - 1),
@@ -158,7 +161,7 @@ def _iterated(form: Lanes) -> tuple[Lanes, Index, Bool[Array, " lanes"]]:
 
 
 def _coupled(form: Lanes) -> Index:
-    """A bit for each entry below the diagonal that is more than rounding of its neighbours on it."""
+    """A bit for each subdiagonal entry that is larger than the rounding of its neighbours on the diagonal."""
     eps = jnp.finfo(form.dtype).eps
     d, below = jnp.abs(_diagonal(form, 0)), jnp.abs(_diagonal(form, 1))
     coupled = below > eps * jnp.maximum(d[:-1] + d[1:], eps)
@@ -167,7 +170,7 @@ def _coupled(form: Lanes) -> Index:
 
 
 def _last_block(links: Index) -> tuple[Index, Index]:
-    """First and last row of the last block of three rows or more; zeros where there is none."""
+    """The first and last row of the last block of at least three rows; zeros where there is none."""
     pairs = links & (links >> 1)
     high = jnp.where(pairs > 0, 33 - jax.lax.clz(pairs), 0)
     gaps = ~links & ((1 << jnp.maximum(high - 1, 0)) - 1)
@@ -175,9 +178,9 @@ def _last_block(links: Index) -> tuple[Index, Index]:
 
 
 def _first_column(form: Lanes, low: Index, high: Index, place: Array, sweeps: Index) -> Float[Array, "n lanes"]:
-    r"""Of $(H - \sigma)(H - \bar\sigma)$ in the block, up to a factor: its three entries, wherever `place` is 0, 1 and 2.
+    r"""The first column of $(H - \sigma)(H - \bar\sigma)$ in the block, up to a factor: three entries, where `place` is 0, 1, 2.
 
-    The shift $\sigma$ is the eigenvalue nearest to the last entry, of the last two rows and columns.
+    The shift $\sigma$ is the eigenvalue of the block's last two rows and columns that is nearest to the last diagonal entry.
     """
     n = len(form)
     last = np.array([0, -n - 1, -1, -n, -n - 2], np.int32)[:, None] + high * (n + 1)
@@ -186,7 +189,7 @@ def _first_column(form: Lanes, low: Index, high: Index, place: Array, sweeps: In
     d, c, dc, cd, cb, e, f, fe, ef, gf = jnp.take_along_axis(form.reshape(n * n, -1), at, axis=0, mode="clip")
     square, _, _, near = _pair(c, d, dc * cd)
     real, square = jnp.where(square >= 0, near, (c + d) / 2), jnp.maximum(-square, 0)
-    # Where these shifts only turn in a circle, another (dlahqr's).
+    # Where the iteration does not converge with these shifts, the exceptional shift of LAPACK's dlahqr.
     size = jnp.abs(dc) + jnp.abs(cb)
     stuck = sweeps % 10 == 9
     real, square = jnp.where(stuck, d + 0.75 * size, real), jnp.where(stuck, 0.4375 * size**2, square)
@@ -197,11 +200,14 @@ def _first_column(form: Lanes, low: Index, high: Index, place: Array, sweeps: In
 
 
 def _reflected(form: Lanes, x: Array, place: Array, start: Array, block: Array, active: Array) -> Lanes:
-    """`P form P` within the block, where `P` takes `x` to its first entry; which, but at the start, a column becomes."""
+    """`P form P` within the block, where the reflection `P` maps `x` to a multiple of the first unit vector.
+
+    Except at the start of a sweep, `x` is a column of `form` and is set to this multiple exactly.
+    """
     bits = jnp.finfo(form.dtype)
     alpha = jnp.sum(jnp.where(place == 0, x, 0), axis=0)
     rest = jnp.sum(jnp.where(place == 0, 0, x * x), axis=0)
-    # Squares that lose digits to underflow give no reflection; such an x is rounding.
+    # Where squares underflow, x is rounding, and no reflection is applied.
     active = active & (rest > bits.tiny / bits.eps)
     norm = jnp.sqrt(alpha * alpha + rest)
     beta = jnp.where(alpha < 0, norm, -norm)
@@ -215,7 +221,7 @@ def _reflected(form: Lanes, x: Array, place: Array, start: Array, block: Array, 
 
 
 def _of_blocks(form: Lanes, links: Index) -> tuple[Float[Array, "n lanes"], Float[Array, "n lanes"]]:
-    """Eigenvalues of the blocks on the diagonal, real and imaginary parts."""
+    """The real and imaginary parts of the eigenvalues of the diagonal blocks."""
     n = len(form)
     if n == 1:
         return form[0], jnp.zeros_like(form[0])
@@ -231,8 +237,8 @@ def _of_blocks(form: Lanes, links: Index) -> tuple[Float[Array, "n lanes"], Floa
 
 
 def _pair(upper: Array, lower: Array, product: Array) -> tuple[Array, Array, Array, Array]:
-    """Of two rows with this diagonal and product of the other entries: the discriminant `s`, `sqrt(|s|)`, and, where they are
-    real, the eigenvalues far from and near to the lower entry."""
+    """The discriminant `s` of a 2x2 matrix with diagonal `(upper, lower)` and given product of the other entries; `sqrt(|s|)`;
+    and, where they are real, the eigenvalues far from and near to `lower`."""
     half = (upper - lower) / 2
     square = half * half + product
     root = jnp.sqrt(jnp.abs(square))
@@ -241,7 +247,7 @@ def _pair(upper: Array, lower: Array, product: Array) -> tuple[Array, Array, Arr
 
 
 def _diagonal(form: Lanes, below: int) -> Array:
-    """The diagonal so many rows below the first."""
+    """The diagonal that lies `below` rows below the main diagonal."""
     n = len(form)
     first = below * n if below > 0 else -below
     return form.reshape(n * n, -1)[first :: n + 1][: n - abs(below)]

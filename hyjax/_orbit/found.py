@@ -1,6 +1,6 @@
-"""A closed orbit as it is found, and its strides as functions of their start and of `what = (problem, params)`.
+"""The search for a periodic orbit, and the orbit's strides as functions of their start and of `what = (problem, params)`.
 
-The rules of differentiation, in `implicit.py` and `backward.py`, are made of these.
+The differentiation rules in `implicit.py` and `backward.py` are built from these functions.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from .shooting import AbstractShooting, Found
 
 
 def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> Found:
-    """The closed orbit near a guess; with the strides' Jacobians, where the problem names what moves. Not differentiable."""
+    """The orbit near a guess; with the strides' Jacobians, if `problem.varied` is not empty. Not differentiable."""
     problem, params = what
     integrator = with_adjoint(integrator, PlainForward())
     found = method.search(problem, guess, params, integrator)
@@ -37,6 +37,6 @@ def passage(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passa
 
 
 def jacobians(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passage:
-    """The Jacobians of that stride: by its start, and by what the problem says moves."""
+    """The Jacobians of `passage` with respect to the stride's start and the leaves `varied` of the problem."""
     problem, params = what
     return stride_jacobian(problem, t, x, params, integrator)[1]

@@ -1,9 +1,9 @@
-r"""A closed orbit as a function of its parameters: the implicit function theorem.
+r"""A periodic orbit as a function of its parameters, by the implicit function theorem.
 
-From node to node, $z_{i+1} = S(z_i, p)$ and around. So $dz$ solves one linear system, whose blocks are the strides' own
-Jacobians, which Newton's method knows; then everything else that a stride knows moves with $z$ and $p$. How the strides move
-with $p$ is taken as the integrator's `adjoint` says: by Jacobians over all numbers that move (`ForwardMode`), by one tangent
-through the solver's steps (`DirectAdjoint`), or by one backward pass (`RecursiveCheckpointAdjoint`, `backward.py`).
+The nodes obey $z_{i+1} = S(z_i, p)$, cyclically. So $dz$ solves one linear system, whose blocks are the strides' Jacobians, known
+from Newton's method; the other quantities of a stride are differentiated as functions of $z$ and $p$. The integrator's `adjoint`
+determines how the strides are differentiated with respect to $p$: by Jacobians over all moving numbers (`ForwardMode`), by one
+tangent through the solver's steps (`DirectAdjoint`), or by one backward pass (`RecursiveCheckpointAdjoint`, see `backward.py`).
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ from .shooting import AbstractShooting, Found
 def closed_orbit(
     problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrators
 ) -> Found:
-    """The closed orbit that `method` finds near the guess. Its chain and its Jacobian are differentiable in `params`, and in
-    arrays captured by the system's functions: to any order, but for `RecursiveCheckpointAdjoint`."""
+    """The orbit that `method` finds near the guess. Its chain and its Jacobian are differentiable in `params` and in arrays
+    captured by the system's functions: to any order, except with `RecursiveCheckpointAdjoint`, to first order in reverse mode."""
     system = problem.system.hoisted(params, guess.dtype)
     what = eqx.tree_at(lambda p: p.system, problem, system), params
     if integrator.loop == "checkpointed":
@@ -58,7 +58,7 @@ def _closed_orbit_jvp(primals, tangents):
     forward = integrator.loop == "lax"
     problem, params = what
     if forward:
-        # What is differentiated is compiled for that, and mostly called a few times: what counts is the time to compile.
+        # A differentiated program is mostly called a few times, so its compile time matters more than its run time.
         integrator = rolled(with_adjoint(integrator, PlainForward()))
         problem = dataclasses.replace(problem, varied=flags)
     else:
@@ -81,13 +81,13 @@ def _closed_orbit_jvp(primals, tangents):
         jacobians=dby if nested else None,
     )
     found = dataclasses.replace(found, chain=dataclasses.replace(chain, jacobians=by if nested else None))
-    # `dataclasses.replace` would check that the other fields are arrays.
+    # Not `dataclasses.replace`, which would check that the other fields are arrays: they are None.
     parts = lambda found: (found.chain, found.jacobian)
     return found, eqx.tree_at(parts, none, (dchain, djacobian), is_leaf=lambda leaf: leaf is None)
 
 
 def _multiplied(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, Passage, Passage, Passage]:
-    """`(dz, dpassage, by, dby)`: products with the strides' Jacobians by all that moves, and with those of these Jacobians."""
+    """`(dz, dpassage, by, dby)` by products with the strides' Jacobians and second derivatives over all moving numbers."""
     timed, by = int(what[0].timed), chain.jacobians
     assert by is not None
     width = chain.nodes.shape[1] + timed
@@ -96,19 +96,19 @@ def _multiplied(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Arr
     tangent = jnp.concatenate([dz, jnp.broadcast_to(dp, (len(dz), dp.size))], axis=1)
     moved = lambda by: jnp.einsum("s...m,sm->s...", by, tangent)
     dpassage = jax.tree.map(moved, by)
-    # A loop of its own, which a compiler drops where nobody asks how the Jacobians move.
+    # A separate loop, which XLA removes where the derivative of the Jacobians is not used.
     by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, integrator)
     return dz, dpassage, by, jax.tree.map(moved, by_by)
 
 
 def _pushed(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, Passage, Passage, Passage]:
-    """The same by tangents of the strides themselves: one for all parameters, and one for the Jacobians."""
+    """`(dz, dpassage, by, dby)` by tangents pushed through the strides: one for the passages, one for their Jacobians."""
     timed, by = int(what[0].timed), chain.jacobians
     assert by is not None
     moving, still = eqx.partition(what, perturbed(dwhat))
 
     def along(fn, dz):
-        """The strides' values of `fn`, and how they move with the nodes and the parameters."""
+        """The values of `fn` on all strides, and their tangents for the perturbations `dz` and `dwhat`."""
         dt = dz[:, 0] if timed else jnp.zeros_like(chain.starts)
 
         def one(t, x, dt, dx):
@@ -121,12 +121,12 @@ def _pushed(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, 
     _, forced = along(passage, still_nodes)
     dz = moved_nodes(by.end, forced.end, timed)
     dpassage = jax.tree.map(lambda forced, by: forced + jnp.einsum("s...m,sm->s...", by, dz), forced, by)
-    # Loops of their own, which a compiler drops where nobody asks how the Jacobians move.
+    # A separate loop, which XLA removes where the derivative of the Jacobians is not used.
     return dz, dpassage, *along(jacobians, dz)
 
 
 def _moving_jacobians(what, moves, starts: Array, nodes: Array, integrator: Integrators) -> tuple[PyTree, PyTree]:
-    """The strides' Jacobians, and their Jacobians by the strides' starts and by what moves."""
+    """The strides' Jacobians, and the derivatives of these with respect to the strides' starts and the moving leaves."""
     timed = len(nodes) > 1
     moving, still = eqx.partition(what, moves)
 

@@ -1,4 +1,4 @@
-"""One unknown per arc: for long and for very unstable orbits."""
+"""Multiple shooting: one unknown state for each arc of the orbit."""
 
 import functools as ft
 
@@ -20,13 +20,13 @@ from .stride import run_stride
 
 
 class MultipleShooting(AbstractShooting):
-    r"""One unknown per arc: the time and state before the jump that ends it.
+    r"""Multiple shooting, for long and for very unstable orbits: one unknown for each arc, its pre-impact time and state.
 
-    $z_{i+1} = \text{flow}_{i+1}(R_i(z_i))$ for every arc $i$ of every stride, around; $z = (t, y)$. An error at one arc is
-    not multiplied by the instability of all that follow, so orbits converge from far and stay accurate where single
-    shooting loses its digits. The guess of `periodic_orbit` may have shape `(strides, n)`: a state for each stride.
+    $z_{i+1} = \text{flow}_{i+1}(R_i(z_i))$ for every arc $i$ of every stride, cyclically; $z = (t, y)$. An error in one arc is
+    not amplified by the instability of the following arcs, so orbits converge from distant guesses and stay accurate where single
+    shooting loses digits. The guess of `periodic_orbit` may have shape `(strides, n)`: a state for each stride.
 
-    **Arguments:** as for `SingleShooting`.
+    **Arguments:** as for `SingleShooting`. Failures are the result codes of `periodic_orbit`.
 
     Source: the method is classical; see Ascher, Mattheij, Russell (1995), *Numerical solution of boundary value problems*,
     ch. 4.
@@ -53,7 +53,7 @@ class MultipleShooting(AbstractShooting):
 
 
 def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides z"]:
-    """Times and states before each jump, stride after stride; a stride which falls starts over from the guess."""
+    """Pre-impact times and states along consecutive strides from the guess; after a stride that failed, again from the guess."""
     given = jnp.broadcast_to(guess, (problem.strides, guess.shape[-1]))
 
     def one(carry, given):
@@ -70,7 +70,7 @@ def _forward(problem: Problem, guess: Array, params: Params, integrator: Integra
 def _arc_equations(
     problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrators
 ):
-    """Residual `(strides, z)`, its Jacobian `(strides, z, strides, z)`, and the chain of strides so far."""
+    """The residual, shape `(strides, z)`; its Jacobian, shape `(strides, z, strides, z)`; the chain and its return Jacobian."""
     strides, width = z.shape
     route, dtype = problem.system.route(problem.sequence), z.dtype
     corners = [sum(sizes[:j]) for j in range(len(sizes) + 1)]
@@ -82,7 +82,7 @@ def _arc_equations(
     for j, mode in enumerate(problem.sequence):
         into = problem.system.transitions[route[j - 1]]
         before = z[:, corners[j - 1] : corners[j]] if j else jnp.roll(z[:, corners[-2] :], 1, axis=0)
-        # The first arc of all starts at time 0: its jump is taken there, and knows no time before it.
+        # The first arc starts at time 0: the jump before it is taken at time 0, not at the time of the unknown.
         running = (each > 0) if j == 0 else jnp.ones(strides, bool)
 
         def jump(before, running, into=into):
@@ -110,7 +110,7 @@ def _arc_equations(
         ends.append(reached)
         rates.append(rate)
 
-        # The stride's own Jacobian, section to section: this arc, then the jump that ends it.
+        # The stride's Jacobian from section to section: this arc, then the jump that ends it.
         out = problem.system.transitions[route[j]]
 
         def leave(end, out=out):

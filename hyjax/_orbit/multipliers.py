@@ -1,8 +1,8 @@
-r"""Eigenvalues of a real matrix, sorted, with derivatives of every order where they are simple.
+r"""Sorted eigenvalues of a real matrix, with derivatives of every order where they are simple.
 
-With the vectors of $A v = s v$ and $w A = s w$, $\dot s = w \dot A v / w v$. For the next order the vectors move too:
-$(A - s) \dot v = (\dot s - \dot A) v$ and $\dot w (A - s) = w (\dot s - \dot A)$, at right angles to $v$ and $w$: regular
-equations once the matrix is bordered by the vectors.
+With the eigenvectors $A v = s v$ and $w A = s w$, $\dot s = w \dot A v / w v$. The next order needs the derivatives of the
+vectors: $(A - s) \dot v = (\dot s - \dot A) v$ and $\dot w (A - s) = w (\dot s - \dot A)$, with $\dot v$ and $\dot w$ orthogonal
+to $v$ and $w$. The equations are regular once the matrix is bordered by the vectors.
 
 Source: Kato (1995), *Perturbation Theory for Linear Operators*, ch. 2; Govaerts (2000), *Numerical Methods for Bifurcations of
 Dynamical Equilibria*, ch. 3.
@@ -21,13 +21,13 @@ Vectors = Complex[Array, "n n"]
 
 @jax.custom_jvp
 def eigenvalues(matrix: Float[Array, "n n"]) -> Values:
-    """Largest modulus first; of a complex pair the one with positive imaginary part first.
+    """The eigenvalues, largest modulus first; of a complex pair, the one with positive imaginary part first.
 
-    Differentiable to any order where they are simple; an eigenvalue that is zero to rounding has derivative zero. A
-    matrix that is not finite has eigenvalues NaN.
+    Differentiable to any order where they are simple; the derivative of an eigenvalue that is zero up to rounding is zero.
+    NaN for a matrix that is not finite.
     """
     values = spectrum(matrix)
-    # The two of a complex pair have one modulus, up to rounding: the one above the real axis comes first.
+    # The moduli of a complex pair are equal up to rounding, so they are rounded before the pair is ordered by imaginary part.
     modulus = jnp.abs(values)
     digits = jnp.sqrt(jnp.finfo(matrix.dtype).eps) * jnp.max(modulus)
     order = jnp.lexsort((-values.imag, -jnp.round(modulus / jnp.where(digits > 0, digits, 1))))
@@ -46,14 +46,14 @@ def _eigenvalues_jvp(primals, tangents):
 
 
 def _frozen(matrix: Float[Array, "n n"], values: Values) -> Array:
-    """Zeros of a matrix of low rank repeat, and stay zero when the rank does: they do not move."""
+    """Eigenvalues that are zero up to rounding: multiple zeros of a matrix of low rank stay zero while the rank is constant."""
     modulus = jax.lax.stop_gradient(jnp.abs(values))
     return modulus < 1e3 * jnp.finfo(matrix.dtype).eps * jnp.max(modulus)
 
 
 @jax.custom_jvp
 def _vectors(matrix: Float[Array, "n n"], values: Values) -> tuple[Vectors, Vectors]:
-    """Right and left eigenvectors, as rows, of length 1."""
+    """Right and left unit eigenvectors, as rows."""
     singular = _shifted(matrix, values)
     both = jnp.stack([singular, jnp.swapaxes(singular, 1, 2)])
     right, left = jax.vmap(jax.vmap(lambda each: null_vectors(each, rank=len(matrix) - 1)[0]))(both)
@@ -82,5 +82,5 @@ def _vectors_jvp(primals, tangents):
 
 
 def _shifted(matrix: Float[Array, "n n"], values: Values) -> Complex[Array, "n n n"]:
-    """`A - s` for each eigenvalue."""
+    """`A - s I` for each eigenvalue `s`."""
     return matrix.astype(values.dtype) - values[:, None, None] * jnp.eye(len(matrix), dtype=values.dtype)

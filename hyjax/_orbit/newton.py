@@ -1,8 +1,8 @@
-r"""Roots of equations whose evaluation is expensive and brings its Jacobian along.
+r"""Root finding for equations whose evaluation is expensive and returns the Jacobian with the residual.
 
-`optimistix.root_find` runs the search. The function that is handed over costs strides; so its derivative is not taken by
-differentiating strides again, but is the Jacobian that the evaluation itself returns. Any root finder of optimistix can use
-that; `DampedNewton` is the one that needs no further evaluation to know everything about the root.
+`optimistix.root_find` runs the search. An evaluation costs strides, so the derivative of the function given to optimistix is the
+Jacobian that the evaluation returns, without further strides. Any root finder of optimistix can be used; `DampedNewton` also
+returns the evaluation at the root, so that none is repeated.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,11 @@ RootFinder = optx.AbstractRootFinder | optx.AbstractLeastSquaresSolver
 
 
 class Root(eqx.Module):
-    """**Attributes:** `y`: the best iterate. `aux`: what its evaluation returned. `residual`: its largest residual.
-    `converged`: whether the residual is acceptable. `iterations`: how many steps the root finder took."""
+    """The result of a root search.
+
+    **Attributes:** `y`: the best iterate. `aux`: the `aux` of its evaluation. `residual`: the largest component of its residual.
+    `converged`: whether the residual is acceptable. `iterations`: the number of steps of the root finder.
+    """
 
     y: Float[Array, " n"]
     aux: PyTree
@@ -33,8 +36,8 @@ class Root(eqx.Module):
 
 
 class Evaluation(NamedTuple):
-    """The equation's value `r` and its Jacobian at the point `at`, and what else is known there. Where `r` says too little, `off`
-    says by how much more the equation is not fulfilled."""
+    """The residual `r` and its Jacobian at the point `at`, with auxiliary output `aux`. `off`: a lower bound of the residual's
+    size, where `r` itself may underestimate the error."""
 
     r: Float[Array, " n"]
     jacobian: Float[Array, "n n"]
@@ -44,7 +47,7 @@ class Evaluation(NamedTuple):
 
 
 class _Search(eqx.Module):
-    """The best iterate `y` so far, its Newton step, residual and `aux`; `fraction` of the step leads to the next trial."""
+    """The best iterate `y` so far, its Newton step, residual and `aux`; the next trial is `y + fraction * step`."""
 
     y: Float[Array, " n"]
     step: Float[Array, " n"]
@@ -56,16 +59,16 @@ class _Search(eqx.Module):
 
 
 class DampedNewton(optx.AbstractRootFinder):
-    r"""Newton's method with one evaluation per iteration, which shortens a step that does not lower the residual.
+    r"""Damped Newton's method with one evaluation per iteration: $y \leftarrow y - \alpha J^{-1} r$.
 
-    $y \leftarrow y - \alpha J^{-1} r$. An evaluation may fail (its numbers are not finite): such a step is shortened too. The
-    iteration ends where the residual stops falling, which is at rounding; so `rtol` and `atol` do not say when to stop, but
-    only which residual is a root's: below `atol + rtol * size`, where `size` is that of the iterate or of the start, whichever
-    is larger (a root at zero has no size of its own). The `aux` of the solution belongs to the returned iterate itself.
+    A step that does not lower the residual, or whose evaluation fails (is not finite), is shortened. The iteration ends where the
+    residual stops falling, at rounding. So `rtol` and `atol` are no stopping criterion, but the largest residual of a root:
+    `atol + rtol * size`, where `size` is that of the iterate or of the start, whichever is larger (a root at zero has size 0).
+    The `aux` of the solution belongs to the returned iterate itself.
 
-    **Options** of `optimistix.root_find`: `accept`, in place of `rtol` (it may be traced). `size`: of the start, by default
-    `max(abs(y0))`. `first`: the `args` of the first evaluation. `base`: from `aux` to the point at which value and derivative
-    hold, where that is not the iterate, and to the least residual there.
+    **Options** of `optimistix.root_find`: `accept`, in place of `rtol` (may be traced). `size`: of the start, by default
+    `max(abs(y0))`. `first`: the `args` of the first evaluation. `base`: a function of `aux` that returns the point of the
+    evaluation, which may differ from the iterate, and a lower bound of the residual.
 
     Source: Deuflhard (2004), *Newton Methods for Nonlinear Problems*, ch. 3, for damping.
     """
@@ -91,20 +94,20 @@ class DampedNewton(optx.AbstractRootFinder):
         here = jnp.where(finite, here, y)
         size = self._size(state.y, options)
         residual = jnp.where(finite, jnp.maximum(jnp.max(jnp.abs(r)), least), jnp.inf)
-        # Near the root the residual is rounding, and no longer falls.
+        # At the root the residual is rounding and no longer falls.
         rounding = (residual <= self._accept(size, options)) & (residual >= state.residual / 4)
         better = (residual < state.residual) | first
 
         step = jnp.where(better, _newton_step(jnp.where(finite, jacobian, 0), jnp.where(finite, r, 0)), state.step)
         usable = jnp.all(jnp.isfinite(step))
         fraction = jnp.where(better, jnp.minimum(1, 4 * state.fraction), state.fraction / 4)
-        # A step longer than the state itself says that the linearization is worthless so far out.
+        # The linearization is not trusted over a step longer than the state itself.
         length = jnp.max(jnp.abs(step))
         fraction = jnp.minimum(fraction, jnp.where(size > 0, size / jnp.where(length > 0, length, 1), 1))
         best = jnp.where(better, here, state.y)
         kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), aux, state.aux)
         tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(best))) & finite
-        # No step is left where the value holds; but that is not yet where the equation is fulfilled.
+        # A zero step from the first evaluation is no root if the lower bound of the residual is too large.
         tiny = tiny & ~(first & (least > self._accept(size, options)))
         hopeless = ~usable | (fraction < 1e-3) | (first & ~finite)
         after = _Search(
@@ -134,13 +137,13 @@ class DampedNewton(optx.AbstractRootFinder):
 
 
 class _Limited(optx.AbstractAdjoint):
-    """The search as a plain loop of at most `most` steps, which may be traced. Nobody differentiates through the search."""
+    """The search as a plain loop of at most `most` steps, which may be traced. The search is not differentiated."""
 
     most: int | Int[Array, ""]
 
     def apply(self, primal_fn, rewrite_fn, inputs, tags):
         def loop(condition, body, start, *, max_steps):
-            # On two carried numbers: see `_flow.integrate`.
+            # Hazard: the condition must depend on two carried numbers, see `run` in `hyjax/_flow/loop.py`.
             going = lambda carry: condition(carry[1]) & (carry[0] < self.most)
             return jax.lax.while_loop(going, lambda carry: (carry[0] + 1, body(carry[1])), (jnp.array(0), start))[1]
 
@@ -158,9 +161,9 @@ def find_root(
 ) -> Root:
     r"""Solve $r(y) = 0$ by a root finder of optimistix. Not differentiable.
 
-    **Arguments:** `evaluate`: `(y, first) -> Evaluation`, which holds at `y`, or where `first` at a point of its own choice.
-    `accept`: the largest residual of a root, relative to the root or to `size` (by default that of `y0`), whichever is larger.
-    `first` is true in the first evaluation of `DampedNewton` and nowhere else.
+    **Arguments:** `evaluate`: `(y, first) -> Evaluation`, at `y`, or if `first` at a point of its own choice; `first` is true
+    only in the first evaluation of `DampedNewton`. `accept`: the largest residual of a root, relative to the root or to `size`
+    (by default that of `y0`), whichever is larger.
     """
 
     def fn(y, first):
@@ -179,7 +182,7 @@ def find_root(
         residual = found.stats["residual"]
         *_, aux = aux
     else:
-        # Optimistix's own return what they knew one step earlier.
+        # The root finders of optimistix return the evaluation of the previous iterate.
         r, _, _, aux, _ = evaluate(y, jnp.array(False))
         residual = jnp.where(jnp.all(jnp.isfinite(r)), jnp.max(jnp.abs(r)), jnp.inf)
     converged = residual <= accept * jnp.maximum(jnp.max(jnp.abs(y)), size)
@@ -203,15 +206,15 @@ def newton(
 
 
 def _newton_step(jacobian, r):
-    """`-jacobian^-1 r`; where the Jacobian is singular, the shortest step of least residual, damped.
+    """The Newton step `-jacobian^-1 r`; where the Jacobian is singular, the damped least-squares step.
 
-    Columns are brought to length 1 first: an unknown in small units does not make a system singular.
+    The columns are scaled to length 1 first, so that the units of an unknown do not make the system look singular.
     """
     lengths = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
     lengths = jnp.where(lengths > 0, lengths, 1)
     columns = jacobian / lengths
     damping = jnp.finfo(r.dtype).eps ** 0.75 * r.size * jnp.eye(r.size, dtype=r.dtype)
-    # Both at once: one loop to compile.
+    # Both systems in one batch, so that one loop is compiled.
     matrices = jnp.stack([columns, columns.T @ columns + damping])
     step, damped = -jax.vmap(solve)(matrices, jnp.stack([r, columns.T @ r]))
     singular = ~jnp.all(jnp.isfinite(step)) | (jnp.max(jnp.abs(step)) > 1e3 * jnp.max(jnp.abs(damped)))

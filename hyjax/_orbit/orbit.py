@@ -1,4 +1,4 @@
-r"""Periodic orbits: strides that return."""
+r"""Periodic orbits: fixed points of the return map."""
 
 import functools as ft
 
@@ -29,15 +29,17 @@ from .stride import monodromy, run_stride
 
 
 class PeriodicOrbit(eqx.Module):
-    """An orbit that returns to its start after `strides` passes through `sequence`.
+    """A periodic orbit, $S^m(x) = x$, of `strides` ($m$) passes through `sequence`.
 
-    **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: of all strides together. `multipliers`:
-    eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first. `return_jacobian`: shape `(n, n)`, section to
-    section. `residual`: the largest component of `S(x) - x`. `guard_rates`: shape `(strides * arcs,)`, negative where the
-    orbit crosses its surfaces. `nodes`: the states just after the jumps that start the strides, shape `(strides, n)`, at the
-    times `starts`; `before`: those just before, shape `(strides, m)`, which `nodes` does not tell where a reset takes several
-    states to one. `result`: a code of `RESULTS`; unless it is `successful` the numbers are NaN. Every number is differentiable in
-    `params`.
+    **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: the duration of all strides, in units of time.
+    `multipliers`: eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first. `return_jacobian`: the Jacobian of the
+    return map from section to section, shape `(n, n)`. `residual`: the largest component of `S^m(x) - x`. `guard_rates`: in the
+    guards' units per time, shape `(strides * arcs,)`, negative where the orbit crosses the guards' surfaces. `nodes`: the
+    states just after the jumps that start the strides, shape `(strides, n)`, at the times `starts`. `before`: the pre-impact
+    states of these jumps, shape `(strides, m)`. `iterations`: of Newton's method. `result`: a code of `RESULTS`; unless
+    `result` is `successful`, the numbers are NaN. Every number is differentiable in `params`.
+
+    Source: Bhounsule (2014), Sec. 2.
     """
 
     x: State
@@ -61,13 +63,13 @@ class PeriodicOrbit(eqx.Module):
         return describe(self)
 
     def __len__(self) -> int:
-        """How many orbits a batch holds."""
+        """The number of orbits in a batch; `TypeError` for one orbit."""
         if self.period.ndim == 0:
             raise TypeError("This is one orbit, not a batch of orbits.")
         return self.period.shape[0]
 
     def __getitem__(self, i) -> "PeriodicOrbit":
-        """The orbit, or the orbits, of a batch."""
+        """One orbit, or several, of a batch; `TypeError` for one orbit."""
         if self.period.ndim == 0:
             raise TypeError("This is one orbit, not a batch of orbits.")
         return jax.tree.map(lambda leaf: leaf[i], self)
@@ -83,7 +85,7 @@ class PeriodicOrbit(eqx.Module):
         return self.spectral_radius < 1
 
     def sample(self, n: int = 100) -> tuple[Arc, ...]:
-        """States along the orbit, arc by arc, at `n` times each from the arc's start to the jump that ends it."""
+        """States along each arc of the orbit, at `n` equidistant times from its start to its end."""
         arcs = []
         for node, start in zip(self.nodes, self.starts, strict=True):
             for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
@@ -91,7 +93,7 @@ class PeriodicOrbit(eqx.Module):
         return tuple(arcs)
 
     def plot(self, model=None):
-        """Phase portrait, coordinates over time, multipliers; see `hyjax.plot.gait_figure`."""
+        """A figure of phase portrait, coordinates over time and multipliers; see `hyjax.plot.gait_figure`."""
         return picture("gait_figure")(self, model)
 
     def monodromy(self) -> Matrix:
@@ -118,8 +120,8 @@ def _sample(orbit: PeriodicOrbit, x: State, t: Scalar, n: int):
 
 
 def unless_in_family(multipliers: Array, result: RESULTS) -> RESULTS:
-    """`not_isolated` at a multiplier 1 of the return map: neighbouring orbits are periodic too, and Newton's equation is
-    singular."""
+    """The code of an orbit: `not_isolated` for a multiplier 1 of the return map, where neighbouring orbits are periodic too and
+    Newton's equation is singular."""
     family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
     return choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
 
@@ -135,7 +137,7 @@ def orbit_of(
     iterations: Array,
     result: RESULTS,
 ) -> PeriodicOrbit:
-    """What a solver has found; NaN unless it was successful."""
+    """The periodic orbit from a solver's results; NaN unless the solver was successful."""
     nan = ft.partial(nan_unless, result == RESULTS.successful)
     return PeriodicOrbit(
         x=nan(chain.nodes[0]), period=nan(chain.period), multipliers=nan(multipliers), return_jacobian=nan(jacobian),
@@ -156,11 +158,11 @@ def run_orbit(
     integrator: Integrators,
     limits: tuple[tuple[Limits, ...], Int[ArrayLike, ""]] | None = None,
 ) -> PeriodicOrbit:
-    """`periodic_orbit` without the checks of its arguments. `limits`, traced: those of the integrator's
-    parts, and the method's `max_iterations`."""
+    """`periodic_orbit` without the checks of its arguments. `limits`: those of the integrator's parts and the method's
+    `max_iterations`, which may be traced."""
     problem, limited = Problem(system, sequence, strides), integrator
     if limits is not None:
-        # Where an orbit is found once, compile time weighs more than run time.
+        # For an orbit that is computed once, compile time matters more than run time.
         parts, iterations = limits
         limited = with_limits(rolled(integrator), parts)
         method = eqx.tree_at(lambda method: method.max_iterations, method, iterations)
@@ -190,16 +192,17 @@ def periodic_orbit(
     r"""The periodic orbit near a guess. $S^m(x) = x$ for $m$ = `strides`.
 
     **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or for
-    `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `method`:
-    `SingleShooting` or `MultipleShooting`. `throw`: raise on failure; with `False`, the orbit carries its code in
-    `result`.
+    `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `strides`: the number of
+    passes, static. `method`: `SingleShooting` or `MultipleShooting`. `integrator`: an `Integrator`, or one for each mode,
+    `{"stance": ..., "flight": ...}`. `throw`: raise an error on failure; with `False`, `result` holds the code.
 
-    **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`. All its numbers are differentiable in `params`, to any order,
-    forward and reverse. With `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are so once, in reverse, at a
-    cost that does not grow with the number of parameters: one backward pass through the strides, and one more where
-    multipliers are asked for. `result` is `orbit_not_converged` when Newton's method ends elsewhere, `not_isolated` when
-    neighbours of the orbit are periodic too, `out_of_phase` when the state of a time-dependent system returns and its
-    forcing does not, or the code of the stride that failed.
+    **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`, in the units of the vector fields. All its numbers are
+    differentiable in `params`, to any order in forward and reverse mode. With
+    `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
+    does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
+    `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
+    periodic too, `out_of_phase` when the state of a time-dependent system returns at another phase of its forcing, or the code
+    of the stride that failed. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """

@@ -1,4 +1,4 @@
-"""Which orbit is sought: the system, the sequence of modes, and how many strides close it."""
+"""The periodic orbit to solve for: the system, the sequence of modes, and the number of strides."""
 
 import equinox as eqx
 import jax
@@ -11,10 +11,10 @@ from .._system.types import Params, Scalar, State
 
 
 class Problem(eqx.Module):
-    """A periodic orbit of `strides` passes through `sequence`: everything that a root finder does not change.
+    """A periodic orbit of `strides` passes through `sequence`: the constants of its equation.
 
     **Attributes:** `varied`: which leaves of `(system, params)` have columns in the strides' Jacobians, because an orbit is
-    differentiated by them or because a branch has them free. Empty where none has.
+    differentiated with respect to them or a branch has them as free parameters. Empty for none.
     """
 
     system: HybridSystem
@@ -33,7 +33,7 @@ class Problem(eqx.Module):
         return self.system.mode(self.sequence[-1]).dimension
 
     def split(self, params: Params) -> tuple[PyTree, PyTree]:
-        """`(system, params)` as the part that moves and the part that does not."""
+        """`(system, params)` split into the `varied` leaves and the others."""
         leaves, tree = jax.tree.flatten((self.system, params))
         flags = self.varied or (False,) * len(leaves)
         return eqx.partition((self.system, params), jax.tree.unflatten(tree, flags))

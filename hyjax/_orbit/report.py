@@ -1,4 +1,4 @@
-"""A periodic orbit as a table of plain text."""
+"""Periodic orbits as plain text tables."""
 
 import jax
 import jax.core
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def describe(orbit) -> str:
-    """The table that `print(orbit)` shows; a line per orbit for a batch, the bare structure for what is traced."""
+    """The table that `print(orbit)` shows; one line per orbit for a batch, and only the structure for a traced orbit."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(orbit)):
         return f"PeriodicOrbit(sequence={orbit.sequence}, strides={orbit.strides}, traced)"
     orbit = jax.tree.map(np.asarray, orbit)

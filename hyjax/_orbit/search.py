@@ -1,4 +1,4 @@
-"""All the orbits in a region, without a guess."""
+"""Search for the periodic orbits in a region, without an initial guess."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ from .shooting import AbstractShooting, SingleShooting
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
 Solve = Callable[..., PeriodicOrbit]
 
-# So many starts are solved together on a CPU.
+# The number of starts in one batch on a CPU.
 BLOCK = 32
 
 
@@ -37,19 +37,22 @@ def find_orbits(
     method: AbstractShooting = SingleShooting(),
     integrator: IntegratorLike = Integrator(),
 ) -> PeriodicOrbit:
-    r"""All periodic orbits in a region that are reached by Newton's method from random starts in it.
+    r"""Periodic orbits in a region, found by Newton's method from random starts in the region. $S^m(x) = x$ for $m$ = `strides`.
 
-    From each start a coarse Newton iteration (tolerance 1e-5) with few steps, all in one batch; where none converges,
-    again with as many as allowed. What converges inside the region is merged, then solved with the integrator's own
-    tolerance.
+    Each start is solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, then, only if no start converges,
+    with as many as allowed. Orbits inside the region are merged, and solved with the integrator's own tolerances.
 
-    **Arguments:** `region`: `(low, high)`, two states: the box of states just after the jump that closes the sequence. It
-    may be generous: only the image of the reset is searched. `starts`: how many. `key`: of `jax.random`; the same key
-    gives the same orbits. `strides`: finds orbits of exactly so many strides, which no smaller number closes.
+    **Arguments:** `sequence`: mode names, static. `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector
+    fields: the box of states just after the jump that closes the sequence. It may be large: only the image of the reset is
+    searched. `starts`: the number of random starts. `strides`: orbits that close after fewer strides are omitted. `key`: of
+    `jax.random`; the same key gives the same orbits. `method`: as for `periodic_orbit`. `integrator`: an `Integrator`, or one for
+    each mode, `{"stance": ..., "flight": ...}`.
 
-    **Returns:** one `PeriodicOrbit` whose arrays have a leading axis, over the distinct orbits found, in the order of
-    decreasing period; its length is 0 where there is none. Not for use under `jit`: how many orbits there are is not known
-    before. Each orbit is isolated; continuous families are not listed.
+    **Returns:** one `PeriodicOrbit` whose arrays have a leading axis over the distinct orbits found, by decreasing period; its
+    length is 0 if none is found. Orbits of continuous families are omitted. Not for use under `jit`, because the number of orbits
+    is not known in advance. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+
+    Source: multistart Newton's method on the return map of Bhounsule (2014), Sec. 2.
     """
     integrator = for_modes(system, integrator)
     for bound in region:
@@ -58,13 +61,13 @@ def find_orbits(
     if not np.all(low <= high):
         raise ValueError(f"region: low {low} must not exceed high {high}.")
     if strides < 1 or starts < 1:
-        raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be positive.")
+        raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be at least 1.")
     batch = Batch(system, params, tuple(sequence), strides, method, integrator)
     return search(batch, (low, high), starts, key, solve_batch)
 
 
 class Batch(eqx.Module):
-    """What all starts of a search have in common."""
+    """The arguments shared by all starts of a search."""
 
     system: HybridSystem
     params: Params
@@ -76,8 +79,8 @@ class Batch(eqx.Module):
 
 @eqx.filter_jit
 def solve_batch(batch: Batch, guesses: Array, limits: tuple) -> PeriodicOrbit:
-    """The orbit near each guess. `limits`, of `run_orbit`, are arguments, so that the coarse search and the last digits share one
-    compiled program."""
+    """The orbit near each guess. `limits` of `run_orbit` are traced arguments, so that the coarse and the accurate search share
+    one compiled program."""
     return eqx.filter_vmap(
         lambda guess: run_orbit(
             batch.system, guess, batch.params, batch.sequence, batch.strides, batch.method, batch.integrator, limits
@@ -86,16 +89,16 @@ def solve_batch(batch: Batch, guesses: Array, limits: tuple) -> PeriodicOrbit:
 
 
 def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve) -> PeriodicOrbit:
-    """`find_orbits` without the checks of its arguments; `solve` is `solve_batch`, or a stored form of it."""
+    """`find_orbits` without the checks of its arguments; `solve` is `solve_batch`, or an exported program of it."""
     low, high = region
     key = jax.random.key(0) if key is None else key
     guesses = low + (high - low) * np.asarray(jax.random.uniform(key, (starts, low.size), low.dtype))
-    # On a CPU, lanes of a block wait for its slowest, and another core may solve another block.
+    # On a CPU the lanes of a block wait for the slowest lane, and other cores can solve other blocks.
     width = min(starts, BLOCK) if jax.default_backend() == "cpu" else starts
     fine, iterations = limits_of(batch.integrator, low.dtype), batch.method.max_iterations
     loose = 1e-5 if low.dtype == jnp.float64 else 1e-3
     coarse = lambda steps: tuple(Limits(max(loose, p.rtol), max(loose, p.atol), min(steps, p.max_steps)) for p in fine)
-    # A start that falls over may flow for long, or lead Newton's method astray, while the batch waits: both end soon.
+    # The whole batch waits for a start that flows for a long time or for which Newton's method diverges: limit both.
     quick = (coarse(40), min(8, iterations))
     thorough = (coarse(max(p.max_steps for p in fine)), iterations)
 
@@ -106,7 +109,7 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
         count = len(guesses)
         blocks = guesses[np.arange(-(-count // width) * width) % count].reshape(-1, width, low.size)
         one = lambda block: jax.block_until_ready(solve(batch, block, limits))
-        # The first compiles, and runs on while others start. What follows chooses among them, on the host.
+        # The first call compiles, and runs on while other blocks start. The orbits are then selected on the host.
         first = solve(batch, blocks[0], limits)
         with ThreadPoolExecutor() as pool:
             done = [first, *pool.map(one, blocks[1:])]
@@ -114,7 +117,7 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
 
     def kept(orbits, closeness):
         good = orbits.result._value == RESULTS.successful._value
-        # Where the region is zero, such as on a clock that starts anew, rounding belongs to it.
+        # Where the region's bounds are zero, such as for a clock that is reset to zero, allow rounding.
         slack = closeness * np.maximum(size, 1e-6 * np.max(size))
         start = orbits.nodes[:, 0]
         good &= np.all((start >= low - slack) & (start <= high + slack), axis=-1)
@@ -131,10 +134,9 @@ def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, s
 
 
 def _distinct(nodes: np.ndarray, period: np.ndarray, good: np.ndarray, closeness: float) -> list[int]:
-    """Indices of the good orbits, one of each kind, by decreasing period.
+    """Indices of the distinct good orbits, by decreasing period.
 
-    Two orbits are one if some stride of one starts where the other does. An orbit which returns after fewer strides is
-    left out.
+    Two orbits are equal if some stride of one starts where the other starts. An orbit that closes after fewer strides is omitted.
     """
     # Each coordinate by its own size; one that is zero but for rounding by a small part of the largest.
     scale = np.max(np.abs(nodes[good]), axis=(0, 1), initial=0)

@@ -1,4 +1,4 @@
-"""Single shooting: one unknown state for the whole orbit."""
+"""Shooting methods for periodic orbits; single shooting, with one unknown state for the whole orbit."""
 
 import abc
 import dataclasses
@@ -17,14 +17,15 @@ from .chain import Chain, follow_chain, return_matrices
 from .newton import DampedNewton, Evaluation, find_root, RootFinder
 from .problem import Problem
 
-# A stride that ends so near to where it started, relative to the state, is nearly an orbit.
+# A guess is nearly an orbit if the orbit's strides end within this distance of it, relative to the state.
 NEAR = 1e-2
 
 
 class Found(eqx.Module):
-    """What a search ends with, whether an orbit was found or not.
+    """The end of a search for an orbit, successful or not.
 
-    **Attributes:** `chain`: the strides of the last evaluation. `jacobian`: of the return map, section to section.
+    **Attributes:** `chain`: the strides of the last evaluation. `jacobian`: of the return map, from section to section.
+    `residual`: its largest component. `result`: the code of the search.
     """
 
     chain: Chain
@@ -35,7 +36,7 @@ class Found(eqx.Module):
 
 
 class AbstractShooting(eqx.Module):
-    """How a periodic orbit is solved for."""
+    """A method that solves for a periodic orbit."""
 
     max_iterations: eqx.AbstractVar[int]
     accept: eqx.AbstractVar[float | None]
@@ -43,15 +44,15 @@ class AbstractShooting(eqx.Module):
 
     @abc.abstractmethod
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
-        """The closed orbit near a guess, with the evaluation that closed it. Not differentiable."""
+        """The orbit near a guess, with the evaluation at the solution. Not differentiable."""
 
     def acceptable(self, integrator: Integrators, dtype) -> float | Array:
-        """The largest residual, relative to the state, of what is called an orbit."""
+        """The largest residual of an orbit, relative to the state."""
         return 100 * sum(integrator.tolerances(dtype)) if self.accept is None else self.accept
 
 
 def outcome(converged, result) -> RESULTS:
-    """The code of a search: a stride that failed says why; a sound stride that does not return is not an orbit."""
+    """The code of a search: that of a stride that failed, or `orbit_not_converged` where sound strides do not close."""
     return choose((result == RESULTS.successful) & ~converged, RESULTS.orbit_not_converged, result)
 
 
@@ -61,15 +62,17 @@ def with_slope(fn, y: Array) -> tuple[Array, Array]:
 
 
 class SingleShooting(AbstractShooting):
-    r"""One unknown state for the whole orbit: the cheapest, for orbits that are not very unstable.
+    r"""Single shooting, the cheapest method for orbits that are not very unstable: one unknown, the pre-impact state $y$.
 
-    $\text{flow}^m(R(y)) = y$. The first evaluation flows from the guess itself: no state that jumps to the guess is sought, for
-    there may be several.
+    $\text{flow}^m(R(y)) = y$, with the stride $\text{flow}(R(y))$. The first evaluation starts at the guess itself, which may
+    have several pre-impact states.
 
-    **Arguments:** `max_iterations`: of the root finder; each costs one orbit and its Jacobian. `accept`: the largest
-    residual of an orbit relative to its state, by default a hundred times the integrator's tolerances. `root_finder`: any of
-    optimistix, such as `optimistix.Newton(rtol=1e-12, atol=1e-12)`, `Dogleg` or `LevenbergMarquardt`; whether its result is an
-    orbit is judged from the residual. `find_orbits` limits the steps of the default one alone in its coarse search.
+    **Arguments:** `max_iterations`: of the root finder; an iteration costs the orbit's strides and their Jacobians. `accept`: the
+    largest residual of an orbit relative to its state, by default 100 times the integrator's tolerances. `root_finder`: a root
+    finder of optimistix, such as `optimistix.Newton(rtol=1e-12, atol=1e-12)`, `Dogleg` or `LevenbergMarquardt`; the residual
+    decides whether its result is an orbit. Failures are the result codes of `periodic_orbit`.
+
+    Source: Bhounsule (2014), Sec. 2; Deuflhard (2004), *Newton Methods for Nonlinear Problems*, ch. 3.
     """
 
     max_iterations: int = 30
@@ -80,7 +83,7 @@ class SingleShooting(AbstractShooting):
         size = jnp.max(jnp.abs(guess))
         guess, before = onto_image(problem, guess, params)
         if not isinstance(self.root_finder, DampedNewton):
-            # Others cannot start from the guess itself, but from the state before its next jump.
+            # Other root finders cannot start at the guess itself; they start at the pre-impact state of its last stride.
             chain, ends = follow_chain(problem, guess, params, integrator)
             before = jnp.where(chain.result == RESULTS.successful, ends[-1], before)
         root = find_root(
@@ -94,11 +97,10 @@ class SingleShooting(AbstractShooting):
 
 @eqx.filter_jit
 def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, Array]:
-    r"""The state nearest to a guess that the closing jump can lead to, and a state that jumps there. $(R(y), y)$ with the least
-    $|R(y) - x|$.
+    r"""The projection of a guess $x$ to the image of the closing reset: $(R(y), y)$ with the least $|R(y) - x|$.
 
-    A guess slightly off the image of the reset may meet its guard at once. By the Levenberg-Marquardt method. The guess itself
-    where nothing near it is found.
+    A guess slightly off the image of the reset may meet its guard at once. By the Levenberg-Marquardt method; where it fails, the
+    guess itself is returned.
     """
     n = problem.before_dimension
     y = jnp.concatenate([guess, jnp.zeros(n, guess.dtype)])[:n] if n != guess.size else guess
@@ -122,17 +124,18 @@ def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, A
 
     slope = jnp.zeros((guess.size, n), guess.dtype)
     start = jnp.array(0), y, y, guess, slope, jnp.full((), jnp.inf, y.dtype), jnp.asarray(1e-2, y.dtype), jnp.array(0)
-    # On two carried numbers: see `_flow/loop.py`. The image is the guess itself as long as nothing better is found.
+    # Hazard: the condition must depend on two carried numbers, see `run` in `hyjax/_flow/loop.py`.
+    # The initial image is the guess itself, which stays if no better one is found.
     end = jax.lax.while_loop(lambda carry: (carry[0] < 25) & (carry[-1] < 1), improve, start)
     return end[3], end[2]
 
 
 def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrators):
-    r"""$\text{flow}^m(R(y)) - y$ as `find_root` asks for it; `aux` is the chain and the return Jacobian.
+    r"""The equation $\text{flow}^m(R(y)) - y = 0$ for `find_root`; `aux` is the chain and the return Jacobian.
 
-    The first evaluation flows from the guess $x_0$, where there is one, to $y_1$. Where the guess is nearly an orbit, $y_1$ is
-    nearly the state that jumps to it, whatever other preimages $x_0$ has; so the equation is linearized there:
-    $r = D\,(R(y_1) - x_0)$ with $D = \partial y_1/\partial x_0$.
+    The first evaluation flows from the guess $x_0$, if given, to the pre-impact state $y_1$. Where the guess is nearly an orbit,
+    $y_1$ is nearly a pre-impact state of the guess, also where $x_0$ has other preimages; then the equation is linearized at
+    $y_1$: $r = D\,(R(y_1) - x_0)$ with $D = \partial y_1/\partial x_0$.
     """
 
     def evaluate(y: Array, first) -> Evaluation:
@@ -149,7 +152,7 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         image, slope = with_slope(lambda y: problem.closing_jump(y, params), at)
         eye = jnp.eye(y.size, dtype=y.dtype)
         r = jnp.where(near, by_before @ (image - x), y1 - at)
-        # How far the guess is from its own image counts too: a stride that forgets where it started has D = 0.
+        # The distance |R(y1) - x0| is a lower bound of the residual: a stride whose end does not depend on its start has D = 0.
         off = jnp.where(near, jnp.max(jnp.abs(image - x)), 0)
         kept = chain if problem.varied else dataclasses.replace(chain, jacobians=None)
         return Evaluation(r, by_before @ slope - eye, at, (kept, by_end), off)

@@ -1,4 +1,4 @@
-r"""One stride: flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
+r"""One stride, the flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,11 +18,13 @@ from .._system.types import Matrix, Params, Scalar, State, Time
 
 
 class Stride(eqx.Module):
-    """One pass through a sequence of modes.
+    """One stride $S(x)$: a pass through a sequence of modes, from just after a jump to just after the last jump.
 
-    **Attributes:** `x`: state after the last jump. `time`: how long the pass took. `impacts`: one `Impact` per arc, the
-    state before each jump. `guard_rates`: shape `(arcs,)`, negative where the flow crosses its surface. `result`: the
-    first code that is not `successful`; then the numbers are NaN.
+    **Attributes:** `x`: state after the last jump, shape `(n,)`. `time`: the stride's duration, in units of time. `impacts`: for
+    each arc the `Impact` before its jump. `guard_rates`: in the guards' units per time, shape `(arcs,)`, negative where the flow
+    crosses the guard's surface. `result`: `successful`, or the first other code of an arc; then the numbers are NaN.
+
+    Source: Bhounsule (2014), eqs. 1-5.
     """
 
     x: State
@@ -41,7 +43,7 @@ def run_stride(
     integrator: Integrators,
     arcs: Sequence[Callable[..., Impact]] | None = None,
 ) -> Stride:
-    """`stride` without the checks of its arguments; `arcs` may be other ways from each jump to the next than `run_to_guard`."""
+    """`stride` without the checks of its arguments. `arcs`: for each arc, a function to use in place of `run_to_guard`."""
     start, impacts, result = t, [], RESULTS.successful
     arcs = [run_to_guard] * len(sequence) if arcs is None else arcs
     for mode, expected, to_guard in zip(sequence, system.route(sequence), arcs, strict=True):
@@ -67,7 +69,7 @@ def run_stride(
     )
 
 
-# Traced once: derivatives of every order, of an orbit or of a stride, start from the same trace.
+# Under `jit` the stride is traced once, for the values and the derivatives of every order.
 traced_stride = eqx.filter_jit(run_stride)
 
 
@@ -102,15 +104,17 @@ def stride(
     t: float | Time = 0.0,
     integrator: IntegratorLike = Integrator(),
 ) -> Stride:
-    r"""Follow a sequence of modes once around: from just after a jump to just after the last. $S(x)$.
+    r"""The return map $S(x)$ along a sequence of modes, from just after a jump to just after the last jump.
 
-    $x_{i+1} = R_i(t_i, \varphi(t_i; x_i))$ for each mode of the sequence, from its first mode back into its first.
+    $x_{i+1} = R_i(t_i, \varphi(t_i; x_i))$ for each mode of the sequence; the last transition enters the first mode again.
 
-    **Arguments:** `x`: state at the start of the first mode, shape `(n,)`. `sequence`: mode names, static. `t`: start
-    time, which matters only where the system depends on time.
+    **Arguments:** `x`: state at the start of the first mode, shape `(n,)`. `sequence`: mode names, static. `t`: start time, which
+    matters only for a non-autonomous system. Times and states are in the units of the vector fields. `integrator`: an
+    `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
 
-    **Returns:** `Stride(x, time, impacts, guard_rates, result)`. `result` is `unexpected_transition` when a guard fires
-    that the sequence does not name, `no_crossing` when none does within `integrator.max_time`, or a code of `Impact`.
+    **Returns:** `Stride(x, time, impacts, guard_rates, result)`. `result` is `unexpected_transition` when a guard fires that the
+    sequence does not name, `no_crossing` when no guard falls within `integrator.max_time`, or a code of `Impact`. `ValueError`
+    for arguments of a wrong shape or dtype, or that are not finite, and for a sequence without matching transitions.
 
     Source: Bhounsule (2014), eqs. 1-5.
     """
@@ -128,12 +132,14 @@ def return_jacobian(
     t: float | Time = 0.0,
     integrator: IntegratorLike = Integrator(),
 ) -> Matrix:
-    r"""The Jacobian of the stride, from section to section. $S_x = \prod_i D_xR_i\,(I - f\,D_xg/(D_tg + D_xg f))\,\Phi_i$.
+    r"""The Jacobian of the return map, from section to section. $S_x = \prod_i D_xR_i\,(I - f\,D_xg/(D_tg + D_xg f))\,\Phi_i$.
 
-    Its variations end when the *neighbouring* orbit meets its own guard; so along the flow it has the eigenvalue 0.
-    By automatic differentiation through the steps and the event.
+    Variations end where the *neighbouring* orbit meets its guard, so the eigenvalue along the flow is 0. Computed by automatic
+    differentiation through the steps and the event.
 
-    **Returns:** shape `(n, n)`; NaN where the stride fails.
+    **Arguments:** as for `stride`; `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
+
+    **Returns:** shape `(n, n)`, row and column in the units of the coordinates; NaN where the stride fails.
 
     Source: Bhounsule (2014), eq. 16, whose printed factors are in the wrong order.
     """
@@ -151,13 +157,15 @@ def monodromy(
     t: float | Time = 0.0,
     integrator: IntegratorLike = Integrator(),
 ) -> Matrix:
-    r"""The monodromy matrix: how variations at *fixed time* pass once around. $\prod_i \Xi_i\,\Phi_i$.
+    r"""The monodromy matrix of a stride, the map of variations at *fixed time*: $\prod_i \Xi_i\,\Phi_i$.
 
-    $\Phi_i$ is the Jacobian of the flow over the arc's own duration, $\Xi_i$ the saltation matrix at its end. On a
-    periodic orbit of an autonomous system the spectrum is that of `return_jacobian`, save that the eigenvalue along the
-    flow is 1 in place of 0.
+    $\Phi_i$ is the Jacobian of the flow over the duration of arc $i$, $\Xi_i$ the saltation matrix at its end. On a periodic
+    orbit of an autonomous system the spectrum is that of `return_jacobian`, except that the eigenvalue along the flow is 1
+    instead of 0.
 
-    **Returns:** shape `(n, n)`; NaN where the stride fails.
+    **Arguments:** as for `stride`; `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
+
+    **Returns:** shape `(n, n)`, row and column in the units of the coordinates; NaN where the stride fails.
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
     """

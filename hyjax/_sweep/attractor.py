@@ -54,19 +54,21 @@ def attractor(
 
     **Arguments:**
 
-    - `start`: the initial state, shape `(n,)`; several, shape `(starts, n)`, where attractors coexist; a function of the
-      parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of its size, so
-      that an unstable orbit leads to the attractor beside it.
-    - `where`, `values`: as for `sweep`.
+    - `start`: the initial state, shape `(n,)`, just after a jump; several, shape `(starts, n)`, where attractors coexist; a
+      function of the parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of
+      its size, so that iteration from an unstable orbit reaches a neighbouring attractor.
+    - `where`, `values`: as for `sweep`. `sequence`: mode names, static.
     - `strides`: the number of strides; `transients`: of these, the number that are not measured, by default half.
-    - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized.
-    - `integrator`: by default Dopri8 at 1e-9. (A chaotic orbit loses more digits than that within a few strides, and a stable
-      one forgets the error.)
+    - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
+    - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
+      1e-9. (On a chaotic attractor rounding grows beyond this error within a few strides; on a stable orbit the error decays.)
+    - `progress`: show a bar on stderr; by default on a terminal.
 
-    **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` where there are several: `x` (the last
-    states), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov` (largest exponent, per
-    stride), `stride_time` (mean duration), `strides` (number that succeeded) and `result`, the code of the stride that failed.
-    Where a stride failed the other numbers are NaN.
+    **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` if several are given: `x` (the last states,
+    over `stride` and `coordinate`), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov`
+    (largest exponent, per stride), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and
+    `result`, the code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0.
+    `ValueError` for arguments that do not fit each other; `ImportError` without xarray.
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 10.5; Benettin, Galgani, Giorgilli, Strelcyn (1980).
     """
@@ -79,7 +81,6 @@ def attractor(
     grid = grid_over(params, where, values)
     lanes = grid.points()
     states = _initial_states(system, start, grid, lanes, where, progress)
-    several = states.ndim == 3
     if integrator is None:
         tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
@@ -106,8 +107,22 @@ def attractor(
     found["period"] = np.where(good, _period(found["x"], max_period), 0).astype(np.int32)
     found["result"] = found["result"].astype(np.int8)
 
-    dims = grid.names + (("start",) if several else ())
-    shape = grid.shape + ((states.shape[1],) if several else ())
+    count = states.shape[1] if states.ndim == 3 else None
+    metadata = {"sequence": " -> ".join(sequence), "strides": strides, "transients": transients}
+    return _labelled(xarray, found, grid, count, system.mode(sequence[0]).coordinates, metadata)
+
+
+def _labelled(
+    xarray,
+    found: dict[str, np.ndarray],
+    grid: Grid,
+    starts: int | None,
+    coordinates: tuple[str, ...],
+    metadata: dict[str, Any],
+) -> "xarray.Dataset":
+    """The dataset of the attractors. **Arguments:** `starts`: the number of initial states at each point, `None` for one."""
+    dims = grid.names + (() if starts is None else ("start",))
+    shape = grid.shape + (() if starts is None else (starts,))
     own = {"x": ("stride", "coordinate")}
     attributes = {
         "lyapunov": {"long_name": "largest Lyapunov exponent per stride", "units": "1"},
@@ -118,14 +133,9 @@ def attractor(
         name: ((*dims, *own.get(name, ())), column.reshape(*shape, *column.shape[1:]), attributes.get(name, {}))
         for name, column in found.items()
     }
-    coords = grid.coordinates | {"coordinate": list(system.mode(sequence[0]).coordinates)}
-    metadata = {
-        "parameters": str({k: v for k, v in named_leaves(params).items() if k not in grid.names}),
-        "sequence": " -> ".join(sequence),
-        "strides": strides,
-        "transients": transients,
-    }
-    return xarray.Dataset(data, coords, metadata)
+    coords = grid.coordinates | {"coordinate": list(coordinates)}
+    fixed = {name: value for name, value in named_leaves(grid.params).items() if name not in grid.names}
+    return xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata)
 
 
 def _initial_states(system, start: Starts, grid: Grid, lanes: np.ndarray, where: Where, progress) -> np.ndarray:

@@ -41,22 +41,26 @@ def basin(
 ) -> "xarray.Dataset":
     r"""Basins of attraction: the outcome of each initial state of a grid.
 
-    Strides are taken until a state is near one of the orbits, or one of the guards `fates` falls through zero.
+    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `fates` falls through zero.
 
     **Arguments:**
 
-    - `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`, the initial
-      state at a point of the grid, just after a jump; by default the axes are the coordinates themselves, all of them.
+    - `sequence`: mode names, static. `axes`: from name to values, for each dimension of the grid. `start`:
+      `(params, *values) -> x`, shape `(n,)`, the initial state at a point of the grid, just after a jump; by default the axes are
+      all coordinates of the first mode, in their order and units.
     - `orbits`: one or a batch; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
-    - `fates`: from name to guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
+    - `fates`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
-    - `strides`: the largest number of strides. `integrator`: by default Dopri8 at 1e-8.
+    - `strides`: the largest number of strides. `progress`: show a bar on stderr; by default on a terminal.
+    - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
+      1e-8.
 
     **Returns:** an `xarray.Dataset` over the axes: `fate`, the number of the outcome, with the names of all outcomes in its
     attribute `flag_meanings` (the orbits in their order, the `fates`, `no step` where a stride failed for another reason, and
-    `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after a fall); and
-    `result`, the code of a stride that failed.
+    `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after an outcome of
+    `fates` or a failure); and `result`, the code of a stride that failed. `ValueError` for axes or orbits that cannot be used;
+    `ImportError` without xarray.
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
@@ -64,18 +68,8 @@ def basin(
     if strides < 1 or not closeness > 0:
         raise ValueError(f"basin: strides={strides} must be at least 1 and closeness={closeness} positive.")
     fates = {} if fates is None else fates
-    values = {name: np.asarray(axis, float) for name, axis in axes.items()}
-    for name, axis in values.items():
-        if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
-            raise ValueError(f"basin: the values of the axis {name} must be finite numbers in one dimension.")
-    if clash := sorted(set(values) & {"fate", "strides", "result", "last", "coordinate"}):
-        raise ValueError(f"basin: the axes {clash} have names of the dataset's variables. Choose other names.")
     coordinates = system.mode(sequence[0]).coordinates
-    if start is None and tuple(values) != coordinates:
-        raise ValueError(
-            f"basin: the axes {tuple(values)} are not the coordinates {coordinates}: give start=, a function "
-            "(params, *values) -> x."
-        )
+    values = _checked_axes(axes, coordinates if start is None else None)
     points = np.stack(np.meshgrid(*values.values(), indexing="ij"), axis=-1).reshape(-1, len(values))
     make: Callable[..., State] = start or (lambda params, *coordinates: jnp.stack(coordinates))
     x = np.array(jax.vmap(lambda each: jnp.asarray(make(params, *each)))(jnp.asarray(points)))
@@ -90,6 +84,31 @@ def basin(
     plain = with_adjoint(integrator, PlainForward())
     ending = with_terminal_modes(system, tuple(sequence), fates)
     lane = StridesToOutcome(ending, tuple(sequence), len(system.transitions), len(fates), plain)
+    common = (params, nodes, owner, np.asarray(closeness * size, x.dtype))
+    found = _outcomes(lane, common, x, strides, progress)
+    return _labelled(xarray, found, values, names, tuple(fates), coordinates, params, sequence)
+
+
+def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) -> dict[str, np.ndarray]:
+    """The axes as arrays; `ValueError` where they cannot be used, or are not the given coordinates."""
+    values = {name: np.asarray(axis, float) for name, axis in axes.items()}
+    for name, axis in values.items():
+        if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+            raise ValueError(f"basin: the values of the axis {name} must be finite numbers in one dimension.")
+    if clash := sorted(set(values) & {"fate", "strides", "result", "last", "coordinate"}):
+        raise ValueError(f"basin: the axes {clash} have names of the dataset's variables. Choose other names.")
+    if coordinates is not None and tuple(values) != coordinates:
+        raise ValueError(
+            f"basin: the axes {tuple(values)} are not the coordinates {coordinates}: give start=, a function "
+            "(params, *values) -> x."
+        )
+    return values
+
+
+def _outcomes(
+    lane: StridesToOutcome, common: tuple, x: np.ndarray, strides: int, progress: bool | None
+) -> dict[str, Any]:
+    """The outcome of each initial state, shape `(points, n)`, after at most `strides` strides: the columns of all lanes."""
     count = len(x)
     found = {
         "orbit": np.full(count, -1),
@@ -101,10 +120,9 @@ def basin(
     }
     alive, most = np.arange(count), 1
     with progress_bar("initial states", count, 0, progress) as advance:
-        # Rounds of strides, each twice as long as the one before: lanes whose outcome is known are then removed.
+        # Rounds of 1, 2, 4, ... strides; after each round, lanes whose outcome is known are removed.
         while alive.size and (left := strides - int(found["strides"][alive[0]])) > 0:
-            common = (params, nodes, owner, np.asarray(closeness * size, x.dtype), np.asarray(min(most, left)))
-            run = BatchMap(lane, common)
+            run = BatchMap(lane, (*common, np.asarray(min(most, left))))
             pieces = np.array_split(alive, -(-len(alive) // run.capacity))
             with ThreadPoolExecutor(run.threads) as pool:
                 parts = list(pool.map(lambda piece: run((found["t"][piece], found["x"][piece])), pieces))  # noqa: B023
@@ -118,7 +136,7 @@ def basin(
             alive = alive[~ended[alive]]
             advance(before - len(alive))
             most *= 2
-    return _labelled(xarray, found, values, names, tuple(fates), coordinates, params, sequence)
+    return found
 
 
 def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.ndarray, np.ndarray]:

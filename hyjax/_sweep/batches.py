@@ -1,7 +1,8 @@
-"""One function mapped over many independent lanes: in blocks, over all local devices, from several threads.
+"""A function mapped over many independent lanes: in blocks, over all local devices, from several threads.
 
-A block is one `vmap`, which takes as long as its slowest lane; blocks follow one another. Neither the shape of the program nor
-the arithmetic of a lane depends on the number of lanes, so a lane's result is the same to the last bit in every company.
+A block is one `vmap`, which takes as long as its slowest lane; blocks run one after the other. Neither the shape of the program
+nor the arithmetic of a lane depends on the number of lanes, so a lane's result does not depend on the other lanes, to the last
+bit.
 """
 
 import functools as ft
@@ -28,7 +29,8 @@ class BatchMap:
     def __init__(self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None):
         self.devices = jax.local_devices()
         on_cpu = self.devices[0].platform == "cpu"
-        # On a CPU a block fills the vector units, fits in the cache, and rarely waits for a slow lane. Other devices need many.
+        # On a CPU a small block fills the vector units, fits in the cache, and rarely waits for a slow lane. Other devices need
+        # many lanes.
         self.width = (32 if on_cpu else 1 << 15) if width is None else width
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
@@ -43,7 +45,7 @@ class BatchMap:
 
     @property
     def threads(self) -> int:
-        """Threads from which to call: one CPU device runs as many programs at once as it has cores."""
+        """The number of threads to call from: a CPU device runs as many programs at once as it has cores."""
         if self.mesh is not None or self.devices[0].platform != "cpu":
             return 1
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

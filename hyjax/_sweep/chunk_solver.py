@@ -22,10 +22,10 @@ Columns = dict[str, tuple[tuple[str, ...], np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class ChunkSolver:
-    """Everything that the chunks of a sweep share.
+    """The solver of a sweep's chunks, with the data that all chunks share.
 
-    **Attributes:** `lanes`: the program for one orbit, mapped over many. `start`: the orbit or branch that the sweep starts
-    from; `orbit`: that orbit, or the branch's first. `units`: of the coordinates and of `time`, by name.
+    **Attributes:** `lanes`: the program for one orbit, mapped over many. `start`: the orbit or branch from which the sweep
+    starts. `orbit`: the orbit, or the branch's first orbit. `units`: of the coordinates and of `time`, by name.
     """
 
     problem: Problem

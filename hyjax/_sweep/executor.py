@@ -50,7 +50,7 @@ def solve_in_store(
     """All chunks, in a store that is created, or completed with `resume`; as a dataset read from the store."""
     load_xarray()
     if path.exists():
-        # Of several processes that start together, one creates the store.
+        # Of several processes that start together, one creates the store: so only process 0 takes an existing path for an error.
         if not resume and jax.process_index() == 0:
             raise StoreError(f"{path}: the path exists already. Resume the store, or write to another path.")
     else:

@@ -1,4 +1,4 @@
-"""A grid of parameters: all combinations of the values of several leaves, with names and units."""
+"""Grids of parameters: all combinations of the values of several leaves, with names and units."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,8 +22,8 @@ TAKEN = {
 class Grid(eqx.Module):
     """A grid of parameters.
 
-    **Attributes:** `free`: the indices of the leaves of `params` that vary. `names`, `units`: of these leaves. `values`: an axis
-    for each, in any order, each value once.
+    **Attributes:** `free`: the indices of the leaves of `params` that vary. `names`, `units`: of these leaves. `values`: for each
+    of these leaves the values of its axis, in any order, without repetition.
     """
 
     params: Params

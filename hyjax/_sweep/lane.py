@@ -16,12 +16,12 @@ from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
 
-# A user's function of further quantities to keep of an orbit: `orbit -> {name: array}`.
+# A user's function that returns further quantities of an orbit: `orbit -> {name: array}`.
 Record = Callable[[PeriodicOrbit], dict[str, Array]]
 
 
 class OrbitFromGuess(eqx.Module):
-    r"""The orbit near an initial guess `y`, its pre-impact state. $\text{flow}(R(y), \lambda) = y$.
+    r"""The orbit near an initial guess of its pre-impact state $y$: $\text{flow}^m(R(y), \lambda) = y$.
 
     Newton's method ends where the residual is below the integrator's tolerance: from a guess with half the digits right it takes
     two strides, and the second also gives the multipliers.
@@ -44,7 +44,7 @@ class OrbitFromGuess(eqx.Module):
 
         def evaluate(y, first):
             found = equation(y, first)
-            # The rest is the integrator's error, which a further step would change but not reduce.
+            # A residual of this size is the integrator's error, which a further Newton step would change but not reduce.
             settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
             return found._replace(r=jnp.where(settled, 0, found.r))
 

@@ -34,7 +34,7 @@ class StridesToOutcome(eqx.Module):
         t0, x0 = lane
 
         def near(x):
-            """The number of the orbit that the state is near to, or -1."""
+            """The number of the orbit near the state, or -1."""
             if not nodes.shape[0]:
                 return jnp.array(-1)
             apart = jnp.max(jnp.abs(x - nodes), axis=1)

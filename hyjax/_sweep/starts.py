@@ -1,4 +1,4 @@
-r"""Initial guesses for the orbits of a grid: a coarse subgrid is solved first, and interpolated at every other point.
+r"""Initial guesses for the orbits of a grid: interpolation of the orbits on a coarse subgrid, which is solved first.
 
 The coarse subgrid is solved by continuation along straight lines in the parameters, from the given orbit to the nearest coarse
 point and then from neighbour to neighbour; each finer level starts by interpolation in the level before. So a guess depends on
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-# Coarse points along an axis on the finest and on the roughest level, by the number of axes.
+# The number of coarse points along an axis on the finest and on the roughest level, by the number of axes.
 FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -44,7 +44,8 @@ class CoarseGrid:
         return np.stack([axis[index[:, k]] for k, axis in enumerate(self.axes)], axis=-1)
 
     def guesses(self, values: Float[np.ndarray, "points free"]) -> tuple[np.ndarray, np.ndarray]:
-        """Initial guesses at points, and how far from its guess an orbit may lie: interpolated, or from the nearest point."""
+        """Initial guesses at points, interpolated or from the nearest coarse point; and the largest accepted distance of an
+        orbit from its guess."""
         y = np.full((len(values), self.y.shape[-1]), np.nan, self.y.dtype)
         reach = np.zeros(len(values))
         for width in WINDOWS.get(len(self.axes), (2,)):
@@ -108,8 +109,8 @@ def solve_coarse_grid(
 ) -> CoarseGrid:
     """Solve for the orbits of a coarse grid, level by level.
 
-    **Arguments:** `start`: parameters and `y` of an orbit from which to continue. `guess`: `values -> y`, used instead of
-    `start` where it is given.
+    **Arguments:** `start`: parameters and `y` of an orbit from which to continue. `guess`: `values -> y`, if given used instead
+    of `start`.
     """
     shape, dims = coarse.y.shape[:-1], len(coarse.axes)
     spacings, rough = [1], ROUGH.get(dims, 3)
@@ -144,7 +145,7 @@ def _accept(coarse: CoarseGrid, index, y, guesses, reach):
 
 
 def is_far(y: np.ndarray, guesses: np.ndarray, reach: np.ndarray | float) -> np.ndarray:
-    """Which orbits lie farther than `reach` from their guesses, and so on another branch; not where `y` is NaN."""
+    """Which orbits lie farther than `reach` from their guesses, and so on another branch; false where `y` is NaN."""
     return np.max(np.abs(y - guesses), axis=1) > reach + 1e-6 * np.max(np.abs(guesses), axis=1)
 
 

@@ -19,13 +19,17 @@ from .._system.results import RESULTS
 if TYPE_CHECKING:
     import xarray
 
-# In place of a result code: the point has not been computed.
+# The result code of a point that has not been computed.
 PENDING = -1
 INDEX = tuple[slice, ...]
 
 
 class StoreError(RuntimeError):
-    """A store cannot be written, or has another provenance."""
+    """The store of a sweep cannot be created, written or resumed; the message names the path and the remedy.
+
+    Raised by `sweep(out=...)`: where the path exists without `resume`, where a file cannot be written (every finished chunk is
+    kept), and where an existing store has another provenance (such as other parameters, grid, start or integrator).
+    """
 
 
 def chunk_shape(shape: tuple[int, ...], lanes: int) -> tuple[int, ...]:
@@ -47,7 +51,7 @@ def chunks_of(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[INDEX]:
 
 
 class Store:
-    """An existing store.
+    """An existing store of a sweep.
 
     **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid.
     """
@@ -65,6 +69,7 @@ class Store:
         return np.array([bool(np.all(codes[box] != PENDING)) for box in self.chunks])
 
     def is_finished(self, i: int) -> bool:
+        """Whether chunk `i` is finished."""
         import zarr
 
         array = zarr.open_array(self.path / "result", mode="r")
@@ -89,13 +94,14 @@ class Store:
             ) from error
 
     def open(self) -> "xarray.Dataset":
+        """The dataset of the store, read on access."""
         import xarray
 
         return xarray.open_zarr(self.path, consolidated=False, chunks=None)  # pyright: ignore
 
 
 class Locks:
-    """A lock for each chunk, held by at most one process; on a system without file locks every lock is free."""
+    """Locks of the chunks, each held by at most one process; on a system without file locks every lock is free."""
 
     def __init__(self, path: Path):
         try:
@@ -107,6 +113,7 @@ class Locks:
             self._lock = None
 
     def take(self, i: int) -> bool:
+        """Take lock `i`; whether it was free."""
         if self._lock is None:
             return True
         try:
@@ -167,7 +174,9 @@ def create(
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         if not (path / "zarr.json").exists():
-            raise StoreError(f"{path}: the store cannot be made ({error.strerror or error}).") from error
+            raise StoreError(
+                f"{path}: the store cannot be made ({error.strerror or error}). Write to another path."
+            ) from error
 
 
 def require_same(path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -175,14 +184,16 @@ def require_same(path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
     try:
         stored = json.loads((path / "zarr.json").read_text()).get("attributes", {})
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: this is not a store that can be resumed ({error}).") from error
+        raise StoreError(
+            f"{path}: this is not a store that can be resumed ({error}). Write to another path."
+        ) from error
     metadata = json.loads(json.dumps(metadata))
     differing = [name for name in metadata if stored.get(name) != metadata[name]]
     if differing:
         name = differing[0]
         raise StoreError(
-            f"{path}: cannot be resumed: its {name} is {_brief(stored.get(name))}, and now {_brief(metadata[name])}. Request "
-            "the same sweep, or write to another path."
+            f"{path}: cannot be resumed: its {name} is {_brief(stored.get(name))}, that of this call "
+            f"{_brief(metadata[name])}. Request the same sweep, or write to another path."
         )
     return stored
 

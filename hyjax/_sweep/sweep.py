@@ -37,7 +37,7 @@ def sweep(
     units: dict[str, str] | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
-    r"""The periodic orbit over a grid of parameters. $S^m(x, \lambda) = x$ for all $\lambda$ of the grid.
+    r"""Sweep of a periodic orbit over a grid of parameters: $S^m(x, \lambda) = x$ for all $\lambda$ of the grid.
 
     The given orbit is continued over a coarse subgrid; at every other point the initial guess is interpolated, so most points
     need two strides of Newton's method. The result at a point depends on the grid alone: not on chunks, devices, the order of the
@@ -45,29 +45,36 @@ def sweep(
 
     **Arguments:**
 
-    - `start`: an orbit whose parameters lie on the grid or near it; or a branch, whose points are then the initial guesses (over
-      the branch's own parameter; of a branch with folds, the part nearest its first point).
+    - `start`: an orbit whose parameters lie on the grid or near the grid; or a branch, whose points are the initial guesses (over
+      the branch's own parameter; on a branch with folds, those of the part nearest its first point).
     - `where`: the lens that picks the varied leaves of the parameters: `lambda params: params.slope`, or a tuple of leaves.
-    - `values`: an array for each of these leaves.
+    - `values`: an array of values for each of these leaves, in the units of the leaf.
     - `record`: a function `orbit -> {name: array}` of further quantities to keep.
     - `out`: path of a zarr store, written chunk by chunk. `resume`: complete the existing store.
-    - `integrator`: by default the orbit's. `chunk`: the largest number of points in a chunk.
+    - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the orbit's.
+    - `chunk`: the largest number of points in a chunk.
     - `units`: of the coordinates and of `time`, by name. `progress`: show a bar on stderr; by default on a terminal.
 
-    **Returns:** an `xarray.Dataset` over dimensions named after the parameters: `x` (state just after the last jump), `period`,
-    `multipliers_real`, `multipliers_imag`, `stable`, `residual`, `iterations` (of Newton's method, one stride each), the
-    quantities of `record`, and `result`, a code of `RESULTS` for each point. A point without an orbit is NaN. With `out` the
-    variables are read from the store on access.
+    **Returns:** an `xarray.Dataset` over dimensions named after the parameters: `x` (state just after the last jump, over
+    `coordinate`), `period`, `multipliers_real` and `multipliers_imag` (over `multiplier`), `stable`, `residual`, `iterations` (of
+    Newton's method, one stride each), the quantities of `record`, and `result`, a code of `RESULTS` for each point. A point
+    without an orbit is NaN. With `out` the variables are read from the store on access.
 
-    Several processes may call `sweep` with the same `out` and share the chunks: processes of `jax.distributed`, or independent
-    ones, then with `resume`. `StoreError` for a store that cannot be written (every finished chunk is kept), and for a store
-    with another provenance.
+    Several processes may call `sweep` with the same `out` and share the chunks: processes of `jax.distributed`, or, with
+    `resume`, independent processes. `StoreError` for a store that cannot be written (every finished chunk is kept), and for a
+    store with another provenance; `ValueError` for a start or values that cannot be used; `ImportError` without xarray (or zarr,
+    for `out`).
+
+    Source: the orbits as in `periodic_orbit`, Bhounsule (2014), Sec. 2; initial guesses by natural-parameter continuation, Keller
+    (1977).
     """
     orbit = start.orbit(first_point(start)) if isinstance(start, Branch) else start
     if orbit.period.ndim:
         raise ValueError(f"sweep: start is a batch of {len(orbit)} orbits. Take one of them, such as orbits[0].")
     if int(orbit.result._value) != int(RESULTS.successful._value):
-        raise ValueError("sweep: start is not an orbit: its search did not succeed.")
+        raise ValueError(
+            "sweep: the search for the start orbit did not succeed. Give an orbit whose result is successful."
+        )
     if chunk is not None and chunk < 1:
         raise ValueError(f"sweep: chunk={chunk} must be at least 1.")
     if out is None and resume:

@@ -1,4 +1,4 @@
-"""Pictures of results: each function takes a result and returns matplotlib axes, a figure or an animation."""
+"""Pictures of results: functions that take a result and return matplotlib axes, a figure or an animation."""
 
 from .animate import (
     animate_orbit as animate_orbit,

@@ -1,4 +1,4 @@
-"""Animations of a model along an orbit or a trajectory, drawn by the model's own outline."""
+"""Animations of a model along an orbit or a trajectory, drawn from the model's outline."""
 
 import pathlib
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from .placement import Model, placed_arcs, PlacedArc, Shapes, shapes, vertical_f
 if TYPE_CHECKING:
     import matplotlib.animation
 
-# Seconds on the screen for one unit of a model's time; sqrt(l/g) is taken for a leg of 1 m on the earth.
+# Seconds on the screen for one unit of a model's time; sqrt(l/g) is that of a leg of 1 m on the earth.
 SECONDS = {"s": 1.0, "sqrt(l/g)": 9.81**-0.5, "sqrt(l/g) or s": 9.81**-0.5}
 # Seconds: a shorter motion is played more slowly, a longer one faster.
 SHORTEST, LONGEST = 2.0, 12.0
@@ -23,19 +23,20 @@ SHORTEST, LONGEST = 2.0, 12.0
 def animate_orbit(
     orbit: PeriodicOrbit, model: Model, steps: int = 4, fps: int = 30, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
-    """The model moving along its periodic orbit: a walker walks down its slope, and the camera follows.
+    """Animation of a model along its periodic orbit: a walker walks down its slope, and the camera follows.
 
     A leg keeps its colour when the legs change roles; the stance leg is drawn thick. The camera moves with the mean
-    velocity, so an even number of steps of a biped repeats without a seam.
+    velocity, so the animation of an even number of a biped's steps repeats without a jump.
 
     **Arguments:** `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
     `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)`
     and `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence.
-    `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units of `sqrt(l/g)` plays
-    as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and 12 s.
+    `fps`: frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units
+    of `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and
+    12 s.
 
-    **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for a batch of orbits, an orbit
-    that was not found, and a model without an outline.
+    **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for a batch of orbits, an orbit that
+    was not found, and a model without an outline; `ImportError` without matplotlib.
     """
     check_outline(model, "animate_orbit")
     if steps < 1 or fps <= 0 or (speed is not None and speed <= 0):
@@ -46,9 +47,10 @@ def animate_orbit(
 def animate_trajectory(
     trajectory: Trajectory, model: Model, fps: int = 30, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
-    """The model moving along a simulated trajectory, from start to end; arguments as for `animate_orbit`.
+    """Animation of a model along a simulated trajectory, from start to end.
 
-    `TypeError` for a batch of trajectories; `ValueError` for a trajectory without an arc, or a model without an outline.
+    **Arguments:** as for `animate_orbit`. **Returns:** a `matplotlib.animation.FuncAnimation`. `TypeError` for a batch of
+    trajectories; `ValueError` for a trajectory without an arc, or a model without an outline; `ImportError` without matplotlib.
     """
     check_outline(model, "animate_trajectory")
     if fps <= 0 or (speed is not None and speed <= 0):
@@ -63,7 +65,9 @@ def check_outline(model: Model, caller: str) -> None:
     """`ValueError` for a model without an outline."""
     if not hasattr(model, "outline"):
         name = getattr(model, "__name__", str(model)).rpartition(".")[-1]
-        raise ValueError(f"{caller}: {name} does not define outline, so there is nothing to draw.")
+        raise ValueError(
+            f"{caller}: {name} does not define outline. Give a model with a function outline(mode, x, params)."
+        )
 
 
 def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: int, speed: float | None):
@@ -77,7 +81,7 @@ def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: i
     times = np.linspace(0.0, duration, max(2, round(seconds * fps)), endpoint=False)
     frames = _frames(placed, model, params, times)
 
-    # Camera: a constant scale at which every frame fits.
+    # Camera: a constant scale that fits every frame.
     stride = placed[-1].landing
     path = stride * (times / duration)[:, None]
     drawn_points = np.concatenate([point - path[i] for i, (_, shape) in enumerate(frames) for point in shape.values()])
@@ -160,7 +164,7 @@ def _footholds(feet: np.ndarray, stride: np.ndarray, downhill: np.ndarray, width
 
 
 def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | pathlib.Path) -> None:
-    """Write an animation as `.gif`, `.html` (a page with controls) or, where ffmpeg is installed, `.mp4`.
+    """Write an animation to a `.gif`, `.html` (a page with controls) or, where ffmpeg is installed, `.mp4` file.
 
     **Arguments:** `path`: its suffix selects the format. `ValueError` for another suffix, and for `.mp4` without ffmpeg.
     """
@@ -169,8 +173,8 @@ def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | 
     if suffix == ".html":
         path.write_text(animation.to_jshtml(), encoding="utf-8")
     else:
-        # 80 dots per inch keep four steps of a walker well under a megabyte. A GIF counts time in hundredths of a
-        # second: 25 and 50 frames per second are exact.
+        # At 80 dots per inch, four steps of a walker take well under a megabyte. A GIF counts time in hundredths of a second:
+        # 25 and 50 frames per second are exact.
         animation.save(path, writer="pillow" if suffix == ".gif" else "ffmpeg", dpi=80 if suffix == ".gif" else 200)
 
 

@@ -29,13 +29,15 @@ def branch_diagram(
     ax: "matplotlib.axes.Axes | None" = None,
     parameter: str = "",
 ) -> "matplotlib.axes.Axes":
-    """A coordinate of every node of the orbits over the parameter: stable orbits solid, unstable orbits dashed.
+    """The bifurcation diagram of branches: a coordinate of every node of the orbits over the parameter.
 
-    Each branch has a colour; its special points are marked and labelled.
+    Stable orbits are drawn solid, unstable orbits dashed. Each branch has a colour; its special points are marked and labelled.
 
-    **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`; by default the first
-    coordinate of the mode in which the orbits start. `parameter`: its name, for the axis label. `ValueError` for an unknown
-    coordinate.
+    **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`, the period per stride; by
+    default the first coordinate of the mode in which the orbits start. `ax`: axes to draw in; by default new ones. `parameter`:
+    its name, for the axis label.
+
+    **Returns:** the axes. `ValueError` for an unknown coordinate; `ImportError` without matplotlib.
     """
     branches = list(branches) if isinstance(branches, Sequence) else [branches]
     problem = branches[0].unfolding.problem
@@ -74,9 +76,12 @@ def locus_diagram(
     ax: "matplotlib.axes.Axes | None" = None,
     parameters: tuple[str, str] = ("", ""),
 ) -> "matplotlib.axes.Axes":
-    """Loci of special points in the plane of two parameters, labelled by kind; horizontal is the branch's own parameter.
+    """Loci of special points in the plane of two parameters, labelled by kind; the branch's own parameter is horizontal.
 
-    **Arguments:** `loci`: one or several. `parameters`: the names of the two parameters, for the axis labels.
+    **Arguments:** `loci`: one or several. `ax`: axes to draw in; by default new ones. `parameters`: the names of the two
+    parameters, for the axis labels.
+
+    **Returns:** the axes. `ImportError` without matplotlib.
     """
     loci = list(loci) if isinstance(loci, Sequence) else [loci]
     axes = open_axes(ax, (5.4, 4.2))

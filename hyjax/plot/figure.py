@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import matplotlib.axes
 
-# Okabe and Ito (2008): colours that colour-blind readers can distinguish.
+# The colours of Okabe and Ito (2008), which colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 INK, GREY, PALE = "#222222", "#888888", "#E4E6E9"

@@ -1,4 +1,4 @@
-"""The summary picture of periodic orbits: phase portrait, coordinates over time, multipliers."""
+"""Summary figures of periodic orbits: phase portrait, coordinates over time, multipliers."""
 
 import dataclasses
 import textwrap
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 def gait_figure(
     orbits: PeriodicOrbit | Sequence[PeriodicOrbit], model: ModuleType | None = None
 ) -> "matplotlib.figure.Figure":
-    """A row for each orbit: phase portrait, coordinates over time, multipliers; above the row its period and stability.
+    """The summary figure of periodic orbits, with a row for each: phase portrait, coordinates over time, multipliers.
+
+    Above each row are the orbit's period and stability; for an orbit that was not found, the reason.
 
     **Arguments:** `orbits`: one, a batch, or several. `model`: supplies the title, and the units of the axes.
 
-    **Returns:** the figure. The row of an orbit that was not found states why. `ValueError` for no orbit at all.
+    **Returns:** the figure. `ValueError` for a batch of length 0; `ImportError` without matplotlib.
     """
     rows = each_orbit(orbits)
     if not rows:

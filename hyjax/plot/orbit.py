@@ -23,11 +23,11 @@ def phase_portrait(
     pairs: Sequence[tuple[str, str]] | None = None,
     model: ModuleType | None = None,
 ) -> "matplotlib.axes.Axes":
-    """Each coordinate against its rate: the arcs as lines with an arrow in the direction of time, the jumps dashed.
+    """The phase portrait of an orbit: each coordinate against its rate, with an arrow in the direction of time, jumps dashed.
 
-    **Arguments:** `pairs`: names of coordinates, (horizontal, vertical); by default every `name` that has a `name_rate`, and
-    the first two coordinates where no coordinate has a rate. In a mode without the coordinate `name_rate` the rate of `name`
-    is computed by the vector field. `model`: supplies the units of the axes.
+    **Arguments:** `ax`: axes to draw in; by default new ones. `pairs`: names of coordinates, (horizontal, vertical); by default
+    every `name` that has a `name_rate`, and the first two coordinates where no coordinate has a rate. In a mode without the
+    coordinate `name_rate` the rate of `name` is computed by the vector field. `model`: supplies the units of the axes.
 
     **Returns:** the axes. `ValueError` for an orbit that was not found, and for an unknown coordinate.
     """
@@ -58,9 +58,9 @@ def phase_portrait(
 def time_series(
     orbit: PeriodicOrbit, ax: "matplotlib.axes.Axes | None" = None, model: ModuleType | None = None
 ) -> "matplotlib.axes.Axes":
-    """The coordinates, except rates, over one period: the arcs as lines, the jumps dashed.
+    """The coordinates of an orbit, except rates, over one period: the arcs as lines, the jumps dashed.
 
-    **Arguments:** `model`: supplies the units of the axes.
+    **Arguments:** `ax`: axes to draw in; by default new ones. `model`: supplies the units of the axes.
 
     **Returns:** the axes. `ValueError` for an orbit that was not found.
     """
@@ -82,9 +82,10 @@ def time_series(
 def multiplier_plane(
     orbits: PeriodicOrbit | Sequence[PeriodicOrbit], ax: "matplotlib.axes.Axes | None" = None
 ) -> "matplotlib.axes.Axes":
-    r"""The multipliers in the complex plane, with the unit circle.
+    r"""The multipliers of orbits in the complex plane, with the unit circle.
 
-    **Arguments:** `orbits`: one, a batch, or several; orbits that were not found are omitted.
+    **Arguments:** `orbits`: one, a batch, or several; orbits that were not found are omitted. `ax`: axes to draw in; by default
+    new ones.
 
     **Returns:** the axes. Multipliers with $|\lambda| < 1$ are drawn as blue circles, the others as vermilion squares.
     """
@@ -157,7 +158,7 @@ def _ends(orbit: PeriodicOrbit, before: Arc, after: Arc, name: str) -> np.ndarra
 
 def _label(names: Sequence[str], model: ModuleType | None) -> str:
     """An axis label: the symbols of the coordinates with their units; a unit that all share is printed once."""
-    # A coordinate of another mode than the model's first has no unit here.
+    # The model gives the units of its first mode's coordinates alone.
     units = dict(zip(model.coordinates, map(unit, model.units), strict=True)) if model else {}
     found = {units[name] for name in names if name in units}
     if len(found) <= 1:
@@ -176,7 +177,7 @@ def _jump(ax, x: np.ndarray, y: np.ndarray, colour: str) -> None:
 
 def _arrow(ax, x, y, colour: str) -> None:
     """An arrowhead half-way along the curve."""
-    # Between neighbouring samples the arrow would be a pixel long, and its direction rounding.
+    # Between neighbouring samples the arrow would be one pixel long, and its direction rounding.
     tip, tail = len(x) // 2 + len(x) // 20, len(x) // 2
     style = {"arrowstyle": "-|>,head_width=0.22,head_length=0.75", "mutation_scale": 15, "lw": 0, "color": colour}
     ax.annotate("", (x[tip], y[tip]), (x[tail], y[tail]), arrowprops={**style, "shrinkA": 0, "shrinkB": 0})

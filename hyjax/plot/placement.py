@@ -15,9 +15,9 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params
 from .orbit import arcs_of
 
-# From the name of a line to its points.
+# The lines of an outline: from the name of each to its points, shape `(k, 2)`.
 Shapes = dict[str, np.ndarray]
-# A model without a file of its own: a namespace with an outline.
+# A model is a module, or a namespace with the same functions.
 Model = ModuleType | SimpleNamespace
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
-    """A coordinate and the spectral radius of the orbits: curves over one parameter, or maps over two.
+    """A coordinate and the spectral radius of the orbits of a sweep: curves over one parameter, or maps over two.
 
     **Arguments:** `found`: a result of `hyjax.sweep`. `coordinate`: a name, or `period`; by default the first coordinate.
 
@@ -56,7 +56,7 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "mat
 
 
 def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
-    """The bifurcation diagram: the last states over one parameter, and below the largest Lyapunov exponent.
+    """The bifurcation diagram of attractors: the last states, and below the largest Lyapunov exponent, over one parameter.
 
     **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate.
 
@@ -92,8 +92,8 @@ def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = No
 
     Orbits have saturated colours, all other outcomes pale ones.
 
-    **Arguments:** `found`: a result of `hyjax.basin` over two axes. **Returns:** the axes. `ValueError` for another number of
-    axes.
+    **Arguments:** `found`: a result of `hyjax.basin` over two axes. `ax`: axes to draw in; by default new ones. **Returns:** the
+    axes. `ValueError` for another number of axes of the grid.
     """
     pyplot()
     from matplotlib.colors import ListedColormap

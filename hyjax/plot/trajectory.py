@@ -1,4 +1,4 @@
-"""Pictures of simulated trajectories: the coordinates over time, coloured by mode."""
+"""Pictures of simulated trajectories: coordinates over time, coloured by mode."""
 
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 def trajectory_figure(
     trajectory: "Trajectory", model: ModuleType | SimpleNamespace | None = None, n: int = 100
 ) -> "matplotlib.figure.Figure":
-    """The coordinates over time, a row of axes for each: arcs in the colour of their mode, jumps as thin dotted lines.
+    """The coordinates of a trajectory over time, one below the other: arcs coloured by mode, jumps as thin dotted lines.
 
     **Arguments:** `model`: supplies `title`, `time_unit`, and `units` for its `coordinates`. `n`: sample times on each arc.
-    `TypeError` for a batch of trajectories.
+
+    **Returns:** the figure. `TypeError` for a batch of trajectories; `ImportError` without matplotlib.
     """
     plt = pyplot()
     arcs, modes = trajectory.sample(n), trajectory.system.modes
