@@ -191,8 +191,8 @@ def _accumulates(
     r"""Whether events accumulate (Zeno): a guard rises from its surface and falls again within rounding of its value or the
     time.
 
-    Such a hop cannot be resolved, and the flow would continue below the surface. The hop is a parabola of height
-    $\dot g^2 / 2|\ddot g|$ and duration $2\dot g/|\ddot g|$. After a perfectly plastic impact, or from rest on the surface, there is no
+    Such a hop cannot be resolved, and the flow would continue below the surface. The hop is a parabola of height $\dot g^2 /
+    2|\ddot g|$ and duration $2\dot g/|\ddot g|$. After a perfectly plastic impact, or from rest on the surface, there is no
     hop: so an armed guard at rest on its surface counts too, and the guard of transition `last`, which has just fired, also
     where its rate is zero up to rounding.
 

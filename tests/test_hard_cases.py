@@ -1,0 +1,278 @@
+"""Small systems that are easy to get wrong, each against its closed form."""
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import leave, line, oscillate
+
+import hyjax as hj
+
+RESULTS = hj.RESULTS
+
+
+def unchanged(t, x, p):
+    return x
+
+
+def has(trajectory, code):
+    return np.all(trajectory.result._value == code._value)
+
+
+# Guards whose gradient does not exist, or is infinite, where the flow starts
+
+
+@pytest.mark.parametrize(
+    ("guard", "hit"),
+    [
+        (lambda t, x, p: 1 - jnp.linalg.norm(x), 0.2),
+        (lambda t, x, p: 1 - jnp.sqrt(x[0]), 1 / 3),
+        (lambda t, x, p: 2 - jnp.linalg.norm(x) - jnp.sqrt(x[1] / 4), None),
+    ],
+    ids=["norm", "square root", "both"],
+)
+def test_guards_without_a_gradient_at_the_start(guard, hit):
+    system = leave(lambda t, x, p: jnp.array([3.0, 4.0]), 2, guard)
+    run = jax.jit(lambda x: hj.simulate(system, x, None, mode="free", t1=1.0))
+    walk = run(jnp.zeros(2))
+    # 5 t + sqrt(t) = 2
+    hit = ((np.sqrt(41) - 1) / 10) ** 2 if hit is None else hit
+    assert has(walk, RESULTS.successful) and walk.jumps == 1
+    assert_allclose(walk.ends[0], hit, rtol=1e-14)
+    by_start = jax.jit(jax.jacfwd(lambda x: run(x).ends[0]))(jnp.array([0.01, 0.02]))
+    assert np.all(np.isfinite(by_start))
+
+
+# Plastic impacts, and balls that rest on the floor
+
+
+def fall(t, x, p):
+    return jnp.stack([x[1], -9.81 + 0 * x[1]])
+
+
+def floor(guard, reset):
+    return hj.HybridSystem({"m": hj.Mode(fall, ("z", "v"))}, (hj.Transition("m", "m", guard, reset),))
+
+
+FLOORS = {
+    "as it is": (0.0, lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -p * x[1]])),
+    "set to zero": (0.0, lambda t, x, p: x[0], lambda t, x, p: jnp.stack([0 * x[0], -p * x[1]])),
+    "higher": (1.0, lambda t, x, p: x[0] - 1, lambda t, x, p: jnp.stack([x[0], -p * x[1]])),
+    "in other units": (0.0, lambda t, x, p: 3e6 * x[0], lambda t, x, p: jnp.stack([x[0], -p * x[1]])),
+    "curved": (0.0, lambda t, x, p: jnp.sin(x[0]), lambda t, x, p: jnp.stack([x[0], -p * x[1]])),
+    "sinking": (0.0, lambda t, x, p: x[0] + 0.1 * t, lambda t, x, p: jnp.stack([x[0], -0.1 - p * (x[1] + 0.1)])),
+}
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_plastic_impacts_end_on_the_floor(name):
+    height, guard, reset = FLOORS[name]
+    system = floor(guard, reset)
+    e = jnp.repeat(jnp.array([0.0, 1e-16, 1e-12, 1e-8, 1e-4]), 8)
+    h = jnp.tile(jnp.linspace(0.1, 3, 8), 5)
+    one = lambda h, e: hj.simulate(system, jnp.stack([height + h, 0 * h]), e, mode="m", t1=10.0)
+    walk = jax.jit(jax.vmap(one))(h, e)
+    assert has(walk, RESULTS.zeno)
+    # Where it rests: on the floor, at the time of the last event, to the digits of the fall.
+    at = walk.x[:, 0] + (0.1 * walk.t if name == "sinking" else 0)
+    assert_allclose(at, height, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("z", [0.0, 1e-300, 1e-17])
+def test_a_ball_at_rest_on_the_floor_stays(z):
+    system = floor(*FLOORS["as it is"][1:])
+    walk = hj.simulate(system, jnp.array([z, 0.0]), jnp.asarray(0.0), mode="m", t1=10.0)
+    assert has(walk, RESULTS.zeno) and abs(walk.x[0]) <= 1e-14
+
+
+def test_a_ball_that_is_released_on_the_floor_stays():
+    """From another mode, which held it there."""
+    held = hj.Mode(lambda t, x, p: 0 * x, ("z", "v"))
+    _, guard, reset = FLOORS["as it is"]
+    ways = (hj.Transition("m", "m", guard, reset), hj.Transition("held", "m", lambda t, x, p: 1 - t, unchanged))
+    system = hj.HybridSystem({"m": hj.Mode(fall, ("z", "v")), "held": held}, ways)
+    walk = hj.simulate(system, jnp.zeros(2), jnp.asarray(0.5), mode="held", t1=10.0)
+    assert has(walk, RESULTS.zeno) and walk.jumps == 1 and abs(walk.x[0]) <= 1e-14
+
+
+def test_a_ball_that_is_thrown_from_the_floor_flies():
+    system = floor(*FLOORS["as it is"][1:])
+    walk = hj.simulate(system, jnp.array([0.0, 1e-3]), jnp.asarray(0.0), mode="m", t1=1e-4)
+    assert has(walk, RESULTS.successful)
+    assert_allclose(walk.x, [1e-3 * 1e-4 - 9.81e-8 / 2, 1e-3 - 9.81e-4], rtol=1e-10)
+
+
+# Time
+
+
+def test_time_runs_forward():
+    """A traced end before the start, alone and as one lane of a batch."""
+    system = hj.HybridSystem({"m": hj.Mode(oscillate, ("a", "b"))}, ())
+    run = lambda t1: hj.simulate(system, jnp.array([1.0, 0.0]), None, mode="m", t0=1.0, t1=t1)
+    assert has(jax.jit(run)(-4.0), RESULTS.time_reversed)
+    ends = jnp.array([2.0, -4.0, 1.0])
+    walks = jax.jit(jax.vmap(run))(ends)
+    assert [int(code) for code in walks.result._value] == [
+        int(code._value) for code in (RESULTS.successful, RESULTS.time_reversed, RESULTS.successful)
+    ]
+    alone = jax.jit(run)(2.0)
+    assert np.array_equal(walks.x[0], alone.x) and np.array_equal(walks.x[2], [1, 0])
+    assert_allclose(alone.x, [np.cos(1), -np.sin(1)], rtol=0, atol=1e-14)
+    assert np.array_equal(walks.x[1], [1, 0])
+
+
+@pytest.mark.parametrize("w", [1e6, 1e9, 1e12, 1e15])
+def test_short_times(w):
+    """Power electronics lives at nanoseconds: an oscillator over two radians, and the time of its zero."""
+    system = leave(lambda t, x, p: p * oscillate(t, x, p), 2, lambda t, x, p: x[0])
+    walk = hj.simulate(system, jnp.array([1.0, 0.0]), jnp.asarray(w), mode="free", t1=1.5 / w)
+    assert_allclose(walk.x, [np.cos(1.5), -np.sin(1.5)], rtol=0, atol=1e-14)
+    fall = hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), jnp.asarray(w))
+    assert_allclose(fall.t * w, np.pi / 2, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("steep", "at"), [(1e4, 100.0), (1e6, 1e4)])
+def test_a_steep_guard_on_a_straight_flow(steep, at):
+    """The solver is exact here, and its steps grow: the guard is the only thing that bends."""
+    system = leave(line, 1, lambda t, x, p: 2 - jnp.exp(jnp.minimum(steep * (x[0] - at), 700.0)))
+    fall = hj.flow_to_guard(system, "free", 0.0, jnp.zeros(1), None, integrator=hj.Integrator(max_time=10 * at))
+    assert_allclose(fall.t, at + np.log(2) / steep, rtol=4e-15)
+
+
+# Two flows that meet on a surface
+
+
+def relay(reset=unchanged):
+    up, down = (hj.Mode(lambda t, x, p, s=s: s * jnp.ones(1), ("x",)) for s in (1, -1))
+    ways = (
+        hj.Transition("down", "up", lambda t, x, p: x[0], reset),
+        hj.Transition("up", "down", lambda t, x, p: -x[0], reset),
+    )
+    return hj.HybridSystem({"down": down, "up": up}, ways)
+
+
+@pytest.mark.parametrize(("start", "mode"), [(1.0, "down"), (0.0, "down"), (-1.0, "up"), (0.0, "up")])
+def test_a_relay_slides(start, mode):
+    walk = jax.jit(lambda x: hj.simulate(relay(), x, None, mode=mode, t1=5.0))(jnp.array([start]))
+    assert has(walk, RESULTS.sliding)
+    assert_allclose(walk.x, 0, atol=1e-14)
+    assert_allclose(walk.t, abs(start), atol=1e-14)
+
+
+def test_dry_friction_sticks():
+    """A block that slows down on a rough floor has no mode in which to stay: it ends where it stops."""
+    mu = 0.5
+    sides = {name: hj.Mode(lambda t, x, p, s=s: jnp.stack([x[1], -s * mu * jnp.ones(())]), ("x", "v")) for name, s in (("right", 1), ("left", -1))}  # fmt: skip  # noqa: E501
+    ways = (
+        hj.Transition("right", "left", lambda t, x, p: x[1], unchanged),
+        hj.Transition("left", "right", lambda t, x, p: -x[1], unchanged),
+    )
+    walk = hj.simulate(hj.HybridSystem(sides, ways), jnp.array([0.0, 1.0]), None, mode="right", t1=10.0)
+    assert has(walk, RESULTS.sliding)
+    assert_allclose(walk.x, [1 / (2 * mu), 0], atol=1e-14)
+
+
+def test_a_hysteresis_does_not_slide():
+    """Switching up and down at different levels: the way back leaves from somewhere else."""
+    up, down = (hj.Mode(lambda t, x, p, s=s: s * jnp.ones(1), ("x",)) for s in (1, -1))
+    ways = (
+        hj.Transition("down", "up", lambda t, x, p: x[0] + 0.5, unchanged),
+        hj.Transition("up", "down", lambda t, x, p: 0.5 - x[0], unchanged),
+    )
+    walk = hj.simulate(hj.HybridSystem({"down": down, "up": up}, ways), jnp.zeros(1), None, mode="up", t1=5.0)
+    assert has(walk, RESULTS.successful) and walk.jumps == 5
+
+
+# Maps that are not injective, as orbits
+
+
+def map_of(step, *extra):
+    """$x \\mapsto$ `step(x)` once in each unit of time; `extra` coordinates stay what they are."""
+    n = len(extra)
+    field = lambda t, x, p: jnp.zeros_like(x).at[-1].set(1.0)
+    leap = lambda t, x, p: jnp.concatenate([step(x[:1], p), jnp.asarray(extra, x.dtype), jnp.zeros(1)])
+    names = ("x", *(f"w{i}" for i in range(n)), "clock")
+    way = hj.Transition("m", "m", lambda t, x, p: 1 - x[-1], leap)
+    return hj.HybridSystem({"m": hj.Mode(field, names)}, (way,))
+
+
+def logistic(x, p):
+    return p["r"] * x * (1 - x)
+
+
+def test_orbits_with_coordinates_of_different_size():
+    params = {"r": jnp.array(3.2)}
+    for big in (1.0, 1e3, 1e-3):
+        region = (jnp.array([0.0, big, 0.0]), jnp.array([1.0, big, 0.0]))
+        found = hj.find_orbits(map_of(logistic, big), params, sequence=("m",), region=region, starts=64)
+        assert_allclose(np.sort(found.x[:, 0]), [0, 1 - 1 / 3.2], atol=1e-14)
+
+
+def test_a_parameter_that_is_a_whole_number_is_continued():
+    system = map_of(logistic)
+    orbit = hj.periodic_orbit(system, jnp.array([0.45, 0.0]), {"r": jnp.array(2)}, sequence=("m",))
+    branch = hj.continuation(system, orbit, where=lambda p: p["r"], stop=2.9)
+    assert has(branch, RESULTS.successful) and branch.values[-1] == 2.9
+    assert_allclose(branch.x[:, 0], 1 - 1 / branch.values, rtol=1e-13)
+
+
+def test_python_numbers_are_parameters():
+    """As arrays: no program is compiled again for another value."""
+    system = leave(oscillate, 2, lambda t, x, p: x[0] - p["q"])
+    for q in (0.1, 0.2):
+        fall = hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), {"q": q})
+        assert_allclose(fall.t, np.arccos(q), rtol=1e-14)
+    region = (jnp.array([0.3, 0.0]), jnp.array([1.0, 0.0]))
+    found = hj.find_orbits(map_of(logistic), {"r": 3.2}, sequence=("m",), region=region, starts=16)
+    assert_allclose(found.x[:, 0], [1 - 1 / 3.2], rtol=1e-14)
+
+
+def forced(period):
+    """A filter of a cosine of period 1, closed by a clock of another period."""
+    field = lambda t, x, p: jnp.stack([-x[0] + jnp.cos(2 * jnp.pi * t), 1.0 + 0 * x[0]])
+    way = hj.Transition("m", "m", lambda t, x, p: period - x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    return hj.HybridSystem({"m": hj.Mode(field, ("x", "clock"))}, (way,))
+
+
+@pytest.mark.parametrize(
+    ("period", "code"), [(1.0, RESULTS.successful), (2.0, RESULTS.successful), (0.7, RESULTS.out_of_phase)]
+)
+def test_a_forced_orbit_returns_with_its_forcing(period, code):
+    orbit = hj.periodic_orbit(forced(period), jnp.array([0.1, 0.0]), None, sequence=("m",), throw=False)
+    assert has(orbit, code)
+    if code == RESULTS.successful:
+        # x' = -x + cos 2 pi t: the steady state at t = 0.
+        assert_allclose(orbit.x[0], 1 / (1 + 4 * np.pi**2), rtol=1e-12)
+
+
+# What JAX allows elsewhere
+
+
+def test_gradients_under_checkpoint():
+    system = leave(oscillate, 2, lambda t, x, p: x[0] - p)
+    time = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), p).t
+    assert_allclose(jax.grad(jax.checkpoint(time))(0.3), -1 / np.sqrt(1 - 0.09), rtol=1e-13)
+
+
+def test_networks_as_parameters():
+    """A module with functions among its leaves, through `simulate`, its samples and its derivatives."""
+    network = eqx.nn.MLP(2, 2, 8, 2, activation=jnp.tanh, key=jax.random.key(0))
+    system = leave(lambda t, x, p: 1 + 0.1 * p(x), 2, lambda t, x, p: 1 - x[0])
+    walk = hj.simulate(system, jnp.zeros(2), network, mode="free", t1=2.0)
+    fall = hj.flow_to_guard(system, "free", 0.0, jnp.zeros(2), network)
+    assert_allclose(walk.ends[0], fall.t, rtol=1e-14)
+    assert_allclose(walk.sample(2)[0].x[-1], fall.x, rtol=0, atol=1e-13)
+    by_weights = eqx.filter_grad(lambda p: hj.simulate(system, jnp.zeros(2), p, mode="free", t1=2.0).ends[0])(network)
+    expected = eqx.filter_grad(lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.zeros(2), p).t)(network)
+    for got, other in zip(jax.tree.leaves(by_weights), jax.tree.leaves(expected), strict=True):
+        assert_allclose(got, other, rtol=1e-10, atol=1e-14)
+
+
+def test_an_implicit_solver_as_it_comes():
+    system = leave(oscillate, 2, lambda t, x, p: x[0] - 0.3)
+    integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-6, atol=1e-6)
+    fall = hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), None, integrator=integrator)
+    assert_allclose(fall.t, np.arccos(0.3), rtol=1e-5)
