@@ -14,6 +14,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
 from .._system.results import code_name, code_of, RESULTS
+from .._system.shown import Shown
 from .._system.types import Scalar
 from .curve import Curve, NaturalParameter, PseudoArclength
 from .special_points import KINDS, locate, locate_grazing, orbit_at, SpecialPoint, test_functions
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-class Points(eqx.Module):
+class Points(Shown):
     """Periodic orbits at the points of a curve: base of `Branch` and `Locus`. The points can be read outside of `jit` only."""
 
     unfolding: eqx.AbstractVar[Unfolding]

@@ -25,6 +25,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._system.results import code_of, RESULTS
+from .._system.shown import Shown
 from .._system.types import Flag, Scalar
 from .grazing import possible_touches, solve_grazing, Touch
 from .unfolding import bordered, borders, Unfolding
@@ -32,7 +33,7 @@ from .unfolding import bordered, borders, Unfolding
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 
 
-class SpecialPoint(eqx.Module):
+class SpecialPoint(Shown):
     r"""A bifurcation or grazing orbit on a branch: $F(y, \lambda) = 0$ with the condition of its `kind`.
 
     **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`. `value`: the parameter,

@@ -4,6 +4,8 @@ import jax
 import jax.core
 import numpy as np
 
+from .._system.results import counted_codes, described_code
+
 
 def describe_trajectory(trajectory) -> str:
     """The table that `print(trajectory)` shows: one line for each arc; for a batch, one line for each result code."""
@@ -11,11 +13,9 @@ def describe_trajectory(trajectory) -> str:
         return f"Trajectory(modes={tuple(trajectory.system.modes)}, traced)"
     if trajectory.t.ndim > 0:
         count = trajectory.t.size
-        messages = trajectory.result._enumeration._index_to_message
-        codes, times = np.unique(np.asarray(trajectory.result._value), return_counts=True)
         jumps = np.asarray(trajectory.jumps)
         lines = [f"{count} Trajectories, {jumps.min()} to {jumps.max()} jumps each"]
-        lines += [f"  {n:>8}  {messages[code] or 'successful'}" for code, n in zip(codes, times, strict=True)]
+        lines += [f"  {n:>8}  {code}" for code, n in counted_codes(trajectory.result)]
         return "\n".join(lines)
     modes = trajectory.system.modes
     lines = [
@@ -37,5 +37,4 @@ def describe_trajectory(trajectory) -> str:
         lines.append(
             f"  {float(trajectory.starts[k]):>18.12g} {float(trajectory.ends[k]):>18.12g}  {names[k]}{after}: {there}"
         )
-    result = trajectory.result
-    return "\n".join([*lines, f"  result  {result._enumeration[result] or 'successful'}"])
+    return "\n".join([*lines, f"  result  {described_code(trajectory.result)}"])

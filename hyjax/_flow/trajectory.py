@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
+from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .arc import Arc
@@ -53,7 +54,7 @@ class Event(eqx.Module):
     guard_rate: float
 
 
-class Trajectory(eqx.Module):
+class Trajectory(Shown):
     """An execution of a hybrid system: a chain of arcs with a jump between consecutive arcs, as `simulate` returns it.
 
     The arrays have `arcs = max_jumps + 1` rows; in unused rows, times and states are NaN, modes and transitions -1. States are

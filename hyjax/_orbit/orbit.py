@@ -15,6 +15,7 @@ from .._flow.jump import reset
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, Limits, rolled, with_limits
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
+from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
@@ -28,7 +29,7 @@ from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy, run_stride
 
 
-class PeriodicOrbit(eqx.Module):
+class PeriodicOrbit(Shown):
     """A periodic orbit, $S^m(x) = x$, of `strides` ($m$) passes through `sequence`.
 
     **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: the duration of all strides, in units of time.

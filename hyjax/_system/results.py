@@ -4,6 +4,7 @@ from typing import Any
 
 import diffrax as dfx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool
 
 from .types import Flag
@@ -81,3 +82,15 @@ def code_name(result: RESULTS) -> str:
 def code_of(value: int) -> Any:
     """The code with the number `value`."""
     return next(item for item in RESULTS._name_to_item.values() if int(item._value) == value)
+
+
+def described_code(result: RESULTS) -> str:
+    """The name of a code, and its message; one value, not traced."""
+    name, message = code_name(result), RESULTS[result]
+    return f"{name}: {message}" if message else name
+
+
+def counted_codes(result: RESULTS) -> list[tuple[str, int]]:
+    """Each code of a batch, described, and how many lanes have it."""
+    numbers, counts = np.unique(np.asarray(result._value), return_counts=True)
+    return [(described_code(code_of(int(number))), int(count)) for number, count in zip(numbers, counts, strict=True)]

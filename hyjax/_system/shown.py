@@ -1,0 +1,32 @@
+"""How results appear: their `repr` is the table that `print` gives, also in a notebook."""
+
+import html
+
+import equinox as eqx
+import jax
+import jax.core
+import numpy as np
+
+
+class Shown(eqx.Module):
+    """A result that shows its table: one whose `__str__` describes concrete arrays.
+
+    A traced result, or a PyTree of the same structure with other leaves, shows its structure.
+    """
+
+    def __repr__(self) -> str:
+        return str(self) if _concrete(self) else eqx.tree_pformat(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def _concrete(result: eqx.Module) -> bool:
+    leaves = [leaf for leaf in jax.tree.leaves(result) if not callable(leaf)]
+    numbers = (jax.Array, np.ndarray, np.generic, float, int)
+    return bool(leaves) and all(isinstance(leaf, numbers) and not isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+
+def digits_of(dtype) -> int:
+    """How many significant decimal digits a number of that dtype has: 15 for float64, 6 for float32."""
+    return int(np.finfo(dtype).precision)
