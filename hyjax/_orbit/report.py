@@ -20,7 +20,7 @@ def describe(orbit) -> str:
     rows = [("sequence", " -> ".join(orbit.sequence) + f", {orbit.strides} stride{'s' * (orbit.strides > 1)}")]
     rows += [(name, f"{value:+.{digits}g}") for name, value in zip(names, orbit.x, strict=True)]
     rows += [("period", f"{orbit.period:.{digits}g}")]
-    rows += [(f"multiplier {k + 1}", _complex(value, digits - 2)) for k, value in enumerate(orbit.multipliers)]
+    rows += [(f"multiplier {k + 1}", _complex(complex(value), digits - 2)) for k, value in enumerate(orbit.multipliers)]
     rows += [
         ("spectral radius", f"{np.max(np.abs(orbit.multipliers)):.{digits - 2}g}"),
         ("stable", "yes" if np.max(np.abs(orbit.multipliers)) < 1 else "no"),
