@@ -85,7 +85,7 @@ def test_ended_early(command):
         (["nobody", "--t1", "1"], "The models are: bouncing_ball"),
         (["bouncing_ball"], "--t1"),
         (["bouncing_ball", "--t1", "soon"], "--t1: 'soon' is not a number"),
-        (["bouncing_ball", "--t1", "-1"], "Time runs forward"),
+        (["bouncing_ball", "--t1", "-1"], "Give t1 >= t0"),
         (["bouncing_ball", "--t1", "inf"], "--t1: 'inf' must be finite"),
         (["bouncing_ball", "--t1", "1", "--x0", "1,fast"], "--x0: 'fast' is not a number"),
         (["bouncing_ball", "--t1", "1", "--x0", "1"], "(1,)"),

@@ -120,8 +120,8 @@ def test_orbits_in_reverse_are_orbits_forward(case, name):
     # What does not move, such as a clock before its reset, is rounding.
     size = np.where(size > 1e-12 * np.max(size), size, np.max(size))
     # Both solve with the same Jacobians. Components that reset or symmetry leave almost still are a difference of terms a hundred
-    # times as large, and the multiplier's derivative has the condition of its eigenvalue. The nodes of multiple shooting are on the
-    # orbit to its residual, and not to rounding.
+    # times as large, and the multiplier's derivative has the condition of its eigenvalue. The nodes of multiple shooting are on
+    # the orbit to its residual, and not to rounding.
     tolerance = 1e-10 if case == "multiple shooting" else 1e-11
     assert_allclose(reverse / size, forward / size, rtol=0, atol=tolerance)
 

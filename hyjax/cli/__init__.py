@@ -1,3 +1,11 @@
 """The command line `hyjax`."""
 
-from .app import main as main
+
+def main() -> None:
+    """Run the command line. Its commands are imported when Ctrl-C can end them: the imports take seconds."""
+    from .interrupt import end_on_interrupt
+
+    end_on_interrupt()
+    from .app import run
+
+    run()

@@ -37,7 +37,7 @@ app.command()(basin)
 app.add_typer(reproduce, name="reproduce")
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line. Errors are one or two lines on stderr; exit status 2 for misuse, 1 for no result."""
     try:
         app(standalone_mode=False)

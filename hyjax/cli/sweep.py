@@ -8,6 +8,7 @@ import typer
 from .arguments import as_misuse, load, Misuse, NotFound, parse_sequence
 from .files import check_directory, check_files, require_output, save_figure
 from .grid import axes_record, count_results, parse_grid, parse_tolerance
+from .interrupt import keep_in_mind
 from .options import GridJson, Model, OtherParam, Sequence, Strides, Where
 from .orbits import choose_orbit, require_orbits
 from .output import nested_lists, print_record
@@ -51,6 +52,8 @@ def sweep(
     from .._sweep.store import StoreError
     from .._sweep.sweep import sweep as run
 
+    if out is not None:
+        keep_in_mind(f"The chunks that were finished are in {out}: the same command with --resume goes on.")
     units = dict(zip(model.coordinates, model.units, strict=True)) | {"time": model.time_unit}
     try:
         with as_misuse():

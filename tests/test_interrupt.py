@@ -1,0 +1,72 @@
+"""Ctrl-C: a command ends at once, says what was kept, and can be resumed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import zarr
+
+
+def start(*command):
+    cache = str(jax.config.jax_compilation_cache_dir)
+    environment = os.environ | {"HYJAX_CACHE_DIR": cache, "MPLBACKEND": "agg"}
+    return subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+ENDLESS = """
+from hyjax.cli.interrupt import end_on_interrupt, keep_in_mind
+end_on_interrupt()
+import jax
+endless = jax.jit(lambda: jax.lax.while_loop(lambda k: k >= 0, lambda k: (k + 1) % 7, 0))
+{kept}
+print("ready", flush=True)
+endless().block_until_ready()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"), [("", "Nothing was kept."), ("keep_in_mind('Half of it.')", "Half of it.")]
+)
+def test_in_the_middle_of_a_computation(kept, message):
+    """XLA computes for ever, and Python's own handler would never run."""
+    process = start("-c", ENDLESS.format(kept=kept))
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.strip() == f"hyjax: interrupted. {message}"
+
+
+@pytest.mark.slow
+def test_a_sweep_is_resumed(tmp_path):
+    store = tmp_path / "sweep.zarr"
+    command = (
+        "-m",
+        "hyjax",
+        "sweep",
+        "rimless_wheel",
+        "--where",
+        "slope=0.2:0.3:4000",
+        "--chunk",
+        "8",
+        "--out",
+        str(store),
+    )
+    process = start(*command)
+    while process.poll() is None and not any((store / "period").glob("c/*")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert str(store) in errors and "--resume" in errors and "Traceback" not in errors
+    assert start(*command, "--resume").wait() == 0
+    whole = zarr.open_group(store, mode="r")
+    period, result = np.asarray(whole["period"]), np.asarray(whole["result"])
+    assert period.shape == (4000,) and np.all(result == 0) and np.all(np.isfinite(period))
