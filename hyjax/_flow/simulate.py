@@ -224,31 +224,36 @@ def _accumulates(
 
 
 def _slides(automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, atol: float | Scalar) -> Flag:
-    """Whether the flow leaves a surface backwards, and so does that of the mode behind it.
+    """Whether the flows on both sides of a surface lead back to it, as a relay's do (Filippov's sliding).
 
-    A guard is zero and falls at once, and in the mode to which its transition leads a guard is zero and falls at once whose
-    transition leads back, to the same state: so neither flow can leave the surface. (After an impact the way back leads
-    elsewhere, and a guard may well fall below zero at the start of an arc, as that of a scuffing foot.)
+    A guard is zero and falls, and in the mode to which its transition leads, with the state unchanged, a guard is zero and falls
+    whose transition leads back; each mode's flow raises the other mode's guard. (After an impact the state is another, and a
+    guard may well fall below zero at the start of an arc, as that of a scuffing foot.)
     """
     surfaces = automaton.surfaces
     pairs = {(way.source, way.target) for way in automaton.system.transitions}
     if not any((target, source) in pairs for source, target in pairs):
         return jnp.array(False)
     t, z, params = without_tangents((t, z, params))
-
-    def backwards(z, mode):
-        """The first guard that is zero and falls."""
-        args = (mode, params)
-        g, rate = surfaces.rates(t, z, automaton.field(t, z, args), args)
-        noise = rounding(surfaces, t, z, args, atol)
-        falls = (jnp.abs(g) <= noise) & (rate < 0) & surfaces.armed(t, z, args)
-        first = jnp.argmax(falls)
-        return jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
-
-    falls, there = backwards(z, mode)
-    behind = automaton.jump(t, z, there, params)
-    back, again = backwards(behind, automaton.target(there))
-    round_trip = automaton.jump(t, behind, again, params)
     unit = 64 * float(jnp.finfo(z.dtype).eps)
-    same = jnp.all(jnp.abs(round_trip - z) <= unit * jnp.abs(z) + jnp.minimum(atol, unit))
-    return falls & back & (automaton.target(again) == mode) & same
+    unchanged = lambda after: jnp.all(jnp.abs(after - z) <= unit * jnp.abs(z) + jnp.minimum(atol, unit))
+
+    def rates(mode, flow):
+        """Of a mode's guards, along another mode's flow."""
+        return surfaces.rates(t, z, automaton.field(t, z, (flow, params)), (mode, params))
+
+    def falling(mode):
+        """The first guard that is zero and falls, whether there is one, and its transition."""
+        g, rate = rates(mode, mode)
+        noise = rounding(surfaces, t, z, (mode, params), atol)
+        falls = (jnp.abs(g) <= noise) & (rate < 0) & surfaces.armed(t, z, (mode, params))
+        first = jnp.argmax(falls)
+        return first, jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
+
+    leaves, falls, there = falling(mode)
+    behind = automaton.target(there)
+    returns, falls_back, back = falling(behind)
+    leads_back = falls & falls_back & (automaton.target(back) == mode)
+    stays = unchanged(automaton.jump(t, z, there, params)) & unchanged(automaton.jump(t, z, back, params))
+    opposed = (rates(mode, behind)[1][leaves] > 0) & (rates(behind, mode)[1][returns] > 0)
+    return leads_back & stays & opposed
