@@ -139,7 +139,7 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
     f0 = step.field(t0, x0)
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), rounding(surfaces, t, x, still, atol))
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), rounding(surfaces, t, x, still)[0])
 
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))

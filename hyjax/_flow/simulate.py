@@ -209,13 +209,15 @@ def _accumulates(
 
     # Values, rates and second derivatives in one evaluation: the guards of a system of contacts are expensive.
     (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
-    noise = rounding(surfaces, t, z, args, atol)
+    noise, unit = rounding(surfaces, t, z, args, atol)
     instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
     number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))
     again = (number == last) & (last >= 0)
-    # Where a guard's surface has no direction, as that of a norm at zero, its rates say nothing.
     at_rest = (rate == 0) & surfaces.armed(t, z, args)
-    low = (jnp.abs(g) <= noise) & (rate**2 <= 8 * noise * -turn) & ((rate > 0) | again | at_rest) & (turn < 0)
+    # The top of the hop; downwards there is none.
+    top = g + jnp.maximum(rate, 0) ** 2 / (2 * jnp.where(turn < 0, -turn, 1))
+    low = (jnp.abs(g) <= unit) & (rate**2 <= 8 * unit * -turn) & (top <= 4 * noise)
+    low = low & ((rate > 0) | again | at_rest) & (turn < 0)
     brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
     between = (
         surfaces.armed(t, z, args) & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
@@ -245,7 +247,7 @@ def _slides(automaton: Automaton, t: Time, z: Padded, mode: Index, params: Param
     def falling(mode):
         """The first guard that is zero and falls, whether there is one, and its transition."""
         g, rate = rates(mode, mode)
-        noise = rounding(surfaces, t, z, (mode, params), atol)
+        _, noise = rounding(surfaces, t, z, (mode, params), atol)
         falls = (jnp.abs(g) <= noise) & (rate < 0) & surfaces.armed(t, z, (mode, params))
         first = jnp.argmax(falls)
         return first, jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)

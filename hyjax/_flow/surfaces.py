@@ -35,18 +35,22 @@ def no_surfaces() -> Surfaces:
     return Surfaces(0, lambda t, x, args: jnp.zeros(0), lambda t, x, args: jnp.zeros(0, bool))
 
 
-def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree, atol: float | Scalar) -> Guards:
+def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree, atol: float | Scalar = 0.0) -> tuple[Guards, Guards]:
     """The size of each guard's rounding error: its change when each input changes by 64 units in the last place.
 
-    A state coordinate near zero is a difference of larger numbers: it changes by at least 64 units of 1, or of `atol` if that is
-    less. By differences, because the gradient of a guard such as a norm may be infinite or not exist.
+    **Returns:** that; and where each coordinate of the state changes by at least 64 units in the last place of 1, or by `atol` if
+    that is less: for a coordinate near zero may be the difference of larger numbers. By differences, because the gradient of a
+    guard such as a norm may be infinite or not exist.
     """
     if not surfaces.count:
-        return jnp.zeros(0, x.dtype)
+        return jnp.zeros(0, x.dtype), jnp.zeros(0, x.dtype)
     t, x = stop_gradient((t, x))
     unit = 64 * float(jnp.finfo(x.dtype).eps)
     inputs = jnp.append(t, x)
-    moves = jnp.diag(unit * jnp.abs(inputs) + jnp.append(0, jnp.full(x.shape, jnp.minimum(atol, unit), x.dtype)))
+    relative = unit * jnp.abs(inputs)
+    moves = relative + jnp.append(0, jnp.full(x.shape, jnp.minimum(atol, unit), x.dtype))
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
-    change = jnp.abs(jax.vmap(at)(inputs + moves) - at(inputs))
-    return jnp.sum(jnp.where(jnp.isfinite(change), change, 0), axis=0)
+    change = jnp.abs(jax.vmap(at)(inputs + jnp.diag(moves)) - at(inputs))
+    change = jnp.where(jnp.isfinite(change), change, 0)
+    part = relative / jnp.where(moves > 0, moves, 1)
+    return part @ change, jnp.sum(change, axis=0)

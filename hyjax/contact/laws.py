@@ -68,14 +68,11 @@ def rises(projected: Projection, rate: Scalar, row: int) -> Flag:
 
     A lower bounce cannot be distinguished from rest, and the next crossing of the surface would be missed.
     """
-    # Well above the rounding within which the start of an arc counts as on its guard's surface, which is 64 units in the last
-    # place of a coordinate, or of 1 where the coordinate is less.
-    eps = float(jnp.finfo(rate.dtype).eps)
-    tiny = 4096 * eps
+    # Well above the rounding within which the start of an arc counts as on its guard's surface.
+    tiny = 4096 * float(jnp.finfo(rate.dtype).eps)
     by_q = projected.jacobian[row]
     by_t = projected.velocity[row] - by_q @ projected.v
-    sizes = jnp.maximum(tiny * jnp.abs(projected.q), 512 * eps)
-    rounding = tiny * jnp.abs(by_t * projected.t) + jnp.abs(by_q) @ sizes
+    rounding = tiny * (jnp.abs(by_t * projected.t) + jnp.abs(by_q) @ jnp.abs(projected.q))
     pull = jnp.maximum(-projected.drift[row], 0)
     return (rate > tiny * jnp.abs(projected.t) * pull) & (rate**2 > 2 * rounding * pull)
 
