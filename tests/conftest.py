@@ -69,7 +69,7 @@ def command(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     import matplotlib.figure
 
-    from hyjax import cli
+    from hyjax.cli.app import run as run_command
 
     figures, save = {}, matplotlib.figure.Figure.savefig
 
@@ -83,7 +83,7 @@ def command(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["hyjax", *arguments])
         status = 0
         try:
-            cli.main()
+            run_command()
         except SystemExit as ended:
             status = ended.code
         printed = capsys.readouterr()

@@ -94,6 +94,10 @@ def test_models(command):
         assert part in ran.stdout
 
 
+CONTINUE = ("continue", "simplest_walker", "--where", "slope", "--from", "0.01", "--to")
+ATTRACTOR = ("attractor", "rimless_wheel", "--json", "--where", "slope=0.2:0.3:2")
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -104,7 +108,22 @@ def test_models(command):
         (["gait", "simplest_walker", "--param", "slope=steep"], "is not a number"),
         (["gait", "simplest_walker", "--param", "slope=nan"], "slope"),
         (["gait", "rimless_wheel", "--param", "spokes=2"], "spokes=2.0 must be more than 2"),
+        (["gait", "simplest_waker"], "Did you mean 'simplest_walker'?"),
+        (["gait", "simplest_walker", "--param", "slop=1"], "Did you mean 'slope'?"),
         (["gait", "simplest_walker", "--strides", "0"], "--strides: 0"),
+        (["gait", "simplest_walker", "--strides", "9" * 23], "--strides: 9"),
+        (["gait", "simplest_walker", "--starts", "0"], "--starts: 0 must lie between 1 and"),
+        (["simulate", "bouncing_ball", "--t1", "1", "--max-jumps", "1000000000"], "--max-jumps: 1000000000"),
+        (["simulate", "bouncing_ball", "--t1", "1e308"], "--t1: '1e308' must be finite"),
+        ([*CONTINUE, "0.02", "--max-points", "1000000000"], "--max-points: 1000000000"),
+        ([*CONTINUE, "0.02", "--step", "1e-300"], "--step: 1e-300"),
+        ([*CONTINUE, "0.02", "--strides", "100000"], "--strides: 100000"),
+        ([*CONTINUE, "1e308"], "--to: '1e308' must be finite"),
+        (["sweep", "rimless_wheel", "--json", "--where", "slope=0:1:²"], "'²' is not a count"),
+        (["sweep", "rimless_wheel", "--json", "--where", "slope=0:1:99999999999"], "'99999999999' is not a count"),
+        (["sweep", "rimless_wheel", "--json", "--where", "slope=0:inf:5"], "'inf' must be finite"),
+        ([*ATTRACTOR, "--strides", "9" * 23], "--strides: 9"),
+        ([*ATTRACTOR, "--keep", "0"], "--keep: 0"),
         (["gait", "simplest_walker", "--wat"], "--wat"),
         (["gait", "simplest_walker", "--plot", "/nowhere/gait.png"], "there is no directory /nowhere"),
         (["gait", "simplest_walker", "--animate", "gait.avi"], ".gif"),
@@ -117,6 +136,14 @@ def test_misuse(command, arguments, message):
     assert ran.returncode == 2
     assert message in ran.stderr and len(ran.stderr.splitlines()) <= 2
     assert "Traceback" not in ran.stderr and ran.stdout == ""
+
+
+def test_help_and_version(command):
+    for arguments in ((), ("-h",), ("--help",)):
+        ran = command(*arguments)
+        assert ran.returncode == 0 and "continue" in ran.stdout and ran.stderr == ""
+    assert re.fullmatch(r"hyjax \d+\.\d+.*\n", command("--version").stdout)
+    assert "--starts" in command("gait", "-h").stdout
 
 
 def test_nothing_to_find(command):

@@ -50,7 +50,7 @@ def integrate(
 
     again = integrator.loop != "lax"
 
-    def follow(inputs: PyTree):
+    def take_steps(inputs: PyTree):
         progress = run(*inputs, integrator=integrator, keep=again)
         last = progress.last
         return (last.t, jnp.stack(last.x), jnp.stack(last.f)), (
@@ -62,11 +62,11 @@ def integrate(
 
     inputs = (field, surfaces, t0, x0, t1, args)
     if again:
-        _, aux = follow(without_tangents(inputs))
+        _, aux = take_steps(without_tangents(inputs))
         t, x, f = retrace(field, t0, x0, args, aux[-1], integrator)  # pyright: ignore[reportArgumentType]
     else:
         plain = isinstance(integrator.adjoint, PlainForward)
-        (t, x, f), aux = follow(inputs) if plain else linearizable(follow, inputs)
+        (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
     end, r_max, steps, _ = jax.tree.map(stop_gradient, aux)
 
     # From the end of the last step to the surface; or from just beyond t1 back to t1. The square of this time is far below

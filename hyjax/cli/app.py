@@ -1,8 +1,10 @@
 """The command line: one Typer application, a file for each command."""
 
+import importlib.metadata
 import importlib.util
 import os
 import sys
+from typing import Annotated
 
 _MISSING = [name for name in ("typer", "rich", "platformdirs") if importlib.util.find_spec(name) is None]
 if _MISSING:
@@ -21,12 +23,25 @@ from .simulate import simulate  # noqa: E402
 from .sweep import sweep  # noqa: E402
 
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Simulation and stability analysis of hybrid dynamical systems: periodic orbits, multipliers, branches, sweeps.",
 )
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+):
+    if version:
+        print(f"hyjax {importlib.metadata.version('hyjax-dynamics')}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
 app.command()(models)
 app.command()(gait)
 app.command()(simulate)

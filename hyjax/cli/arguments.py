@@ -2,9 +2,10 @@
 
 import contextlib
 import dataclasses
+import difflib
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 
@@ -31,8 +32,10 @@ def load(name: str) -> ModuleType:
 
     if name in models.FORMER:
         print(f"hyjax: the model {name} is now called {models.FORMER[name]}.", file=sys.stderr)
-    with as_misuse():
+    try:
         return models.load(name)
+    except ValueError as error:
+        raise Misuse(f"{error}{resembling(name, (*models.names, *models.FORMER))}") from None
 
 
 def parse_number(text: str, option: str) -> float:
@@ -51,9 +54,22 @@ def parse_number(text: str, option: str) -> float:
 def parse_finite(text: str, option: str) -> float:
     """A number that is neither infinite nor NaN."""
     value = parse_number(text, option)
-    if not math.isfinite(value):
-        raise Misuse(f"{option}: {text!r} must be finite.")
+    # Beyond that, sums of squares overflow.
+    if not abs(value) <= 1e100:
+        raise Misuse(f"{option}: {text!r} must be finite, and not above 1e100.")
     return value
+
+
+def check_count(option: str, value: int, least: int, most: int) -> None:
+    """`Misuse` for a number of things that is too small to mean anything, or too large for the memory of a computer."""
+    if not least <= value <= most:
+        raise Misuse(f"{option}: {value} must lie between {least} and {most}.")
+
+
+def resembling(name: str, known: Sequence[str]) -> str:
+    """A question that names what was probably meant, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict[str, float] | None = None):
@@ -79,7 +95,9 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
 
 def _check_parameter(name: str, known: list[str], option: str) -> None:
     if name not in known:
-        raise Misuse(f"{option}: there is no parameter {name!r}. The parameters are: {', '.join(known)}.")
+        raise Misuse(
+            f"{option}: there is no parameter {name!r}.{resembling(name, known)} The parameters are: {', '.join(known)}."
+        )
 
 
 def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, load, NotFound, parse_sequence, parse_state
+from .arguments import as_misuse, check_count, load, NotFound, parse_sequence, parse_state
 from .files import check_files, require_output, save_figure, save_netcdf
 from .grid import axes_record, count_results, parse_grid, parse_tolerance
-from .options import GridJson, Model, OtherParam, Sequence, Where
+from .options import GridJson, Model, MOST_GRID_POINTS, MOST_POINTS, OtherParam, Sequence, Where
 from .orbits import require_orbits
 from .output import nested_lists, print_record
 from .session import start_jax
@@ -32,6 +32,8 @@ def attractor(
     """Iterate the return map over a grid of parameters. The results are long-run states, periods and Lyapunov exponents."""
     check_files(plot, out=out)
     require_output(as_json, out, plot, "attractor.nc")
+    check_count("--strides", strides, 2, MOST_GRID_POINTS)
+    check_count("--keep", keep, 1, MOST_POINTS)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)

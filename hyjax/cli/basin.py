@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from .arguments import as_misuse, load, Misuse, parse_parameters, parse_sequence, short_name
+from .arguments import as_misuse, check_count, load, Misuse, parse_parameters, parse_sequence, short_name
 from .files import check_files, require_output, save_figure, save_netcdf
 from .grid import axes_record, parse_axis, parse_tolerance
-from .options import GridJson, Model, OtherParam, Sequence
+from .options import GridJson, Model, MOST_JUMPS, OtherParam, Sequence
 from .orbits import find_model_orbits
 from .output import print_record
 from .session import start_jax
@@ -32,8 +32,8 @@ def basin(
     """Compute basins of attraction in a plane of states. The outcome of a state is a stable orbit, or an event such as a fall."""
     check_files(plot, out=out)
     require_output(as_json, out, plot, "basin.nc")
-    if points < 2 or strides < 1:
-        raise Misuse("--points must be at least 2 and --strides at least 1.")
+    check_count("--points", points, 2, 10_000)
+    check_count("--strides", strides, 1, MOST_JUMPS)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
@@ -45,7 +45,7 @@ def basin(
     from .._sweep.basin import basin as run
 
     axes = _axes(model, over, points)
-    orbits = find_model_orbits(model, params, modes, 1, cache)
+    orbits = find_model_orbits(model, params, modes, 1, cache, starts=128)
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
     with as_misuse():
         found = run(

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, load, Misuse, parse_finite, parse_parameters, parse_sequence
+from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_finite, parse_parameters, parse_sequence
 from .files import check_files, save_figure, save_netcdf
-from .options import Json, Model, OtherParam, Sequence, Strides
+from .options import Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Sequence, Strides
 from .orbits import require_orbits
 from .output import branches_record
 from .session import start_jax
@@ -32,10 +32,11 @@ def follow_branches(
 ):
     """Follow all periodic orbits of a model over a parameter, through folds. Bifurcations and grazing are located."""
     check_files(plot, out=out)
-    if strides < 1 or doublings < 0 or max_points < 2 or not 0 < step <= 1:
-        raise Misuse(
-            "--strides must be at least 1, --doublings at least 0, --max-points at least 2, and --step between 0 and 1."
-        )
+    check_count("--strides", strides, 1, MOST_STRIDES)
+    check_count("--doublings", doublings, 0, 16)
+    check_count("--max-points", max_points, 2, MOST_POINTS)
+    if not 1e-9 <= step <= 1:
+        raise Misuse(f"--step: {step:g} must lie between 1e-9 and 1, a fraction of the interval.")
     cache = start_jax()
     model = load(name)
     params, values = parse_parameters(model, param, {where: parse_finite(start, "--from")})
@@ -71,3 +72,14 @@ def follow_branches(
     if out is not None:
         for k, branch in enumerate(branches):
             save_netcdf(branch.to_xarray(), out if len(branches) == 1 else out.with_stem(f"{out.stem}_{k}"))
+    _require_ends(name, branches)
+
+
+def _require_ends(name: str, branches: list) -> None:
+    """`NotFound` for branches that end where no orbit was found, but for grazing, which explains it."""
+    from .._system.results import described_code
+
+    for number, branch in enumerate(branches, start=1):
+        grazes = any(point.kind == "grazing" for point in branch.special_points)
+        if not grazes and int(branch.result._value) != 0:
+            raise NotFound(f"{name}: branch {number} ends early, {described_code(branch.result)}")

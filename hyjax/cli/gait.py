@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, load, Misuse, parse_parameters, parse_sequence
+from .arguments import as_misuse, check_count, load, parse_parameters, parse_sequence
 from .files import check_files, save_figure
-from .options import Animate, Json, Model, Param, Sequence, Strides
+from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Param, Sequence, Strides
 from .orbits import require_orbits
 from .output import orbits_record, orbits_table
 from .session import start_jax
@@ -19,6 +19,9 @@ def gait(
     param: Param = None,
     strides: Strides = 1,
     sequence: Sequence = None,
+    starts: Annotated[
+        int, typer.Option(help="number of random initial guesses; more find orbits that attract few")
+    ] = 128,
     as_json: Json = False,
     plot: Annotated[
         Path | None, typer.Option(help="draw phase portrait, coordinates over time and multipliers to this file")
@@ -26,8 +29,8 @@ def gait(
     animate: Animate = None,
 ):
     """Find all periodic orbits of a model, without an initial guess. Print states, periods and multipliers."""
-    if strides < 1:
-        raise Misuse(f"--strides: {strides} must be at least 1.")
+    check_count("--strides", strides, 1, MOST_STRIDES)
+    check_count("--starts", starts, 1, MOST_POINTS)
     check_files(plot, animate)
     cache = start_jax()
     model = load(name)
@@ -36,7 +39,7 @@ def gait(
 
     import jax
 
-    orbits = require_orbits(model, params, values, modes, strides, cache)
+    orbits = require_orbits(model, params, values, modes, strides, cache, starts)
     shown = jax.device_get(orbits)
     if as_json:
         print(json.dumps(orbits_record(name, model, values, shown)))

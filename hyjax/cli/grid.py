@@ -1,8 +1,10 @@
 """Shared parts of `sweep`, `attractor` and `basin`: axes of a grid, integrator, summary of the result codes."""
 
+import math
 from types import ModuleType
 
-from .arguments import Misuse, parse_number, parse_parameters
+from .arguments import Misuse, parse_finite, parse_parameters
+from .options import MOST_GRID_POINTS
 
 
 def parse_axis(text: str, option: str):
@@ -14,10 +16,12 @@ def parse_axis(text: str, option: str):
     if not equals or len(parts) not in (1, 3):
         raise Misuse(f"{option}: {text!r} is not name=low:high:count, such as slope=0.001:0.015:1000.")
     if len(parts) == 1:
-        return name, np.array([parse_number(span, option)])
-    low, high = (parse_number(part, option) for part in parts[:2])
-    if not parts[2].isdigit() or int(parts[2]) < 1:
-        raise Misuse(f"{option}: {parts[2]!r} is not a count of points, such as 1000.")
+        return name, np.array([parse_finite(span, option)])
+    low, high = (parse_finite(part, option) for part in parts[:2])
+    if not (
+        parts[2].isascii() and parts[2].isdigit() and len(parts[2]) < 20 and 1 <= int(parts[2]) <= MOST_GRID_POINTS
+    ):
+        raise Misuse(f"{option}: {parts[2]!r} is not a count of points, from 1 to {MOST_GRID_POINTS}, such as 1000.")
     if low == high and int(parts[2]) > 1:
         raise Misuse(f"{option}: {text!r} has low equal to high; for one value write {name}={parts[0]}.")
     return name, np.linspace(low, high, int(parts[2]))
@@ -28,6 +32,8 @@ def parse_grid(model: ModuleType, where: list[str], param: list[str] | None):
     axes = dict(parse_axis(each, "--where") for each in where)
     if len(axes) < len(where):
         raise Misuse("--where: a parameter is given twice. Give each parameter once.")
+    if math.prod(len(values) for values in axes.values()) > MOST_GRID_POINTS:
+        raise Misuse(f"--where: the grid has more than {MOST_GRID_POINTS} points. Divide it into several.")
     middle = {name: float(values[len(values) // 2]) for name, values in axes.items()}
     params, values = parse_parameters(model, param, middle)
     names = tuple(axes)

@@ -5,7 +5,7 @@ from types import ModuleType
 from .arguments import Misuse, NotFound, short_name
 
 
-def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], strides: int, cache: str):
+def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], strides: int, cache: str, starts: int):
     """All orbits of `strides` strides in the model's region. The traced search is stored in the directory `cache`."""
     import jax
     import numpy as np
@@ -18,18 +18,24 @@ def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], stri
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
     # Under jit, one compiled program is loaded instead of one for each operation.
     low, high = (np.asarray(bound) for bound in jax.jit(model.region)(params))
-    return search(batch, (low, high), 128, None, stored_solver(cache, short_name(model)))
+    return search(batch, (low, high), starts, None, stored_solver(cache, short_name(model)))
 
 
 def require_orbits(
-    model: ModuleType, params, values: dict[str, float], sequence: tuple[str, ...], strides: int, cache: str
+    model: ModuleType,
+    params,
+    values: dict[str, float],
+    sequence: tuple[str, ...],
+    strides: int,
+    cache: str,
+    starts: int = 128,
 ):
     """`find_model_orbits`. `NotFound` where there is no orbit. **Arguments:** `values`: the parameters by name."""
-    orbits = find_model_orbits(model, params, sequence, strides, cache)
+    orbits = find_model_orbits(model, params, sequence, strides, cache, starts)
     if len(orbits) == 0:
         raise NotFound(
             f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
-            f"{setting(values)}. Try other parameters (hyjax models MODEL lists them)."
+            f"{setting(values)}. Try other parameters (hyjax models MODEL lists them), or more --starts of hyjax gait."
         )
     return orbits
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, initial_condition, load, NotFound, parse_finite, parse_parameters
+from .arguments import as_misuse, check_count, initial_condition, load, NotFound, parse_finite, parse_parameters
 from .files import check_files, save_figure, save_netcdf
-from .options import Animate, Json, Model, Param
+from .options import Animate, Json, Model, MOST_JUMPS, Param
 from .output import trajectory_record
 from .session import start_jax
 
@@ -29,6 +29,7 @@ def simulate(
 ):
     """Simulate a model through the modes that its guards select. Print the arcs of the trajectory."""
     check_files(plot, animate, out)
+    check_count("--max-jumps", max_jumps, 0, MOST_JUMPS)
     start_jax()
     model = load(name)
     params, values = parse_parameters(model, param)

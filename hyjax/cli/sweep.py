@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, load, Misuse, NotFound, parse_sequence
+from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence
 from .files import check_directory, check_files, require_output, save_figure
 from .grid import axes_record, count_results, parse_grid, parse_tolerance
 from .interrupt import keep_in_mind
-from .options import GridJson, Model, OtherParam, Sequence, Strides, Where
+from .options import GridJson, Model, MOST_GRID_POINTS, MOST_STRIDES, OtherParam, Sequence, Strides, Where
 from .orbits import choose_orbit, require_orbits
 from .output import nested_lists, print_record
 from .session import start_jax
@@ -40,8 +40,9 @@ def sweep(
         check_directory(out)
         if out.exists() and not resume:
             raise Misuse(f"{out}: the path exists already. Give --resume to complete the store, or another path.")
-    if strides < 1 or (chunk is not None and chunk < 1):
-        raise Misuse("--strides and --chunk must be at least 1.")
+    check_count("--strides", strides, 1, MOST_STRIDES)
+    if chunk is not None:
+        check_count("--chunk", chunk, 1, MOST_GRID_POINTS)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
