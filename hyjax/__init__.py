@@ -39,9 +39,13 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """`hyjax.contact`, `hyjax.models` and `hyjax.plot`, each imported when it is first used."""
-    if name not in ("contact", "models", "plot"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """`hyjax.contact`, `hyjax.models`, `hyjax.plot` and `hyjax.animate`, each imported when it is first used; `__version__`."""
     import importlib
 
+    if name == "__version__":
+        import importlib.metadata
+
+        return importlib.metadata.version("hyjax-dynamics")
+    if name not in ("animate", "contact", "models", "plot"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

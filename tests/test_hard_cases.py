@@ -259,7 +259,7 @@ def test_gradients_under_checkpoint():
 
 def test_networks_as_parameters():
     """A module with functions among its leaves, through `simulate`, its samples and its derivatives."""
-    network = eqx.nn.MLP(2, 2, 8, 2, activation=jnp.tanh, key=jax.random.key(0))
+    network = eqx.nn.MLP(2, 2, 4, 1, activation=jnp.tanh, key=jax.random.key(0))
     system = leave(lambda t, x, p: 1 + 0.1 * p(x), 2, lambda t, x, p: 1 - x[0])
     walk = hj.simulate(system, jnp.zeros(2), network, mode="free", t1=2.0)
     fall = hj.flow_to_guard(system, "free", 0.0, jnp.zeros(2), network)

@@ -17,7 +17,6 @@ RESULTS = hj.RESULTS
 # By what a local error grows to an event's is some ten to a hundred: of the force, the end of the stance takes the rate.
 SOLVERS = {
     "Kvaerno5": (hj.Integrator(dfx.Kvaerno5(), rtol=1e-12, atol=1e-12), 1e-10),
-    "Kvaerno4": (hj.Integrator(dfx.Kvaerno4(), rtol=1e-11, atol=1e-11), 1e-9),
     "Kvaerno3": (hj.Integrator(dfx.Kvaerno3(), rtol=1e-9, atol=1e-9), 1e-7),
 }
 KVAERNO5 = SOLVERS["Kvaerno5"][0]

@@ -49,3 +49,17 @@ def test_what_is_no_number_shows_its_structure(orbit):
 def test_trajectories_show_their_arcs():
     walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)
     assert repr(walk) == str(walk) and "jumps" in repr(walk) and "result  successful" in repr(walk)
+
+
+def test_results_are_animated(orbit):
+    """By the figure's first frame: the wheel, drawn."""
+    walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)
+    for animation in (orbit.animate(wheel, steps=1), walk.animate(wheel, fps=10)):
+        animation._init_draw()
+        (axes,) = animation._fig.axes
+        assert len(axes.lines) + len(axes.collections) > 0
+
+
+def test_the_package_has_its_parts():
+    assert hj.animate.animate_orbit is hj.plot.animate_orbit
+    assert hj.__version__.count(".") >= 1

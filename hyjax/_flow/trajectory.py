@@ -189,6 +189,10 @@ class Trajectory(Shown):
         """A figure of the coordinates over time, coloured by mode; see `hyjax.plot.trajectory_figure`."""
         return picture("trajectory_figure")(self)
 
+    def animate(self, model, **options):
+        """An animation of a model along the trajectory; see `hyjax.plot.animate_trajectory`."""
+        return picture("animate_trajectory")(self, model, **options)
+
     def _dimension(self, mode) -> int:
         return tuple(self.system.modes.values())[int(mode)].dimension
 

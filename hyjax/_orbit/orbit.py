@@ -97,6 +97,10 @@ class PeriodicOrbit(Shown):
         """A figure of phase portrait, coordinates over time and multipliers; see `hyjax.plot.gait_figure`."""
         return picture("gait_figure")(self, model)
 
+    def animate(self, model, **options):
+        """An animation of a model along the orbit, for `hyjax.plot.save_animation`; see `hyjax.plot.animate_orbit`."""
+        return picture("animate_orbit")(self, model, **options)
+
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""
         return monodromy(
