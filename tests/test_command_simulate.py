@@ -91,7 +91,7 @@ def test_ended_early(command):
         (["bouncing_ball", "--t1", "1", "--x0", "1"], "(1,)"),
         (["bouncing_ball", "--t1", "1", "--mode", "rest"], "'rest'"),
         (["bouncing_ball", "--t1", "1", "--mode", "rest", "--x0", "1,0"], "'rest'"),
-        (["bouncing_ball", "--t1", "1", "--max-jumps", "-1"], "max_jumps=-1"),
+        (["bouncing_ball", "--t1", "1", "--max-jumps", "-1"], "--max-jumps: -1"),
         (["bouncing_ball", "--t1", "1", "--param", "restitution=2"], "restitution=2.0 must lie in [0, 1]"),
         (["bouncing_ball", "--t1", "1", "--out", "ball.csv"], "netCDF"),
         (["bouncing_ball", "--t1", "1", "--plot", "ball.xyz"], ".xyz"),

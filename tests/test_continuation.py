@@ -160,9 +160,14 @@ def test_strides_that_depend_on_when_they_start():
     def leap(t, x, p):
         return jnp.stack([p["r"] * x[0] * (1 - x[0]) * (1 + 0.1 * jnp.cos(jnp.pi * t)), jnp.zeros_like(t)])
 
+    def guard(t, x, p):
+        # A stride that starts with the forcing, of period 2, ends by its own clock; the one after it when the forcing is back.
+        second = jnp.sin(jnp.pi * (t - x[1])) < -0.03
+        return jnp.where(second, -jnp.sin(jnp.pi * t), 1 + x[0] / 20 - x[1])
+
     system = hj.HybridSystem(
         modes={"run": hj.Mode(lambda t, x, p: jnp.stack([jnp.zeros_like(t), jnp.ones_like(t)]), ("x", "clock"))},
-        transitions=(hj.Transition("run", "run", lambda t, x, p: 1 + x[0] / 20 - x[1], leap),),
+        transitions=(hj.Transition("run", "run", guard, leap),),
     )
     params = {"r": jnp.array(2.8)}
     orbit = hj.periodic_orbit(system, jnp.array([0.76, 0.0]), params, sequence=("run",), strides=2)
