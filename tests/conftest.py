@@ -28,6 +28,24 @@ with install_import_hook("hyjax", "beartype.beartype"):
     from hyjax.models import compass_gait, rimless_wheel, simplest_walker
 
 
+# Every program that XLA has compiled stays in memory: when a process has grown by so much, they are forgotten.
+_GROWTH = float(os.environ.get("HYJAX_TEST_GROWTH", "3")) * 2**30
+_size = {"last": 0.0}
+
+
+@pytest.fixture(autouse=True)
+def _bounded_memory():
+    yield
+    statistics = pathlib.Path("/proc/self/statm")
+    if not statistics.exists():
+        return
+    size = lambda: int(statistics.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if size() > _size["last"] + _GROWTH:
+        jax.clear_caches()
+        # What is not given back to the system is no reason to forget again.
+        _size["last"] = size()
+
+
 def _orbit(model, guess, params):
     return hj.periodic_orbit(model.system, guess, params, sequence=model.sequence)
 
