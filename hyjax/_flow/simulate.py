@@ -17,13 +17,13 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .automaton_flow import follow_automaton
-from .check import as_arrays, check_mode, check_params, check_state
+from .check import check_mode, check_params, check_state
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
-from .loop import without_tangents
 from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
-from .surfaces import rounding
+from .stuck import stuck
 from .trajectory import samples_at, Trajectory
+from .trees import select
 
 
 def simulate(
@@ -58,8 +58,7 @@ def simulate(
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
-    check_params(params)
-    params = as_arrays(params)
+    params = check_params(params)
     x0 = check_state(x0, system.mode(mode).dimension, mode)
     integrator = for_modes(system, integrator)
     integrator.tolerances(x0.dtype)
@@ -144,12 +143,10 @@ def _scan(
     _, atol = integrator.tolerances(z0.dtype)
 
     def arc(now: _Start, k):
-        # An arc after the end starts at (t0, z0) and takes no step; an arc whose events accumulate (`stuck`) has length 0.
+        # An arc after the end starts at (t0, z0) and takes no step; an arc that cannot leave its surface has length 0.
         t, z, mode = (jnp.where(now.done, a, b) for a, b in ((t0, now.t), (z0, now.z), (mode0, now.mode)))
-        zeno = _accumulates(automaton, t, z, mode, now.came_by, now.duration, params, atol)
-        slides = ~zeno & _slides(automaton, t, z, mode, params, atol)
-        stuck = zeno | slides
-        until = jnp.where(now.done, t0 - 1, jnp.where(stuck, t, t1))
+        zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
+        until = jnp.where(now.done, t0 - 1, jnp.where(zeno | slides, t, t1))
         end = follow_automaton(automaton, t, z, mode, until, params, integrator)
         met = end.event >= 0
         taken = automaton.transition(mode, end.event)
@@ -170,92 +167,9 @@ def _scan(
             done=now.done | ~jumps,
         )
         row = _Row(~now.done, jumps & ~now.done, t, end.t, z, end.x, end.guard_rate, mode, taken)
-        return jax.tree.map(lambda new, old: jnp.where(now.done, old, new), after, now), row
+        return select(now.done, now, after), row
 
     never = jnp.full_like(t0, jnp.inf)
     result = choose(t1 < t0, RESULTS.time_reversed, RESULTS.successful)
     start = _Start(t0, z0, mode0, jnp.array(-1), never, result, t1 < t0)
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
-
-
-def _accumulates(
-    automaton: Automaton,
-    t: Time,
-    z: Padded,
-    mode: Index,
-    last: Index,
-    duration: Time,
-    params: Params,
-    atol: float | Scalar,
-) -> Flag:
-    r"""Whether events accumulate (Zeno): a guard rises from its surface and falls again within rounding of its value or the
-    time.
-
-    Such a hop cannot be resolved, and the flow would continue below the surface. The hop is a parabola of height $\dot g^2 /
-    2|\ddot g|$ and duration $2\dot g/|\ddot g|$. After a perfectly plastic impact, or from rest on the surface, there is no
-    hop: so an armed guard at rest on its surface counts too, and the guard of transition `last`, which has just fired, also
-    where its rate is zero up to rounding.
-
-    Between two surfaces, as in a corner, the passes from one surface to the other accumulate. They have done so where the next
-    guard is within rounding of zero and falls by at most a few roundings in the time of the last pass, `duration`.
-    """
-    surfaces = automaton.surfaces
-    if not surfaces.count:
-        return jnp.array(False)
-    t, z, args = without_tangents((t, z, (mode, params)))
-
-    def along(fn):
-        return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))
-
-    # Values, rates and second derivatives in one evaluation: the guards of a system of contacts are expensive.
-    (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
-    noise, unit = rounding(surfaces, t, z, args, atol)
-    instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
-    number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))
-    again = (number == last) & (last >= 0)
-    at_rest = (rate == 0) & surfaces.armed(t, z, args)
-    # The top of the hop; downwards there is none.
-    top = g + jnp.maximum(rate, 0) ** 2 / (2 * jnp.where(turn < 0, -turn, 1))
-    low = (jnp.abs(g) <= unit) & (rate**2 <= 8 * unit * -turn) & (top <= 4 * noise)
-    low = low & ((rate > 0) | again | at_rest) & (turn < 0)
-    brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
-    between = (
-        surfaces.armed(t, z, args) & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
-    )
-    return jnp.any(low | brief | between)
-
-
-def _slides(automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, atol: float | Scalar) -> Flag:
-    """Whether the flows on both sides of a surface lead back to it, as a relay's do (Filippov's sliding).
-
-    A guard is zero and falls, and in the mode to which its transition leads, with the state unchanged, a guard is zero and falls
-    whose transition leads back; each mode's flow raises the other mode's guard. (After an impact the state is another, and a
-    guard may well fall below zero at the start of an arc, as that of a scuffing foot.)
-    """
-    surfaces = automaton.surfaces
-    pairs = {(way.source, way.target) for way in automaton.system.transitions}
-    if not any((target, source) in pairs for source, target in pairs):
-        return jnp.array(False)
-    t, z, params = without_tangents((t, z, params))
-    unit = 64 * float(jnp.finfo(z.dtype).eps)
-    unchanged = lambda after: jnp.all(jnp.abs(after - z) <= unit * jnp.abs(z) + jnp.minimum(atol, unit))
-
-    def rates(mode, flow):
-        """Of a mode's guards, along another mode's flow."""
-        return surfaces.rates(t, z, automaton.field(t, z, (flow, params)), (mode, params))
-
-    def falling(mode):
-        """The first guard that is zero and falls, whether there is one, and its transition."""
-        g, rate = rates(mode, mode)
-        _, noise = rounding(surfaces, t, z, (mode, params), atol)
-        falls = (jnp.abs(g) <= noise) & (rate < 0) & surfaces.armed(t, z, (mode, params))
-        first = jnp.argmax(falls)
-        return first, jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
-
-    leaves, falls, there = falling(mode)
-    behind = automaton.target(there)
-    returns, falls_back, back = falling(behind)
-    leads_back = falls & falls_back & (automaton.target(back) == mode)
-    stays = unchanged(automaton.jump(t, z, there, params)) & unchanged(automaton.jump(t, z, back, params))
-    opposed = (rates(mode, behind)[1][leaves] > 0) & (rates(behind, mode)[1][returns] > 0)
-    return leads_back & stays & opposed

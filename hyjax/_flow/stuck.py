@@ -1,0 +1,118 @@
+"""States from which a simulation cannot go on: events that accumulate, and flows that lead back to a surface."""
+
+import jax
+import jax.numpy as jnp
+
+from .._system.types import Flag, Params, Scalar, Time
+from .automaton import Automaton, Index, Padded
+from .surfaces import Guards, rounding
+from .trees import without_tangents
+
+
+def stuck(
+    automaton: Automaton,
+    t: Time,
+    z: Padded,
+    mode: Index,
+    last: Index,
+    duration: Time,
+    params: Params,
+    atol: float | Scalar,
+) -> tuple[Flag, Flag]:
+    """Whether events accumulate at the start of an arc (`zeno`), or else the flow slides (`sliding`).
+
+    **Arguments:** `last`: the transition that led there, or -1. `duration`: of the arc before. `atol`: see `rounding`.
+    """
+    if not automaton.surfaces.count:
+        return jnp.array(False), jnp.array(False)
+    t, z, params = without_tangents((t, z, params))
+    rounded = rounding(automaton.surfaces, t, z, (mode, params), atol)
+    zeno = _accumulates(automaton, t, z, mode, last, duration, params, rounded)
+    return zeno, ~zeno & _slides(automaton, t, z, mode, params, atol, rounded)
+
+
+def _accumulates(
+    automaton: Automaton,
+    t: Time,
+    z: Padded,
+    mode: Index,
+    last: Index,
+    duration: Time,
+    params: Params,
+    rounded: tuple[Guards, Guards],
+) -> Flag:
+    r"""Whether events accumulate (Zeno): a guard rises from its surface and falls again within rounding of its value or the
+    time.
+
+    Such a hop cannot be resolved, and the flow would continue below the surface. The hop is a parabola of height $\dot g^2 /
+    2|\ddot g|$ and duration $2\dot g/|\ddot g|$. After a perfectly plastic impact, or from rest on the surface, there is no
+    hop: so an armed guard at rest on its surface counts too, and the guard of transition `last`, which has just fired, also
+    where its rate is zero up to rounding.
+
+    Between two surfaces, as in a corner, the passes from one surface to the other accumulate. They have done so where the next
+    guard is within rounding of zero and falls by at most a few roundings in the time of the last pass, `duration`.
+    """
+    surfaces, args = automaton.surfaces, (mode, params)
+
+    def along(fn):
+        return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))
+
+    # Values, rates and second derivatives in one evaluation: the guards of a system of contacts are expensive.
+    (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
+    noise, unit = rounded
+    instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
+    number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))
+    again = (number == last) & (last >= 0)
+    at_rest = (rate == 0) & surfaces.armed(t, z, args)
+    # The top of the hop; downwards there is none.
+    top = g + jnp.maximum(rate, 0) ** 2 / (2 * jnp.where(turn < 0, -turn, 1))
+    low = (jnp.abs(g) <= unit) & (rate**2 <= 8 * unit * -turn) & (top <= 4 * noise)
+    low = low & ((rate > 0) | again | at_rest) & (turn < 0)
+    brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
+    between = (
+        surfaces.armed(t, z, args) & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
+    )
+    return jnp.any(low | brief | between)
+
+
+def _slides(
+    automaton: Automaton,
+    t: Time,
+    z: Padded,
+    mode: Index,
+    params: Params,
+    atol: float | Scalar,
+    rounded: tuple[Guards, Guards],
+) -> Flag:
+    """Whether the flows on both sides of a surface lead back to it, as a relay's do (Filippov's sliding).
+
+    A guard is zero and falls, and in the mode to which its transition leads, with the state unchanged, a guard is zero and falls
+    whose transition leads back; each mode's flow raises the other mode's guard. (After an impact the state is another, and a
+    guard may well fall below zero at the start of an arc, as that of a scuffing foot.)
+    """
+    surfaces = automaton.surfaces
+    pairs = {(way.source, way.target) for way in automaton.system.transitions}
+    if not any((target, source) in pairs for source, target in pairs):
+        return jnp.array(False)
+    unit = 64 * float(jnp.finfo(z.dtype).eps)
+    unchanged = lambda after: jnp.all(jnp.abs(after - z) <= unit * jnp.abs(z) + jnp.minimum(atol, unit))
+
+    def rates(mode, flow):
+        """Of a mode's guards, along another mode's flow."""
+        return surfaces.rates(t, z, automaton.field(t, z, (flow, params)), (mode, params))
+
+    def falling(mode, rounded):
+        """The first guard that is zero and falls, whether there is one, and its transition."""
+        g, rate = rates(mode, mode)
+        _, noise = rounded
+        falls = (jnp.abs(g) <= noise) & (rate < 0) & surfaces.armed(t, z, (mode, params))
+        first = jnp.argmax(falls)
+        return first, jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
+
+    leaves, falls, there = falling(mode, rounded)
+    behind = automaton.target(there)
+    returns, falls_back, back = falling(behind, rounding(surfaces, t, z, (behind, params), atol))
+    leads_back = falls & falls_back & (automaton.target(back) == mode)
+    stays = unchanged(automaton.jump(t, z, there, params)) & unchanged(automaton.jump(t, z, back, params))
+    opposed = (rates(mode, behind)[1][leaves] > 0) & (rates(behind, mode)[1][returns] > 0)
+    return leads_back & stays & opposed
