@@ -46,20 +46,22 @@ def with_time(integrator: hj.Integrator, max_time) -> hj.Integrator:
 SPRING = {"k": jnp.array(1.7), "q": jnp.array(0.31), "r": jnp.array(-0.8)}
 
 
+def _spring(parameters, armed=None) -> hj.HybridSystem:
+    """The spring with one parameter in each function: of the `parameters(p)` that belong to `params` p."""
+    field = lambda t, x, p: jnp.stack([x[1], -parameters(p)["k"] * x[0]])
+    guard = lambda t, x, p: x[0] - parameters(p)["q"]
+    reset = lambda t, x, p: jnp.stack([jnp.ones(()), parameters(p)["r"] * x[1]])
+    return hj.HybridSystem(
+        {"free": hj.Mode(field, ("y", "y_rate"))}, (hj.Transition("free", "free", guard, reset, armed),)
+    )
+
+
+spring = _spring(lambda p: p)
+
+
 def spring_closed_over(p) -> hj.HybridSystem:
     """The spring whose functions take its parameters from around them, and not from `params`."""
-    return hj.HybridSystem(
-        {"free": hj.Mode(lambda t, x, _: jnp.stack([x[1], -p["k"] * x[0]]), ("y", "y_rate"))},
-        (
-            hj.Transition(
-                "free",
-                "free",
-                lambda t, x, _: x[0] - p["q"],
-                lambda t, x, _: jnp.stack([jnp.ones(()), p["r"] * x[1]]),
-                armed=lambda t, x, _: p["k"] > 0,
-            ),
-        ),
-    )
+    return _spring(lambda _: p, armed=lambda t, x, _: p["k"] > 0)
 
 
 def spring_orbit(p):

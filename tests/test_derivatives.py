@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from readme import factor_of_a_loose_event
 from reference import case
-from systems import leave, line, oscillate, SPRING, spring_closed_over, spring_orbit, with_tolerance
+from systems import leave, line, oscillate, SPRING, spring, spring_closed_over, spring_orbit, with_tolerance
 
 import hyjax as hj
 from hyjax.models import simplest_walker
@@ -144,18 +144,7 @@ def test_high_derivatives_of_an_event_time(nesting):
     assert_allclose(jax.jit(jax.vmap(got))(q), jax.vmap(expected)(q), rtol=1e-12)
 
 
-# y'' = -k y from (1, 0) to y = q; then back to y = 1 with r times the speed. One parameter in each function.
-spring = hj.HybridSystem(
-    {"free": hj.Mode(lambda t, x, p: jnp.stack([x[1], -p["k"] * x[0]]), ("y", "y_rate"))},
-    (
-        hj.Transition(
-            "free",
-            "free",
-            lambda t, x, p: x[0] - p["q"],
-            lambda t, x, p: jnp.stack([jnp.ones(()), p["r"] * x[1]]),
-        ),
-    ),
-)
+# The spring from (1, 0) to y = q, then back to y = 1 with r times the speed.
 
 
 def spring_stride(params, system=spring, integrator=hj.Integrator()):
