@@ -1,12 +1,12 @@
 """Text form of a branch."""
 
-import jax
-import jax.core
+from .._system.results import described_code
+from .._system.shown import is_traced
 
 
 def describe_branch(branch) -> str:
     """The text of `print(branch)`: ends, stability, result, and the special points if they have been located."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(branch)):
+    if is_traced(branch):
         return "Branch(traced)"
     if branch.accept.ndim:
         return f"{branch.accept.size} Branches"
@@ -24,5 +24,4 @@ def describe_branch(branch) -> str:
         lines.append("  special points are located by branch.special_points")
     else:
         lines += ["  special points", *(f"    {point}" for point in special)] if special else ["  no special points"]
-    result = branch.result
-    return "\n".join([*lines, f"  result     {result._enumeration[result] or 'successful'}"])
+    return "\n".join([*lines, f"  result     {described_code(branch.result)}"])

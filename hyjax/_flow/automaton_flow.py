@@ -1,6 +1,5 @@
 """The flow of an automaton, by the integrator of its current mode."""
 
-import jax
 import jax.numpy as jnp
 
 from .._system.types import Params, Time
@@ -8,6 +7,7 @@ from .automaton import Automaton, Index, Padded
 from .integrate import Arrival, integrate
 from .mode_integrators import Integrators
 from .surfaces import no_surfaces
+from .trees import select
 
 
 def follow_automaton(
@@ -31,6 +31,6 @@ def follow_automaton(
         surfaces = alone.surfaces if guarded else no_surfaces()
         mine = alone.includes(mode)
         found = integrate(alone.field, surfaces, t, z, jnp.where(mine, until, t - 1), (mode, params), own)
-        arrival = found if arrival is None else jax.tree.map(lambda a, b: jnp.where(mine, a, b), found, arrival)  # noqa: B023
+        arrival = found if arrival is None else select(mine, found, arrival)
     assert arrival is not None
     return arrival

@@ -16,18 +16,17 @@ def _concrete(leaf) -> bool:
     return eqx.is_array_like(leaf) and not isinstance(leaf, jax.core.Tracer)
 
 
-def as_arrays(params: Params) -> Params:
-    """The parameters with arrays in place of Python's floating numbers, each of which `jit` would compile anew."""
-    floating = lambda leaf: isinstance(leaf, float | np.floating)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if floating(leaf) else leaf, params)
+def check_params(params: Params) -> Params:
+    """The parameters, with arrays in place of Python's floating-point numbers, each of which `jit` would compile anew.
 
-
-def check_params(params: Params) -> None:
-    """`ValueError` for a parameter that is not finite. Traced parameters are not checked."""
+    `ValueError` for a parameter that is not finite. Traced parameters are not checked.
+    """
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         if _concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
             name = jax.tree_util.keystr(path).lstrip(".") or "params"
             raise ValueError(f"params: {name} = {leaf} is not finite. Give a finite number.")
+    floating = lambda leaf: isinstance(leaf, float | np.floating)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if floating(leaf) else leaf, params)
 
 
 def check_state(x: State, dimension: int, mode: str) -> Array:
@@ -70,11 +69,11 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
 def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):
     """Check the arguments of an analysis along a sequence of modes. **Returns:** `(t, x, params)` as arrays."""
     system.route(sequence)
-    check_params(params)
+    params = check_params(params)
     x = check_state(x, system.mode(sequence[0]).dimension, sequence[0])
     integrator.tolerances(x.dtype)
     t = jnp.asarray(t, x.dtype)
     for name in dict.fromkeys(sequence):
         at = jax.ShapeDtypeStruct((system.mode(name).dimension,), x.dtype)
         check_mode(system, name, t, at, params)
-    return t, x, as_arrays(params)
+    return t, x, params

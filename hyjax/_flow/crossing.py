@@ -12,6 +12,7 @@ from jaxtyping import Array, Int
 from .._system.types import Flag, Scalar
 from .guard_cubic import hidden_turn, Look, may_turn, predicted_fall
 from .surfaces import Guards, Mask
+from .trees import select
 
 # The largest numbers of trial steps from one start: to the turn of a guard inside a step, and onto a guard's surface.
 TURNS, TRIES = 40, 100
@@ -122,13 +123,9 @@ def _fallen(trial: Trial) -> Mask:
 def _narrowed(bracket: Bracket, trial: Trial, enter: Flag) -> Bracket:
     """The bracket with one end moved to the trial's end; where a search begins (`enter`), a bracket around the whole step."""
     crossed = jnp.any(_fallen(trial))
-    lo = _choose_look(bracket.active & ~crossed, trial.end, _choose_look(enter, trial.start, bracket.lo))
-    hi = _choose_look(enter | (bracket.active & crossed), trial.end, bracket.hi)
+    lo = select(bracket.active & ~crossed, trial.end, select(enter, trial.start, bracket.lo))
+    hi = select(enter | (bracket.active & crossed), trial.end, bracket.hi)
     return Bracket(bracket.active | enter, lo, hi, bracket.tries)
-
-
-def _choose_look(pred: Flag, a: Look, b: Look) -> Look:
-    return Look(jnp.where(pred, a.dt, b.dt), jnp.where(pred, a.g, b.g), jnp.where(pred, a.r, b.r))
 
 
 def _leading(candidates: Mask, armed: Mask, end: Look, close: Scalar) -> tuple[Int[Array, ""], Scalar]:

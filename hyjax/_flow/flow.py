@@ -7,7 +7,7 @@ from jaxtyping import Array, Int
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
-from .check import as_arrays, check_mode, check_params, check_state
+from .check import check_mode, check_params, check_state
 from .integrate import integrate
 from .integrator import Integrator
 from .mode_integrators import for_modes, IntegratorLike, Integrators
@@ -85,8 +85,7 @@ def flow_to_guard(
 
     Source: Bhounsule (2014), eqs. 1-3.
     """
-    check_params(params)
-    params = as_arrays(params)
+    params = check_params(params)
     x = check_state(x, system.mode(mode).dimension, mode)
     integrator = for_modes(system, integrator)
     integrator.of(mode).tolerances(x.dtype)

@@ -17,9 +17,10 @@ from .._system.types import Scalar, State, Time
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
-from .loop import Ending, run, without_tangents
+from .loop import Ending, run
 from .retrace import retrace
 from .surfaces import Guards, Surfaces
+from .trees import without_tangents
 
 
 class Arrival(eqx.Module):

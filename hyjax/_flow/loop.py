@@ -26,6 +26,7 @@ from .pace import Pace
 from .retrace import Taken
 from .step import Step
 from .surfaces import Guards, Mask, rounding, Surfaces
+from .trees import select, without_tangents
 
 
 class Point(eqx.Module):
@@ -210,10 +211,10 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     rejected = ~searching & ~attempt.keep
     # The controller is updated by the steps that it proposed, not by those that end on a turn or on a surface.
     proposed = rejected | (take & ~searching & (now.bracket.tries == 0))
-    control = _choose(proposed, attempt.control, now.control)
+    control = select(proposed, attempt.control, now.control)
     h = stop_gradient(jnp.where(proposed, attempt.h, now.h))
     reached = Point(last.t + attempt.dt, tuple(attempt.x), tuple(attempt.f), attempt.memory, end.g, end.r)
-    point = _choose(take, reached, last)
+    point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))
     stalled = rejected & ~(h > 4 * eps * jnp.abs(stop_gradient(point.t)))
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
@@ -243,12 +244,3 @@ def _aside(fn: Callable, *arguments: PyTree) -> Any:
     it as one equation."""
     arrays, rest = eqx.partition(arguments, eqx.is_array)
     return jax.jit(lambda arrays: fn(*eqx.combine(arrays, rest)))(stop_gradient(arrays))
-
-
-def without_tangents(tree: PyTree) -> PyTree:
-    """The tree without derivatives; its leaves may also be functions and integer arrays."""
-    return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
-
-
-def _choose(pred: Flag, new: PyTree, old: PyTree) -> PyTree:
-    return jax.tree.map(lambda a, b: jnp.where(pred, a, b), new, old)

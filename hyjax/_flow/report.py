@@ -1,15 +1,14 @@
 """Trajectories as plain text tables."""
 
-import jax
-import jax.core
 import numpy as np
 
 from .._system.results import counted_codes, described_code
+from .._system.shown import is_traced
 
 
 def describe_trajectory(trajectory) -> str:
     """The table that `print(trajectory)` shows: one line for each arc; for a batch, one line for each result code."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trajectory)):
+    if is_traced(trajectory):
         return f"Trajectory(modes={tuple(trajectory.system.modes)}, traced)"
     if trajectory.t.ndim > 0:
         count = trajectory.t.size

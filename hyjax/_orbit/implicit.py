@@ -12,12 +12,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
 from .._flow.integrator import PlainForward
 from .._flow.linearize import perturbed, with_jacobian
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
+from .._flow.trees import without_tangents
 from .._system.types import Params
 from .backward import closed_orbit_backward
 from .chain import Chain, Passage, return_matrices
@@ -35,7 +35,7 @@ def closed_orbit(
     system = problem.system.hoisted(params, guess.dtype)
     what = eqx.tree_at(lambda p: p.system, problem, system), params
     if integrator.loop == "checkpointed":
-        guess, method = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, (guess, method))
+        guess, method = without_tangents((guess, method))
         return closed_orbit_backward(what, guess, method, integrator)
     return _closed_orbit(what, guess, method, integrator)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
 from .._flow.arc import Arc
-from .._flow.check import as_arrays, check
+from .._flow.check import check
 from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
 from .._flow.jump import reset
@@ -221,8 +221,7 @@ def periodic_orbit(
                 f"method=hj.MultipleShooting() and strides={guess.shape[0]}, or a guess of shape ({guess.shape[1]},)."
             )
         for node in guess:
-            check(system, 0.0, node, params, sequence, integrator)
-        params = as_arrays(params)
+            _, _, params = check(system, 0.0, node, params, sequence, integrator)
     else:
         _, guess, params = check(system, 0.0, guess, params, sequence, integrator)
     orbit = _run(system, guess, params, tuple(sequence), strides, method, integrator)

@@ -5,12 +5,12 @@ import jax.core
 import numpy as np
 
 from .._system.results import counted_codes, described_code
-from .._system.shown import digits_of
+from .._system.shown import digits_of, is_traced
 
 
 def describe(orbit) -> str:
     """The table that `print(orbit)` shows; one line per orbit for a batch, and only the structure for a traced orbit."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(orbit)):
+    if is_traced(orbit):
         return f"PeriodicOrbit(sequence={orbit.sequence}, strides={orbit.strides}, traced)"
     orbit = jax.tree.map(np.asarray, orbit)
     if orbit.period.ndim > 0:

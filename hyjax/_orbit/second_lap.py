@@ -7,10 +7,10 @@ forcing's period: then the second lap starts at another phase, and ends elsewher
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.lax import stop_gradient
 
 from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
+from .._flow.trees import without_tangents
 from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .chain import Chain
@@ -27,7 +27,7 @@ def unless_out_of_phase(
     """`out_of_phase` for a closed chain of a system that depends on time, where the second lap does not return."""
     if not depends_on_time(problem, params, chain.nodes):
         return result
-    chain, params = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, (chain, params))
+    chain, params = without_tangents((chain, params))
     plain = rolled(with_adjoint(integrator, PlainForward()))
     start = chain.nodes[0]
     lap = run_stride(problem.system, chain.period, start, params, problem.sequence * problem.strides, plain)

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.core
 import numpy as np
+from jaxtyping import PyTree
 
 
 class Shown(eqx.Module):
@@ -24,7 +25,12 @@ class Shown(eqx.Module):
 def _concrete(result: eqx.Module) -> bool:
     leaves = [leaf for leaf in jax.tree.leaves(result) if not callable(leaf)]
     numbers = (jax.Array, np.ndarray, np.generic, float, int)
-    return bool(leaves) and all(isinstance(leaf, numbers) and not isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    return bool(leaves) and all(isinstance(leaf, numbers) for leaf in leaves) and not is_traced(leaves)
+
+
+def is_traced(result: PyTree) -> bool:
+    """Whether a leaf is traced, so that the result has no numbers yet."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(result))
 
 
 def digits_of(dtype) -> int:

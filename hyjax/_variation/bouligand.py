@@ -77,7 +77,7 @@ def bouligand_derivative(
     Source: Burden, Sastry, Koditschek, Revzen (2016), *Event-selected vector field discontinuities yield piecewise-
     differentiable flows*, SIAM J. Appl. Dyn. Syst. 15, 1227-1267; Kong, Payne, Zhu, Johnson (2024), Sec. II.
     """
-    check_params(params)
+    params = check_params(params)
     x = check_state(x, system.mode(mode).dimension, mode)
     t = jnp.asarray(t, x.dtype)
     if isinstance(x, jax.core.Tracer) or isinstance(t, jax.core.Tracer):

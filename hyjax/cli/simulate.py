@@ -36,7 +36,7 @@ def simulate(
     first, state = initial_condition(model, params, mode, x0)
 
     from .._flow.simulate import simulate as run
-    from .._system.results import code_name
+    from .._system.results import code_name, described_code
 
     with as_misuse():
         trajectory = run(model.system, state, params, mode=first, t1=parse_finite(t1, "--t1"), max_jumps=max_jumps)
@@ -52,6 +52,5 @@ def simulate(
             save_animation(animate_trajectory(trajectory, model), animate)
     if out is not None:
         save_netcdf(trajectory.to_xarray(), out)
-    if (code := code_name(trajectory.result)) != "successful":
-        message = trajectory.result._enumeration[trajectory.result]
-        raise NotFound(f"{name}: ended at t = {float(trajectory.t):.6g} with {code}: {message}")
+    if code_name(trajectory.result) != "successful":
+        raise NotFound(f"{name}: ended at t = {float(trajectory.t):.6g} with {described_code(trajectory.result)}")
