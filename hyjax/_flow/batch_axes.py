@@ -13,8 +13,11 @@ def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
     batched input has no batch axis, while its tangent, a product with that input's tangent, has one: the two do not fit.
     (https://github.com/jax-ml/jax/issues/16374)
     """
-    floats = [leaf for leaf in jax.tree.leaves(inputs) if eqx.is_inexact_array(leaf)]
-    nothing = jnp.zeros((), int)
-    for leaf in floats:
-        nothing = nothing + jnp.sum(jnp.where(jnp.isnan(leaf), 0, 0))
-    return jax.tree.map(lambda leaf: leaf + nothing.astype(leaf.dtype) if eqx.is_inexact_array(leaf) else leaf, out)
+    # No element of each input: their sum is zero, and XLA removes it.
+    none = [
+        jax.lax.slice(leaf.reshape(-1), (0,), (0,)) for leaf in jax.tree.leaves(inputs) if eqx.is_inexact_array(leaf)
+    ]
+    nothing = jnp.sum(jnp.concatenate(none)) if none else 0
+    return jax.tree.map(
+        lambda leaf: leaf + jnp.asarray(nothing, leaf.dtype) if eqx.is_inexact_array(leaf) else leaf, out
+    )

@@ -27,17 +27,19 @@ def _dense(tangent: PyTree, like: PyTree) -> PyTree:
 
 
 @eqx.filter_custom_jvp
-def flow_instant(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Point:
-    r"""$\varphi_\tau$ of `point` along `field(point, args)` for an infinitesimal time `tau`.
+def flow_instant(field: Callable, tau: Scalar, point: Point, args: PyTree, forward_only: bool) -> Point:
+    r"""$\varphi_\tau$ of `point` along `field(point, args)` for an infinitesimal time `tau`, which is zero.
 
-    **Returns:** `point + tau * field + ...`, the Taylor polynomial of second degree. Its derivatives of every order, in `tau`,
-    `point` and `args`, are those of the flow at `tau = 0`: $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the
-    variational equation, which is a field of the same kind.
+    **Returns:** `point`, with the derivatives of the flow at `tau = 0` of every order, in `tau`, `point` and `args`:
+    $\partial_\tau \varphi = F(\varphi)$, and $D\varphi\,v$ obeys the variational equation, which is a field of the same kind.
 
-    Hazard: JAX drops the rules of custom derivatives from what it transposes, and differentiates the polynomial instead. So where
-    the innermost derivative is taken in reverse mode, derivatives are exact up to the third order only
-    (`JaxprTrace.process_custom_jvp_call` in https://github.com/jax-ml/jax/blob/main/jax/_src/interpreters/partial_eval.py).
+    Hazard: JAX drops the rules of custom derivatives from what it transposes, and differentiates the value instead
+    (`JaxprTrace.process_custom_jvp_call` in https://github.com/jax-ml/jax/blob/main/jax/_src/interpreters/partial_eval.py). So
+    unless `forward_only`, the value is written as the Taylor polynomial `point + tau * field + ...` of second degree; where the
+    innermost derivative is taken in reverse mode, derivatives are then exact up to the third order.
     """
+    if forward_only:
+        return batched_like(point, (field, tau, point, args))
 
     def rate(x):
         return field(x, args)
@@ -52,8 +54,8 @@ def _straight(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Point
 
 @flow_instant.def_jvp
 def _flow_instant_jvp(primals, tangents):
-    field, tau, point, args = primals
-    _, dtau, dpoint, dargs = tangents
+    field, tau, point, args, forward_only = primals
+    _, dtau, dpoint, dargs, _ = tangents
     dpoint = _dense(dpoint, point)
 
     def variational(pair, both):
@@ -63,8 +65,8 @@ def _flow_instant_jvp(primals, tangents):
         return rate, _dense(drate, rate)
 
     # The value from what is known without tangents: `jax.checkpoint` asks for that.
-    after = flow_instant(field, tau, point, args)
-    _, dafter = flow_instant(variational, tau, (point, dpoint), (args, dargs))
+    after = flow_instant(field, tau, point, args, forward_only)
+    _, dafter = flow_instant(variational, tau, (point, dpoint), (args, dargs), forward_only)
     if dtau is not None:
         rate = field(after, args)
         dafter = jax.tree.map(lambda d, r: d + r * dtau, dafter, rate)
@@ -72,11 +74,13 @@ def _flow_instant_jvp(primals, tangents):
 
 
 @eqx.filter_custom_jvp
-def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTree) -> Scalar:
+def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTree, forward_only: bool) -> Scalar:
     """The time from `point` along `field` to the surface `guard = 0`: its value is zero, its derivatives are not."""
+    here = jnp.zeros_like(jax.tree.leaves(point)[0])
+    if forward_only:
+        return batched_like(here, (field, guard, point, args))
     # Hazard: JAX drops custom rules when it hoists loop-invariant operations out of a scan that is differentiated in reverse.
     # This Newton step, minus its value, keeps the first derivative correct where the rule below is dropped.
-    here = jnp.zeros_like(jax.tree.leaves(point)[0])
     value, rate = jax.jvp(lambda tau: guard(_straight(field, tau, point, args), args), (here,), (jnp.ones_like(here),))
     step = (stop_gradient(value) - value) / stop_gradient(rate)
     return batched_like(jnp.where(jnp.isfinite(step), step, 0), (field, guard, point, args))
@@ -84,26 +88,28 @@ def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTre
 
 @_time_to_surface.def_jvp
 def _time_to_surface_jvp(primals, tangents):
-    field, guard, point, args = primals
-    _, _, dpoint, dargs = tangents
-    tau = _time_to_surface(field, guard, point, args)
+    field, guard, point, args, forward_only = primals
+    _, _, dpoint, dargs, _ = tangents
+    tau = _time_to_surface(field, guard, point, args, forward_only)
 
     def ahead(tau, point, args):
-        return guard(flow_instant(field, tau, point, args), args)
+        return guard(flow_instant(field, tau, point, args, forward_only), args)
 
     _, drift = eqx.filter_jvp(lambda point, args: ahead(tau, point, args), (point, args), (dpoint, dargs))
     _, rate = jax.jvp(lambda tau: ahead(tau, point, args), (tau,), (jnp.ones_like(tau),))
     return tau, -_dense(drift, rate) / rate
 
 
-def to_surface(field: Callable, guard: Callable, point: Point, args: PyTree) -> Point:
+def to_surface(field: Callable, guard: Callable, point: Point, args: PyTree, *, forward_only: bool = False) -> Point:
     r"""A point on the surface `guard(point, args) = 0`, with the derivatives of the flow's intersection with the surface.
 
     $dt = -(D_x g\,dx + D_t g\,dt_0 + D_p g\,dp) / (D_t g + D_x g\,f)$ to first order, and so on to every order.
 
-    **Arguments:** `field(point, args)` and `guard(point, args)`; `point` lies on the surface up to rounding. **Returns:**
-    the same point. Where the flow is tangent to the surface, the derivatives are infinite.
+    **Arguments:** `field(point, args)` and `guard(point, args)`; `point` lies on the surface up to rounding. `forward_only`:
+    whether nothing here is differentiated in reverse mode, which makes a smaller program. **Returns:** the same point. Where the
+    flow is tangent to the surface, the derivatives are infinite.
 
     Source: the implicit function theorem.
     """
-    return flow_instant(field, _time_to_surface(field, guard, point, args), point, args)
+    tau = _time_to_surface(field, guard, point, args, forward_only)
+    return flow_instant(field, tau, point, args, forward_only)

@@ -49,7 +49,7 @@ def integrate(
         values = eqx.filter_closure_convert(surfaces.values, t0, x0, args)
         surfaces = Surfaces(surfaces.count, values, surfaces.armed)
 
-    again = integrator.loop != "lax"
+    again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
 
     def take_steps(inputs: PyTree):
         progress = run(*inputs, integrator=integrator, keep=again)
@@ -66,7 +66,6 @@ def integrate(
         _, aux = take_steps(without_tangents(inputs))
         t, x, f = retrace(field, t0, x0, args, aux[-1], integrator)  # pyright: ignore[reportArgumentType]
     else:
-        plain = isinstance(integrator.adjoint, PlainForward)
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
     end, r_max, steps, _ = jax.tree.map(stop_gradient, aux)
 
@@ -75,12 +74,19 @@ def integrate(
     gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
     shift = jnp.where(end.event >= 0, end.shift, jnp.where(end.broken | end.stalled | gave_up, 0, t1 - t))
     shift = stop_gradient(shift)
-    (t, x), guard_rate = _on_surface(field, surfaces, (t + shift, x + shift * f), t1, args, end.event)
+    point = t + shift, x + shift * f
+    (t, x), guard_rate = _on_surface(field, surfaces, point, t1, args, end.event, plain)
     return Arrival(t, x, end.event, guard_rate, steps, _code(surfaces, end, guard_rate, r_max, steps, integrator))
 
 
 def _on_surface(
-    field: Callable, surfaces: Surfaces, point: tuple[Time, State], t1: Time, args: PyTree, event: Int[Array, ""]
+    field: Callable,
+    surfaces: Surfaces,
+    point: tuple[Time, State],
+    t1: Time,
+    args: PyTree,
+    event: Int[Array, ""],
+    plain: bool,
 ) -> tuple[tuple[Time, State], Scalar]:
     """The point with its derivatives as a point of a surface, or of the time `t1`; and the rate of the guard there."""
 
@@ -98,7 +104,7 @@ def _on_surface(
         return jnp.ones_like(t), field(t, x, args)
 
     rest = (field, surfaces, args, t1, event)
-    point = to_surface(rate, guard, point, rest)
+    point = to_surface(rate, guard, point, rest, forward_only=plain)
     _, guard_rate = jax.jvp(lambda p: guard(p, rest), (point,), (rate(point, rest),))
     return point, guard_rate
 
