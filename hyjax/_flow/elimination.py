@@ -27,6 +27,22 @@ def solve(matrix: Square, right: Right) -> Right:
     return solver(matrix)(right)
 
 
+def solve_positive(matrix: Square, right: Inexact[Array, " n"]) -> Inexact[Array, " n"]:
+    """The solution of `matrix @ x = right` for a symmetric, positive definite matrix, which needs no pivots: one short loop, a
+    smaller program than `solve`. Not differentiable in reverse mode."""
+    n = len(matrix)
+    row = np.arange(n, dtype=np.int32)[:, None]
+
+    def step(k, work):
+        leading = jax.lax.dynamic_slice_in_dim(work, k, 1)
+        column = jax.lax.dynamic_slice_in_dim(work, k, 1, axis=1)
+        leading = leading / jax.lax.dynamic_slice_in_dim(leading, k, 1, axis=1)
+        return jnp.where(row == k, leading, work - column * leading)
+
+    work = jnp.concatenate([matrix, right[:, None]], axis=1)
+    return jax.lax.fori_loop(np.int32(0), np.int32(n), step, work)[:, n]
+
+
 def solver(matrix: Square) -> Callable[[Right], Right]:
     r"""The map from right-hand sides to solutions, $b \mapsto A^{-1} b$; the matrix is factored once, $PA = LU$, with partial
     pivoting.

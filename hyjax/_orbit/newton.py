@@ -119,7 +119,8 @@ class DampedNewton(optx.AbstractRootFinder):
             iterations=state.iterations + 1,
             done=tiny | rounding | hopeless,
         )
-        return best + fraction * step, after, aux
+        # The loop of optimistix carries the last `aux` too; zeros cost nothing, and `postprocess` returns the best iterate's.
+        return best + fraction * step, after, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux)
 
     def terminate(self, fn, y, args, options, state: _Search, tags):
         sound = state.residual <= self._accept(self._size(state.y, options), options)
