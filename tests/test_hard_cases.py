@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import brentq
 from systems import leave, line, oscillate
 
 import hyjax as hj
@@ -140,6 +141,58 @@ def test_a_steep_guard_on_a_straight_flow(steep, at):
     system = leave(line, 1, lambda t, x, p: 2 - jnp.exp(jnp.minimum(steep * (x[0] - at), 700.0)))
     fall = hj.flow_to_guard(system, "free", 0.0, jnp.zeros(1), None, integrator=hj.Integrator(max_time=10 * at))
     assert_allclose(fall.t, at + np.log(2) / steep, rtol=4e-15)
+
+
+# Guards that vary faster than the flow
+
+
+def straight_up_and_down(t, x, p):
+    """Ballistic flight, which the solver integrates exactly, in steps of any length."""
+    return jnp.stack([x[1], 0 * x[1], x[3], -1 + 0 * x[3]])
+
+
+def above_a_table(t, x, p):
+    return x[2] - p[0] * jnp.sin(p[1] * t)
+
+
+def above_waves(t, x, p):
+    return x[2] - p[0] * jnp.sin(p[1] * x[0])
+
+
+def first_fall(height, rate):
+    """The first zero of a function of time, from samples a hundredth of its shortest time apart."""
+    times = np.arange(0, 40, 0.01 / rate)
+    first = np.argmax(height(times) <= 0)
+    return brentq(height, times[first - 1], times[first], xtol=1e-15, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "integrator", [hj.Integrator(), hj.Integrator(dfx.Tsit5(), rtol=1e-8, atol=1e-8)], ids=["Dopri8", "Tsit5"]
+)
+@pytest.mark.parametrize("guard", [above_a_table, above_waves])
+def test_guards_that_vary_faster_than_the_flow(guard, integrator):
+    """Steps in free flight grow without bound, and the guard turns many times in each."""
+    system = leave(straight_up_and_down, 4, guard)
+    size, rate = np.tile([[0.5, 3.0], [0.1, 10.0], [0.05, 60.0]], (8, 1)).T
+    start = np.random.default_rng(1).uniform(0.8, 1.2, (24, 1)) * np.repeat([[3.0], [300.0]], 12, axis=0)
+    x = jnp.concatenate([0 * start, 1 + 0 * start, start, 0 * start], axis=1)
+    run = jax.jit(jax.vmap(lambda x, p: hj.flow_to_guard(system, "free", 0.0, x, p, integrator=integrator)))
+    end = run(x, jnp.stack([size, rate], axis=1))
+    # With the horizontal speed 1, both surfaces are A sin(w t).
+    times = [
+        first_fall(lambda t, a=a, w=w, z=z: z - t**2 / 2 - a * np.sin(w * t), w)
+        for a, w, z in zip(size, rate, start[:, 0], strict=True)
+    ]
+    # The tolerance of the height, 300 eps, over the least speed of approach.
+    assert_allclose(end.t, times, rtol=1e-12)
+    assert np.all(np.asarray(end.steps) < 1000)
+
+
+def test_a_discontinuous_guard_is_met():
+    """No step resolves a guard that jumps; its fall is still located."""
+    system = leave(line, 1, lambda t, x, p: jnp.where(x[0] < 3.3, 3.5 + jnp.floor(x[0] - 3.3), -1) - x[0] / 100)
+    end = hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0]), None)
+    assert_allclose(end.x, 3.3, rtol=1e-14)
 
 
 # Two flows that meet on a surface

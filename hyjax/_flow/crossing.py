@@ -11,11 +11,13 @@ from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
 from .guard_cubic import hidden_turn, Look, may_turn, predicted_fall
+from .guard_resolution import shortened
 from .surfaces import Guards, Mask
 from .trees import select
 
-# The largest numbers of trial steps from one start: to the turn of a guard inside a step, and onto a guard's surface.
-TURNS, TRIES = 40, 100
+# The largest numbers of trial steps from one start: until the guards are resolved, to the turn of a guard inside a step, and
+# onto a guard's surface. A discontinuous guard is resolved by no step.
+REFUSALS, TURNS, TRIES = 20, 40, 100
 # After this number of trials, every second one halves the bracket: where a guard is flat on one side, interpolation proposes
 # points near one end only.
 HALVE_AFTER = 6
@@ -35,12 +37,14 @@ class Bracket(eqx.Module):
 
 
 class Trial(eqx.Module):
-    """A trial step. `up`: the guards that were strictly positive at its start. `keep`: whether the controller accepts the
-    step's error; not used in a bracket, whose trials are parts of a step that was accepted."""
+    """A trial step. `up`: the guards that were strictly positive at its start. `coarse`: above 1, the step is too long for a
+    guard (see `guard_resolution.py`). `keep`: whether the controller accepts the step's error; not used in a bracket, whose
+    trials are parts of a step that was accepted."""
 
     start: Look
     up: Mask
     end: Look
+    coarse: Scalar
     keep: Flag
 
 
@@ -57,7 +61,8 @@ class Resolution(eqx.Module):
 
 
 class Verdict(eqx.Module):
-    """The decision on a trial step. `take`: whether it is taken. `dt`: otherwise, the length of the next trial step.
+    """The decision on a trial step. `take`: whether it is taken. `dt`: otherwise, the length of the next trial step. `refused`:
+    whether the step was too long for a guard.
 
     `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, far below the solver's
     error. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at the same time.
@@ -65,6 +70,7 @@ class Verdict(eqx.Module):
 
     take: Flag
     dt: Scalar
+    refused: Flag
     bracket: Bracket
     event: Int[Array, ""]
     shift: Scalar
@@ -74,14 +80,15 @@ class Verdict(eqx.Module):
 
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
     """Whether a trial step needs `judge`: a cheap necessary condition."""
-    return bracket.active | jnp.any(_fallen(trial)) | may_turn(trial.start, trial.up, trial.end)
+    turns = may_turn(trial.start, trial.up, trial.end)
+    return bracket.active | jnp.any(_fallen(trial)) | turns | (trial.coarse > 1)
 
 
 def calm(bracket: Bracket, trial: Trial) -> Verdict:
     """The verdict on a step in which no guard falls or may turn: take the step if the controller accepts its error."""
     none = jnp.zeros_like(trial.end.g, bool)
-    zero = jnp.zeros_like(trial.end.dt)
-    return Verdict(trial.keep, trial.end.dt, bracket, jnp.array(-1), zero, none, jnp.array(False))
+    zero, no = jnp.zeros_like(trial.end.dt), jnp.array(False)
+    return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, no)
 
 
 def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -> Verdict:
@@ -99,6 +106,11 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -
     near = (jnp.abs(to_go) <= resolution.straight) & (_bend(narrower, end, leader, to_go) <= resolution.instant)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
     converged = bracket.active & (near | shut | (bracket.tries >= TRIES))
+    # A step that ends beyond a surface is checked when it has been cut short there.
+    checked = converged | (~crossed & (allowed | bracket.active))
+    long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.instant)
+    refused = (trial.coarse > 1) & checked & long
+    converged = converged & ~refused
     # Where the bracket has shut around a discontinuous guard, values give no time: take the first guard that may fire.
     leader = jnp.where(near, leader, jnp.argmax(jnp.where(candidates, 1, 0) + jnp.where(candidates & armed, 1, 0)))
 
@@ -106,9 +118,14 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -
     leads = jnp.arange(armed.size) == leader
     others = trial.up & armed & ~leads & (end.g <= jnp.maximum(-end.r, 0) * resolution.close)
     return Verdict(
-        take=(allowed & ~turns & ~crossed) | converged,
-        dt=jnp.where(allowed & turns, to_turn, _next_try(narrower, candidates)),
-        bracket=Bracket(narrower.active & ~converged, narrower.lo, narrower.hi, bracket.tries),
+        take=(allowed & ~turns & ~crossed & ~refused) | converged,
+        dt=jnp.where(
+            refused,
+            shortened(end.dt, trial.coarse),
+            jnp.where(allowed & turns, to_turn, _next_try(narrower, candidates)),
+        ),
+        refused=refused,
+        bracket=Bracket(narrower.active & ~converged & ~refused, narrower.lo, narrower.hi, bracket.tries),
         event=jnp.where(event, leader, -1),
         shift=jnp.where(event & near, to_go, 0),
         passed=converged & leads,

@@ -26,12 +26,13 @@ class Integrator(eqx.Module):
     - `max_steps`: the largest number of solver steps in one arc, event location included; beyond it, the result is
       `max_steps_reached`.
     - `max_time`: the longest duration of an arc, in units of time; beyond it, the result is `no_crossing`.
-    - `max_step`: the largest step, in units of time. A guard that falls and rises again within one step is detected from its
-      values and rates at both ends if it turns once or twice in the step; where it may turn more often, bound the step.
+    - `max_step`: the largest step, in units of time. It is not needed for guards that vary faster than the flow: a step is
+      shortened until the cubic through a guard's values and rates at both ends agrees with the guard inside the step, wherever
+      the difference could hide an event.
     - `controller`: the step size controller, by default `diffrax.PIDController` with `rtol` and `atol`. A given adaptive
       controller has its own tolerances; then omit `rtol` and `atol`. `diffrax.ConstantStepSize()` takes steps of length
-      `first_step`, shortened only by an event or the end of the arc; then `rtol` and `atol` set the accuracy to which orbits are
-      solved.
+      `first_step`, shortened only by an event, a guard that varies faster, or the end of the arc; then `rtol` and `atol` set the
+      accuracy to which orbits are solved.
     - `first_step`: the first step to try in each arc, in units of time. By default the controller chooses it.
     - `adjoint`: the mode of differentiation.
       `diffrax.ForwardMode()` pushes one tangent per perturbed number through the flow, all in one pass, and supports forward and

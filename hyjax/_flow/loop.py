@@ -21,6 +21,7 @@ from jaxtyping import Array, Int, PyTree
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
 from .guard_cubic import Look
+from .guard_resolution import coarseness, inner_points
 from .integrator import Integrator
 from .pace import Pace
 from .retrace import Taken
@@ -178,8 +179,19 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     g, r = _aside(course.surfaces.rates, t1, attempt.x, attempt.f, course.args)
     end = Look(attempt.dt, g, r)
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
-    trial = Trial(start, now.up, end, attempt.keep)
+    coarse = _aside(_coarseness(course), start, end, now.last, attempt)
+    trial = Trial(start, now.up, end, coarse, attempt.keep)
     return end, _aside(_verdict(course), now.bracket, trial, t1, attempt.x, now.h)
+
+
+def _coarseness(course: Course) -> Callable[..., Scalar]:
+    def coarse(start: Look, end: Look, last: Point, attempt: Attempt) -> Scalar:
+        x, f = jnp.stack(last.x), jnp.stack(last.f)
+        t, x = inner_points(last.t, x, f, attempt.dt, attempt.x, attempt.f)
+        inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
+        return coarseness(start, end, inner, course.noise)
+
+    return coarse
 
 
 def _verdict(course: Course) -> Callable[..., Verdict]:
@@ -212,7 +224,8 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     # The controller is updated by the steps that it proposed, not by those that end on a turn or on a surface.
     proposed = rejected | (take & ~searching & (now.bracket.tries == 0))
     control = select(proposed, attempt.control, now.control)
-    h = stop_gradient(jnp.where(proposed, attempt.h, now.h))
+    h = jnp.where(proposed, attempt.h, now.h)
+    h = stop_gradient(h if course.pace.fixed else jnp.where(verdict.refused, verdict.dt, h))
     reached = Point(last.t + attempt.dt, tuple(attempt.x), tuple(attempt.f), attempt.memory, end.g, end.r)
     point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))

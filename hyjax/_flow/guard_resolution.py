@@ -1,0 +1,54 @@
+"""Whether a solver step is short enough for its guards: a guard may vary faster than the flow, such as the height above a
+vibrating table in free flight, whose steps are limited by nothing else.
+
+A guard is compared at two interior points of the step with the cubic through its values and rates at both ends. The states there
+are those of the flow's own cubic, so a guard that is linear in the state and does not depend on time is resolved by any step.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._system.types import Scalar, State, Time
+from .guard_cubic import Look
+from .surfaces import Guards
+
+# The interior points, as fractions of the step: not symmetric, because a variation odd about the middle vanishes there.
+INNER = np.array([0.31, 0.64])
+# Where the cubic is compared with its error.
+GRID = np.arange(1, 16) / 16
+# The error between the points is taken as this number of times the one seen at the points.
+SAFETY = 4
+
+
+def hermite(v: np.ndarray, a: Array, ra: Array, b: Array, rb: Array) -> Array:
+    """Values at the fractions `v` of the cubic with the values `a`, `b` and rates `ra`, `rb` at 0 and 1; shape `(len(v), n)`."""
+    v = v[:, None].astype(a.dtype)
+    w = 1 - v
+    return w * w * (a + v * (2 * a + ra)) + v * v * (b + w * (2 * b - rb))
+
+
+def inner_points(t: Time, x: State, f: State, dt: Time, x1: State, f1: State) -> tuple[Float[Array, " 2"], Array]:
+    """Times and states at the interior points of a step from `(t, x)` to `x1`, with the vector field at both ends."""
+    return t + INNER.astype(x.dtype) * dt, hermite(INNER, x, dt * f, x1, dt * f1)
+
+
+def coarseness(start: Look, end: Look, inner: Float[Array, "2 guards"], noise: Guards) -> Scalar:
+    r"""How many times the error of a guard's cubic, somewhere in the step, exceeds the guard's distance from zero there.
+
+    Above 1, the guard may have fallen or risen unseen. The error of a cubic is $16\,e\,v^2 (1 - v)^2$ at the fraction $v$, with
+    $e$ its value in the middle; a small difference, or one by rounding, is no error.
+    """
+    eps = float(jnp.finfo(noise.dtype).eps)
+    shape = lambda v: (16 * v**2 * (1 - v) ** 2)[:, None].astype(noise.dtype)
+    ends = start.g, end.dt * start.r, end.g, end.dt * end.r
+    gap = jnp.abs(inner - hermite(INNER, *ends)) - noise - 64 * eps * sum(map(jnp.abs, ends))
+    error = SAFETY * shape(GRID) * jnp.max(jnp.where(gap > 0, gap, 0) / shape(INNER), axis=0)
+    distance = jnp.abs(hermite(GRID, *ends))
+    ratio = jnp.where(error > 0, error / jnp.where(distance > 0, distance, float(jnp.finfo(noise.dtype).tiny)), 0)
+    return jnp.max(ratio, initial=0)
+
+
+def shortened(dt: Time, coarse: Scalar) -> Time:
+    """The step to try in place of one that is too coarse: the error of a cubic falls with its fourth power."""
+    return dt * jnp.clip(0.8 * jnp.maximum(coarse, 1) ** -0.25, 0.1, 0.7)
