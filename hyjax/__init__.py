@@ -25,7 +25,7 @@ from ._orbit.stride import (
 )
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
-from ._sweep.store import StoreError as StoreError
+from ._sweep.store import open_sweep as open_sweep, StoreError as StoreError
 from ._sweep.sweep import sweep as sweep
 from ._system.results import RESULTS as RESULTS
 from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
