@@ -115,7 +115,9 @@ def test_a_directory_left_by_a_killed_process_is_removed(start, stored, tmp_path
 
 
 def test_reads_as_any_reader_of_zarr(stored):
-    plain = xarray.open_zarr(stored[0], consolidated=False, chunks=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = xarray.open_zarr(stored[0], chunks=None)
     assert_array_equal(plain["x"], stored[1]["x"])
     names = [type(codec).__name__ for codec in Store(stored[0]).arrays["x"].compressors]
     assert names == ["ZstdCodec", "Crc32cCodec"]

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from .._flow.dataset import load_xarray
+from .._system.working import working
 from .chunk_solver import ChunkSolver, kept_columns
 from .progress import progress_bar
 from .starts import CoarseGrid
@@ -25,7 +26,8 @@ def solve_in_memory(
 ) -> "xarray.Dataset":
     """All chunks, as a dataset in memory. **Arguments:** `chunk`: the shape of a chunk."""
     xarray = load_xarray()
-    coarse, _ = solver.coarse()
+    with working("compiling, and following the orbit over a coarse grid", progress):
+        coarse, _ = solver.coarse()
     grid, whole = solver.grid, {}
     chunks = chunks_of(grid.shape, chunk)
     with progress_bar("orbits", grid.size, 0, progress) as advance, ThreadPoolExecutor(solver.lanes.threads) as pool:
@@ -55,7 +57,8 @@ def solve_in_store(
         if not resume and jax.process_index() == 0:
             raise StoreError(f"{path}: the path exists already. Resume the store, or write to another path.")
     else:
-        _create(solver, metadata, chunk, path)
+        with working("compiling, and following the orbit over a coarse grid", progress):
+            _create(solver, metadata, chunk, path)
     stored = attributes_of(path)
     store = Store(path)
     require_same(path, stored, metadata)

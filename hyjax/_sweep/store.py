@@ -6,13 +6,14 @@ the lock when the process ends in any way.
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
 from .._flow.dataset import load_xarray
-from .._system.results import RESULTS
+from .._system.results import code_flags
 from .checksums import record_checksums, require_unchanged
 from .locks import Locks
 from .parts import renamed_when_complete
@@ -76,7 +77,8 @@ class Store:
         }
 
     def damaged(self, i: int) -> list[str] | None:
-        """The variables whose part of chunk `i` is missing or damaged; `None` for a chunk without result codes, not yet computed."""
+        """The variables whose part of chunk `i` is missing or damaged; `None` for a chunk not yet computed, without
+        result codes."""
         if not self._file("result", i).exists():
             return None
         codes = self._read("result", i)
@@ -199,12 +201,24 @@ def create(
                     name, shape=shape, chunks=chunk, dtype=dtype, dimension_names=dims, attributes=attributes,
                     fill_value=fill, compressors=codecs,
                 )  # fmt: skip
+            consolidate(part)
             record_checksums(part)
     except OSError as error:
         if not (path / "zarr.json").exists():
             raise StoreError(
                 f"{path}: the store cannot be made ({error.strerror or error}). Write to another path."
             ) from error
+
+
+def consolidate(store: Path) -> None:
+    """Copy the metadata of all arrays, which never change, into the file of the store: xarray reads only one file, and does not
+    warn that there is none of that kind."""
+    import zarr
+
+    with warnings.catch_warnings():
+        # zarr 3.1.6 warns that this is not yet part of version 3 of the format; every reader may ignore it.
+        warnings.filterwarnings("ignore", "Consolidated metadata")
+        zarr.consolidate_metadata(store)
 
 
 def attributes_of(path: Path) -> dict[str, Any]:
@@ -236,10 +250,5 @@ def _brief(value: Any) -> str:
 
 
 def code_attributes() -> dict[str, Any]:
-    """Attributes of a variable of result codes, after the climate and forecast (CF) metadata conventions."""
-    names = {int(item._value): name for name, item in RESULTS._name_to_item.items()}
-    return {
-        "long_name": "result code",
-        "flag_values": [PENDING, *names],
-        "flag_meanings": " ".join(["pending", *names.values()]),
-    }
+    """Attributes of a variable of result codes, with the code of a point that has not been computed."""
+    return code_flags(pending=PENDING)

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_finite, parse_parameters, parse_sequence
+from .arguments import (
+    as_misuse,
+    check_count,
+    load,
+    Misuse,
+    NotFound,
+    parse_finite,
+    parse_parameters,
+    parse_sequence,
+    unit_of_parameter,
+)
 from .files import check_files, save_figure, save_netcdf
 from .options import Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Sequence, Strides
 from .orbits import require_orbits
@@ -39,8 +49,12 @@ def follow_branches(
         raise Misuse(f"--step: {step:g} must lie between 1e-9 and 1, a fraction of the interval.")
     cache = start_jax()
     model = load(name)
-    params, values = parse_parameters(model, param, {where: parse_finite(start, "--from")})
-    stop = parse_finite(end, "--to")
+    params, values = parse_parameters(
+        model, param, {where: parse_finite(start, "--from", unit_of_parameter(model, where))}
+    )
+    stop = parse_finite(end, "--to", unit_of_parameter(model, where))
+    if stop == values[where]:
+        raise Misuse(f"--to: {end!r} is the value of --from. Give two different values.")
     modes = parse_sequence(model, sequence)
 
     from .._continuation.continuation import continuation
@@ -70,7 +84,7 @@ def follow_branches(
 
         save_figure(plot, lambda: branch_diagram(branches, parameter=where).figure)  # pyright: ignore
     if out is not None:
-        for k, branch in enumerate(branches):
+        for k, branch in enumerate(branches, start=1):
             save_netcdf(branch.to_xarray(), out if len(branches) == 1 else out.with_stem(f"{out.stem}_{k}"))
     _require_ends(name, branches)
 
