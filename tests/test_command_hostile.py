@@ -50,7 +50,10 @@ HOSTILE = [
     ((*GAIT, "--plot", "/dev/null/gait.png"), "/dev/null"),
     ((*GAIT, "--animate", "gait.png"), ".png"),
     (("gait", "buck_converter", "--animate", "buck.gif"), "--animate: buck_converter does not define outline"),
-    (("simulate", "piecewise", "--t1", "1", "--animate", "piecewise.gif"), "--animate: piecewise does not define outline"),
+    (
+        ("simulate", "piecewise", "--t1", "1", "--animate", "piecewise.gif"),
+        "--animate: piecewise does not define outline",
+    ),
     ((*GAIT, "--json", "--json=1"), "--json"),
     ((*GAIT, "extra"), "extra"),
     (("simulate", "bouncing_ball"), "--t1"),

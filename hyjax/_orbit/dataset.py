@@ -1,5 +1,6 @@
 """Periodic orbits as an `xarray.Dataset`, and as a table."""
 
+import math
 from typing import Any, TYPE_CHECKING
 
 import jax
@@ -62,16 +63,17 @@ def orbit_table(orbit) -> "pandas.DataFrame":
     import pandas
 
     orbit = jax.tree.map(np.asarray, orbit)
-    count = max(orbit.period.size, 1)
+    batch, count = orbit.period.ndim, orbit.period.size
+    columns = lambda leaf: leaf.reshape(count, math.prod(leaf.shape[batch:])).T
     table = {}
     for name, (leaf, _) in named_params(orbit.params).items():
         # Of a parameter that is an array, each element.
-        for k, values in enumerate(leaf.reshape(count, -1).T):
-            table[name if leaf.size == count else f"{name}_{k}"] = values
+        for k, values in enumerate(columns(leaf)):
+            table[name if leaf.ndim == batch else f"{name}_{k}"] = values
     names = orbit.system.mode(orbit.sequence[0]).coordinates
-    table |= dict(zip(names, orbit.x.reshape(count, -1).T, strict=True))
+    table |= dict(zip(names, columns(orbit.x), strict=True))
     table["period"] = orbit.period.ravel()
-    table["spectral_radius"] = np.max(np.abs(orbit.multipliers), axis=-1).ravel()
+    table["spectral_radius"] = np.max(np.abs(orbit.multipliers), axis=-1, initial=0).ravel()
     table["stable"] = np.asarray(orbit.stable).ravel()
     table["residual"] = orbit.residual.ravel()
     table["result"] = code_names(orbit.result)

@@ -60,20 +60,24 @@ def follow_branches(
     from .._continuation.continuation import continuation
     from .._continuation.curve import PseudoArclength
     from .._continuation.switching import cascade, crossing_branches
+    from .._system.working import working
 
     orbits = require_orbits(model, params, values, modes, strides, cache)
     method = PseudoArclength(step=min(0.01, step), max_step=step, max_points=max_points)
     lens = lambda params: getattr(params, where)
-    with as_misuse():
-        branches = [
-            continuation(model.system, orbits[i], where=lens, stop=stop, method=method) for i in range(len(orbits))
-        ]
-    bounds = float(min(stop, values[where])), float(max(stop, values[where]))
-    if crossings:
-        branches += crossing_branches(branches, stop=bounds, method=method)
-    points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
-    if doublings and points:
-        with as_misuse():
+    with as_misuse(), working("following branches") as say:
+        branches = []
+        for i in range(len(orbits)):
+            say(f"following branch {i + 1} of {len(orbits)} over {where}, from {values[where]:.6g} to {stop:.6g}")
+            branches.append(continuation(model.system, orbits[i], where=lens, stop=stop, method=method))
+        bounds = float(min(stop, values[where])), float(max(stop, values[where]))
+        if crossings:
+            say("following the other branches through branch points")
+            branches += crossing_branches(branches, stop=bounds, method=method)
+        say("locating special points")
+        points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
+        if doublings and points:
+            say(f"following period doublings from {where} = {float(points[0].value):.6g}")
             branches += cascade(points[0], doublings=doublings, stop=stop, method=method)
     if as_json:
         print(json.dumps(branches_record(name, where, values, branches)))
