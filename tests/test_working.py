@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import sweep_case as case
@@ -45,7 +46,7 @@ def test_compilation_is_a_phase_of_its_own(monkeypatch):
     monkeypatch.setattr(attractor, "working", phase)
     monkeypatch.setattr(attractor, "progress_bar", phase)
     found = hj.attractor(
-        case.system, np.array([0.5, 0.0]), case.Params(2.5), where=lambda p: p.a, values=np.linspace(2, 2.9, 3),
+        case.system, jnp.array([0.5, 0.0]), case.Params(2.5), where=lambda p: p.a, values=np.linspace(2, 2.9, 3),
         sequence=case.sequence, strides=60, keep=4, integrator=case.integrator,
     )  # fmt: skip
     assert said == ["compiling the stride", "compiled", "attractors", 3]

@@ -13,7 +13,8 @@ _CHECKSUMS = Path("result") / "checksums"
 
 def record_checksums(store: Path) -> None:
     """Write the checksums of all files of a new store."""
-    files = (path for path in (store / "zarr.json", *sorted(store.glob("*/**/*"))) if path.is_file())
+    metadata = store / "zarr.json", *sorted(store.glob("*/zarr.json"))
+    files = (*metadata, *(path for path in sorted(store.glob("*/c/**/*")) if path.is_file()))
     sums = {path.relative_to(store).as_posix(): _digest(path) for path in files}
     (store / _CHECKSUMS).write_text(json.dumps(sums))
 

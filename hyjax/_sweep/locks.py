@@ -4,6 +4,9 @@ import contextlib
 import os
 from pathlib import Path
 
+# The file of a store's locks: in the directory of an array, where zarr does not look for other arrays.
+LOCKS = Path("result") / "locks"
+
 
 class Locks:
     """Locks numbered from 0, one byte of a file each, held by at most one process."""

@@ -15,7 +15,7 @@ import numpy as np
 from .._flow.dataset import load_xarray
 from .._system.results import code_flags
 from .checksums import record_checksums, require_unchanged
-from .locks import Locks
+from .locks import LOCKS, Locks
 from .parts import renamed_when_complete
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class Store:
             ) from error
 
     def locks(self) -> Locks:
-        """The locks of the chunks, in the directory of an array, where zarr does not look for other arrays."""
-        return Locks(self.path / "result" / "locks")
+        """The locks of the chunks."""
+        return Locks(self.path / LOCKS)
 
     def guesses(self) -> np.ndarray:
         """The initial guesses on the coarse grid."""
