@@ -2,6 +2,8 @@
 
 from typing import Any, TYPE_CHECKING
 
+from .cli import early as _early  # noqa: F401  # isort: skip  # before the imports below, which take seconds
+
 from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
@@ -25,8 +27,9 @@ from ._orbit.stride import (
 )
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
-from ._sweep.store import StoreError as StoreError
+from ._sweep.store import open_sweep as open_sweep, StoreError as StoreError
 from ._sweep.sweep import sweep as sweep
+from ._system.cache import enable_cache as enable_cache
 from ._system.results import RESULTS as RESULTS
 from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
 from ._variation.bouligand import (
@@ -43,9 +46,9 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name == "__version__":
-        import importlib.metadata
+        from ._system.version import version
 
-        return importlib.metadata.version("hyjax-dynamics")
+        return version()
     if name not in ("animate", "contact", "models", "plot"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

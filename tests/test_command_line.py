@@ -44,6 +44,11 @@ def test_json():
         assert_allclose(orbit["spectral_radius"], record["eigenvalues"]["spectral_radius"], rtol=0, atol=MULTIPLIER)
         assert orbit["stable"] is (name == "long_0.004")
         assert orbit["residual"] < 1e-14 and orbit["result"] == "successful"
+        assert orbit["impact_times"] == [orbit["period"]] and orbit["nodes"] == [orbit["x0"]]
+        # The guard 2 theta - phi falls, and the multipliers are the eigenvalues of the matrix.
+        assert len(orbit["guard_rates"]) == 1 and orbit["guard_rates"][0] < 0
+        sizes = np.sort(np.abs(np.linalg.eigvals(orbit["return_jacobian"])))
+        assert_allclose(sizes[2:], np.sort(np.hypot(*multipliers.T))[2:], rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -92,6 +97,24 @@ def test_models(command):
     assert ran.returncode == 0
     for part in ("slope", "rad", "mu", "hip mass over leg mass", "beta", "0.05235987756", "theta_ns_rate"):
         assert part in ran.stdout
+
+
+def test_models_as_json(command):
+    printed = json.loads(command("models", "--json").stdout)
+    assert list(printed) == list(models.names)
+    ran = command("models", "compass_gait", "--json")
+    (model,) = json.loads(ran.stdout).values()
+    slope = model["parameters"][0]
+    assert slope["name"] == "slope" and slope["unit"] == "rad" and slope["meaning"]
+    # To rounding of pi / 60.
+    assert_allclose(slope["default"], np.deg2rad(3), rtol=1e-15)
+    assert {"name": "theta_ns_rate", "unit": model["coordinates"][2]["unit"]} in model["coordinates"]
+    assert printed["compass_gait"] == model and model["sequence"] and model["modes"] and model["time_unit"]
+
+
+def test_shell_completion(command):
+    ran = command("-h")
+    assert "--install-completion" in ran.stdout and "--show-completion" in ran.stdout
 
 
 CONTINUE = ("continue", "simplest_walker", "--where", "slope", "--from", "0.01", "--to")

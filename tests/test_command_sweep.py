@@ -1,6 +1,7 @@
 """`hyjax sweep`, `attractor` and `basin` as a person uses them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +55,20 @@ def test_sweep_and_resume(command):
     resumed = command(*arguments, "--resume")
     assert resumed.returncode == 0 and json.loads(resumed.stdout) == printed
     xarray.testing.assert_identical(xarray.open_zarr("sweep.zarr", consolidated=False, chunks=None).load(), stored)
+    # A damaged chunk is computed again, with a line that says so; other damage is refused.
+    part = Path("sweep.zarr/x/c/1/0")
+    part.write_bytes(part.read_bytes()[:-1])
+    resumed = command(*arguments, "--resume")
+    assert resumed.returncode == 0 and json.loads(resumed.stdout) == printed
+    assert resumed.stderr.startswith("hyjax: sweep.zarr: the chunk slope ") and "computed again" in resumed.stderr
+    assert len(resumed.stderr.splitlines()) == 1
+    metadata = Path("sweep.zarr/x/zarr.json")
+    kept = metadata.read_text()
+    metadata.write_text(kept.replace("zstd", "zstq"))
+    refused = command(*arguments, "--resume")
+    assert refused.returncode == 1 and "the file x/zarr.json is damaged" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    metadata.write_text(kept)
     # Other values are another sweep.
     other = command("sweep", "rimless_wheel", "--where", "slope=0.2:0.31:40", "--out", "sweep.zarr", "--resume")
     assert other.returncode == 1 and "cannot be resumed: its grid is" in other.stderr
@@ -74,7 +89,7 @@ def test_basin(command):
     fate, speed = np.array(printed["fate"]), np.array(printed["axes"]["theta_rate"])
     row = fate[len(fate) // 2]
     assert row[speed == -0.45] == 1 and row[speed == 0] == 2 and np.all(np.diff(row[row > 0]) >= 0)
-    assert 1 <= fates["orbit 0"] < 30
+    assert 1 <= fates["orbit 1"] < 30
     # What walks on is near the gait's own start.
     low, high = simplest_walker.region(simplest_walker.Params(0.004))
     theta = np.array(printed["axes"]["theta"])
@@ -86,7 +101,7 @@ def test_basin(command):
     (mesh,) = ax.collections
     assert_array_equal(np.asarray(mesh.get_array()).reshape(24, 24), fate.T)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["orbit 0", "fell forward", "fell backward"]
+    assert labels == ["orbit 1", "fell forward", "fell backward"]
 
 
 FROM_THE_ORBIT = pytest.param((), id="from the orbit", marks=pytest.mark.slow)
@@ -108,11 +123,19 @@ def test_attractor(command, start):
     assert_allclose(printed["lyapunov"], np.log(multiplier), rtol=1e-8)
     above, below = ran.figures["attractor.png"].axes
     with xarray.open_dataset("attractor.nc") as stored:
+        assert stored["x"].attrs["units"] == "rad, rad sqrt(g/l)" and stored["slope"].attrs["units"] == "rad"
         assert_allclose(stored["x"][..., 1], np.tile(speed[:, None], 60), rtol=1e-8)
         drawn = points(above.lines[0]).reshape(3, 60, 2)
         assert_array_equal(drawn[..., 0], np.tile(slope[:, None], 60))
         assert_array_equal(drawn[..., 1], stored["x"][..., 0])
     assert_array_equal(points(below.lines[0]), np.stack([slope, printed["lyapunov"]], axis=1))
+
+    # Without an output a table is printed: a line for each point, after the summary.
+    ran = command("attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3", "--strides", "120", *start)
+    rows = [line.split() for line in ran.stdout.splitlines()[-4:]]
+    assert ran.returncode == 0 and rows[0] == ["slope", "period", "lyapunov", "result"]
+    assert [row[3] for row in rows[1:]] == ["successful"] * 3 and [row[1] for row in rows[1:]] == ["1"] * 3
+    assert_allclose([float(row[2]) for row in rows[1:]], printed["lyapunov"], rtol=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +143,6 @@ def test_attractor(command, start):
     [
         (["sweep", "simplest_walker", "--where", "slope=0.01:0.02", "--json"], "name=low:high:count"),
         (["sweep", "simplest_walker", "--where", "tilt=0.01:0.02:5", "--json"], "The parameters are: slope"),
-        (["sweep", "simplest_walker", "--where", "slope=0.01:0.02:5"], "--out sweep.zarr, --plot sweep.png or --json"),
         (
             ["sweep", "simplest_walker", "--where", "slope=0.01:0.02:5", "--out", "no/such/a.zarr"],
             "there is no directory",

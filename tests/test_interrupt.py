@@ -1,6 +1,7 @@
 """Ctrl-C: a command ends at once, says what was kept, and can be resumed."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -10,6 +11,9 @@ import jax
 import numpy as np
 import pytest
 import zarr
+
+import hyjax
+from hyjax.cli.early import is_command
 
 
 def start(*command):
@@ -42,6 +46,41 @@ def test_in_the_middle_of_a_computation(kept, message):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.strip() == f"hyjax: interrupted. {message}"
+
+
+@pytest.mark.parametrize(
+    "command", [("-m", "hyjax", "models"), (str(pathlib.Path(sys.executable).with_name("hyjax")), "models")]
+)
+def test_during_the_imports(tmp_path, command):
+    """Of the packages that hyjax imports: one that says so, and takes for ever."""
+    if not command[0].startswith("-") and not pathlib.Path(command[0]).exists():
+        pytest.skip("the command is not installed")
+    (tmp_path / "equinox.py").write_text("print('importing', flush=True)\nimport time\ntime.sleep(600)\n")
+    paths = [str(tmp_path), str(pathlib.Path(hyjax.__file__).parent.parent)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    process = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None and process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and errors.strip() == "hyjax: interrupted. Nothing was kept."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["python", "-m", "hyjax", "gait"], True),
+        (["python", "-X", "dev", "/usr/bin/hyjax", "gait"], False),
+        (["python", "-u", "/usr/bin/hyjax", "gait"], True),
+        (["python", "-m", "pytest", "hyjax"], False),
+        (["python", "-c", "import hyjax"], False),
+        (["python", "script.py", "hyjax"], False),
+        (["python"], False),
+    ],
+)
+def test_other_processes_keep_their_interrupts(arguments, expected):
+    assert is_command(arguments) is expected
 
 
 @pytest.mark.slow

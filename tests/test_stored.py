@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 import hyjax as hj
 from hyjax._orbit.search import Batch, search
-from hyjax.cli.stored import stored_solver
+from hyjax.cli.stored import read_whole, stored_solver
 from hyjax.models import rimless_wheel
 
 
@@ -58,7 +58,37 @@ def test_what_cannot_be_read_is_made_again(kept):
     file.write_bytes(program[: len(program) // 2])
     again = wheels(stored_solver(str(directory), "rimless_wheel"))
     assert_array_equal(again.x, orbits.x)
-    assert file.read_bytes()[:64] == program[:64] and len(list(directory.iterdir())) == 1
+    # After the checksum; the programs differ in their text's order.
+    assert (
+        read_whole(file) is not None
+        and file.read_bytes()[32:96] == program[32:96]
+        and len(list(directory.iterdir())) == 1
+    )
+
+
+def test_no_damage_reaches_the_reader(kept, tmp_path):
+    """Of a damaged program XLA makes a crash or another program: whatever differs from its checksum is not read at all."""
+    (file,) = kept[0].iterdir()
+    whole, path = file.read_bytes(), tmp_path / "program"
+    path.write_bytes(whole)
+    assert read_whole(path) == whole[32:]
+    flips = [
+        whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        for at in (0, 31, 32, 40, len(whole) // 2, -1 % len(whole))
+    ]
+    for damaged in (
+        *flips,
+        whole[:-1],
+        whole[: len(whole) // 2],
+        whole[:32],
+        whole[:5],
+        b"",
+        whole + b"\0",
+        whole[32:],
+    ):
+        path.write_bytes(damaged)
+        assert read_whole(path) is None
+    assert read_whole(tmp_path / "nothing") is None and read_whole(tmp_path) is None
 
 
 def test_where_nothing_can_be_written(kept, tmp_path):

@@ -19,7 +19,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import hyjax as hj
 from hyjax._sweep.branch_starts import nearest_pass
 from hyjax._sweep.chunk_solver import ChunkSolver
-from hyjax._sweep.store import Locks, Store
+from hyjax._sweep.locks import Locks
+from hyjax._sweep.store import Store
 
 ROOT = pathlib.Path(__file__).parent.parent
 HERE = pathlib.Path(__file__).parent
@@ -253,14 +254,14 @@ def test_where_nothing_can_be_written(start, tmp_path):
     with pytest.raises(hj.StoreError, match="the store cannot be made"):
         case.swept(start, tmp_path / "file" / "sweep.zarr")
     (tmp_path / "other.zarr").mkdir()
-    with pytest.raises(hj.StoreError, match="not a store that can be resumed"):
+    with pytest.raises(hj.StoreError, match="this is not a store of a sweep"):
         case.swept(start, tmp_path / "other.zarr", resume=True)
 
 
 def test_locks_exclude_other_processes(tmp_path):
     ours = Locks(tmp_path / "locks")
     assert ours.take(3)
-    ask = f"from hyjax._sweep.store import Locks; locks = Locks({str(tmp_path / 'locks')!r}); print(locks.take(3), locks.take(4))"
+    ask = f"from hyjax._sweep.locks import Locks; locks = Locks({str(tmp_path / 'locks')!r}); print(locks.take(3), locks.take(4))"
     asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT)
     assert asked.stdout.split() == ["False", "True"], asked.stderr
     ours.close()

@@ -1,17 +1,19 @@
 """A trajectory as an `xarray.Dataset`."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, TYPE_CHECKING
 
 import jax
 import numpy as np
 
+from .._system.labels import coordinate_units, units_attribute
 from .._system.results import code_name
 
 if TYPE_CHECKING:
     import xarray
 
 
-def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
+def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
     """The dataset that `Trajectory.to_xarray` returns, with `n` times for each arc."""
     xarray = load_xarray()
     modes = trajectory.system.modes
@@ -22,7 +24,10 @@ def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
         for i, name in enumerate(modes[arc.mode].coordinates):
             columns[name][k] = np.asarray(arc.x[:, i])
     join = lambda parts: np.concatenate(parts) if parts else np.zeros(0)
-    data = {name: ("time", join(columns[name])) for name in names}
+    units = coordinate_units(model)
+    about = {name: units_attribute((name,), units) for name in names}
+    seconds = units_attribute(("time",), {"time": getattr(model, "time_unit", "")})
+    data: dict[str, Any] = {name: ("time", join(columns[name]), about[name]) for name in names}
     data["mode"] = ("time", np.concatenate([np.full(arc.t.shape, arc.mode) for arc in arcs]))
 
     events = trajectory.events
@@ -33,14 +38,14 @@ def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
                 known = modes[event.source if side == "before" else event.target].coordinates
                 if name in known:
                     values[k] = getattr(event, side)[known.index(name)]
-            data[f"{name}_{side}"] = ("event", values)
+            data[f"{name}_{side}"] = ("event", values, about[name])
     data["source"] = ("event", np.array([event.source for event in events], dtype=str))
     data["target"] = ("event", np.array([event.target for event in events], dtype=str))
     data["transition"] = ("event", np.array([event.transition for event in events], dtype=np.int32))
     data["guard_rate"] = ("event", np.array([event.guard_rate for event in events], dtype=float))
     coordinates = {
-        "time": ("time", join([np.asarray(arc.t) for arc in arcs])),
-        "event_time": ("event", np.array([event.t for event in events], dtype=float)),
+        "time": ("time", increasing(join([np.asarray(arc.t) for arc in arcs])), seconds),
+        "event_time": ("event", np.array([event.t for event in events], dtype=float), seconds),
     }
     attributes = {"result": code_name(trajectory.result), "jumps": int(trajectory.jumps)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(trajectory.params):
@@ -48,6 +53,22 @@ def trajectory_dataset(trajectory, n: int) -> "xarray.Dataset":
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"
         attributes[name] = np.asarray(leaf).item() if np.ndim(leaf) == 0 else np.ravel(leaf)
     return xarray.Dataset(data, coordinates, attributes)
+
+
+def increasing(times: np.ndarray) -> np.ndarray:
+    """Times that increase strictly: of equal times, the earlier become the next smaller floating-point numbers."""
+    times = times.copy()
+    for i in range(len(times) - 2, -1, -1):
+        if times[i] >= times[i + 1]:
+            times[i] = np.nextafter(times[i + 1], -np.inf, dtype=times.dtype)
+    return times
+
+
+def save_dataset(found: "xarray.Dataset", path: str | Path) -> None:
+    """Write a dataset as netCDF, by SciPy. `ValueError` for another suffix than `.nc`; `ImportError` without SciPy."""
+    if Path(path).suffix != ".nc":
+        raise ValueError(f"{path}: the format is netCDF; give a path with the suffix .nc.")
+    found.to_netcdf(path, engine="scipy")
 
 
 def load_xarray():

@@ -83,6 +83,9 @@ def flow_to_guard(
     `simultaneous_guards`, `max_steps_reached`, `dt_min_reached`, `nonfinite`, explained by `RESULTS`. `ValueError` for arguments
     of a wrong shape or dtype, or that are not finite.
 
+    A call that fails has NaN values, and their derivative is zero: the gradient of a failed call is 0.0, so that in a batch the
+    failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
+
     Source: Bhounsule (2014), eqs. 1-3.
     """
     params = check_params(params)

@@ -20,6 +20,8 @@ from .automaton_flow import follow_automaton
 from .mode_integrators import Integrators, pushable
 
 if TYPE_CHECKING:
+    import pathlib
+
     import matplotlib.figure
     import xarray
 
@@ -175,15 +177,23 @@ class Trajectory(Shown):
             return matrix
         return matrix[: self._dimension(self._one().mode), : self._dimension(self.modes[0])]
 
-    def to_xarray(self, n: int = 100) -> "xarray.Dataset":
-        """Samples over `time` (both sides of each jump) and the events over `event`, as an `xarray.Dataset`.
+    def to_xarray(self, n: int = 100, model=None) -> "xarray.Dataset":
+        """Samples over `time` and the events over `event`, as an `xarray.Dataset`.
 
-        The variables are named after the coordinates; in a mode without the coordinate, the variable is NaN. `ImportError`
-        without xarray.
+        The variables are named after the coordinates; in a mode without the coordinate, the variable is NaN. Times increase
+        strictly, so `sel(time=0.4, method="nearest")` selects one sample: the state before a jump is that at the jump's time, and
+        is listed at the next smaller floating-point number. **Arguments:** `n`: times on each arc. `model`: supplies the units.
+        `ImportError` without xarray.
         """
         from .dataset import trajectory_dataset
 
-        return trajectory_dataset(self, n)
+        return trajectory_dataset(self, n, model)
+
+    def save(self, path: "str | pathlib.Path", n: int = 100, model=None) -> None:
+        """Write `to_xarray` to a netCDF file, `.nc`, for `xarray.load_dataset`. `ValueError` for another suffix."""
+        from .dataset import save_dataset
+
+        save_dataset(self.to_xarray(n, model), path)
 
     def plot(self) -> "matplotlib.figure.Figure":
         """A figure of the coordinates over time, coloured by mode; see `hyjax.plot.trajectory_figure`."""

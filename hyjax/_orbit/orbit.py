@@ -1,6 +1,7 @@
 r"""Periodic orbits: fixed points of the return map."""
 
 import functools as ft
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -27,6 +28,12 @@ from .report import describe
 from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy, run_stride
+
+if TYPE_CHECKING:
+    import pathlib
+
+    import pandas
+    import xarray
 
 
 class PeriodicOrbit(Shown):
@@ -100,6 +107,41 @@ class PeriodicOrbit(Shown):
     def animate(self, model, **options):
         """An animation of a model along the orbit, for `hyjax.plot.save_animation`; see `hyjax.plot.animate_orbit`."""
         return picture("animate_orbit")(self, model, **options)
+
+    def to_xarray(self, model=None) -> "xarray.Dataset":
+        """All numbers as an `xarray.Dataset`, of a batch over the dimension `orbit`, counted from 1; parameters are coordinates.
+
+        Multipliers are real and imaginary parts, which netCDF can store. **Arguments:** `model`: supplies the units.
+        `ImportError` without xarray.
+        """
+        from .dataset import orbit_dataset
+
+        return orbit_dataset(self, model)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row for each orbit, counted from 1: parameters, state, period, spectral radius, stability, residual, result.
+        `ImportError` without pandas."""
+        from .dataset import orbit_table
+
+        return orbit_table(self)
+
+    def save(self, path: "str | pathlib.Path", model=None) -> None:
+        """Write `to_xarray` to a netCDF file, for `xarray.load_dataset`. `ValueError` for another suffix than `.nc`.
+
+        The functions of the system are not stored: from the file an orbit is `hj.periodic_orbit(system, saved["x"].values, ...)`.
+        """
+        from .._flow.dataset import save_dataset
+
+        save_dataset(self.to_xarray(model), path)
+
+    @property
+    def impact_times(self) -> Float[Array, " arcs"]:
+        """The times of the jumps, from the orbit's start, shape `(strides * arcs,)`. `TypeError` for a batch of orbits."""
+        if self.period.ndim:
+            raise TypeError(f"This is a batch of {len(self)} orbits. Choose one, such as orbits[0].")
+        if len(self.sequence) == 1:
+            return jnp.append(self.starts[1:], self.starts[0] + self.period)
+        return jnp.stack([arc.t[-1] for arc in self.sample(2)])
 
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""

@@ -15,6 +15,7 @@ from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, Lim
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params
+from .._system.working import working
 from .orbit import PeriodicOrbit, run_orbit
 from .shooting import AbstractShooting, SingleShooting
 
@@ -63,7 +64,8 @@ def find_orbits(
     if strides < 1 or starts < 1:
         raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be at least 1.")
     batch = Batch(system, params, tuple(sequence), strides, method, integrator)
-    return search(batch, (low, high), starts, key, solve_batch)
+    with working("searching for periodic orbits"):
+        return search(batch, (low, high), starts, key, solve_batch)
 
 
 class Batch(eqx.Module):

@@ -116,6 +116,9 @@ def stride(
     sequence does not name, `no_crossing` when no guard falls within `integrator.max_time`, or a code of `Impact`. `ValueError`
     for arguments of a wrong shape or dtype, or that are not finite, and for a sequence without matching transitions.
 
+    A stride that fails has NaN values, and their derivative is zero: the gradient of a failed call is 0.0, so that in a batch the
+    failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
+
     Source: Bhounsule (2014), eqs. 1-5.
     """
     integrator = for_modes(system, integrator)

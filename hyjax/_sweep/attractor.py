@@ -18,6 +18,7 @@ from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where, with_leaves
+from .._system.working import working
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves
 from .iterated_stride import IteratedStride
@@ -96,6 +97,8 @@ def attractor(
     # Pieces small enough to advance the progress bar, and to keep all threads busy to the end.
     boxes = chunks_of((len(flat),), chunk_shape((len(flat),), 4 * run.width * len(run.devices)))
     parts = []
+    with working("compiling the stride", progress):
+        run.compile((lanes, flat))
     with progress_bar("attractors", len(flat), 0, progress) as advance, ThreadPoolExecutor(run.threads) as pool:
         for part in pool.map(lambda box: run((lanes[box[0]], flat[box[0]])), boxes):
             parts.append(part)

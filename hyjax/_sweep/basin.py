@@ -15,6 +15,7 @@ from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
+from .._system.working import working
 from .batches import BatchMap
 from .grid import named_leaves
 from .outcome import StridesToOutcome, with_terminal_modes
@@ -57,10 +58,10 @@ def basin(
       1e-8.
 
     **Returns:** an `xarray.Dataset` over the axes: `fate`, the number of the outcome, with the names of all outcomes in its
-    attribute `flag_meanings` (the orbits in their order, the `fates`, `no step` where a stride failed for another reason, and
-    `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after an outcome of
-    `fates` or a failure); and `result`, the code of a stride that failed. `ValueError` for axes or orbits that cannot be used;
-    `ImportError` without xarray.
+    attribute `flag_meanings` (the orbits in their order, counted from 1, the `fates`, `no step` where a stride failed for another
+    reason, and `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after
+    an outcome of `fates` or a failure); and `result`, the code of a stride that failed. `ValueError` for axes or orbits that
+    cannot be used; `ImportError` without xarray.
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
@@ -119,6 +120,8 @@ def _outcomes(
         "t": np.zeros(count, x.dtype),
     }
     alive, most = np.arange(count), 1
+    with working("compiling the stride", progress):
+        BatchMap(lane, (*common, np.asarray(most))).compile((found["t"], found["x"]))
     with progress_bar("initial states", count, 0, progress) as advance:
         # Rounds of 1, 2, 4, ... strides; after each round, lanes whose outcome is known are removed.
         while alive.size and (left := strides - int(found["strides"][alive[0]])) > 0:
@@ -148,7 +151,11 @@ def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.n
     if not np.all(np.isfinite(nodes)):
         raise ValueError("basin: one of the orbits was not found (its nodes are NaN). Omit it.")
     each = nodes.shape[1]
-    return [f"orbit {k}" for k in range(len(nodes))], nodes.reshape(-1, n), np.repeat(np.arange(len(nodes)), each)
+    return (
+        [f"orbit {k}" for k in range(1, len(nodes) + 1)],
+        nodes.reshape(-1, n),
+        np.repeat(np.arange(len(nodes)), each),
+    )
 
 
 def _labelled(xarray, found, values, orbits, fates, coordinates, params, sequence) -> "xarray.Dataset":

@@ -59,13 +59,17 @@ class BatchMap:
             parts.append(self._some(some, min(self.capacity, count - first)))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
+    def compile(self, lanes: PyTree[np.ndarray]) -> None:
+        """Compile the program of `__call__`, or load the program from a cache: a call for no lanes."""
+        self._some(lanes, 0)
+
     def _some(self, lanes, count: int):
         apart = len(self.devices)
         busy = -(-count // (apart * self.width))
 
         def dealt(leaf):
             # The remainder of the last block repeats the last lane.
-            leaf = leaf[np.minimum(np.arange(apart * busy * self.width), count - 1)]
+            leaf = leaf[np.minimum(np.arange(apart * busy * self.width), max(count - 1, 0))]
             leaf = leaf.reshape(apart, busy, self.width, *leaf.shape[1:])
             return np.pad(leaf, [(0, 0), (0, self.blocks - busy)] + [(0, 0)] * (leaf.ndim - 2))
 

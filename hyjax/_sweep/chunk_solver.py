@@ -9,6 +9,7 @@ import numpy as np
 from .._continuation.branch import Branch
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
+from .._system.labels import units_attribute
 from .._system.results import RESULTS
 from .batches import BatchMap
 from .branch_starts import guesses_on_branch
@@ -87,9 +88,8 @@ class ChunkSolver:
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a variable of the dataset."""
-        units = ", ".join(self.units.get(each, "") for each in self.coordinates)
         known = {
-            "x": {"long_name": "state just after the last jump", "units": units},
+            "x": {"long_name": "state just after the last jump"} | units_attribute(self.coordinates, self.units),
             "period": {"units": self.units.get("time", "")},
             "iterations": {"long_name": "strides computed by Newton's method", "units": "1"},
             "residual": {"long_name": "largest component of S(x) - x"},

@@ -1,6 +1,7 @@
 """The chunks of a sweep, computed by several threads and processes: into memory, or into a store."""
 
 import time
+import warnings
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -10,10 +11,11 @@ import jax
 import numpy as np
 
 from .._flow.dataset import load_xarray
+from .._system.working import working
 from .chunk_solver import ChunkSolver, kept_columns
 from .progress import progress_bar
 from .starts import CoarseGrid
-from .store import chunks_of, create, require_same, Store, StoreError
+from .store import attributes_of, chunks_of, create, require_same, Store, StoreError
 
 if TYPE_CHECKING:
     import xarray
@@ -24,7 +26,8 @@ def solve_in_memory(
 ) -> "xarray.Dataset":
     """All chunks, as a dataset in memory. **Arguments:** `chunk`: the shape of a chunk."""
     xarray = load_xarray()
-    coarse, _ = solver.coarse()
+    with working("compiling, and following the orbit over a coarse grid", progress):
+        coarse, _ = solver.coarse()
     grid, whole = solver.grid, {}
     chunks = chunks_of(grid.shape, chunk)
     with progress_bar("orbits", grid.size, 0, progress) as advance, ThreadPoolExecutor(solver.lanes.threads) as pool:
@@ -54,9 +57,12 @@ def solve_in_store(
         if not resume and jax.process_index() == 0:
             raise StoreError(f"{path}: the path exists already. Resume the store, or write to another path.")
     else:
-        _create(solver, metadata | {"chunk": list(chunk)}, chunk, path)
-    stored = require_same(path, metadata)
-    return _complete(solver, path, tuple(stored["chunk"]), progress)
+        with working("compiling, and following the orbit over a coarse grid", progress):
+            _create(solver, metadata, chunk, path)
+    stored = attributes_of(path)
+    store = Store(path)
+    require_same(path, stored, metadata)
+    return _complete(solver, store, progress)
 
 
 def _create(solver: ChunkSolver, metadata: dict[str, Any], chunk: tuple[int, ...], path: Path) -> None:
@@ -73,13 +79,12 @@ def _create(solver: ChunkSolver, metadata: dict[str, Any], chunk: tuple[int, ...
     create(path, metadata, coordinates | starts, variables)
 
 
-def _complete(solver: ChunkSolver, path: Path, chunk: tuple[int, ...], progress: bool | None) -> "xarray.Dataset":
-    """Compute the chunks that are missing. A chunk that another process has locked is tried again at the end."""
-    chunks = chunks_of(solver.grid.shape, chunk)
-    store = Store(path, solver.grid.names, chunks)
+def _complete(solver: ChunkSolver, store: Store, progress: bool | None) -> "xarray.Dataset":
+    """Compute the chunks that are missing or damaged. A chunk that another process has locked is tried again at the end."""
+    chunks, locks = store.chunks, store.locks()
     coarse = CoarseGrid(solver.grid.values, 1, float)
-    coarse.y = np.asarray(store.open()["start_y"])
-    done = store.finished()
+    coarse.y = store.guesses()
+    done = np.array([store.is_finished(i) for i in range(len(chunks))])
     size = lambda i: int(np.prod([each.stop - each.start for each in chunks[i]]))
     # Each process begins with chunks of its own.
     order = lambda i: (i % jax.process_count() != jax.process_index(), i)
@@ -92,25 +97,35 @@ def _complete(solver: ChunkSolver, path: Path, chunk: tuple[int, ...], progress:
             while queue or running or elsewhere:
                 while queue and len(running) <= solver.lanes.threads:
                     i = queue.popleft()
-                    if not store.locks.take(i):
+                    if not locks.take(i):
                         elsewhere.append(i)
                     elif store.is_finished(i):
-                        store.locks.release(i)
+                        locks.release(i)
                         advance(size(i))
                     else:
+                        _discard_damaged(store, i)
                         running[pool.submit(solver.solve, coarse, chunks[i])] = i
                 if running:
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         i = running.pop(future)
                         store.write(i, future.result())
-                        store.locks.release(i)
+                        locks.release(i)
                         advance(size(i))
                 elif elsewhere:
                     time.sleep(0.2)
                     queue, elsewhere = elsewhere, deque()
     finally:
         pool.shutdown(cancel_futures=True)
-        store.locks.close()
-    hidden = ["start_y", *(f"start_{name}" for name in solver.grid.names)]
-    found = store.open().drop_vars(hidden)
-    return found.assign_coords(coordinate=list(solver.coordinates))
+        locks.close()
+    return store.open()
+
+
+def _discard_damaged(store: Store, i: int) -> None:
+    """Delete what is left of a damaged chunk, with a warning that the chunk is computed again."""
+    if names := store.damaged(i):
+        warnings.warn(
+            f"{store.path}: the chunk {store.box(i)} is damaged ({', '.join(names)} missing or not equal to the checksum). "
+            "The chunk is computed again.",
+            stacklevel=2,
+        )
+        store.discard(i)

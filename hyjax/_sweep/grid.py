@@ -1,6 +1,5 @@
 """Grids of parameters: all combinations of the values of several leaves, with names and units."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._system.labels import named_params, unit_of
 from .._system.types import Params
 from .._system.where import free_leaves, Where
 
@@ -77,26 +77,9 @@ def grid_over(params: Params, where: Where, values: Any) -> Grid:
         if len(np.unique(axis)) < len(axis):
             raise ValueError(f"values: a value of {name} occurs twice. Give each once.")
         kept.append(axis)
-    return Grid(params, free, names, tuple(_unit(params, paths[i]) for i in free), tuple(kept))
-
-
-def _unit(params: Params, path: Sequence[Any]) -> str:
-    """The unit of a leaf, from the metadata of its dataclass field; empty where there is none."""
-    unit = ""
-    for key in path:
-        name = getattr(key, "name", None)
-        field = getattr(type(params), "__dataclass_fields__", {}).get(name)
-        if field is None:
-            return unit
-        unit = field.metadata.get("unit", "")
-        params = getattr(params, str(name))
-    return unit
+    return Grid(params, free, names, tuple(unit_of(params, paths[i]) for i in free), tuple(kept))
 
 
 def named_leaves(params: Params) -> dict[str, Any]:
     """All parameters by name, as plain numbers or lists."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator=".") or "params": np.asarray(leaf).tolist()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        if eqx.is_array_like(leaf)
-    }
+    return {name: leaf.tolist() for name, (leaf, _) in named_params(params).items()}

@@ -1,7 +1,6 @@
 """The provenance of a sweep: everything its results depend on. A store records it, and is resumed only by an equal one."""
 
 import hashlib
-import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from .._continuation.branch import Branch
 from .._flow.mode_integrators import Integrators, ModeIntegrators
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
+from .._system.version import version
 from .grid import Grid, named_leaves
 
 
@@ -31,7 +31,7 @@ def provenance(
     digest = lambda array: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
     free = dict(zip(grid.names, grid.values, strict=True))
     return {
-        "hyjax_version": _version(),
+        "hyjax_version": version(),
         "sequence": list(problem.sequence),
         "coordinates": list(problem.system.mode(problem.sequence[0]).coordinates),
         "strides": problem.strides,
@@ -61,10 +61,3 @@ def _described(integrator: Integrators, dtype) -> dict[str, Any]:
         "max_time": float(integrator.max_time),
         "max_step": None if integrator.max_step is None else float(integrator.max_step),
     }
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("hyjax-dynamics")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

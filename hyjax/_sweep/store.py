@@ -1,20 +1,22 @@
 """A sweep on disk: one zarr store, written chunk by chunk, with the provenance of its results.
 
-A chunk is finished when its result codes exist: they are written last, and zarr writes every file atomically. While a process
-computes a chunk it locks one byte of a lock file; the operating system releases the lock when the process ends in any way.
+A chunk is finished when its result codes exist and all its files agree with their checksums: the codes are written last, and zarr
+writes every file atomically. While a process computes a chunk it locks one byte of a lock file; the operating system releases
+the lock when the process ends in any way.
 """
 
-import contextlib
 import json
-import os
-import shutil
-import uuid
+import warnings
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
-from .._system.results import RESULTS
+from .._flow.dataset import load_xarray
+from .._system.results import code_flags
+from .checksums import record_checksums, require_unchanged
+from .locks import LOCKS, Locks
+from .parts import renamed_when_complete
 
 if TYPE_CHECKING:
     import xarray
@@ -51,89 +53,121 @@ def chunks_of(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[INDEX]:
 
 
 class Store:
-    """An existing store of a sweep.
+    """An existing store of a sweep. `StoreError` where metadata, coordinates or initial guesses are damaged.
 
     **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid.
     """
 
-    def __init__(self, path: Path, dims: tuple[str, ...], chunks: list[INDEX]):
-        self.path, self.dims, self.chunks = path, dims, chunks
-        # In the directory of an array, where zarr does not look for other arrays.
-        self.locks = Locks(path / "result" / "locks")
-
-    def finished(self) -> np.ndarray:
-        """Which chunks are finished, shape `(chunks,)`."""
+    def __init__(self, path: Path):
         import zarr
 
-        codes: Any = zarr.open_array(self.path / "result", mode="r")[...]
-        return np.array([bool(np.all(codes[box] != PENDING)) for box in self.chunks])
+        try:
+            require_unchanged(path)
+        except ValueError as error:
+            raise StoreError(f"{path}: {error} Restore it from a copy, or delete the store and sweep again.") from None
+        self.path = path
+        arrays = dict(zarr.open_group(path, mode="r").arrays())
+        codes = arrays["result"]
+        self.dims: tuple[str, ...] = tuple(codes.metadata.dimension_names or ())  # pyright: ignore
+        self.chunks = chunks_of(codes.shape, codes.chunks)
+        self._places = list(np.ndindex(*(-(-n // c) for n, c in zip(codes.shape, codes.chunks, strict=True))))
+        over_grid = lambda array: (array.metadata.dimension_names or ())[: len(self.dims)] == self.dims
+        self.arrays: dict[str, Any] = {
+            name: array for name, array in arrays.items() if name not in self.dims and over_grid(array)
+        }
+
+    def damaged(self, i: int) -> list[str] | None:
+        """The variables whose part of chunk `i` is missing or damaged; `None` for a chunk not yet computed, without
+        result codes."""
+        if not self._file("result", i).exists():
+            return None
+        codes = self._read("result", i)
+        if codes is not None and np.any(codes == PENDING):
+            return None
+        return [name for name in sorted(self.arrays) if self._read(name, i) is None]
 
     def is_finished(self, i: int) -> bool:
-        """Whether chunk `i` is finished."""
-        import zarr
+        """Whether chunk `i` has all result codes, and every part of chunk `i` agrees with its checksum."""
+        return self.damaged(i) == []
 
-        array = zarr.open_array(self.path / "result", mode="r")
-        return bool(np.all(np.asarray(array[self.chunks[i]]) != PENDING))
+    def box(self, i: int) -> str:
+        """Chunk `i`, for a message."""
+        return ", ".join(f"{dim} {each.start}:{each.stop}" for dim, each in zip(self.dims, self.chunks[i], strict=True))
+
+    def discard(self, i: int) -> None:
+        """Delete what is left of chunk `i`; the result codes first, so that the chunk counts as not computed."""
+        for name in ("result", *self.arrays):
+            self._file(name, i).unlink(missing_ok=True)
 
     def write(self, i: int, data: dict[str, tuple[tuple[str, ...], np.ndarray]]) -> None:
         """Write one chunk, `name -> (dimensions, values)`; the result codes last."""
-        import xarray
-
-        box = dict(zip(self.dims, self.chunks[i], strict=True))
         try:
-            for names in (set(data) - {"result"}, set(data) & {"result"}):
-                if not names:
-                    continue
-                part = xarray.Dataset({name: data[name] for name in sorted(names)})
-                part.to_zarr(self.path, region=box, mode="r+", consolidated=False)
+            for name in sorted(data, key=lambda name: (name == "result", name)):
+                self._array(name)[self.chunks[i]] = data[name][1]
         except OSError as error:
-            where = ", ".join(f"{dim} {each.start}:{each.stop}" for dim, each in box.items())
             raise StoreError(
-                f"{self.path}: the chunk {where} could not be written ({error.strerror or error}). Every finished chunk is "
-                "kept: free space on the disk, and resume."
+                f"{self.path}: the chunk {self.box(i)} could not be written ({error.strerror or error}). Every finished chunk "
+                "is kept: free space on the disk, and resume."
             ) from error
+
+    def locks(self) -> Locks:
+        """The locks of the chunks."""
+        return Locks(self.path / LOCKS)
+
+    def guesses(self) -> np.ndarray:
+        """The initial guesses on the coarse grid."""
+        import zarr
+
+        return np.asarray(zarr.open_array(self.path / "start_y", mode="r")[...])
 
     def open(self) -> "xarray.Dataset":
         """The dataset of the store, read on access."""
         import xarray
 
-        return xarray.open_zarr(self.path, consolidated=False, chunks=None)  # pyright: ignore
+        found = xarray.open_zarr(self.path, consolidated=False, chunks=None)  # pyright: ignore
+        found = found.drop_vars(["start_y", *(f"start_{name}" for name in self.dims)])
+        return found.assign_coords(coordinate=list(found.attrs["coordinates"]))
 
+    def _array(self, name: str):
+        import zarr
 
-class Locks:
-    """Locks of the chunks, each held by at most one process; on a system without file locks every lock is free."""
+        # A part equal to the fill value is written too: a part that is missing was never written, or is lost.
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            return zarr.open_array(self.path / name, mode="r+")
 
-    def __init__(self, path: Path):
+    def _file(self, name: str, i: int) -> Path:
+        array = self.arrays[name]
+        inner = (0,) * (array.ndim - len(self.dims))
+        return self.path / name / array.metadata.encode_chunk_key((*self._places[i], *inner))
+
+    def _read(self, name: str, i: int) -> np.ndarray | None:
+        """The part of a variable in chunk `i`, `None` where it is missing or differs from its checksum."""
+        if not self._file(name, i).exists():
+            return None
         try:
-            import fcntl
+            return np.asarray(self.arrays[name][self.chunks[i]])
+        except Exception:  # by the checksum or any decoder before it, whose errors zarr does not document
+            return None
 
-            self._lock = fcntl
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except (ImportError, OSError):
-            self._lock = None
 
-    def take(self, i: int) -> bool:
-        """Take lock `i`; whether it was free."""
-        if self._lock is None:
-            return True
-        try:
-            self._lock.lockf(self._file, self._lock.LOCK_EX | self._lock.LOCK_NB, 1, i)
-        except BlockingIOError:
-            return False
-        except OSError:
-            # A file system without locks: two processes may compute a chunk, with equal results.
-            return True
-        return True
+def open_sweep(path: str | Path) -> "xarray.Dataset":
+    """The dataset of a store that `sweep(out=...)` wrote, each of whose checksums is verified first.
 
-    def release(self, i: int) -> None:
-        if self._lock is not None:
-            with contextlib.suppress(OSError):
-                self._lock.lockf(self._file, self._lock.LOCK_UN, 1, i)
-
-    def close(self) -> None:
-        if self._lock is not None:
-            os.close(self._file)
-            self._lock = None
+    **Returns:** the `xarray.Dataset` that `sweep` returns, read on access. Points not yet computed have the result -1 and are
+    NaN. `StoreError` where a file is missing or damaged; the message names the chunk and the remedy. `ImportError` without
+    xarray and zarr.
+    """
+    load_xarray()
+    path = Path(path)
+    attributes_of(path)
+    store = Store(path)
+    for i in range(len(store.chunks)):
+        if names := store.damaged(i):
+            raise StoreError(
+                f"{path}: the chunk {store.box(i)} is damaged ({', '.join(names)} missing or not equal to the checksum). Sweep "
+                "again with resume: the chunk is computed again."
+            )
+    return store.open()
 
 
 def create(
@@ -148,45 +182,58 @@ def create(
     `name -> (dimensions, shape, chunk, dtype, attributes)`.
     """
     import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
 
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+    codecs = (ZstdCodec(), Crc32cCodec())
     try:
-        root = zarr.create_group(part, zarr_format=3, attributes=metadata)
-        for name, (dims, values, attributes) in coordinates.items():
-            array = root.create_array(
-                name, shape=values.shape, chunks=values.shape, dtype=values.dtype, dimension_names=dims,
-                attributes=attributes,
-            )  # fmt: skip
-            array[...] = values
-        for name, (dims, shape, chunk, dtype, attributes) in variables.items():
-            kind = np.dtype(dtype).kind
-            fill: Any = PENDING if name == "result" else np.nan if kind in "fc" else np.zeros((), dtype)[()]
-            root.create_array(
-                name,
-                shape=shape,
-                chunks=chunk,
-                dtype=dtype,
-                dimension_names=dims,
-                attributes=attributes,
-                fill_value=fill,
-            )
-        os.rename(part, path)
+        with renamed_when_complete(path) as part:
+            root = zarr.create_group(part, zarr_format=3, attributes=metadata)
+            for name, (dims, values, attributes) in coordinates.items():
+                array = root.create_array(
+                    name, shape=values.shape, chunks=values.shape, dtype=values.dtype, dimension_names=dims,
+                    attributes=attributes, compressors=codecs, config={"write_empty_chunks": True},
+                )  # fmt: skip
+                array[...] = values
+            for name, (dims, shape, chunk, dtype, attributes) in variables.items():
+                kind = np.dtype(dtype).kind
+                fill: Any = PENDING if name == "result" else np.nan if kind in "fc" else np.zeros((), dtype)[()]
+                root.create_array(
+                    name, shape=shape, chunks=chunk, dtype=dtype, dimension_names=dims, attributes=attributes,
+                    fill_value=fill, compressors=codecs,
+                )  # fmt: skip
+            consolidate(part)
+            record_checksums(part)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
         if not (path / "zarr.json").exists():
             raise StoreError(
                 f"{path}: the store cannot be made ({error.strerror or error}). Write to another path."
             ) from error
 
 
-def require_same(path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of an existing store; `StoreError` where they differ from `metadata`."""
+def consolidate(store: Path) -> None:
+    """Copy the metadata of all arrays, which never change, into the file of the store: xarray reads only one file, and does not
+    warn that there is none of that kind."""
+    import zarr
+
+    with warnings.catch_warnings():
+        # zarr 3.1.6 warns that this is not yet part of version 3 of the format; every reader may ignore it.
+        warnings.filterwarnings("ignore", "Consolidated metadata")
+        zarr.consolidate_metadata(store)
+
+
+def attributes_of(path: Path) -> dict[str, Any]:
+    """The attributes of an existing store; `StoreError` where the path is none."""
     try:
-        stored = json.loads((path / "zarr.json").read_text()).get("attributes", {})
-    except (OSError, ValueError) as error:
+        found = json.loads((path / "zarr.json").read_text())
+        return dict(found["attributes"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
-            f"{path}: this is not a store that can be resumed ({error}). Write to another path."
+            f"{path}: this is not a store of a sweep, or is damaged ({type(error).__name__}: {error}). Write to another path."
         ) from error
+
+
+def require_same(path: Path, stored: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """`StoreError` where `stored`, the attributes of an existing store, differ from `metadata`."""
     metadata = json.loads(json.dumps(metadata))
     differing = [name for name in metadata if stored.get(name) != metadata[name]]
     if differing:
@@ -195,7 +242,6 @@ def require_same(path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
             f"{path}: cannot be resumed: its {name} is {_brief(stored.get(name))}, that of this call "
             f"{_brief(metadata[name])}. Request the same sweep, or write to another path."
         )
-    return stored
 
 
 def _brief(value: Any) -> str:
@@ -204,10 +250,5 @@ def _brief(value: Any) -> str:
 
 
 def code_attributes() -> dict[str, Any]:
-    """Attributes of a variable of result codes, after the climate and forecast (CF) metadata conventions."""
-    names = {int(item._value): name for name, item in RESULTS._name_to_item.items()}
-    return {
-        "long_name": "result code",
-        "flag_values": [PENDING, *names],
-        "flag_meanings": " ".join(["pending", *names.values()]),
-    }
+    """Attributes of a variable of result codes, with the code of a point that has not been computed."""
+    return code_flags(pending=PENDING)

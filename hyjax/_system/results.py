@@ -90,6 +90,20 @@ def described_code(result: RESULTS) -> str:
     return f"{name}: {message}" if message else name
 
 
+def code_names(result: RESULTS) -> list[str]:
+    """The names of the codes of a batch, in one list."""
+    return [code_name(code_of(int(number))) for number in np.ravel(np.asarray(result._value))]
+
+
+def code_flags(**others: int) -> dict[str, Any]:
+    """Attributes of a variable of result codes, after the climate and forecast (CF) metadata conventions.
+
+    **Arguments:** `others`: further numbers, by name.
+    """
+    flags = others | {name: int(item._value) for name, item in RESULTS._name_to_item.items()}
+    return {"long_name": "result code", "flag_values": [*flags.values()], "flag_meanings": " ".join(flags)}
+
+
 def counted_codes(result: RESULTS) -> list[tuple[str, int]]:
     """Each code of a batch, described, and how many lanes have it."""
     numbers, counts = np.unique(np.asarray(result._value), return_counts=True)

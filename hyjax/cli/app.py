@@ -1,17 +1,18 @@
 """The command line: one Typer application, a file for each command."""
 
-import importlib.metadata
 import importlib.util
 import os
 import sys
+import warnings
 from typing import Annotated
 
-_MISSING = [name for name in ("typer", "rich", "platformdirs") if importlib.util.find_spec(name) is None]
+_MISSING = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
 if _MISSING:
     sys.exit(f"The command line needs {', '.join(_MISSING)}: pip install 'hyjax-dynamics[cli]'.")
 
 import typer  # noqa: E402
 
+from .._system import version as installed  # noqa: E402
 from .arguments import Misuse, NotFound  # noqa: E402
 from .attractor import attractor  # noqa: E402
 from .basin import basin  # noqa: E402
@@ -37,7 +38,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
 ):
     if version:
-        print(f"hyjax {importlib.metadata.version('hyjax-dynamics')}")
+        print(f"hyjax {installed.version()}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -55,7 +56,9 @@ app.add_typer(reproduce, name="reproduce")
 def run() -> None:
     """Run the command line. Errors are one or two lines on stderr; exit status 2 for misuse, 1 for no result."""
     try:
-        app(standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(f"hyjax: {message}", file=sys.stderr)
+            app(standalone_mode=False)
     except Misuse as error:
         _stop(str(error), 2)
     except NotFound as error:

@@ -38,22 +38,31 @@ def load(name: str) -> ModuleType:
         raise Misuse(f"{error}{resembling(name, (*models.names, *models.FORMER))}") from None
 
 
-def parse_number(text: str, option: str) -> float:
-    """A number written as `0.1`, `2/3`, `3deg` or `0.05rad`; degrees become radians."""
+def parse_number(text: str, option: str, unit: str = "rad") -> float:
+    """A number written as `0.1`, `2/3`, `3deg` or `0.05rad`; degrees become radians.
+
+    **Arguments:** `unit`: of the number; `deg` and `rad` are refused where the unit has no radians.
+    """
     value, scale = text.strip(), 1.0
     for suffix, factor in (("deg", math.pi / 180), ("rad", 1.0)):
         if value.endswith(suffix):
+            if "rad" not in unit:
+                raise Misuse(
+                    f"{option}: {text!r} is an angle; the unit is {unit or '1'}. Write a number without deg or rad."
+                )
             value, scale = value.removesuffix(suffix), factor
     try:
+        if not value.isascii():
+            raise ValueError(value)
         above, _, below = value.partition("/")
         return float(above) / (float(below) if below else 1.0) * scale
     except (ValueError, ZeroDivisionError):
         raise Misuse(f"{option}: {text!r} is not a number. Write for example 0.009, 2/3 or 3deg.") from None
 
 
-def parse_finite(text: str, option: str) -> float:
+def parse_finite(text: str, option: str, unit: str = "rad") -> float:
     """A number that is neither infinite nor NaN."""
-    value = parse_number(text, option)
+    value = parse_number(text, option, unit)
     # Beyond that, sums of squares overflow.
     if not abs(value) <= 1e100:
         raise Misuse(f"{option}: {text!r} must be finite, and not above 1e100.")
@@ -84,13 +93,19 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
         if not equals:
             raise Misuse(f"--param: {setting!r} is not name=value, such as {known[0]}=0.1.")
         _check_parameter(name, known, "--param")
-        values[name] = parse_number(text, "--param")
+        values[name] = parse_finite(text, f"--param {name}", unit_of_parameter(model, name))
     for name, value in (varied or {}).items():
         _check_parameter(name, known, "--where")
         values[name] = value
     with as_misuse():
         params = model.Params(**values)
     return params, {name: float(getattr(params, name)) for name in known}
+
+
+def unit_of_parameter(model: ModuleType, name: str) -> str:
+    """The unit of a parameter; "rad", with which every number is allowed, for a name that is none (which is refused later)."""
+    fields = {field.name: field for field in dataclasses.fields(model.Params)}
+    return fields[name].metadata.get("unit", "") if name in fields else "rad"
 
 
 def _check_parameter(name: str, known: list[str], option: str) -> None:
@@ -102,7 +117,8 @@ def _check_parameter(name: str, known: list[str], option: str) -> None:
 
 def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:
     """The sequence of modes given as `first,second`; by default the model's sequence."""
-    sequence = tuple(each.strip() for each in text.split(",")) if text else tuple(getattr(model, "sequence", ()))
+    given = text is not None
+    sequence = tuple(each.strip() for each in text.split(",")) if given else tuple(getattr(model, "sequence", ()))
     if not sequence:
         raise Misuse(f"{short_name(model)}: this model has no periodic orbit. Use hyjax simulate.")
     try:

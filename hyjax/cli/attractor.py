@@ -1,13 +1,14 @@
 """The command `attractor`: long-run states of the return map over a grid of parameters."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .arguments import as_misuse, check_count, load, NotFound, parse_sequence, parse_state
-from .files import check_files, require_output, save_figure, save_netcdf
-from .grid import axes_record, count_results, parse_grid, parse_tolerance
+from .files import check_files, save_figure, save_netcdf
+from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
 from .options import GridJson, Model, MOST_GRID_POINTS, MOST_POINTS, OtherParam, Sequence, Where
 from .orbits import require_orbits
 from .output import nested_lists, print_record
@@ -31,7 +32,6 @@ def attractor(
 ):
     """Iterate the return map over a grid of parameters. The results are long-run states, periods and Lyapunov exponents."""
     check_files(plot, out=out)
-    require_output(as_json, out, plot, "attractor.nc")
     check_count("--strides", strides, 2, MOST_GRID_POINTS)
     check_count("--keep", keep, 1, MOST_POINTS)
     integrator = parse_tolerance(tolerance)
@@ -39,10 +39,12 @@ def attractor(
     model = load(name)
     params, values, lens, axes = parse_grid(model, where, param)
     modes = parse_sequence(model, sequence)
+    check_count("--keep times the points of the grid", keep * math.prod(map(len, axes)), 1, MOST_GRID_POINTS)
 
     import numpy as np
 
     from .._sweep.attractor import attractor as run
+    from .._system.results import code_name, code_of
 
     start = require_orbits(model, params, values, modes, 1, cache)[0] if x0 is None else parse_state(x0)
     with as_misuse():
@@ -63,7 +65,11 @@ def attractor(
         record["axes"] = axes_record(found, found["result"].dims)
         record |= {"period": found["period"].values.tolist(), "lyapunov": nested_lists(found["lyapunov"].values)}
     print_record(record, as_json)
-    save_netcdf(found, out)
+    if not as_json:
+        names = [code_name(code_of(int(code))) for code in found["result"].values.ravel()]
+        columns = {"period": found["period"].values, "lyapunov": found["lyapunov"].values, "result": names}
+        print_points(found, columns)
+    save_netcdf(with_units(found, model), out)
     if plot is not None:
         from ..plot.sweep import attractor_figure
 

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from .._system.labels import coordinate_units
 from .arguments import as_misuse, check_count, load, Misuse, parse_parameters, parse_sequence, short_name
-from .files import check_files, require_output, save_figure, save_netcdf
-from .grid import axes_record, parse_axis, parse_tolerance
+from .files import check_files, save_figure, save_netcdf
+from .grid import axes_record, parse_axes, parse_tolerance, with_units
 from .options import GridJson, Model, MOST_JUMPS, OtherParam, Sequence
 from .orbits import find_model_orbits
 from .output import print_record
@@ -31,7 +32,6 @@ def basin(
 ):
     """Compute basins of attraction in a plane of states. The outcome of a state is a stable orbit, or an event such as a fall."""
     check_files(plot, out=out)
-    require_output(as_json, out, plot, "basin.nc")
     check_count("--points", points, 2, 10_000)
     check_count("--strides", strides, 1, MOST_JUMPS)
     integrator = parse_tolerance(tolerance)
@@ -42,9 +42,10 @@ def basin(
 
     import numpy as np
 
+    axes = _axes(model, over, points)
+
     from .._sweep.basin import basin as run
 
-    axes = _axes(model, over, points)
     orbits = find_model_orbits(model, params, modes, 1, cache, starts=128)
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
     with as_misuse():
@@ -60,7 +61,7 @@ def basin(
     if as_json:
         record |= {"axes": axes_record(found, found["fate"].dims), "fate": found["fate"].values.tolist()}
     print_record(record, as_json)
-    save_netcdf(found, out)
+    save_netcdf(with_units(found, model), out)
     if plot is not None:
         from ..plot.sweep import basin_figure
 
@@ -73,7 +74,13 @@ def _axes(model, over: list[str] | None, points: int) -> dict[str, Any]:
 
     plane = getattr(model, "plane", None)
     if over:
-        axes = dict(parse_axis(each, "--over") for each in over)
+        units = coordinate_units(model)
+        axes = parse_axes(over, "--over", lambda name: units.get(name, ""))
+        if not hasattr(model, "on_section") and set(axes) != set(model.coordinates):
+            raise Misuse(
+                f"--over: {', '.join(axes)} are not the coordinates of {short_name(model)}: give each of "
+                f"{', '.join(model.coordinates)}, one value for those that do not vary."
+            )
         if hasattr(model, "on_section") and plane is not None and tuple(axes) != tuple(plane):
             raise Misuse(
                 f"--over: the initial states of {short_name(model)} lie on the plane of {' and '.join(plane)}, in this order."

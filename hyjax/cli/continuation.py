@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_finite, parse_parameters, parse_sequence
+from .arguments import (
+    as_misuse,
+    check_count,
+    load,
+    Misuse,
+    NotFound,
+    parse_finite,
+    parse_parameters,
+    parse_sequence,
+    unit_of_parameter,
+)
 from .files import check_files, save_figure, save_netcdf
 from .options import Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Sequence, Strides
 from .orbits import require_orbits
@@ -39,27 +49,35 @@ def follow_branches(
         raise Misuse(f"--step: {step:g} must lie between 1e-9 and 1, a fraction of the interval.")
     cache = start_jax()
     model = load(name)
-    params, values = parse_parameters(model, param, {where: parse_finite(start, "--from")})
-    stop = parse_finite(end, "--to")
+    params, values = parse_parameters(
+        model, param, {where: parse_finite(start, "--from", unit_of_parameter(model, where))}
+    )
+    stop = parse_finite(end, "--to", unit_of_parameter(model, where))
+    if stop == values[where]:
+        raise Misuse(f"--to: {end!r} is the value of --from. Give two different values.")
     modes = parse_sequence(model, sequence)
 
     from .._continuation.continuation import continuation
     from .._continuation.curve import PseudoArclength
     from .._continuation.switching import cascade, crossing_branches
+    from .._system.working import working
 
     orbits = require_orbits(model, params, values, modes, strides, cache)
     method = PseudoArclength(step=min(0.01, step), max_step=step, max_points=max_points)
     lens = lambda params: getattr(params, where)
-    with as_misuse():
-        branches = [
-            continuation(model.system, orbits[i], where=lens, stop=stop, method=method) for i in range(len(orbits))
-        ]
-    bounds = float(min(stop, values[where])), float(max(stop, values[where]))
-    if crossings:
-        branches += crossing_branches(branches, stop=bounds, method=method)
-    points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
-    if doublings and points:
-        with as_misuse():
+    with as_misuse(), working("following branches") as say:
+        branches = []
+        for i in range(len(orbits)):
+            say(f"following branch {i + 1} of {len(orbits)} over {where}, from {values[where]:.6g} to {stop:.6g}")
+            branches.append(continuation(model.system, orbits[i], where=lens, stop=stop, method=method))
+        bounds = float(min(stop, values[where])), float(max(stop, values[where]))
+        if crossings:
+            say("following the other branches through branch points")
+            branches += crossing_branches(branches, stop=bounds, method=method)
+        say("locating special points")
+        points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
+        if doublings and points:
+            say(f"following period doublings from {where} = {float(points[0].value):.6g}")
             branches += cascade(points[0], doublings=doublings, stop=stop, method=method)
     if as_json:
         print(json.dumps(branches_record(name, where, values, branches)))
@@ -70,7 +88,7 @@ def follow_branches(
 
         save_figure(plot, lambda: branch_diagram(branches, parameter=where).figure)  # pyright: ignore
     if out is not None:
-        for k, branch in enumerate(branches):
+        for k, branch in enumerate(branches, start=1):
             save_netcdf(branch.to_xarray(), out if len(branches) == 1 else out.with_stem(f"{out.stem}_{k}"))
     _require_ends(name, branches)
 

@@ -1,7 +1,9 @@
 """Output files of a command: checked before the computation, written after it."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from .arguments import as_misuse, Misuse, NotFound
@@ -18,7 +20,7 @@ def check_files(plot: Path | None, animate: Path | None = None, out: Path | None
         )
     for path in (plot, animate, out):
         if path is not None:
-            check_directory(path)
+            _check_writable(path)
     with as_misuse():
         if plot is not None:
             from ..plot.figure import pyplot
@@ -36,16 +38,36 @@ def check_files(plot: Path | None, animate: Path | None = None, out: Path | None
 
 
 def check_directory(path: Path) -> None:
-    """Check that the directory of a file exists. `Misuse` if not."""
-    if not path.absolute().parent.is_dir():
-        raise Misuse(f"{path}: there is no directory {path.absolute().parent}.")
+    """Check that a file or directory can be made at a path. `Misuse` if not."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise Misuse(f"{path}: there is no directory {parent}.")
+    try:
+        # By trial: the permissions do not say whether a file system is read-only.
+        tempfile.TemporaryDirectory(dir=parent).cleanup()
+    except OSError as error:
+        raise Misuse(f"{path}: the directory {parent} cannot be written ({error.strerror}).") from None
 
 
-def require_output(as_json: bool, out: Path | None, plot: Path | None, example: str) -> None:
-    """Check that an output is requested. `Misuse` if not. **Arguments:** `example`: a file name for `--out` in the message."""
-    if out is None and plot is None and not as_json:
-        stem = example.partition(".")[0]
-        raise Misuse(f"no output requested: give --out {example}, --plot {stem}.png or --json.")
+def check_outline(model: ModuleType, animate: Path | None) -> None:
+    """`Misuse` for an animation of a model without an outline."""
+    if animate is not None:
+        from ..plot.animate import check_outline as check
+
+        with as_misuse():
+            check(model, "--animate")
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir():
+        raise Misuse(f"{path}: this is a directory. Give the path of a file.")
+    if not path.exists():
+        check_directory(path)
+        return
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise Misuse(f"{path}: the file cannot be written ({error.strerror}).") from None
 
 
 def save_figure(path: Path | None, draw: Callable[[], "matplotlib.figure.Figure"]) -> None:

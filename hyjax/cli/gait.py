@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, parse_parameters, parse_sequence
-from .files import check_files, save_figure
+from .files import check_files, check_outline, save_figure
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Param, Sequence, Strides
-from .orbits import require_orbits
+from .orbits import choose_orbit, require_orbits
 from .output import orbits_record, orbits_table
 from .session import start_jax
 
@@ -22,6 +22,10 @@ def gait(
     starts: Annotated[
         int, typer.Option(help="number of random initial guesses; more find orbits that attract few")
     ] = 128,
+    orbit: Annotated[
+        int | None,
+        typer.Option(help="number of the orbit to draw, from 1; default: all in --plot, the first in --animate"),
+    ] = None,
     as_json: Json = False,
     plot: Annotated[
         Path | None, typer.Option(help="draw phase portrait, coordinates over time and multipliers to this file")
@@ -31,9 +35,12 @@ def gait(
     """Find all periodic orbits of a model, without an initial guess. Print states, periods and multipliers."""
     check_count("--strides", strides, 1, MOST_STRIDES)
     check_count("--starts", starts, 1, MOST_POINTS)
+    if orbit is not None:
+        check_count("--orbit", orbit, 1, MOST_POINTS)
     check_files(plot, animate)
     cache = start_jax()
     model = load(name)
+    check_outline(model, animate)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)
 
@@ -47,12 +54,13 @@ def gait(
         from rich.console import Console
 
         Console(width=max(Console().width, 50 + 40 * len(orbits))).print(orbits_table(model, values, shown))
+    drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)
     if plot is not None:
         from ..plot.gait import gait_figure
 
-        save_figure(plot, lambda: gait_figure(orbits, model))
+        save_figure(plot, lambda: gait_figure(drawn, model))
     if animate is not None:
         from ..plot.animate import animate_orbit, save_animation
 
         with as_misuse():
-            save_animation(animate_orbit(orbits[0], model), animate)
+            save_animation(animate_orbit(drawn if orbit is not None else orbits[0], model), animate)

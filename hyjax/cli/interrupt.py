@@ -13,6 +13,8 @@ import threading
 
 # What a command would have the user know; set while there is something to know.
 _kept: list[str] = []
+# Not empty once a thread waits for the signal.
+_waiting: list[bool] = []
 
 
 def keep_in_mind(what: str) -> None:
@@ -22,6 +24,9 @@ def keep_in_mind(what: str) -> None:
 
 def end_on_interrupt() -> None:
     """End the process at the first SIGINT; in the main thread, before anything that takes long."""
+    if _waiting:
+        return
+    _waiting.append(True)
     read, write = socket.socketpair()
     write.setblocking(False)
     signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)

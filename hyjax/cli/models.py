@@ -1,6 +1,8 @@
 """The command `models`: list of the models, or of one model's parameters."""
 
 import dataclasses
+import json
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ from .arguments import load
 
 def models(
     name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="list the parameters of this model")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ):
     """List all models, or the parameters of one model."""
     from rich.console import Console
@@ -17,6 +20,10 @@ def models(
 
     from ..models import names
 
+    if as_json:
+        chosen = {each: load(each) for each in names} if name is None else {name: load(name)}
+        print(json.dumps({each: _record(model) for each, model in chosen.items()}))
+        return
     console = Console(width=max(Console().width, 100))
     if name is None:
         table = Table("model", "", "source", box=None, pad_edge=False)
@@ -34,3 +41,21 @@ def models(
     console.print(table, highlight=False)
     states = ", ".join(f"{state} ({unit})" for state, unit in zip(model.coordinates, model.units, strict=True))
     console.print(f"state: {states}; time ({model.time_unit})", highlight=False)
+
+
+def _record(model: ModuleType) -> dict:
+    """The JSON record of a model."""
+    return {
+        "title": model.title,
+        "source": model.source,
+        "parameters": [
+            {"name": field.name} | {key: field.metadata[key] for key in ("default", "unit", "meaning")}
+            for field in dataclasses.fields(model.Params)
+        ],
+        "coordinates": [
+            {"name": each, "unit": unit} for each, unit in zip(model.coordinates, model.units, strict=True)
+        ],
+        "time_unit": model.time_unit,
+        "modes": list(model.system.modes),
+        "sequence": list(getattr(model, "sequence", ())),
+    }

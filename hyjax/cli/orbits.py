@@ -13,12 +13,14 @@ def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], stri
     from .._flow.integrator import Integrator
     from .._orbit.search import Batch, search
     from .._orbit.shooting import SingleShooting
+    from .._system.working import working
     from .stored import stored_solver
 
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
-    # Under jit, one compiled program is loaded instead of one for each operation.
-    low, high = (np.asarray(bound) for bound in jax.jit(model.region)(params))
-    return search(batch, (low, high), starts, None, stored_solver(cache, short_name(model)))
+    with working("searching for periodic orbits") as say:
+        # Under jit, one compiled program is loaded instead of one for each operation.
+        low, high = (np.asarray(bound) for bound in jax.jit(model.region)(params))
+        return search(batch, (low, high), starts, None, stored_solver(cache, short_name(model), say))
 
 
 def require_orbits(

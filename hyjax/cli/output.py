@@ -38,6 +38,10 @@ def orbits_record(name: str, model, values: dict[str, float], orbits) -> dict:
                 "spectral_radius": float(abs(orbit.multipliers).max()),
                 "stable": bool(abs(orbit.multipliers).max() < 1),
                 "residual": float(orbit.residual),
+                "impact_times": [float(each) for each in orbit.impact_times],
+                "guard_rates": [float(each) for each in orbit.guard_rates],
+                "nodes": nested_lists(orbit.nodes),
+                "return_jacobian": nested_lists(orbit.return_jacobian),
                 "result": "successful",
             }
             for orbit in (orbits[i] for i in range(len(orbits)))
@@ -100,7 +104,7 @@ def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
 def branches_record(name: str, where: str, values: dict[str, float], branches) -> dict:
     """The JSON record of branches with their special points."""
     points, special = [], []
-    for number, branch in enumerate(branches):
+    for number, branch in enumerate(branches, start=1):
         about = {"branch": number, "strides": branch.unfolding.problem.strides}
         columns = branch.values, branch.x, branch.periods, branch.multipliers, branch.residuals, branch.stable
         for *row, stable in zip(*columns, strict=True):

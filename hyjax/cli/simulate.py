@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, initial_condition, load, NotFound, parse_finite, parse_parameters
-from .files import check_files, save_figure, save_netcdf
+from .files import check_files, check_outline, save_figure, save_netcdf
 from .options import Animate, Json, Model, MOST_JUMPS, Param
 from .output import trajectory_record
 from .session import start_jax
@@ -32,6 +32,8 @@ def simulate(
     check_count("--max-jumps", max_jumps, 0, MOST_JUMPS)
     start_jax()
     model = load(name)
+    check_outline(model, animate)
+    end = parse_finite(t1, "--t1", model.time_unit)
     params, values = parse_parameters(model, param)
     first, state = initial_condition(model, params, mode, x0)
 
@@ -39,7 +41,7 @@ def simulate(
     from .._system.results import code_name, described_code
 
     with as_misuse():
-        trajectory = run(model.system, state, params, mode=first, t1=parse_finite(t1, "--t1"), max_jumps=max_jumps)
+        trajectory = run(model.system, state, params, mode=first, t1=end, max_jumps=max_jumps)
     print(json.dumps(trajectory_record(name, values, trajectory)) if as_json else trajectory)
     if plot is not None:
         from ..plot.trajectory import trajectory_figure
@@ -51,6 +53,6 @@ def simulate(
         with as_misuse():
             save_animation(animate_trajectory(trajectory, model), animate)
     if out is not None:
-        save_netcdf(trajectory.to_xarray(), out)
+        save_netcdf(trajectory.to_xarray(model=model), out)
     if code_name(trajectory.result) != "successful":
         raise NotFound(f"{name}: ended at t = {float(trajectory.t):.6g} with {described_code(trajectory.result)}")

@@ -1,7 +1,8 @@
 """Traced programs stored on disk, so that a new process does not trace them again.
 
 JAX's own cache stores compiled programs, but finds a program only after tracing, and tracing the search for orbits takes as long
-as everything else in the command. A stored program is a file of `jax.export`, named by a digest of all that it depends on.
+as everything else in the command. A stored program is a file of `jax.export`, named by a digest of all that it depends on. The
+file begins with a checksum: XLA may crash the process on a damaged program.
 """
 
 import dataclasses
@@ -21,11 +22,18 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.search import Batch, solve_batch
 from .._system.results import code_of
 
+# Bytes of the checksum, SHA-256.
+_CHECKSUM = 32
 
-def stored_solver(directory: str, name: str) -> Callable[..., PeriodicOrbit]:
+
+def stored_solver(
+    directory: str, name: str, say: Callable[[str], None] = lambda what: None
+) -> Callable[..., PeriodicOrbit]:
     """`solve_batch` as a program stored in `directory`, for the model of that name.
 
     The model must be part of hyjax: the digest in the file's name covers the source of hyjax only.
+
+    **Arguments:** `say`: called with what is being done.
     """
 
     programs: dict[Path, Callable] = {}
@@ -44,12 +52,15 @@ def stored_solver(directory: str, name: str) -> Callable[..., PeriodicOrbit]:
         )
         path = Path(directory) / f"program-{_fingerprint(repr(about))}"
         if path not in programs:
-            try:
-                program = jax.export.deserialize(bytearray(path.read_bytes()))
-            except Exception:  # no such file, or an unreadable one
+            if (stored := read_whole(path)) is not None:
+                program = jax.export.deserialize(bytearray(stored))
+            else:
+                say("tracing the search for periodic orbits")
                 program = _export(batch, guesses, limits, inputs)
-                _write(path, program.serialize())
-            programs[path] = jax.jit(program.call)
+                _write(path, bytes(program.serialize()))
+            say("compiling the search for periodic orbits")
+            programs[path] = jax.jit(program.call).lower(*inputs).compile()
+            say("searching for periodic orbits")
         return jax.tree.unflatten(_structure(batch), programs[path](*inputs))
 
     return solve
@@ -94,12 +105,22 @@ def _fingerprint(about: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _write(path: Path, program: bytes | bytearray) -> None:
-    """Write a file atomically. A failure is ignored: without the file, the next process traces again."""
+def read_whole(path: Path) -> bytes | None:
+    """The program in a file, `None` for a file that is missing or differs from its checksum."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    checksum, program = data[:_CHECKSUM], data[_CHECKSUM:]
+    return program if hashlib.sha256(program).digest() == checksum else None
+
+
+def _write(path: Path, program: bytes) -> None:
+    """Write a program atomically, after its checksum. A failure is ignored: without the file, the next process traces again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{id(program)}.part")
-        part.write_bytes(program)
+        part.write_bytes(hashlib.sha256(program).digest() + program)
         part.replace(path)
     except OSError:
         pass

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence
-from .files import check_directory, check_files, require_output, save_figure
-from .grid import axes_record, count_results, parse_grid, parse_tolerance
+from .files import check_directory, check_files, save_figure
+from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points
 from .interrupt import keep_in_mind
 from .options import GridJson, Model, MOST_GRID_POINTS, MOST_STRIDES, OtherParam, Sequence, Strides, Where
 from .orbits import choose_orbit, require_orbits
@@ -33,7 +33,6 @@ def sweep(
 ):
     """Solve for a periodic orbit at every point of a grid of parameters. The orbits are stored chunk by chunk."""
     check_files(plot)
-    require_output(as_json, out, plot, "sweep.zarr")
     if resume and out is None:
         raise Misuse("--resume needs the store: give --out.")
     if out is not None:
@@ -50,8 +49,11 @@ def sweep(
     modes = parse_sequence(model, sequence)
     start = choose_orbit(require_orbits(model, params, values, modes, strides, cache), orbit, values)
 
+    import numpy as np
+
     from .._sweep.store import StoreError
     from .._sweep.sweep import sweep as run
+    from .._system.results import code_name, code_of
 
     if out is not None:
         keep_in_mind(f"The chunks that were finished are in {out}: the same command with --resume goes on.")
@@ -81,6 +83,11 @@ def sweep(
         columns = ("x", "period", "multipliers_real", "multipliers_imag")
         record |= {each: nested_lists(found[each].values) for each in columns}
     print_record(record, as_json)
+    if not as_json:
+        names = [code_name(code_of(int(code))) for code in found["result"].values.ravel()]
+        states = {name: found["x"].values[..., k] for k, name in enumerate(model.coordinates)}
+        radius = np.hypot(found["multipliers_real"].values, found["multipliers_imag"].values).max(axis=-1)
+        print_points(found, states | {"period": found["period"].values, "spectral radius": radius, "result": names})
     if plot is not None:
         from ..plot.sweep import sweep_figure
 

@@ -1,0 +1,24 @@
+"""In the process of the command line, Ctrl-C ends the process at once already while hyjax is imported, which takes seconds.
+
+Python imports the package before it calls the command's function: `hyjax/__init__.py` imports this file first. In any other
+process it does nothing.
+"""
+
+import pathlib
+import sys
+
+
+def is_command(arguments: list[str]) -> bool:
+    """Whether the command line of a process, Python's own first, is `hyjax ...` or `python -m hyjax ...`."""
+    for k, each in enumerate(arguments[1:], start=1):
+        if each == "-m":
+            return arguments[k + 1 : k + 2] == ["hyjax"]
+        if each == "-c" or not each.startswith("-"):
+            return each != "-c" and pathlib.PurePath(each).name in ("hyjax", "hyjax.exe", "hyjax-script.py")
+    return False
+
+
+if is_command(sys.orig_argv):
+    from .interrupt import end_on_interrupt
+
+    end_on_interrupt()
