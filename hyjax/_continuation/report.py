@@ -24,4 +24,5 @@ def describe_branch(branch) -> str:
         lines.append("  special points are located by branch.special_points")
     else:
         lines += ["  special points", *(f"    {point}" for point in special)] if special else ["  no special points"]
+        lines += [f"  not located: a special point between {a:.10g} and {b:.10g}" for a, b in branch.unresolved]
     return "\n".join([*lines, f"  result     {described_code(branch.result)}"])
