@@ -194,8 +194,8 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     host = jax.tree.map(np.asarray, curves)
     if not np.all(host.started):
         raise ValueError(
-            f"This branch has no points: its first point was not found ({code_name(_result_of(curves))}). Start from another "
-            "orbit, or for switch_branch with another amplitude."
+            f"This branch has no points: its first point was not found within stop ({code_name(_result_of(curves))}). Start from "
+            "another orbit, or for switch_branch with another amplitude."
         )
     tables = {
         "v": host.v,

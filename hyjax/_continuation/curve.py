@@ -137,7 +137,8 @@ def follow_curve(
     method: PseudoArclength | NaturalParameter,
     accept: Array | float,
 ) -> Curve:
-    """The curve from the point near `v0` at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`.
+    """The curve from the point near `v0` at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`. A
+    curve whose first point lies outside is not started.
 
     **Arguments:** `v0`, `border`, `along`: shape `(k + 1,)`; the first tangent has a positive product with `along`. `accept`:
     largest residual of a point.
@@ -164,7 +165,9 @@ def follow_curve(
         tangent = tangent_to(jacobian, jnp.where(first, along, state.tangent))
         straight = first | (tangent @ state.tangent > 0.9)
         near = first | state.landing | (jnp.sqrt(jnp.sum((root.y - state.v) ** 2)) < 3 * jnp.abs(far))
-        good = root.converged & straight & near & jnp.all(jnp.isfinite(tangent))
+        # Up to the rounding of a start on a bound.
+        within = ~first | ((root.y[-1] < high + 1e-5) & (root.y[-1] > low - 1e-5))
+        good = root.converged & within & straight & near & jnp.all(jnp.isfinite(tangent))
 
         # A point beyond a bound is dropped; the next step ends on the bound.
         beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
