@@ -11,6 +11,7 @@ from readme import claimed
 from scipy.optimize import fsolve
 
 import hyjax as hj
+from hyjax._continuation.dataset import branches_dataset
 from hyjax._continuation.switching import crossing_branches
 from hyjax.models import compass_gait, simplest_walker
 
@@ -103,7 +104,7 @@ def test_doubled_branch_of_the_logistic_map(doubling):
 
 @pytest.mark.slow
 def test_doublings_of_many_strides():
-    """Where the amplitude of 1e-2 leads beyond the next doubling. The doublings of the logistic map are those of the literature."""
+    """Where the amplitude of 1e-2 leads beyond the next doubling. The doublings are those of the literature."""
     four = [[0.5, 0.0], [0.875, 0.0], [0.383, 0.0], [0.827, 0.0]]
     orbit = hj.periodic_orbit(
         mapping(logistic), jnp.array(four), {"r": jnp.array(3.52)}, sequence=("run",), strides=4, method=hj.MultipleShooting()
@@ -318,12 +319,30 @@ def test_tables(walk, tmp_path):
     walk.to_xarray().to_netcdf(tmp_path / "branch.nc", engine="scipy")
     with xarray.open_dataset(tmp_path / "branch.nc", engine="scipy") as data:
         assert data.attrs["result"] == "successful" and data["special_kind"].values == ["period-doubling"]
-        assert_allclose(data["special_parameter"], [walk.special_points[0].value], rtol=0)
+        assert_allclose(data["special_slope"], [walk.special_points[0].value], rtol=0)
         for k, name in enumerate(simplest_walker.coordinates):
             np.testing.assert_array_equal(data["x"][:, k], columns[name])
-        for name in ("parameter", "period", "stable", "residual"):
+        for name in ("period", "stable", "residual"):
             np.testing.assert_array_equal(data[name], columns[name])
+        np.testing.assert_array_equal(data["slope"], columns["parameter"])
+        assert data["slope"].attrs["units"] == "rad"
         np.testing.assert_array_equal(data["multipliers_real"] + 1j * data["multipliers_imag"], walk.multipliers)
+
+
+def test_branches_in_one_dataset(doubling):
+    data = branches_dataset([doubling, doubling])
+    np.testing.assert_array_equal(data["r"], np.tile(doubling.values, 2))
+    np.testing.assert_array_equal(data["branch"], np.repeat([1, 2], len(doubling)))
+    np.testing.assert_array_equal(data["special_branch"], [1, 2])
+    assert list(data["result"].values) == ["successful"] * 2 and list(data["strides"].values) == [1, 1]
+    np.testing.assert_array_equal(data["x"], np.tile(doubling.x, (2, 1)))
+
+
+def test_out_of_points():
+    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3, method=hj.PseudoArclength(max_points=5))
+    assert branch.result == RESULTS.max_points_reached and len(branch) == 5
+    assert "max_points" in str(branch) and "  r  " in str(branch)
 
 
 def test_diagram(doubling):

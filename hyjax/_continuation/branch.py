@@ -16,6 +16,7 @@ from .._system.pictures import picture
 from .._system.results import code_name, code_of, RESULTS
 from .._system.shown import Shown
 from .._system.types import Scalar
+from .._system.where import leaf_names
 from .curve import Curve, NaturalParameter, PseudoArclength
 from .detection import Found, search
 from .special_points import locate_grazing, orbit_at, SpecialPoint
@@ -98,6 +99,11 @@ class Branch(Points):
     # Points
 
     @property
+    def parameter(self) -> str:
+        """The name of the parameter."""
+        return leaf_names(self.unfolding.params)[self.unfolding.free[0]]
+
+    @property
     def values(self) -> np.ndarray:
         """Values of the parameter, shape `(points,)`."""
         return self._points["values"][:, 0]
@@ -175,7 +181,8 @@ class Branch(Points):
         return pandas.DataFrame(self.columns())
 
     def to_xarray(self) -> "xarray.Dataset":
-        """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts."""
+        """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts. The
+        coordinate of the points has the parameter's name."""
         from .dataset import branch_dataset
 
         return branch_dataset(self)
@@ -235,7 +242,7 @@ def _result_of(curves: Curve) -> RESULTS:
         # The code of the last attempt's strides; where these were successful, Newton's method did not converge.
         value = int(np.asarray(curves.last.result._value)[k])
         return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
-    return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
+    return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_points_reached)._value))
 
 
 @eqx.filter_jit
