@@ -11,6 +11,7 @@ from readme import claimed
 from scipy.optimize import fsolve
 
 import hyjax as hj
+from hyjax._continuation.dataset import branches_dataset
 from hyjax._continuation.switching import crossing_branches
 from hyjax.models import compass_gait, simplest_walker
 
@@ -93,6 +94,29 @@ def test_doubled_branch_of_the_logistic_map(doubling):
     (point,) = branch.special_points
     assert_allclose(point.value, 1 + np.sqrt(6), rtol=1e-13)
     assert point.orbit.strides == 2
+    # An amplitude that is given is kept: the orbits of two that differ by so much lie beyond `stop`.
+    outside = hj.switch_branch(doubling.special_points[0], stop=3.001, amplitude=0.1)
+    with pytest.raises(ValueError, match="not found within stop"):
+        _ = outside.values
+    inside = hj.switch_branch(doubling.special_points[0], stop=3.001)
+    assert inside.result == RESULTS.successful and 3 < inside.values[0] < 3.0001
+
+
+@pytest.mark.slow
+def test_doublings_of_many_strides():
+    """Where the amplitude of 1e-2 leads beyond the next doubling. The doublings are those of the literature."""
+    four = [[0.5, 0.0], [0.875, 0.0], [0.383, 0.0], [0.827, 0.0]]
+    orbit = hj.periodic_orbit(
+        mapping(logistic), jnp.array(four), {"r": jnp.array(3.52)}, sequence=("run",), strides=4, method=hj.MultipleShooting()
+    )  # fmt: skip
+    (point,) = hj.continuation(orbit.system, orbit, where=lambda p: p["r"], stop=3.56).special_points
+    for strides, value, stop in [(8, 3.56440726609, 3.8), (16, 3.56875941954, 3.569)]:
+        branch = hj.switch_branch(point, stop=stop)
+        assert branch.result == RESULTS.successful and branch.unfolding.problem.strides == strides
+        assert 0 < branch.values[0] - point.value < 0.2 * (value - point.value)
+        (point,) = [each for each in branch.special_points if each.kind == "period-doubling"]
+        # The digits that are published.
+        assert_allclose(point.value, value, rtol=0, atol=1e-11)
 
 
 @pytest.mark.slow
@@ -135,6 +159,9 @@ def test_branch_point_and_the_branch_that_crosses():
     mu, z = other.values, other.x[:, 0] - other.values
     assert mu[-1] > 0.39 and np.min(np.abs(z[1:])) > 1e-3
     assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
+    # The amplitude fits to how near `stop` is.
+    near = hj.switch_branch(points[0], stop=1e-6)
+    assert 0 <= near.values[0] < 1e-6 and near.values[-1] == 1e-6
     # The command line follows it by itself, from the two branches that meet it once.
     (crossing,) = crossing_branches([branch, branch], stop=(-0.5, 0.55), method=hj.PseudoArclength())
     assert_allclose((crossing.x[:, 0] - crossing.values) ** 2, crossing.values, rtol=1e-9, atol=1e-12)
@@ -292,12 +319,30 @@ def test_tables(walk, tmp_path):
     walk.to_xarray().to_netcdf(tmp_path / "branch.nc", engine="scipy")
     with xarray.open_dataset(tmp_path / "branch.nc", engine="scipy") as data:
         assert data.attrs["result"] == "successful" and data["special_kind"].values == ["period-doubling"]
-        assert_allclose(data["special_parameter"], [walk.special_points[0].value], rtol=0)
+        assert_allclose(data["special_slope"], [walk.special_points[0].value], rtol=0)
         for k, name in enumerate(simplest_walker.coordinates):
             np.testing.assert_array_equal(data["x"][:, k], columns[name])
-        for name in ("parameter", "period", "stable", "residual"):
+        for name in ("period", "stable", "residual"):
             np.testing.assert_array_equal(data[name], columns[name])
+        np.testing.assert_array_equal(data["slope"], columns["parameter"])
+        assert data["slope"].attrs["units"] == "rad"
         np.testing.assert_array_equal(data["multipliers_real"] + 1j * data["multipliers_imag"], walk.multipliers)
+
+
+def test_branches_in_one_dataset(doubling):
+    data = branches_dataset([doubling, doubling])
+    np.testing.assert_array_equal(data["r"], np.tile(doubling.values, 2))
+    np.testing.assert_array_equal(data["branch"], np.repeat([1, 2], len(doubling)))
+    np.testing.assert_array_equal(data["special_branch"], [1, 2])
+    assert list(data["result"].values) == ["successful"] * 2 and list(data["strides"].values) == [1, 1]
+    np.testing.assert_array_equal(data["x"], np.tile(doubling.x, (2, 1)))
+
+
+def test_out_of_points():
+    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3, method=hj.PseudoArclength(max_points=5))
+    assert branch.result == RESULTS.max_points_reached and len(branch) == 5
+    assert "max_points" in str(branch) and "  r  " in str(branch)
 
 
 def test_diagram(doubling):

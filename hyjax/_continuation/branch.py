@@ -16,8 +16,10 @@ from .._system.pictures import picture
 from .._system.results import code_name, code_of, RESULTS
 from .._system.shown import Shown
 from .._system.types import Scalar
+from .._system.where import leaf_names
 from .curve import Curve, NaturalParameter, PseudoArclength
-from .special_points import KINDS, locate, locate_grazing, orbit_at, SpecialPoint, test_functions
+from .detection import Found, search
+from .special_points import locate_grazing, orbit_at, SpecialPoint
 from .unfolding import Unfolding
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class Branch(Points):
 
     **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
     post-impact states, `(points, n)`; `periods`; `multipliers`, `(points, n)`; `residuals`; `stable`. `orbits`: the same points
-    as a batch of `PeriodicOrbit`. `special_points`, `result`.
+    as a batch of `PeriodicOrbit`. `special_points`, `unresolved`, `result`.
 
     Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read
     them. `branch[i]` is one branch of a batch. `ValueError` where the first point was not found.
@@ -95,6 +97,11 @@ class Branch(Points):
         return describe_branch(self)
 
     # Points
+
+    @property
+    def parameter(self) -> str:
+        """The name of the parameter."""
+        return leaf_names(self.unfolding.params)[self.unfolding.free[0]]
 
     @property
     def values(self) -> np.ndarray:
@@ -127,25 +134,25 @@ class Branch(Points):
 
     @ft.cached_property
     def special_points(self) -> tuple[SpecialPoint, ...]:
-        """Folds, period doublings, Neimark-Sacker points and branch points, in the order along the curve; and grazing, where
-        the branch ends. A test function changes sign between two points of the branch, and Newton's method locates the special
-        point. A special point that is not found, or not found between these two points, is omitted."""
-        points = self._points
-        found = self._grazing_at_end(points, first=True)
-        columns = (jnp.asarray(points[name]) for name in ("jacobian", "tangent"))
-        tests = jax.tree.map(np.asarray, _test_functions(self.unfolding, *columns))
-        for i in range(len(points["v"]) - 1):
-            for kind in KINDS:
-                a, b = tests[kind][i], tests[kind][i + 1]
-                if a * b < 0:
-                    point = self._located(kind, points, i, a / (a - b))
-                    if point is not None:
-                        found.append(point)
-        return tuple(_without_spurious_folds([*found, *self._grazing_at_end(points, first=False)]))
+        """Folds, period doublings, Neimark-Sacker points and branch points, each once, in the order along the curve; and grazing,
+        where the branch ends. They are searched between the points of the branch when this is first read; see `unresolved`."""
+        found = self._search.points
+        return (*self._grazing_at_end(first=True), *found, *self._grazing_at_end(first=False))
 
-    def _grazing_at_end(self, points: dict, first: bool) -> list[SpecialPoint]:
+    @property
+    def unresolved(self) -> tuple[tuple[float, float], ...]:
+        """Intervals of the parameter, as values at consecutive points of the branch, in which a test function changes sign or
+        multipliers cross the unit circle, and the search located no special points that explain it. Empty if all are known."""
+        unit = lambda v: float(self.unfolding.origin[0] + v * self.unfolding.scale[0])
+        return tuple((unit(a), unit(b)) for a, b in dict.fromkeys(self._search.unresolved))
+
+    @ft.cached_property
+    def _search(self) -> Found:
+        return search(self.unfolding, self._points, self.accept)
+
+    def _grazing_at_end(self, first: bool) -> list[SpecialPoint]:
         """The grazing orbit near the first or the last point, if the corrector failed there and such an orbit is found."""
-        stuck = np.asarray(self.curves.stuck)
+        points, stuck = self._points, np.asarray(self.curves.stuck)
         if not (len(stuck) == 2 and stuck[1] if first else stuck[0]):
             return []
         i = 0 if first else -1
@@ -153,21 +160,6 @@ class Branch(Points):
             self.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * self.accept
         )
         return [] if point is None else [point]
-
-    def _located(self, kind: str, points: dict, i: int, between: float) -> SpecialPoint | None:
-        mix = lambda column: jnp.asarray((1 - between) * column[i] + between * column[i + 1])
-        if kind == "neimark-sacker":
-            values = np.linalg.eigvals(np.asarray(self.unfolding.around(mix(points["jacobian"]))))
-            if not np.any((values.imag > 1e-6) & (np.abs(np.abs(values) - 1) < 0.3)):
-                return None  # a neutral saddle: two real multipliers whose product is 1
-        point, converged = locate(
-            self.unfolding, kind, mix(points["v"]), mix(points["jacobian"]), mix(points["tangent"]), 1e3 * self.accept
-        )
-        step = points["v"][i + 1] - points["v"][i]
-        along = (np.asarray(point.v) - points["v"][i]) @ step / (step @ step)
-        apart = np.asarray(point.v) - points["v"][i] - along * step
-        inside = -0.5 < along < 1.5 and np.sqrt(apart @ apart) < np.sqrt(step @ step)
-        return point if bool(converged) and inside else None
 
     # Tables
 
@@ -189,7 +181,8 @@ class Branch(Points):
         return pandas.DataFrame(self.columns())
 
     def to_xarray(self) -> "xarray.Dataset":
-        """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts."""
+        """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts. The
+        coordinate of the points has the parameter's name."""
         from .dataset import branch_dataset
 
         return branch_dataset(self)
@@ -197,23 +190,6 @@ class Branch(Points):
     def plot(self, coordinate: str | None = None, ax=None):
         """Draw a bifurcation diagram; see `hyjax.plot.branch_diagram`."""
         return picture("branch_diagram")(self, coordinate, ax)
-
-
-def _without_spurious_folds(points: list[SpecialPoint]) -> list[SpecialPoint]:
-    """Omit extrema of the parameter that are no folds: where the branch crosses another, or starts at a period doubling."""
-    crossings = [np.asarray(point.v) for point in points if point.kind == "branch-point"]
-
-    def real(point: SpecialPoint) -> bool:
-        if point.kind != "fold":
-            return True
-        if any(np.max(np.abs(np.asarray(point.v) - v)) < 1e-3 for v in crossings):
-            return False
-        # At the doubling the orbit of twice as many strides is the original orbit, traversed twice.
-        nodes, strides = np.asarray(point.orbit.nodes), point.orbit.strides
-        half = strides // 2
-        return bool(strides % 2 or np.max(np.abs(nodes[half:] - nodes[:half])) > 1e-3 * np.max(np.abs(nodes)))
-
-    return [point for point in points if real(point)]
 
 
 def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
@@ -225,8 +201,8 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     host = jax.tree.map(np.asarray, curves)
     if not np.all(host.started):
         raise ValueError(
-            f"This branch has no points: its first point was not found ({code_name(_result_of(curves))}). Start from another "
-            "orbit, or for switch_branch with another amplitude."
+            f"This branch has no points: its first point was not found within stop ({code_name(_result_of(curves))}). Start from "
+            "another orbit, or for switch_branch with another amplitude."
         )
     tables = {
         "v": host.v,
@@ -238,9 +214,11 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
         "guard_rates": host.aux.guard_rates,
     }
     columns = {}
+    # A closed curve is the same in both directions.
+    ways = [int(np.argmax(host.closed))] if np.any(host.closed) else range(len(host.count))
     for name, column in tables.items():
-        columns[name] = column[0][: host.count[0]]
-        if len(host.count) == 2:
+        columns[name] = column[ways[0]][: host.count[ways[0]]]
+        if len(ways) == 2:
             # The start is the first point of both directions.
             back = column[1][1 : host.count[1]][::-1]
             columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
@@ -258,16 +236,13 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
 def _result_of(curves: Curve) -> RESULTS:
     """`successful` if every end of the interval was reached, otherwise the reason."""
     stuck, arrived = np.asarray(curves.stuck), np.asarray(curves.arrived)
+    if np.any(np.asarray(curves.closed)):
+        return code_of(int(RESULTS.successful._value))
     for k in np.flatnonzero(stuck):
         # The code of the last attempt's strides; where these were successful, Newton's method did not converge.
         value = int(np.asarray(curves.last.result._value)[k])
         return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
-    return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_steps_reached)._value))
-
-
-@eqx.filter_jit
-def _test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
-    return jax.vmap(lambda jacobian, tangent: test_functions(unfolding, jacobian, tangent))(jacobian, tangent)
+    return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_points_reached)._value))
 
 
 @eqx.filter_jit

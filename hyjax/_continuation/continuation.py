@@ -41,7 +41,7 @@ def continuation(
     **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
     their parameters. Special points are located when `Branch.special_points` is first read.
 
-    `Branch.result` is `successful` where every end was reached, and `max_steps_reached` where `max_points` were not enough.
+    `Branch.result` is `successful` where every end was reached, and `max_points_reached` where `max_points` were not enough.
     Where the corrector failed, it is the code of the stride there, such as `grazing`, or `orbit_not_converged`. `ValueError`
     unless `where` picks one scalar leaf and `stop` fits its value.
 

@@ -87,8 +87,9 @@ class Curve(eqx.Module):
 
     **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: `aux` of the
     evaluation at each point. `count`: number of points found; the rows after these are zero. `attempts`: number of steps tried.
-    `started`: whether the start was found. `arrived`: whether the curve reached the end of the interval, or closed. `stuck`:
-    whether the start was not found, or the step became shorter than `min_step`. `last`: `aux` of the last attempt.
+    `started`: whether the start was found. `arrived`: whether the curve reached the end of the interval, or closed. `closed`:
+    whether it returned to its start, which is then the last point too. `stuck`: whether the start was not found, or the step
+    became shorter than `min_step`. `last`: `aux` of the last attempt.
     """
 
     v: Float[Array, "points unknowns"]
@@ -100,6 +101,7 @@ class Curve(eqx.Module):
     attempts: Int[Array, ""]
     started: Flag
     arrived: Flag
+    closed: Flag
     stuck: Flag
     last: PyTree
 
@@ -135,7 +137,8 @@ def follow_curve(
     method: PseudoArclength | NaturalParameter,
     accept: Array | float,
 ) -> Curve:
-    """The curve from the point near `v0` at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`.
+    """The curve from the point near `v0` at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`. A
+    curve whose first point lies outside is not started.
 
     **Arguments:** `v0`, `border`, `along`: shape `(k + 1,)`; the first tangent has a positive product with `along`. `accept`:
     largest residual of a point.
@@ -162,7 +165,9 @@ def follow_curve(
         tangent = tangent_to(jacobian, jnp.where(first, along, state.tangent))
         straight = first | (tangent @ state.tangent > 0.9)
         near = first | state.landing | (jnp.sqrt(jnp.sum((root.y - state.v) ** 2)) < 3 * jnp.abs(far))
-        good = root.converged & straight & near & jnp.all(jnp.isfinite(tangent))
+        # Up to the rounding of a start on a bound.
+        within = ~first | ((root.y[-1] < high + 1e-5) & (root.y[-1] > low - 1e-5))
+        good = root.converged & within & straight & near & jnp.all(jnp.isfinite(tangent))
 
         # A point beyond a bound is dropped; the next step ends on the bound.
         beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
@@ -174,14 +179,17 @@ def follow_curve(
         # A step onto the bound that fails is tried again from a point nearer to the bound.
         h = jnp.where(state.landing & ~good, jnp.minimum(h, jnp.abs(state.bound - state.v[-1]) / 2), h)
         stuck = (first & ~kept) | (h < method.min_step)
-        # A closed curve: the step passes the start, in the same direction.
+        # A closed curve: the step passes the start, in the same direction, and ends there.
         ahead = (curve.v[0] - state.v) @ state.tangent
         home = jnp.sqrt(jnp.sum((curve.v[0] - state.v) ** 2)) < 1.1 * jnp.abs(far)
-        closed = kept & (curve.count > 3) & home & (ahead > 0) & (curve.tangent[0] @ tangent > 0.9)
-        arrived = (kept & state.landing) | closed
+        closed = kept & (curve.count > 3) & home & (ahead > -1e-6 * jnp.abs(far)) & (curve.tangent[0] @ tangent > 0.9)
+        # A start on a bound, from which the curve leads outwards, is the end as well.
+        edge = jnp.where(root.y[-1] > high, high, low)
+        outwards = beyond & (jnp.abs(edge - state.v[-1]) < 1e-9)
+        arrived = (kept & state.landing) | closed | outwards
 
         at = jnp.where(kept, curve.count, curve.residual.size)  # out of bounds: nothing is written
-        write = lambda column, value: column.at[at].set(value, mode="drop")
+        write = lambda column, value: column.at[at].set(jnp.where(closed, column[0], value), mode="drop")
         count = curve.count + jnp.where(kept, 1, 0)
         after = Curve(
             v=write(curve.v, root.y),
@@ -193,6 +201,7 @@ def follow_curve(
             attempts=curve.attempts + 1,
             started=curve.started | kept,
             arrived=arrived,
+            closed=closed,
             stuck=stuck,
             last=aux,
         )
@@ -202,7 +211,7 @@ def follow_curve(
             tangent=jnp.where(kept, tangent, state.tangent),
             h=h,
             landing=beyond,
-            bound=jnp.where(beyond, jnp.where(root.y[-1] > high, high, low), state.bound),
+            bound=jnp.where(beyond, edge, state.bound),
             done=arrived | stuck | (count >= curve.residual.size),
         )
 
@@ -213,7 +222,7 @@ def follow_curve(
     no, zero = jnp.array(False), jnp.array(0)
     empty = Curve(
         v=room(v0), tangent=room(v0), jacobian=room(jacobian), residual=jnp.zeros(method.max_points, h.dtype),
-        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, stuck=no,
+        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, closed=no, stuck=no,
         last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
     h0 = jnp.asarray(method.step, v0.dtype)

@@ -1,11 +1,14 @@
-"""A branch as an xarray dataset."""
+"""Branches as xarray datasets."""
 
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._flow.dataset import load_xarray
 from .._system.results import code_name
+from .report import ends_at_grazing
 
 if TYPE_CHECKING:
     import xarray
@@ -17,26 +20,52 @@ def branch_dataset(branch) -> "xarray.Dataset":
     problem = branch.unfolding.problem
     coordinates = problem.system.modes[problem.sequence[0]].coordinates
     special = branch.special_points
-    return xarray.Dataset(
-        {
-            "x": (("point", "coordinate"), branch.x),
-            "period": ("point", branch.periods),
-            # netCDF has no complex numbers.
-            "multipliers_real": (("point", "multiplier"), branch.multipliers.real),
-            "multipliers_imag": (("point", "multiplier"), branch.multipliers.imag),
-            "stable": ("point", branch.stable),
-            "residual": ("point", branch.residuals),
-            "special_kind": ("special", np.array([point.kind for point in special], dtype=str)),
-            "special_x": (
-                ("special", "coordinate"),
-                np.array([point.orbit.x for point in special]).reshape(-1, len(coordinates)),
-            ),
-            "special_period": ("special", np.array([float(point.orbit.period) for point in special])),
-        },
-        {
-            "parameter": ("point", branch.values),
-            "special_parameter": ("special", np.array([float(point.value) for point in special])),
-            "coordinate": list(coordinates),
-        },
-        {"strides": problem.strides, "sequence": " -> ".join(problem.sequence), "result": code_name(branch.result)},
+    variables = {
+        "x": (("point", "coordinate"), branch.x),
+        "period": ("point", branch.periods),
+        # netCDF has no complex numbers.
+        "multipliers_real": (("point", "multiplier"), branch.multipliers.real),
+        "multipliers_imag": (("point", "multiplier"), branch.multipliers.imag),
+        "stable": ("point", branch.stable),
+        "residual": ("point", branch.residuals),
+        "special_kind": ("special", np.array([point.kind for point in special], dtype=str)),
+        "special_x": (
+            ("special", "coordinate"),
+            np.array([point.orbit.x for point in special]).reshape(-1, len(coordinates)),
+        ),
+        "special_period": ("special", np.array([float(point.orbit.period) for point in special])),
+    }
+    taken = {*variables, "coordinate", "point", "special", "multiplier", "branch", "strides", "result"}
+    name = f"parameter_{branch.parameter}" if branch.parameter in taken else branch.parameter
+    params, about = branch.unfolding.params, {"long_name": branch.parameter}
+    for field in dataclasses.fields(params) if dataclasses.is_dataclass(params) else ():
+        if field.name == branch.parameter and "unit" in field.metadata:
+            about["units"] = field.metadata["unit"]
+    axes = {
+        name: ("point", branch.values, about),
+        f"special_{name}": ("special", np.array([float(point.value) for point in special]), about),
+        "coordinate": list(coordinates),
+    }
+    result = "grazing" if ends_at_grazing(branch) else code_name(branch.result)
+    attributes = {"strides": problem.strides, "sequence": " -> ".join(problem.sequence), "result": result}
+    return xarray.Dataset(variables, axes, attributes | {"parameter": name})
+
+
+def branches_dataset(branches: Sequence) -> "xarray.Dataset":
+    """Branches over one parameter in one dataset: all points over `point`, all special points over `special`; `branch` and
+    `special_branch` are the numbers of their branches, from 1, and `strides` and `result` those of each branch."""
+    xarray = load_xarray()
+    parts = [branch_dataset(branch) for branch in branches]
+    numbered = lambda dim: np.concatenate([np.full(part.sizes[dim], k) for k, part in enumerate(parts, start=1)])
+    only = lambda dim, other: xarray.concat(
+        [part.drop_dims(other) for part in parts], dim, data_vars="minimal", coords="minimal", compat="override",
+        join="outer", combine_attrs="drop_conflicts",
+    )  # fmt: skip
+    whole = only("point", "special").merge(only("special", "point"), join="outer", compat="override")
+    whole.attrs = {key: parts[0].attrs[key] for key in ("sequence", "parameter")}
+    return whole.assign(
+        branch=("point", numbered("point")),
+        special_branch=("special", numbered("special")),
+        strides=("number", np.array([part.attrs["strides"] for part in parts])),
+        result=("number", np.array([part.attrs["result"] for part in parts])),
     )

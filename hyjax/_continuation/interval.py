@@ -23,7 +23,8 @@ class Interval(NamedTuple):
 
 
 def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interval:
-    """The interval from the parameter's `value` to `stop`, or between the bounds of a pair `stop = (low, high)`.
+    """The interval from the parameter's `value` to `stop`, or between the bounds of a pair `stop = (low, high)`: both ways, or
+    inwards from a bound.
 
     **Arguments:** `caller`: the function that error messages name. `behind`: how far the curve may return past its start, in
     units of the distance to `stop`; unused for a pair.
@@ -44,7 +45,10 @@ def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interv
         slack = 1e-6 * (high - low)
         if known and not low - slack <= value <= high + slack:
             raise ValueError(f"{caller}: the parameter's value {value} does not lie within stop={stop!r}.")
-        return Interval(low, high, high - low, jnp.array([1.0, -1.0], value.dtype))
+        ways = [1.0, -1.0]
+        if known and min(high - value, value - low) <= slack:
+            ways = [1.0 if value - low <= slack else -1.0]
+        return Interval(low, high, high - low, jnp.array(ways, value.dtype))
     end = jnp.asarray(bounds[0], value.dtype)
     if known and end == value:
         raise ValueError(f"{caller}: stop={stop!r} is the parameter's value at the start already. Give another value.")

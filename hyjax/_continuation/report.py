@@ -4,8 +4,9 @@ from .._system.results import described_code
 from .._system.shown import is_traced
 
 
-def describe_branch(branch) -> str:
-    """The text of `print(branch)`: ends, stability, result, and the special points if they have been located."""
+def describe_branch(branch, end: str | None = None) -> str:
+    """The text of `print(branch)`: ends, stability, result, and the special points if they have been located. **Arguments:**
+    `end`: other words for the result."""
     if is_traced(branch):
         return "Branch(traced)"
     if branch.accept.ndim:
@@ -14,7 +15,7 @@ def describe_branch(branch) -> str:
     values, periods, stable = branch.values, branch.periods, branch.stable
     lines = [
         f"Branch: {len(values)} points, {' -> '.join(problem.sequence)}, {problem.strides} stride(s)",
-        f"  parameter  {values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}",
+        f"  {branch.parameter:<9}  {values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}",
         f"  period     {periods[0]:.10g} to {periods[-1]:.10g}",
         f"  stable     {int(stable.sum())} of {len(stable)} points",
     ]
@@ -24,4 +25,19 @@ def describe_branch(branch) -> str:
         lines.append("  special points are located by branch.special_points")
     else:
         lines += ["  special points", *(f"    {point}" for point in special)] if special else ["  no special points"]
-    return "\n".join([*lines, f"  result     {described_code(branch.result)}"])
+        lines += [f"  not located: a special point between {a:.10g} and {b:.10g}" for a, b in branch.unresolved]
+    return "\n".join([*lines, f"  result     {end or described_end(branch)}"])
+
+
+def described_end(branch) -> str:
+    """The result of a branch, described; where its special points have been located, an end at grazing is called so."""
+    values = ends_at_grazing(branch)
+    if values:
+        return f"grazing: the branch ends at the orbit that grazes at {' and '.join(values)}"
+    return described_code(branch.result)
+
+
+def ends_at_grazing(branch) -> list[str]:
+    """The values of the parameter at which the branch ends at grazing, as far as its special points have been located."""
+    points = branch.__dict__.get("special_points") or ()
+    return [f"{float(point.value):.10g}" for point in points if point.kind == "grazing"]

@@ -69,9 +69,8 @@ class SpecialPoint(Shown):
         )
 
 
-def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array) -> dict[str, Array]:
+def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multipliers: Array) -> dict[str, Array]:
     """The test functions at a point, whose sign changes show special points. `jacobian`: dF, shape `(k, k + 1)`."""
-    multipliers = eigenvalues(unfolding.around(jacobian))
     pairs = multipliers[:, None] * multipliers[None, :] - 1
     upper = np.triu_indices(multipliers.size, 1)
     return {

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from .._flow.linearize import with_columns
 from .._orbit.newton import newton
 from .._orbit.problem import Problem
+from .._system.shown import is_traced
 from .branch import Branch
 from .continuation import branch_from, Method, unfolding_of
 from .curve import PseudoArclength
@@ -19,28 +20,35 @@ from .interval import interval_to, Stop
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
-# Feigenbaum's constants: by these factors the parameter's intervals and the orbit's splitting shrink with each doubling.
-DELTA, ALPHA = 4.669201609, 2.502907875
+# Feigenbaum's constant: by this factor the parameter's intervals shrink with each doubling.
+DELTA = 4.669201609
+# The first point of another branch: the largest amplitude, the number of amplitudes that are tried, and at a doubling the limits
+# of the parameter, in units of the way to `stop`, and of the sum of the multipliers. The critical multiplier falls from 1 at the
+# doubling to -1 at the next.
+LARGEST, TRIALS, LIMITS = 1e-2, 7, (0.05, 0.1)
 
 
 def switch_branch(
     point: SpecialPoint,
     *,
     stop: Stop,
-    amplitude: float = 1e-2,
+    amplitude: float | None = None,
     method: Method = PseudoArclength(),
 ) -> Branch:
     r"""Follow the other branch through a period doubling or a branch point.
 
     At a period doubling: orbits of twice as many strides, first $y \pm a w$ with the eigenvector $w$ of the multiplier -1. At a
-    branch point: the branch that crosses. The amplitude $a$ of the first point is given and its parameter is solved for, so the
+    branch point: the branch that crosses. The amplitude $a$ of the first point is chosen and its parameter is solved for, so the
     branch may go to either side.
 
     **Arguments:** `stop`: the value of the parameter, in its own unit, at which to end, or bounds `(low, high)`. `amplitude`: in
-    units of the state's size; at a doubling it is reduced where no orbit is found. `method`: as for `continuation`.
+    units of the state's size. By default it is at most 1e-2, and so small that the first point lies within `stop` and, at a
+    doubling, that its parameter is not further than 1/20 of the way to `stop` and its multipliers are still near those at the
+    doubling. An amplitude that is given is reduced only where no orbit is found at a doubling. `method`: as for `continuation`.
 
-    **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`. `ValueError` for a fold, a
-    Neimark-Sacker point or grazing: no other branch is followed from these.
+    **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`; without points if the first point
+    was not found within `stop`. `ValueError` for a fold, a Neimark-Sacker point or grazing: no other branch is followed from
+    these.
 
     Source: Kuznetsov (2004), Sec. 10.3.
     """
@@ -61,7 +69,12 @@ def switch_branch(
     if doubling:
         w = point.kernel[0, :-1]
         along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / math.sqrt(2)
-        v0 = _doubled(unfolding, point.v[:-1], w, jnp.asarray(amplitude, y.dtype))
+        free = (jnp.inf, jnp.inf)
+        v0 = _doubled(
+            unfolding, point.v[:-1], w, jnp.sum(point.orbit.multipliers**2).real,
+            jnp.asarray(LARGEST if amplitude is None else amplitude, y.dtype), LIMITS if amplitude is None else free,
+        )  # fmt: skip
+        starts = [v0]
     else:
         # In the plane of the tangents of both branches, at right angles to the known tangent; in the new units.
         rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
@@ -70,37 +83,59 @@ def switch_branch(
         inside = q.T @ known
         along = q @ jnp.stack([-inside[1], inside[0]])
         along = along / jnp.sqrt(along @ along)
-        v0 = unfolding.join(y, values) + amplitude * along
-    return branch_from(unfolding, v0, along, along[None], (interval.low, interval.high), method)
+        amplitudes = LARGEST / 4 ** np.arange(TRIALS) if amplitude is None else [amplitude]
+        starts = [unfolding.join(y, values) + amplitude * along for amplitude in amplitudes]
+    for v0 in starts:
+        branch = branch_from(unfolding, v0, along, along[None], (interval.low, interval.high), method)
+        if is_traced(branch) or branch.curves.started.all():
+            break
+    return branch
 
 
 @eqx.filter_jit
-def _doubled(unfolding: Unfolding, s0: Array, w: Array, amplitude: Array) -> Array:
+def _doubled(unfolding: Unfolding, s0: Array, w: Array, trace: Array, largest: Array, limits) -> Array:
     r"""A point on the branch of doubled orbits with the equations `unfolding`, near the doubling of `s0` with the kernel `w`.
 
     The doubled orbit is $s + a d$ in its first half and $s - a d$ in its second. The equations are half the sum of the residuals
     of both halves, half their difference divided by $a$, and $w \cdot d = 1$: regular for $a \to 0$, where they become the
     equations of the period doubling.
+
+    **Arguments:** `trace`: the sum of the multipliers of the orbit at the doubling, traversed twice. `largest`: the first
+    amplitude that is tried; each further one is a quarter of the last. `limits`: how far the scaled parameter and the sum of the
+    multipliers may be from those at the doubling. **Returns:** the first point within the limits, or the last point found.
     """
     unfolding, n = unfolding.rolled(), w.size
     accept = 1e4 * sum(unfolding.integrator.tolerances(w.dtype))
+    u0 = jnp.concatenate([s0, w, jnp.zeros(1, w.dtype)])
 
-    def start(a):
-        def point(unknowns):
-            s, d, value = unknowns[:n], unknowns[n : 2 * n], unknowns[2 * n :]
-            return jnp.concatenate([jnp.concatenate([s + a * d, s - a * d]) / math.sqrt(2), value])
+    def point(u, a):
+        s, d, value = u[:n], u[n : 2 * n], u[2 * n :]
+        return jnp.concatenate([jnp.concatenate([s + a * d, s - a * d]) / math.sqrt(2), value])
 
-        def system(unknowns):
-            first, second = unfolding.residual(point(unknowns))[0].reshape(2, n)
-            border = (w @ unknowns[n : 2 * n] - 1)[None]
+    def attempt(state):
+        trial, _, best = state
+        a = largest / 4.0**trial
+
+        def system(u):
+            first, second = unfolding.residual(point(u, a))[0].reshape(2, n)
+            border = (w @ u[n : 2 * n] - 1)[None]
             return jnp.concatenate([(first + second) / 2, (first - second) / (2 * a), border]), None
 
-        u0 = jnp.concatenate([s0, w, jnp.zeros(1, w.dtype)])
-        root = newton(lambda u: with_columns(system, u), u0, max_iterations=12, accept=accept / a)
-        return point(root.y), root.converged
+        def evaluate(u):
+            out, columns, _ = with_columns(system, u)
+            return out, columns, columns
 
-    points, converged = jax.lax.map(start, amplitude * jnp.array([1, 0.25, 0.0625, 0.015625], w.dtype))
-    return points[jnp.argmax(converged)]
+        root = newton(evaluate, u0, max_iterations=12, accept=accept / a)
+        # dF of the doubled orbit: with respect to both halves, from the columns of s and d.
+        rows = jnp.concatenate([root.aux[:n] + a * root.aux[n : 2 * n], root.aux[:n] - a * root.aux[n : 2 * n]])
+        by_s, by_d = rows[:, :n], rows[:, n : 2 * n] / a
+        dF = jnp.concatenate([by_s + by_d, by_s - by_d, math.sqrt(2) * rows[:, 2 * n :]], axis=1) / math.sqrt(2)
+        moved = jnp.abs(jnp.trace(unfolding.around(dF)) - trace)
+        good = root.converged & (jnp.abs(root.y[-1]) <= limits[0]) & (moved <= limits[1])
+        return trial + 1, good, jnp.where(root.converged, point(root.y, a), best)
+
+    going = lambda state: (state[0] < TRIALS) & ~state[1]
+    return jax.lax.while_loop(going, attempt, (jnp.array(0), jnp.array(False), point(u0, largest)))[2]
 
 
 def cascade(
@@ -109,8 +144,7 @@ def cascade(
     r"""Follow a cascade of period doublings: the branch of orbits of twice as many strides, the one from its own doubling, ...
 
     The first branch ends at `stop`. The next doubling is expected at the distance $(\lambda_k - \lambda_{k-1}) / \delta$ from
-    the doubling $\lambda_k$; each later branch ends at 1.5 times this distance. The amplitude of its first point is smaller by
-    $\alpha$ with each doubling. $\delta$, $\alpha$: Feigenbaum's constants.
+    the doubling $\lambda_k$; each later branch ends at 1.5 times this distance. $\delta$: Feigenbaum's constant.
 
     **Arguments:** `point`: of kind `period-doubling`. `doublings`: the number of branches. `stop`: value of the parameter, in
     its own unit. `method`: as for `continuation`. **Returns:** the branches, fewer than `doublings` where one of them has no
@@ -123,7 +157,7 @@ def cascade(
     found: list[Branch] = []
     reach = stop
     while len(found) < doublings:
-        branch = switch_branch(point, stop=reach, amplitude=1e-2 / ALPHA ** len(found), method=method)
+        branch = switch_branch(point, stop=reach, method=method)
         found.append(branch)
         if not branch.curves.started.all():
             break

@@ -49,6 +49,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "Newton's method found no periodic orbit from this guess. Try another guess, `MultipleShooting`, or "
         "`find_orbits`."
     )
+    max_points_reached = (
+        "The branch has `max_points` points and did not reach the end of its interval. Raise `max_points` of the method, such as "
+        "`PseudoArclength(max_points=1000)`, or its `max_step`."
+    )
     out_of_phase = (
         "The state returns, but not the forcing: the system depends on time, and followed once more from its end the orbit ends "
         "elsewhere. Close the orbit by a guard that falls once in a period of the forcing, or after more strides."

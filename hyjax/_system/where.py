@@ -26,7 +26,7 @@ def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
 def free_leaves(where: Where, params: Params) -> tuple[int, ...]:
     """Indices of the leaves that the lens selects. `ValueError` unless these are scalars, each selected once."""
     leaves, tree = jax.tree.flatten(params)
-    placeholders = [_Leaf(i, name) for i, name in enumerate(_leaf_names(params))]
+    placeholders = [_Leaf(i, name) for i, name in enumerate(leaf_names(params))]
     selected = jax.tree.leaves(where(jax.tree.unflatten(tree, placeholders)))
     if (
         not selected
@@ -47,7 +47,7 @@ def one_leaf(where: Where, params: Params, caller: str) -> int:
     """Index of the one leaf that the lens selects. `ValueError` for several; its message begins with `caller`."""
     free = free_leaves(where, params)
     if len(free) != 1:
-        names = _leaf_names(params)
+        names = leaf_names(params)
         raise ValueError(
             f"{caller}: where must pick one parameter, such as lambda params: params.slope; it picked {len(free)}: "
             f"{', '.join(names[i] for i in free)}."
@@ -55,7 +55,8 @@ def one_leaf(where: Where, params: Params, caller: str) -> int:
     return free[0]
 
 
-def _leaf_names(params: Params) -> list[str]:
+def leaf_names(params: Params) -> list[str]:
+    """The names of the leaves, such as `slope`, in their order."""
     paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(params))
     return [jax.tree_util.keystr(path, simple=True, separator=".") or "params" for path in paths]
 

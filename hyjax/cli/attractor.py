@@ -9,7 +9,7 @@ import typer
 from .arguments import as_misuse, check_count, load, NotFound, parse_sequence, parse_state
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
-from .options import GridJson, Model, MOST_GRID_POINTS, MOST_POINTS, OtherParam, Sequence, Where
+from .options import GridJson, Model, MOST_GRID_POINTS, MOST_POINTS, OtherParam, Overwrite, Sequence, Where
 from .orbits import require_orbits
 from .output import nested_lists, print_record
 from .session import start_jax
@@ -29,9 +29,10 @@ def attractor(
     tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-9")] = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
+    overwrite: Overwrite = False,
 ):
     """Iterate the return map over a grid of parameters. The results are long-run states, periods and Lyapunov exponents."""
-    check_files(plot, out=out)
+    check_files(plot, out=out, overwrite=overwrite)
     check_count("--strides", strides, 2, MOST_GRID_POINTS)
     check_count("--keep", keep, 1, MOST_POINTS)
     integrator = parse_tolerance(tolerance)

@@ -9,7 +9,7 @@ from .._system.labels import coordinate_units
 from .arguments import as_misuse, check_count, load, Misuse, parse_parameters, parse_sequence, short_name
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, parse_axes, parse_tolerance, with_units
-from .options import GridJson, Model, MOST_JUMPS, OtherParam, Sequence
+from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, Sequence
 from .orbits import find_model_orbits
 from .output import print_record
 from .session import start_jax
@@ -29,9 +29,10 @@ def basin(
     tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-8")] = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the basins of attraction to this file")] = None,
+    overwrite: Overwrite = False,
 ):
     """Compute basins of attraction in a plane of states. The outcome of a state is a stable orbit, or an event such as a fall."""
-    check_files(plot, out=out)
+    check_files(plot, out=out, overwrite=overwrite)
     check_count("--points", points, 2, 10_000)
     check_count("--strides", strides, 1, MOST_JUMPS)
     integrator = parse_tolerance(tolerance)

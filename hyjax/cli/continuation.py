@@ -18,7 +18,7 @@ from .arguments import (
     unit_of_parameter,
 )
 from .files import check_files, save_figure, save_netcdf
-from .options import Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Sequence, Strides
+from .options import Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides
 from .orbits import require_orbits
 from .output import branches_record
 from .session import start_jax
@@ -39,9 +39,10 @@ def follow_branches(
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
     out: Annotated[Path | None, typer.Option(help="write the branches to this netCDF file, as branch.nc")] = None,
+    overwrite: Overwrite = False,
 ):
     """Follow all periodic orbits of a model over a parameter, through folds. Bifurcations and grazing are located."""
-    check_files(plot, out=out)
+    check_files(plot, out=out, overwrite=overwrite)
     check_count("--strides", strides, 1, MOST_STRIDES)
     check_count("--doublings", doublings, 0, 16)
     check_count("--max-points", max_points, 2, MOST_POINTS)
@@ -66,11 +67,14 @@ def follow_branches(
     method = PseudoArclength(step=min(0.01, step), max_step=step, max_points=max_points)
     lens = lambda params: getattr(params, where)
     with as_misuse(), working("following branches") as say:
+        bounds = min(stop, values[where]), max(stop, values[where])
         branches = []
         for i in range(len(orbits)):
+            # A branch that turns at a fold and returns ends at another of the orbits.
+            if any(_passes(branch, orbits[i]) for branch in branches):
+                continue
             say(f"following branch {i + 1} of {len(orbits)} over {where}, from {values[where]:.6g} to {stop:.6g}")
-            branches.append(continuation(model.system, orbits[i], where=lens, stop=stop, method=method))
-        bounds = float(min(stop, values[where])), float(max(stop, values[where]))
+            branches.append(continuation(model.system, orbits[i], where=lens, stop=bounds, method=method))
         if crossings:
             say("following the other branches through branch points")
             branches += crossing_branches(branches, stop=bounds, method=method)
@@ -79,25 +83,49 @@ def follow_branches(
         if doublings and points:
             say(f"following period doublings from {where} = {float(points[0].value):.6g}")
             branches += cascade(points[0], doublings=doublings, stop=stop, method=method)
+    ends = [_end(branch) for branch in branches]
     if as_json:
         print(json.dumps(branches_record(name, where, values, branches)))
     else:
-        print(*branches, sep="\n")
+        from .._continuation.report import describe_branch
+
+        print(*(describe_branch(branch, end) for branch, end in zip(branches, ends, strict=True)), sep="\n")
     if plot is not None:
         from ..plot.branch import branch_diagram
 
         save_figure(plot, lambda: branch_diagram(branches, parameter=where).figure)  # pyright: ignore
     if out is not None:
-        for k, branch in enumerate(branches, start=1):
-            save_netcdf(branch.to_xarray(), out if len(branches) == 1 else out.with_stem(f"{out.stem}_{k}"))
-    _require_ends(name, branches)
+        from .._continuation.dataset import branches_dataset
+
+        found = branches_dataset(branches).assign_attrs(model=name)
+        units = dict(zip(model.coordinates, model.units, strict=True))
+        found["coordinate_units"] = "coordinate", [units.get(str(each), "") for each in found["coordinate"].values]
+        found["period"].attrs["units"] = found["special_period"].attrs["units"] = model.time_unit
+        save_netcdf(found, out)
+    for number, (branch, end) in enumerate(zip(branches, ends, strict=True), start=1):
+        if int(branch.result._value) != 0 and not end.startswith("grazing"):
+            raise NotFound(f"{name}: branch {number} ends early. {end}")
 
 
-def _require_ends(name: str, branches: list) -> None:
-    """`NotFound` for branches that end where no orbit was found, but for grazing, which explains it."""
-    from .._system.results import described_code
+def _passes(branch, orbit) -> bool:
+    """Whether an orbit at the start of the interval is a point of a branch, perhaps with another stride as the first."""
+    import numpy as np
 
-    for number, branch in enumerate(branches, start=1):
-        grazes = any(point.kind == "grazing" for point in branch.special_points)
-        if not grazes and int(branch.result._value) != 0:
-            raise NotFound(f"{name}: branch {number} ends early, {described_code(branch.result)}")
+    unfolding = branch.unfolding
+    near = np.abs(branch.values - float(unfolding.origin[0])) < 1e-9 * float(unfolding.scale[0])
+    apart = np.asarray(orbit.nodes)[:, None] - branch.x[near][None]
+    return bool(np.any(np.max(np.abs(apart), axis=-1, initial=0) < 1e-6 * float(unfolding.state_scale)))
+
+
+def _end(branch) -> str:
+    """How a branch ends, in the words of the command line."""
+    from .._continuation.report import described_end, ends_at_grazing
+    from .._system.results import code_name
+
+    code = code_name(branch.result)
+    if code == "successful" or ends_at_grazing(branch):
+        return described_end(branch)
+    value = f"{branch.parameter} = {branch.values[-1]:.10g}"
+    if code == "max_points_reached":
+        return f"{code}: the branch has {len(branch)} points and comes to {value}. Raise --max-points or --step."
+    return f"{code}: no orbit of this sequence of modes was found beyond {value}. Try a smaller --step, or another --sequence."

@@ -1,5 +1,6 @@
 """Output files of a command: checked before the computation, written after it."""
 
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 
-def check_files(plot: Path | None, animate: Path | None = None, out: Path | None = None) -> None:
-    """Check that files can be written. `Misuse` for an unknown format, a missing directory or a missing package."""
+def check_files(
+    plot: Path | None, animate: Path | None = None, out: Path | None = None, *, overwrite: bool = False
+) -> None:
+    """Check that files can be written. `Misuse` for an unknown format, a missing directory, a missing package, or a file that
+    exists and is not to be overwritten."""
     if out is not None and out.suffix != ".nc":
         raise Misuse(
             f"{out}: the format is netCDF; name the file with the suffix .nc, as in {out.stem or 'result'}.nc."
@@ -21,6 +25,8 @@ def check_files(plot: Path | None, animate: Path | None = None, out: Path | None
     for path in (plot, animate, out):
         if path is not None:
             _check_writable(path)
+            if path.exists() and not overwrite:
+                raise Misuse(f"{path}: the file exists already. Give --overwrite to replace it, or another path.")
     with as_misuse():
         if plot is not None:
             from ..plot.figure import pyplot
@@ -75,6 +81,7 @@ def save_figure(path: Path | None, draw: Callable[[], "matplotlib.figure.Figure"
     if path is not None:
         with as_misuse():
             draw().savefig(path, dpi=150)
+        tell_written(path)
 
 
 def save_netcdf(found, path: Path | None) -> None:
@@ -84,3 +91,9 @@ def save_netcdf(found, path: Path | None) -> None:
             found.to_netcdf(path, engine="scipy")
         except (OSError, ValueError, TypeError) as error:
             raise NotFound(f"{path}: could not be written ({error}).") from None
+        tell_written(path)
+
+
+def tell_written(path: Path) -> None:
+    """Print the name of a file that was written; on stderr, because stdout may be JSON."""
+    print(f"hyjax: wrote {path}", file=sys.stderr)

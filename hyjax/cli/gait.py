@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, parse_parameters, parse_sequence
-from .files import check_files, check_outline, save_figure
-from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Param, Sequence, Strides
+from .files import check_files, check_outline, save_figure, tell_written
+from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, require_orbits
 from .output import orbits_record, orbits_table
 from .session import start_jax
@@ -31,13 +31,14 @@ def gait(
         Path | None, typer.Option(help="draw phase portrait, coordinates over time and multipliers to this file")
     ] = None,
     animate: Animate = None,
+    overwrite: Overwrite = False,
 ):
     """Find all periodic orbits of a model, without an initial guess. Print states, periods and multipliers."""
     check_count("--strides", strides, 1, MOST_STRIDES)
     check_count("--starts", starts, 1, MOST_POINTS)
     if orbit is not None:
         check_count("--orbit", orbit, 1, MOST_POINTS)
-    check_files(plot, animate)
+    check_files(plot, animate, overwrite=overwrite)
     cache = start_jax()
     model = load(name)
     check_outline(model, animate)
@@ -64,3 +65,4 @@ def gait(
 
         with as_misuse():
             save_animation(animate_orbit(drawn if orbit is not None else orbits[0], model), animate)
+        tell_written(animate)

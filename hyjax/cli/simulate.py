@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, initial_condition, load, NotFound, parse_finite, parse_parameters
-from .files import check_files, check_outline, save_figure, save_netcdf
-from .options import Animate, Json, Model, MOST_JUMPS, Param
+from .files import check_files, check_outline, save_figure, save_netcdf, tell_written
+from .options import Animate, Json, Model, MOST_JUMPS, Overwrite, Param
 from .output import trajectory_record
 from .session import start_jax
 
@@ -26,9 +26,10 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option(help="write samples and events to this netCDF file, as trajectory.nc")
     ] = None,
+    overwrite: Overwrite = False,
 ):
     """Simulate a model through the modes that its guards select. Print the arcs of the trajectory."""
-    check_files(plot, animate, out)
+    check_files(plot, animate, out, overwrite=overwrite)
     check_count("--max-jumps", max_jumps, 0, MOST_JUMPS)
     start_jax()
     model = load(name)
@@ -52,6 +53,7 @@ def simulate(
 
         with as_misuse():
             save_animation(animate_trajectory(trajectory, model), animate)
+        tell_written(animate)
     if out is not None:
         save_netcdf(trajectory.to_xarray(model=model), out)
     if code_name(trajectory.result) != "successful":

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence
-from .files import check_directory, check_files, save_figure
+from .files import check_directory, check_files, save_figure, tell_written
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points
 from .interrupt import keep_in_mind
-from .options import GridJson, Model, MOST_GRID_POINTS, MOST_STRIDES, OtherParam, Sequence, Strides, Where
+from .options import GridJson, Model, MOST_GRID_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides, Where
 from .orbits import choose_orbit, require_orbits
 from .output import nested_lists, print_record
 from .session import start_jax
@@ -30,9 +30,10 @@ def sweep(
     chunk: Annotated[int | None, typer.Option(help="largest number of points in a chunk of the store")] = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw state and spectral radius to this file")] = None,
+    overwrite: Overwrite = False,
 ):
     """Solve for a periodic orbit at every point of a grid of parameters. The orbits are stored chunk by chunk."""
-    check_files(plot)
+    check_files(plot, overwrite=overwrite)
     if resume and out is None:
         raise Misuse("--resume needs the store: give --out.")
     if out is not None:
@@ -88,6 +89,8 @@ def sweep(
         states = {name: found["x"].values[..., k] for k, name in enumerate(model.coordinates)}
         radius = np.hypot(found["multipliers_real"].values, found["multipliers_imag"].values).max(axis=-1)
         print_points(found, states | {"period": found["period"].values, "spectral radius": radius, "result": names})
+    if out is not None:
+        tell_written(out)
     if plot is not None:
         from ..plot.sweep import sweep_figure
 

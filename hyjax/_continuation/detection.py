@@ -1,0 +1,265 @@
+r"""The search for the special points of a branch, from the points of the branch.
+
+Two witnesses: the test functions, which change sign, and the number of multipliers outside the unit circle, which changes by 1 at
+a fold, a period doubling or a branch point and by 2 at a Neimark-Sacker point. (At a neutral saddle, two real multipliers with
+the product 1, the Neimark-Sacker test function changes sign and the number does not change.) An interval between two points is
+simple if at most one special point explains both witnesses, and no test function may turn to zero and back within the interval.
+Any other interval is halved by a new point of the curve, again and again; the new points are not added to the branch. An interval
+that remains unexplained is reported, see `Branch.unresolved`.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from scipy.optimize import linear_sum_assignment
+
+from .._orbit.multipliers import eigenvalues
+from .._orbit.newton import newton
+from .curve import tangent_to
+from .special_points import KINDS, locate, SpecialPoint, test_functions
+from .unfolding import Unfolding
+
+FOLD, DOUBLING, PAIR, CROSSING = KINDS
+# A multiplier this near to the unit circle may be on either side of it: rounding in a product of many strides.
+ON_CIRCLE = 1e-7
+# A test function below this is zero along the branch, as for a flow that preserves volume.
+ZERO = 1e-11
+# An interval shorter than this, in scaled units, is not halved; nor is any after so many new points.
+SHORTEST, MOST_NEW = 1e-6, 500
+
+
+class Place(NamedTuple):
+    """A point of the curve, at the distance `s` from its start, along chords."""
+
+    s: float
+    v: np.ndarray
+    tangent: np.ndarray
+    jacobian: np.ndarray
+    tests: dict[str, float]
+    multipliers: np.ndarray
+
+
+class Found(NamedTuple):
+    """Special points in their order along the curve, and the ends, in scaled units of the parameter, of unexplained intervals."""
+
+    points: list[SpecialPoint]
+    unresolved: list[tuple[float, float]]
+
+
+def search(unfolding: Unfolding, points: dict[str, np.ndarray], accept: Array) -> Found:
+    """The special points between the `points` of a branch, whose residuals are at most `accept`."""
+    places = _places(unfolding, points)
+    most = len(places) + MOST_NEW
+    found, unresolved, k = [], [], 0
+    counted, since = places[0], []  # the last point at which the multipliers can be counted, and what lies after it
+
+    def halfway(a: Place, b: Place) -> Place | None:
+        return _halfway(unfolding, a, b, accept) if b.s - a.s > SHORTEST and len(places) < most else None
+
+    while k < len(places) - 1:
+        a, b = places[k], places[k + 1]
+        kinds, simple = _expected(places, k)
+        middle = None if simple else halfway(a, b)
+        if middle is None:
+            located = {kind: _located(unfolding, kind, a, b, 1e3 * accept) for kind in kinds}
+            if FOLD in located and CROSSING in located and _turns_at(places, k, located[CROSSING]):
+                # Where two branches cross, the parameter of one of them may have an extremum: no fold.
+                kinds, located = [CROSSING], {CROSSING: located[CROSSING]}
+            if simple and (None in located.values() or {FOLD, CROSSING} <= located.keys()):
+                middle = halfway(a, b)
+        if middle is not None:
+            places.insert(k + 1, middle)
+            continue
+        here = {kind: point for kind, point in located.items() if point is not None}
+        found += sorted(here.values(), key=lambda point: _along(point, a, b))
+        since += here
+        if not {*kinds} - {PAIR} <= here.keys():
+            unresolved.append((float(a.v[-1]), float(b.v[-1])))
+        if _can_count(b):
+            if _can_count(counted) and not _explains(since, _change(counted, b)):
+                unresolved.append((float(counted.v[-1]), float(b.v[-1])))
+            counted, since = b, []
+        k += 1
+    return Found(_each_once(found), unresolved)
+
+
+# Witnesses
+
+
+def _places(unfolding: Unfolding, points: dict[str, np.ndarray]) -> list[Place]:
+    v = points["v"]
+    s = np.append(0, np.cumsum(np.linalg.norm(np.diff(v, axis=0), axis=1)))
+    columns = [jnp.asarray(points[name]) for name in ("jacobian", "tangent")]
+    tests, multipliers = jax.tree.map(np.asarray, _witnesses(unfolding, *columns))
+    rows = zip(s, v, points["tangent"], points["jacobian"], *(tests[kind] for kind in KINDS), multipliers, strict=True)
+    return [
+        Place(
+            float(s), v, tangent, jacobian, {kind: float(f) for kind, f in zip(KINDS, tests, strict=True)}, multipliers
+        )
+        for s, v, tangent, jacobian, *tests, multipliers in rows
+    ]
+
+
+@eqx.filter_jit
+def _witnesses(unfolding: Unfolding, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+    return jax.vmap(lambda jacobian, tangent: _witness(unfolding, jacobian, tangent))(jacobian, tangent)
+
+
+def _witness(unfolding: Unfolding, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+    multipliers = eigenvalues(unfolding.around(jacobian))
+    return test_functions(unfolding, jacobian, tangent, multipliers), multipliers
+
+
+def _change(a: Place, b: Place) -> set[int]:
+    """By how much the number of multipliers outside the unit circle may change from `a` to `b`."""
+    outside = lambda place, margin: int(np.sum(np.abs(place.multipliers) > 1 + margin))
+    low = outside(b, ON_CIRCLE) - outside(a, -ON_CIRCLE)
+    high = outside(b, -ON_CIRCLE) - outside(a, ON_CIRCLE)
+    return set(range(low, high + 1))
+
+
+def _can_count(place: Place) -> bool:
+    """Whether every multiplier is known to be inside or outside the unit circle."""
+    return bool(np.all(np.abs(np.abs(place.multipliers) - 1) > ON_CIRCLE))
+
+
+def _explains(kinds: list[str], change: set[int]) -> bool:
+    """Whether special points of these kinds, in any directions, add up to a possible change."""
+    # At a branch point that is an extremum of the parameter the multiplier 1 turns back.
+    steps = [{PAIR: (-2, 2), CROSSING: (-1, 0, 1)}.get(kind, (-1, 1)) for kind in kinds]
+    return bool(change & {sum(each) for each in itertools.product(*steps)})
+
+
+def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
+    """The kinds of special points that the witnesses show in the interval after the point `k`, and whether it is simple."""
+    a, b = places[k], places[k + 1]
+    flips = {kind for kind in KINDS if _changes_sign(a.tests[kind], b.tests[kind])}
+    signs, change = flips - {PAIR}, _change(a, b)
+    # Where a pair of multipliers must cross the circle, a neutral saddle may have turned its test function back.
+    steady = [kind for kind in KINDS if kind not in flips and (kind != PAIR or 0 in change)]
+    if any(_may_turn(places, k, kind) for kind in steady):
+        return list(signs), False
+    if signs:
+        understood = (signs == {FOLD, CROSSING} and 0 in change) or (len(signs) == 1 and bool(change & {-1, 1}))
+        return [kind for kind in KINDS if kind in signs], understood and PAIR not in flips
+    if 0 not in change:
+        return [PAIR], bool(change & {-2, 2})
+    if change != {0} and PAIR in flips:
+        return [PAIR], True
+    return [], PAIR not in flips or _none_crosses(a, b)
+
+
+def _changes_sign(a: float, b: float) -> bool:
+    return bool((a >= 0) != (b >= 0) and max(abs(a), abs(b)) > ZERO)
+
+
+def _may_turn(places: list[Place], k: int, kind: str) -> bool:
+    """Whether a test function of one sign at both ends of an interval may be zero in between: by the parabolas through both ends
+    and a third point, whose difference estimates the error of each."""
+    a, b = places[k], places[k + 1]
+    others = [places[i] for i in (k - 1, k + 2, k - 2, k + 3) if 0 <= i < len(places)][:2]
+    fa, fb = a.tests[kind], b.tests[kind]
+    if len(others) < 2 or max(abs(fa), abs(fb)) <= ZERO:
+        return False
+    s = np.linspace(a.s, b.s, 33)
+    chord = fa + (fb - fa) * (s - a.s) / (b.s - a.s)
+
+    def parabola(c: Place) -> np.ndarray:
+        at = fa + (fb - fa) * (c.s - a.s) / (b.s - a.s)
+        return chord + (c.tests[kind] - at) * (s - a.s) * (s - b.s) / ((c.s - a.s) * (c.s - b.s))
+
+    one, other = (np.sign(fa + fb) * parabola(c) for c in others)
+    return bool(np.min(np.minimum(one, other) - np.abs(one - other)) < 0)
+
+
+def _none_crosses(a: Place, b: Place) -> bool:
+    """Whether every multiplier moves by less than half its distance from the unit circle."""
+    apart = np.abs(a.multipliers[:, None] - b.multipliers[None, :])
+    one, other = linear_sum_assignment(apart)
+    distance = lambda place, which: np.abs(np.abs(place.multipliers[which]) - 1)
+    return bool(np.all(2 * apart[one, other] < np.minimum(distance(a, one), distance(b, other))))
+
+
+# New points and special points in an interval
+
+
+def _halfway(unfolding: Unfolding, a: Place, b: Place, accept: Array) -> Place | None:
+    """The point of the curve in the middle between two points; None where Newton's method does not find it."""
+    length = b.s - a.s
+    # The cubic through both points with their tangents.
+    v = (a.v + b.v) / 2 + length / 8 * (a.tangent - b.tangent)
+    along = a.tangent + b.tangent
+    found = _corrected(unfolding, jnp.asarray(v), jnp.asarray(along / np.linalg.norm(along)), accept)
+    middle, tangent, jacobian, tests, multipliers, converged = jax.tree.map(np.asarray, found)
+    if not converged or np.linalg.norm(middle - v) > length / 2:
+        return None
+    return Place((a.s + b.s) / 2, middle, tangent, jacobian, {kind: float(tests[kind]) for kind in KINDS}, multipliers)
+
+
+@eqx.filter_jit
+def _corrected(unfolding: Unfolding, v: Array, along: Array, accept: Array):
+    unfolding = unfolding.rolled()
+
+    def bordered(u):
+        residual, jacobian, _ = unfolding.evaluate(u)
+        return jnp.append(residual, along @ (u - v)), jnp.concatenate([jacobian, along[None]]), jacobian
+
+    root = newton(bordered, v, max_iterations=8, accept=accept)
+    tangent = tangent_to(root.aux, along)
+    return root.y, tangent, root.aux, *_witness(unfolding, root.aux, tangent), root.converged
+
+
+def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array) -> SpecialPoint | None:
+    """The special point between `a` and `b`; None where Newton's method does not find it, or not between them."""
+    one, other = a.tests[kind], b.tests[kind]
+    share = one / (one - other) if _changes_sign(one, other) else 0.5
+    mix = lambda one, other: jnp.asarray((1 - share) * one + share * other)
+    start = mix(a.v, b.v), mix(a.jacobian, b.jacobian), mix(a.tangent, b.tangent)
+    if kind == PAIR and not np.any(eigenvalues(unfolding.around(start[1])).imag > 0):
+        return None
+    point, converged = locate(unfolding, kind, *start, accept)
+    step = b.v - a.v
+    along = _along(point, a, b)
+    apart = np.asarray(point.v) - a.v - along * step
+    # Rounding, of which a short interval is not many.
+    slack = 1e-6 + 1e-9 / np.linalg.norm(step)
+    near = -slack <= along <= 1 + slack and np.linalg.norm(apart) < np.linalg.norm(step)
+    return point if bool(converged) and near else None
+
+
+def _along(point: SpecialPoint, a: Place, b: Place) -> float:
+    """Where a point lies between `a`, at 0, and `b`, at 1."""
+    step = b.v - a.v
+    return float((np.asarray(point.v) - a.v) @ step / (step @ step))
+
+
+def _turns_at(places: list[Place], k: int, crossing: SpecialPoint | None) -> bool:
+    """Whether the parameter has its extremum, in the interval after the point `k`, at the branch point."""
+    if crossing is None:
+        return False
+    a, b = places[k], places[k + 1]
+    one, other = a.tests[FOLD], b.tests[FOLD]
+    return bool(abs(one / (one - other) - _along(crossing, a, b)) * (b.s - a.s) < 1e-3)
+
+
+def _each_once(points: list[SpecialPoint]) -> list[SpecialPoint]:
+    """The points, without those whose orbit comes again: where the curve runs through its points a second time, perhaps with
+    another stride as the first."""
+
+    def same(a: SpecialPoint, b: SpecialPoint) -> bool:
+        if a.kind != b.kind or abs(float(a.v[-1] - b.v[-1])) > 1e-7 or abs(complex(a.multiplier - b.multiplier)) > 1e-6:
+            return False
+        one, other = np.asarray(a.orbit.before), np.asarray(b.orbit.before)
+        size = 1e-6 * float(a.unfolding.state_scale)
+        return any(np.max(np.abs(one - np.roll(other, i, axis=0))) < size for i in range(len(one)))
+
+    kept: list[SpecialPoint] = []
+    for point in points:
+        if not any(same(point, each) for each in kept):
+            kept.append(point)
+    return kept

@@ -1,0 +1,121 @@
+"""Special points of maps whose multipliers are known: none missed, none twice, however near they are to each other."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from test_continuation import mapping, start, valley
+
+import hyjax as hj
+
+# x -> (M0 + s M1 + s^2 M2) x, whose multipliers at the fixed point x = 0 are the eigenvalues.
+linear = mapping(lambda x, p: (p["m"][0] + p["s"] * p["m"][1] + p["s"] ** 2 * p["m"][2]) @ x, 4)
+# The middle 0 is no point of a branch from -0.53 to 0.6, whose steps are 0.05 of its length.
+FROM, TO = -0.53, 0.6
+
+
+def branch_of(*coefficients):
+    zero = np.zeros((4, 4))
+    matrices = np.stack([*coefficients, *[zero] * (3 - len(coefficients))])
+    params = {"m": jnp.asarray(matrices), "s": jnp.array(FROM)}
+    orbit = hj.periodic_orbit(linear, jnp.zeros(5), params, sequence=("run",))
+    return hj.continuation(linear, orbit, where=lambda p: p["s"], stop=TO)
+
+
+def turned(radius, angle):
+    return radius * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+
+def blocks(a, b):
+    zero = np.zeros((2, 2))
+    return np.block([[a, zero], [zero, b]])
+
+
+def check(branch, *expected):
+    assert branch.unresolved == ()
+    assert [point.kind for point in branch.special_points] == [kind for kind, _ in expected]
+    # Newton's method, to rounding; two multipliers near each other lose some digits.
+    assert_allclose([float(point.value) for point in branch.special_points], [s for _, s in expected], atol=1e-10)
+
+
+def test_doublings_within_one_step():
+    """The multiplier -1 - e + s^2 is outside the circle between -sqrt(e) and sqrt(e); two multipliers that follow each other."""
+    e, quadratic = 1e-4, blocks(np.diag([1.0, 0]), np.zeros((2, 2)))
+    there_and_back = branch_of(blocks(np.diag([-1 - e, 0.3]), np.diag([0.2, 0.1])), 0 * quadratic, quadratic)
+    check(there_and_back, ("period-doubling", -1e-2), ("period-doubling", 1e-2))
+    both = branch_of(blocks(turned(0.5, 1.0), np.diag([-1, -1.005])), blocks(np.zeros((2, 2)), -np.eye(2)))
+    check(both, ("period-doubling", -0.005), ("period-doubling", 0))
+
+
+def test_what_is_not_located_is_said():
+    """Two multipliers -1 - s at once: there is no sign change, and no orbit with one of them alone."""
+    branch = branch_of(blocks(turned(0.5, 1.0), -np.eye(2)), blocks(np.zeros((2, 2)), -np.eye(2)))
+    assert branch.special_points == ()
+    ((low, high),) = branch.unresolved
+    # Intervals are halved down to 1e-6.
+    assert -1e-5 < low <= 0 <= high < 1e-5
+    assert "not located: a special point between" in str(branch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [0.06, 0.03, 0.01, 0.001, -0.001, -0.01, -0.03, -0.06])
+def test_neimark_sacker_near_a_neutral_saddle(apart):
+    """A pair on the circle at s = 0, and the product of 2 and (1 + s - apart) / 2 is 1 at s = apart."""
+    pair, saddle = turned(1, 1.0), np.diag([2, (1 - apart) / 2])
+    check(branch_of(blocks(pair, saddle), blocks(pair, np.diag([0, 0.5]))), ("neimark-sacker", 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [0.05, 0.02, 0.002])
+@pytest.mark.parametrize("way", [1, -1])
+def test_two_neimark_sacker_points(apart, way):
+    """A pair with the modulus 1 + s, and one with the modulus 1 + way (s - apart)."""
+    one, other = turned(1, 1.0), turned(1, 2.0)
+    branch = branch_of(blocks(one, (1 - way * apart) * other), blocks(one, way * other))
+    check(branch, ("neimark-sacker", 0), ("neimark-sacker", apart))
+
+
+@pytest.mark.slow
+def test_special_points_of_random_maps():
+    """Against the spectra at 20 001 values of the parameter."""
+    random = np.random.default_rng(0)
+    values = np.linspace(FROM, TO, 20_001)
+    for _ in range(40):
+        m = random.normal(size=(3, 4, 4)) * np.array([0.55, 0.7, 1.0])[:, None, None]
+        matrices = np.einsum("kl,kij->lij", values ** np.arange(3)[:, None], m)
+        sign_changes = lambda f: values[np.flatnonzero(np.diff(f > 0))]
+        outside = np.sum(np.abs(np.linalg.eigvals(matrices)) > 1, axis=1)
+        expected = [("period-doubling", s) for s in sign_changes(np.linalg.det(matrices + np.eye(4)))]
+        expected += [("branch-point", s) for s in sign_changes(np.linalg.det(matrices - np.eye(4)))]
+        expected += [("neimark-sacker", s) for s in values[np.flatnonzero(np.abs(np.diff(outside)) == 2)]]
+        branch = branch_of(*m)
+        found = sorted((point.kind, float(point.value)) for point in branch.special_points)
+        assert [kind for kind, _ in found] == [kind for kind, _ in sorted(expected)]
+        # The spacing of the values.
+        assert_allclose([s for _, s in found], [s for _, s in sorted(expected)], atol=6e-5)
+        assert branch.unresolved == ()
+
+
+def test_closed_branch():
+    """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle, once around which leads back to the start."""
+    isola = lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1)
+    system, orbit = start(isola, [-1.0], {"mu": jnp.array(0.0)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+    assert branch.result == hj.RESULTS.successful
+    angles = np.unwrap(np.arctan2(branch.x[:, 0], branch.values))
+    assert np.all(np.diff(angles) > 0)
+    assert_allclose(angles[-1] - angles[0], 2 * np.pi, rtol=1e-12)
+    assert [point.kind for point in branch.special_points] == ["fold", "fold"]
+    assert_allclose([float(point.value) for point in branch.special_points], [1, -1], rtol=1e-12)
+    # A start on a bound is followed inwards, and no point comes twice.
+    half = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
+    assert_allclose(half.values[[0, -1]], 0, atol=1e-14)
+    assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
+
+
+@pytest.mark.slow
+def test_fold_of_an_orbit_traversed_twice():
+    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)}, strides=2)
+    (point,) = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.5, 0.5)).special_points
+    assert point.kind == "fold" and point.orbit.strides == 2
+    assert_allclose(point.value, 0, atol=1e-14)
