@@ -30,7 +30,8 @@ class Result(NamedTuple):
     def meets(self, other: "Result") -> bool:
         """Whether both are one orbit: some stride of the other starts where this starts, or the reverse."""
         close = np.maximum(self.close, other.close)
-        return _near(other.nodes, self.nodes[0], close).any() or _near(self.nodes, other.nodes[0], close).any()
+        pairs = (other.nodes, self.nodes[0]), (self.nodes, other.nodes[0])
+        return any(bool(_near(nodes, start, close).any()) for nodes, start in pairs)
 
     @property
     def repeats(self) -> bool:

@@ -26,7 +26,7 @@ class Known:
     def sort(self, orbits: PeriodicOrbit) -> list[list[Result]]:
         """Count the coarse results that are known; group the others by orbit."""
         groups: list[list[Result]] = []
-        for i in np.flatnonzero(orbits.result._value == RESULTS.successful._value):
+        for i in np.flatnonzero(orbits.result._value == RESULTS.successful._value).tolist():
             result = result_of(orbits, i, self.size, self.rough)
             if result.inside(self.low, self.high) is None:
                 continue

@@ -118,7 +118,7 @@ def search(
     guesses = spread(low, high, starts, jax.random.key(0) if key is None else key)
     known, census = Known(low, high), Census()
 
-    def closed(guesses, limits) -> tuple[PeriodicOrbit, PeriodicOrbit]:
+    def closed(guesses, limits) -> PeriodicOrbit:
         """What the starts lead to, without those that fail in their first stride."""
         first = solve_blocks(solve, batch, guesses, dataclasses.replace(limits, iterations=np.asarray(1)), width)
         guesses = guesses[np.isin(first.result._value, SOUND)]
@@ -136,7 +136,8 @@ def search(
     order = sorted(range(len(known.orbits)), key=lambda k: -float(known.orbits[k].period))
     found = [known.orbits[k] for k in order]
     found = jax.tree.map(lambda *leaves: np.stack(leaves), *found) if found else rows(orbits, [])
-    found = dataclasses.replace(found, distance=np.zeros_like(found.period))
+    # Not `dataclasses.replace`, which would check that the other fields are arrays of JAX.
+    found = eqx.tree_at(lambda orbits: orbits.distance, found, np.zeros_like(found.period))
     return jax.device_put(found), census
 
 
