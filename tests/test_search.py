@@ -175,7 +175,9 @@ def cycles(r: float, strides: int) -> list[np.ndarray]:
 LOGISTIC, UNIT = map_of(logistic), (jnp.zeros(2), jnp.array([1.0, 0.0]))
 
 
-@pytest.mark.parametrize("strides", [1, 2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow), 5])
+@pytest.mark.parametrize(
+    "strides", [1, 2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow), 5]
+)
 def test_orbits_of_a_map_that_folds(strides):
     """The logistic map, whose steps have two preimages: every orbit, also zero, where the whole state is zero."""
     for r in (3.6, 3.9, 3.99, 4.0):
@@ -194,9 +196,7 @@ def test_orbits_of_a_map_that_folds(strides):
 def test_orbits_next_to_a_doubling(beyond):
     """At r = 3 the fixed point doubles its period: the orbit of two strides is nearly singular, and is one."""
     r = 3 + beyond
-    one, two = (
-        hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, strides=m) for m in (1, 2)
-    )
+    one, two = (hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, strides=m) for m in (1, 2))
     assert_allclose(np.sort(one.x[:, 0]), [0, 1 - 1 / r], atol=1e-14)
     assert len(two) == (beyond > 0)
     if beyond > 0:

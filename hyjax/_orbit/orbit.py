@@ -241,7 +241,9 @@ def periodic_orbit(
     else:
         _, guess, params = check(system, 0.0, guess, params, sequence, integrator)
     if not isinstance(near, jax.core.Tracer) and not near >= 0:
-        raise ValueError(f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess.")
+        raise ValueError(
+            f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
+        )
     near = jnp.asarray(near, guess.dtype)
     orbit, reached = _run(system, guess, params, tuple(sequence), strides, method, integrator, near)
     return raise_failure(orbit, reached) if throw else orbit

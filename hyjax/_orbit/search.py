@@ -102,7 +102,14 @@ def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicO
     """The orbit near each guess. `limits` are traced, so that the coarse and the accurate search share one compiled program."""
     return eqx.filter_vmap(
         lambda guess: run_orbit(
-            batch.system, guess, batch.params, batch.sequence, batch.strides, batch.method, batch.integrator, limits=limits
+            batch.system,
+            guess,
+            batch.params,
+            batch.sequence,
+            batch.strides,
+            batch.method,
+            batch.integrator,
+            limits=limits,
         )[0]
     )(guesses)
 
