@@ -44,7 +44,7 @@ def test_an_orbit_far_from_its_guess():
     assert_array_equal(found[1:3].multipliers, free[1:3].multipliers)
     with pytest.raises(hj.OrbitError, match="far_from_guess"):
         orbit(STARTS[0], near=0.01)
-    with pytest.raises(ValueError, match="near=-1.0 must not be negative"):
+    with pytest.raises(ValueError, match=r"near=-1\.0 must not be negative"):
         orbit(STARTS[0], near=-1.0)
 
 

@@ -1,6 +1,6 @@
 """The error of a search for an orbit that failed: one message with the last iterate and the remedies."""
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -43,7 +43,7 @@ def raise_failure(orbit: "PeriodicOrbit", reached: Reached) -> "PeriodicOrbit":
 
 
 def _look(codes: Array, reached: Reached, distance: Array) -> Array:
-    """Raise the error of a search if its numbers are known: outside `jit`; under `vmap` outside `jit`, for all lanes at once."""
+    """Raise the error of a search if its numbers are known: outside `jit`, and for all lanes of a `vmap` outside `jit`."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((codes, reached, distance))):
         return _look_at_lanes(codes, reached, distance)
     if np.any(np.asarray(codes) != RESULTS.successful._value):

@@ -98,7 +98,7 @@ class DampedNewton(optx.AbstractRootFinder):
         here = jnp.where(finite, here, y)
         size = self._size(state.y, options)
         residual = jnp.where(finite, jnp.maximum(jnp.max(jnp.abs(r)), least), jnp.inf)
-        # At the root the residual is rounding and no longer falls. At a triple root, as near a pitchfork, it falls by 3.4 in a step.
+        # At the root the residual is rounding and no longer falls. Towards a triple root, as near a pitchfork, it falls to 0.3.
         rounding = (residual <= self._accept(size, options)) & (residual >= state.residual / 3)
         better = (residual < state.residual) | first
 

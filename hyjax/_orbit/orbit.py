@@ -26,8 +26,8 @@ from .multiple_shooting import MultipleShooting
 from .multipliers import eigenvalues
 from .problem import Problem
 from .report import describe
-from .second_lap import unless_out_of_phase
 from .search_limits import SearchLimits
+from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy, run_stride
 
@@ -155,7 +155,8 @@ def orbit_of(
         x=nan(chain.nodes[0]), period=nan(chain.period), multipliers=nan(multipliers), return_jacobian=nan(jacobian),
         residual=nan(residual), guard_rates=nan(chain.guard_rates), nodes=nan(chain.nodes), starts=nan(chain.starts),
         before=nan(chain.before), iterations=iterations,
-        distance=jnp.zeros_like(residual) if distance is None else distance, result=result, params=params, system=problem.system, sequence=problem.sequence,
+        distance=jnp.zeros_like(residual) if distance is None else distance,
+        result=result, params=params, system=problem.system, sequence=problem.sequence,
         strides=problem.strides, integrator=integrator,
     )  # fmt: skip
 
@@ -221,9 +222,10 @@ def periodic_orbit(
     `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
     does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
     `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
-    periodic too, `out_of_phase` when the state of a time-dependent system returns at another phase of its forcing, `far_from_guess`
-    when the orbit is further from the guess than `near`, or the code of the stride that failed. With `throw`, an `OrbitError`
-    states the code, the residual and the last iterate; under `jit` it is equinox's runtime error, with the code. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+    periodic too, `out_of_phase` when the state of a time-dependent system returns at another phase of its forcing,
+    `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed. With `throw`, an
+    `OrbitError` states the code, the residual and the last iterate; under `jit` it is equinox's runtime error, with the code.
+    `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """

@@ -46,16 +46,16 @@ def find_orbits(
     method: AbstractShooting = SingleShooting(),
     integrator: IntegratorLike = Integrator(),
 ) -> PeriodicOrbit:
-    r"""Periodic orbits in a region, found by Newton's method from many starts in the region. $S^m(x) = x$ for $m$ = `strides`.
+    r"""Periodic orbits in a region, found by Newton's method from many starts in it. $S^m(x) = x$ for $m$ = `strides`.
 
     The starts come in rounds of 128. The search ends when every orbit found was reached from two starts or more, and the
     expected share of starts that lead to an orbit not yet found, among the starts that lead to orbits, is at most 1/4000: it is
     $w(w + 1)/n(n - 1)$ for $w$ orbits from $n$ starts. It ends without an orbit after 512 starts, and in any case after `starts`,
-    with a warning if that is too early for the rule. An orbit to which few starts lead may be missed: a smaller region finds more.
+    with a warning if that is too early for the rule. An orbit to which few starts lead may be missed; a smaller region finds it.
 
     Starts are solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, but with as many as allowed where a
-    round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. Two results are one orbit if they
-    lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
+    round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. Two
+    results are one orbit if they lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
 
     **Arguments:** `sequence`: mode names, static. `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector
     fields: the box of states just after the jump that closes the sequence; an orbit of several strides has one of these states in
@@ -117,8 +117,8 @@ def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicO
 def search(
     batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve
 ) -> tuple[PeriodicOrbit, Census]:
-    """`find_orbits` without the checks of its arguments, and the count of starts. `solve` is `solve_batch`, or an exported program
-    of it."""
+    """`find_orbits` without the checks of its arguments, and the count of starts. `solve` is `solve_batch`, or an exported
+    program of it."""
     low, high = region
     quick, thorough, fine = stages(batch, low.dtype)
     width = min(starts, BLOCK if jax.default_backend() == "cpu" else ROUND)

@@ -94,8 +94,8 @@ def guess(params):
 def resonant(params):
     r"""The largest amplitude $a$ of a free oscillation at a multiple of the force's frequency which the force can sustain.
 
-    At frequency $\Omega$, with $\Omega^2 = \alpha + 3\varepsilon a^2/4$, the harmonic $4A\omega/\pi\Omega$ of the force balances the damping:
-    $\lambda\Omega^2 a = 4A\omega/\pi$. Where there is hardly any damping, as for $\lambda = 0.1$.
+    At frequency $\Omega$, with $\Omega^2 = \alpha + 3\varepsilon a^2/4$, the harmonic $4A\omega/\pi\Omega$ of the force
+    balances the damping: $\lambda\Omega^2 a = 4A\omega/\pi$. Below $\lambda = 0.1$ as for 0.1.
     """
     drive = 4 * jnp.abs(params.amplitude) * params.frequency / (jnp.pi * jnp.maximum(params.damping, 0.1))
     soft, hard = drive / jnp.maximum(jnp.abs(params.stiffness), 1e-3), jnp.cbrt(drive / (0.75 * jnp.abs(params.cubic)))
