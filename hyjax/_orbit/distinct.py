@@ -23,7 +23,8 @@ class Closeness(NamedTuple):
 class Result(NamedTuple):
     """A periodic orbit found by Newton's method.
 
-    **Attributes:** `nodes`: shape `(strides, n)`. `close`: how close to a node another state must be, to be that node, shape `(n,)`.
+    **Attributes:** `nodes`: shape `(strides, n)`. `close`: how close to a node another state must be, to be that
+    node, shape `(n,)`.
     """
 
     nodes: np.ndarray

@@ -42,8 +42,8 @@ def raise_failure(orbit: "PeriodicOrbit", reached: Reached) -> "PeriodicOrbit":
     return orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
 
 
-def _look(codes: Array, reached: Reached, distance: Array) -> Array:
-    """Raise the error of a search if its numbers are known: outside `jit`, and for all lanes of a `vmap` outside `jit`."""
+def _look(codes: Array | np.ndarray, reached: Reached, distance: Array) -> Array | np.ndarray:
+    """Raise the error of a search whose numbers are known: outside `jit`, for all lanes of a `vmap` at once."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((codes, reached, distance))):
         return _look_at_lanes(codes, reached, distance)
     if np.any(np.asarray(codes) != RESULTS.successful._value):
@@ -52,7 +52,7 @@ def _look(codes: Array, reached: Reached, distance: Array) -> Array:
 
 
 @jax.custom_batching.custom_vmap
-def _look_at_lanes(codes: Array, reached: Reached, distance: Array) -> Array:
+def _look_at_lanes(codes: Array | np.ndarray, reached: Reached, distance: Array) -> Array | np.ndarray:
     return codes
 
 

@@ -44,7 +44,8 @@ class Known:
         good = orbits.result._value == RESULTS.successful._value
         results = [result_of(orbits, i, self.size, self.exact) if good[i] else None for i in range(len(groups))]
         # The best conditioned first: another that lies within its own larger error is the same.
-        for i in sorted(range(len(groups)), key=lambda i: np.max(results[i].close) if results[i] else np.inf):
+        errors = [np.inf if result is None else np.max(result.close) for result in results]
+        for i in np.argsort(errors, kind="stable").tolist():
             number = self._number(results[i], jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], orbits))
             self.seen.append((groups[i][0], number))
             self._count([] if number is None else [number], len(groups[i]))

@@ -4,6 +4,7 @@ import functools as ft
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 

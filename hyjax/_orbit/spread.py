@@ -8,9 +8,9 @@ from jaxtyping import Float, PRNGKeyArray
 def spread(low: np.ndarray, high: np.ndarray, count: int, key: PRNGKeyArray) -> Float[np.ndarray, "count n"]:
     r"""The first `count` states of a sequence that fills the box evenly: $u_k = u_0 + k\alpha \bmod 1$, with a random $u_0$.
 
-    $\alpha_i = \varphi^{-i}$, where $\varphi^{d+1} = \varphi + 1$ and $d$ is the number of coordinates in which the box has a
-    width; for $d = 1$ the golden ratio. Each part of the box gets its share of the states with an error of order $1/k$ up to logarithms,
-    where independent states have $1/\sqrt k$.
+    $\alpha_i = \varphi^{-i}$, where $\varphi^{d+1} = \varphi + 1$ and $d$ is the number of coordinates in which the box has
+    a width; for $d = 1$ the golden ratio. Each part of the box gets its share of the states with an error of order $1/k$ up to
+    logarithms, where independent states have $1/\sqrt k$.
 
     Source: Niederreiter (1992), *Random Number Generation and Quasi-Monte Carlo Methods*, ch. 3; Krieg, Roberts (2018) for
     $\alpha$.
