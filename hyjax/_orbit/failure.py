@@ -43,7 +43,7 @@ def raise_failure(orbit: "PeriodicOrbit", reached: Reached) -> "PeriodicOrbit":
 
 
 def _look(codes: Array | np.ndarray, reached: Reached, distance: Array) -> Array | np.ndarray:
-    """Raise the error of a search whose numbers are known: outside `jit`, for all lanes of a `vmap` at once."""
+    """Raise the error of a search whose numbers are known, outside `jit`: for all lanes at once."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((codes, reached, distance))):
         return _look_at_lanes(codes, reached, distance)
     if np.any(np.asarray(codes) != RESULTS.successful._value):
