@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .orbit import PeriodicOrbit
 
 
+Codes = Array | np.ndarray
+
+
 class OrbitError(RuntimeError):
     """No periodic orbit was found from a guess."""
 
@@ -42,7 +45,7 @@ def raise_failure(orbit: "PeriodicOrbit", reached: Reached) -> "PeriodicOrbit":
     return orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
 
 
-def _look(codes: Array | np.ndarray, reached: Reached, distance: Array) -> Array | np.ndarray:
+def _look(codes: Codes, reached: Reached, distance: Array) -> Codes:
     """Raise the error of a search whose numbers are known, outside `jit`: for all lanes at once."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((codes, reached, distance))):
         return _look_at_lanes(codes, reached, distance)
@@ -52,7 +55,7 @@ def _look(codes: Array | np.ndarray, reached: Reached, distance: Array) -> Array
 
 
 @jax.custom_batching.custom_vmap
-def _look_at_lanes(codes: Array | np.ndarray, reached: Reached, distance: Array) -> Array | np.ndarray:
+def _look_at_lanes(codes: Codes, reached: Reached, distance: Array) -> Codes:
     return codes
 
 
