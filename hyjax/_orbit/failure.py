@@ -40,7 +40,7 @@ class Reached(eqx.Module):
 
 
 def raise_failure(orbit: "PeriodicOrbit", reached: Reached) -> "PeriodicOrbit":
-    """The orbit itself; `OrbitError` where it, or a lane of a batch, failed. Under `jit` equinox's runtime error, with the code."""
+    """The orbit itself; `OrbitError` where it, or a lane of a batch, failed; under `jit` equinox's runtime error."""
     _look(orbit.result._value, reached, orbit.distance)
     return orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
 
