@@ -15,6 +15,7 @@ from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
 from ._flow.simulate import simulate as simulate
 from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
+from ._orbit.failure import OrbitError as OrbitError
 from ._orbit.multiple_shooting import MultipleShooting as MultipleShooting
 from ._orbit.orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
 from ._orbit.search import find_orbits as find_orbits

@@ -70,3 +70,17 @@ def spring_orbit(p):
     w = jnp.sqrt(p["k"])
     amplitude, phase = jnp.hypot(1, v / w), jnp.arctan2(v / w, 1)
     return jnp.stack([v, (phase + jnp.arccos(p["q"] / amplitude)) / w])
+
+
+def map_of(step, *extra):
+    """$x \\mapsto$ `step(x)` once in each unit of time; `extra` coordinates stay what they are."""
+    n = len(extra)
+    field = lambda t, x, p: jnp.zeros_like(x).at[-1].set(1.0)
+    leap = lambda t, x, p: jnp.concatenate([step(x[:1], p), jnp.asarray(extra, x.dtype), jnp.zeros(1)])
+    names = ("x", *(f"w{i}" for i in range(n)), "clock")
+    way = hj.Transition("m", "m", lambda t, x, p: 1 - x[-1], leap)
+    return hj.HybridSystem({"m": hj.Mode(field, names)}, (way,))
+
+
+def logistic(x, p):
+    return p["r"] * x * (1 - x)

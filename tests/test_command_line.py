@@ -86,6 +86,11 @@ def test_degrees(command):
     close = dict(rtol=0, atol=claimed("compass gait at 3°: state, period, multipliers"))
     assert_allclose(orbit["x0"], record["x0"], **close)
     assert_allclose(orbit["period"], record["T"], **close)
+    # The unstable gait starts with the stance leg at 0.205.
+    box = "0.21:0.5,-0.6:-0.05,-2.5:-0.3,-2.5:1.5"
+    ran = command("gait", "compass_gait", "--json", "--param", "slope=3deg", "--region", box)
+    (alone,) = json.loads(ran.stdout)["orbits"]
+    assert_allclose(alone["x0"], orbit["x0"], **close)
 
 
 def test_models(command):
@@ -135,6 +140,9 @@ ATTRACTOR = ("attractor", "rimless_wheel", "--json", "--where", "slope=0.2:0.3:2
         (["gait", "simplest_walker", "--param", "slop=1"], "Did you mean 'slope'?"),
         (["gait", "simplest_walker", "--strides", "0"], "--strides: 0"),
         (["gait", "simplest_walker", "--strides", "9" * 23], "--strides: 9"),
+        (["gait", "simplest_walker", "--region", "0:1"], "--region: '0:1' has 1 parts. Give bounds"),
+        (["gait", "simplest_walker", "--region", "1:0,0,0,0"], "lower bound above the upper one"),
+        (["gait", "simplest_walker", "--region", "0:x,0,0,0"], "--region: 'x' is not a number"),
         (["gait", "simplest_walker", "--starts", "0"], "--starts: 0 must lie between 1 and"),
         (["simulate", "bouncing_ball", "--t1", "1", "--max-jumps", "1000000000"], "--max-jumps: 1000000000"),
         (["simulate", "bouncing_ball", "--t1", "1e308"], "--t1: '1e308' must be finite"),

@@ -1,4 +1,4 @@
-"""Orbits without a guess: all of them, once each, the same for the same key."""
+"""Orbits without a guess: each of them once, the same for the same key; and the rule that ends a search."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import case
+from systems import logistic, map_of
 
 import hyjax as hj
-from hyjax.models import bouncing_ball, compass_gait, simplest_walker
+from hyjax._orbit.census import Census
+from hyjax._orbit.spread import spread
+from hyjax.models import bangbang, bouncing_ball, compass_gait, simplest_walker
 
 
 def gaits(model, params, **options) -> hj.PeriodicOrbit:
@@ -94,3 +97,126 @@ def test_region_without_width():
     found = hj.find_orbits(system, jnp.array(0.75), sequence=("run",), region=region, starts=8)
     assert len(found) == 1
     assert_allclose(found.x[0], [1.5, 1.5e-20, 0], rtol=1e-14)
+
+
+# The rule that ends a search
+
+
+def test_the_share_of_orbits_not_yet_found():
+    """Against the definition: shares of the orbits uniform on the simplex, and the number of orbits uniform up to a large one.
+
+    The posterior's mean of what is unseen, w(w + 1)/n(n - 1), is that of Boender and Rinnooy Kan (1987), eq. 8; here as the sum
+    over the number of orbits W, whose likelihood is C(W, w)/C(n + W - 1, n), with the unseen share (W - w)/(n + W).
+    """
+    from math import comb
+
+    hits, most = (5, 4, 3), 4000
+    n, w = sum(hits), len(hits)
+    weights = [comb(each, w) / comb(n + each - 1, n) for each in range(w, most)]
+    mean = sum(weight * (each - w) / (n + each) for weight, each in zip(weights, range(w, most), strict=True))
+    # The sum is cut off at 4000 orbits, beyond which its terms fall as the ninth power.
+    assert_allclose(Census(12, hits).unseen, mean / sum(weights), rtol=1e-9)
+
+
+def test_when_a_search_is_complete():
+    assert not Census(511).complete and Census(512).complete
+    assert not Census(200, (89,)).complete and Census(200, (90,)).complete
+    # An orbit to which one start led makes others likely.
+    assert not Census(4000, (1000, 1)).complete and Census(4000, (1000, 2)).complete
+    assert "5 of 2048 starts led to 1 orbit;" in str(Census(2048, (5,)))
+
+
+def test_starts_fill_the_region_evenly():
+    low, high = np.array([0.0, 3.0, -1.0]), np.array([1.0, 3.0, 1.0])
+    states = spread(low, high, 1024, jax.random.key(0))
+    assert np.all(states[:, 1] == 3) and np.all((states >= low) & (states <= high))
+    # In 16 x 16 cells, 4 each; of independent states, five cells would be empty.
+    counts = np.histogram2d(states[:, 0], states[:, 2], bins=16)[0]
+    assert counts.min() >= 2 and counts.max() <= 7
+
+
+# Maps in closed form
+
+
+def cycles(r: float, strides: int) -> list[np.ndarray]:
+    """The orbits of the logistic map of that least period, from sign changes of its iterate on a fine grid."""
+    step = lambda x: r * x * (1 - x)
+
+    def off(x, m):
+        y = x
+        for _ in range(m):
+            y = step(y)
+        return y - x
+
+    def bisected(m):
+        # Nodes at sines: dense at both ends, where the iterate is steep; zero itself is a fixed point.
+        x = np.sin(np.linspace(0, np.pi / 2, 200_001)[1:]) ** 2
+        low, high = x[:-1], x[1:]
+        turns = np.sign(off(low, m)) != np.sign(off(high, m))
+        low, high = low[turns], high[turns]
+        for _ in range(60):
+            middle = (low + high) / 2
+            left = np.sign(off(middle, m)) == np.sign(off(low, m))
+            low, high = np.where(left, middle, low), np.where(left, high, middle)
+        return np.append(0.0, low)
+
+    points = bisected(strides)
+    shorter = np.concatenate([bisected(m) for m in range(1, strides) if strides % m == 0] or [[]])
+    points = [x for x in points if shorter.size == 0 or np.abs(shorter - x).min() > 1e-9]
+    found = {}
+    for x in points:
+        nodes = [x]
+        for _ in range(strides - 1):
+            nodes.append(step(nodes[-1]))
+        found[round(min(nodes), 9)] = np.array(nodes)
+    return list(found.values())
+
+
+LOGISTIC, UNIT = map_of(logistic), (jnp.zeros(2), jnp.array([1.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    "strides", [1, 2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow), 5]
+)
+def test_orbits_of_a_map_that_folds(strides):
+    """The logistic map, whose steps have two preimages: every orbit, also zero, where the whole state is zero."""
+    for r in (3.6, 3.9, 3.99, 4.0):
+        found = hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, strides=strides)
+        exact = cycles(r, strides)
+        assert len(found) == len(exact)
+        if r == 4:
+            assert len(exact) == [2, 1, 2, 3, 6][strides - 1]
+        nodes = np.asarray(found.nodes[:, :, 0])
+        for cycle in exact:
+            # A step's rounding, over the orbit's distance from a bifurcation: none is nearer than 0.01.
+            assert np.abs(nodes[:, :1] - cycle).min(axis=-1).min() < 1e-12
+
+
+@pytest.mark.parametrize("beyond", [-1e-8, 1e-8])
+def test_orbits_next_to_a_doubling(beyond):
+    """At r = 3 the fixed point doubles its period: the orbit of two strides is nearly singular, and is one."""
+    r = 3 + beyond
+    one, two = (hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, strides=m) for m in (1, 2))
+    assert_allclose(np.sort(one.x[:, 0]), [0, 1 - 1 / r], atol=1e-14)
+    assert len(two) == (beyond > 0)
+    if beyond > 0:
+        nodes = (r + 1 + np.sqrt((r - 3) * (r + 1)) * np.array([-1, 1])) / (2 * r)
+        # Rounding over 1 - multiplier = 4e-8.
+        assert_allclose(np.sort(two.nodes[0, :, 0]), nodes, rtol=0, atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("frequency", "count"), [(1.0, 5), (1.04, 9), (1.1, 3)])
+def test_every_orbit_of_the_bang_bang_oscillator(frequency, count):
+    """Symmetric orbits, their mirror images, and resonances, each found from another key too."""
+    params = bangbang.Params(frequency=frequency)
+    for key in (0, 1):
+        found = gaits(bangbang, params, key=jax.random.key(key))
+        assert len(found) == count
+    if frequency == 1.1:
+        assert np.abs(np.asarray(found.x) - [6.339, -7.510, 0]).max(axis=-1).min() < 1e-3
+
+
+def test_too_few_starts_are_said():
+    with pytest.warns(UserWarning, match="starts led to 2 orbits; the expected share"):
+        hj.find_orbits(LOGISTIC, {"r": jnp.array(3.6)}, sequence=("m",), region=UNIT, starts=128)

@@ -77,6 +77,32 @@ def test_the_residual_decides_whether_it_is_an_orbit(finder):
         assert found.result == hj.RESULTS.orbit_not_converged and np.all(np.isnan(found.x))
 
 
+@pytest.mark.parametrize("shooting", [hj.SingleShooting, hj.MultipleShooting])
+def test_states_are_accepted_by_their_own_size(shooting):
+    """A map of numbers below 1 in each million units of time: a residual of 1e-9, which a root finder is content with, is none of
+    rounding, however small it is beside the time."""
+    field = lambda t, x, p: jnp.stack([jnp.zeros_like(x[0]), 1e-6 * jnp.ones_like(x[1])])
+    jump = lambda t, x, p: jnp.stack([p * x[0] * (1 - x[0]), jnp.zeros_like(x[1])])
+    way = hj.Transition("wait", "wait", lambda t, x, p: 1 - x[1], jump)
+    system = hj.HybridSystem({"wait": hj.Mode(field, ("x", "clock"))}, (way,))
+    integrator = hj.Integrator(max_time=1e7)
+    for tolerance, code in ((1e-3, hj.RESULTS.orbit_not_converged), (1e-12, hj.RESULTS.successful)):
+        method = shooting(root_finder=optx.Newton(rtol=tolerance, atol=tolerance))
+        found = hj.periodic_orbit(
+            system,
+            jnp.array([0.65, 0.0]),
+            jnp.array(2.5),
+            sequence=("wait",),
+            method=method,
+            integrator=integrator,
+            throw=False,
+        )
+        assert found.result == code
+        if code == hj.RESULTS.successful:
+            assert_allclose(found.x, [0.6, 0], rtol=1e-14)
+            assert found.residual <= 2e-12
+
+
 def test_damped_newton_is_a_root_finder_of_optimistix():
     """Without hyjax: the root of a system in closed form, where full steps of Newton's method run away (arctangent)."""
 

@@ -14,7 +14,7 @@ def wheels(solver):
     params = rimless_wheel.Params()
     batch = Batch(rimless_wheel.system, params, rimless_wheel.sequence, 1, hj.SingleShooting(), hj.Integrator())
     region = tuple(np.asarray(bound) for bound in rimless_wheel.region(params))
-    return search(batch, region, 16, None, solver)
+    return search(batch, region, 16, None, solver)[0]
 
 
 @pytest.fixture(scope="module")

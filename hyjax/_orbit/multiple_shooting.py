@@ -4,6 +4,7 @@ import functools as ft
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.flow import run_to_guard
@@ -42,14 +43,21 @@ class MultipleShooting(AbstractShooting):
 
         def evaluate(flat, first):
             residual, jacobian, aux = _arc_equations(problem, sizes, flat.reshape(shape), params, integrator)
-            return Evaluation(residual.reshape(-1), jacobian.reshape(flat.size, flat.size), flat, aux)
+            return Evaluation(residual.reshape(-1), jacobian.reshape(flat.size, flat.size), flat, (*aux, residual))
 
         root = find_root(
             evaluate, _forward(problem, guess, params, integrator).reshape(-1), max_iterations=self.max_iterations,
             accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder,
         )  # fmt: skip
-        chain, jacobian = root.aux
-        return Found(chain, jacobian, root.residual, root.iterations, outcome(root.converged, chain.result))
+        chain, jacobian, residual = root.aux
+        # Times may be much larger than states: each has its own size.
+        times = np.isin(np.arange(shape[1]), np.cumsum([0, *sizes[:-1]]))
+        largest = lambda z, chosen: jnp.max(jnp.abs(z.reshape(shape)[:, chosen]))
+        accept = self.acceptable(integrator, guess.dtype)
+        size = jnp.maximum(largest(root.y, ~times), jnp.max(jnp.abs(guess)))
+        off = largest(residual, ~times)
+        closed = (off <= accept * size) & (largest(residual, times) <= accept * largest(root.y, times))
+        return Found(chain, jacobian, off, root.iterations, outcome(root.converged & closed, chain.result))
 
 
 def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides z"]:

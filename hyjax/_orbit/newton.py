@@ -37,13 +37,15 @@ class Root(eqx.Module):
 
 class Evaluation(NamedTuple):
     """The residual `r` and its Jacobian at the point `at`, with auxiliary output `aux`. `off`: a lower bound of the residual's
-    size, where `r` itself may underestimate the error."""
+    size, where `r` itself may underestimate the error. `size`: of the states that the evaluation meets, where those may be larger
+    than the point: a step of this length is not too long."""
 
     r: Float[Array, " n"]
     jacobian: Float[Array, "n n"]
     at: Float[Array, " n"]
     aux: PyTree
     off: float | Float[Array, ""] = 0.0
+    size: float | Float[Array, ""] = 0.0
 
 
 class _Search(eqx.Module):
@@ -64,17 +66,19 @@ class DampedNewton(optx.AbstractRootFinder):
     A step that does not lower the residual, or whose evaluation fails (is not finite), is shortened. The iteration ends where the
     residual stops falling, at rounding. So `rtol` and `atol` are no stopping criterion, but the largest residual of a root:
     `atol + rtol * size`, where `size` is that of the iterate or of the start, whichever is larger (a root at zero has size 0).
+    With `settle` above zero, it ends as soon as the residual is at most `settle * size`.
     The `aux` of the solution belongs to the returned iterate itself.
 
     **Options** of `optimistix.root_find`: `accept`, in place of `rtol` (may be traced). `size`: of the start, by default
     `max(abs(y0))`. `first`: the `args` of the first evaluation. `base`: a function of `aux` that returns the point of the
-    evaluation, which may differ from the iterate, and a lower bound of the residual.
+    evaluation, which may differ from the iterate, a lower bound of the residual, and the length of a step that is not too long.
 
     Source: Deuflhard (2004), *Newton Methods for Nonlinear Problems*, ch. 3, for damping.
     """
 
     rtol: float = 1e-10
     atol: float = 0.0
+    settle: float | Float[Array, ""] = 0.0
     norm: Callable[[PyTree], Array] = optx.max_norm
 
     def init(self, fn, y, args, options, f_struct, aux_struct, tags) -> _Search:
@@ -88,27 +92,29 @@ class DampedNewton(optx.AbstractRootFinder):
         if "first" in options:
             args = jax.tree.map(lambda a, b: jnp.where(first, a, b), options["first"], args)
         r, jacobian, aux = with_columns(lambda y: fn(y, args), y)
-        here, least = options["base"](aux) if "base" in options else (y, 0.0)
+        here, least, reach = options["base"](aux) if "base" in options else (y, 0.0, 0.0)
         r = r + jacobian @ (here - y) if "base" in options else r
         finite = jnp.all(jnp.isfinite(r)) & jnp.all(jnp.isfinite(jacobian)) & jnp.all(jnp.isfinite(here))
         here = jnp.where(finite, here, y)
         size = self._size(state.y, options)
         residual = jnp.where(finite, jnp.maximum(jnp.max(jnp.abs(r)), least), jnp.inf)
-        # At the root the residual is rounding and no longer falls.
-        rounding = (residual <= self._accept(size, options)) & (residual >= state.residual / 4)
+        # At the root the residual is rounding and no longer falls. Towards a triple root, as near a pitchfork, it falls to 0.3.
+        rounding = (residual <= self._accept(size, options)) & (residual >= state.residual / 3)
         better = (residual < state.residual) | first
 
         step = jnp.where(better, _newton_step(jnp.where(finite, jacobian, 0), jnp.where(finite, r, 0)), state.step)
         usable = jnp.all(jnp.isfinite(step))
         fraction = jnp.where(better, jnp.minimum(1, 4 * state.fraction), state.fraction / 4)
-        # The linearization is not trusted over a step longer than the state itself.
-        length = jnp.max(jnp.abs(step))
-        fraction = jnp.minimum(fraction, jnp.where(size > 0, size / jnp.where(length > 0, length, 1), 1))
+        # The linearization is not trusted over a step longer than the state itself. At the start this is also the state to which
+        # the flow leads: the state before a jump to zero is not small.
+        length, reach = jnp.max(jnp.abs(step)), jnp.maximum(size, jnp.where(finite & first, reach, 0))
+        fraction = jnp.minimum(fraction, jnp.where(reach > 0, reach / jnp.where(length > 0, length, 1), 1))
         best = jnp.where(better, here, state.y)
         kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), aux, state.aux)
         tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(best))) & finite
         # A zero step from the first evaluation is no root if the lower bound of the residual is too large.
         tiny = tiny & ~(first & (least > self._accept(size, options)))
+        settled = better & finite & (residual <= self.settle * size)
         hopeless = ~usable | (fraction < 1e-3) | (first & ~finite)
         after = _Search(
             y=best,
@@ -117,7 +123,7 @@ class DampedNewton(optx.AbstractRootFinder):
             residual=jnp.where(better, residual, state.residual),
             aux=kept,
             iterations=state.iterations + 1,
-            done=tiny | rounding | hopeless,
+            done=tiny | rounding | settled | hopeless,
         )
         # The loop of optimistix carries the last `aux` too; zeros cost nothing, and `postprocess` returns the best iterate's.
         return best + fraction * step, after, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux)
@@ -168,12 +174,12 @@ def find_root(
     """
 
     def fn(y, first):
-        r, jacobian, at, aux, off = evaluate(stop_gradient(y), first)
-        return r + jacobian @ (y - at), (at, jnp.asarray(off, y.dtype), aux)
+        r, jacobian, at, aux, *bounds = evaluate(stop_gradient(y), first)
+        return r + jacobian @ (y - at), (at, *(jnp.asarray(bound, y.dtype) for bound in bounds), aux)
 
     size = jnp.max(jnp.abs(y0)) if size is None else jnp.asarray(size, y0.dtype)
     ours = isinstance(root_finder, DampedNewton)
-    options = {"accept": accept, "size": size, "first": jnp.array(True), "base": lambda aux: aux[:2]} if ours else {}
+    options = {"accept": accept, "size": size, "first": jnp.array(True), "base": lambda aux: aux[:3]} if ours else {}
     found = optx.root_find(
         fn, root_finder, y0, jnp.array(False), options, has_aux=True, max_steps=None, throw=False,
         adjoint=_Limited(max_iterations),
@@ -184,7 +190,7 @@ def find_root(
         *_, aux = aux
     else:
         # The root finders of optimistix return the evaluation of the previous iterate.
-        r, _, _, aux, _ = evaluate(y, jnp.array(False))
+        r, _, _, aux, *_ = evaluate(y, jnp.array(False))
         residual = jnp.where(jnp.all(jnp.isfinite(r)), jnp.max(jnp.abs(r)), jnp.inf)
     converged = residual <= accept * jnp.maximum(jnp.max(jnp.abs(y)), size)
     return Root(y, aux, residual, converged, found.stats["num_steps"])

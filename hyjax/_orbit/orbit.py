@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
@@ -13,18 +14,21 @@ from .._flow.check import check
 from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
 from .._flow.jump import reset
-from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, Limits, rolled, with_limits
+from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
+from .._flow.trees import without_tangents
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
+from .failure import raise_failure, Reached
 from .implicit import closed_orbit
 from .multiple_shooting import MultipleShooting
 from .multipliers import eigenvalues
 from .problem import Problem
 from .report import describe
+from .search_limits import SearchLimits
 from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy, run_stride
@@ -44,8 +48,10 @@ class PeriodicOrbit(Shown):
     return map from section to section, shape `(n, n)`. `residual`: the largest component of `S^m(x) - x`. `guard_rates`: in the
     guards' units per time, shape `(strides * arcs,)`, negative where the orbit crosses the guards' surfaces. `nodes`: the
     states just after the jumps that start the strides, shape `(strides, n)`, at the times `starts`. `before`: the pre-impact
-    states of these jumps, shape `(strides, m)`. `iterations`: of Newton's method. `result`: a code of `RESULTS`; unless
-    `result` is `successful`, the numbers are NaN. Every number is differentiable in `params`.
+    states of these jumps, shape `(strides, m)`. `iterations`: of Newton's method. `distance`: the largest component of the way
+    from the guess to the orbit's states, relative to the largest component of either; zero where there was no guess. `result`: a
+    code of `RESULTS`; unless `result` is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last
+    iterate). Every number is differentiable in `params`; the derivative of `distance` is zero.
 
     Source: Bhounsule (2014), Sec. 2.
     """
@@ -60,6 +66,7 @@ class PeriodicOrbit(Shown):
     starts: Float[Array, " strides"]
     before: Float[Array, "strides m"]
     iterations: Int[Array, ""]
+    distance: Scalar
     result: RESULTS
     params: Params
     system: HybridSystem = eqx.field(static=True)
@@ -183,14 +190,16 @@ def orbit_of(
     residual: Array,
     iterations: Array,
     result: RESULTS,
+    distance: Array | None = None,
 ) -> PeriodicOrbit:
     """The periodic orbit from a solver's results; NaN unless the solver was successful."""
     nan = ft.partial(nan_unless, result == RESULTS.successful)
     return PeriodicOrbit(
         x=nan(chain.nodes[0]), period=nan(chain.period), multipliers=nan(multipliers), return_jacobian=nan(jacobian),
         residual=nan(residual), guard_rates=nan(chain.guard_rates), nodes=nan(chain.nodes), starts=nan(chain.starts),
-        before=nan(chain.before),
-        iterations=iterations, result=result, params=params, system=problem.system, sequence=problem.sequence,
+        before=nan(chain.before), iterations=iterations,
+        distance=jnp.zeros_like(residual) if distance is None else distance,
+        result=result, params=params, system=problem.system, sequence=problem.sequence,
         strides=problem.strides, integrator=integrator,
     )  # fmt: skip
 
@@ -203,23 +212,26 @@ def run_orbit(
     strides: int,
     method: AbstractShooting,
     integrator: Integrators,
-    limits: tuple[tuple[Limits, ...], Int[ArrayLike, ""]] | None = None,
-) -> PeriodicOrbit:
-    """`periodic_orbit` without the checks of its arguments. `limits`: those of the integrator's parts and the method's
-    `max_iterations`, which may be traced."""
+    near: Float[ArrayLike, ""] = jnp.inf,
+    limits: SearchLimits | None = None,
+) -> tuple[PeriodicOrbit, Reached]:
+    """`periodic_orbit` without the checks of its arguments, and the last iterate, also of a failure. `limits` may be traced."""
     problem, limited = Problem(system, sequence, strides), integrator
     if limits is not None:
         # For an orbit that is computed once, compile time matters more than run time.
-        parts, iterations = limits
-        limited = with_limits(rolled(integrator), parts)
-        method = eqx.tree_at(lambda method: method.max_iterations, method, iterations)
+        limited, method = limits.imposed_on(rolled(integrator), method)
     found = closed_orbit(problem, guess, params, method, limited)
     multipliers = eigenvalues(found.jacobian)
     result = unless_in_family(multipliers, found.result)
     result = unless_out_of_phase(problem, found.chain, params, limited, result)
-    return orbit_of(
-        problem, found.chain, found.jacobian, params, integrator, multipliers, found.residual, found.iterations, result
-    )
+    reached = Reached(*without_tangents((found.chain.nodes, found.residual, found.iterations)))
+    distance = reached.distance(jax.lax.stop_gradient(guess))
+    result = choose((result == RESULTS.successful) & ~(distance <= near), RESULTS.far_from_guess, result)
+    orbit = orbit_of(
+        problem, found.chain, found.jacobian, params, integrator, multipliers, found.residual, found.iterations, result,
+        distance,
+    )  # fmt: skip
+    return orbit, reached
 
 
 _run = eqx.filter_jit(run_orbit)
@@ -234,22 +246,29 @@ def periodic_orbit(
     strides: int = 1,
     method: AbstractShooting = SingleShooting(),
     integrator: IntegratorLike = Integrator(),
+    near: float | Float[Array, ""] = jnp.inf,
     throw: bool = True,
 ) -> PeriodicOrbit:
-    r"""The periodic orbit near a guess. $S^m(x) = x$ for $m$ = `strides`.
+    r"""The periodic orbit to which Newton's method leads from a guess. $S^m(x) = x$ for $m$ = `strides`.
+
+    This need not be the orbit nearest to the guess, nor one of the same kind: `distance` of the result says how far it is from
+    the guess, and `near` sets a bound. To follow one orbit over parameters use `sweep` or `continuation`.
 
     **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or for
     `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `strides`: the number of
     passes, static. `method`: `SingleShooting` or `MultipleShooting`. `integrator`: an `Integrator`, or one for each mode,
-    `{"stance": ..., "flight": ...}`. `throw`: raise an error on failure; with `False`, `result` holds the code.
+    `{"stance": ..., "flight": ...}`. `near`: the largest `distance` from the guess, such as 0.1. `throw`: raise an error on
+    failure; with `False`, `result` holds the code.
 
     **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`, in the units of the vector fields. All its numbers are
     differentiable in `params`, to any order in forward and reverse mode. With
     `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
     does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
     `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
-    periodic too, `out_of_phase` when the state of a time-dependent system returns at another phase of its forcing, or the code
-    of the stride that failed. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+    periodic too, `out_of_phase` when the state of a time-dependent system returns at another phase of its forcing,
+    `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed. With `throw`, an
+    `OrbitError` states the code, the residual and the last iterate; under `jit` it is equinox's runtime error, with the code.
+    `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """
@@ -266,7 +285,10 @@ def periodic_orbit(
             _, _, params = check(system, 0.0, node, params, sequence, integrator)
     else:
         _, guess, params = check(system, 0.0, guess, params, sequence, integrator)
-    orbit = _run(system, guess, params, tuple(sequence), strides, method, integrator)
-    if throw:
-        orbit = orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
-    return orbit
+    if not isinstance(near, jax.core.Tracer) and not near >= 0:
+        raise ValueError(
+            f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
+        )
+    near = jnp.asarray(near, guess.dtype)
+    orbit, reached = _run(system, guess, params, tuple(sequence), strides, method, integrator, near)
+    return raise_failure(orbit, reached) if throw else orbit

@@ -1,5 +1,7 @@
 """Search for the periodic orbits in a region, without an initial guess."""
 
+import dataclasses
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,14 +18,21 @@ from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.working import working
+from .census import Census
+from .known import Known
 from .orbit import PeriodicOrbit, run_orbit
+from .search_limits import SearchLimits
 from .shooting import AbstractShooting, SingleShooting
+from .spread import spread
 
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
 Solve = Callable[..., PeriodicOrbit]
 
-# The number of starts in one batch on a CPU.
-BLOCK = 32
+# The number of starts in a round, and of those in one batch on a CPU.
+ROUND, BLOCK = 128, 32
+SUCCESSFUL = RESULTS.successful._value
+# After one evaluation: a stride that did not fail.
+SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
 
 
 def find_orbits(
@@ -32,28 +41,36 @@ def find_orbits(
     *,
     sequence: tuple[str, ...],
     region: Region,
-    starts: int = 128,
+    starts: int = 2048,
     strides: int = 1,
     key: PRNGKeyArray | None = None,
     method: AbstractShooting = SingleShooting(),
     integrator: IntegratorLike = Integrator(),
 ) -> PeriodicOrbit:
-    r"""Periodic orbits in a region, found by Newton's method from random starts in the region. $S^m(x) = x$ for $m$ = `strides`.
+    r"""Periodic orbits in a region, found by Newton's method from many starts in it. $S^m(x) = x$ for $m$ = `strides`.
 
-    Each start is solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, then, only if no start converges,
-    with as many as allowed. Orbits inside the region are merged, and solved with the integrator's own tolerances.
+    The starts come in rounds of 128. The search ends when every orbit found was reached from two starts or more, and the
+    expected share of starts that lead to an orbit not yet found, among the starts that lead to orbits, is at most 1/4000: it is
+    $w(w + 1)/n(n - 1)$ for $w$ orbits from $n$ starts. It ends without an orbit after 512 starts, and in any case after `starts`,
+    with a warning if that is too early for the rule. An orbit to which few starts lead may be missed; a smaller region finds it.
+
+    Starts are solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, but with as many as allowed where a
+    round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. Two
+    results are one orbit if they lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
 
     **Arguments:** `sequence`: mode names, static. `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector
-    fields: the box of states just after the jump that closes the sequence. It may be large: only the image of the reset is
-    searched. `starts`: the number of random starts. `strides`: orbits that close after fewer strides are omitted. `key`: of
-    `jax.random`; the same key gives the same orbits. `method`: as for `periodic_orbit`. `integrator`: an `Integrator`, or one for
-    each mode, `{"stance": ..., "flight": ...}`.
+    fields: the box of states just after the jump that closes the sequence; an orbit of several strides has one of these states in
+    the box. It may be large: only the image of the reset is searched. `starts`: the largest number of starts. `strides`: orbits
+    that close after fewer strides are omitted. `key`: of `jax.random`; the same key gives the same orbits. `method`: as for
+    `periodic_orbit`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
 
     **Returns:** one `PeriodicOrbit` whose arrays have a leading axis over the distinct orbits found, by decreasing period; its
     length is 0 if none is found. Orbits of continuous families are omitted. Not for use under `jit`, because the number of orbits
     is not known in advance. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
-    Source: multistart Newton's method on the return map of Bhounsule (2014), Sec. 2.
+    Source: multistart Newton's method on the return map of Bhounsule (2014), Sec. 2; Boender, Rinnooy Kan (1987), *Bayesian
+    stopping rules for multistart global optimization methods*, Math. Program. 37, 59-80; the starts: an additive recurrence,
+    Niederreiter (1992), *Random Number Generation and Quasi-Monte Carlo Methods*, ch. 3.
     """
     integrator = for_modes(system, integrator)
     for bound in region:
@@ -65,7 +82,10 @@ def find_orbits(
         raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be at least 1.")
     batch = Batch(system, params, tuple(sequence), strides, method, integrator)
     with working("searching for periodic orbits"):
-        return search(batch, (low, high), starts, key, solve_batch)
+        orbits, census = search(batch, (low, high), starts, key, solve_batch)
+    if len(orbits) and not census.complete:
+        warnings.warn(f"find_orbits: {census}", stacklevel=2)
+    return orbits
 
 
 class Batch(eqx.Module):
@@ -80,74 +100,86 @@ class Batch(eqx.Module):
 
 
 @eqx.filter_jit
-def solve_batch(batch: Batch, guesses: Array, limits: tuple) -> PeriodicOrbit:
-    """The orbit near each guess. `limits` of `run_orbit` are traced arguments, so that the coarse and the accurate search share
-    one compiled program."""
+def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicOrbit:
+    """The orbit near each guess. `limits` are traced, so that the coarse and the accurate search share one compiled program."""
     return eqx.filter_vmap(
         lambda guess: run_orbit(
-            batch.system, guess, batch.params, batch.sequence, batch.strides, batch.method, batch.integrator, limits
-        )
+            batch.system,
+            guess,
+            batch.params,
+            batch.sequence,
+            batch.strides,
+            batch.method,
+            batch.integrator,
+            limits=limits,
+        )[0]
     )(guesses)
 
 
-def search(batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve) -> PeriodicOrbit:
-    """`find_orbits` without the checks of its arguments; `solve` is `solve_batch`, or an exported program of it."""
+def search(
+    batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve
+) -> tuple[PeriodicOrbit, Census]:
+    """`find_orbits` without the checks of its arguments, and the count of starts. `solve` is `solve_batch`, or an exported
+    program of it."""
     low, high = region
-    key = jax.random.key(0) if key is None else key
-    guesses = low + (high - low) * np.asarray(jax.random.uniform(key, (starts, low.size), low.dtype))
+    quick, thorough, fine = stages(batch, low.dtype)
+    width = min(starts, BLOCK if jax.default_backend() == "cpu" else ROUND)
+    guesses = spread(low, high, starts, jax.random.key(0) if key is None else key)
+    known, census = Known(low, high), Census()
+
+    def closed(guesses, limits) -> PeriodicOrbit:
+        """What the starts lead to, without those that fail in their first stride."""
+        first = solve_blocks(solve, batch, guesses, dataclasses.replace(limits, iterations=np.asarray(1)), width)
+        guesses = guesses[np.isin(first.result._value, SOUND)]
+        return solve_blocks(solve, batch, guesses, limits, width) if len(guesses) else rows(first, [])
+
+    while census.tried < starts and not census.complete:
+        block = guesses[census.tried : census.tried + ROUND]
+        orbits = closed(block, quick)
+        if not known.orbits and not np.any(orbits.result._value == SUCCESSFUL):
+            orbits = closed(block, thorough)
+        if groups := known.sort(orbits):
+            inside = np.stack([group[0].nodes[group[0].inside(low, high)] for group in groups])
+            known.add(solve_blocks(solve, batch, inside, fine, width), groups)
+        census = Census(census.tried + len(block), tuple(known.hits))
+    order = sorted(range(len(known.orbits)), key=lambda k: -float(known.orbits[k].period))
+    found = [known.orbits[k] for k in order]
+    found = jax.tree.map(lambda *leaves: np.stack(leaves), *found) if found else rows(orbits, [])
+    # Not `dataclasses.replace`, which would check that the other fields are arrays of JAX.
+    found = eqx.tree_at(lambda orbits: orbits.distance, found, np.zeros_like(found.period))
+    return jax.device_put(found), census
+
+
+def stages(batch: Batch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
+    """The limits of a quick, of a thorough and of an accurate search."""
+    fine, most = limits_of(batch.integrator, dtype), batch.method.max_iterations
+    loose = 1e-5 if dtype == jnp.float64 else 1e-3
+
+    def limited(parts, iterations, settle) -> SearchLimits:
+        number = lambda each: np.asarray(each, dtype if isinstance(each, float) else None)
+        return jax.tree.map(number, SearchLimits(tuple(parts), iterations, settle))
+
+    def coarse(steps, iterations):
+        parts = [Limits(max(loose, p.rtol), max(loose, p.atol), min(steps, p.max_steps)) for p in fine]
+        return limited(parts, min(iterations, most), 10 * loose)
+
+    # A block waits for a start that flows for a long time or for which Newton's method diverges: limit both.
+    return coarse(40, 12), coarse(max(p.max_steps for p in fine), most), limited(fine, most, 0.0)
+
+
+def solve_blocks(solve: Solve, batch: Batch, guesses: np.ndarray, limits: SearchLimits, width: int) -> PeriodicOrbit:
+    """The orbits near all guesses, in blocks of one width, on the host."""
     # On a CPU the lanes of a block wait for the slowest lane, and other cores can solve other blocks.
-    width = min(starts, BLOCK) if jax.default_backend() == "cpu" else starts
-    fine, iterations = limits_of(batch.integrator, low.dtype), batch.method.max_iterations
-    loose = 1e-5 if low.dtype == jnp.float64 else 1e-3
-    coarse = lambda steps: tuple(Limits(max(loose, p.rtol), max(loose, p.atol), min(steps, p.max_steps)) for p in fine)
-    # The whole batch waits for a start that flows for a long time or for which Newton's method diverges: limit both.
-    quick = (coarse(40), min(8, iterations))
-    thorough = (coarse(max(p.max_steps for p in fine)), iterations)
-
-    size = np.maximum(np.abs(low), np.abs(high))
-
-    def solved(guesses, limits):
-        limits = jax.tree.map(lambda each: np.asarray(each, low.dtype if isinstance(each, float) else None), limits)
-        count = len(guesses)
-        blocks = guesses[np.arange(-(-count // width) * width) % count].reshape(-1, width, low.size)
-        one = lambda block: jax.block_until_ready(solve(batch, block, limits))
-        # The first call compiles, and runs on while other blocks start. The orbits are then selected on the host.
-        first = solve(batch, blocks[0], limits)
-        with ThreadPoolExecutor() as pool:
-            done = [first, *pool.map(one, blocks[1:])]
-        return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *done)
-
-    def kept(orbits, closeness):
-        good = orbits.result._value == RESULTS.successful._value
-        # Where the region's bounds are zero, such as for a clock that is reset to zero, allow rounding.
-        slack = closeness * np.maximum(size, 1e-6 * np.max(size))
-        start = orbits.nodes[:, 0]
-        good &= np.all((start >= low - slack) & (start <= high + slack), axis=-1)
-        return _distinct(orbits.nodes, orbits.period, good, closeness)
-
-    for limits in (quick, thorough):
-        orbits = solved(guesses, limits)
-        if found := kept(orbits, 1e-3):
-            break
-    if found:
-        orbits = solved(orbits.x[found], (fine, iterations))
-        found = kept(orbits, float(jnp.finfo(low.dtype).eps) ** 0.6)
-    return jax.device_put(jax.tree.map(lambda leaf: leaf[np.asarray(found, int)], orbits))
+    count = len(guesses)
+    blocks = guesses[np.arange(-(-count // width) * width) % count].reshape(-1, width, guesses.shape[1])
+    one = lambda block: jax.block_until_ready(solve(batch, block, limits))
+    # The first call compiles, and runs on while other blocks start.
+    first = solve(batch, blocks[0], limits)
+    with ThreadPoolExecutor() as pool:
+        done = [first, *pool.map(one, blocks[1:])]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *done)
 
 
-def _distinct(nodes: np.ndarray, period: np.ndarray, good: np.ndarray, closeness: float) -> list[int]:
-    """Indices of the distinct good orbits, by decreasing period.
-
-    Two orbits are equal if some stride of one starts where the other starts. An orbit that closes after fewer strides is omitted.
-    """
-    # Each coordinate by its own size; one that is zero but for rounding by a small part of the largest.
-    scale = np.max(np.abs(nodes[good]), axis=(0, 1), initial=0)
-    scale = np.maximum(scale, 1e-6 * np.max(scale)) + np.finfo(float).tiny
-    same = lambda a, b: np.max(np.abs(a - b) / scale) < closeness
-    chosen: list[int] = []
-    for i in np.flatnonzero(good):
-        if any(same(nodes[i, 0], node) for node in nodes[i, 1:]):
-            continue
-        if not any(same(nodes[j, 0], node) for j in chosen for node in nodes[i]):
-            chosen.append(int(i))
-    return sorted(chosen, key=lambda i: -period[i])
+def rows(orbits: PeriodicOrbit, chosen: list[int]) -> PeriodicOrbit:
+    """Some orbits of a batch."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[np.asarray(chosen, int)], orbits)

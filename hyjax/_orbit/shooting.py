@@ -155,6 +155,6 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         # The distance |R(y1) - x0| is a lower bound of the residual: a stride whose end does not depend on its start has D = 0.
         off = jnp.where(near, jnp.max(jnp.abs(image - x)), 0)
         kept = chain if problem.varied else dataclasses.replace(chain, jacobians=None)
-        return Evaluation(r, by_before @ slope - eye, at, (kept, by_end), off)
+        return Evaluation(r, by_before @ slope - eye, at, (kept, by_end), off, jnp.max(jnp.abs(y1)))
 
     return evaluate

@@ -61,6 +61,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The orbit is one of a continuous family: the return map has the multiplier 1 on the section, so Newton's "
         "equation is singular. Fix the conserved quantity, or move the parameter off the fold."
     )
+    far_from_guess = (
+        "Newton's method led to a periodic orbit that is further from the guess than `near` allows. Give a nearer guess, for "
+        "example an orbit at a neighbouring parameter, or raise `near`."
+    )
 
 
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:

@@ -135,6 +135,23 @@ def parse_state(text: str):
     return jnp.array([parse_finite(each, "--x0") for each in text.split(",")])
 
 
+def parse_region(text: str, coordinates: Sequence[str]):
+    """The low and the high state of a box given as `0:1,-2:2,0`: for each coordinate two bounds, or its value."""
+    import numpy as np
+
+    parts = text.split(",")
+    if len(parts) != len(coordinates):
+        raise Misuse(
+            f"--region: {text!r} has {len(parts)} parts. Give bounds or a value for each of {', '.join(coordinates)}, as "
+            f"{','.join(['0:1'] * len(coordinates))}."
+        )
+    bounds = [[parse_finite(each, "--region") for each in part.split(":", 1)] for part in parts]
+    low, high = (np.array([bound[k] for bound in bounds]) for k in (0, -1))
+    if not np.all(low <= high):
+        raise Misuse(f"--region: {text!r} has a lower bound above the upper one. Give bounds as low:high.")
+    return low, high
+
+
 def initial_condition(model: ModuleType, params, mode: str | None, x0: str | None):
     """Initial mode and state of a simulation, as given; by default those of the model."""
     start = model.start(params)

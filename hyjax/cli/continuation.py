@@ -27,7 +27,7 @@ from .session import start_jax
 def follow_branches(
     name: Model,
     where: Annotated[str, typer.Option(help="parameter to vary")],
-    start: Annotated[str, typer.Option("--from", help="its first value, where all periodic orbits are searched")],
+    start: Annotated[str, typer.Option("--from", help="its first value, where periodic orbits are searched")],
     end: Annotated[str, typer.Option("--to", help="its last value")],
     param: OtherParam = None,
     strides: Strides = 1,
@@ -41,7 +41,7 @@ def follow_branches(
     out: Annotated[Path | None, typer.Option(help="write the branches to this netCDF file, as branch.nc")] = None,
     overwrite: Overwrite = False,
 ):
-    """Follow all periodic orbits of a model over a parameter, through folds. Bifurcations and grazing are located."""
+    """Follow the periodic orbits of a model over a parameter, through folds. Bifurcations and grazing are located."""
     check_files(plot, out=out, overwrite=overwrite)
     check_count("--strides", strides, 1, MOST_STRIDES)
     check_count("--doublings", doublings, 0, 16)

@@ -1,4 +1,4 @@
-"""The command `gait`: all periodic orbits of a model, without an initial guess."""
+"""The command `gait`: the periodic orbits of a model in a region, without an initial guess."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, parse_parameters, parse_sequence
+from .arguments import as_misuse, check_count, load, parse_parameters, parse_region, parse_sequence
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
-from .orbits import choose_orbit, require_orbits
+from .orbits import choose_orbit, MOST_STARTS, require_orbits
 from .output import orbits_record, orbits_table
 from .session import start_jax
 
@@ -20,8 +20,12 @@ def gait(
     strides: Strides = 1,
     sequence: Sequence = None,
     starts: Annotated[
-        int, typer.Option(help="number of random initial guesses; more find orbits that attract few")
-    ] = 128,
+        int, typer.Option(help="largest number of initial guesses; fewer where new ones find nothing new")
+    ] = MOST_STARTS,
+    region: Annotated[
+        str | None,
+        typer.Option(help="box of states at the start of the sequence, as 0:1,-2:2,0; default: the model's"),
+    ] = None,
     orbit: Annotated[
         int | None,
         typer.Option(help="number of the orbit to draw, from 1; default: all in --plot, the first in --animate"),
@@ -33,7 +37,11 @@ def gait(
     animate: Animate = None,
     overwrite: Overwrite = False,
 ):
-    """Find all periodic orbits of a model, without an initial guess. Print states, periods and multipliers."""
+    """Find the periodic orbits of a model in a region, without an initial guess. Print states, periods and multipliers.
+
+    The search goes on until the expected share of guesses that lead to other orbits is 1/4000; orbits to which fewer lead may be
+    missed.
+    """
     check_count("--strides", strides, 1, MOST_STRIDES)
     check_count("--starts", starts, 1, MOST_POINTS)
     if orbit is not None:
@@ -44,10 +52,11 @@ def gait(
     check_outline(model, animate)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)
+    box = None if region is None else parse_region(region, model.system.modes[modes[0]].coordinates)
 
     import jax
 
-    orbits = require_orbits(model, params, values, modes, strides, cache, starts)
+    orbits = require_orbits(model, params, values, modes, strides, cache, starts, box)
     shown = jax.device_get(orbits)
     if as_json:
         print(json.dumps(orbits_record(name, model, values, shown)))

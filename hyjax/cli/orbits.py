@@ -1,12 +1,22 @@
 """Search for the periodic orbits from which a command starts."""
 
+import sys
 from types import ModuleType
+from typing import Any
 
 from .arguments import Misuse, NotFound, short_name
 
+# The low and the high state of a box; None for the model's.
+Region = tuple[Any, Any] | None
+# The default of `--starts`.
+MOST_STARTS = 2048
 
-def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], strides: int, cache: str, starts: int):
-    """All orbits of `strides` strides in the model's region. The traced search is stored in the directory `cache`."""
+
+def find_model_orbits(
+    model: ModuleType, params, sequence: tuple[str, ...], strides: int, cache: str, starts: int, region: Region = None
+):
+    """Orbits of `strides` strides in the region, by default the model's, and the count of starts. The traced search is stored in
+    the directory `cache`."""
     import jax
     import numpy as np
 
@@ -19,7 +29,7 @@ def find_model_orbits(model: ModuleType, params, sequence: tuple[str, ...], stri
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
     with working("searching for periodic orbits") as say:
         # Under jit, one compiled program is loaded instead of one for each operation.
-        low, high = (np.asarray(bound) for bound in jax.jit(model.region)(params))
+        low, high = (np.asarray(bound) for bound in (region or jax.jit(model.region)(params)))
         return search(batch, (low, high), starts, None, stored_solver(cache, short_name(model), say))
 
 
@@ -30,14 +40,24 @@ def require_orbits(
     sequence: tuple[str, ...],
     strides: int,
     cache: str,
-    starts: int = 128,
+    starts: int = MOST_STARTS,
+    region: Region = None,
 ):
-    """`find_model_orbits`. `NotFound` where there is no orbit. **Arguments:** `values`: the parameters by name."""
-    orbits = find_model_orbits(model, params, sequence, strides, cache, starts)
+    """The orbits of `find_model_orbits`, with a note on stderr if the search ended early. `NotFound` where there is no orbit.
+
+    **Arguments:** `values`: the parameters by name.
+    """
+    orbits, census = find_model_orbits(model, params, sequence, strides, cache, starts, region)
     if len(orbits) == 0:
         raise NotFound(
             f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
-            f"{setting(values)}. Try other parameters (hyjax models MODEL lists them), or more --starts of hyjax gait."
+            f"{setting(values)}; no start of {census.tried} led to one. Try other parameters (hyjax models MODEL lists them), or "
+            "another --region of hyjax gait."
+        )
+    if not census.complete:
+        print(
+            f"hyjax: {census}. More --starts, or a smaller --region, of hyjax gait may find more.",
+            file=sys.stderr,
         )
     return orbits
 

@@ -91,11 +91,23 @@ def guess(params):
     return jnp.stack([size, jnp.zeros_like(size), jnp.zeros_like(size)])
 
 
+def resonant(params):
+    r"""The largest amplitude $a$ of a free oscillation at a multiple of the force's frequency which the force can sustain.
+
+    At frequency $\Omega$, with $\Omega^2 = \alpha + 3\varepsilon a^2/4$, the harmonic $4A\omega/\pi\Omega$ of the force
+    balances the damping: $\lambda\Omega^2 a = 4A\omega/\pi$. Below $\lambda = 0.1$ as for 0.1.
+    """
+    drive = 4 * jnp.abs(params.amplitude) * params.frequency / (jnp.pi * jnp.maximum(params.damping, 0.1))
+    soft, hard = drive / jnp.maximum(jnp.abs(params.stiffness), 1e-3), jnp.cbrt(drive / (0.75 * jnp.abs(params.cubic)))
+    return jnp.minimum(soft, hard)
+
+
 def region(params):
-    """Up to twice the static displacement, and the speed that the force gives over it; at the switch to the negative force."""
-    size = 2 * equilibrium(params)
-    fast = jnp.sqrt(2 * jnp.abs(params.amplitude) * size)
-    high = jnp.stack([size, fast, jnp.zeros_like(size)])
+    """Displacements up to twice the static one, and a tenth beyond resonant oscillations, with their speeds; at the switch to the
+    negative force."""
+    size = jnp.maximum(2 * equilibrium(params), 1.1 * resonant(params))
+    stored = jnp.abs(params.stiffness) + jnp.abs(params.cubic) * size**2 / 2
+    high = jnp.stack([size, jnp.sqrt(stored) * size, jnp.zeros_like(size)])
     return -high, high
 
 
