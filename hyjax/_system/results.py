@@ -23,8 +23,9 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "`Integrator(max_time=...)`."
     )
     grazing = (
-        "The flow touches the guard's surface instead of crossing it: the transversality condition "
-        "`D_t g + D_x g f < 0` fails, and neither event time nor saltation matrix is differentiable there."
+        "The flow meets the guard's surface with a rate of zero: it touches the surface, or crosses it as a cubic crosses at its "
+        "triple root. The transversality condition `D_t g + D_x g f < 0` fails, and neither event time nor saltation matrix is "
+        "differentiable there."
     )
     unexpected_transition = (
         "Another guard of the mode fired before the transition that `sequence` names. Use `simulate` to discover the "
@@ -56,6 +57,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     not_isolated = (
         "The orbit is one of a continuous family: the return map has the multiplier 1 on the section, so Newton's "
         "equation is singular. Fix the conserved quantity, or move the parameter off the fold."
+    )
+    outside_domain = (
+        "The state is outside the domain of its mode, where the mode's equations do not hold: it started there, or the flow "
+        "left the domain without a transition. Correct the initial state, or give the system a transition that fires there."
     )
 
 
