@@ -23,6 +23,41 @@ def has(trajectory, code):
     return np.all(trajectory.result._value == code._value)
 
 
+# Surfaces that are met slowly, and those that are met with a rate of zero
+
+
+@pytest.mark.parametrize(("field", "guard", "at"), [
+    (lambda t, x, p: -x, lambda t, x, p: x[0] - 1e-12, 12 * np.log(10)),
+    (lambda t, x, p: jnp.ones(1), lambda t, x, p: (1 - x[0]) ** 3, None),
+    (lambda t, x, p: jnp.ones(1), lambda t, x, p: (x[0] - 1) ** 2 - 1e-16, None),
+], ids=["decay", "triple root", "touch"])  # fmt: skip
+def test_only_a_rate_of_zero_is_grazing(field, guard, at):
+    end = hj.flow_to_guard(leave(field, 1, guard), "free", 0.0, jnp.full(1, 1.0 if at else 0.0), None)
+    assert has(end, RESULTS.grazing if at is None else RESULTS.successful)
+    # The state 1e-12 is known to 1e-14 of 1: the time to a hundredth.
+    assert at is None or abs(end.t - at) < 1e-2
+
+
+def test_gradient_beside_a_guard_that_is_not_a_number():
+    """The second guard is the root of a negative number at the event, where its derivative is NaN."""
+    beside = hj.Transition("free", "free", lambda t, x, p: jnp.sqrt(x[0] - p), unchanged)
+    free = leave(lambda t, x, p: -p * jnp.ones(1), 1, lambda t, x, p: x[0])
+    system = hj.HybridSystem(free.modes, (*free.transitions, beside))
+    time = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.ones(1), p).t
+    # The speed is p, and so the time 1/p, which is 1/2 at 2. Both guards below are NaN there: sqrt(0 - 2).
+    assert_allclose(
+        jax.vmap(jax.value_and_grad(time))(jnp.array([2.0, 4.0])), [[1 / 2, 1 / 4], [-1 / 4, -1 / 16]], rtol=1e-14
+    )
+
+
+def test_states_that_are_not_finite():
+    system = leave(lambda t, x, p: jnp.stack([x[1], -jnp.ones(())]), 2, lambda t, x, p: x[0])
+    starts = jnp.array([[np.inf, 0], [1, np.inf], [0, -np.inf], [np.nan, 0], [1, np.nan]])
+    run = jax.vmap(lambda x: hj.simulate(system, x, None, mode="free", t0=1.0, t1=2.0))
+    assert has(run(starts), RESULTS.nonfinite)
+    assert has(jax.vmap(lambda x: hj.flow_to_guard(system, "free", 1.0, x, None))(starts), RESULTS.nonfinite)
+
+
 # Guards whose gradient does not exist, or is infinite, where the flow starts
 
 

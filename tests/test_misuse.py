@@ -139,6 +139,13 @@ def test_parameters_that_are_not_finite():
             hj.Transition("free", "free", GUARD, SAME, lambda t, x, p: x > 0),
             r"armed .* must return shape \(\), not \(2,\)",
         ),
+        (
+            hj.Transition("free", "free", lambda t, x, p: x[0].astype(jnp.float32), SAME),
+            "guard .* returns float32; .* float64",
+        ),
+        (hj.Transition("free", "free", lambda t, x, p: x[0].astype(int), SAME), "guard .* returns int64; .* float64"),
+        (hj.Transition("free", "free", lambda t, x, p: x[0] > 0, SAME), "guard .* returns bool; .* float64"),
+        (hj.Transition("free", "free", GUARD, SAME, lambda t, x, p: x[0]), "armed .* returns float64; .* bool"),
     ],
 )
 def test_functions_of_the_wrong_shape(transition, message):
@@ -150,6 +157,14 @@ def test_vector_field_of_the_wrong_shape():
     wrong = hj.Mode(lambda t, x, p: x[:1], ("y", "v"))
     with pytest.raises(ValueError, match=r"vector_field of mode 'free' must return shape \(2,\), not \(1,\)"):
         hj.flow_to_guard(system(free=wrong), "free", 0.0, jnp.ones(2), None)
+
+
+def test_domain_of_the_wrong_shape():
+    wrong = hj.Mode(lambda t, x, p: x, ("y", "v"), domain=lambda t, x, p: jnp.diag(x))
+    with pytest.raises(ValueError, match=r"domain of mode 'free' must return shape \(\) or \(k,\), not \(2, 2\)"):
+        hj.flow_to_guard(system(free=wrong), "free", 0.0, jnp.ones(2), None)
+    with pytest.raises(ValueError, match="domain must be a function"):
+        hj.Mode(lambda t, x, p: x, ("y", "v"), domain=1.0)  # pyright: ignore
 
 
 def test_sequences_that_cannot_be_followed():

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
 from .jump import saltation_matrix
-from .surfaces import Surfaces
+from .surfaces import limits_of, one_only, Surfaces
 
 Index = Int[Array, ""]
 Padded = Float[Array, " size"]
@@ -61,9 +61,13 @@ class Automaton(eqx.Module):
         mode, params = args
 
         def rate(each, t, z, params):
-            return jnp.zeros_like(z) if each is None else self.pad(each.vector_field(t, z[: each.dimension], params))
+            if each is None:
+                return jnp.zeros_like(z)
+            n, vector_field = each
+            return self.pad(vector_field(t, z[:n], params))
 
-        return _switch(mode, [each if flows else None for each, flows in self._flowing], rate, t, z, params)
+        ways = [(each.dimension, each.vector_field) if flows else None for each, flows in self._flowing]
+        return _switch(mode, ways, rate, t, z, params)
 
     @property
     def surfaces(self) -> Surfaces:
@@ -77,10 +81,11 @@ class Automaton(eqx.Module):
         ]
         count = max(map(len, self._leaving))
 
-        def guards(way, t, z, params):
+        def guards(way, t, z, params, only=None):
             n, out = way
             never = jnp.ones((), z.dtype)
-            known = [jnp.asarray(guard(t, z[:n], params), z.dtype) for guard, _ in out]
+            inputs = [one_only((t, z[:n], params), k, only) for k in range(len(out))]
+            known = [jnp.asarray(guard(*each), z.dtype) for (guard, _), each in zip(out, inputs, strict=True)]
             return jnp.stack([*known, *[never] * (count - len(out))])
 
         def flags(way, t, z, params):
@@ -89,9 +94,24 @@ class Automaton(eqx.Module):
             known = [yes if armed is None else jnp.asarray(armed(t, z[:n], params)) for _, armed in out]
             return jnp.stack([*known, *[yes] * (count - len(out))])
 
-        values = lambda t, z, args: _switch(args[0], ways, guards, t, z, args[1])
+        values = lambda t, z, args, *only: _switch(args[0], ways, guards, t, z, args[1], *only)
         armed = lambda t, z, args: _switch(args[0], ways, flags, t, z, args[1])
         return Surfaces(count, values, armed)
+
+    def surfaces_within(self, t: Time, z: Padded, params: Params) -> Surfaces:
+        """The guards of the mode `args[0]`, followed by the components of its domain."""
+        flowing = [mode if flows else None for mode, flows in self._flowing]
+        limits = max(0 if mode is None else limits_of(mode, t, z[: mode.dimension], params) for mode in flowing)
+
+        def inside(way, t, z, params):
+            if way is None:
+                return jnp.ones(limits, z.dtype)
+            n, domain = way
+            known = jnp.ravel(jnp.asarray(domain(t, z[:n], params), z.dtype))
+            return jnp.pad(known, (0, limits - known.size), constant_values=1)
+
+        ways = [None if mode is None or mode.domain is None else (mode.dimension, mode.domain) for mode in flowing]
+        return self.surfaces.within(limits, lambda t, z, args: _switch(args[0], ways, inside, t, z, args[1]))
 
     def transition(self, mode: Index, event: Index) -> Index:
         """Index into `system.transitions` of the transition whose guard is number `event` of the mode; -1 for `event=-1`."""

@@ -20,7 +20,8 @@ def follow_automaton(
     integrator: Integrators,
     guarded: bool = True,
 ) -> Arrival:
-    """Flow from `(t, z)` until a guard of the mode falls or the time is `until`; `guarded=False` ignores the guards.
+    """Flow from `(t, z)` until a guard of the mode falls, the flow leaves the mode's domain, or the time is `until`;
+    `guarded=False` ignores guards and domain.
 
     Each distinct integrator has its own loop, over the modes that it integrates. A lane in another mode takes no step in that
     loop, and so does not prolong the loop for the batch.
@@ -28,7 +29,7 @@ def follow_automaton(
     arrival = None
     for own, names in integrator.groups:
         alone = automaton.restricted(names)
-        surfaces = alone.surfaces if guarded else no_surfaces()
+        surfaces = alone.surfaces_within(t, z, params) if guarded else no_surfaces()
         mine = alone.includes(mode)
         found = integrate(alone.field, surfaces, t, z, jnp.where(mine, until, t - 1), (mode, params), own)
         arrival = found if arrival is None else select(mine, found, arrival)

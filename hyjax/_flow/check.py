@@ -16,13 +16,17 @@ def _concrete(leaf) -> bool:
     return eqx.is_array_like(leaf) and not isinstance(leaf, jax.core.Tracer)
 
 
+def _is_key(leaf) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
 def check_params(params: Params) -> Params:
     """The parameters, with arrays in place of Python's floating-point numbers, each of which `jit` would compile anew.
 
     `ValueError` for a parameter that is not finite. Traced parameters are not checked.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if _concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
+        if _concrete(leaf) and not _is_key(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
             name = jax.tree_util.keystr(path).lstrip(".") or "params"
             raise ValueError(f"params: {name} = {leaf} is not finite. Give a finite number.")
     floating = lambda leaf: isinstance(leaf, float | np.floating)
@@ -47,23 +51,30 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
 
 
 def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
-    """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape."""
+    """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape or dtype."""
     mode = system.mode(name)
 
-    def shape(fn, what: str, expected: tuple[int, ...]):
+    def shape(fn, what: str, expected: tuple[int, ...], dtype=x.dtype, vector: bool = False):
         out: PyTree = eqx.filter_eval_shape(fn, t, x, params)
-        if not hasattr(out, "shape") or out.shape != expected:
+        if not hasattr(out, "shape") or (out.shape != expected and not (vector and len(out.shape) == 1)):
             got = getattr(out, "shape", type(out).__name__)
-            raise ValueError(f"{what} must return shape {expected}, not {got}.")
+            raise ValueError(f"{what} must return shape {expected}{' or (k,)' if vector else ''}, not {got}.")
+        if dtype is not None and out.dtype != dtype:
+            raise ValueError(
+                f"{what} returns {out.dtype.name}; it must return {jnp.dtype(dtype).name}"
+                + (", a condition." if dtype is bool else ", as the state. Convert the parameters, or use .astype.")
+            )
 
     shape(mode.vector_field, f"The vector_field of mode {name!r}", x.shape)
+    if mode.domain is not None:
+        shape(mode.domain, f"The domain of mode {name!r}", (), vector=True)
     for i in system.leaving(name):
         transition = system.transitions[i]
         label = f"transition {transition.source!r} -> {transition.target!r}"
         shape(transition.guard, f"The guard of {label}", ())
-        shape(transition.reset, f"The reset of {label}", (system.mode(transition.target).dimension,))
+        shape(transition.reset, f"The reset of {label}", (system.mode(transition.target).dimension,), None)
         if transition.armed is not None:
-            shape(transition.armed, f"The function armed of {label}", ())
+            shape(transition.armed, f"The function armed of {label}", (), bool)
 
 
 def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):

@@ -7,6 +7,7 @@ of the solver.
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
@@ -66,6 +67,7 @@ class Verdict(eqx.Module):
 
     `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, far below the solver's
     error. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at the same time.
+    `turn`: how fast the rate of that guard changes there.
     """
 
     take: Flag
@@ -76,6 +78,7 @@ class Verdict(eqx.Module):
     shift: Scalar
     passed: Mask
     together: Flag
+    turn: Scalar
 
 
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
@@ -88,11 +91,11 @@ def calm(bracket: Bracket, trial: Trial) -> Verdict:
     """The verdict on a step in which no guard falls or may turn: take the step if the controller accepts its error."""
     none = jnp.zeros_like(trial.end.g, bool)
     zero, no = jnp.zeros_like(trial.end.dt), jnp.array(False)
-    return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, no)
+    return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, no, zero)
 
 
-def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -> Verdict:
-    """The verdict on any trial step. `armed`: whether each guard may fire, at the step's end."""
+def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution, is_limit: np.ndarray) -> Verdict:
+    """The verdict on any trial step. `armed`: whether each guard may fire, at the step's end. `is_limit`: see `Surfaces`."""
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
@@ -101,9 +104,14 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -
 
     narrower = _narrowed(bracket, trial, enter=allowed & ~turns & crossed)
     candidates = trial.up & ~(narrower.hi.g > 0)
-    leader, to_go = _leading(candidates, armed, end, resolution.close)
+    soon = trial.up & (end.g <= jnp.maximum(-end.r, 0) * resolution.close)
+    # A guard that is about to fall where the flow leaves the domain fires.
+    near_now = candidates | soon if is_limit.any() else candidates
+    leader, to_go = _leading(near_now, armed, end, resolution.close, is_limit)
     # From here a straight line reaches the surface up to rounding, and along it the guard is linear.
-    near = (jnp.abs(to_go) <= resolution.straight) & (_bend(narrower, end, leader, to_go) <= resolution.instant)
+    near = (jnp.abs(to_go) <= resolution.straight) & (
+        _bend(_turn(narrower, leader), end, leader, to_go) <= resolution.instant
+    )
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
     converged = bracket.active & (near | shut | (bracket.tries >= TRIES))
     # A step that ends beyond a surface is checked when it has been cut short there.
@@ -116,7 +124,7 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -
 
     event = converged & armed[leader]
     leads = jnp.arange(armed.size) == leader
-    others = trial.up & armed & ~leads & (end.g <= jnp.maximum(-end.r, 0) * resolution.close)
+    others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
         take=(allowed & ~turns & ~crossed & ~refused) | converged,
         dt=jnp.where(
@@ -130,6 +138,7 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution) -
         shift=jnp.where(event & near, to_go, 0),
         passed=converged & leads,
         together=event & jnp.any(others),
+        turn=_turn(narrower, leader),
     )
 
 
@@ -145,22 +154,36 @@ def _narrowed(bracket: Bracket, trial: Trial, enter: Flag) -> Bracket:
     return Bracket(bracket.active | enter, lo, hi, bracket.tries)
 
 
-def _leading(candidates: Mask, armed: Mask, end: Look, close: Scalar) -> tuple[Int[Array, ""], Scalar]:
+def _leading(
+    candidates: Mask, armed: Mask, end: Look, close: Scalar, is_limit: np.ndarray
+) -> tuple[Int[Array, ""], Scalar]:
     """The candidate whose surface is nearest in time to the trial's end, and that time, `g / -r`; infinite where it rises."""
     ahead = jnp.where(candidates, end.g / jnp.where(end.r < 0, -end.r, 0), jnp.inf)
     ahead = jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
     # Where several fall at the same time, one that may fire is preferred.
     may_fire = candidates & armed & (ahead <= jnp.min(ahead) + close)
+    transitions = _transitions(may_fire, is_limit)
+    if is_limit.any():
+        may_fire = jnp.where(jnp.any(transitions), transitions, may_fire)
     leader = jnp.argmin(jnp.where(may_fire | ~jnp.any(may_fire), ahead, jnp.inf))
     return leader, jnp.where(candidates[leader], ahead[leader], jnp.inf)
 
 
-def _bend(bracket: Bracket, end: Look, leader: Int[Array, ""], to_go: Scalar) -> Scalar:
-    """The error of `to_go`, which follows from the guard's rate at the trial's end, by how that rate changes over the bracket."""
+def _transitions(guards: Mask, is_limit: np.ndarray) -> Mask:
+    """Those of the guards that have a transition."""
+    return guards & ~is_limit if is_limit.any() else guards
+
+
+def _turn(bracket: Bracket, leader: Int[Array, ""]) -> Scalar:
+    """How fast the rate of a guard changes over the bracket, in absolute value."""
     lo, hi = bracket.lo, bracket.hi
-    change = jnp.abs(hi.r - lo.r)[leader] / jnp.maximum(hi.dt - lo.dt, jnp.finfo(hi.dt.dtype).tiny)
+    return jnp.abs(hi.r - lo.r)[leader] / jnp.maximum(hi.dt - lo.dt, jnp.finfo(hi.dt.dtype).tiny)
+
+
+def _bend(turn: Scalar, end: Look, leader: Int[Array, ""], to_go: Scalar) -> Scalar:
+    """The error of `to_go`, which follows from the guard's rate at the trial's end, where that rate changes by `turn`."""
     rate = jnp.abs(end.r[leader])
-    return jnp.where(rate > 0, change * to_go**2 / jnp.where(rate > 0, rate, 1), 0)
+    return jnp.where(rate > 0, turn * to_go**2 / jnp.where(rate > 0, rate, 1), 0)
 
 
 def _next_try(bracket: Bracket, candidates: Mask) -> Scalar:

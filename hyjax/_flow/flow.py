@@ -11,7 +11,7 @@ from .check import check_mode, check_params, check_state
 from .integrate import integrate
 from .integrator import Integrator
 from .mode_integrators import for_modes, IntegratorLike, Integrators
-from .surfaces import no_surfaces, Surfaces
+from .surfaces import limits_of, no_surfaces, one_only, Surfaces
 
 
 class Impact(eqx.Module):
@@ -34,8 +34,8 @@ def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
     """The guards of the transitions that leave a mode, in the order of `system.leaving(mode)`."""
     leaving = [system.transitions[i] for i in system.leaving(mode)]
 
-    def values(t, x, params):
-        return jnp.stack([transition.guard(t, x, params) for transition in leaving])
+    def values(t, x, params, only=None):
+        return jnp.stack([each.guard(*one_only((t, x, params), k, only)) for k, each in enumerate(leaving)])
 
     def armed(t, x, params):
         yes = jnp.array(True)
@@ -47,8 +47,20 @@ def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
 
 
 def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrators) -> Impact:
-    """`flow_to_guard` without the checks of its arguments."""
-    surfaces, own = surfaces_of(system, mode), integrator.of(mode)
+    """`flow_to_guard` without the checks of its arguments, and regardless of the mode's domain."""
+    return _run(surfaces_of(system, mode), system, mode, t, x, params, integrator)
+
+
+@eqx.filter_jit
+def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrators) -> Impact:
+    each = system.mode(mode)
+    inside = lambda t, x, params: jnp.ravel(jnp.asarray(each.domain(t, x, params), x.dtype))  # pyright: ignore
+    surfaces = surfaces_of(system, mode).within(limits_of(each, t, x, params), inside)
+    return _run(surfaces, system, mode, t, x, params, integrator)
+
+
+def _run(surfaces: Surfaces, system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator) -> Impact:
+    own = integrator.of(mode)
     end = integrate(system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own)
     missed = (end.result == RESULTS.successful) & (end.event < 0)
     result = choose(missed, RESULTS.no_crossing, end.result)
@@ -56,9 +68,6 @@ def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Par
     transition = jnp.array(system.leaving(mode) or (-1,))[jnp.maximum(end.event, 0)]
     t1, x1, rate = (nan_unless(good, value) for value in (end.t, end.x, end.guard_rate))
     return Impact(t1, x1, jnp.where(good, transition, -1), rate, end.steps, result)
-
-
-_run_to_guard = eqx.filter_jit(run_to_guard)
 
 
 def flow_to_guard(
@@ -79,9 +88,10 @@ def flow_to_guard(
 
     **Returns:** `Impact(t, x, transition, guard_rate, steps, result)`, before the jump. Differentiable in `t`, `x` and `params`,
     to any order in forward and reverse mode (with the integrator's default `adjoint`). A guard that falls within rounding of the
-    time limit counts as met. `result` is `no_crossing` when no guard falls within `integrator.max_time`; or `grazing`,
-    `simultaneous_guards`, `max_steps_reached`, `dt_min_reached`, `nonfinite`, explained by `RESULTS`. `ValueError` for arguments
-    of a wrong shape or dtype, or that are not finite.
+    time limit counts as met. `result` is `no_crossing` when no guard falls within `integrator.max_time`; `outside_domain` when
+    the state starts outside the mode's domain or leaves it without a transition; or `grazing`, `simultaneous_guards`,
+    `max_steps_reached`, `dt_min_reached`, `nonfinite`, explained by `RESULTS`. `ValueError` for arguments of a wrong shape or
+    dtype, or that are not finite.
 
     A call that fails has NaN values, and their derivative is zero: the gradient of a failed call is 0.0, so that in a batch the
     failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
@@ -94,7 +104,7 @@ def flow_to_guard(
     integrator.of(mode).tolerances(x.dtype)
     t = jnp.asarray(t, x.dtype)
     check_mode(system, mode, t, x, params)
-    return _run_to_guard(system, mode, t, x, params, integrator)
+    return _run_within(system, mode, t, x, params, integrator)
 
 
 def flow_for(

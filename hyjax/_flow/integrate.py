@@ -24,8 +24,8 @@ from .trees import without_tangents
 
 
 class Arrival(eqx.Module):
-    """The end of a flow. `event`: the number of the surface met, or -1 at the end time. `guard_rate`: the rate of that surface's
-    guard; at the end time, of the time left, -1. `steps`: the number of steps tried."""
+    """The end of a flow. `event`: the number of the guard met, or -1 at the end time or a limit of the domain. `guard_rate`: the
+    rate of that surface; at the end time, of the time left, -1. `steps`: the number of steps tried."""
 
     t: Time
     x: State
@@ -40,14 +40,16 @@ def integrate(
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
-    A surface met within rounding of `t1` counts as met. The result is `successful` also where the flow ends at `t1`.
+    A surface met within rounding of `t1` counts as met. The result is `successful` also where the flow ends at `t1`, and
+    `outside_domain` where it leaves the domain, or begins outside.
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
-    field = eqx.filter_closure_convert(field, t0, x0, args)
+    field, one = eqx.filter_closure_convert(field, t0, x0, args), None
     if surfaces.count:
+        one = eqx.filter_closure_convert(surfaces.value, jnp.array(0), t0, x0, args)
         values = eqx.filter_closure_convert(surfaces.values, t0, x0, args)
-        surfaces = Surfaces(surfaces.count, values, surfaces.armed)
+        surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits)
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
 
@@ -56,7 +58,7 @@ def integrate(
         last = progress.last
         return (last.t, jnp.stack(last.x), jnp.stack(last.f)), (
             progress.end,
-            progress.r_max,
+            progress.g_max,
             progress.steps,
             progress.taken,
         )
@@ -67,56 +69,68 @@ def integrate(
         t, x, f = retrace(field, t0, x0, args, aux[-1], integrator)  # pyright: ignore[reportArgumentType]
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
-    end, r_max, steps, _ = jax.tree.map(stop_gradient, aux)
+    end, g_max, steps, _ = jax.tree.map(stop_gradient, aux)
 
     # From the end of the last step to the surface; or from just beyond t1 back to t1. The square of this time is far below
     # rounding, so the flow is a straight line. A flow that failed before t1 stays at its last step.
     gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
     shift = jnp.where(end.event >= 0, end.shift, jnp.where(end.broken | end.stalled | gave_up, 0, t1 - t))
     shift = stop_gradient(shift)
+    surface, until = end.event, t1
+    if surfaces.limits:
+        left = end.event >= surfaces.count - surfaces.limits
+        # A flow that begins outside the domain is not on its limit.
+        stays = left & (steps == 0)
+        surface, until = jnp.where(stays, -1, end.event), jnp.where(stays, t0, t1)
     point = t + shift, x + shift * f
-    (t, x), guard_rate = _on_surface(field, surfaces, point, t1, args, end.event, plain)
-    return Arrival(t, x, end.event, guard_rate, steps, _code(surfaces, end, guard_rate, r_max, steps, integrator))
+    (t, x), guard_rate = _on_surface(field, one, point, until, args, surface, plain)
+    result = _code(surfaces, end, guard_rate, g_max, steps, integrator)
+    if surfaces.limits:
+        result = choose(left, RESULTS.outside_domain, result)
+    return Arrival(t, x, jnp.where(left, -1, end.event) if surfaces.limits else end.event, guard_rate, steps, result)
 
 
 def _on_surface(
     field: Callable,
-    surfaces: Surfaces,
+    one: Callable | None,
     point: tuple[Time, State],
     t1: Time,
     args: PyTree,
     event: Int[Array, ""],
     plain: bool,
 ) -> tuple[tuple[Time, State], Scalar]:
-    """The point with its derivatives as a point of a surface, or of the time `t1`; and the rate of the guard there."""
+    """The point with its derivatives as a point of a surface, or of the time `t1`; and the rate of the guard there.
+
+    `one(event, t, x, args)`: the guard with the number `event`; `None` without guards.
+    """
 
     def guard(point, rest):
         t, x = point
-        _, surfaces, args, t1, event = rest
+        _, one, args, t1, event = rest
         left = t1 - t
-        if surfaces.count == 0:
-            return left
-        return jnp.where(event >= 0, surfaces.values(t, x, args)[jnp.maximum(event, 0)], left)
+        return left if one is None else jnp.where(event >= 0, one(event, t, x, args), left)
 
     def rate(point, rest):
         t, x = point
         field, _, args, *_ = rest
         return jnp.ones_like(t), field(t, x, args)
 
-    rest = (field, surfaces, args, t1, event)
+    rest = (field, one, args, t1, event)
     point = to_surface(rate, guard, point, rest, forward_only=plain)
     _, guard_rate = jax.jvp(lambda p: guard(p, rest), (point,), (rate(point, rest),))
     return point, guard_rate
 
 
 def _code(
-    surfaces: Surfaces, end: Ending, guard_rate: Scalar, r_max: Guards, steps: Int[Array, ""], integrator: Integrator
+    surfaces: Surfaces, end: Ending, guard_rate: Scalar, g_max: Guards, steps: Int[Array, ""], integrator: Integrator
 ) -> RESULTS:
     """The result code of a flow; where several codes apply, the last one assigned below."""
     result = RESULTS.successful
     if surfaces.count:
-        scale = r_max[jnp.maximum(end.event, 0)]
-        grazing = (end.event >= 0) & ~(-guard_rate > jnp.sqrt(jnp.finfo(scale.dtype).eps) * scale)
+        # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than the rounding of its values.
+        eps, height = float(jnp.finfo(guard_rate.dtype).eps), g_max[jnp.maximum(end.event, 0)]
+        least = jnp.sqrt(2 * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
+        grazing = (end.event >= 0) & ~((guard_rate < 0) & (-guard_rate > least))
         result = choose(end.together, RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)

@@ -44,20 +44,21 @@ class Point(eqx.Module):
 
 class Ending(eqx.Module):
     """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
-    `together`: another guard fell at the same time. `stalled`: the step size vanished. `broken`: the state or vector field is
-    not finite."""
+    `together`: another guard fell at the same time. `turn`: how fast the rate of the guard that fell changes. `stalled`: the step
+    size vanished. `broken`: the state or vector field is not finite."""
 
     done: Flag
     event: Int[Array, ""]
     shift: Scalar
     together: Flag
+    turn: Scalar
     stalled: Flag
     broken: Flag
 
 
 class Progress(eqx.Module):
     """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
-    guards that rose above rounding and have been positive since. `r_max`: the largest absolute rate of each guard so far.
+    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far.
     `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`."""
 
     last: Point
@@ -65,7 +66,7 @@ class Progress(eqx.Module):
     h: Scalar
     control: Any
     up: Mask
-    r_max: Guards
+    g_max: Guards
     bracket: Bracket
     steps: Int[Array, ""]
     end: Ending
@@ -141,7 +142,8 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
     f0 = step.field(t0, x0)
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), rounding(surfaces, t, x, still)[0])
+    surfaces, noise = _with_leeway(surfaces, t, x, still, rtol, atol)
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise)
 
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
@@ -151,12 +153,36 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
     start = Progress(
         last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
-        up=g > course.noise, r_max=jnp.abs(r),
+        up=g > course.noise, g_max=jnp.where(jnp.isfinite(g), jnp.abs(g), 0),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
-        end=Ending((t_stop <= t) | unsound, jnp.array(-1), zero, together=no, stalled=no, broken=unsound),
+        end=_unless_outside(
+            surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound)
+        ),
         taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None,
     )  # fmt: skip
     return course, start
+
+
+def _with_leeway(surfaces: Surfaces, t: Time, x: State, args: PyTree, rtol, atol) -> tuple[Surfaces, Guards]:
+    """The surfaces, with the limits of the domain moved outwards by rounding and the solver's error; and the guards' rounding.
+
+    So a start on a limit is inside, and where a guard has the same zeros as a limit, the guard falls first.
+    """
+    if not surfaces.limits:
+        return surfaces, rounding(surfaces, t, x, args)[0]
+    noise, change = rounding(surfaces, t, x, args, 8 * (atol + rtol * jnp.abs(x)))
+    beyond = change + 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(surfaces.values(t, x, args))
+    beyond = jnp.where(surfaces.is_limit & jnp.isfinite(beyond), beyond, 0)
+    return surfaces.moved(beyond), jnp.where(surfaces.is_limit, 0, noise)
+
+
+def _unless_outside(surfaces: Surfaces, g: Guards, x: State, end: Ending) -> Ending:
+    """The ending at the start; its event is a limit of the domain where the start is outside."""
+    if not surfaces.limits:
+        return end
+    outside = surfaces.is_limit & ~(g > 0) & jnp.all(jnp.isfinite(x))
+    event = jnp.where(jnp.any(outside), jnp.argmax(outside), -1)
+    return dataclasses.replace(end, done=end.done | (event >= 0), event=event)
 
 
 def try_step(course: Course, now: Progress) -> Attempt:
@@ -209,7 +235,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(
             eqxi.unvmap_any(eventful(bracket, trial)),
-            lambda: judge(bracket, trial, surfaces.armed(t, x, course.args), resolution),
+            lambda: judge(bracket, trial, surfaces.armed(t, x, course.args), resolution, surfaces.is_limit),
             lambda: calm(bracket, trial),
         )
 
@@ -237,7 +263,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
         h=h,
         control=control,
         up=jnp.where(take, up & ~verdict.passed, now.up),
-        r_max=jnp.maximum(now.r_max, jnp.where(take, jnp.abs(end.r), 0)),
+        g_max=jnp.maximum(now.g_max, jnp.where(take & jnp.isfinite(end.g), jnp.abs(end.g), 0)),
         bracket=Bracket(verdict.bracket.active, verdict.bracket.lo, verdict.bracket.hi, tries),
         steps=now.steps + 1,
         end=Ending(
@@ -245,6 +271,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
             event=verdict.event,
             shift=verdict.shift,
             together=verdict.together,
+            turn=verdict.turn,
             stalled=stalled,
             broken=stalled & ~attempt.finite,
         ),

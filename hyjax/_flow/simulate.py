@@ -53,8 +53,8 @@ def simulate(
     failure is kept, and `result` is the reason: `max_jumps_reached`; `zeno`, where events accumulate; `sliding`, where two
     flows meet on a surface; `grazing`; `simultaneous_guards`, where two guards fall within the tolerance of each other (see
     `bouligand_derivative`); `max_steps_reached`, `dt_min_reached`, or `nonfinite`, such as for a flow that diverges;
-    `time_reversed`, where a traced `t1` lies before `t0`. `ValueError` for arguments of a wrong shape or dtype, or that are not
-    finite.
+    `outside_domain`, where the state is outside the domain of its mode; `time_reversed`, where a traced `t1` lies before `t0`.
+    `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """

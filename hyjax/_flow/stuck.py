@@ -21,14 +21,16 @@ def stuck(
 ) -> tuple[Flag, Flag]:
     """Whether events accumulate at the start of an arc (`zeno`), or else the flow slides (`sliding`).
 
-    **Arguments:** `last`: the transition that led there, or -1. `duration`: of the arc before. `atol`: see `rounding`.
+    **Arguments:** `last`: the transition that led there, or -1. `duration`: of the arc before. `atol`: the size below which a
+    coordinate is near zero, at most 64 units in the last place of 1.
     """
     if not automaton.surfaces.count:
         return jnp.array(False), jnp.array(False)
     t, z, params = without_tangents((t, z, params))
-    rounded = rounding(automaton.surfaces, t, z, (mode, params), atol)
+    near_zero = jnp.minimum(atol, 64 * float(jnp.finfo(z.dtype).eps))
+    rounded = rounding(automaton.surfaces, t, z, (mode, params), near_zero)
     zeno = _accumulates(automaton, t, z, mode, last, duration, params, rounded)
-    return zeno, ~zeno & _slides(automaton, t, z, mode, params, atol, rounded)
+    return zeno, ~zeno & _slides(automaton, t, z, mode, params, near_zero, rounded)
 
 
 def _accumulates(
@@ -81,7 +83,7 @@ def _slides(
     z: Padded,
     mode: Index,
     params: Params,
-    atol: float | Scalar,
+    near_zero: Scalar,
     rounded: tuple[Guards, Guards],
 ) -> Flag:
     """Whether the flows on both sides of a surface lead back to it, as a relay's do (Filippov's sliding).
@@ -95,7 +97,7 @@ def _slides(
     if not any((target, source) in pairs for source, target in pairs):
         return jnp.array(False)
     unit = 64 * float(jnp.finfo(z.dtype).eps)
-    unchanged = lambda after: jnp.all(jnp.abs(after - z) <= unit * jnp.abs(z) + jnp.minimum(atol, unit))
+    unchanged = lambda after: jnp.all(jnp.abs(after - z) <= unit * jnp.abs(z) + near_zero)
 
     def rates(mode, flow):
         """Of a mode's guards, along another mode's flow."""
@@ -111,7 +113,7 @@ def _slides(
 
     leaves, falls, there = falling(mode, rounded)
     behind = automaton.target(there)
-    returns, falls_back, back = falling(behind, rounding(surfaces, t, z, (behind, params), atol))
+    returns, falls_back, back = falling(behind, rounding(surfaces, t, z, (behind, params), near_zero))
     leads_back = falls & falls_back & (automaton.target(back) == mode)
     stays = unchanged(automaton.jump(t, z, there, params)) & unchanged(automaton.jump(t, z, back, params))
     opposed = (rates(mode, behind)[1][leaves] > 0) & (rates(behind, mode)[1][returns] > 0)

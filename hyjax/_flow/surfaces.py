@@ -1,25 +1,62 @@
-"""The guards of a mode as functions of time and state: values, rates along the flow, rounding errors."""
+"""The guards and the domain of a mode as functions of time and state: values, rates along the flow, rounding errors."""
 
+import math
 from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._system.types import Scalar, State, Time
+from .._system.system import Mode
+from .._system.types import Params, Scalar, State, Time
 
 Guards = Float[Array, " guards"]
 Mask = Bool[Array, " guards"]
 
 
 class Surfaces(eqx.Module):
-    """The guards of a mode, and whether they are armed: functions of `(t, x, args)` with values of shape `(guards,)`."""
+    """The guards of a mode, and whether they are armed: functions of `(t, x, args)` with values of shape `(guards,)`.
+
+    **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
+    many of the last guards are the components of the mode's domain, which have no transition.
+    """
 
     count: int = eqx.field(static=True)
     values: Callable
     armed: Callable
+    limits: int = eqx.field(static=True, default=0)
+
+    @property
+    def is_limit(self) -> np.ndarray:
+        """Which surfaces are limits of the domain, shape `(guards,)`."""
+        return np.arange(self.count) >= self.count - self.limits
+
+    def within(self, limits: int, domain: Callable[[Time, State, PyTree], Guards]) -> "Surfaces":
+        """These guards, followed by the `limits` components of a domain."""
+        if not limits:
+            return self
+
+        def values(t, x, args, only=None):
+            inside = domain(t, x, args)
+            return jnp.concatenate([self.values(t, x, args, only), inside]) if self.count else inside
+
+        def armed(t, x, args):
+            always = jnp.ones(limits, bool)
+            return jnp.concatenate([self.armed(t, x, args), always]) if self.count else always
+
+        return Surfaces(self.count + limits, values, armed, limits)
+
+    def moved(self, by: Guards) -> "Surfaces":
+        """The same surfaces with other zeros: `by` is added to the values."""
+        return Surfaces(self.count, lambda *inputs: self.values(*inputs) + by, self.armed, self.limits)
+
+    def value(self, k: Int[Array, ""], t: Time, x: State, args: PyTree) -> Scalar:
+        """Guard number `k`; the first for a negative number."""
+        k = jnp.maximum(k, 0)
+        return self.values(t, x, args, k)[k] if self.count > 1 else self.values(t, x, args)[k]
 
     def rates(self, t: Time, x: State, f: State, args: PyTree) -> tuple[Guards, Guards]:
         """Values and rates of the guards at `(t, x)`, where the vector field is `f`."""
@@ -30,17 +67,34 @@ class Surfaces(eqx.Module):
         return values, jnp.where(jnp.isfinite(rates), rates, 0)
 
 
+def one_only(inputs: PyTree, k: int, only: Int[Array, ""] | None) -> PyTree:
+    """The inputs of guard `k`, without derivatives if another guard is asked for.
+
+    The derivative of that guard may be infinite or NaN, as that of a square root: reverse mode would multiply it by zero.
+    """
+    if only is None:
+        return inputs
+    freeze = lambda leaf: jnp.where(only == k, leaf, stop_gradient(leaf)) if eqx.is_inexact_array(leaf) else leaf
+    return jax.tree.map(freeze, inputs)
+
+
 def no_surfaces() -> Surfaces:
     """No guards, for a flow whose guards are ignored."""
     return Surfaces(0, lambda t, x, args: jnp.zeros(0), lambda t, x, args: jnp.zeros(0, bool))
 
 
-def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree, atol: float | Scalar = 0.0) -> tuple[Guards, Guards]:
+def limits_of(mode: Mode, t: Time, x: State, params: Params) -> int:
+    """The number of components of a mode's domain; 0 without one."""
+    return 0 if mode.domain is None else math.prod(eqx.filter_eval_shape(mode.domain, t, x, params).shape)
+
+
+def rounding(
+    surfaces: Surfaces, t: Time, x: State, args: PyTree, more: float | Scalar | State = 0.0
+) -> tuple[Guards, Guards]:
     """The size of each guard's rounding error: its change when each input changes by 64 units in the last place.
 
-    **Returns:** that; and where each coordinate of the state changes by at least 64 units in the last place of 1, or by `atol` if
-    that is less: for a coordinate near zero may be the difference of larger numbers. By differences, because the gradient of a
-    guard such as a norm may be infinite or not exist.
+    **Returns:** that; and where each coordinate of the state changes by `more` in addition: for a coordinate near zero may be the
+    difference of larger numbers. By differences, because the gradient of a guard such as a norm may be infinite or not exist.
     """
     if not surfaces.count:
         return jnp.zeros(0, x.dtype), jnp.zeros(0, x.dtype)
@@ -48,7 +102,7 @@ def rounding(surfaces: Surfaces, t: Time, x: State, args: PyTree, atol: float | 
     unit = 64 * float(jnp.finfo(x.dtype).eps)
     inputs = jnp.append(t, x)
     relative = unit * jnp.abs(inputs)
-    moves = relative + jnp.append(0, jnp.full(x.shape, jnp.minimum(atol, unit), x.dtype))
+    moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
     change = jnp.abs(jax.vmap(at)(inputs + jnp.diag(moves)) - at(inputs))
     change = jnp.where(jnp.isfinite(change), change, 0)

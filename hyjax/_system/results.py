@@ -23,8 +23,9 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "`Integrator(max_time=...)`."
     )
     grazing = (
-        "The flow touches the guard's surface instead of crossing it: the transversality condition "
-        "`D_t g + D_x g f < 0` fails, and neither event time nor saltation matrix is differentiable there."
+        "The flow meets the guard's surface with a rate of zero: it touches the surface, or crosses it as a cubic crosses at its "
+        "triple root. The transversality condition `D_t g + D_x g f < 0` fails, and neither event time nor saltation matrix is "
+        "differentiable there."
     )
     unexpected_transition = (
         "Another guard of the mode fired before the transition that `sequence` names. Use `simulate` to discover the "
@@ -64,6 +65,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     far_from_guess = (
         "Newton's method led to a periodic orbit that is further from the guess than `near` allows. Give a nearer guess, for "
         "example an orbit at a neighbouring parameter, or raise `near`."
+    )
+    outside_domain = (
+        "The state is outside the domain of its mode, where the mode's equations do not hold: it started there, or the flow "
+        "left the domain without a transition. Correct the initial state, or give the system a transition that fires there."
     )
 
 

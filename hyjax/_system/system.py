@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+from jaxtyping import Array, Float
 
 from .types import Flag, Params, Scalar, State, Time
 
@@ -12,22 +13,32 @@ VectorField = Callable[[Time, State, Params], State]
 Guard = Callable[[Time, State, Params], Scalar]
 Reset = Callable[[Time, State, Params], State]
 Armed = Callable[[Time, State, Params], Flag]
+Domain = Callable[[Time, State, Params], Scalar | Float[Array, " limits"]]
 
 
 class Mode(eqx.Module):
-    r"""A mode of continuous flow, $\dot x = f(t, x, p)$.
+    r"""A mode of continuous flow, $\dot x = f(t, x, p)$ in the domain $d(t, x, p) \ge 0$.
 
     **Arguments:** `vector_field`: `f(t, x, params)`, from shape `(n,)` to `(n,)`; time and state in any consistent units.
-    `coordinates`: the names of the `n` entries of the state, in their order. `ValueError` for a vector
-    field that is not a function, and for names that are missing or repeated.
+    `coordinates`: the names of the `n` entries of the state, in their order. `domain`: optional `d(t, x, params)`, shape `()` or
+    `(k,)`, in any units: not negative where the mode's equations hold, such as the height of a ball; of several numbers each.
+    `ValueError` for a vector field or domain that is not a function, and for names that are missing or repeated.
+
+    `simulate` and `flow_to_guard` end with `outside_domain` where the state starts outside the domain by more than rounding and
+    the solver's tolerance, or the flow leaves the domain. A guard that falls at the limit of the domain fires: so the guard of
+    an impact may serve as the domain too. `stride` and what is built on it (orbits, branches, sweeps) do not look at domains,
+    because Newton's method passes through states outside; `simulate` from the orbit found does.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
     vector_field: VectorField
     coordinates: tuple[str, ...] = eqx.field(static=True, converter=tuple)
+    domain: Domain | None = None
 
     def __check_init__(self):
+        if self.domain is not None and not callable(self.domain):
+            raise ValueError(f"Mode: domain must be a function d(t, x, params) or None, not {self.domain!r}.")
         if not callable(self.vector_field):
             raise ValueError(f"Mode: vector_field must be a function f(t, x, params), not {self.vector_field!r}.")
         names = self.coordinates
@@ -151,7 +162,10 @@ class HybridSystem(eqx.Module):
         return tuple(self.between(mode, after) for mode, after in zip(sequence, following, strict=True))
 
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
-        """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are."""
+        """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are.
+
+        Without domains: orbits do not look at them.
+        """
 
         def hoist(fn: Any, mode: str) -> Any:
             if fn is None:

@@ -8,17 +8,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from .._system.results import nan_unless
-from .._system.system import Armed, Guard, HybridSystem, Mode, Reset, Transition
+from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .complementarity import choose_set, Set, subsets
 from .contact import Contact, gap
 from .laws import rebound, settles
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
-from .single_contact import unchanged
+from .single_contact import apart, unchanged
 
 
-def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coordinates: Sequence[str]) -> HybridSystem:
+def contacts_system(
+    mechanism: Mechanism, contacts: Mapping[str, Contact], coordinates: Sequence[str], domain: Domain | None = None
+) -> HybridSystem:
     r"""Bodies with several contacts, as a hybrid system with state $x = (q, v)$: a mode for every set that holds.
 
     In a mode $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot J v = 0$, where $J$ has a row for the gap of every contact
@@ -29,7 +31,7 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
     with $\dot g^+ = 0$, those hold that satisfy the same complementarity condition for forces and accelerations.
 
     **Arguments:** `contacts`: from name to `Contact`, at most four; frictionless, or rough (`static=math.inf`).
-    `coordinates`: names of the `m` positions.
+    `coordinates`: names of the `m` positions. `domain`: optional `d(t, x, params)`, a domain of all modes (see `Mode`).
 
     **Returns:** a `HybridSystem`. A mode's name is that of its set: `"free"`, `"left"`, `"left+right"`, in the order of
     `contacts`. After an impact whose contact does not hold, for example because it bounces, the name of the striking contact is
@@ -38,7 +40,8 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
 
     How it fails, as a code of the analysis that uses it. `simultaneous_guards`: two gaps close, or two forces vanish,
     together; the state after them depends on their order. `nonfinite`: the mass matrix is not positive definite, or no set
-    satisfies the conditions at an impact.
+    satisfies the conditions at an impact. `outside_domain`: a gap that is not held closed is negative and closes, or a state is
+    outside `domain`.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A; Johnson, Burden, Koditschek (2016), *A hybrid systems model for
     simple manipulation and self-manipulation systems*, Int. J. Robot. Res. 35.
@@ -58,7 +61,7 @@ def contacts_system(mechanism: Mechanism, contacts: Mapping[str, Contact], coord
     for held in reversed(subsets(everyone)):
         away = tuple(j for j in everyone if j not in held)
         # The same function objects for all names of a set: a system with equal modes is compiled once for them.
-        mode = Mode(ft.partial(bodies.flow, held), names)
+        mode = Mode(ft.partial(bodies.flow, held), names, apart(tuple(bodies.contacts[j] for j in away), domain))
         out: list[tuple[str, Guard, Reset, Armed | None]] = [
             (label(_without(held, i)), ft.partial(bodies.force, held, i), unchanged, None) for i in held
         ]

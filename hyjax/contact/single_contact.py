@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
 from .laws import can_hold, cone, gives_way, impact, pressed, slide, stick
@@ -18,14 +18,16 @@ from .projection import halves, project, Projection
 _APART, _FORWARD, _BACKWARD, _HELD = range(4)
 
 
-def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence[str]) -> HybridSystem:
+def contact_system(
+    mechanism: Mechanism, contact: Contact, coordinates: Sequence[str], domain: Domain | None = None
+) -> HybridSystem:
     r"""Bodies with one contact, as a hybrid system with state $x = (q, v)$.
 
     In flight $M\dot v + c = Q$; in contact $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot Jv = 0$, where $J$ has the rows that
     the mode constrains: in `S` the row of the gap, in `C` also the row of the slip.
 
     **Arguments:** `coordinates`: names of the `m` positions, such as `("x", "y")`. The names of the state's coordinates are
-    these, then `"x_rate"` and `"y_rate"`.
+    these, then `"x_rate"` and `"y_rate"`. `domain`: optional `d(t, x, params)`, a domain of all modes (see `Mode`).
 
     **Returns:** a `HybridSystem` with the modes
 
@@ -46,7 +48,8 @@ def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence
 
     How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push
     would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the
-    constraint is imposed on accelerations, so the gap drifts from zero by the integration's error.
+    constraint is imposed on accelerations, so the gap drifts from zero by the integration's error. `outside_domain`: a flight in
+    which the gap is negative and closes, or a state outside `domain`.
 
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V, eqs. 59-94 and Fig. 8.
     """
@@ -58,9 +61,9 @@ def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence
             "contacts_system."
         )
     body = _Body(mechanism, contact)
-    flight, held = Mode(body.fly, names), Mode(body.hold, names)
+    flight, held = Mode(body.fly, names, apart((contact,), domain)), Mode(body.hold, names, domain)
     if contact.slips:
-        modes = {name: Mode(ft.partial(body.slide, side), names) for name, side in (("S+", 1), ("S-", -1))} | {
+        modes = {name: Mode(ft.partial(body.slide, side), names, domain) for name, side in (("S+", 1), ("S-", -1))} | {
             "C": held
         }
         transitions = [*_friction(body), Transition("C", "V", body.normal_force, unchanged)]
@@ -76,6 +79,23 @@ def contact_system(mechanism: Mechanism, contact: Contact, coordinates: Sequence
         for target, outcome in outcomes.items()
     ]
     return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions))
+
+
+def apart(contacts: tuple[Contact, ...], domain: Domain | None) -> Domain | None:
+    """The domain in which no gap of the contacts is negative, unless it opens: a contact that opens may have drifted below zero.
+
+    `domain`: a further one.
+    """
+    if not contacts:
+        return domain
+
+    def inside(t: Time, x: State, params: Params) -> Float[Array, " limits"]:
+        q, v = halves(x)
+        gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in contacts]
+        further = () if domain is None else (jnp.ravel(domain(t, x, params)),)
+        return jnp.concatenate([jnp.stack(gaps), *further])
+
+    return inside
 
 
 def unchanged(t: Time, x: State, params: Params) -> State:

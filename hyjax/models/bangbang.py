@@ -3,8 +3,8 @@ r"""A Duffing oscillator under bang-bang excitation: a constant force that chang
 $$\ddot x = \pm A - \lambda\dot x - \alpha x - \varepsilon x^3, \qquad \dot\tau = 1$$
 
 First $-A$, mode `negative`, then $+A$, mode `positive`, each until the time $\tau$ since the last switch reaches
-$\pi/\omega$ and is reset to zero. No other coordinate jumps, so a stride contracts areas by $e^{-2\pi\lambda/\omega}$, the
-product of two of its multipliers; the third, of the clock, is zero.
+$\pi/\omega$, the end of the domain, and is reset to zero. No other coordinate jumps, so a stride contracts areas by
+$e^{-2\pi\lambda/\omega}$, the product of two of its multipliers; the third, of the clock, is zero.
 
 With $(x, \dot x, \pm A)$, $(-x, -\dot x, \mp A)$ is a motion too. So the map $Q$ over half a period followed by $-1$ takes one
 half of a symmetric orbit to the other: the orbit is a fixed point of $Q$, its multipliers are the squares $\nu^2$ of those of
@@ -69,7 +69,10 @@ coordinates = ("x", "x_rate", "clock")
 units = ("1", "1", "1")
 time_unit = "1"
 system = HybridSystem(
-    modes={"negative": Mode(pull, coordinates), "positive": Mode(push, coordinates)},
+    modes={
+        "negative": Mode(pull, coordinates, domain=rest_of_half),
+        "positive": Mode(push, coordinates, domain=rest_of_half),
+    },
     transitions=(
         Transition("negative", "positive", guard=rest_of_half, reset=switch),
         Transition("positive", "negative", guard=rest_of_half, reset=switch),

@@ -4,7 +4,7 @@ $$\ddot y = -g, \qquad y = 0: \quad \dot y^+ = -e\,\dot y^-$$
 
 Dropped from $h_0$ it meets the floor at $t_k = \sqrt{2h_0/g}\,(1 + 2\sum_{j=1}^{k-1} e^j)$ and leaves it with
 $e^k\sqrt{2gh_0}$. For $e < 1$ the impacts accumulate at $\sqrt{2h_0/g}\,(1+e)/(1-e)$ (Zeno), and there is no periodic
-orbit; for $e = 1$ every bounce is periodic, and none is isolated.
+orbit; for $e = 1$ every bounce is periodic, and none is isolated. The domain of the flight is above the floor, $y \ge 0$.
 
 Source: Kong, Payne, Zhu, Johnson (2024), Sec. III; the closed forms are elementary.
 """
@@ -50,7 +50,7 @@ coordinates = ("y", "y_rate")
 units = ("m", "m/s")
 time_unit = "s"
 system = HybridSystem(
-    modes={"flight": Mode(fall, coordinates)},
+    modes={"flight": Mode(fall, coordinates, domain=height)},
     transitions=(Transition("flight", "flight", guard=height, reset=bounce),),
 )
 sequence = ("flight",)

@@ -17,7 +17,7 @@ reset sets $u = V_L$ for every state before, so the last row of the return map's
 eigenvalue of the monodromy matrix is 1: at fixed time a shift of the ramp is a shift along the orbit, which persists.
 
 With the default values the orbit is stable up to an input voltage of 24.5 V, where its period doubles. The coil is assumed to
-carry current at all times (continuous conduction).
+carry current at all times (continuous conduction): the domain is $i \ge 0$, $u \le V_U$, and $c \ge u$ off, $c \le u$ on.
 
 Source: Hamill, Deane, Jefferies (1992), *Modeling of chaotic DC-DC converters by iterated nonlinear mappings*, IEEE Trans.
 Power Electron. 7, 25-36; Fossas, Olivar (1996), *Study of chaos in the buck converter*, IEEE Trans. Circuits Syst. I 43,
@@ -89,6 +89,14 @@ def ramp_ends(t, x, params):
     return params.ramp_high - ramp
 
 
+def conducts_off(t, x, params):
+    return jnp.stack([x[1], ramp_ends(t, x, params), ramp_overtakes(t, x, params)])
+
+
+def conducts_on(t, x, params):
+    return jnp.stack([x[1], ramp_ends(t, x, params), ramp_is_overtaken(t, x, params)])
+
+
 def above_foot(t, x, params):
     return control(x, params) > params.ramp_low
 
@@ -109,10 +117,10 @@ def ramp_restarts(t, x, params):
 coordinates = ("voltage", "current", "ramp")
 units = ("V", "A", "V")
 time_unit = "ms"
-off = Mode(switch_off, coordinates)
+off = Mode(switch_off, coordinates, domain=conducts_off)
 # "off again" is off after having been on in the same period: so a sequence describes every period.
 system = HybridSystem(
-    modes={"off": off, "on": Mode(switch_on, coordinates), "off again": off},
+    modes={"off": off, "on": Mode(switch_on, coordinates, domain=conducts_on), "off again": off},
     transitions=(
         Transition("off", "on", guard=ramp_overtakes, reset=unchanged),
         Transition("on", "off", guard=ramp_ends, reset=ramp_restarts, armed=above_foot),

@@ -14,6 +14,8 @@ new foot, and of the old stance leg about the hip, is conserved:
 
 $$Q^+(D)\,(\dot\theta_s, \dot\theta_n)^+ = Q^-(D)\,(\dot\theta_n, \dot\theta_s)^-$$
 
+A walker has fallen, and left the domain, when its hip is on the slope: $\cos(\theta_s + \gamma) \ge 0$.
+
 Angles are in rad and $g = l = 1$ by default, which makes time dimensionless; `gravity` and `leg_length` give it units.
 
 Source: Goswami, Espiau, Keramane (1996), *Limit cycles and their stability in a passive bipedal gait*, ICRA;
@@ -75,6 +77,12 @@ def foot_height(t, x, params):
     return stance + swing + 2 * params.slope
 
 
+def hip_height(t, x, params):
+    """Of the hip above the slope, in leg lengths."""
+    _, cosine = sincos(x[0] + params.slope)
+    return cosine
+
+
 def foot_ahead(t, x, params):
     stance, swing, _, _ = x
     return stance < swing
@@ -102,7 +110,7 @@ coordinates = ("theta_s", "theta_ns", "theta_s_rate", "theta_ns_rate")
 units = ("rad", "rad", "rad sqrt(g/l) or rad/s", "rad sqrt(g/l) or rad/s")
 time_unit = "sqrt(l/g) or s"
 system = HybridSystem(
-    modes={"swing": Mode(swing, coordinates)},
+    modes={"swing": Mode(swing, coordinates, domain=hip_height)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike, armed=foot_ahead),),
 )
 sequence = ("swing",)

@@ -2,7 +2,7 @@ r"""The Duffing impact oscillator: a driven Duffing oscillator that strikes a wa
 
 $$\ddot x = -2\zeta\dot x - x - \kappa x^3 + F\cos\Omega t$$
 
-Free where $x < w(t) = d + a\sin\Omega t$. At the wall, with restitution against its velocity:
+Free in the domain $x \le w(t) = d + a\sin\Omega t$. At the wall, with restitution against its velocity:
 
 $$x = w(t): \quad \dot x^+ = -e\,\dot x^- + (1 + e)\,\dot w(t)$$
 
@@ -80,7 +80,7 @@ def unchanged(t, x, params):
 coordinates = ("x", "x_rate")
 units = ("1", "omega_0")
 time_unit = "1/omega_0"
-free = Mode(oscillate, coordinates)
+free = Mode(oscillate, coordinates, domain=gap)
 system = impacts_in_a_period(free, gap, impact, period_ends, unchanged)
 sequence = ("before", "after")
 

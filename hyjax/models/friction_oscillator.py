@@ -5,10 +5,11 @@ exceeds static friction, at $x_s = \mu_s N/k$. Then the block slips, slower than
 
 $$m\ddot x = -kx + \mu_k N \qquad\text{while}\quad \dot x < v$$
 
-and sticks where $\dot x$ is again $v$, if static friction suffices there, $|x| \le x_s$. The mode `stick` has one coordinate,
-`slip` two. With $\omega = \sqrt{k/m}$, $x_k = \mu_k N/k$ and $\Delta = x_s - x_k$ the block slips from $x_s$ to
-$x_s - 2\Delta$ in $(\pi + 2\arctan(v/\omega\Delta))/\omega$, and is carried back in $2\Delta/v$. Every stride begins to slip at
-$x_s$, so the multiplier is zero.
+and sticks where $\dot x$ is again $v$, if static friction suffices there, $|x| \le x_s$. If not, the block would overtake the
+belt, which the model does not contain: it leaves the domain of `slip`, $\dot x \le v$. That of `stick` is $|x| \le x_s$. The
+mode `stick` has one coordinate, `slip` two. With $\omega = \sqrt{k/m}$, $x_k = \mu_k N/k$ and $\Delta = x_s - x_k$ the block
+slips from $x_s$ to $x_s - 2\Delta$ in $(\pi + 2\arctan(v/\omega\Delta))/\omega$, and is carried back in $2\Delta/v$. Every
+stride begins to slip at $x_s$, so the multiplier is zero.
 
 Source: den Hartog (1930), *Forced vibrations with combined viscous and Coulomb damping*, Phil. Mag. 9, 801-817, for motion
 in which a block stops; Galvanetto, Bishop (1999), *Dynamics of a simple damped oscillator undergoing stick-slip
@@ -59,6 +60,11 @@ def spare_friction(t, x, params):
     return params.static_friction * params.load - params.stiffness * x[0]
 
 
+def friction_suffices(t, x, params):
+    pull, most = params.stiffness * x[0], params.static_friction * params.load
+    return jnp.stack([most - pull, most + pull])
+
+
 def let_go(t, x, params):
     return jnp.stack([x[0], params.belt_speed])
 
@@ -82,7 +88,10 @@ coordinates = ("x",)
 units = ("m",)
 time_unit = "s"
 system = HybridSystem(
-    modes={"stick": Mode(carried, coordinates), "slip": Mode(slide, ("x", "x_rate"))},
+    modes={
+        "stick": Mode(carried, coordinates, domain=friction_suffices),
+        "slip": Mode(slide, ("x", "x_rate"), domain=lag),
+    },
     transitions=(
         Transition("stick", "slip", guard=spare_friction, reset=let_go),
         Transition("slip", "stick", guard=lag, reset=caught, armed=holds),

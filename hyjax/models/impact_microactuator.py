@@ -18,7 +18,8 @@ The mode `stick` ends with the period of the force. In the mode `advance`, which
 `slip`) or turns back before (then `stick`, at a section where no coordinate jumps). Without impact the sequence is
 `("stick", "advance")`, with one impact `("stick", "advance", "slip")`; between the two the orbit grazes, $q = d$ and
 $\dot q = 0$. `slip again` follows a second impact during slip. It is assumed that friction holds the frame until the mass strikes
-it, $|F| < mn$, and that the mass leaves the stop: if the voltage held it there, the impacts would accumulate.
+it, $|F| < mn$, and that the mass leaves the stop: if the voltage held it there, the impacts would accumulate. The domains are
+$q \le d$ and $\varphi \le \pi/2$; in `stick` and `advance` also $|F| \le mn$, while the frame slips also $s \ge 0$.
 
 Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Examples 9.3 and 9.4, the example `stickslip` of COCO's
 toolbox for hybrid systems, with its values; Zhao, Dankowicz, Reddy, Nayfeh (2004), *Modeling and simulation methodology for
@@ -91,6 +92,16 @@ def speed(t, x, params):
     return x[0]
 
 
+def frame_holds(t, x, params):
+    q, q_rate, phase = x
+    spare = params.mass_ratio * params.friction - jnp.abs(force(q, q_rate, phase, params))
+    return jnp.stack([gap(t, x, params), rest_of_period(t, x, params), spare])
+
+
+def frame_slips(t, x, params):
+    return jnp.stack([gap(t, x, params), rest_of_period(t, x, params), speed(t, x, params)])
+
+
 def strike(t, x, params):
     q, q_rate, phase = x
     return strike_again(t, jnp.stack([jnp.zeros_like(q), q, q_rate, phase]), params)
@@ -117,7 +128,8 @@ def unchanged(t, x, params):
 coordinates = ("q", "q_rate", "phase")
 units = ("1", "1", "rad")
 time_unit = "1"
-sticking, slipping = Mode(stick, coordinates), Mode(slip, ("frame_rate", *coordinates))
+sticking = Mode(stick, coordinates, domain=frame_holds)
+slipping = Mode(slip, ("frame_rate", *coordinates), domain=frame_slips)
 system = HybridSystem(
     modes={"stick": sticking, "advance": sticking, "slip": slipping, "slip again": slipping},
     transitions=(

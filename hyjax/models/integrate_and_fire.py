@@ -2,8 +2,8 @@ r"""Two pulse-coupled leaky integrate-and-fire neurons: each is driven up to a t
 
 $$\dot v_j = I - \gamma v_j, \qquad v_j = 1: \quad v_j^+ = 0, \quad v_k^+ = v_k + \varepsilon$$
 
-A kick up to the threshold or beyond makes the other fire at once: both are reset together, and remain in synchrony. The mode
-names the neuron that fired last, so the sequence ("first", "second") is the alternating rhythm.
+The domain is $v_j \le 1$. A kick up to the threshold or beyond makes the other fire at once: both are reset together, and
+remain in synchrony. The mode names the neuron that fired last, so the sequence ("first", "second") is the alternating rhythm.
 
 Just after one neuron fired, the voltage of the other is $u$. With $J = I/\gamma$, the voltage of the first, one firing later, is
 
@@ -80,6 +80,10 @@ def both_fire(t, x, params):
     return jnp.zeros_like(x[:1])
 
 
+def below_threshold(t, x, params):
+    return 1 - x
+
+
 def one_below(t, x, params):
     return 1 - x[0]
 
@@ -97,9 +101,9 @@ def ways_out(mode):
 coordinates = ("v1", "v2")
 units = ("1", "1")
 time_unit = "tau"
-apart = Mode(integrate, coordinates)
+apart = Mode(integrate, coordinates, domain=below_threshold)
 system = HybridSystem(
-    modes={"first": apart, "second": apart, "together": Mode(integrate, ("v",))},
+    modes={"first": apart, "second": apart, "together": Mode(integrate, ("v",), domain=below_threshold)},
     transitions=(
         *ways_out("first"),
         *ways_out("second"),

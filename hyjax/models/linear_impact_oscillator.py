@@ -2,7 +2,8 @@ r"""The linear impact oscillator: driven, before a wall, with the phase of its d
 
 $$\ddot x = A\cos\phi - c\dot x - kx, \qquad \dot\phi = \omega$$
 
-Free where $x < d$. At the wall the mass bounces; a period ends where $\phi$ reaches $\pi$, and is reset to $-\pi$:
+Free in the domain $x \le d$, $\phi \le \pi$. At the wall the mass bounces; a period ends where $\phi$ reaches $\pi$, and is
+reset to $-\pi$:
 
 $$x = d: \quad \dot x^+ = -e\,\dot x^-; \qquad\qquad \phi = \pi: \quad \phi^+ = -\pi$$
 
@@ -73,6 +74,10 @@ def rest_of_period(t, x, params):
     return jnp.pi - x[2]
 
 
+def free_in_period(t, x, params):
+    return jnp.stack([gap(t, x, params), rest_of_period(t, x, params)])
+
+
 def period_restarts(t, x, params):
     x, x_rate, phase = x
     return jnp.stack([x, x_rate, jnp.full_like(phase, -jnp.pi)])
@@ -81,7 +86,7 @@ def period_restarts(t, x, params):
 coordinates = ("x", "x_rate", "phase")
 units = ("1", "1", "rad")
 time_unit = "1"
-free = Mode(oscillate, coordinates)
+free = Mode(oscillate, coordinates, domain=free_in_period)
 system = impacts_in_a_period(free, gap, bounce, rest_of_period, period_restarts)
 sequence = ("before", "after")
 

@@ -5,7 +5,8 @@ with the lack of energy: $\eta = gy + \dot y^2/2$ of the ball, compared with $\e
 
 $$r = -\kappa(\eta)\,y, \qquad \kappa(\eta) = \kappa_0 + K(\eta^* - \eta), \qquad \kappa_0 = \frac{1 - e}{1 + e}$$
 
-In flight $\eta$ is constant, so the paddle's speed is $\dot r = -\kappa\,\dot y$. They meet at $y = 0$, with restitution:
+In flight $\eta$ is constant, so the paddle's speed is $\dot r = -\kappa\,\dot y$. The domain is where the ball is above the
+paddle, $y \ge r$. They meet at $y = 0$, with restitution:
 
 $$\dot y^+ = -e\,\dot y^- + (1 + e)\,\dot r = -\big(e + (1 + e)\,\kappa(\eta)\big)\,\dot y^-$$
 
@@ -79,7 +80,7 @@ def turn(t, x, params):
 coordinates = ("y", "y_rate")
 units = ("m", "m/s")
 time_unit = "s"
-flight = Mode(fall, coordinates)
+flight = Mode(fall, coordinates, domain=gap)
 system = HybridSystem(
     modes={"down": flight, "up": flight},
     transitions=(

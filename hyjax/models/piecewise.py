@@ -5,8 +5,9 @@ In polar coordinates $x = r\cos\theta$, $y = r\sin\theta$,
 $$x < 0: \quad \dot r = r(1 - r), \quad \dot\theta = 1; \qquad\qquad
   x > 0: \quad \dot r = \alpha r(\beta - r), \quad \dot\theta = \gamma + \beta - r$$
 
-At the line $x = 0$ only the field changes, not the state. An orbit crosses the line at $y = r_0 > 0$ into the left half-plane,
-and half a turn later at $y = -r_1$ into the right one. Both halves have a closed form, with $e^\pi = E$:
+These halves are the domains of the modes. At the line $x = 0$ only the field changes, not the state. An orbit crosses the
+line at $y = r_0 > 0$ into the left half-plane, and half a turn later at $y = -r_1$ into the right one. Both halves have a
+closed form, with $e^\pi = E$:
 
 $$r_1 = \frac{E r_0}{1 + (E - 1) r_0}, \qquad
   \Big[\tfrac{\gamma + \beta}{\beta}\ln r - \tfrac{\gamma}{\beta}\ln|\beta - r|\Big]_{r_1}^{r_0} = \alpha\pi$$
@@ -81,7 +82,7 @@ coordinates = ("x", "y")
 units = ("1", "1")
 time_unit = "1"
 system = HybridSystem(
-    modes={"left": Mode(left, coordinates), "right": Mode(right, coordinates)},
+    modes={"left": Mode(left, coordinates, domain=leaves_left), "right": Mode(right, coordinates, domain=leaves_right)},
     transitions=(
         Transition("left", "right", guard=leaves_left, reset=unchanged),
         Transition("right", "left", guard=leaves_right, reset=unchanged),

@@ -9,7 +9,8 @@ The next spoke strikes at $\theta = \pi/n$:
 $$\theta^+ = -\theta, \qquad \dot\theta^+ = \mu\,\dot\theta, \qquad \mu = 1 + \lambda^2(\cos(2\pi/n) - 1)$$
 
 The gait has a closed form: $\dot\theta_0^2 = 4\mu^2\lambda^2\sin(\pi/n)\sin\alpha/(1-\mu^2)$, with multipliers $0$ and
-$\mu^2$. It exists where the wheel passes its highest point.
+$\mu^2$. It exists where the wheel passes its highest point. A wheel that does not, rolls back: it leaves the domain,
+$|\theta| \le \pi/n$, where the previous spoke would strike.
 
 Source: Coleman (2009), *Numerical accuracy case studies of two systems with intermittent dynamics*, DCDIS-B 16, 59-87;
 Bhounsule (2014), eqs. 17-21, where the slope is called both $\alpha$ and $\gamma$.
@@ -53,6 +54,13 @@ def spoke_height(t, x, params):
     return jnp.pi / params.spokes - theta
 
 
+def both_feet_above(t, x, params):
+    """The angles left until the next spoke strikes, and the previous one."""
+    theta, _ = x
+    half = jnp.pi / params.spokes
+    return jnp.stack([half - theta, half + theta])
+
+
 def collision(t, x, params):
     theta, theta_rate = x
     mu = 1 + params.inertia_ratio * (jnp.cos(2 * jnp.pi / params.spokes) - 1)
@@ -63,7 +71,7 @@ coordinates = ("theta", "theta_rate")
 units = ("rad", "rad sqrt(g/l)")
 time_unit = "sqrt(l/g)"
 system = HybridSystem(
-    modes={"stance": Mode(roll, coordinates)},
+    modes={"stance": Mode(roll, coordinates, domain=both_feet_above)},
     transitions=(Transition("stance", "stance", guard=spoke_height, reset=collision),),
 )
 sequence = ("stance",)

@@ -12,7 +12,8 @@ $$\ddot\theta = \mp p^2\left(\sin(\alpha \mp \theta) \mp \tfrac{A}{g}\sin\Omega 
 
 (upper signs: left corner). From rest it begins to rock where $|A\sin\Omega t| > g b/h$. When the other corner strikes, the
 first corner leaves the floor, and $\dot\theta^+ = (1 - \tfrac32\sin^2\alpha)\,\dot\theta^-$: the conditions of contact imply
-both. Free rocking from $\theta_0$ has, for small $\alpha$, the period $\frac4p\,\mathrm{arcosh}\frac{1}{1 - \theta_0/\alpha}$.
+both. A block that overturns leaves the domain, $|\theta| \le \pi/2$, when it lies on its side. Free rocking from $\theta_0$
+has, for small $\alpha$, the period $\frac4p\,\mathrm{arcosh}\frac{1}{1 - \theta_0/\alpha}$.
 
 Source: Housner (1963), *The behavior of inverted pendulum structures during earthquakes*, Bull. Seismol. Soc. Am. 53,
 403-417.
@@ -74,6 +75,12 @@ def corner_slip(side, t, q, v, params):
     return v[0] - lever(side, q[2], params)[1] * v[2]
 
 
+def stands(t, x, params):
+    """The angles left until the block lies on its left side, and on its right side."""
+    theta = x[2]
+    return jnp.stack([jnp.pi / 2 - theta, jnp.pi / 2 + theta])
+
+
 def corner(side):
     return Contact(
         ft.partial(corner_height, side),
@@ -87,7 +94,7 @@ def corner(side):
 coordinates = ("x", "y", "theta", "x_rate", "y_rate", "theta_rate")
 units = ("m", "m", "rad", "m/s", "m/s", "rad/s")
 time_unit = "s"
-system = contacts_system(Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"))
+system = contacts_system(Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"), stands)
 # Without forcing the block comes to rest: there is no periodic orbit.
 sequence = ()
 

@@ -11,6 +11,8 @@ The swing foot strikes when $2\theta - \phi$ falls to zero. At mid-stance it scu
 $$\theta^+ = -\theta, \quad \dot\theta^+ = \cos 2\theta\,\dot\theta, \quad \phi^+ = -2\theta, \quad
   \dot\phi^+ = (1 - \cos 2\theta)\cos 2\theta\,\dot\theta$$
 
+A walker has fallen, and left the domain, when its hip is on the ground: $\cos\theta \ge 0$.
+
 Source: Garcia, Chatterjee, Ruina, Coleman (1998), *The simplest walking model*, J. Biomech. Eng. 120, 281-288, eqs. 1-4;
 Bhounsule (2014), eq. 22.
 """
@@ -49,6 +51,11 @@ def foot_height(t, x, params):
     return 2 * theta - phi
 
 
+def hip_height(t, x, params):
+    _, cosine = sincos(x[0])
+    return cosine
+
+
 def heel_strike(t, x, params):
     theta, theta_rate, _, _ = x
     _, cosine = sincos(2 * theta)
@@ -59,7 +66,7 @@ coordinates = ("theta", "theta_rate", "phi", "phi_rate")
 units = ("rad", "rad sqrt(g/l)", "rad", "rad sqrt(g/l)")
 time_unit = "sqrt(l/g)"
 system = HybridSystem(
-    modes={"swing": Mode(swing, coordinates)},
+    modes={"swing": Mode(swing, coordinates, domain=hip_height)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike),),
 )
 sequence = ("swing",)

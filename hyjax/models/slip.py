@@ -8,7 +8,8 @@ $$\ddot x = k\Big(\frac1r - 1\Big)x, \qquad \ddot y = k\Big(\frac1r - 1\Big)y - 
 
 until the spring is relaxed again, $r = 1$. The stride goes from apex to apex, $y \mapsto P(y)$ at fixed energy; its
 multipliers are $P'(y)$ and an exact zero, since $\dot y = 0$ at every apex. A runner whose mass reaches the ground, or moves
-backward in stance, has fallen.
+backward in stance, has fallen. The domain of a flight is above the ground, $y \ge 0$; that of stance, where moreover the leg is
+not longer than the relaxed spring, $r \le 1$, and the mass does not move backward.
 
 Source: Blickhan (1989), *The spring-mass model for running and hopping*, J. Biomech. 22, 1217-1227; Seyfarth, Geyer,
 Günther, Blickhan (2002), *A movement criterion for running*, J. Biomech. 35, 649-655, for the apex map.
@@ -96,6 +97,10 @@ def mass_height(t, x, params):
     return y
 
 
+def leg_stands(t, x, params):
+    return jnp.stack([compression(t, x, params), mass_height(t, x, params), advance(t, x, params)])
+
+
 def height(t, x, params):
     y, _ = x
     return y
@@ -130,9 +135,9 @@ time_unit = "sqrt(l/g)"
 plane = ("x", "y", "x_rate", "y_rate")
 system = HybridSystem(
     modes={
-        "descent": Mode(fall, coordinates),
-        "stance": Mode(lean, plane),
-        "ascent": Mode(fall, coordinates),
+        "descent": Mode(fall, coordinates, domain=height),
+        "stance": Mode(lean, plane, domain=leg_stands),
+        "ascent": Mode(fall, coordinates, domain=height),
         "fallen": Mode(lie, plane),
     },
     transitions=(

@@ -11,7 +11,8 @@ period the ball leaves the table at $\dot y^+ = gT/2$ and returns at $-gT/2$, at
 $$A\,\Omega\cos\varphi = \frac{1 - e}{1 + e}\,\frac{gT}{2}$$
 
 The orbit with $\varphi > 0$ is stable near the fold where both appear, the orbit with $\varphi < 0$ never. The multipliers have
-$\lambda_1\lambda_2 = e^2$ and $\lambda_1 + \lambda_2 = (1 + e)^2(1 - A\,\Omega^2\sin\varphi/g) - 2e$.
+$\lambda_1\lambda_2 = e^2$ and $\lambda_1 + \lambda_2 = (1 + e)^2(1 - A\,\Omega^2\sin\varphi/g) - 2e$. The domain of the
+flight is above the table, $h \ge 0$.
 
 Source: Holmes (1982), *The dynamics of repeated impacts with a sinusoidally vibrating table*, J. Sound Vib. 84, 173-189;
 Guckenheimer, Holmes (1983), *Nonlinear oscillations, dynamical systems, and bifurcations of vector fields*, Sec. 2.4. Both
@@ -76,7 +77,7 @@ def unchanged(t, x, params):
 coordinates = ("h", "h_rate")
 units = ("m", "m/s")
 time_unit = "s"
-flight = Mode(fall, coordinates)
+flight = Mode(fall, coordinates, domain=height)
 system = impacts_in_a_period(flight, height, bounce, period_ends, unchanged)
 sequence = ("before", "after")
 

@@ -1,0 +1,182 @@
+"""Domains of modes: starts outside, and flows that leave them, against closed forms."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hyjax as hj
+from hyjax import models
+from hyjax.models import bouncing_ball
+
+RESULTS = hj.RESULTS
+
+
+def is_code(result, code):
+    return np.asarray(result._value) == code._value
+
+
+BALL = bouncing_ball.Params()
+
+
+def drop(x, params=BALL):
+    return hj.simulate(bouncing_ball.system, x, params, mode="flight", t1=1.0)
+
+
+@pytest.fixture(scope="module")
+def drops():
+    starts = jnp.array([[1.0, 0.0], [-1.0, 0.0], [0.0, -1.0], [0.0, 4.0], [-1e-16, 4.0], [jnp.nan, 0.0]])
+    return starts, jax.vmap(drop)(starts)
+
+
+def test_starts_behind_the_floor(drops):
+    starts, run = drops
+    assert_array_equal(is_code(run.result, RESULTS.outside_domain), [False, True, True, False, False, False])
+    assert_array_equal(is_code(run.result, RESULTS.successful), [True, False, False, True, True, False])
+    assert is_code(run.result, RESULTS.nonfinite)[5]
+    # The state that was given is kept; the ball thrown down from the floor is noticed within the solver's tolerance.
+    assert_array_equal(run.x[1], starts[1])
+    assert_allclose(run.x[2], starts[2], rtol=0, atol=1e-12)
+    assert_allclose(run.t[1:3], 0, atol=1e-12)
+    assert_array_equal(run.jumps[1:3], 0)
+
+
+def test_impacts_are_those_of_a_ball_without_a_domain(drops):
+    """A guard at the limit of the domain fires: 1 m falls in sqrt(2/g), and bounces of 0.8 follow."""
+    _, run = drops
+    first = np.sqrt(2 / 9.81)
+    # Two roundings of the time.
+    assert_allclose(run.ends[0, 0], first, rtol=1e-15)
+    assert run.jumps[0] == np.sum(first * (1 + 2 * np.cumsum(np.append(0, 0.8 ** np.arange(1, 9)))) < 1)
+
+
+def test_neighbours_of_a_lane_outside_are_bit_identical(drops):
+    starts, run = drops
+    inside = jax.vmap(drop)(starts.at[1].set(starts[0]))
+    for k in (0, 3, 4):
+        assert_array_equal(run.x_ends[k], inside.x_ends[k])
+        assert_array_equal(run.ends[k], inside.ends[k])
+
+
+def test_derivatives_where_a_lane_is_outside():
+    """They are finite, also in reverse mode, and those of the other lane are right: y = 1 - g t^2 / 2 at t = 0.3."""
+    params = lambda g: bouncing_ball.Params(gravity=g)
+    run = lambda y, g: hj.simulate(bouncing_ball.system, jnp.stack([y, 0 * y]), params(g), mode="flight", t1=0.3).x[0]
+    slopes = jax.vmap(jax.grad(run, argnums=(0, 1)), (0, None))(jnp.array([1.0, -1.0]), BALL.gravity)
+    assert_allclose(slopes[0], [1, 1], rtol=1e-13)
+    assert_allclose(slopes[1], [-0.045, 0], rtol=1e-13, atol=1e-15)
+
+
+# A point that moves along x with speed v leaves x <= wall + drift * t, and |y| <= 1, in a mode that no guard ends.
+
+PARAMS = {"wall": jnp.array(2.0), "drift": jnp.array(0.5)}
+
+
+def strip(t, x, p):
+    return jnp.stack([p["wall"] + p["drift"] * t - x[0], 1 - x[1], 1 + x[1]])
+
+
+def straight(t, x, p):
+    return jnp.stack([jnp.ones(()), x[2], jnp.zeros(())])
+
+
+STRIP = hj.HybridSystem({"free": hj.Mode(straight, ("x", "y", "v"), domain=strip)}, ())
+# The same, with a guard that never falls.
+WATCHED = hj.HybridSystem(STRIP.modes, (hj.Transition("free", "free", lambda t, x, p: 9 - x[0], lambda t, x, p: x),))
+
+
+@pytest.mark.parametrize("system", [STRIP, WATCHED], ids=["no guard", "a guard"])
+def test_a_flow_leaves_its_domain_at_a_known_time(system):
+    go = jax.vmap(lambda p, v: hj.simulate(system, jnp.stack([0 * v, 0 * v, v]), p, mode="free", t1=3.5))
+    params = {"wall": jnp.array([2.0, 2.0, 1.0, 2.0]), "drift": jnp.array([0.5, 0.0, 0.5, 0.5])}
+    run = go(params, jnp.array([0.0, 0.0, 0.0, -0.5]))
+    assert_array_equal(is_code(run.result, RESULTS.outside_domain), [False, True, True, True])
+    # wall / (1 - drift) = 4 lies after the end; 2; 2; 1 / 0.5 = 2. The limit lies beyond by tolerance and rounding.
+    assert_allclose(run.t, [3.5, 2, 2, 2], rtol=1e-12)
+    assert_allclose(run.x[1:, 0], 2, rtol=1e-12)
+    assert_array_equal(run.transitions[:, 0], -1)
+    assert np.all(np.isfinite(run.x_ends[:, 0]))
+
+
+def test_a_single_arc_leaves_its_domain():
+    end = hj.flow_to_guard(WATCHED, "free", 0.0, jnp.zeros(3), PARAMS)
+    assert is_code(end.result, RESULTS.outside_domain) and end.transition == -1
+    assert "outside the domain" in RESULTS[RESULTS.outside_domain]
+
+
+def test_a_dip_within_a_step_is_noticed():
+    """An oscillation whose turns lie between the ends of long steps of an exact flow."""
+    system = hj.HybridSystem(
+        {"free": hj.Mode(lambda t, x, p: jnp.ones(1), ("x",), domain=lambda t, x, p: p + jnp.cos(x[0]))}, ()
+    )
+    run = hj.simulate(
+        system, jnp.zeros(1), jnp.array(0.9), mode="free", t1=20.0, integrator=hj.Integrator(max_step=1.0)
+    )
+    assert is_code(run.result, RESULTS.outside_domain)
+    assert_allclose(run.t, np.arccos(-0.9), rtol=1e-12)
+
+
+def test_a_system_shows_its_domains():
+    assert "domain=<function strip>" in repr(STRIP)
+    assert "outside_domain: The state is outside" in str(
+        hj.simulate(STRIP, jnp.array([5.0, 0, 0]), PARAMS, mode="free", t1=1.0)
+    )
+
+
+# Models
+
+
+@pytest.mark.parametrize("name", models.names)
+def test_a_model_starts_in_its_domain(name):
+    model = models.load(name)
+    params = model.Params()
+    starts = [model.start(params)] + ([(model.sequence[0], model.guess(params))] if model.sequence else [])
+    for mode, x in starts:
+        domain = model.system.modes[mode].domain
+        assert domain is not None
+        # Zero up to rounding after a jump.
+        assert np.all(np.asarray(domain(jnp.zeros(()), x, params)) > -1e-12)
+
+
+def test_the_command_line_reports_a_start_below_the_floor(command):
+    ran = command("simulate", "bouncing_ball", "--t1", "2", "--x0", "-1,0")
+    assert ran.returncode == 1 and "outside_domain" in ran.stderr
+
+
+def test_a_walker_falls():
+    walker = models.load("simplest_walker")
+    run = hj.simulate(walker.system, jnp.array([0.2, -0.05, 0.4, 0.0]), walker.Params(), mode="swing", t1=20.0)
+    assert is_code(run.result, RESULTS.outside_domain)
+    # The hip is on the ground, on either side.
+    assert_allclose(abs(run.final[0]), np.pi / 2, rtol=1e-12)
+
+
+def test_a_contact_that_is_open_bounds_its_modes():
+    """A gap may be negative where it opens, by the drift of a contact that was held, and nowhere else."""
+    ball = models.load("ball_on_slope")
+    params = ball.Params()
+    sine, cosine = np.sin(params.slope), np.cos(params.slope)
+    domain = ball.system.modes["U"].domain
+    at = lambda gap, rate: domain(
+        jnp.zeros(()), jnp.array([gap * sine, gap * cosine, rate * sine, rate * cosine]), params
+    )
+    assert_allclose([at(0.5, -1.0)[0], at(-1e-9, 2.0)[0], at(-0.5, -1.0)[0]], [0.5, 2.0, -0.5], rtol=1e-15)
+    assert ball.system.modes["C"].domain is None
+    both = models.load("rocking_block").system.modes
+    x = jnp.array([0.0, 0.4, 0.0, 0, 0, 0])
+    # Half turns left on both sides; besides, one number for each corner in the air.
+    shapes = {
+        name: mode.domain(jnp.zeros(()), x, models.load("rocking_block").Params()).shape for name, mode in both.items()
+    }
+    assert shapes == {name: (4 - ("left" in name.split("/")[0]) - ("right" in name.split("/")[0]),) for name in both}
+
+
+@pytest.mark.slow
+def test_an_overturned_block_lies_on_its_side(command):
+    ran = command("simulate", "rocking_block", "--t1", "3", "--param", "amplitude=2.5", "--param", "frequency=4")
+    assert ran.returncode == 1 and "outside_domain" in ran.stderr
+    # On its side the centre is half a width above the floor.
+    assert re.search(r"y = 0\.1(0000|,)|y = 0\.0999", ran.stdout)
