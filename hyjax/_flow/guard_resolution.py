@@ -23,9 +23,9 @@ SAFETY = 4
 
 def hermite(v: np.ndarray, a: Array, ra: Array, b: Array, rb: Array) -> Array:
     """Values at the fractions `v` of the cubic with the values `a`, `b` and rates `ra`, `rb` at 0 and 1; shape `(len(v), n)`."""
-    v = v[:, None].astype(a.dtype)
-    w = 1 - v
-    return w * w * (a + v * (2 * a + ra)) + v * v * (b + w * (2 * b - rb))
+    u = jnp.asarray(v[:, None], a.dtype)
+    w = 1 - u
+    return w * w * (a + u * (2 * a + ra)) + u * u * (b + w * (2 * b - rb))
 
 
 def inner_points(t: Time, x: State, f: State, dt: Time, x1: State, f1: State) -> tuple[Float[Array, " 2"], Array]:

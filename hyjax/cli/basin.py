@@ -10,7 +10,7 @@ from .arguments import as_misuse, check_count, load, Misuse, parse_parameters, p
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, parse_axes, parse_tolerance, with_units
 from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, Sequence
-from .orbits import find_model_orbits
+from .orbits import find_model_orbits, MOST_STARTS
 from .output import print_record
 from .session import start_jax
 
@@ -47,7 +47,7 @@ def basin(
 
     from .._sweep.basin import basin as run
 
-    orbits = find_model_orbits(model, params, modes, 1, cache, starts=128)
+    orbits, _ = find_model_orbits(model, params, modes, 1, cache, MOST_STARTS)
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
     with as_misuse():
         found = run(
