@@ -118,7 +118,7 @@ def plane():
 def test_basin(plane):
     x = np.linspace(-0.5, 1.5, 41)
     meanings = plane["fate"].attrs["flag_meanings"].split()
-    assert meanings == ["orbit_0", "fell", "no_step", "undecided"]
+    assert meanings == ["orbit_1", "fell", "no_step", "undecided"]
     inside, edge = (x > 1e-9) & (x < 1 - 1e-9), (np.abs(x) < 1e-9) | (np.abs(x - 1) < 1e-9)
     fate = plane["fate"].values[:, 0]
     assert np.all(fate[inside] == 0) and np.all(fate[~inside & ~edge] == 1)
