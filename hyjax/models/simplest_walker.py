@@ -84,8 +84,8 @@ def start(params):
 
 
 def region(params):
-    """Just after the heel strike: stance leg leaning back and moving forward, by 0.7 to 1.3 times `slope^(1/3)`; all known gaits,
-    also those of many strides, lie between 0.85 and 1.1."""
+    """Just after the heel strike: stance leg leaning back and moving forward, by 0.7 to 1.3 times `slope^(1/3)`. At a slope of
+    0.009 the angles of the two gaits are 0.93 and 0.96 times that."""
     theta = jnp.cbrt(jnp.abs(params.slope))
     low = jnp.stack([0.7 * theta, -1.3 * theta, 1.4 * theta, -0.5 * theta])
     return low, jnp.stack([1.3 * theta, -0.7 * theta, 2.6 * theta, 0.1 * theta])
