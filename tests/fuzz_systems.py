@@ -1,11 +1,11 @@
-"""Random hybrid systems, and a slow and simple simulator of them in NumPy and SciPy, independent of hyjax.
+r"""Random hybrid systems, and a slow and simple simulator of them in NumPy and SciPy, independent of hyjax.
 
 A `Shape` is what is compiled: the modes, their dimensions, the transitions. Its coefficients are parameters, drawn for each lane.
 
-- In a mechanical mode $x = (q, v)$, $\\dot v = A x + b + c \\sin(\\omega t + \\varphi)$; in any other, $\\dot x$ is that expression plus
-  $k \\sin(m \\cdot x)$.
-- An impact has the guard $n \\cdot q + c + a \\sin(\\omega t + \\varphi)$ and the restitution $e$ of the relative velocity, plastic where
-  $e = 0$. Any other guard is $n \\cdot x + c + a \\sin(\\omega t + \\varphi) + k \\sin(m \\cdot x)$, and its reset $M x + d$.
+- In a mechanical mode $x = (q, v)$ and $\dot v = A x + b + c \sin(\omega t + \varphi)$; in any other, $\dot x$ is that
+  expression plus $k \sin(m \cdot x)$.
+- An impact has the guard $n \cdot q + c + a \sin(\omega t + \varphi)$ and the restitution $e$ of the relative velocity, plastic
+  where $e = 0$. Any other guard is $n \cdot x + c + a \sin(\omega t + \varphi) + k \sin(m \cdot x)$, and its reset $M x + d$.
 """
 
 import dataclasses
@@ -158,7 +158,9 @@ def slow_simulation(shape: Shape, coefficients: tuple, shift: float = 0.0) -> Wa
             pressed |= again and bool(beyond.size) and g[beyond[0]] < 0
             if down.size:
                 k = down[0]
-                falls.append((brentq(lambda s, i=i: guard(i, s, flow(s)), times[k - 1], times[k], xtol=1e-14), i))
+                falls.append(
+                    (brentq(lambda s, i=i, flow=flow: guard(i, s, flow(s)), times[k - 1], times[k], xtol=1e-14), i)
+                )
         walk.x = states[:, -1]
         if pressed:
             walk.ending = "stuck"

@@ -128,3 +128,16 @@ def test_misuse(command, arguments, message, tmp_path):
     ran = command("continue", "simplest_walker", *arguments)
     assert ran.returncode == 2
     assert message in ran.stderr and "Traceback" not in ran.stderr and ran.stdout == ""
+
+
+@pytest.mark.slow
+def test_a_curve_through_two_of_the_orbits_is_followed_once(command):
+    """The hoppers at a stiffness of 30 are on one curve, whose fold lies at a stiffness of 31.5, before the end of the range."""
+    ran = command("continue", "slip", "--where", "stiffness", "--from", "30", "--to", "40", "--json")
+    printed = json.loads(ran.stdout)
+    assert ran.returncode == 0, ran.stderr
+    assert {point["branch"] for point in printed["points"]} == {1}
+    values = [point["value"] for point in printed["points"]]
+    assert_allclose([values[0], values[-1]], 30, rtol=1e-14)
+    assert min(values) >= 30 - 1e-12 and max(values) < 31.5
+    assert [point["kind"] for point in printed["special_points"]] == ["fold"]

@@ -4,6 +4,7 @@ In one process: that it does the same in a process of its own is for `test_comma
 """
 
 import json
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +54,18 @@ def test_table_picture_animation_and_file(command):
         first = np.asarray(film.convert("RGB"))
         film.seek(20)
         assert np.any(np.asarray(film.convert("RGB")) != first)
+
+
+def test_files_are_kept_unless_overwritten(command):
+    dropped = (*DROPPED, "--out", "kept.nc")
+    Path("kept.nc").write_bytes(b"mine")
+    refused = command(*dropped)
+    assert refused.returncode == 2 and "kept.nc: the file exists already. Give --overwrite" in refused.stderr
+    assert Path("kept.nc").read_bytes() == b"mine"
+    ran = command(*dropped, "--overwrite")
+    assert ran.returncode == 0 and ran.stderr == "hyjax: wrote kept.nc\n"
+    with xarray.open_dataset("kept.nc", engine="scipy") as stored:
+        assert_allclose(stored["event_time"], [FIRST, 2 * FIRST], rtol=0, atol=1e-13)
 
 
 def test_json(command):
