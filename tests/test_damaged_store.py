@@ -4,12 +4,14 @@ import pathlib
 import shutil
 import warnings
 
+import numpy as np
 import pytest
 import sweep_case as case
 import xarray
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
+from hyjax._sweep.chunk_solver import ChunkSolver
 from hyjax._sweep.locks import Locks
 from hyjax._sweep.store import Store
 
@@ -99,6 +101,58 @@ def test_a_chunk_of_fill_values_is_not_taken_for_lost(tmp_path, start):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         xarray.testing.assert_identical(hj.sweep(case.system, start, resume=True, **options).load(), found)
+
+
+def parts(store, i):
+    """What chunk `i` holds, as `Store.write` takes it."""
+    return {name: (store.dims, np.asarray(array[store.chunks[i]])) for name, array in store.arrays.items()}
+
+
+def test_a_chunk_is_finished_by_its_codes(stored, tmp_path, monkeypatch):
+    """They are written last, so a chunk of which one part could not be written has none; and all of them must be known."""
+    out = tmp_path / "sweep.zarr"
+    shutil.copytree(stored[0], out)
+    store = Store(out)
+    data, array = parts(store, 1), Store._array
+
+    def full(self, name):
+        if name == "x":
+            raise OSError("No space left on device")
+        return array(self, name)
+
+    store.discard(1)
+    with monkeypatch.context() as patch, pytest.raises(hj.StoreError, match="could not be written"):
+        patch.setattr(Store, "_array", full)
+        store.write(1, data)
+    assert store.damaged(1) is None
+    store.write(1, data)
+    assert store.is_finished(1)
+    dims, codes = data["result"]
+    store.write(1, data | {"result": (dims, np.where(np.arange(codes.size).reshape(codes.shape) == 0, -1, codes))})
+    assert store.damaged(1) is None
+
+
+def test_a_chunk_that_another_process_finishes_meanwhile_is_not_computed(start, stored, tmp_path, monkeypatch):
+    """While another process holds its lock it waits; and once the lock is free, the chunk is looked at again."""
+    out = tmp_path / "sweep.zarr"
+    shutil.copytree(stored[0], out)
+    store, asked = Store(out), []
+    data = parts(store, 2)
+    store.discard(2)
+
+    def take(self, i):
+        asked.append(i)
+        if len(asked) == 2:
+            store.write(2, data)
+        return len(asked) > 1
+
+    def solve(self, coarse, box):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(Locks, "take", take)
+    monkeypatch.setattr(ChunkSolver, "solve", solve)
+    xarray.testing.assert_identical(case.swept(start, out, resume=True).load(), stored[1])
+    assert asked == [2, 2]
 
 
 def test_a_directory_left_by_a_killed_process_is_removed(start, stored, tmp_path, monkeypatch):

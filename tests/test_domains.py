@@ -101,6 +101,19 @@ def test_a_flow_leaves_its_domain_at_a_known_time(system):
     assert np.all(np.isfinite(run.x_ends[:, 0]))
 
 
+def test_a_guard_within_the_tolerance_beyond_a_limit_fires():
+    """A limit has a leeway of 8 tolerances; a guard that falls within 30 tolerances after it fires."""
+    move = hj.Mode(lambda t, x, p: jnp.ones(1), ("x",), domain=lambda t, x, p: 1 - x[0])
+    system = hj.HybridSystem(
+        {"m": move}, (hj.Transition("m", "m", lambda t, x, p: 1 + p - x[0], lambda t, x, p: 0 * x),)
+    )
+    integrator = hj.Integrator(rtol=1e-10, atol=1e-10)
+    go = jax.vmap(lambda p: hj.flow_to_guard(system, "m", 0.0, jnp.zeros(1), p, integrator=integrator))
+    end = go(jnp.array([0.0, 2e-9, 1e-8]))
+    assert_array_equal(is_code(end.result, RESULTS.outside_domain), [False, False, True])
+    assert_allclose(end.t[:2], [1, 1 + 2e-9], rtol=1e-15)
+
+
 def test_a_single_arc_leaves_its_domain():
     end = hj.flow_to_guard(WATCHED, "free", 0.0, jnp.zeros(3), PARAMS)
     assert is_code(end.result, RESULTS.outside_domain) and end.transition == -1

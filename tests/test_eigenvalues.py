@@ -337,6 +337,11 @@ def test_zeros_of_low_rank_do_not_move():
         assert_allclose(got[2:], 0, atol=1e-14)
     gradient = jax.jit(jax.grad(lambda tall: jnp.sum(jnp.abs(eigenvalues(tall @ wide)[:2]))))(tall)
     assert np.all(np.isfinite(gradient))
+    # Two zeros with one eigenvector, which is at right angles to the left one.
+    chain = jnp.array([[2.0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    along = lambda t: eigenvalues((1 + t) * chain)
+    assert_allclose(jax.jit(jax.jacfwd(along))(0.0), [2, 0, 0], atol=1e-14)
+    assert_allclose(jax.jit(jax.jacfwd(jax.jacfwd(along)))(0.0), 0, atol=1e-13)
 
 
 def test_more_than_twelve():

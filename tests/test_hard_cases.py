@@ -117,6 +117,21 @@ def test_plastic_impacts_end_on_the_floor(name):
     assert_allclose(at, height, rtol=0, atol=1e-13)
 
 
+def test_plastic_impacts_on_slopes():
+    """The speed at which the ball leaves the slope is rounding, of either sign."""
+    normal = lambda p: jnp.stack([jnp.sin(p), jnp.cos(p)])
+    way = hj.Transition(
+        "m", "m", lambda t, x, p: normal(p) @ x[:2], lambda t, x, p: x.at[2:].add(-normal(p) * (normal(p) @ x[2:]))
+    )
+    field = lambda t, x, p: jnp.stack([x[2], x[3], 0 * x[2], -9.81 + 0 * x[3]])
+    system = hj.HybridSystem({"m": hj.Mode(field, ("x", "y", "v", "w"))}, (way,))
+    angles = jnp.linspace(0.1, 1.2, 32)
+    one = lambda p: hj.simulate(system, jnp.array([0.0, 1.0, 0.3, 0.0]), p, mode="m", t1=5.0)
+    walk = jax.jit(jax.vmap(one))(angles)
+    assert has(walk, RESULTS.zeno)
+    assert_allclose(jax.vmap(lambda x, p: normal(p) @ x[:2])(walk.x, angles), 0, atol=1e-13)
+
+
 @pytest.mark.parametrize("z", [0.0, 1e-300, 1e-17])
 def test_a_ball_at_rest_on_the_floor_stays(z):
     system = floor(*FLOORS["as it is"][1:])
@@ -208,8 +223,9 @@ def first_fall(height, rate):
 def test_guards_that_vary_faster_than_the_flow(guard, integrator):
     """Steps in free flight grow without bound, and the guard turns many times in each."""
     system = leave(straight_up_and_down, 4, guard)
-    size, rate = np.tile([[0.5, 3.0], [0.1, 10.0], [0.05, 60.0]], (8, 1)).T
-    start = np.random.default_rng(1).uniform(0.8, 1.2, (24, 1)) * np.repeat([[3.0], [300.0]], 12, axis=0)
+    kinds = [[0.5, 3.0], [0.1, 10.0], [0.05, 60.0], [0.5, 30.0], [1.0, 20.0], [0.3, 60.0]]
+    size, rate = np.tile(kinds, (8, 1)).T
+    start = np.random.default_rng(1).uniform(0.8, 1.2, (48, 1)) * np.repeat([[3.0], [300.0]], 24, axis=0)
     x = jnp.concatenate([0 * start, 1 + 0 * start, start, 0 * start], axis=1)
     run = jax.jit(jax.vmap(lambda x, p: hj.flow_to_guard(system, "free", 0.0, x, p, integrator=integrator)))
     end = run(x, jnp.stack([size, rate], axis=1))
@@ -272,6 +288,19 @@ def test_a_hysteresis_does_not_slide():
     )
     walk = hj.simulate(hj.HybridSystem({"down": down, "up": up}, ways), jnp.zeros(1), None, mode="up", t1=5.0)
     assert has(walk, RESULTS.successful) and walk.jumps == 5
+
+
+@pytest.mark.parametrize(("shift", "speed"), [(0.1, 1.0), (0.0, -1.0)])
+def test_what_does_not_slide(shift, speed):
+    """Guards of both modes are zero and fall; but the jump leads elsewhere, or the flow behind does not lead back."""
+    modes = {"a": hj.Mode(lambda t, x, p: -jnp.ones(1), ("x",)), "b": hj.Mode(lambda t, x, p: p * jnp.ones(1), ("x",))}
+    ways = (
+        hj.Transition("a", "b", lambda t, x, p: x[0], lambda t, x, p: x + shift),
+        hj.Transition("b", "a", lambda t, x, p: -p * x[0], lambda t, x, p: x - shift),
+    )
+    walk = hj.simulate(hj.HybridSystem(modes, ways), jnp.zeros(1), jnp.asarray(speed), mode="a", t1=1.0)
+    assert has(walk, RESULTS.successful) and walk.jumps == 0
+    assert_allclose(walk.x, -1, rtol=1e-14)
 
 
 # Maps that are not injective, as orbits

@@ -70,6 +70,11 @@ def test_disarmed_crossing_is_passed_over():
     after = leave(oscillate, 2, lambda t, x, p: x[0], armed=(lambda t, x, p: t > p,))
     met = flow(after, jnp.array([[-1.0, 0.0]] * 3), jnp.array([0.0, 5.0, 12.0]))
     assert_allclose(met.t, np.pi * np.array([1.5, 3.5, 5.5]), rtol=2e-14)
+    # Beside another guard with the same surface: what both have passed is over for both.
+    guards, armed = (lambda t, x, p: x[0],) * 2, (lambda t, x, p: t < 0, lambda t, x, p: t > 5)
+    starts = jnp.stack([-jnp.linspace(0.3, 1, 15), jnp.zeros(15)], axis=1)
+    met = flow(leave(oscillate, 2, *guards, armed=armed), starts, jnp.zeros(15))
+    assert_allclose(met.t, 3.5 * np.pi, rtol=2e-14)
 
 
 @pytest.mark.parametrize("second", [0, 1])
@@ -78,10 +83,10 @@ def test_of_guards_that_fall_together_the_armed_one_fires(second):
     x_falls = lambda t, x, p: x[0]
     armed = [lambda t, x, p: x[1] > 0, lambda t, x, p: x[1] < 0]
     system = leave(oscillate, 2, x_falls, x_falls, armed=tuple(armed if second else armed[::-1]))
-    for params in (1.0, 0.3):
-        impact = flow(system, jnp.array([[params, 0.0]]), jnp.zeros((1, 1)))
-        assert_allclose(impact.t, np.pi / 2, rtol=0, atol=1e-14)
-        assert impact.transition[0] == second  # x' < 0 where x falls
+    starts = jnp.stack([jnp.linspace(0.3, 1, 15), jnp.zeros(15)], axis=1)
+    impact = flow(system, starts, jnp.zeros((15, 1)))
+    assert_allclose(impact.t, np.pi / 2, rtol=0, atol=1e-14)
+    assert np.all(impact.transition == second)  # x' < 0 where x falls
 
 
 def test_disarmed_crossing_does_not_hide_another():

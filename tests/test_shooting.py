@@ -10,6 +10,7 @@ from reference import case
 
 import hyjax as hj
 from hyjax._orbit.newton import DampedNewton, newton
+from hyjax._orbit.node_system import moved_nodes, pulled_back
 from hyjax.models import compass_gait, simplest_walker
 
 METHODS = {"single": hj.SingleShooting(), "multiple": hj.MultipleShooting()}
@@ -119,8 +120,10 @@ def test_damped_newton_is_a_root_finder_of_optimistix():
     gradient = jax.grad(lambda s: optx.root_find(equation, DampedNewton(), y0, s, has_aux=True).value[1])(2.0)
     assert_allclose(gradient, 4.0, rtol=1e-14)
     nowhere = lambda y, _: jnp.exp(y) + 1
-    stuck = optx.root_find(nowhere, DampedNewton(), jnp.ones(1), throw=False)
-    assert stuck.result == optx.RESULTS.nonlinear_divergence
+    # Above zero everywhere, the second by ten times the largest residual of a root.
+    for each in (nowhere, lambda y, _: y**2 + 1e-9):
+        stuck = optx.root_find(each, DampedNewton(), jnp.ones(1), throw=False)
+        assert stuck.result == optx.RESULTS.nonlinear_divergence
 
 
 @pytest.mark.slow
@@ -219,3 +222,36 @@ def test_newton_starts_at_zero_and_ends_there():
     found = solve(jnp.array([0.1, 0.2]), 0.0)
     assert found.converged
     assert_allclose(found.y, [0, 0], rtol=0, atol=1e-16)
+
+
+def test_where_newton_ends():
+    """Of equations in closed form: at the nearest root to rounding, whatever the units; or nowhere, which is said."""
+
+    def solve(equation, y0, accept=1e-13):
+        evaluate = lambda y: (equation(y), jax.jacfwd(equation)(y), None)
+        return jax.jit(lambda y0: newton(evaluate, y0, max_iterations=40, accept=accept))(jnp.asarray(y0))
+
+    assert not solve(lambda y: y**2 + 1e-9, [1.0]).converged
+    # Full steps run away; one that is longer than the state leads to another root.
+    assert_allclose(solve(jnp.arctan, [5.0]).y, [0], atol=1e-13)
+    assert_allclose(solve(jnp.sin, [np.pi / 2 + 0.01]).y, [np.pi], rtol=1e-15)
+    # The search goes on to rounding, far below what is accepted.
+    assert_allclose(solve(lambda y: y**2 - 2, [1.5], accept=1e-2).y, [np.sqrt(2)], rtol=4e-16)
+    # A line of roots, where every Jacobian is singular; and unknowns whose units differ by 1e20.
+    line = solve(lambda y: jnp.stack([y[0] + y[1] - 1, 2 * (y[0] + y[1] - 1)]), [0.0, 0.0])
+    assert line.converged
+    assert_allclose(line.y.sum(), 1, rtol=1e-14)
+    units = solve(lambda y: jnp.stack([y[0] - 1, 1e-20 * y[1] - 0.5]), [0.0, 0.0])
+    assert_allclose(units.y, [1, 5e19], rtol=1e-14)
+
+
+@pytest.mark.parametrize("timed", [0, 1])
+def test_perturbed_nodes_follow_the_strides(timed):
+    """Each node is the end of the stride before, but the first node's time is fixed; and reverse mode is the transpose."""
+    rng = np.random.default_rng(3)
+    by_start, forced, pull = (jnp.asarray(rng.normal(size=shape)) for shape in ((3, 4, 4), (3, 4), (3, 4)))
+    nodes = moved_nodes(by_start, forced, timed)
+    ends = jnp.einsum("sij,sj->si", by_start, nodes) + forced
+    # Some ten roundings of numbers of order 1, by the condition of twelve equations.
+    assert_allclose(nodes, jnp.roll(ends, 1, axis=0).at[0, :timed].set(0), rtol=0, atol=1e-12)
+    assert_allclose(jnp.sum(pulled_back(by_start, pull, timed) * forced), jnp.sum(pull * nodes), rtol=1e-11)

@@ -332,6 +332,23 @@ def test_zeno_by_accumulation(floor):
     assert np.all(np.isfinite(ended.x_ends[: int(ended.jumps)]))
 
 
+def test_zeno_between_two_walls():
+    """Walls that meet at t = 1; half the speed relative to a wall is lost, so a round trip takes 3/4 of the time that is left."""
+    still = lambda t, x, p: jnp.stack([x[0], -0.5 * x[1]])
+    moving = lambda t, x, p: jnp.stack([x[0], -0.5 * (x[1] + 1) - 1])
+    ways = (
+        hj.Transition("free", "free", lambda t, x, p: x[0], still),
+        hj.Transition("free", "free", lambda t, x, p: 1 - t - x[0], moving),
+    )
+    glide = hj.Mode(lambda t, x, p: jnp.stack([x[1], jnp.zeros_like(x[1])]), ("x", "v"))
+    ended = hj.simulate(
+        hj.HybridSystem({"free": glide}, ways), jnp.array([0.5, 1.0]), None, mode="free", t1=2.0, max_jumps=100
+    )
+    assert ended.result == RESULTS.zeno
+    assert_allclose(ended.t, 1, rtol=0, atol=1e-13)
+    assert_allclose(ended.final[0], 0, rtol=0, atol=1e-13)
+
+
 def test_guard_that_is_never_met():
     ended = run(fall, lambda t, x, p: x[0] + 100, HALF, [0.5, 0.0])
     assert ended.result == RESULTS.successful and int(ended.jumps) == 0

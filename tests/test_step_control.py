@@ -116,6 +116,20 @@ def test_event_inside_a_step_is_that_of_the_discretised_flow():
     assert np.all((met.steps >= steps) & (met.steps < steps + 20))
 
 
+def test_a_turn_odd_about_the_middle_of_a_step_is_noticed():
+    """sin(2 pi t)^3 is zero with rate zero at both ends of a step from 0 to 1, and zero in the middle."""
+    odd = leave(lambda t, x, p: jnp.ones(1), 1, lambda t, x, p: 0.5 + jnp.sin(2 * jnp.pi * t) ** 3)
+    met = hj.flow_to_guard(odd, "free", 0.0, jnp.zeros(1), None, integrator=fixed(dfx.Heun(), 1.0))
+    assert_allclose(met.t, 0.5 + np.arcsin(0.5 ** (1 / 3)) / (2 * np.pi), rtol=1e-14)
+
+
+def test_a_dip_between_two_falls_is_noticed():
+    """A cubic that falls at both ends of a step from 0 to 1, is positive there, and negative between 0.3 and 0.5."""
+    dip = leave(lambda t, x, p: jnp.ones(1), 1, lambda t, x, p: -(t - 0.3) * (t - 0.5) * (t - 1.1))
+    met = hj.flow_to_guard(dip, "free", 0.0, jnp.zeros(1), None, integrator=fixed(dfx.Heun(), 1.0))
+    assert_allclose(met.t, 0.3, rtol=1e-14)
+
+
 def test_all_steps_are_equal_but_the_last():
     """Ten full steps and a third of one: the flow of a linear field is a power of the method's polynomial."""
     field = lambda t, x, p: -x

@@ -20,6 +20,7 @@ import hyjax as hj
 from hyjax._sweep.branch_starts import nearest_pass
 from hyjax._sweep.chunk_solver import ChunkSolver
 from hyjax._sweep.locks import Locks
+from hyjax._sweep.starts import CoarseGrid, is_far
 from hyjax._sweep.store import Store
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -118,6 +119,17 @@ def test_starts_along_a_branch():
     assert_allclose(y[:3, 1], 1, rtol=1e-14)
     # What the branch does not reach has no start.
     assert np.all(np.isnan(y[3:]))
+
+
+def test_an_orbit_on_another_branch_is_far():
+    """Farther from its guess than a third of the variation over the six coarse points around it, here 5/4."""
+    coarse = CoarseGrid((np.linspace(0, 1, 9),), 1, float)
+    coarse.y[:, 0] = 2 * coarse.axes[0]
+    values = np.array([[0.3], [0.77]])
+    guesses, reach = coarse.guesses(values)
+    assert_allclose(guesses, 2 * values, rtol=1e-13)
+    for away, far in ((0.3, False), (0.5, True)):
+        assert_array_equal(is_far(guesses + away, guesses, reach), far)
 
 
 @pytest.fixture(scope="module")
