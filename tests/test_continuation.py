@@ -102,6 +102,7 @@ def test_doubled_branch_of_the_logistic_map(doubling):
     assert inside.result == RESULTS.successful and 3 < inside.values[0] < 3.0001
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_doublings_of_many_strides():
     """Where the amplitude of 1e-2 leads beyond the next doubling. The doublings are those of the literature."""
@@ -264,6 +265,7 @@ def test_first_doubling_of_the_walker(walk):
     assert_allclose(point.value, 0.01508843794111946, rtol=0, atol=1e-14)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_cascade_of_the_walker(walk):
     """Each orbit of twice as many strides, to its own doubling, 16 to 32; Feigenbaum's ratios. The expected values are roots of

@@ -92,6 +92,7 @@ def test_grazing_that_sets_nothing_in_motion():
     assert_allclose(point.orbit.multipliers, [*spectrum, 0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_grazing_before_a_short_arc_that_does_not_vanish():
     """The oscillator, which for a short time after each impact does not heed the wall: the orbits, and the grazing at A = 0.1,

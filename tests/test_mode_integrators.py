@@ -108,6 +108,7 @@ def test_simulation_takes_each_mode_by_its_own():
     assert_allclose(sampled.x[-1], walk.x_ends[0, 1], rtol=0, atol=100 * ERROR)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_searches_branches_and_sweeps(orbit):
     """Everything that accepts an integrator accepts one for each mode."""

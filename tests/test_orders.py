@@ -103,6 +103,7 @@ def wheel_stride(q):
     return jnp.stack([through.x[1], through.time])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @EVERY_NESTING
 def test_stride(nesting):
@@ -123,6 +124,7 @@ def wheel_gait(q, strides=1):
     return jnp.stack([orbit.x[1], orbit.period / strides, by_angle, multiplier])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("nesting", ["forward", "forward over reverse"])
 def test_gait(nesting):
@@ -131,6 +133,7 @@ def test_gait(nesting):
     check(derivatives(wheel_gait, NESTINGS[nesting], q), expected, rtol=(1e-14, 3e-14, 1e-13, 3e-13))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_gait_that_returns_after_two_strides():
     """Another linear system: two nodes, with clocks. Up to the Hessian."""

@@ -108,6 +108,7 @@ DIRECTLY, IN_REVERSE = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "name"), [(case, "direct") for case in DIRECTLY] + [(case, "checkpoint") for case in IN_REVERSE]
@@ -271,6 +272,7 @@ def walker_orbit(slope, integrator=CHECKPOINT):
     return orbit_of("one stride", simplest_walker.Params(slope), integrator)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_batch_with_an_orbit_that_fails():
     """The gradient of each lane is what it is alone; one without an orbit adds nothing to what all lanes share."""

@@ -43,6 +43,7 @@ def test_three_strides_are_one_stride_thrice(method):
     assert_allclose(np.asarray(three.multipliers[:2]).real, exact[:2].real, rtol=0, atol=9e-13)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("shooting", [hj.SingleShooting, hj.MultipleShooting])
 @pytest.mark.parametrize("finder", FINDERS)

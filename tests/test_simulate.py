@@ -478,6 +478,7 @@ def test_what_is_made_of_the_same_functions_shares_a_branch():
     assert branches(lambda t, x, k, p: automaton.jump(t, x, k, p), jnp.zeros(6)) == [5]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_block_rocks_as_housner_says():
     """At each impact the rate loses (3/2) sin^2 a of itself. Times of the impacts: quarter periods, each the integral of

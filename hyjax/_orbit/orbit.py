@@ -223,7 +223,7 @@ def run_orbit(
     found = closed_orbit(problem, guess, params, method, limited)
     multipliers = eigenvalues(found.jacobian)
     result = unless_in_family(multipliers, found.result)
-    result = unless_out_of_phase(problem, found.chain, params, limited, result)
+    result = unless_out_of_phase(problem, found.chain, found.jacobian, params, limited, result)
     reached = Reached(*without_tangents((found.chain.nodes, found.residual, found.iterations)))
     distance = reached.distance(jax.lax.stop_gradient(guess))
     result = choose((result == RESULTS.successful) & ~(distance <= near), RESULTS.far_from_guess, result)

@@ -12,27 +12,32 @@ from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._flow.trees import without_tangents
 from .._system.results import choose, RESULTS
-from .._system.types import Params
+from .._system.types import Matrix, Params
 from .chain import Chain
 from .problem import Problem
 from .stride import run_stride
 
-# Relative to the state. An error of an orbit grows by its multipliers in a lap; another phase of the forcing moves it by more.
+# Relative to the state: another phase of the forcing moves the end of a lap by more.
 CLOSE = 1e-6
 
 
 def unless_out_of_phase(
-    problem: Problem, chain: Chain, params: Params, integrator: Integrators, result: RESULTS
+    problem: Problem, chain: Chain, jacobian: Matrix, params: Params, integrator: Integrators, result: RESULTS
 ) -> RESULTS:
-    """`out_of_phase` for a closed chain of a system that depends on time, where the second lap does not return."""
+    """`out_of_phase` for a closed chain of a system that depends on time, where the second lap does not return.
+
+    **Arguments:** `jacobian`: of the return map, by which the error of the orbit grows in the second lap.
+    """
     if not depends_on_time(problem, params, chain.nodes):
         return result
-    chain, params = without_tangents((chain, params))
+    chain, jacobian, params = without_tangents((chain, jacobian, params))
     plain = rolled(with_adjoint(integrator, PlainForward()))
     start = chain.nodes[0]
     lap = run_stride(problem.system, chain.period, start, params, problem.sequence * problem.strides, plain)
     size = jnp.max(jnp.abs(chain.nodes))
-    returns = (lap.result == RESULTS.successful) & (jnp.max(jnp.abs(lap.x - start)) <= CLOSE * size)
+    error = jnp.max(jnp.abs(chain.end - start)) + 10 * sum(integrator.tolerances(start.dtype)) * size
+    grown = 10 * (1 + jnp.max(jnp.sum(jnp.abs(jacobian), axis=1))) * error
+    returns = (lap.result == RESULTS.successful) & (jnp.max(jnp.abs(lap.x - start)) <= CLOSE * size + grown)
     return choose((result == RESULTS.successful) & ~returns, RESULTS.out_of_phase, result)
 
 
