@@ -1,14 +1,13 @@
 """Branches as xarray datasets."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._flow.dataset import load_xarray
-from .._system.results import code_name
-from .report import ends_at_grazing
+from .._system.labels import named_params
+from .report import end_name
 
 if TYPE_CHECKING:
     import xarray
@@ -37,17 +36,14 @@ def branch_dataset(branch) -> "xarray.Dataset":
     }
     taken = {*variables, "coordinate", "point", "special", "multiplier", "branch", "strides", "result"}
     name = f"parameter_{branch.parameter}" if branch.parameter in taken else branch.parameter
-    params, about = branch.unfolding.params, {"long_name": branch.parameter}
-    for field in dataclasses.fields(params) if dataclasses.is_dataclass(params) else ():
-        if field.name == branch.parameter and "unit" in field.metadata:
-            about["units"] = field.metadata["unit"]
+    _, units = named_params(branch.unfolding.params)[branch.parameter]
+    about = {"long_name": branch.parameter} | units
     axes = {
         name: ("point", branch.values, about),
         f"special_{name}": ("special", np.array([float(point.value) for point in special]), about),
         "coordinate": list(coordinates),
     }
-    result = "grazing" if ends_at_grazing(branch) else code_name(branch.result)
-    attributes = {"strides": problem.strides, "sequence": " -> ".join(problem.sequence), "result": result}
+    attributes = {"strides": problem.strides, "sequence": " -> ".join(problem.sequence), "result": end_name(branch)}
     return xarray.Dataset(variables, axes, attributes | {"parameter": name})
 
 

@@ -24,7 +24,7 @@ from .curve import tangent_to
 from .special_points import KINDS, locate, SpecialPoint, test_functions
 from .unfolding import Unfolding
 
-FOLD, DOUBLING, PAIR, CROSSING = KINDS
+FOLD, _, PAIR, CROSSING = KINDS
 # A multiplier this near to the unit circle may be on either side of it: rounding in a product of many strides.
 ON_CIRCLE = 1e-7
 # A test function below this is zero along the branch, as for a flow that preserves volume.

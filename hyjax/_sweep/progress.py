@@ -1,8 +1,9 @@
 """A progress bar for a long computation."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from .._system.working import console_on_stderr
 
 
 @contextmanager
@@ -11,17 +12,14 @@ def progress_bar(what: str, total: int, done: int, show: bool | None) -> Iterato
 
     **Arguments:** `total`, `done`: items in all, and items already done.
     """
-    show = sys.stderr.isatty() if show is None else show
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    except ImportError:
-        show = False
-    if not show:
+    console = console_on_stderr(show)
+    if console is None:
         yield lambda more: None
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:  # pyright: ignore
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task(what, total=total, completed=done, rate="")
 
         def advance(more: int) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from .._system.labels import coordinate_units
 from .arguments import (
     as_misuse,
     check_count,
@@ -98,12 +99,14 @@ def follow_branches(
         from .._continuation.dataset import branches_dataset
 
         found = branches_dataset(branches).assign_attrs(model=name)
-        units = dict(zip(model.coordinates, model.units, strict=True))
+        units = coordinate_units(model)
         found["coordinate_units"] = "coordinate", [units.get(str(each), "") for each in found["coordinate"].values]
         found["period"].attrs["units"] = found["special_period"].attrs["units"] = model.time_unit
         save_netcdf(found, out)
+    from .._continuation.report import ends_at_grazing
+
     for number, (branch, end) in enumerate(zip(branches, ends, strict=True), start=1):
-        if int(branch.result._value) != 0 and not end.startswith("grazing"):
+        if int(branch.result._value) != 0 and not ends_at_grazing(branch):
             raise NotFound(f"{name}: branch {number} ends early. {end}")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._continuation.report import ends_at_grazing
+from .._continuation.report import end_name
 from .._system.results import code_name
 
 
@@ -120,7 +120,7 @@ def branches_record(name: str, where: str, values: dict[str, float], branches) -
         "params": values,
         "points": points,
         "special_points": special,
-        "results": ["grazing" if ends_at_grazing(branch) else code_name(branch.result) for branch in branches],
+        "results": [end_name(branch) for branch in branches],
         "unresolved": [
             [number, *ends] for number, branch in enumerate(branches, start=1) for ends in branch.unresolved
         ],
