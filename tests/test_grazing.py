@@ -92,6 +92,24 @@ def test_grazing_that_sets_nothing_in_motion():
     assert_allclose(point.orbit.multipliers, [*spectrum, 0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
+def test_grazing_at_a_section():
+    """Without impact the second arc of a period ends where the velocity vanishes: the mass touches the stop at the section
+    itself. It is the same orbit as from the other side."""
+    params = impact_microactuator.Params(voltage=0.58)
+    orbit = hj.periodic_orbit(
+        impact_microactuator.system, jnp.array([0.4, 0.0, 0.0]), params, sequence=("stick", "advance")
+    )
+    branch = hj.continuation(impact_microactuator.system, orbit, where=lambda p: p.voltage, stop=0.6)
+    point = branch.special_points[-1]
+    assert "the branch ends at the orbit that grazes" in str(branch)
+    assert point.kind == "grazing" and point.touch.at_end and not point.touch.taken
+    # As above, from the side of the impacts.
+    assert_allclose(point.value, 0.58751625041546538, rtol=1e-13)
+    assert_allclose(point.orbit.x, [0.5, 0, -0.00954030512574], rtol=0, atol=1e-12)
+    assert_allclose(point.orbit.period, np.pi / params.frequency, rtol=1e-13)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_grazing_before_a_short_arc_that_does_not_vanish():

@@ -113,7 +113,7 @@ def test_import_is_lean():
     """Pictures, contacts and models are attributes of the package, imported with matplotlib only when used."""
     ask = """
 import sys, hyjax as hj
-late = {"matplotlib", "xarray", "typer", "rich", "hyjax.plot", "hyjax.contact", "hyjax.models"}
+late = {"matplotlib", "scipy.optimize", "xarray", "typer", "rich", "hyjax.plot", "hyjax.contact", "hyjax.models"}
 print(*late & set(sys.modules))
 print(hj.plot.gait_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
 print(*{"matplotlib", "typer", "rich"} & set(sys.modules))

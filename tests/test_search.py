@@ -11,7 +11,7 @@ from systems import logistic, map_of
 import hyjax as hj
 from hyjax._orbit.census import Census
 from hyjax._orbit.spread import spread
-from hyjax.models import bangbang, bouncing_ball, compass_gait, simplest_walker
+from hyjax.models import bangbang, bouncing_ball, compass_gait, linear_impact_oscillator, simplest_walker
 
 
 def gaits(model, params, **options) -> hj.PeriodicOrbit:
@@ -215,6 +215,21 @@ def test_every_orbit_of_the_bang_bang_oscillator(frequency, count):
         assert len(found) == count
     if frequency == 1.1:
         assert np.abs(np.asarray(found.x) - [6.339, -7.510, 0]).max(axis=-1).min() < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("amplitude", [0.09998, 0.099971])
+def test_both_orbits_between_fold_and_grazing(amplitude):
+    """Between the fold at 0.0999707536 and grazing at 0.1 the linear impact oscillator has two orbits of one impact. To the one
+    near grazing, Newton's method converges from a strip along the edge of the states that reach the wall; at 0.099971 the two
+    are 0.005 apart."""
+    p = linear_impact_oscillator.Params(amplitude=amplitude)
+    with pytest.warns(UserWarning, match="led to 2 orbits"):
+        found = gaits(linear_impact_oscillator, p)
+    assert len(found) == 2 and np.sum(found.stable) == 1
+    # In closed form for every amplitude: the impact multiplies areas by e^2, the flow by exp(-2 pi c).
+    product = np.prod(np.asarray(found.multipliers)[:, :2], axis=1)
+    assert_allclose(product, 0.8**2 * np.exp(-2 * np.pi * 0.1), rtol=1e-9)
 
 
 def test_too_few_starts_are_said():

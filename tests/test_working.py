@@ -9,9 +9,11 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import rich.status
 import sweep_case as case
 
 import hyjax as hj
+from hyjax._continuation import continuation
 from hyjax._sweep import attractor
 from hyjax._sweep.batches import BatchMap
 from hyjax._system.working import working
@@ -30,6 +32,41 @@ def test_only_on_a_terminal(monkeypatch, stderr, shown):
     with working("compiling the stride") as say:
         say("searching")
     assert ("searching" in stderr.getvalue()) == ("\x1b" in stderr.getvalue()) == shown
+
+
+def test_one_spinner_within_another(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    texts = []
+    monkeypatch.setattr(rich.status.Status, "update", lambda self, text: texts.append(text))
+    with working("branch 1 of 2") as outer:
+        with working("compiling") as inner:
+            inner("point 11")
+        outer("branch 2 of 2")
+    one = "branch 1 of 2"
+    assert texts == [one, f"{one}: compiling", f"{one}: point 11", one, "branch 2 of 2", ""]
+
+
+def test_a_branch_says_where_it_is(monkeypatch):
+    said = []
+
+    @contextlib.contextmanager
+    def phase(what):
+        said.append(what)
+        yield said.append
+
+    monkeypatch.setattr(continuation, "working", phase)
+    params = case.Params(2.5)
+    orbit = hj.periodic_orbit(
+        case.system, jnp.array([0.6, 0.0]), params, sequence=case.sequence, integrator=case.integrator
+    )
+    branch = hj.continuation(case.system, orbit, where=lambda p: p.a, stop=2.9)
+    assert said[0] == "following a branch over a"
+    points = [each.partition(", a = ") for each in said[1:]]
+    numbers = [int(first.removeprefix("point ")) for first, _, _ in points]
+    assert len(numbers) > 1 and numbers == sorted(numbers) and numbers[-1] == len(branch) and points[-1][2] == "2.9"
+    # The fixed point of a x (1 - x).
+    np.testing.assert_allclose(branch.x[:, 0], 1 - 1 / branch.values, rtol=1e-9)
 
 
 def test_compilation_is_a_phase_of_its_own(monkeypatch):

@@ -4,21 +4,25 @@ import math
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._system.where import one_leaf, Where
+from .._system.shown import is_traced
+from .._system.where import leaf_names, one_leaf, Where
+from .._system.working import working
 from .branch import Branch
-from .curve import follow_curve, NaturalParameter, PseudoArclength
+from .curve import CurveState, follow_curve, NaturalParameter, PseudoArclength
 from .interval import interval_to, Stop
 from .unfolding import Unfolding
 
 Method = PseudoArclength | NaturalParameter
+# After so many attempts at a step the point reached is shown.
+SLICE = 10
 
 
 def continuation(
@@ -70,11 +74,29 @@ def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfo
     return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), values, scale)
 
 
-@eqx.filter_jit
 def branch_from(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bounds, method: Method) -> Branch:
     """The branch through the point near `v0` at which `border @ (v - v0)` is zero, followed in each of the directions `ways`,
     shape `(directions, unknowns)`."""
-    low, high = ((bound - unfolding.origin[0]) / unfolding.scale[0] for bound in bounds)
+    start = unfolding, v0, border, ways, bounds, method
     accept = jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
-    curves = jax.vmap(lambda way: follow_curve(unfolding.evaluate, v0, border, way, (low, high), method, accept))(ways)
-    return Branch(unfolding, curves, accept, method)
+    if is_traced((unfolding, v0, bounds)):
+        return Branch(unfolding, _curves(*start, accept, None, jnp.inf).curve, accept, method)
+    name = leaf_names(unfolding.params)[unfolding.free[0]]
+    with working(f"following a branch over {name}") as say:
+        state, attempts = None, 0
+        while state is None or not np.all(state.done):
+            attempts += SLICE
+            state = _curves(*start, accept, state, jnp.array(attempts))
+            points = np.asarray(state.curve.count)
+            value = unfolding.origin[0] + unfolding.scale[0] * state.v[np.argmin(state.done), -1]
+            say(f"point {np.sum(points) - len(points) + 1}, {name} = {float(value):.6g}")
+    return Branch(unfolding, state.curve, accept, method)
+
+
+@eqx.filter_jit
+def _curves(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
+    """The curves in all directions, interrupted after that many attempts at a step."""
+    low, high = ((bound - unfolding.origin[0]) / unfolding.scale[0] for bound in bounds)
+    evaluate = unfolding.evaluate
+    follow = lambda way, state: follow_curve(evaluate, v0, border, way, (low, high), method, accept, state, attempts)
+    return jax.vmap(follow)(ways, state)

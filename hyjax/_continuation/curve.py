@@ -106,7 +106,9 @@ class Curve(eqx.Module):
     last: PyTree
 
 
-class _State(eqx.Module):
+class CurveState(eqx.Module):
+    """A curve so far, with its last point `v`, and the length `h` of the next step."""
+
     curve: Curve
     v: Array
     tangent: Array
@@ -136,18 +138,20 @@ def follow_curve(
     bounds: tuple[Array, Array],
     method: PseudoArclength | NaturalParameter,
     accept: Array | float,
-) -> Curve:
+    state: CurveState | None = None,
+    attempts: Array | float = jnp.inf,
+) -> CurveState:
     """The curve from the point near `v0` at which `border @ (v - v0)` is zero, while the last unknown stays within `bounds`. A
     curve whose first point lies outside is not started.
 
     **Arguments:** `v0`, `border`, `along`: shape `(k + 1,)`; the first tangent has a positive product with `along`. `accept`:
-    largest residual of a point.
+    largest residual of a point. `state`: where the curve goes on, if it was interrupted after that many `attempts` at a step.
     """
     low, high = bounds
     natural = jnp.zeros_like(v0).at[-1].set(1)
     once = jax.jit(lambda v: evaluate(v))  # traced once, for the shapes of its results and for the loop
 
-    def attempt(state: _State) -> _State:
+    def attempt(state: CurveState) -> CurveState:
         curve = state.curve
         first = curve.count == 0
         row = jnp.where(first, border, jnp.where(state.landing, natural, method.border(state.tangent)))
@@ -205,7 +209,7 @@ def follow_curve(
             stuck=stuck,
             last=aux,
         )
-        return _State(
+        return CurveState(
             curve=after,
             v=jnp.where(kept, root.y, state.v),
             tangent=jnp.where(kept, tangent, state.tangent),
@@ -217,6 +221,9 @@ def follow_curve(
 
     size = jnp.max(jnp.abs(v0[:-1]))
     size = jnp.where(size > 0, size, 1)
+    going = lambda state: ~state.done & (state.curve.attempts < attempts)
+    if state is not None:
+        return jax.lax.while_loop(going, attempt, state)
     h, jacobian, aux = jax.eval_shape(once, v0)
     room = lambda leaf: jnp.zeros((method.max_points, *leaf.shape), leaf.dtype)
     no, zero = jnp.array(False), jnp.array(0)
@@ -226,5 +233,5 @@ def follow_curve(
         last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
     h0 = jnp.asarray(method.step, v0.dtype)
-    start = _State(empty, v0, along, h0, no, jnp.asarray(high, v0.dtype), no)
-    return jax.lax.while_loop(lambda state: ~state.done, attempt, start).curve
+    start = CurveState(empty, v0, along, h0, no, jnp.asarray(high, v0.dtype), no)
+    return jax.lax.while_loop(going, attempt, start)

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.optimize import linear_sum_assignment
 
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton
@@ -179,6 +178,8 @@ def _may_turn(places: list[Place], k: int, kind: str) -> bool:
 
 def _none_crosses(a: Place, b: Place) -> bool:
     """Whether every multiplier moves by less than half its distance from the unit circle."""
+    from scipy.optimize import linear_sum_assignment  # takes a third of a second
+
     apart = np.abs(a.multipliers[:, None] - b.multipliers[None, :])
     one, other = linear_sum_assignment(apart)
     distance = lambda place, which: np.abs(np.abs(place.multipliers[which]) - 1)

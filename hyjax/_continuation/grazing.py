@@ -34,6 +34,8 @@ from .unfolding import Unfolding
 NEAR = 0.02
 # If the arc after the touch is shorter than this fraction of the orbit's period, it is assumed to vanish at grazing.
 BRIEF = 1e-3
+# If the rate of a guard at an end of an arc is below this fraction of its largest rate along the arc, its extremum lies there.
+TANGENT = 1e-8
 
 
 class Touch(eqx.Module):
@@ -43,7 +45,8 @@ class Touch(eqx.Module):
     whether this guard ends the arc; otherwise the arc passes by it. `lowest`: whether the extremum of the guard is a minimum.
     `t`, `window`: the extremum lies nearer than `window` to the time `t`. `size`: largest modulus of the guard along the arc.
     `jump`: whether the reset of a taken guard is applied; without it, the orbit is on the side that misses the guard. `brief`:
-    whether the next arc vanishes at grazing, as after an impact of zero impulse.
+    whether the next arc vanishes at grazing, as after an impact of zero impulse. `at_end`: whether the guard that ends the arc is
+    zero where the touched guard has its extremum, as at a section where a velocity vanishes; the arc is then not divided.
     """
 
     t: Scalar
@@ -55,6 +58,12 @@ class Touch(eqx.Module):
     taken: bool = eqx.field(static=True)
     lowest: bool = eqx.field(static=True)
     brief: bool = eqx.field(static=True)
+    at_end: bool = eqx.field(static=True)
+
+    @property
+    def divides(self) -> bool:
+        """Whether the arc is flown in two parts, to the extremum and from there to the arc's own guard."""
+        return not (self.taken or self.at_end)
 
 
 class TouchingOrbit(eqx.Module):
@@ -95,14 +104,14 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     t0, known = jnp.zeros((), v.dtype), (params, touch)
     start = Problem(system, names, 1).closing_jump(y, known)
     ways = [_tangent_to_guard if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
-    sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (1 if touch.taken else 0) :])
+    sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (0 if touch.divides else 1) :])
     integrator = unfolding.integrator.renamed(names, sources)
     through = run_stride(system, t0, start, known, names, integrator, ways)
     at, after = through.impacts[touch.arc], through.impacts[(touch.arc + 1) % len(names)]
     residual = jnp.append(
         (through.impacts[-1].x - y) / unfolding.state_scale, way.guard(at.t, at.x, params) / touch.size
     )
-    arcs = [k for k in range(len(names)) if touch.taken or k != touch.arc]
+    arcs = [k for k in range(len(names)) if not (touch.divides and k == touch.arc)]
     last = problem.system.transitions[problem.system.route(problem.sequence)[-1]]
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
     nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
@@ -151,7 +160,7 @@ def _with_extremum(
         mode, way = system.mode(name), system.transitions[index]
         jump, armed = _of_params(way.reset), None if way.armed is None else _of_params(way.armed)
         modes.append(Mode(_of_params(mode.vector_field), mode.coordinates))
-        if k == touch.arc and not touch.taken:
+        if k == touch.arc and touch.divides:
             ways.append((towards, stay, near))
             modes.append(modes[-1])
         if k == touch.arc and touch.taken:
@@ -206,10 +215,19 @@ def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: b
         return []
     number = lambda value: jnp.asarray(value, arc.x.dtype)
 
-    def touch(time, window, own, lowest):
-        return Touch(number(time), number(window), number(size), jnp.array(True), k, e, own, lowest, own and brief)
+    def touch(time, window, own, lowest, at_end=False):
+        return Touch(
+            number(time), number(window), number(size), jnp.array(True), k, e, own, lowest, own and brief, at_end
+        )
 
     found = []
+    at_end = not taken and abs(rate[-1]) < TANGENT * fastest
+    if at_end:
+        found.append((abs(height[-1]) / size, touch(t[-1], t[-1] - t[0], False, rate[-2] < 0, at_end=True)))
+        t, height, rate = t[:-1], height[:-1], rate[:-1]
+    if abs(rate[0]) < TANGENT * fastest:
+        # The same extremum, as the start of the next arc.
+        t, height, rate = t[1:], height[1:], rate[1:]
     ends = {True: (rate[:-1] < 0) & (rate[1:] >= 0), False: (rate[:-1] > 0) & (rate[1:] <= 0)}
     for lowest, turns in ends.items():
         places = np.flatnonzero(turns)

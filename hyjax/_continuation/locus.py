@@ -106,7 +106,8 @@ def _follow(
     natural = jnp.zeros_like(v0).at[-1].set(1)
 
     evaluate = lambda v: with_columns(equations, v)
-    return jax.vmap(lambda way: follow_curve(evaluate, v0, natural, way * natural, (low, high), method, accept))(ways)
+    follow = lambda way: follow_curve(evaluate, v0, natural, way * natural, (low, high), method, accept).curve
+    return jax.vmap(follow)(ways)
 
 
 def _special_point_equation(unfolding: Unfolding, shift: float) -> Callable:

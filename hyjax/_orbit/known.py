@@ -23,12 +23,16 @@ class Known:
         # Coarse results that were solved accurately, with the number of the orbit, or None where that failed.
         self.seen: list[tuple[Result, int | None]] = []
 
-    def sort(self, orbits: PeriodicOrbit) -> list[list[Result]]:
-        """Count the coarse results that are known; group the others by orbit."""
+    def sort(self, orbits: PeriodicOrbit, merge: bool) -> list[list[Result]]:
+        """Count the coarse results that are known; group the others by orbit. Without `merge` each is a group of its own: near a
+        fold or grazing two orbits may be nearer than the error of a coarse result."""
         groups: list[list[Result]] = []
         for i in np.flatnonzero(orbits.result._value == RESULTS.successful._value).tolist():
             result = result_of(orbits, i, self.size, self.rough)
             if result.inside(self.low, self.high) is None:
+                continue
+            if not merge:
+                groups.append([result])
                 continue
             same = [k for other, k in self.seen if result.meets(other)]
             if same:

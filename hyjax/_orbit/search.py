@@ -19,6 +19,7 @@ from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.working import working
 from .census import Census
+from .edge import edge
 from .known import Known
 from .orbit import PeriodicOrbit, run_orbit
 from .search_limits import SearchLimits
@@ -29,7 +30,9 @@ Region = tuple[Float[Array, " n"], Float[Array, " n"]]
 Solve = Callable[..., PeriodicOrbit]
 
 # The number of starts in a round, and of those in one batch on a CPU.
-ROUND, BLOCK = 128, 32
+ROUND, BLOCK = 128, 16
+# Where fewer of the starts than this lead to an orbit, others are tried on the edge of the starts whose stride succeeds.
+FEW = 1 / 32
 SUCCESSFUL = RESULTS.successful._value
 # After one evaluation: a stride that did not fail.
 SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
@@ -55,8 +58,9 @@ def find_orbits(
     with a warning if that is too early for the rule. An orbit to which few starts lead may be missed; a smaller region finds it.
 
     Starts are solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, but with as many as allowed where a
-    round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. Two
-    results are one orbit if they lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
+    round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. While
+    fewer than one start in 32 leads to an orbit, further starts lie on the edge of those whose stride succeeds. Two results are
+    one orbit if they lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
 
     **Arguments:** `sequence`: mode names, static. `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector
     fields: the box of states just after the jump that closes the sequence; an orbit of several strides has one of these states in
@@ -127,21 +131,35 @@ def search(
     guesses = spread(low, high, starts, jax.random.key(0) if key is None else key)
     known, census = Known(low, high), Census()
 
-    def closed(guesses, limits) -> PeriodicOrbit:
-        """What the starts lead to, without those that fail in their first stride."""
-        first = solve_blocks(solve, batch, guesses, dataclasses.replace(limits, iterations=np.asarray(1)), width)
-        guesses = guesses[np.isin(first.result._value, SOUND)]
-        return solve_blocks(solve, batch, guesses, limits, width) if len(guesses) else rows(first, [])
+    solved = lambda states, limits: solve_blocks(solve, batch, states, limits, width)
+    once = lambda states, limits: solved(states, dataclasses.replace(limits, iterations=np.asarray(1)))
+    is_sound = lambda orbits: np.isin(orbits.result._value, SOUND)
 
-    while census.tried < starts and not census.complete:
-        block = guesses[census.tried : census.tried + ROUND]
-        orbits = closed(block, quick)
-        if not known.orbits and not np.any(orbits.result._value == SUCCESSFUL):
-            orbits = closed(block, thorough)
-        if groups := known.sort(orbits):
+    def tried(states: np.ndarray, limits: SearchLimits) -> tuple[PeriodicOrbit, np.ndarray]:
+        """What the states lead to, without those that fail in their first stride; and which do not fail."""
+        first = once(states, limits)
+        sound = is_sound(first)
+        return solved(states[sound], limits) if np.any(sound) else rows(first, []), sound
+
+    def counted(orbits: PeriodicOrbit, count: int, merge: bool = True) -> Census:
+        """The census, after `count` further starts led to these orbits."""
+        if groups := known.sort(orbits, merge):
             inside = np.stack([group[0].nodes[group[0].inside(low, high)] for group in groups])
-            known.add(solve_blocks(solve, batch, inside, fine, width), groups)
-        census = Census(census.tried + len(block), tuple(known.hits))
+            known.add(solved(inside, fine), groups)
+        return Census(census.tried + count, tuple(known.hits))
+
+    rounds = iter(np.split(guesses, range(ROUND, starts, ROUND)))
+    while not census.complete and census.tried < starts:
+        block = next(rounds)
+        limits = quick
+        orbits, sound = tried(block, limits)
+        if not known.orbits and not np.any(orbits.result._value == SUCCESSFUL):
+            limits = thorough
+            orbits, sound = tried(block, limits)
+        census = counted(orbits, len(block))
+        if sum(census.hits) < FEW * census.tried and np.any(sound) and not np.all(sound):
+            states = edge(block[sound], block[~sound], lambda states, limits=limits: is_sound(once(states, limits)))
+            census = counted(solved(states, quick), len(states), merge=False)
     order = sorted(range(len(known.orbits)), key=lambda k: -float(known.orbits[k].period))
     found = [known.orbits[k] for k in order]
     found = jax.tree.map(lambda *leaves: np.stack(leaves), *found) if found else rows(orbits, [])
@@ -164,7 +182,7 @@ def stages(batch: Batch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimit
         return limited(parts, min(iterations, most), 10 * loose)
 
     # A block waits for a start that flows for a long time or for which Newton's method diverges: limit both.
-    return coarse(40, 12), coarse(max(p.max_steps for p in fine), most), limited(fine, most, 0.0)
+    return coarse(40, 8), coarse(max(p.max_steps for p in fine), most), limited(fine, most, 0.0)
 
 
 def solve_blocks(solve: Solve, batch: Batch, guesses: np.ndarray, limits: SearchLimits, width: int) -> PeriodicOrbit:

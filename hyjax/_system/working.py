@@ -13,14 +13,39 @@ if TYPE_CHECKING:
 def working(what: str, show: bool | None = None) -> Iterator[Callable[[str], None]]:
     """A spinner with the text `what` on stderr, removed at the end; yields a function that replaces the text.
 
+    Within another `working` the text follows that of the outer one, which returns at the end.
+
     **Arguments:** `show`: by default (`None`) only on a terminal. Without rich nothing is shown.
     """
+    if _spinners:
+        update, outer = _spinners[-1]
+        with _within(update, outer, what) as say:
+            yield say
+        return
     console = console_on_stderr(show)
     if console is None:
         yield lambda what: None
         return
-    with console.status(what) as status:
-        yield status.update
+    with console.status(what) as status, _within(status.update, "", what) as say:
+        yield say
+
+
+_spinners: list[tuple[Callable[[str], None], str]] = []  # the text of each and how to replace it, the innermost last
+
+
+@contextmanager
+def _within(update: Callable[[str], None], outer: str, what: str) -> Iterator[Callable[[str], None]]:
+    def say(what: str) -> None:
+        _spinners[-1] = update, ": ".join(filter(None, (outer, what)))
+        update(_spinners[-1][1])
+
+    _spinners.append((update, ""))
+    say(what)
+    try:
+        yield say
+    finally:
+        _spinners.pop()
+        update(outer)
 
 
 def console_on_stderr(show: bool | None) -> "Console | None":

@@ -7,5 +7,7 @@ def main() -> None:
 
     end_on_interrupt()
     from .app import run
+    from .quick_end import end_quickly
 
     run()
+    end_quickly()

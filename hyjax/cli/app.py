@@ -59,6 +59,7 @@ def run() -> None:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"hyjax: {message}", file=sys.stderr)
             app(standalone_mode=False)
+            sys.stdout.flush()  # here, where a reader that has gone is no error
     except Misuse as error:
         _stop(str(error), 2)
     except NotFound as error:

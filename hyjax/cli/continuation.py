@@ -74,15 +74,15 @@ def follow_branches(
             # A branch that turns at a fold and returns ends at another of the orbits.
             if any(_passes(branch, orbits[i]) for branch in branches):
                 continue
-            say(f"following branch {i + 1} of {len(orbits)} over {where}, from {values[where]:.6g} to {stop:.6g}")
+            say(f"branch {i + 1} of {len(orbits)}, from {where} = {values[where]:.6g} to {stop:.6g}")
             branches.append(continuation(model.system, orbits[i], where=lens, stop=bounds, method=method))
         if crossings:
-            say("following the other branches through branch points")
+            say("other branches through branch points")
             branches += crossing_branches(branches, stop=bounds, method=method)
         say("locating special points")
         points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
         if doublings and points:
-            say(f"following period doublings from {where} = {float(points[0].value):.6g}")
+            say(f"period doublings from {where} = {float(points[0].value):.6g}")
             branches += cascade(points[0], doublings=doublings, stop=stop, method=method)
     ends = [_end(branch) for branch in branches]
     if as_json:
