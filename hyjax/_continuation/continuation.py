@@ -16,7 +16,7 @@ from .._system.shown import is_traced
 from .._system.where import leaf_names, one_leaf, Where
 from .._system.working import working
 from .branch import Branch
-from .curve import CurveState, follow_curve, NaturalParameter, PseudoArclength
+from .curve import CurveState, follow_curve, NaturalParameter, PseudoArclength, start_of_curve
 from .interval import interval_to, Stop
 from .unfolding import Unfolding
 
@@ -77,16 +77,17 @@ def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfo
 def branch_from(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bounds, method: Method) -> Branch:
     """The branch through the point near `v0` at which `border @ (v - v0)` is zero, followed in each of the directions `ways`,
     shape `(directions, unknowns)`."""
-    start = unfolding, v0, border, ways, bounds, method
     accept = jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
+    low, high = ((bound - unfolding.origin[0]) / unfolding.scale[0] for bound in bounds)
+    fixed = unfolding, v0, border, ways, (low, high), method, accept
     if is_traced((unfolding, v0, bounds)):
-        return Branch(unfolding, _curves(*start, accept, None, jnp.inf).curve, accept, method)
+        return Branch(unfolding, _follow(*fixed, None, jnp.inf).curve, accept, method)
     name = leaf_names(unfolding.params)[unfolding.free[0]]
     with working(f"following a branch over {name}") as say:
-        state, attempts = None, 0
-        while state is None or not np.all(state.done):
+        state, attempts = _start(unfolding, v0, ways, (low, high), method), 0
+        while not np.all(state.done):
             attempts += SLICE
-            state = _curves(*start, accept, state, jnp.array(attempts))
+            state = _follow(*fixed, state, jnp.array(attempts))
             points = np.asarray(state.curve.count)
             value = unfolding.origin[0] + unfolding.scale[0] * state.v[np.argmin(state.done), -1]
             say(f"point {np.sum(points) - len(points) + 1}, {name} = {float(value):.6g}")
@@ -94,9 +95,21 @@ def branch_from(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bou
 
 
 @eqx.filter_jit
-def _curves(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
-    """The curves in all directions, interrupted after that many attempts at a step."""
-    low, high = ((bound - unfolding.origin[0]) / unfolding.scale[0] for bound in bounds)
-    evaluate = unfolding.evaluate
-    follow = lambda way, state: follow_curve(evaluate, v0, border, way, (low, high), method, accept, state, attempts)
+def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
+    """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
+    evaluate = lambda v: _evaluate(unfolding, v)
+    follow = lambda way, state: follow_curve(evaluate, v0, border, way, bounds, method, accept, state, attempts)
     return jax.vmap(follow)(ways, state)
+
+
+@eqx.filter_jit
+def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveState:
+    """The curves in all directions before their first point."""
+    evaluate = lambda v: _evaluate(unfolding, v)
+    return jax.vmap(lambda way: start_of_curve(evaluate, v0, way, bounds, method))(ways)
+
+
+@eqx.filter_jit
+def _evaluate(unfolding: Unfolding, v: Array):
+    """Traced once, for `_start` and `_follow`."""
+    return unfolding.evaluate(v)

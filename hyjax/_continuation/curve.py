@@ -145,7 +145,8 @@ def follow_curve(
     curve whose first point lies outside is not started.
 
     **Arguments:** `v0`, `border`, `along`: shape `(k + 1,)`; the first tangent has a positive product with `along`. `accept`:
-    largest residual of a point. `state`: where the curve goes on, if it was interrupted after that many `attempts` at a step.
+    largest residual of a point. `state`: where the curve goes on, by default `start_of_curve`. `attempts`: after so many steps
+    tried it is interrupted.
     """
     low, high = bounds
     natural = jnp.zeros_like(v0).at[-1].set(1)
@@ -221,10 +222,15 @@ def follow_curve(
 
     size = jnp.max(jnp.abs(v0[:-1]))
     size = jnp.where(size > 0, size, 1)
-    going = lambda state: ~state.done & (state.curve.attempts < attempts)
-    if state is not None:
-        return jax.lax.while_loop(going, attempt, state)
-    h, jacobian, aux = jax.eval_shape(once, v0)
+    state = start_of_curve(once, v0, along, bounds, method) if state is None else state
+    return jax.lax.while_loop(lambda state: ~state.done & (state.curve.attempts < attempts), attempt, state)
+
+
+def start_of_curve(
+    evaluate: Evaluate, v0: Array, along: Array, bounds: tuple[Array, Array], method: PseudoArclength | NaturalParameter
+) -> CurveState:
+    """The arguments of `follow_curve` as a curve without points."""
+    h, jacobian, aux = jax.eval_shape(evaluate, v0)
     room = lambda leaf: jnp.zeros((method.max_points, *leaf.shape), leaf.dtype)
     no, zero = jnp.array(False), jnp.array(0)
     empty = Curve(
@@ -233,5 +239,4 @@ def follow_curve(
         last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
     h0 = jnp.asarray(method.step, v0.dtype)
-    start = CurveState(empty, v0, along, h0, no, jnp.asarray(high, v0.dtype), no)
-    return jax.lax.while_loop(going, attempt, start)
+    return CurveState(empty, v0, along, h0, no, jnp.asarray(bounds[1], v0.dtype), no)

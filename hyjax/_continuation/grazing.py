@@ -223,7 +223,7 @@ def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: b
     found = []
     at_end = not taken and abs(rate[-1]) < TANGENT * fastest
     if at_end:
-        found.append((abs(height[-1]) / size, touch(t[-1], t[-1] - t[0], False, rate[-2] < 0, at_end=True)))
+        found.append((abs(height[-1]) / size, touch(t[-1], t[-1] - t[0], False, bool(rate[-2] < 0), at_end=True)))
         t, height, rate = t[:-1], height[:-1], rate[:-1]
     if abs(rate[0]) < TANGENT * fastest:
         # The same extremum, as the start of the next arc.
