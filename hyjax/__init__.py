@@ -37,6 +37,11 @@ from ._variation.bouligand import (
     bouligand_derivative as bouligand_derivative,
     BouligandDerivative as BouligandDerivative,
 )
+from ._variation.stride_feedback import (
+    ClosedLoop as ClosedLoop,
+    stride_feedback as stride_feedback,
+    StrideFeedback as StrideFeedback,
+)
 
 if TYPE_CHECKING:
     from . import contact as contact, models as models, plot as plot

@@ -70,6 +70,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The state is outside the domain of its mode, where the mode's equations do not hold: it started there, or the flow "
         "left the domain without a transition. Correct the initial state, or give the system a transition that fires there."
     )
+    not_stabilized = (
+        "No feedback by these parameters puts all multipliers inside the unit circle: the parameters do not act on an unstable "
+        "direction. Choose other parameters, or more of them."
+    )
 
 
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:
