@@ -41,11 +41,11 @@ def step_length(orbit):
 def test_gaits_of_kuo(push_off, stiffness):
     orbit = gait(push_off, stiffness)
     theta, theta_rate, period, multiplier = KUO[push_off, stiffness]
-    # A residual of some 1e-16 over the distance 0.19 of the multipliers from 1; each step's tolerance is 1e-14. The multipliers
-    # of Kuo's gait lie near a fold, where they vary with the square root of its distance.
+    # A residual of some 1e-16, over the distance 0.19 of the nearest multiplier from 1; the period and the multipliers are
+    # sums of more solver steps, each at 1e-14.
     assert_allclose(orbit.x[:2], [theta, theta_rate], rtol=0, atol=1e-14)
     assert_allclose(orbit.period, period, rtol=0, atol=1e-13)
-    assert_allclose(orbit.multipliers[:2], [multiplier, multiplier.conjugate()], rtol=0, atol=1e-12)
+    assert_allclose(orbit.multipliers[:2], [multiplier, multiplier.conjugate()], rtol=0, atol=2e-13)
     # The reset forgets two of the coordinates.
     assert_allclose(orbit.multipliers[2:], 0, atol=1e-13)
     speed, cost = ENERGETICS[push_off, stiffness]
