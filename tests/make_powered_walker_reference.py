@@ -1,7 +1,7 @@
 """Print the digits in `test_powered_walker.py`: gaits of the powered walker on level ground, without JAX.
 
 Taylor series in mpmath with 30 digits, from equations written out here once more; the Jacobian by central differences, whose
-step of 1e-9 leaves 1e-18. Some two minutes.
+step of 1e-9 leaves 1e-18. Some minutes.
 """
 
 from mpmath import mp, mpf
