@@ -25,6 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")
 # A state on the guard of each model: the leg about to land.
 STRIKES = {
     "simplest_walker": lambda p: jnp.array([-0.2, -0.2, -0.4, 0.1]),
+    "powered_walker": lambda p: jnp.array([-0.2, -0.2, -0.4, 0.1]),
     "compass_gait": lambda p: jnp.stack([-0.25 - p.slope, 0.25 - p.slope, -0.3 + 0 * p.slope, 0.2 + 0 * p.slope]),
     "rimless_wheel": lambda p: jnp.stack([jnp.pi / p.spokes, 0.5 + 0 * p.spokes]),
 }

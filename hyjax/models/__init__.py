@@ -10,6 +10,8 @@ names = (
     "bouncing_ball",
     "rimless_wheel",
     "simplest_walker",
+    "powered_walker",
+    "two_spring_walker",
     "compass_gait",
     "slip",
     "vibrating_table",

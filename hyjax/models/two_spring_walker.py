@@ -1,0 +1,123 @@
+r"""The two-spring walker: the powered walker whose hip has one spring for each side that the swing leg can be on.
+
+As the powered walker, with a stiffness that depends on the side:
+
+$$\ddot\phi = \sin(\theta - \gamma) + (\dot\theta^2 - \cos(\theta - \gamma))\sin\phi - k_\pm\phi$$
+
+where $k_+$ acts while the swing leg is behind the stance leg, $\phi > 0$, and $k_-$ while it is ahead. The vector field is
+continuous where the legs pass, $\phi = 0$, and its derivative is not. The foot strikes only from ahead: the sequence
+("behind", "ahead") is a step. A leg that swings back past the stance leg is in the mode "back", whose equations are those of
+"behind". Equal stiffnesses make it the powered walker.
+
+Source: Kuo (2002), *Energetics of actively powered locomotion using the simplest walking model*, J. Biomech. Eng. 124, 113-120,
+for the walker with one stiffness.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system.system import HybridSystem, Mode, Transition
+from . import powered_walker
+from ._parameter import parameter, refuse_unless, require_nonnegative
+from .powered_walker import (
+    after_strike,
+    around,
+    coordinates as coordinates,
+    fates as fates,
+    foot_height,
+    ground as ground,
+    heel_strike,
+    hip_height,
+    on_section as on_section,
+    outline as outline,
+    plane as plane,
+    small_step,
+    time_unit as time_unit,
+    units as units,
+)
+
+title = "Two-spring walker"
+source = "Kuo, J. Biomech. Eng. 124 (2002), with a second spring"
+
+
+class Params(eqx.Module):
+    """Ground, two springs and push-off."""
+
+    slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive")
+    stiffness_behind: Float[Array, ""] = parameter(2.512477760885756, "g/l", "stiffness while the swing leg is behind")
+    stiffness_ahead: Float[Array, ""] = parameter(2.512477760885756, "g/l", "stiffness while the swing leg is ahead")
+    push_off: Float[Array, ""] = parameter(0.1873798580048398, "m sqrt(g l)", "impulse P along the trailing leg")
+
+    def __check_init__(self):
+        refuse_unless(jnp.abs(self.slope) < jnp.pi / 2, f"slope={self.slope} must lie between -pi/2 and pi/2.")
+        require_nonnegative(self, "stiffness_behind")
+        require_nonnegative(self, "stiffness_ahead")
+        require_nonnegative(self, "push_off")
+
+
+def one_spring(stiffness, params):
+    """The parameters of the powered walker with one of the two stiffnesses."""
+    return powered_walker.Params(params.slope, stiffness, params.push_off)
+
+
+def swing_behind(t, x, params):
+    return powered_walker.swing(t, x, one_spring(params.stiffness_behind, params))
+
+
+def swing_ahead(t, x, params):
+    return powered_walker.swing(t, x, one_spring(params.stiffness_ahead, params))
+
+
+def legs_pass(t, x, params):
+    _, _, phi, _ = x
+    return phi
+
+
+def legs_pass_back(t, x, params):
+    _, _, phi, _ = x
+    return -phi
+
+
+def unchanged(t, x, params):
+    return x
+
+
+behind = Mode(swing_behind, coordinates, domain=hip_height)
+system = HybridSystem(
+    modes={"behind": behind, "ahead": Mode(swing_ahead, coordinates, domain=hip_height), "back": behind},
+    transitions=(
+        Transition("behind", "ahead", guard=legs_pass, reset=unchanged),
+        Transition("ahead", "behind", guard=foot_height, reset=heel_strike),
+        Transition("ahead", "back", guard=legs_pass_back, reset=unchanged),
+        Transition("back", "ahead", guard=legs_pass, reset=unchanged),
+    ),
+)
+sequence = ("behind", "ahead")
+
+
+def near(params):
+    """`small_step` with the frequency whose period is the mean of the two, for the leg spends half a period on each side."""
+    period = (1 / jnp.sqrt(1 + params.stiffness_behind) + 1 / jnp.sqrt(1 + params.stiffness_ahead)) / 2
+    return small_step(params.slope, 1 / period**2 - 1, params.push_off)
+
+
+def guess(params):
+    """Near the long gait: that of the powered walker with a stiffness between the two."""
+    return after_strike(params, *near(params))
+
+
+def start(params):
+    """`(mode, x)`: just after a heel strike, near the long gait."""
+    return "behind", guess(params)
+
+
+def region(params):
+    """Just after the heel strike: stance leg leaning back and moving forward, by 0.7 to 1.3 times the guess."""
+    return around(*near(params))
+
+
+def travel(mode, x, params):
+    """The vector from the stance foot to the next: at the heel strike to the swing foot, and zero where the legs pass."""
+    step = powered_walker.travel(mode, x, params)
+    return step if mode == "ahead" else jnp.zeros_like(step)
