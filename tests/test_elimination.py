@@ -254,6 +254,13 @@ def test_null_vectors(shape, rank, dtype):
         assert np.max(np.abs(leaving)) <= 10 * shape[1] * eps * s[0] / s[rank - 1]
 
 
+def test_null_vectors_with_a_small_leading_entry():
+    """Divided by the first entry that is not zero, the rows would keep no digit of the others. The cross product of the rows."""
+    matrix = jnp.array([[1e-16, 1.0, 2.0], [1.0, 2.0, 1.0]])
+    (found,) = np.asarray(null_vectors(matrix, 2))
+    assert_allclose(found * np.sign(found[1]), np.array([-3, 2, -1]) / np.sqrt(14), rtol=0, atol=1e-15)
+
+
 def test_null_vectors_of_lower_rank():
     """Some of the null vectors, and finite."""
     assert_allclose(np.linalg.norm(null_vectors(jnp.zeros((3, 3)), 2)), 1)

@@ -58,6 +58,16 @@ def test_states_that_are_not_finite():
     assert has(jax.vmap(lambda x: hj.flow_to_guard(system, "free", 1.0, x, None))(starts), RESULTS.nonfinite)
 
 
+def test_orbit_of_a_stride_that_forgets_its_start():
+    """x' = 2 - x falls by 1/2 when it comes to 1, so that the end of the first stride does not depend on the guess, and every guess
+    is a state after some jump; but the orbit starts at 1/2. Its period is the logarithm of 3/2."""
+    spike = hj.Transition("m", "m", lambda t, x, p: 1 - x[0], lambda t, x, p: x - 0.5)
+    system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: 2 - x, ("x",))}, (spike,))
+    orbit = hj.periodic_orbit(system, jnp.array([0.503]), None, sequence=("m",))
+    assert_allclose(orbit.x, 0.5, rtol=1e-15)
+    assert_allclose(orbit.period, np.log(1.5), rtol=1e-13)
+
+
 # Guards whose gradient does not exist, or is infinite, where the flow starts
 
 

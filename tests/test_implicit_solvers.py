@@ -86,6 +86,16 @@ def follow(t, x, p):
 following = leave(follow, 1, lambda t, x, p: x[0] - p["q"])
 
 
+def test_a_stiff_component_is_not_amplified():
+    """x' = r (cos t - x) with r = 1e10 follows cos t + sin t / r to rounding; a sum over the stages has their rounding times h r,
+    2e-11."""
+    system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: p * (jnp.cos(t) - x), ("x",))}, ())
+    integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-8, atol=1e-8)
+    ended = hj.simulate(system, jnp.ones(1), jnp.array(1e10), mode="m", t1=1.0, integrator=integrator)
+    assert ended.result == RESULTS.successful
+    assert_allclose(ended.final, np.cos(1) + np.sin(1) / 1e10, rtol=0, atol=1e-15)
+
+
 @pytest.mark.parametrize("stiffness", [1.0, 1e2, 1e4])
 def test_nonlinear_stages(stiffness):
     """Newton's method on equations that are not linear, and derivatives of their solutions, to second order."""

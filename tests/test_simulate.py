@@ -2,6 +2,7 @@
 
 import functools as ft
 
+import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -368,6 +369,17 @@ def test_blow_up_in_finite_time():
     assert_allclose(ended.t, 1, rtol=0, atol=1e-12)
     assert ended.final[0] > 1e12
     assert np.all(np.isnan(ended.fundamental_matrix()))
+
+
+def test_blow_up_where_the_controller_accepts_any_state():
+    """At its least step a controller with `force_dtmin` accepts what it is given, also a state that is not finite."""
+    controller = dfx.PIDController(rtol=1e-6, atol=1e-6, dtmin=1e-3, force_dtmin=True)
+    system = hj.HybridSystem({"high": hj.Mode(lambda t, x, p: x**2, ("x",))}, ())
+    ended = hj.simulate(
+        system, jnp.array([1.0]), None, mode="high", t1=2.0, integrator=hj.Integrator(controller=controller)
+    )
+    assert ended.result in (RESULTS.nonfinite, RESULTS.dt_min_reached)
+    assert np.all(np.isfinite(ended.final)) and 0.9 < ended.t < 1.1
 
 
 def test_grazing():

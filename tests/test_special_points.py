@@ -1,5 +1,6 @@
 """Special points of maps whose multipliers are known: none missed, none twice, however near they are to each other."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from numpy.testing import assert_allclose
 from test_continuation import mapping, start, valley
 
 import hyjax as hj
+from hyjax._orbit.chain import expanded
 
 # x -> (M0 + s M1 + s^2 M2) x, whose multipliers at the fixed point x = 0 are the eigenvalues.
 linear = mapping(lambda x, p: (p["m"][0] + p["s"] * p["m"][1] + p["s"] ** 2 * p["m"][2]) @ x, 4)
@@ -119,3 +121,14 @@ def test_fold_of_an_orbit_traversed_twice():
     (point,) = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.5, 0.5)).special_points
     assert point.kind == "fold" and point.orbit.strides == 2
     assert_allclose(point.value, 0, atol=1e-14)
+
+
+def test_taylor_polynomial_in_place_of_a_function():
+    """Value, first and second derivative of the function and its Jacobian, without evaluating it again."""
+    fn = lambda u: jnp.sin(u[0]) * u[1] ** 3
+    taken = lambda u: expanded(lambda u: (fn(u), None), u, order=2)[0]
+    u = jnp.array([0.7, 1.3])
+    for derivative in (lambda f: f, jax.grad, jax.hessian):
+        assert_allclose(derivative(taken)(u), derivative(fn)(u), rtol=1e-14)
+    slope = lambda u: expanded(lambda u: (fn(u), None), u, order=2)[1]
+    assert_allclose(jax.jacfwd(slope)(u), jax.hessian(fn)(u), rtol=1e-14)
