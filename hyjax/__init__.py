@@ -37,6 +37,7 @@ from ._variation.bouligand import (
     bouligand_derivative as bouligand_derivative,
     BouligandDerivative as BouligandDerivative,
 )
+from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stride_feedback import (
     ClosedLoop as ClosedLoop,
     stride_feedback as stride_feedback,

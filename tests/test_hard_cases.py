@@ -59,8 +59,8 @@ def test_states_that_are_not_finite():
 
 
 def test_orbit_of_a_stride_that_forgets_its_start():
-    """x' = 2 - x falls by 1/2 when it comes to 1, so that the end of the first stride does not depend on the guess, and every guess
-    is a state after some jump; but the orbit starts at 1/2. Its period is the logarithm of 3/2."""
+    """x' = 2 - x falls by 1/2 when it comes to 1: the end of the first stride does not depend on the guess, and every guess is a
+    state after some jump, but the orbit starts at 1/2. Its period is the logarithm of 3/2."""
     spike = hj.Transition("m", "m", lambda t, x, p: 1 - x[0], lambda t, x, p: x - 0.5)
     system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: 2 - x, ("x",))}, (spike,))
     orbit = hj.periodic_orbit(system, jnp.array([0.503]), None, sequence=("m",))

@@ -1,0 +1,70 @@
+"""The gait sensitivity norm against closed forms and against the strides of a disturbed gait."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import logistic, map_of
+
+import hyjax as hj
+from hyjax.models import simplest_walker
+
+MAP = map_of(logistic)
+
+
+def norm_of_map(r, indicator):
+    orbit = hj.periodic_orbit(MAP, jnp.stack([1 - 1 / r, 0 * r]), {"r": r}, sequence=("m",), throw=False)
+    return hj.gait_sensitivity_norm(orbit, noise=lambda p: p["r"], indicator=indicator)
+
+
+def test_norm_of_a_map_in_closed_form():
+    """Of x -> r x (1 - x) with noise in r: A = 2 - r, B = (1 - 1/r)/r, and the indicator is the next x: C = A, D = B."""
+
+    def exact(r):
+        return (1 - 1 / r) / r / jnp.sqrt(1 - (2 - r) ** 2)
+
+    r = jnp.array([1.5, 2.0, 2.8])
+    found, slope = jax.vmap(jax.value_and_grad(lambda r: norm_of_map(r, lambda stride: stride.x[0])))(r)
+    assert_allclose(found, exact(r), rtol=1e-12)
+    assert_allclose(slope, jax.vmap(jax.grad(exact))(r), rtol=1e-10, atol=1e-14)
+
+
+def test_orbits_without_a_norm():
+    """At r = 3.2 the fixed point is unstable. The map's stride takes the time 1, whatever happens."""
+    found = jax.vmap(lambda r: norm_of_map(r, lambda stride: stride.x[0]))(jnp.array([3.2, 2.8]))
+    assert np.isinf(found[0]) and np.isfinite(found[1])
+    still, slope = jax.value_and_grad(lambda r: norm_of_map(r, lambda stride: stride.time))(jnp.array(2.8))
+    assert_allclose(still, 0, atol=1e-14)
+    assert np.isfinite(slope)
+    orbit = hj.periodic_orbit(MAP, jnp.array([0.6, 0.0]), {"r": jnp.array(2.5)}, sequence=("m",))
+    lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)
+    assert np.isnan(hj.gait_sensitivity_norm(lost, noise=lambda p: p["r"]))
+    with pytest.raises(ValueError, match="this is a batch of 1 orbits"):
+        hj.gait_sensitivity_norm(jax.tree.map(lambda leaf: leaf[None], orbit), noise=lambda p: p["r"])
+
+
+def test_norm_of_the_walker_against_its_strides(walker):
+    """One stride on another slope, then forty on the first: the root of the sum of squares of the strides' deviations."""
+    orbit = walker["long_0.009"]
+    indicator = lambda stride: jnp.stack(
+        [stride.time, stride.x[2]]
+    )  # duration, and step length but for rounding of the sine
+
+    @jax.jit
+    def strides(e):
+        def once(x, k):
+            params = simplest_walker.Params(orbit.params.slope + jnp.where(k == 0, e, 0))
+            through = hj.stride(simplest_walker.system, x, params, sequence=("swing",))
+            return through.x, indicator(through)
+
+        return jax.lax.scan(once, orbit.x, jnp.arange(41))[1]
+
+    def central(h):
+        return np.asarray(strides(h) - strides(-h)) / (2 * h)
+
+    response = (4 * central(1e-5) - central(2e-5)) / 3
+    found = hj.gait_sensitivity_norm(orbit, noise=lambda p: p.slope, indicator=indicator)
+    # Central differences err by 3e-6; extrapolated, by the square of this times a factor, and by rounding over h, 1e-8.
+    assert_allclose(found, np.sqrt(np.sum(response**2)), rtol=1e-7)
