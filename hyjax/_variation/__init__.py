@@ -1,1 +1,1 @@
-"""Variations through events: derivatives that are products of saltation matrices."""
+"""Variations through events, and around an orbit: derivatives by saltation matrices, feedback, noise."""
