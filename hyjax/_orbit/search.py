@@ -151,14 +151,13 @@ def search(
     rounds = iter(np.split(guesses, range(ROUND, starts, ROUND)))
     while not census.complete and census.tried < starts:
         block = next(rounds)
-        limits = quick
-        orbits, sound = tried(block, limits)
+        orbits, sound = tried(block, quick)
         if not known.orbits and not np.any(orbits.result._value == SUCCESSFUL):
-            limits = thorough
-            orbits, sound = tried(block, limits)
+            orbits, _ = tried(block, thorough)
         census = counted(orbits, len(block))
-        if sum(census.hits) < FEW * census.tried and np.any(sound) and not np.all(sound):
-            states = edge(block[sound], block[~sound], lambda states, limits=limits: is_sound(once(states, limits)))
+        inside, room = block[sound], starts - census.tried
+        if sum(census.hits) < FEW * census.tried and 0 < len(inside) < len(block) and room > 0:
+            states = edge(inside[:room], block[~sound], lambda states: is_sound(once(states, quick)))
             census = counted(solved(states, quick), len(states), merge=False)
     order = sorted(range(len(known.orbits)), key=lambda k: -float(known.orbits[k].period))
     found = [known.orbits[k] for k in order]
