@@ -187,6 +187,7 @@ def test_a_contact_that_is_open_bounds_its_modes():
     assert shapes == {name: (4 - ("left" in name.split("/")[0]) - ("right" in name.split("/")[0]),) for name in both}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_overturned_block_lies_on_its_side(command):
     ran = command("simulate", "rocking_block", "--t1", "3", "--param", "amplitude=2.5", "--param", "frequency=4")

@@ -206,7 +206,9 @@ def test_orbits_next_to_a_doubling(beyond):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("frequency", "count"), [(1.0, 5), (1.04, 9), (1.1, 3)])
+@pytest.mark.parametrize(
+    ("frequency", "count"), [pytest.param(1.0, 5, marks=pytest.mark.exhaustive), (1.04, 9), (1.1, 3)]
+)
 def test_every_orbit_of_the_bang_bang_oscillator(frequency, count):
     """Symmetric orbits, their mirror images, and resonances, each found from another key too."""
     params = bangbang.Params(frequency=frequency)
@@ -218,7 +220,7 @@ def test_every_orbit_of_the_bang_bang_oscillator(frequency, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("amplitude", [0.09998, 0.099971])
+@pytest.mark.parametrize("amplitude", [0.09998, pytest.param(0.099971, marks=pytest.mark.exhaustive)])
 def test_both_orbits_between_fold_and_grazing(amplitude):
     """Between the fold at 0.0999707536 and grazing at 0.1 the linear impact oscillator has two orbits of one impact. To the one
     near grazing, Newton's method converges from a strip along the edge of the states that reach the wall; at 0.099971 the two
