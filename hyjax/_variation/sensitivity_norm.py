@@ -3,17 +3,16 @@
 from collections.abc import Callable
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.mode_integrators import pushable
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.stride import run_stride, Stride
+from .._orbit.stride import Stride
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Scalar
-from .._system.where import free_leaves, Where, with_leaves
+from .._system.where import free_leaves, Where
 from .riccati import lyapunov_sum
+from .stride_derivatives import require_one, stride_derivatives
 
 # What of a stride is to vary little: a number, or several.
 Indicator = Callable[[Stride], Scalar | Float[Array, " outputs"]]
@@ -43,30 +42,18 @@ def gait_sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indi
     Source: Hobbelen, Wisse (2007), *A disturbance rejection measure for limit cycle walkers: the gait sensitivity norm*, IEEE
     Trans. Robot. 23, 1213-1224.
     """
-    if orbit.x.ndim > 1:
-        raise ValueError(
-            f"gait_sensitivity_norm: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0], or use jax.vmap."
-        )
+    require_one(orbit, "gait_sensitivity_norm")
     return _norm(orbit, free_leaves(noise, orbit.params), indicator)
 
 
 @eqx.filter_jit
 def _norm(orbit: PeriodicOrbit, free: tuple[int, ...], indicator: Indicator) -> Scalar:
-    leaves = jax.tree.leaves(orbit.params)
-    values = jnp.stack([jnp.asarray(leaves[i], orbit.x.dtype) for i in free])
-    integrator, start = pushable(orbit.integrator), jnp.zeros((), orbit.x.dtype)
-
-    def end(x, values):
-        params = with_leaves(orbit.params, free, values)
-        through = run_stride(orbit.system, start, x, params, orbit.sequence * orbit.strides, integrator)
-        return (through.x, jnp.ravel(indicator(through))), through.result
-
-    ((a, b), (c, d)), result = jax.jacfwd(end, argnums=(0, 1), has_aux=True)(orbit.x, values)
+    read = lambda stride: (stride.x, jnp.ravel(indicator(stride)))
+    ((a, b), (c, d)), result = stride_derivatives(orbit, free, read)
     stable = orbit.spectral_radius < 1
     # An unstable sum overflows: its lane of a batch is computed with zeros.
     total = lyapunov_sum(jnp.where(stable, a, 0), c.T @ c)
     square = jnp.sum(d**2) + jnp.sum(b * (total @ b))
-    good = (orbit.result == RESULTS.successful) & (result == RESULTS.successful)
     # The root of zero has no derivative: that of a norm that is zero is taken as zero.
     root = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return nan_unless(good, jnp.where(stable, root, jnp.inf))
+    return nan_unless(result == RESULTS.successful, jnp.where(stable, root, jnp.inf))

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
-from .._flow.mode_integrators import pushable
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
@@ -20,6 +19,7 @@ from .._system.shown import is_traced, Shown
 from .._system.types import Matrix, Params, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .riccati import discrete_riccati
+from .stride_derivatives import leaf_values, require_one, stride_derivatives
 
 
 class ClosedLoop(eqx.Module):
@@ -78,8 +78,7 @@ class StrideFeedback(Shown):
         return self._params(self.control(x))
 
     def _params(self, control: Float[Array, " m"]) -> Params:
-        leaves = jax.tree.leaves(self.orbit.params)
-        return with_leaves(self.orbit.params, self.free, jnp.stack([leaves[i] for i in self.free]) + control)
+        return with_leaves(self.orbit.params, self.free, leaf_values(self.orbit, self.free) + control)
 
     def simulate(self, x: State, strides: int, *, closed: bool = True) -> ClosedLoop:
         """So many strides from the state `x`, with the feedback or, with `closed=False`, without it.
@@ -139,10 +138,7 @@ def stride_feedback(
     Source: Kuo (1999), *Stabilization of lateral motion in passive dynamic walking*, Int. J. Robot. Res. 18, 917-930, for the
     regulator once per step; Anderson, Moore (1990), *Optimal Control: Linear Quadratic Methods*.
     """
-    if orbit.x.ndim > 1:
-        raise ValueError(
-            f"stride_feedback: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0], or use jax.vmap."
-        )
+    require_one(orbit, "stride_feedback")
     free = free_leaves(where, orbit.params)
     dtype, n, m = orbit.x.dtype, orbit.x.size, len(free)
     q = jnp.eye(n, dtype=dtype) if state_cost is None else _cost(state_cost, "state_cost", n, dtype)
@@ -152,20 +148,10 @@ def stride_feedback(
 
 @eqx.filter_jit
 def _feedback(orbit: PeriodicOrbit, q: Array, r: Array, free: tuple[int, ...]) -> StrideFeedback:
-    leaves = jax.tree.leaves(orbit.params)
-    values = jnp.stack([jnp.asarray(leaves[i], orbit.x.dtype) for i in free])
-    integrator, start = pushable(orbit.integrator), jnp.zeros((), orbit.x.dtype)
-
-    def end(x, values):
-        params = with_leaves(orbit.params, free, values)
-        through = run_stride(orbit.system, start, x, params, orbit.sequence * orbit.strides, integrator)
-        return through.x, through.result
-
-    (a, b), flown = jax.jacfwd(end, argnums=(0, 1), has_aux=True)(orbit.x, values)
+    (a, b), result = stride_derivatives(orbit, free, lambda stride: stride.x)
     p, k = discrete_riccati(a, b, q, r)
     multipliers = eigenvalues(a - b @ k)
     sound = jnp.all(jnp.isfinite(k)) & (jnp.max(jnp.abs(multipliers)) < 1)
-    result = choose(orbit.result == RESULTS.successful, flown, orbit.result)
     result = choose((result == RESULTS.successful) & ~sound, RESULTS.not_stabilized, result)
     return StrideFeedback(k, multipliers, a, b, p, orbit, result, free)
 

@@ -1,0 +1,43 @@
+"""A stride once around an orbit, and its derivatives by the state and by some of the parameters."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from .._flow.mode_integrators import pushable
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.stride import run_stride, Stride
+from .._system.results import choose, RESULTS
+from .._system.where import with_leaves
+
+
+def require_one(orbit: PeriodicOrbit, caller: str) -> None:
+    """`ValueError` for a batch of orbits; its message begins with `caller`."""
+    if orbit.x.ndim > 1:
+        raise ValueError(
+            f"{caller}: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0], or use jax.vmap."
+        )
+
+
+def leaf_values(orbit: PeriodicOrbit, free: tuple[int, ...]) -> Float[Array, " free"]:
+    """The parameters with the indices `free`."""
+    leaves = jax.tree.leaves(orbit.params)
+    return jnp.stack([jnp.asarray(leaves[i], orbit.x.dtype) for i in free])
+
+
+def stride_derivatives(
+    orbit: PeriodicOrbit, free: tuple[int, ...], read: Callable[[Stride], PyTree]
+) -> tuple[PyTree, RESULTS]:
+    """What is read of the stride, differentiated by the state at its start and by the parameters `free`: for each array that is
+    read the pair of both Jacobians. And the code of the orbit, or of the stride."""
+    integrator, start = pushable(orbit.integrator), jnp.zeros((), orbit.x.dtype)
+
+    def end(x, values):
+        params = with_leaves(orbit.params, free, values)
+        through = run_stride(orbit.system, start, x, params, orbit.sequence * orbit.strides, integrator)
+        return read(through), through.result
+
+    by, flown = jax.jacfwd(end, argnums=(0, 1), has_aux=True)(orbit.x, leaf_values(orbit, free))
+    return by, choose(orbit.result == RESULTS.successful, flown, orbit.result)
