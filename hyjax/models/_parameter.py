@@ -38,3 +38,8 @@ def require_unit_interval(params, name: str) -> None:
     """`ValueError` unless the parameter lies in `[0, 1]`."""
     value = getattr(params, name)
     refuse_unless((value >= 0) & (value <= 1), f"{name}={value} must lie in [0, 1].")
+
+
+def require_slope(params) -> None:
+    """`ValueError` unless the ground, whose angle is the parameter `slope`, is less steep than a wall."""
+    refuse_unless(jnp.abs(params.slope) < jnp.pi / 2, f"slope={params.slope} must lie between -pi/2 and pi/2.")

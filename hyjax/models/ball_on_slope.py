@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from .._system.trig import sincos
 from ..contact import Contact, contact_system, Mechanism
-from ._parameter import parameter, refuse_unless, require_positive, require_unit_interval
+from ._parameter import parameter, refuse_unless, require_positive, require_slope, require_unit_interval
 from ._sketch import disc
 
 title = "Ball on a slope"
@@ -40,7 +40,7 @@ class Params(eqx.Module):
     push_2: Float[Array, ""] = parameter(0.0, "N", "vertical input u_2")
 
     def __check_init__(self):
-        refuse_unless(jnp.abs(self.slope) < jnp.pi / 2, f"slope={self.slope} must lie between -pi/2 and pi/2.")
+        require_slope(self)
         refuse_unless(
             (self.kinetic_friction >= 0) & (self.static_friction >= self.kinetic_friction),
             f"static_friction={self.static_friction} must be at least kinetic_friction={self.kinetic_friction} >= 0.",

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.trig import sincos
-from ._parameter import parameter, refuse_unless, require_nonnegative
+from ._parameter import parameter, require_nonnegative, require_slope
 from .simplest_walker import (
     after_strike,
     coordinates as coordinates,
@@ -56,7 +56,7 @@ class Params(eqx.Module):
     push_off: Float[Array, ""] = parameter(0.1873798580048398, "m sqrt(g l)", "impulse P along the trailing leg")
 
     def __check_init__(self):
-        refuse_unless(jnp.abs(self.slope) < jnp.pi / 2, f"slope={self.slope} must lie between -pi/2 and pi/2.")
+        require_slope(self)
         require_nonnegative(self, "stiffness")
         require_nonnegative(self, "push_off")
 

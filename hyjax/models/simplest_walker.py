@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.trig import sincos
-from ._parameter import parameter, refuse_unless
+from ._parameter import parameter, require_slope
 
 title = "Simplest walker"
 source = "Garcia, Chatterjee, Ruina, Coleman, J. Biomech. Eng. 120 (1998); Bhounsule, DCDIS-B 21 (2014)"
@@ -35,7 +35,7 @@ class Params(eqx.Module):
     slope: Float[Array, ""] = parameter(0.009, "rad", "slope of the ground, downhill positive")
 
     def __check_init__(self):
-        refuse_unless(jnp.abs(self.slope) < jnp.pi / 2, f"slope={self.slope} must lie between -pi/2 and pi/2.")
+        require_slope(self)
 
 
 def swing(t, x, params):

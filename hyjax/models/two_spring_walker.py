@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from . import powered_walker
-from ._parameter import parameter, refuse_unless, require_nonnegative
+from ._parameter import parameter, require_nonnegative, require_slope
 from .powered_walker import (
     after_strike,
     around,
@@ -50,7 +50,7 @@ class Params(eqx.Module):
     push_off: Float[Array, ""] = parameter(0.1873798580048398, "m sqrt(g l)", "impulse P along the trailing leg")
 
     def __check_init__(self):
-        refuse_unless(jnp.abs(self.slope) < jnp.pi / 2, f"slope={self.slope} must lie between -pi/2 and pi/2.")
+        require_slope(self)
         require_nonnegative(self, "stiffness_behind")
         require_nonnegative(self, "stiffness_ahead")
         require_nonnegative(self, "push_off")
