@@ -1,0 +1,167 @@
+r"""SLIP with swing-leg retraction: before it lands, the leg turns backward at a constant rate.
+
+Springy leg and flight are those of SLIP: lengths in $l_0$, time in $\sqrt{l_0/g}$, in flight $\ddot y = -1$ and
+$\dot x = \sqrt{2(E - y) - \dot y^2}$, in stance the spring's force $k(1 - r)$ along the leg. At the apex the leg begins to turn,
+
+$$\alpha(t) = \alpha_R + \omega\,(t - t_\mathrm{apex})$$
+
+with $\alpha$ its angle to the ground, and its foot lands where $y = \sin\alpha$. The clock is the vertical speed: after an apex
+$t - t_\mathrm{apex} = -\dot y$. So a runner who falls from a higher apex lands on a steeper leg, which throws it less high. With
+$\omega = 0$ it is SLIP. A lift-off of a mass that already falls has no apex in its flight; there the leg is where it would be
+after the apex of the same parabola.
+
+The motion of a gait depends on $\alpha_R$ and $\omega$ through the landing angle alone, its multiplier $P'(y)$ on both:
+$\omega$ makes stable a gait of SLIP that is unstable, with $\alpha_R = \alpha - \omega\sqrt{2(y - \sin\alpha)}$ for the same
+landing angle.
+
+Falls and domains are those of SLIP. The defaults are a runner of 80 kg on a leg of 1 m and 20 kN/m, whose energy is that of 5 m/s
+at the height of the relaxed leg, with a retraction of 50 degrees/s from 60 degrees.
+
+Source: Seyfarth, Geyer, Herr (2003), *Swing-leg retraction: a simple control model for stable running*, J. Exp. Biol. 206,
+2547-2555.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.trig import sincos
+from ._parameter import parameter, refuse_unless, require_positive
+from ._sketch import spring
+from .slip import (
+    advance,
+    apex,
+    climb_rate,
+    compression,
+    coordinates as coordinates,
+    fall,
+    forward,
+    ground as ground,
+    height,
+    lean,
+    leg_stands,
+    lie,
+    lift_off,
+    mass_height,
+    plane as plane,
+    stumble,
+    time_unit as time_unit,
+    unchanged,
+    units as units,
+)
+
+title = "Running with swing-leg retraction"
+source = "Seyfarth, Geyer, Herr, J. Exp. Biol. 206 (2003)"
+
+
+class Params(eqx.Module):
+    """Leg and energy."""
+
+    stiffness: Float[Array, ""] = parameter(25.4841997961264, "m g/l", "stiffness k of the leg")
+    retraction_angle: Float[Array, ""] = parameter(
+        1.0471975511965976, "rad", "angle alpha_R of the leg to the ground, at the apex"
+    )
+    retraction_rate: Float[Array, ""] = parameter(
+        0.27862037232092324, "rad sqrt(g/l)", "rate omega at which the leg turns backward, from the apex on"
+    )
+    energy: Float[Array, ""] = parameter(2.27420998980632, "m g l", "energy E, from the ground")
+
+    def __check_init__(self):
+        require_positive(self, "stiffness")
+        refuse_unless(
+            (self.retraction_angle > 0) & (self.retraction_angle < jnp.pi / 2),
+            f"retraction_angle={self.retraction_angle} must lie between 0 and pi/2.",
+        )
+        refuse_unless(
+            self.energy > jnp.sin(self.retraction_angle),
+            f"energy={self.energy} must exceed sin(retraction_angle), or the leg never leaves the ground.",
+        )
+
+
+def leg_angle(x, params):
+    """After the apex, in flight."""
+    _, y_rate = x
+    return params.retraction_angle - params.retraction_rate * y_rate
+
+
+def foot_height(t, x, params):
+    y, _ = x
+    sine, _ = sincos(leg_angle(x, params))
+    return y - sine
+
+
+def touchdown(t, x, params):
+    y, y_rate = x
+    _, cosine = sincos(leg_angle(x, params))
+    return jnp.stack([-cosine, y, forward(x, params), y_rate])
+
+
+def falls(t, x, params):
+    _, y_rate = x
+    return y_rate < 0
+
+
+system = HybridSystem(
+    modes={
+        "descent": Mode(fall, coordinates, domain=height),
+        "stance": Mode(lean, plane, domain=leg_stands),
+        "ascent": Mode(fall, coordinates, domain=height),
+        "fallen": Mode(lie, plane),
+    },
+    transitions=(
+        Transition("descent", "stance", guard=foot_height, reset=touchdown),
+        Transition("stance", "ascent", guard=compression, reset=lift_off),
+        Transition("ascent", "descent", guard=climb_rate, reset=apex),
+        # Lift-off of a mass that already falls: the leg lands again without an apex, or not at all.
+        Transition("ascent", "stance", guard=foot_height, reset=touchdown, armed=falls),
+        Transition("ascent", "fallen", guard=height, reset=stumble),
+        Transition("descent", "fallen", guard=height, reset=stumble),
+        Transition("stance", "fallen", guard=advance, reset=unchanged),
+        Transition("stance", "fallen", guard=mass_height, reset=unchanged),
+    ),
+)
+sequence = ("descent", "stance", "ascent")
+
+
+def guess(params):
+    """An apex somewhat above the height of the leg as it begins to turn, where the stable gaits are."""
+    low, high = region(params)
+    return low + 0.08 * (high - low)
+
+
+def region(params):
+    """Apexes, from the height of the leg as it begins to turn to the height at which the horizontal speed is zero."""
+    sine, _ = sincos(params.retraction_angle)
+    zero = jnp.zeros_like(sine)
+    return jnp.stack([sine, zero]), jnp.stack([params.energy, zero])
+
+
+def start(params):
+    """`(mode, x)`: an apex."""
+    return "descent", guess(params)
+
+
+def outline(mode, x, params):
+    """Leg and body, in leg lengths; the origin is the foot in stance, and the ground below the apex in flight."""
+    if mode in ("stance", "fallen"):
+        body = x[:2]
+        foot = jnp.zeros_like(body)
+    else:
+        y, y_rate = x
+        # From the apex, time is -y', and the horizontal speed constant. Until then the leg waits.
+        body = jnp.stack([-y_rate * forward(x, params), y])
+        sine, cosine = sincos(leg_angle(jnp.stack([y, jnp.minimum(y_rate, 0)]), params))
+        foot = body + jnp.stack([cosine, -sine])
+    return {"leg": spring(foot, body, 5, 0.05), "body": body[None]}
+
+
+def travel(mode, x, params):
+    """The vector from an arc's origin to that of the next: apex, foot, apex."""
+    zero = jnp.zeros_like(params.energy)
+    if mode == "descent":
+        _, cosine = sincos(leg_angle(x, params))
+        return jnp.stack([-x[1] * forward(x, params) + cosine, zero])
+    if mode == "stance":
+        return jnp.stack([x[0] + x[2] * x[3], zero])
+    return jnp.stack([zero, zero])
