@@ -44,6 +44,11 @@ BEFORE = {
         "stance": lift_off,
         "ascent": lambda p: jnp.array([1.1, 0.0]),
     },
+    "slip_retraction": {
+        "descent": lambda p: jnp.stack([jnp.sin(p.retraction_angle + 0.4 * p.retraction_rate), -0.4 + 0 * p.energy]),
+        "stance": lift_off,
+        "ascent": lambda p: jnp.array([1.1, 0.0]),
+    },
     "vibrating_table": {"before": lambda p: jnp.array([0.0, -3.0]), "after": lambda p: jnp.array([0.2, -1.0])},
     "duffing_impact_oscillator": {
         "before": lambda p: jnp.stack([duffing_impact_oscillator.wall(jnp.array(0.7), p), 1.0 + 0 * p.force]),
@@ -71,7 +76,7 @@ def test_outline(name):
         assert old.keys() == new.keys() and len(old) > 0
         for line, points in old.items():
             assert points.ndim == 3 and points.shape[2] == 2 and np.all(np.isfinite(points))
-            # The spring of SLIP starts at the foot in stance and in flight: it is drawn over itself.
+            # The spring of a runner starts at the foot in stance and in flight: it is drawn over itself.
             if name not in MOVES and (line, mode) != ("leg", "stance"):
                 assert_allclose(new[line], points, rtol=0, atol=1e-12, err_msg=f"{line} at {mode} -> {target}")
         # After lift-off the leg swings forward; the body stays.

@@ -35,8 +35,10 @@ $H = m_sa_1(b_1 + l_t) + m_t(l_s + a_2)b_2$, and $\dot q^+ = (w_1, w_2, w_2)$,
 $$J_1w_1 + J_lw_2 - G_lLc_{12}(w_1 + w_2) = (m_hL + 2m_sa_1 + 2m_t(l_s + a_2))\,Lc_{12}\,\dot q_1^- - H(\dot q_1 + \dot q_2)^-$$
 $$J_lw_2 - G_lLc_{12}w_1 = -H\dot q_1^-$$
 
-Then the knee of the new swing leg is free. A knee that would bend the other way leaves the domain, $q_2 \ge q_3$; so does a
-walker that has fallen, whose hip is on the slope: $\cos(q_1 + \gamma) \ge 0$. A foot that scuffs the ground is not noticed.
+Then the knee of the new swing leg is free. A walker leaves the domain when it has fallen, with its hip on the slope:
+$\cos(q_1 + \gamma) \ge 0$; when its swing foot scuffs the slope, above which its height is
+$L\cos(q_1 + \gamma) - l_t\cos(q_2 + \gamma) - l_s\cos(q_3 + \gamma) \ge 0$; and when its knee would bend the other way,
+$q_2 - q_3 \ge 0$.
 
 Source: McGeer (1990), *Passive walking with knees*, ICRA; Hsu Chen (2007), *Passive dynamic walking with knees: a point foot
 model*, M.Eng. thesis, MIT, for this model and its parameters. The gait printed there starts at $q = (0.1877, -0.2884, -0.2884)$,
@@ -180,18 +182,31 @@ def heel_strike(t, x, params):
     return jnp.stack([q2, q1, q1, w1, w2, w2])
 
 
-def swings(t, x, params):
-    return jnp.stack([hip_height(t, x, params), knee_bend(t, x, params)])
+def clearance(q1, q2, q3, params):
+    """The height of the swing foot above the slope, in m."""
+    ls, lt, length = lengths(params)
+    _, (c1, c2, c3) = sincos(jnp.stack([q1, q2, q3]) + params.slope)
+    return length * c1 - lt * c2 - ls * c3
 
 
-coordinates = ("stance", "thigh", "shank", "stance_rate", "thigh_rate", "shank_rate")
+def clears_bent(t, x, params):
+    q1, q2, q3, _, _, _ = x
+    return jnp.stack([hip_height(t, x, params), clearance(q1, q2, q3, params), knee_bend(t, x, params)])
+
+
+def clears_straight(t, x, params):
+    q1, q2, _, _ = x
+    return jnp.stack([hip_height(t, x, params), clearance(q1, q2, q2, params)])
+
+
+coordinates = ("q1", "q2", "q3", "q1_rate", "q2_rate", "q3_rate")
 units = ("rad", "rad", "rad", "rad/s", "rad/s", "rad/s")
 time_unit = "s"
-straight = ("stance", "swing", "stance_rate", "swing_rate")
+straight = ("q1", "q2", "q1_rate", "q2_rate")
 system = HybridSystem(
     modes={
-        "unlocked": Mode(swing_bent, coordinates, domain=swings),
-        "locked": Mode(swing_straight, straight, domain=hip_height),
+        "unlocked": Mode(swing_bent, coordinates, domain=clears_bent),
+        "locked": Mode(swing_straight, straight, domain=clears_straight),
     },
     transitions=(
         Transition("unlocked", "locked", guard=knee_bend, reset=knee_strike),
@@ -220,9 +235,9 @@ def start(params):
 
 
 def region(params):
-    """Just after the heel strike: stance leg leaning back and moving forward, swing leg straight behind it."""
-    low = after_strike(params, 0.1, -0.5, -0.15)
-    high = after_strike(params, 0.3, -0.2, 0.15)
+    """Just after the heel strike: stance leg leaning back and moving forward, swing leg straight behind it and slow."""
+    low = after_strike(params, 0.1, -0.5, -0.1)
+    high = after_strike(params, 0.3, -0.2, 0.1)
     return jnp.minimum(low, high), jnp.maximum(low, high)
 
 
