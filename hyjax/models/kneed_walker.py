@@ -35,8 +35,9 @@ $H = m_sa_1(b_1 + l_t) + m_t(l_s + a_2)b_2$, and $\dot q^+ = (w_1, w_2, w_2)$,
 $$J_1w_1 + J_lw_2 - G_lLc_{12}(w_1 + w_2) = (m_hL + 2m_sa_1 + 2m_t(l_s + a_2))\,Lc_{12}\,\dot q_1^- - H(\dot q_1 + \dot q_2)^-$$
 $$J_lw_2 - G_lLc_{12}w_1 = -H\dot q_1^-$$
 
-Then the knee of the new swing leg is free. A walker leaves the domain when it has fallen, with its hip on the slope:
-$\cos(q_1 + \gamma) \ge 0$; when its swing foot scuffs the slope, above which its height is
+Then the knee of the new swing leg is free. A straight swing leg that swings back to the stance leg scuffs the ground: where
+$q_2 - q_1$ falls to zero, the walker has stumbled, and stays. It leaves the domain when it has fallen, with its hip on the slope:
+$\cos(q_1 + \gamma) \ge 0$; when its swing foot touches the slope too early, above which its height is
 $L\cos(q_1 + \gamma) - l_t\cos(q_2 + \gamma) - l_s\cos(q_3 + \gamma) \ge 0$; and when its knee would bend the other way,
 $q_2 - q_3 \ge 0$.
 
@@ -182,6 +183,19 @@ def heel_strike(t, x, params):
     return jnp.stack([q2, q1, q1, w1, w2, w2])
 
 
+def leg_ahead(t, x, params):
+    q1, q2, _, _ = x
+    return q2 - q1
+
+
+def lie(t, x, params):
+    return jnp.zeros_like(x)
+
+
+def unchanged(t, x, params):
+    return x
+
+
 def clearance(q1, q2, q3, params):
     """The height of the swing foot above the slope, in m."""
     ls, lt, length = lengths(params)
@@ -207,10 +221,12 @@ system = HybridSystem(
     modes={
         "unlocked": Mode(swing_bent, coordinates, domain=clears_bent),
         "locked": Mode(swing_straight, straight, domain=clears_straight),
+        "fallen": Mode(lie, straight),
     },
     transitions=(
         Transition("unlocked", "locked", guard=knee_bend, reset=knee_strike),
         Transition("locked", "unlocked", guard=foot_height, reset=heel_strike, armed=foot_ahead),
+        Transition("locked", "fallen", guard=leg_ahead, reset=unchanged),
     ),
 )
 sequence = ("unlocked", "locked")
@@ -244,7 +260,7 @@ def region(params):
 def outline(mode, x, params):
     """The legs, from the stance foot, in the vertical frame, in m."""
     _, thigh_length, length = lengths(params)
-    stance, thigh, shank = (x[0], x[1], x[1]) if mode == "locked" else x[:3]
+    stance, thigh, shank = x[:3] if mode == "unlocked" else (x[0], x[1], x[1])
     foot = jnp.zeros(2)
     hip = length * jnp.stack([-jnp.sin(stance), jnp.cos(stance)])
     knee = hip + thigh_length * jnp.stack([jnp.sin(thigh), -jnp.cos(thigh)])
