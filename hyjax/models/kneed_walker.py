@@ -42,9 +42,9 @@ $L\cos(q_1 + \gamma) - l_t\cos(q_2 + \gamma) - l_s\cos(q_3 + \gamma) \ge 0$; and
 $q_2 - q_3 \ge 0$.
 
 Source: McGeer (1990), *Passive walking with knees*, ICRA; Hsu Chen (2007), *Passive dynamic walking with knees: a point foot
-model*, M.Eng. thesis, MIT, for this model and its parameters. The gait printed there starts at $q = (0.1877, -0.2884, -0.2884)$,
-$\dot q = (-1.1014, -0.0399, -0.0399)$ on a slope of 0.0504; the equations above have it at $(0.1882, -0.2890, -0.2890)$,
-$(-1.1096, -0.0571, -0.0571)$.
+model*, M.Eng. thesis, MIT, for this model and its parameters. Programs that follow the thesis start, on a slope of 0.0504, at
+$q = (0.1877, -0.2884, -0.2884)$, $\dot q = (-1.1014, -0.0399, -0.0399)$, whence the walker settles to the gait; the gait of the
+equations above is at $(0.1882, -0.2890, -0.2890)$, $(-1.1096, -0.0571, -0.0571)$.
 """
 
 from typing import NamedTuple
