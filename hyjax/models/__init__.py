@@ -13,6 +13,8 @@ names = (
     "powered_walker",
     "two_spring_walker",
     "compass_gait",
+    "powered_compass_gait",
+    "bhounsule_walker",
     "slip",
     "vibrating_table",
     "duffing_impact_oscillator",
