@@ -43,19 +43,19 @@ source = "Bhounsule; Goswami, Thuilot, Espiau, IJRR 17 (1998)"
 class Params(eqx.Module):
     """Push-off and torque, masses and lengths; the defaults are a gait of speed 1 with steps of half a leg's length."""
 
-    push_off: Float[Array, ""] = parameter(0.31399306, "1 or N s", "impulse P along the trailing leg")
-    torque_0: Float[Array, ""] = parameter(0.89908475, "1 or N m", "torque on the swing leg just after the strike")
-    torque_1: Float[Array, ""] = parameter(1.47450424, "1 or N m", "torque after a quarter of the step")
-    torque_2: Float[Array, ""] = parameter(1.01322396, "1 or N m", "torque after half the step")
-    torque_3: Float[Array, ""] = parameter(0.56570464, "1 or N m", "torque after three quarters of the step")
-    torque_4: Float[Array, ""] = parameter(0.1355583, "1 or N m", "torque at the end of the step")
-    step_time: Float[Array, ""] = parameter(0.5, "1 or s", "nominal duration T of a step")
-    hip_mass: Float[Array, ""] = parameter(1.0, "1 or kg", "mass M of the hip")
-    leg_mass: Float[Array, ""] = parameter(0.5, "1 or kg", "mass m of a leg")
-    inertia: Float[Array, ""] = parameter(0.02, "1 or kg m^2", "moment of inertia I of a leg about its centre of mass")
-    com: Float[Array, ""] = parameter(0.5, "1 or m", "distance c of a leg's centre of mass from the hip")
-    leg_length: Float[Array, ""] = parameter(1.0, "1 or m", "leg length l")
-    gravity: Float[Array, ""] = parameter(1.0, "1 or m/s^2", "acceleration of gravity g; 1 for dimensionless time")
+    push_off: Float[Array, ""] = parameter(0.31399306, "N s or 1", "impulse P along the trailing leg")
+    torque_0: Float[Array, ""] = parameter(0.89908475, "N m or 1", "torque on the swing leg just after the strike")
+    torque_1: Float[Array, ""] = parameter(1.47450424, "N m or 1", "torque after a quarter of the step")
+    torque_2: Float[Array, ""] = parameter(1.01322396, "N m or 1", "torque after half the step")
+    torque_3: Float[Array, ""] = parameter(0.56570464, "N m or 1", "torque after three quarters of the step")
+    torque_4: Float[Array, ""] = parameter(0.1355583, "N m or 1", "torque at the end of the step")
+    step_time: Float[Array, ""] = parameter(0.5, "s or 1", "nominal duration T of a step")
+    hip_mass: Float[Array, ""] = parameter(1.0, "kg or 1", "mass M of the hip")
+    leg_mass: Float[Array, ""] = parameter(0.5, "kg or 1", "mass m of a leg")
+    inertia: Float[Array, ""] = parameter(0.02, "kg m^2 or 1", "moment of inertia I of a leg about its centre of mass")
+    com: Float[Array, ""] = parameter(0.5, "m or 1", "distance c of a leg's centre of mass from the hip")
+    leg_length: Float[Array, ""] = parameter(1.0, "m or 1", "leg length l")
+    gravity: Float[Array, ""] = parameter(1.0, "m/s^2 or 1", "acceleration of gravity g; 1 for dimensionless time")
 
     def __check_init__(self):
         require_legs(self)

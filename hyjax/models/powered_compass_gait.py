@@ -75,7 +75,7 @@ source = "Goswami, Espiau, Keramane, ICRA (1996); Kuo, J. Biomech. Eng. 124 (200
 class ConstantTorque(eqx.Module):
     """A controller without feedback, zero by default: `torque` at all times."""
 
-    torque: Float[Array, ""] = parameter(0.0, "1 or N m", "torque on the swing leg, forward positive")
+    torque: Float[Array, ""] = parameter(0.0, "N m or 1", "torque on the swing leg, forward positive")
 
     def __call__(self, t: Time, x: State) -> Scalar:
         return self.torque
@@ -85,15 +85,15 @@ class Params(eqx.Module):
     """Ground, masses, lengths, spring and damper, push-off, controller; the defaults are a stable gait on level ground."""
 
     slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive")
-    hip_mass: Float[Array, ""] = parameter(1.0, "1 or kg", "mass M of the hip")
-    leg_mass: Float[Array, ""] = parameter(0.5, "1 or kg", "mass m of a leg")
-    inertia: Float[Array, ""] = parameter(0.02, "1 or kg m^2", "moment of inertia I of a leg about its centre of mass")
-    com: Float[Array, ""] = parameter(0.5, "1 or m", "distance c of a leg's centre of mass from the hip")
-    leg_length: Float[Array, ""] = parameter(1.0, "1 or m", "leg length l")
-    gravity: Float[Array, ""] = parameter(1.0, "1 or m/s^2", "acceleration of gravity g; 1 for dimensionless time")
-    stiffness: Float[Array, ""] = parameter(0.1, "1 or N m/rad", "stiffness k of the hip's spring")
-    damping: Float[Array, ""] = parameter(0.0, "1 or N m s/rad", "constant d of the hip's damper")
-    push_off: Float[Array, ""] = parameter(0.15, "1 or N s", "impulse P along the trailing leg")
+    hip_mass: Float[Array, ""] = parameter(1.0, "kg or 1", "mass M of the hip")
+    leg_mass: Float[Array, ""] = parameter(0.5, "kg or 1", "mass m of a leg")
+    inertia: Float[Array, ""] = parameter(0.02, "kg m^2 or 1", "moment of inertia I of a leg about its centre of mass")
+    com: Float[Array, ""] = parameter(0.5, "m or 1", "distance c of a leg's centre of mass from the hip")
+    leg_length: Float[Array, ""] = parameter(1.0, "m or 1", "leg length l")
+    gravity: Float[Array, ""] = parameter(1.0, "m/s^2 or 1", "acceleration of gravity g; 1 for dimensionless time")
+    stiffness: Float[Array, ""] = parameter(0.1, "N m/rad or 1", "stiffness k of the hip's spring")
+    damping: Float[Array, ""] = parameter(0.0, "N m s/rad or 1", "constant d of the hip's damper")
+    push_off: Float[Array, ""] = parameter(0.15, "N s or 1", "impulse P along the trailing leg")
     controller: Callable[[Time, State], Scalar] = eqx.field(default_factory=ConstantTorque)
 
     def __check_init__(self):
