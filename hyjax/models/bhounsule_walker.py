@@ -122,7 +122,7 @@ def guess(params):
     """Near the gait of the default values."""
     rate = jnp.sqrt(params.gravity / params.leg_length)
     one = jnp.ones_like(rate)
-    return jnp.stack([0.25 * one, -0.25 * one, -1.16 * rate, -1.04 * rate, 0 * one])
+    return jnp.stack([0.2527 * one, -0.2527 * one, -1.156 * rate, -1.038 * rate, 0 * one])
 
 
 def start(params):

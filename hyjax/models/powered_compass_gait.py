@@ -32,9 +32,10 @@ With $P = k = d = u = I = 0$ it is the compass gait with $\mu = M/m$ and $\beta 
 
 A walker has fallen, and left the domain, when its hip is on the slope: $\cos(\theta_s + \gamma) \ge 0$.
 
-As for the simplest walker there are two gaits, of which the longer is stable, and which meet in a fold. With the default values
-they do so at a damping of $4.6\cdot10^{-4}$: a swing leg that is not driven returns at no greater loss. With a constant torque
-of 0.02 there are gaits at $d = 0.03$.
+On level ground, without damping and controller, there are two gaits as for the simplest walker. The longer one is its own
+mirror image in time: the push-off and the strike leave both rates as they are; with the default values it is stable. A damper
+takes energy from the swing that nothing restores, and the gaits meet in a fold at $d = 4.6\cdot10^{-4}$ already; with a
+constant torque of 0.02 there are gaits at $d = 0.03$.
 
 A controller is any PyTree that is called with `(t, x)`, such as a network whose weights are array leaves. Its `t` is the time
 since the start of the stride or the simulation, and is not restarted by a strike within it.
