@@ -200,7 +200,7 @@ def test_the_default_gait(gait):
     assert walker.on_section(gait.params, *gait.x[jnp.array([0, 2])]).shape == (4,)
     energy = lambda x: kinetic(*free(x, gait.params), gait.params)
     assert_allclose(energy(gait.before[0]), energy(gait.x), rtol=1e-13)
-    assert_allclose(gait.before[0], gait.x * jnp.array([-1, -1, 1, 1]), rtol=0, atol=1e-13)
+    assert_allclose(gait.before[0], gait.x * jnp.array([-1.0, -1, 1, 1]), rtol=0, atol=1e-13)
     assert "push off" in gait_figure(gait, walker).get_suptitle()
 
 
@@ -213,31 +213,40 @@ class Network(eqx.Module):
         return 0.05 * self.mlp(x)[0]
 
 
+NETWORK = Network(eqx.nn.MLP(4, 1, 64, 2, activation=jnp.tanh, key=jax.random.key(0)))
+MOVING, STILL = eqx.partition(NETWORK, eqx.is_inexact_array)
+WEIGHTS, UNRAVEL = ravel_pytree(MOVING)
+REVERSE = hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint())
+
+
+def driven_by(weights):
+    return walker.Params(controller=eqx.combine(UNRAVEL(weights), STILL))
+
+
+def end_of_stride(weights, x):
+    through = hj.stride(walker.system, x, driven_by(weights), sequence=walker.sequence, integrator=REVERSE)
+    return jnp.sum(through.x * jnp.array([1.0, 0.0, 0.3, -0.7])) + through.time
+
+
+def period(weights, x):
+    orbit = hj.periodic_orbit(walker.system, x, driven_by(weights), sequence=("swing",), integrator=REVERSE)
+    return orbit.period
+
+
 @pytest.mark.slow
-def test_gradient_by_the_weights_of_a_network(gait):
-    """4545 weights: the gradient of a stride, and the difference quotient along one direction."""
-    network = Network(eqx.nn.MLP(4, 1, 64, 2, activation=jnp.tanh, key=jax.random.key(0)))
-    moving, still = eqx.partition(network, eqx.is_inexact_array)
-    flat, unravel = ravel_pytree(moving)
-    assert flat.size == 4545
-    integrator = hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint())
-
-    def stride(flat):
-        params = walker.Params(controller=eqx.combine(unravel(flat), still))
-        through = hj.stride(walker.system, gait.x, params, sequence=walker.sequence, integrator=integrator)
-        return jnp.sum(through.x * jnp.array([1.0, 0.0, 0.3, -0.7])) + through.time
-
-    gradient = jax.jit(jax.grad(stride))(flat)
-    along = jnp.asarray(np.random.default_rng(0).normal(size=flat.size))
-    step = 1e-4
-    value = jax.jit(stride)
-    quotient = (
-        8 * (value(flat + step * along) - value(flat - step * along))
-        - (value(flat + 2 * step * along) - value(flat - 2 * step * along))
-    ) / (12 * step)
-    # A stride is good to 1e-14, its quotient to 1e-10; the fourth power of the step leaves less.
-    assert_allclose(gradient @ along, quotient, rtol=1e-8)
-    assert np.count_nonzero(gradient) == flat.size
+@pytest.mark.parametrize("fn, size", [(end_of_stride, 1.0), (period, 0.1)], ids=("stride", "orbit"))
+def test_gradient_by_the_weights_of_a_network(gait, fn, size):
+    """4545 weights: the gradient, and the difference quotient along one direction."""
+    weights = size * WEIGHTS
+    assert weights.size == 4545
+    gradient = jax.jit(jax.grad(fn))(weights, gait.x)
+    along = jnp.asarray(np.random.default_rng(0).normal(size=weights.size))
+    value, step = jax.jit(fn), 1e-4 * size
+    at = lambda k: value(weights + k * step * along, gait.x)
+    quotient = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
+    # A stride is good to 1e-14, its quotient to 1e-10 and that of an orbit to 1e-8; the fourth power of the step leaves less.
+    assert_allclose(gradient @ along, quotient, rtol=1e-8 / size)
+    assert np.count_nonzero(gradient) == weights.size
 
 
 def test_a_constant_torque_moves_the_gait(gait):
