@@ -201,7 +201,7 @@ def test_the_default_gait(gait):
     energy = lambda x: kinetic(*free(x, gait.params), gait.params)
     assert_allclose(energy(gait.before[0]), energy(gait.x), rtol=1e-13)
     assert_allclose(gait.before[0], gait.x * jnp.array([-1.0, -1, 1, 1]), rtol=0, atol=1e-13)
-    assert "push off" in gait_figure(gait, walker).get_suptitle()
+    assert "push\u00a0off\u00a0=\u00a00.15" in gait_figure(gait, walker).get_suptitle()
 
 
 class Network(eqx.Module):

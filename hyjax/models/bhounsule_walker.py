@@ -12,8 +12,8 @@ from below. So the guard is $-\theta_s - \theta_n$, the opposite of the compass 
 
 The torque's kinks are events, so that no step of the solver meets one: each quarter is a mode, left at $\tau = (j + 1)\,T/4$ for
 the next one, and left by a heel strike for the first one, which restarts the clock. The last quarter has no other end: until a
-strike later than $T$ its line goes on. One multiplier is zero because the strike resets the clock, one because the legs are both on
-the ground.
+strike later than $T$ its line goes on. One multiplier is zero because the strike resets the clock, one because both
+legs are on the ground.
 
 The default values are the gait with step length $2l\sin\tfrac12(\theta_n - \theta_s) = l/2$ at the strike and speed 1,
 $T = 1/2$, that minimizes
