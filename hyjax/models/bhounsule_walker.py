@@ -6,9 +6,9 @@ $0, T/4, \dots, T$ by straight lines. With $\tau$, the time since the last strik
 
 $$u = u_j + (u_{j+1} - u_j)\left(\frac{4\tau}{T} - j\right), \qquad \dot\tau = 1$$
 
-The leg swings forward until the strike, and does not retract: its foot, which passes the stance foot below the ground as that
-of every walker without knees, strikes where it comes to the ground, at $\theta_s + \theta_n = 0$ with $\theta_s < \theta_n$,
-from below. So the guard is $-\theta_s - \theta_n$, the opposite of the compass gait's.
+The leg swings forward until the strike, and does not retract. Its foot, as that of every walker without knees, goes below the
+ground where the legs pass; it strikes where it comes up to the ground, at $\theta_s + \theta_n = 0$ with $\theta_s < \theta_n$.
+So the guard is $-\theta_s - \theta_n$, the opposite of the compass gait's, whose foot strikes from above.
 
 The torque's kinks are events, so that no step of the solver meets one: each quarter is a mode, left at $\tau = (j + 1)\,T/4$ for
 the next one, and left by a heel strike for the first one, which restarts the clock. The last quarter has no other end: until a
