@@ -27,6 +27,9 @@ STRIKES = {
     "simplest_walker": lambda p: jnp.array([-0.2, -0.2, -0.4, 0.1]),
     "powered_walker": lambda p: jnp.array([-0.2, -0.2, -0.4, 0.1]),
     "compass_gait": lambda p: jnp.stack([-0.25 - p.slope, 0.25 - p.slope, -0.3 + 0 * p.slope, 0.2 + 0 * p.slope]),
+    "powered_compass_gait": lambda p: jnp.stack(
+        [-0.25 - p.slope, 0.25 - p.slope, -0.3 + 0 * p.slope, 0.2 + 0 * p.slope]
+    ),
     "rimless_wheel": lambda p: jnp.stack([jnp.pi / p.spokes, 0.5 + 0 * p.spokes]),
 }
 

@@ -86,7 +86,7 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
 
     **Arguments:** `settings`: the texts `name=value` of `--param`. `varied`: values of the parameters named by `--where`.
     """
-    known = [field.name for field in dataclasses.fields(model.Params)]
+    known = [field.name for field in parameter_fields(model)]
     values = {}
     for setting in settings or []:
         name, equals, text = setting.partition("=")
@@ -102,9 +102,14 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
     return params, {name: float(getattr(params, name)) for name in known}
 
 
+def parameter_fields(model: ModuleType) -> list[dataclasses.Field]:
+    """The parameters that are numbers; a model may have others, such as the function that is its controller."""
+    return [field for field in dataclasses.fields(model.Params) if "default" in field.metadata]
+
+
 def unit_of_parameter(model: ModuleType, name: str) -> str:
     """The unit of a parameter; "rad", with which every number is allowed, for a name that is none (which is refused later)."""
-    fields = {field.name: field for field in dataclasses.fields(model.Params)}
+    fields = {field.name: field for field in parameter_fields(model)}
     return fields[name].metadata.get("unit", "") if name in fields else "rad"
 
 

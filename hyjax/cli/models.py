@@ -1,13 +1,12 @@
 """The command `models`: list of the models, or of one model's parameters."""
 
-import dataclasses
 import json
 from types import ModuleType
 from typing import Annotated
 
 import typer
 
-from .arguments import load
+from .arguments import load, parameter_fields
 
 
 def models(
@@ -34,7 +33,7 @@ def models(
         return
     model = load(name)
     table = Table("parameter", "default", "unit", "meaning", box=None, pad_edge=False)
-    for field in dataclasses.fields(model.Params):
+    for field in parameter_fields(model):
         about = field.metadata
         table.add_row(field.name, f"{about['default']:.10g}", about["unit"], about["meaning"])
     console.print(f"{model.title}. {model.source}", highlight=False)
@@ -50,7 +49,7 @@ def _record(model: ModuleType) -> dict:
         "source": model.source,
         "parameters": [
             {"name": field.name} | {key: field.metadata[key] for key in ("default", "unit", "meaning")}
-            for field in dataclasses.fields(model.Params)
+            for field in parameter_fields(model)
         ],
         "coordinates": [
             {"name": each, "unit": unit} for each, unit in zip(model.coordinates, model.units, strict=True)

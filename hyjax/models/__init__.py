@@ -13,6 +13,8 @@ names = (
     "powered_walker",
     "two_spring_walker",
     "compass_gait",
+    "powered_compass_gait",
+    "bhounsule_walker",
     "kneed_walker",
     "slip",
     "slip_retraction",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import equinox as eqx
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
@@ -64,7 +65,8 @@ def _scalars(params) -> dict[str, float]:
     if not dataclasses.is_dataclass(params):
         return {}
     values = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
-    return {name: float(value) for name, value in values.items() if np.ndim(value) == 0 and np.isreal(value)}
+    numbers = {name: value for name, value in values.items() if eqx.is_array_like(value) and np.ndim(value) == 0}
+    return {name: float(value) for name, value in numbers.items() if np.isreal(value)}
 
 
 def _equations(values: dict[str, float]) -> str:
