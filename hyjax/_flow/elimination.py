@@ -43,6 +43,23 @@ def solve_positive(matrix: Square, right: Inexact[Array, " n"]) -> Inexact[Array
     return jax.lax.fori_loop(np.int32(0), np.int32(n), step, work)[:, n]
 
 
+def smallest_pivot(matrix: Square) -> Inexact[Array, ""]:
+    """The smallest pivot of a symmetric matrix without exchanges of rows, up to the first that is not positive: positive where
+    the matrix is positive definite, else zero or negative, or NaN."""
+    n = len(matrix)
+
+    def step(k, carry):
+        work, least = carry
+        leading = jax.lax.dynamic_index_in_dim(work, k, keepdims=False)
+        pivot = jax.lax.dynamic_index_in_dim(leading, k, keepdims=False)
+        sound = least > 0
+        reduced = work - jnp.outer(leading, leading) / jnp.where(pivot > 0, pivot, 1)
+        return jnp.where(sound, reduced, work), jnp.where(sound, jnp.minimum(least, pivot), least)
+
+    start = matrix, jnp.full((), jnp.inf, matrix.dtype)
+    return jax.lax.fori_loop(np.int32(0), np.int32(n), step, start)[1]
+
+
 def solver(matrix: Square) -> Callable[[Right], Right]:
     r"""The map from right-hand sides to solutions, $b \mapsto A^{-1} b$; the matrix is factored once, $PA = LU$, with partial
     pivoting.

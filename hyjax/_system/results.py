@@ -74,6 +74,14 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "No feedback by these parameters puts all multipliers inside the unit circle: the parameters do not act on an unstable "
         "direction. Choose other parameters, or more of them."
     )
+    infeasible = (
+        "The minimization ended where the constraints are violated and no small change of the unknowns lessens the violation. The "
+        "constraints may contradict each other. Start elsewhere, or relax a constraint."
+    )
+    optimum_not_found = (
+        "The optimality conditions do not hold where the minimization ended. Raise `max_iterations`, start elsewhere, or see "
+        "`history`: a gait that is lost on the way stops it."
+    )
 
 
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:

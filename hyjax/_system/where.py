@@ -25,17 +25,23 @@ def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
 
 def free_leaves(where: Where, params: Params) -> tuple[int, ...]:
     """Indices of the leaves that the lens selects. `ValueError` unless these are scalars, each selected once."""
+    return selected_leaves(where, params, scalars=True)
+
+
+def selected_leaves(where: Where, params: Params, scalars: bool = False) -> tuple[int, ...]:
+    """Indices of the leaves that the lens selects. `ValueError` unless these are leaves, each selected once, and with `scalars`
+    each a number."""
     leaves, tree = jax.tree.flatten(params)
     placeholders = [_Leaf(i, name) for i, name in enumerate(leaf_names(params))]
     selected = jax.tree.leaves(where(jax.tree.unflatten(tree, placeholders)))
     if (
         not selected
         or not all(isinstance(each, _Leaf) for each in selected)
-        or any(jnp.ndim(leaves[each.index]) for each in selected)
+        or (scalars and any(jnp.ndim(leaves[each.index]) for each in selected))
     ):
         raise ValueError(
-            "where must pick scalar leaves of the parameters, such as lambda params: params.slope, and nothing computed from "
-            f"them; it picked {selected}."
+            f"where must pick {'scalar ' * scalars}leaves of the parameters, such as lambda params: params.slope, and nothing "
+            f"computed from them; it picked {selected}."
         )
     repeated = sorted({each.name for each in selected if selected.count(each) > 1})
     if repeated:

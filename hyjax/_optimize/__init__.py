@@ -1,0 +1,1 @@
+"""Optimal gaits: objectives over orbits, constrained minimization, optima over a parameter."""

@@ -1,0 +1,85 @@
+"""Constraints of an optimization: functions of an orbit that are to be equal to, at least or at most a number."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._orbit.orbit import PeriodicOrbit
+from .._system.types import Params, Scalar
+
+# A number of an orbit, or several: `(orbit, params) -> value`.
+Objective = Callable[[PeriodicOrbit, Params], Scalar]
+Quantity = Callable[[PeriodicOrbit, Params], Scalar | Float[Array, " rows"]]
+
+
+class Constraint(eqx.Module):
+    r"""A function of an orbit with its limits: $g = b$, or $a \le g \le b$, in each component.
+
+    **Arguments:** `function`: `(orbit, params) -> g`, a number or shape `(rows,)`, differentiable. `equals`; or `at_least`,
+    `at_most`, one of both or both: numbers, or shape `(rows,)`, in the function's unit. `name`: for tables, by default that of the
+    function. `ValueError` unless there is a limit, finite, and `at_least` is below `at_most`.
+    """
+
+    function: Quantity
+    equals: Array | None
+    at_least: Array | None
+    at_most: Array | None
+    name: str = eqx.field(static=True)
+
+    def __init__(self, function: Quantity, *, equals=None, at_least=None, at_most=None, name: str | None = None):
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__) if name is None else name
+        if not callable(function):
+            raise ValueError(f"Constraint: {function!r} must be a function (orbit, params) -> number.")
+        if (equals is None) == (at_least is None and at_most is None):
+            raise ValueError(
+                f"Constraint {self.name!r}: give either `equals`, or `at_least`, `at_most` or both; not equals={equals}, "
+                f"at_least={at_least}, at_most={at_most}."
+            )
+        limit = lambda value: None if value is None else jnp.asarray(value, jnp.result_type(float))
+        self.equals, self.at_least, self.at_most = limit(equals), limit(at_least), limit(at_most)
+        for name_, value in (("equals", self.equals), ("at_least", self.at_least), ("at_most", self.at_most)):
+            if known(value) and not np.all(np.isfinite(np.asarray(value))):
+                raise ValueError(f"Constraint {self.name!r}: {name_}={value} must be finite.")
+        if known(self.at_least) and known(self.at_most) and not np.all(np.asarray(at_least) < np.asarray(at_most)):
+            raise ValueError(f"Constraint {self.name!r}: at_least={at_least} must be below at_most={at_most}.")
+
+    def equalities(self, orbit: PeriodicOrbit, params: Params) -> Float[Array, " rows"]:
+        """$g - b$; empty for an inequality."""
+        return self._rows(orbit, params, self.equals, 1)
+
+    def inequalities(self, orbit: PeriodicOrbit, params: Params) -> Float[Array, " rows"]:
+        """$g - a$, then $b - g$; empty for an equality."""
+        return jnp.concatenate(
+            [self._rows(orbit, params, self.at_least, 1), self._rows(orbit, params, self.at_most, -1)]
+        )
+
+    def _rows(self, orbit: PeriodicOrbit, params: Params, limit: Array | None, sign: int) -> Array:
+        if limit is None:
+            return jnp.zeros(0, orbit.x.dtype)
+        value = jnp.ravel(self.function(orbit, params))
+        return sign * (value - jnp.broadcast_to(limit.astype(value.dtype), value.shape))
+
+    def labels(self, counts: tuple[int, int]) -> tuple[list[str], list[str]]:
+        """The names of so many rows of equalities and inequalities."""
+        several = lambda k, rows: f"{self.name}[{k}]" if rows > 1 else self.name
+        rows = counts[1] // ((self.at_least is not None) + (self.at_most is not None) or 1)
+        equal = [f"{several(k, counts[0])} = {_at(self.equals, k)}" for k in range(counts[0])]
+        unequal = []
+        for sign, limit in ((">=", self.at_least), ("<=", self.at_most)):
+            if limit is not None:
+                unequal += [f"{several(k, rows)} {sign} {_at(limit, k)}" for k in range(rows)]
+        return equal, unequal
+
+
+def known(value) -> bool:
+    """Whether a value is given and not traced."""
+    return value is not None and not isinstance(value, jax.core.Tracer)
+
+
+def _at(limit, k: int) -> str:
+    return "?" if not known(limit) else f"{np.ravel(np.asarray(limit))[k if np.size(limit) > 1 else 0]:.6g}"

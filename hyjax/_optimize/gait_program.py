@@ -1,0 +1,102 @@
+r"""The nonlinear program of a gait: objective and constraints as functions of the parameters alone, through the periodic orbit.
+
+The orbit solves its own equation at each evaluation, from a guess by the Taylor polynomial of the last orbit in the unknowns, and
+its derivatives are those of the implicit function theorem. A gait is lost where no orbit is found near that guess, or where it is
+on the other side of a fold: the sign of $\det(I - D_xS)$ has changed.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._flow.elimination import det
+from .._flow.mode_integrators import Integrators
+from .._orbit.multiple_shooting import MultipleShooting
+from .._orbit.orbit import PeriodicOrbit, run_orbit
+from .._orbit.shooting import AbstractShooting
+from .._system.results import choose, RESULTS
+from .._system.types import Scalar
+from .constraint import Constraint, Objective
+from .program import pick, Sample, sampled
+from .unknowns import Unknowns
+
+# The largest distance of an orbit from its guess, relative to the state.
+NEAR = 0.05
+
+
+class Known(eqx.Module):
+    """The last orbit: its start, or the starts of its strides, and their derivatives by the unknowns `u`."""
+
+    u: Float[Array, " n"]
+    start: Float[Array, "..."]
+    slope: Float[Array, "states n"]
+    bend: Float[Array, "states n n"] | None
+    side: Scalar
+    orbit: PeriodicOrbit
+
+    def guess(self, u: Float[Array, " n"]) -> Float[Array, "..."]:
+        """The Taylor polynomial of the start."""
+        step = u - self.u
+        moved = self.slope @ step if self.bend is None else self.slope @ step + (self.bend @ step) @ step / 2
+        return self.start + moved.reshape(self.start.shape)
+
+
+class GaitProgram(eqx.Module):
+    """`(u, known) -> Sample`, for `Program.evaluate`. `many`: whether derivatives are taken in reverse mode."""
+
+    objective: Objective
+    constraints: tuple[Constraint, ...]
+    unknowns: Unknowns
+    shooting: AbstractShooting
+    integrator: Integrators
+    system: Any = eqx.field(static=True)
+    sequence: tuple[str, ...] = eqx.field(static=True)
+    strides: int = eqx.field(static=True)
+    second_order: bool = eqx.field(static=True)
+
+    def values(self, orbit: PeriodicOrbit) -> Float[Array, " functions"]:
+        """Objective, equalities and inequalities of an orbit."""
+        value = self.objective(orbit, orbit.params)
+        rows = [jnp.reshape(jnp.asarray(value, orbit.x.dtype), (1,))]
+        rows += [each.equalities(orbit, orbit.params) for each in self.constraints]
+        rows += [each.inequalities(orbit, orbit.params) for each in self.constraints]
+        return jnp.concatenate(rows)
+
+    def start_of(self, orbit: PeriodicOrbit) -> Array:
+        return orbit.nodes if isinstance(self.shooting, MultipleShooting) else orbit.x
+
+    def known(self, orbit: PeriodicOrbit) -> Known:
+        """What is known of an orbit before its first evaluation."""
+        start, n = self.start_of(orbit), self.unknowns.scale.size
+        slope = jnp.zeros((start.size, n), start.dtype)
+        bend = jnp.zeros((start.size, n, n), start.dtype) if self.second_order else None
+        u = self.unknowns.vector(orbit.params)
+        return Known(u, start, slope, bend, jnp.zeros((), start.dtype), orbit)
+
+    def __call__(self, u: Float[Array, " n"], known: Known) -> Sample:
+        guess = known.guess(u)
+
+        def fn(u):
+            params = self.unknowns.params_at(u)
+            orbit, _ = run_orbit(
+                self.system, guess, params, self.sequence, self.strides, self.shooting, self.integrator,
+                jnp.asarray(NEAR, guess.dtype),
+            )  # fmt: skip
+            start = self.start_of(orbit)
+            return jnp.concatenate([self.values(orbit), start.ravel()]), (orbit, orbit.result)
+
+        found = sampled(fn, u, self.second_order, reverse=self.integrator.loop == "checkpointed")
+        orbit, start = found.carry, self.start_of(found.carry)
+        functions = found.values.size - start.size
+        side = jnp.sign(det(jnp.eye(orbit.x.size, dtype=u.dtype) - orbit.return_jacobian))
+        crossed = (known.side != 0) & (side != known.side)
+        result = choose((found.result == RESULTS.successful) & crossed, RESULTS.far_from_guess, found.result)
+        hessians, bend = (
+            (None, None) if found.hessians is None else (found.hessians[:functions], found.hessians[functions:])
+        )
+        new = Known(u, start, found.jacobian[functions:], bend, side, orbit)
+        carry = pick(result == RESULTS.successful, new, known)
+        return Sample(found.values[:functions], found.jacobian[:functions], hessians, carry, result)
