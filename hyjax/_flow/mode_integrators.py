@@ -118,18 +118,20 @@ class Limits(eqx.Module):
     rtol: float | Array | np.ndarray
     atol: float | Array | np.ndarray
     max_steps: int | Array | np.ndarray
+    max_time: float | Array | np.ndarray
 
 
 def limits_of(integrator: Integrators, dtype) -> tuple[Limits, ...]:
     """The limits of every part, for states of a dtype."""
-    return tuple(Limits(*part.tolerances(dtype), part.max_steps) for part in integrator.parts)
+    return tuple(Limits(*part.tolerances(dtype), part.max_steps, part.max_time) for part in integrator.parts)
 
 
 def with_limits(integrator: Integrators, limits: Sequence[Limits]) -> Integrators:
     """The integrator with other limits, part by part."""
-    get = lambda part: (part.rtol, part.atol, part.max_steps)
+    get = lambda part: (part.rtol, part.atol, part.max_steps, part.max_time)
 
     def limited(part: Integrator, given: Limits) -> Integrator:
-        return eqx.tree_at(get, part, (given.rtol, given.atol, given.max_steps), is_leaf=lambda leaf: leaf is None)
+        values = given.rtol, given.atol, given.max_steps, given.max_time
+        return eqx.tree_at(get, part, values, is_leaf=lambda leaf: leaf is None)
 
     return integrator.rebuilt([limited(*each) for each in zip(integrator.parts, limits, strict=True)])

@@ -1,10 +1,11 @@
 r"""The nonlinear program of a gait: objective and constraints as functions of the parameters alone, through the periodic orbit.
 
 The orbit solves its own equation at each evaluation, from a guess by the Taylor polynomial of the last orbit in the unknowns, and
-its derivatives are those of the implicit function theorem. A gait is lost where no orbit is found near that guess, or where it is
-on the other side of a fold: the sign of $\det(I - D_xS)$ has changed.
+its derivatives are those of the implicit function theorem. A gait is lost where no orbit is found near that guess, or where the
+Taylor polynomial of the orbit found does not lead back to the last one: behind a fold it belongs to another gait.
 """
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -12,19 +13,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.elimination import det
-from .._flow.mode_integrators import Integrators
+from .._flow.mode_integrators import Integrators, limits_of
 from .._orbit.multiple_shooting import MultipleShooting
 from .._orbit.orbit import PeriodicOrbit, run_orbit
+from .._orbit.search_limits import SearchLimits
 from .._orbit.shooting import AbstractShooting
 from .._system.results import choose, RESULTS
-from .._system.types import Scalar
 from .constraint import Constraint, Objective
 from .program import pick, Sample, sampled
 from .unknowns import Unknowns
 
-# The largest distance of an orbit from its guess, relative to the state.
-NEAR = 0.05
+# The largest distance of an orbit from its guess: a fraction of the distance that the guess moved, between these limits relative
+# to the state.
+FRACTION, LEAST, MOST = 0.5, 0.02, 0.3
+# A trial orbit is sought for so many iterations and in strides so many times as long as the last orbit's, because all lanes of a
+# batch wait for a trial whose gait is lost.
+ITERATIONS, LONGER = 10, 3.0
 
 
 class Known(eqx.Module):
@@ -34,7 +38,6 @@ class Known(eqx.Module):
     start: Float[Array, "..."]
     slope: Float[Array, "states n"]
     bend: Float[Array, "states n n"] | None
-    side: Scalar
     orbit: PeriodicOrbit
 
     def guess(self, u: Float[Array, " n"]) -> Float[Array, "..."]:
@@ -74,16 +77,25 @@ class GaitProgram(eqx.Module):
         slope = jnp.zeros((start.size, n), start.dtype)
         bend = jnp.zeros((start.size, n, n), start.dtype) if self.second_order else None
         u = self.unknowns.vector(orbit.params)
-        return Known(u, start, slope, bend, jnp.zeros((), start.dtype), orbit)
+        return Known(u, start, slope, bend, orbit)
 
     def __call__(self, u: Float[Array, " n"], known: Known) -> Sample:
         guess = known.guess(u)
+        size = jnp.max(jnp.abs(known.start))
+        size = jnp.where(size > 0, size, 1)
+        near = jnp.clip(FRACTION * jnp.max(jnp.abs(guess - known.start)) / size, LEAST, MOST)
+        longest = LONGER * known.orbit.period
+        parts = [
+            dataclasses.replace(part, max_time=jnp.minimum(part.max_time, longest))
+            for part in limits_of(self.integrator, guess.dtype)
+        ]
+        limits = SearchLimits(tuple(parts), min(ITERATIONS, self.shooting.max_iterations), 0.0)
 
         def fn(u):
             params = self.unknowns.params_at(u)
             orbit, _ = run_orbit(
-                self.system, guess, params, self.sequence, self.strides, self.shooting, self.integrator,
-                jnp.asarray(NEAR, guess.dtype),
+                self.system, guess, params, self.sequence, self.strides, self.shooting, self.integrator, near,
+                limits,
             )  # fmt: skip
             start = self.start_of(orbit)
             return jnp.concatenate([self.values(orbit), start.ravel()]), (orbit, orbit.result)
@@ -91,12 +103,11 @@ class GaitProgram(eqx.Module):
         found = sampled(fn, u, self.second_order, reverse=self.integrator.loop == "checkpointed")
         orbit, start = found.carry, self.start_of(found.carry)
         functions = found.values.size - start.size
-        side = jnp.sign(det(jnp.eye(orbit.x.size, dtype=u.dtype) - orbit.return_jacobian))
-        crossed = (known.side != 0) & (side != known.side)
-        result = choose((found.result == RESULTS.successful) & crossed, RESULTS.far_from_guess, found.result)
         hessians, bend = (
             (None, None) if found.hessians is None else (found.hessians[:functions], found.hessians[functions:])
         )
-        new = Known(u, start, found.jacobian[functions:], bend, side, orbit)
+        new = Known(u, start, found.jacobian[functions:], bend, orbit)
+        back = jnp.max(jnp.abs(new.guess(known.u) - known.start)) / size
+        result = choose((found.result == RESULTS.successful) & ~(back <= near), RESULTS.far_from_guess, found.result)
         carry = pick(result == RESULTS.successful, new, known)
         return Sample(found.values[:functions], found.jacobian[:functions], hessians, carry, result)

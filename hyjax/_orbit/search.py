@@ -177,7 +177,7 @@ def stages(batch: Batch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimit
         return jax.tree.map(number, SearchLimits(tuple(parts), iterations, settle))
 
     def coarse(steps, iterations):
-        parts = [Limits(max(loose, p.rtol), max(loose, p.atol), min(steps, p.max_steps)) for p in fine]
+        parts = [Limits(max(loose, p.rtol), max(loose, p.atol), min(steps, p.max_steps), p.max_time) for p in fine]
         return limited(parts, min(iterations, most), 10 * loose)
 
     # A block waits for a start that flows for a long time or for which Newton's method diverges: limit both.
