@@ -15,6 +15,7 @@ from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
 from ._flow.simulate import simulate as simulate
 from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
+from ._optimize import objectives as objectives
 from ._optimize.constraint import Constraint as Constraint
 from ._optimize.interior_point import InteriorPoint as InteriorPoint
 from ._optimize.optimize import optimize as optimize
@@ -47,6 +48,9 @@ from ._variation.stride_feedback import (
     stride_feedback as stride_feedback,
     StrideFeedback as StrideFeedback,
 )
+
+# The former paths `hyjax.plot_branch` and others are files in that folder.
+__path__.append(__path__[0] + "/_former")
 
 if TYPE_CHECKING:
     from . import contact as contact, models as models, plot as plot

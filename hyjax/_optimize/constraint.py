@@ -20,8 +20,8 @@ class Constraint(eqx.Module):
     r"""A function of an orbit with its limits: $g = b$, or $a \le g \le b$, in each component.
 
     **Arguments:** `function`: `(orbit, params) -> g`, a number or shape `(rows,)`, differentiable. `equals`; or `at_least`,
-    `at_most`, one of both or both: numbers, or shape `(rows,)`, in the function's unit. `name`: for tables, by default that of the
-    function. `ValueError` unless there is a limit, finite, and `at_least` is below `at_most`.
+    `at_most`, one of both or both: numbers, or shape `(rows,)`, in the function's unit. `name`: for tables, by default that of
+    the function. `ValueError` unless there is a limit, finite, and `at_least` is below `at_most`.
     """
 
     function: Quantity

@@ -45,20 +45,20 @@ def optimize(
     r"""The gait that minimizes an objective over parameters: $\min_p f(x(p), p)$ under constraints, where $x(p)$ is the orbit.
 
     Gradients, and with `second_order` Hessians, are those of the implicit function theorem at the orbit. Each orbit is solved for
-    from the Taylor polynomial of the last one. A trial whose orbit is not found there is a step that is too long; it is shortened,
-    and the code of the failure is in `history`.
+    from the Taylor polynomial of the last one. A trial whose orbit is not found there is a step that is too long; it is
+    shortened, and the code of the failure is in `history`.
 
-    **Arguments:** `objective`: `(orbit, params) -> number`, differentiable; see `hyjax.objectives`. `orbit`: a gait of `system`, at
-    the parameters where the search starts. `where`: selects the parameters that vary, numbers or arrays, as
-    `lambda p: (p.push_off, p.stiffness)`. `constraints`: one `Constraint` or several. `bounds`: a pair `(low, high)` for each
-    selected parameter, in its unit; `None` for a parameter or an end without bound. `method`: `InteriorPoint`. `starts`: the number
-    of starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or their
+    **Arguments:** `objective`: `(orbit, params) -> number`, differentiable; see `hyjax.objectives`. `orbit`: a gait of `system`,
+    at the parameters where the search starts. `where`: selects the parameters that vary, numbers or arrays, as `lambda p:
+    (p.push_off, p.stiffness)`. `constraints`: one `Constraint` or several. `bounds`: a pair `(low, high)` for each selected
+    parameter, in its unit; `None` for a parameter or an end without bound. `method`: `InteriorPoint`. `starts`: the number of
+    starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or their
     values, shape `(starts, n)`. Each start is approached from `orbit`, as far as the gait leads. `shooting`, `integrator`: as in
-    `periodic_orbit`; by default the orbit's integrator. With a reverse-mode adjoint the derivatives are taken in reverse mode, for
-    many unknowns; then `second_order` must be off. `throw`: raise an error if no start led to an optimum.
+    `periodic_orbit`; by default the orbit's integrator. With a reverse-mode adjoint the derivatives are taken in reverse mode,
+    for many unknowns; then `second_order` must be off. `throw`: raise an error if no start led to an optimum.
 
-    **Returns:** `OptimizedGait`: the best of the local optima found, and all starts. Also under `jit` and `vmap` with one start and
-    without the comparison with finite differences. Its `result` is `successful`, or for the best start `infeasible`,
+    **Returns:** `OptimizedGait`: the best of the local optima found, and all starts. Also under `jit` and `vmap` with one start
+    and without the comparison with finite differences. Its `result` is `successful`, or for the best start `infeasible`,
     `optimum_not_found`, or why the first evaluation failed. `ValueError` for arguments that do not fit.
 
     Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; the derivatives are those of `periodic_orbit`.

@@ -4,12 +4,11 @@ import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
-from .._system.results import choose, RESULTS
+from .._system.results import RESULTS
 from .._system.shown import Shown
 from .._system.types import Params, Scalar
 from .barrier import largest
@@ -40,14 +39,14 @@ class Start(eqx.Module):
 class OptimizedGait(Shown):
     r"""The best of the local optima found.
 
-    **Attributes:** `value`: of the objective. `orbit`: the optimal gait; `params`: its parameters. `before`: the gait from which the
-    search started, and `value_before` its objective. `gradient`: of the objective by the unknowns, in their units, shape `(n,)`.
-    `multipliers`: $\lambda$ of the constraints' rows, equalities first, $\nabla f = \sum \lambda_i \nabla g_i$ + bounds: the
-    derivative of the value by the limit of a constraint. `bound_multipliers`: of the bounds, positive at a lower one, `(n,)`.
-    `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows. `error`: the largest
-    residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest relative deviation
-    of the derivatives of objective and constraints from central differences; NaN where it was not computed. `starts`: all
-    starts. `best`: the number of the best. `result`: its code.
+    **Attributes:** `value`: of the objective. `orbit`: the optimal gait; `params`: its parameters. `before`: the gait from which
+    the search started, and `value_before` its objective. `gradient`: of the objective by the unknowns, in their units, shape
+    `(n,)`. `multipliers`: $\lambda$ of the constraints' rows, equalities first, $\nabla f = \sum \lambda_i \nabla g_i$ + bounds:
+    the derivative of the value by the limit of a constraint. `bound_multipliers`: of the bounds, positive at a lower one,
+    `(n,)`. `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows. `error`: the
+    largest residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest
+    relative deviation of the derivatives of objective and constraints from central differences; NaN where it was not computed.
+    `starts`: all starts. `best`: the number of the best. `result`: its code.
     """
 
     value: Scalar

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from .._system.results import code_name, counted_codes, described_code
+from .._system.results import code_name, code_of, counted_codes, described_code, RESULTS
 from .._system.shown import is_traced
 
 
@@ -79,7 +79,5 @@ def failure(gait) -> str:
 
 def _codes(gait, start: int):
     """The result codes of the evaluations of a start."""
-    from .._system.results import RESULTS, code_of
-
     numbers = np.asarray(gait.starts.history.codes[start])[: int(gait.starts.iterations[start])]
     return jax.tree.map(lambda leaf: numbers, RESULTS.successful) if numbers.size else code_of(0)

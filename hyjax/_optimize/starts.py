@@ -13,8 +13,8 @@ from .unknowns import Unknowns
 def starting_points(
     program: Program, unknowns: Unknowns, own: Float[Array, " n"], starts: int | Float[Array, "starts n"]
 ) -> Float[Array, "starts n"]:
-    """The starts, inside the bounds: the orbit's own parameters and others spread over the bounds; or those given, in units of the
-    parameters. `ValueError` for starts of another shape, or a spread over infinite bounds."""
+    """The starts, inside the bounds: the orbit's own parameters and others spread over the bounds; or those given, in units of
+    the parameters. `ValueError` for starts of another shape, or a spread over infinite bounds."""
     if isinstance(starts, int):
         if starts < 1:
             raise ValueError(f"optimize: starts={starts} must be at least 1.")
@@ -23,8 +23,8 @@ def starting_points(
             bounds = program.lower, program.upper
             if is_traced(bounds) or not all(np.all(np.isfinite(each)) for each in bounds):
                 raise ValueError(
-                    f"optimize: starts={starts} are spread over the bounds, so every parameter needs two finite bounds; or give the "
-                    "starts as an array."
+                    f"optimize: starts={starts} are spread over the bounds, so every parameter needs two finite bounds; or give "
+                    "the starts as an array."
                 )
             points = jnp.concatenate([points, _spread(*(np.asarray(each) for each in bounds), starts - 1)])
     else:

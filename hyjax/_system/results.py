@@ -75,8 +75,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "direction. Choose other parameters, or more of them."
     )
     infeasible = (
-        "The minimization ended where the constraints are violated and no small change of the unknowns lessens the violation. The "
-        "constraints may contradict each other. Start elsewhere, or relax a constraint."
+        "The minimization ended where the constraints are violated and no small change of the unknowns lessens the violation. "
+        "The constraints may contradict each other. Start elsewhere, or relax a constraint."
     )
     optimum_not_found = (
         "The optimality conditions do not hold where the minimization ended. Raise `max_iterations`, start elsewhere, or see "
