@@ -79,10 +79,10 @@ class Search(eqx.Module):
 
     **Attributes:** `sample`: at `point`, scaled by `scale`. `mu`: of the barrier. `points`: the filter. `most`: the largest
     violation allowed. `secant`: the approximation of the Hessian, where no exact one is used. `direction`, `fraction`: of the next
-    trial. `slope`: of the barrier function along the direction. `restoring`: whether steps only lower the violation. `gap`: the violations that the direction removes. `corrected`: whether these include
-    those of the last trial, a second-order correction. `rejected`, `changes`: trials since the last accepted one, and directions.
-    `active`, `finish`: the active set and the next trial of the finish. `error`: the residual of the optimality conditions.
-    `iterations`: evaluations so far. `result`: the code of the last.
+    trial. `slope`: of the barrier function along the direction. `restoring`: whether steps only lower the violation. `gap`: the violations
+    that the direction removes. `corrected`: whether these include those of the last trial, a second-order correction. `rejected`,
+    `changes`: trials since the last accepted one, and directions. `active`, `finish`: the active set and the next trial of the
+    finish. `error`: the residual of the optimality conditions. `iterations`: evaluations so far. `result`: the code of the last.
     """
 
     phase: Int[Array, ""]
@@ -179,7 +179,7 @@ def _approached(program: Program, start: Array, state: Search, trial: Point, sam
     first = state.iterations == 0
     u = jnp.where(sound, trial.u, state.point.u)
     rejected = jnp.where(sound, 0, state.rejected + 1)
-    stuck = (rejected > SHORTENINGS / 2) | (first & ~sound)
+    stuck = (rejected > SHORTENINGS // 2) | (first & ~sound)
     inside = jnp.all((u > program.lower) & (u < program.upper))
     begins = (sound & jnp.all(u == start)) | (stuck & inside & ~first)
     # Functions with gradients above 100 are scaled down to that.
@@ -273,7 +273,7 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
     restores = stuck & ~state.restoring & (_size(own) > 0)
     restoring = state.restoring | restores
     points = points.with_point(restores, _size(own), barrier_function(program, point.u, point.slack, sample, mu))
-    changes = state.changes + stuck
+    changes = state.changes + stuck.astype(state.changes.dtype)
     hopeless = (changes > CHANGES) | (stuck & state.restoring)
     ended = descending & ((error <= 0.1 * method.accept) | hopeless | (still & (state.mu <= least)))
     rejected = jnp.where(stuck, 0, state.rejected)
@@ -289,7 +289,7 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
         mu, shift, floor, gap,
     )  # fmt: skip
     slope = jnp.where(rejected == 0, direction.slope, state.slope)
-    fraction = direction.primal * jnp.where(state.corrected, 1, 0.5**rejected)
+    fraction = direction.primal * jnp.where(state.corrected, 1, 0.5 ** rejected.astype(mu.dtype))
 
     active = pick(ended, active_set(program, point), state.active)
     finish = active_set_step(program, point, sample, hessian, active)
@@ -324,9 +324,9 @@ def _recorded(program: Program, state: Search, trial: Point, sample: Sample, cod
         sample.values[0] + nan, jnp.maximum(largest(equal), largest(jnp.minimum(unequal, 0))) + nan,
         largest(trial.u - state.point.u), accepted, state.phase, code._value,
     )  # fmt: skip
-    return jax.tree.map(
-        lambda column, new: column.at[i].set(jnp.asarray(new).astype(column.dtype)), state.history, History(*row)
-    )
+    columns, structure = jax.tree.flatten(state.history)
+    set_at = lambda column, new: column.at[i].set(jnp.asarray(new).astype(column.dtype))
+    return jax.tree.unflatten(structure, [set_at(column, new) for column, new in zip(columns, row, strict=True)])
 
 
 class Minimum(eqx.Module):
