@@ -100,15 +100,17 @@ def keep_positive(keep: Array, values: Array, steps: Array) -> Array:
 
 def _shift(hessian, pull, equal, unequal, stiffness, last: Array, floor: Array) -> Array:
     """The first of an increasing sequence of shifts whose matrix is positive definite."""
-    matrix = hessian + jnp.diag(pull) + unequal.T @ (stiffness[:, None] * unequal)
-    # Scaled so that the curvature of no coordinate is above 1: active bounds and constraints are stiff.
+    matrix = hessian + jnp.diag(pull)
+    # Scaled so that the curvature of no coordinate is above 1: active bounds are stiff.
     size = jnp.sqrt(jnp.maximum(1, jnp.abs(jnp.diagonal(matrix))))
-    matrix, equal = matrix / jnp.outer(size, size), equal / size
-    lengths = jnp.sqrt(jnp.sum(equal**2, axis=1, keepdims=True))
-    equal = equal / jnp.where(lengths > 0, lengths, 1)
-    # A large weight on the equalities leaves the matrix on their null space; its rounding is 1e-9 of the matrix.
-    weight = 1e7 * jnp.maximum(1, jnp.max(jnp.abs(matrix)))
-    matrix = matrix + weight * equal.T @ equal
+    matrix, rows = matrix / jnp.outer(size, size), jnp.concatenate([equal, unequal]) / size
+    lengths = jnp.sqrt(jnp.sum(rows**2, axis=1))
+    rows = rows / jnp.where(lengths > 0, lengths, 1)[:, None]
+    # A large weight on the equalities leaves the matrix on their null space; its rounding is 1e-9 of the matrix. Stiffer
+    # inequalities have that weight: with their own, what they leave would be lost in rounding.
+    most = 1e7 * jnp.maximum(1, jnp.max(jnp.abs(matrix)))
+    weights = jnp.minimum(most, jnp.concatenate([jnp.full(len(equal), jnp.inf, most.dtype), stiffness * lengths[len(equal) :] ** 2]))
+    matrix = matrix + rows.T @ (weights[:, None] * rows)
 
     def definite(shift):
         return smallest_pivot(matrix + jnp.diag(shift / size**2)) > 1e-8

@@ -292,7 +292,8 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
     fraction = direction.primal * jnp.where(state.corrected, 1, 0.5 ** rejected.astype(mu.dtype))
 
     active = pick(ended, active_set(program, point), state.active)
-    finish = active_set_step(program, point, sample, hessian, active)
+    # Where the curvature is zero or negative, the shift keeps the steps of the finish short.
+    finish = active_set_step(program, point, sample, hessian + direction.shift * jnp.eye(len(hessian), dtype=mu.dtype), active)
     entered = with_bound_duals(point, sample, active)
     phase = jnp.where(ended, FINISH, state.phase)
     of_descent = changed(
