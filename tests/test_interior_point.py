@@ -61,9 +61,7 @@ def _padded(problem: Problem, u):
     equalities = [] if problem.equalities is None else [problem.equalities(x)]
     inequalities = [] if problem.inequalities is None else [problem.inequalities(x)]
     objective = (problem.objective(x) + more @ more / 2)[None]
-    return jnp.concatenate(
-        [objective, *equalities, more[: EQUALITIES - e], *inequalities, jnp.ones(INEQUALITIES - i)]
-    )
+    return jnp.concatenate([objective, *equalities, more[: EQUALITIES - e], *inequalities, jnp.ones(INEQUALITIES - i)])
 
 
 def _filled(values, padding: float = 0.0):
@@ -116,13 +114,14 @@ def _checked(problem: Problem, second_order: bool):
     point, u = end.point, np.asarray(end.point.u)
     values, jacobian = evaluated(problem.name, end.point.u)
 
-    # The residual at which a minimization is successful is 1e-7. Newton's method ends at rounding; but at an optimum that is not
-    # regular, or by BFGS at one whose multipliers are zero, what remains of the barrier is seen.
+    # A minimization is successful where the residual is below 1e-7. Newton's method ends at rounding; but at an optimum that is
+    # not regular, or by BFGS at one with few degrees of freedom, the barrier's last parameter of 1e-9 is seen.
     tolerance = 1e-9 if second_order and problem.regular else 1e-8
     optima = problem.optimum, *problem.local_optima
     assert min(abs(values[0] - optimum) / max(1, abs(optimum)) for optimum in optima) < tolerance
 
     equal, unequal = values[1 : 1 + EQUALITIES], values[1 + EQUALITIES :]
+    # By BFGS, the constraints of HS26 and HS46, where the Hessian is singular, converge slowly.
     feasible = 1e-9 if second_order else 1e-8
     assert np.max(np.abs(equal)) < feasible
     assert np.min(unequal) > -feasible
@@ -132,38 +131,35 @@ def _checked(problem: Problem, second_order: bool):
     if not problem.regular:
         return
 
+    # Newton's method ends at rounding. By BFGS a residual of 1e-7 is asked, below which a multiplier has no sign.
+    tight = 1e-11 if second_order else 1e-7
     multipliers, low, high = map(np.asarray, (point.multipliers, point.low, point.high))
-    forces = np.abs(jacobian[0]) + np.abs(multipliers) @ np.abs(jacobian[1:])
+    forces = np.max(np.abs(jacobian[0]) + np.abs(multipliers) @ np.abs(jacobian[1:]))
     residual = jacobian[0] - multipliers @ jacobian[1:] - low + high
-    # Relative to the largest sum of moduli, of which the rounding is a part.
-    assert np.max(np.abs(residual)) < (1e-11 if second_order else 1e-7) * max(1, np.max(forces))
+    assert np.max(np.abs(residual)) < tight * max(1, forces)
     duals = multipliers[EQUALITIES:]
-    # A multiplier below the residual of stationarity has no sign.
-    assert min(duals.min(), low.min(), high.min()) > -1e-12 * max(1, np.max(forces))
+    assert min(duals.min(), low.min(), high.min()) > -tight * max(1, forces)
     # Active constraints hold to the rounding of the largest.
     scale = max(1, np.max(np.abs(multipliers))) * max(1, np.max(np.abs(unequal)))
-    assert np.max(np.abs(duals * unequal)) < (1e-11 if second_order else 1e-7) * scale
+    assert np.max(np.abs(duals * unequal)) < tight * scale
 
 
-@pytest.mark.parametrize("problem", cases({"HS57": "ends on a plateau, where the exponentials of the objective are zero"}))
+@pytest.mark.parametrize("problem", cases({"HS13": "a cusp without multipliers: ends at 1 + 3e-7"}))
 def test_optima_by_hessians(problem):
     _checked(problem, second_order=True)
 
 
 @pytest.mark.parametrize(
     "problem",
-    cases(
-        {
-            "HS13": "a cusp without multipliers, to which steps without curvature converge slowly",
-            "HS37": "the residual, 2e-7 of functions scaled by 1/36, is above what is asked",
-        }
-    ),
+    cases({"HS13": "a cusp without multipliers, to which steps without curvature converge slowly"}),
 )
 def test_optima_by_bfgs(problem):
     _checked(problem, second_order=False)
 
 
-@pytest.mark.parametrize("name", ("HS6", "HS12", "HS22", "HS35", "HS43", "HS48", "HS60", "HS65", "HS71", "HS76", "HS86"))
+@pytest.mark.parametrize(
+    "name", ("HS6", "HS12", "HS22", "HS35", "HS43", "HS48", "HS60", "HS65", "HS71", "HS76", "HS86")
+)
 def test_slsqp_reaches_the_same_optimum(name):
     """Problems of one optimum; SLSQP is another method and another code."""
     problem = SMALL[NUMBER[name]]
@@ -191,7 +187,12 @@ def test_slsqp_reaches_the_same_optimum(name):
 @pytest.mark.parametrize("second_order", (True, False))
 @pytest.mark.parametrize(
     "name, code",
-    (("contradiction", "infeasible"), ("unbounded", "optimum_not_found"), ("logarithm", "nonfinite"), ("square", "successful")),
+    (
+        ("contradiction", "infeasible"),
+        ("unbounded", "optimum_not_found"),
+        ("logarithm", "nonfinite"),
+        ("square", "successful"),
+    ),
 )
 def test_result_codes(name, code, second_order):
     assert code_name(minimum(name, second_order).result) == code

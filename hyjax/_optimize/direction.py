@@ -1,12 +1,13 @@
 r"""The Newton direction of the barrier problem, and how far it may be followed.
 
-With $\Sigma = z_l/(u-l) + z_h/(h-u)$, $\Sigma_s = v/s$ and $H = W + \Sigma + \delta I$, where $W$ is the Hessian of the Lagrangian:
+With $\Sigma = z_l/(u-l) + z_h/(h-u)$, $\Sigma_s = v/s$ and $H = W + \Sigma + \delta I$, where $W$ is the Hessian of the
+Lagrangian:
 
 $$\begin{pmatrix} H & J^\top \\ J & -D \end{pmatrix} \begin{pmatrix} du \\ -\lambda^+ \end{pmatrix} = -\begin{pmatrix}
   \nabla f - \mu/(u-l) + \mu/(h-u) \\ h \end{pmatrix}, \qquad D = (0, \Sigma_s^{-1}), \quad h = (c_E,\ c_I - s - \mu/v)$$
 
-The direction descends where $H + J_I^\top \Sigma_s J_I$ is positive definite on the null space of $J_E$; else $\delta$ is raised until it
-is (inertia correction).
+The direction descends where $H + J_I^\top \Sigma_s J_I$ is positive definite on the null space of $J_E$; else $\delta$ is raised
+until it is (inertia correction).
 """
 
 import equinox as eqx
@@ -109,7 +110,8 @@ def _shift(hessian, pull, equal, unequal, stiffness, last: Array, floor: Array) 
     # A large weight on the equalities leaves the matrix on their null space; its rounding is 1e-9 of the matrix. Stiffer
     # inequalities have that weight: with their own, what they leave would be lost in rounding.
     most = 1e7 * jnp.maximum(1, jnp.max(jnp.abs(matrix)))
-    weights = jnp.minimum(most, jnp.concatenate([jnp.full(len(equal), jnp.inf, most.dtype), stiffness * lengths[len(equal) :] ** 2]))
+    stiff = stiffness * lengths[len(equal) :] ** 2
+    weights = jnp.concatenate([jnp.broadcast_to(most, len(equal)), jnp.minimum(most, stiff)])
     matrix = matrix + rows.T @ (weights[:, None] * rows)
 
     def definite(shift):

@@ -1,9 +1,9 @@
 r"""An interior-point method for few unknowns and expensive functions: one evaluation, with all derivatives, per iteration.
 
-An iteration evaluates a trial point and either accepts it, and takes the next Newton direction, or shortens the step. All lanes of
-a batch run the same steps, so no search along a line waits for that of another lane. The phases of a lane are: the approach from
-the point where its functions are known to its start; the barrier problems; the finish by Newton's method on the optimality
-conditions. A trial that cannot be evaluated (the gait is lost) is a step that is too long.
+An iteration evaluates a trial point and either accepts it, and takes the next Newton direction, or shortens the step. All
+lanes of a batch run the same steps, so no search along a line waits for that of another lane. The phases of a lane are: the
+approach from the point where its functions are known to its start; the barrier problems; the finish by Newton's method on the
+optimality conditions. A trial that cannot be evaluated (the gait is lost) is a step that is too long.
 
 Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; Wächter, Biegler (2006), Math. Program. 106, 25-57.
 """
@@ -78,11 +78,12 @@ class Search(eqx.Module):
     """The state of a minimization between two evaluations.
 
     **Attributes:** `sample`: at `point`, scaled by `scale`. `mu`: of the barrier. `points`: the filter. `most`: the largest
-    violation allowed. `secant`: the approximation of the Hessian, where no exact one is used. `direction`, `fraction`: of the next
-    trial. `slope`: of the barrier function along the direction. `restoring`: whether steps only lower the violation. `gap`: the violations
-    that the direction removes. `corrected`: whether these include those of the last trial, a second-order correction. `rejected`,
-    `changes`: trials since the last accepted one, and directions. `active`, `finish`: the active set and the next trial of the
-    finish. `error`: the residual of the optimality conditions. `iterations`: evaluations so far. `result`: the code of the last.
+    violation allowed. `secant`: the approximation of the Hessian, where no exact one is used. `direction`, `fraction`: of the
+    next trial. `slope`: of the barrier function along the direction. `restoring`: whether steps only lower the violation.
+    `gap`: the violations that the direction removes. `corrected`: whether these include those of the last trial, a second-
+    order correction. `rejected`, `changes`: trials since the last accepted one, and directions. `active`, `finish`: the
+    active set and the next trial of the finish. `error`: the residual of the optimality conditions. `iterations`: evaluations
+    so far. `result`: the code of the last.
     """
 
     phase: Int[Array, ""]
@@ -293,7 +294,8 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
 
     active = pick(ended, active_set(program, point), state.active)
     # Where the curvature is zero or negative, the shift keeps the steps of the finish short.
-    finish = active_set_step(program, point, sample, hessian + direction.shift * jnp.eye(len(hessian), dtype=mu.dtype), active)
+    shifted = hessian + direction.shift * jnp.eye(point.u.size, dtype=mu.dtype)
+    finish = active_set_step(program, point, sample, shifted, active)
     entered = with_bound_duals(point, sample, active)
     phase = jnp.where(ended, FINISH, state.phase)
     of_descent = changed(
@@ -333,8 +335,9 @@ def _recorded(program: Program, state: Search, trial: Point, sample: Sample, cod
 class Minimum(eqx.Module):
     """The end of a minimization, without scaling.
 
-    **Attributes:** `point`, `sample`: the best found. `active`: constraints. `error`: the residual of the optimality conditions,
-    relative to the scaled functions. `result`: `successful`, `infeasible`, `optimum_not_found`, or why the first evaluation failed.
+    **Attributes:** `point`, `sample`: the best found. `active`: constraints. `error`: the residual of the optimality
+    conditions, relative to the scaled functions. `result`: `successful`, `infeasible`, `optimum_not_found`, or why the first
+    evaluation failed.
     """
 
     point: Point
@@ -355,8 +358,10 @@ def minimum(program: Program, method: InteriorPoint, state: Search) -> Minimum:
         finished, state.error, optimality_error(program, with_bound_duals(point, state.sample, active), state.sample)
     )
     own = violations(program, point.slack, state.sample)
-    steepest = largest(state.sample.jacobian[1:].T @ own)
-    blocked = (largest(own) > 1e-4) & (steepest <= 1e-2 * largest(own))
+    # No direction lessens the sum of squares of the violations, or the sum of their moduli.
+    squares = largest((own / jnp.maximum(largest(own), EXACT)) @ state.sample.jacobian[1:])
+    moduli = largest(jnp.where(jnp.abs(own) > 1e-4, jnp.sign(own), 0) @ state.sample.jacobian[1:])
+    blocked = (largest(own) > 1e-4) & (jnp.minimum(squares, moduli) <= 1e-2)
     known = jnp.any(state.history.accepted)
     result = choose(blocked, RESULTS.infeasible, RESULTS.optimum_not_found)
     result = choose(error <= method.accept, RESULTS.successful, result)
