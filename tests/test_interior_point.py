@@ -21,7 +21,7 @@ from hyjax._system.results import code_name, code_names, RESULTS
 
 
 def _inside_only(x):
-    """A linear function, NaN outside of the unit square, and of a minimum at its corner."""
+    """A linear function, NaN outside the unit square; its minimum is at a corner."""
     return jnp.where(jnp.all((x >= 0) & (x <= 1)), x[0] - 2 * x[1], jnp.nan)
 
 
@@ -144,7 +144,7 @@ def _checked(problem: Problem, second_order: bool):
     assert np.max(np.abs(duals * unequal)) < tight * scale
 
 
-@pytest.mark.parametrize("problem", cases({"HS13": "a cusp without multipliers: ends at 1 + 3e-7"}))
+@pytest.mark.parametrize("problem", cases({"HS13": "a cusp without multipliers: the objective ends 3e-7 above 1"}))
 def test_optima_by_hessians(problem):
     _checked(problem, second_order=True)
 

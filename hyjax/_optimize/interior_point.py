@@ -8,6 +8,8 @@ optimality conditions. A trial that cannot be evaluated (the gait is lost) is a 
 Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; Wächter, Biegler (2006), Math. Program. 106, 25-57.
 """
 
+from typing import cast
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -124,8 +126,9 @@ def start_search(program: Program, method: InteriorPoint, origin: Array, carry: 
     """The state before the first iteration, which evaluates `origin`."""
     n, e, i, dtype = origin.size, program.equalities, program.inequalities, origin.dtype
     zeros, count = lambda *shape: jnp.zeros(shape, dtype), jnp.zeros((), jnp.int32)
+    successful = cast(RESULTS, RESULTS.successful)
     hessians = zeros(1 + e + i, n, n) if method.second_order else None
-    sample = Sample(zeros(1 + e + i), zeros(1 + e + i, n), hessians, carry, RESULTS.successful)
+    sample = Sample(zeros(1 + e + i), zeros(1 + e + i, n), hessians, carry, successful)
     point = Point(origin, jnp.ones(i, dtype), zeros(e + i), jnp.ones(i, dtype), zeros(n), zeros(n))
     direction = Direction(jax.tree.map(jnp.zeros_like, point), *(zeros() for _ in range(4)))
     k = method.max_iterations
@@ -136,7 +139,7 @@ def start_search(program: Program, method: InteriorPoint, origin: Array, carry: 
         direction=direction, fraction=zeros(), slope=zeros(), restoring=jnp.array(False), gap=zeros(e + i),
         corrected=jnp.array(False), rejected=count, changes=count,
         active=ActiveSet(jnp.zeros(i, bool), jnp.zeros(n, bool), jnp.zeros(n, bool)), finish=point,
-        error=jnp.full((), jnp.inf, dtype), iterations=count, result=RESULTS.successful, history=history,
+        error=jnp.full((), jnp.inf, dtype), iterations=count, result=successful, history=history,
     )  # fmt: skip
 
 
