@@ -1116,7 +1116,8 @@ PROBLEMS: tuple[Problem, ...] = (
         start=(0.42, 5.0),
         optimum=0.028459669722986705,
         solution=(0.41995265075780125, 1.2848451936248453),
-        note="Published: 0.02845966972. A fit of 44 residuals, flat for large x2, of infimum 0.0306476 there.",
+        note="Published: 0.02845966972. A fit of 44 residuals, flat for large x2, of infimum 1609/52500 there.",
+        local_optima=(1609.0 / 52500.0,),
     ),
     _problem(
         "HS59",

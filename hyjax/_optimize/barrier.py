@@ -2,8 +2,8 @@ r"""The barrier problem of an interior-point method, with slacks $s$ of the ineq
 
 $$\min\ f(u) - \mu \sum \log(u - l) - \mu \sum \log(h - u) - \mu \sum \log s, \qquad c_E(u) = 0, \quad c_I(u) - s = 0$$
 
-Its Lagrangian is $f - \lambda^\top c$ with $\lambda_I = v$, the dual of the slacks; the duals of the bounds are $z_l$ and $z_h$. At a
-solution $(u - l) z_l = (h - u) z_h = s v = \mu$.
+Its Lagrangian is $f - \lambda^\top c$ with $\lambda_I = v$, the dual of the slacks; the duals of the bounds are $z_l$ and $z_h$.
+At a solution $(u - l) z_l = (h - u) z_h = s v = \mu$.
 
 Source: Wächter, Biegler (2006), *On the implementation of an interior-point filter line-search algorithm for large-scale
 nonlinear programming*, Math. Program. 106, 25-57.

@@ -1,12 +1,13 @@
 r"""The Newton direction of the barrier problem, and how far it may be followed.
 
-With $\Sigma = z_l/(u-l) + z_h/(h-u)$, $\Sigma_s = v/s$ and $H = W + \Sigma + \delta I$, where $W$ is the Hessian of the Lagrangian:
+With $\Sigma = z_l/(u-l) + z_h/(h-u)$, $\Sigma_s = v/s$ and $H = W + \Sigma + \delta I$, where $W$ is the Hessian of the
+Lagrangian:
 
 $$\begin{pmatrix} H & J^\top \\ J & -D \end{pmatrix} \begin{pmatrix} du \\ -\lambda^+ \end{pmatrix} = -\begin{pmatrix}
   \nabla f - \mu/(u-l) + \mu/(h-u) \\ h \end{pmatrix}, \qquad D = (0, \Sigma_s^{-1}), \quad h = (c_E,\ c_I - s - \mu/v)$$
 
-The direction descends where $H + J_I^\top \Sigma_s J_I$ is positive definite on the null space of $J_E$; else $\delta$ is raised until it
-is (inertia correction).
+The direction descends where $H + J_I^\top \Sigma_s J_I$ is positive definite on the null space of $J_E$; else $\delta$ is raised
+until it is (inertia correction).
 """
 
 import equinox as eqx
@@ -100,15 +101,18 @@ def keep_positive(keep: Array, values: Array, steps: Array) -> Array:
 
 def _shift(hessian, pull, equal, unequal, stiffness, last: Array, floor: Array) -> Array:
     """The first of an increasing sequence of shifts whose matrix is positive definite."""
-    matrix = hessian + jnp.diag(pull) + unequal.T @ (stiffness[:, None] * unequal)
-    # Scaled so that the curvature of no coordinate is above 1: active bounds and constraints are stiff.
+    matrix = hessian + jnp.diag(pull)
+    # Scaled so that the curvature of no coordinate is above 1: active bounds are stiff.
     size = jnp.sqrt(jnp.maximum(1, jnp.abs(jnp.diagonal(matrix))))
-    matrix, equal = matrix / jnp.outer(size, size), equal / size
-    lengths = jnp.sqrt(jnp.sum(equal**2, axis=1, keepdims=True))
-    equal = equal / jnp.where(lengths > 0, lengths, 1)
-    # A large weight on the equalities leaves the matrix on their null space; its rounding is 1e-9 of the matrix.
-    weight = 1e7 * jnp.maximum(1, jnp.max(jnp.abs(matrix)))
-    matrix = matrix + weight * equal.T @ equal
+    matrix, rows = matrix / jnp.outer(size, size), jnp.concatenate([equal, unequal]) / size
+    lengths = jnp.sqrt(jnp.sum(rows**2, axis=1))
+    rows = rows / jnp.where(lengths > 0, lengths, 1)[:, None]
+    # A large weight on the equalities leaves the matrix on their null space; its rounding is 1e-9 of the matrix. Stiffer
+    # inequalities have that weight: with their own, what they leave would be lost in rounding.
+    most = 1e7 * jnp.maximum(1, jnp.max(jnp.abs(matrix)))
+    stiff = stiffness * lengths[len(equal) :] ** 2
+    weights = jnp.concatenate([jnp.broadcast_to(most, len(equal)), jnp.minimum(most, stiff)])
+    matrix = matrix + rows.T @ (weights[:, None] * rows)
 
     def definite(shift):
         return smallest_pivot(matrix + jnp.diag(shift / size**2)) > 1e-8

@@ -1,7 +1,8 @@
 r"""The filter: which steps of an interior-point method are accepted.
 
 A step must lower either the violation $\theta = \sum |h|$ of the constraints or the barrier function $\varphi$, compared with the
-present point and with all points in the filter. Near the constraints, where the direction descends, it must lower $\varphi$ enough.
+present point and with all points in the filter. Near the constraints, where the direction descends, it must lower $\varphi$
+enough.
 
 Source: Wächter, Biegler (2006), Math. Program. 106, 25-57, Sec. 2.3.
 """
@@ -56,8 +57,8 @@ def verdict(
     before: tuple[Array, Array],
     after: tuple[Array, Array],
 ) -> Verdict:
-    """Whether a step is accepted. `most`: the largest violation allowed. `slope`: the derivative of the barrier function, times the
-    fraction of the step. `before`, `after`: violation and barrier function."""
+    """Whether a step is accepted. `most`: the largest violation allowed. `slope`: the derivative of the barrier function, times
+    the fraction of the step. `before`, `after`: violation and barrier function."""
     (theta, phi), (theta1, phi1) = before, after
     rounding = 10 * jnp.finfo(phi.dtype).eps * jnp.abs(phi)
     allowed = (theta1 <= most) & points.allows(theta1, phi1 - rounding)

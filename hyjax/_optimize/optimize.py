@@ -18,7 +18,9 @@ from .._system.where import Where
 from .._system.working import working
 from .constraint import Constraint, Objective
 from .gait_program import GaitProgram
-from .interior_point import DONE, InteriorPoint, Minimum, minimum, run_search, Search, start_search
+from .interior_point import DONE, InteriorPoint, Search, start_search
+from .iteration import run_search
+from .minimum import Minimum, minimum
 from .optimized_gait import optimized, OptimizedGait
 from .program import Program
 from .starts import starting_points
@@ -167,8 +169,8 @@ def _best_value(program: Program, method: InteriorPoint, states: Search) -> floa
 def _gradient_error(
     program: Program, method: InteriorPoint, found: Minimum, result: OptimizedGait, lanes: int
 ) -> Array:
-    """The largest deviation of the Jacobian of objective and constraints at the optimum from differences of order 4, relative to the
-    row's largest component or value. By the compiled search: each lane evaluates one point."""
+    """The largest deviation of the Jacobian of objective and constraints at the optimum from differences of order 4, relative to
+    the row's largest component or value. By the compiled search: each lane evaluates one point."""
     best, u = int(result.best), np.asarray(found.point.u[int(result.best)])
     sample = jax.tree.map(lambda leaf: leaf[best], found.sample)
     step = float(np.finfo(u.dtype).eps) ** (1 / 5) / 4

@@ -13,7 +13,8 @@ from .._system.shown import Shown
 from .._system.types import Params, Scalar
 from .barrier import largest
 from .gait_program import GaitProgram
-from .interior_point import History, Minimum
+from .interior_point import History
+from .minimum import Minimum
 from .program import Program
 
 
@@ -45,8 +46,8 @@ class OptimizedGait(Shown):
     the derivative of the value by the limit of a constraint. `bound_multipliers`: of the bounds, positive at a lower one,
     `(n,)`. `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows. `error`: the
     largest residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest
-    relative deviation of the derivatives of objective and constraints from differences of fourth order; NaN where it was not computed.
-    `starts`: all starts. `best`: the number of the best. `result`: its code.
+    relative deviation of the derivatives of objective and constraints from differences of fourth order; NaN where it was not
+    computed. `starts`: all starts. `best`: the number of the best. `result`: its code.
     """
 
     value: Scalar

@@ -48,8 +48,8 @@ class Sample(eqx.Module):
 
 
 class Program(eqx.Module):
-    """**Attributes:** `evaluate`: `(u, carry) -> Sample`, a PyTree. `lower`, `upper`: bounds, shape `(n,)`, infinite where there is
-    none; every point that is evaluated obeys them. `equalities`, `inequalities`: the numbers of both."""
+    """**Attributes:** `evaluate`: `(u, carry) -> Sample`, a PyTree. `lower`, `upper`: bounds, shape `(n,)`, infinite where there
+    is none; every point that is evaluated obeys them. `equalities`, `inequalities`: the numbers of both."""
 
     evaluate: Callable[[Array, PyTree], Sample]
     lower: Float[Array, " n"]
@@ -72,7 +72,7 @@ def sampled(
     second_order: bool,
     reverse: bool = False,
 ) -> Sample:
-    """The sample at `u` of a function `u -> (values, (carry, result))`, by forward mode, or the first derivatives by reverse mode."""
+    """The sample at `u` of a function `u -> (values, (carry, result))`, by forward mode, or the first derivatives by reverse."""
     if reverse:
         values, back, (carry, result) = jax.vjp(fn, u, has_aux=True)
         # One row after the other: a backward pass needs the memory of one.

@@ -1,0 +1,113 @@
+"""What follows from a trial of an interior-point search: in the approach, in the descent, and in the finish."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .active_set import with_bound_duals
+from .barrier import barrier_function, largest, near_central, optimality_error, Point, starting_point, violations
+from .filter import verdict
+from .interior_point import APPROACH, BARRIER, changed, DONE, FINISH, Search
+from .program import gradient_of_lagrangian, pick, Program, Sample
+
+# A step is shortened so many times before the direction is changed; half as often on the way to the start.
+SHORTENINGS = 12
+# Smaller sums of violations are zero.
+EXACT = 1e-13
+
+
+def approached(program: Program, start: Array, state: Search, trial: Point, sample: Sample, sound) -> Search:
+    """After a trial on the way to the start. Where the way ends, at the start or where functions are lost, the descent begins."""
+    first = state.iterations == 0
+    u = jnp.where(sound, trial.u, state.point.u)
+    rejected = jnp.where(sound, 0, state.rejected + 1)
+    stuck = (rejected > SHORTENINGS // 2) | (first & ~sound)
+    inside = jnp.all((u > program.lower) & (u < program.upper))
+    begins = (sound & jnp.all(u == start)) | (stuck & inside & ~first)
+    # Functions with gradients above 100 are scaled down to that.
+    steepest = jnp.max(jnp.abs(sample.jacobian), axis=1)
+    scale = jnp.where(begins, jnp.minimum(1, 100 / jnp.where(steepest > 0, steepest, 1)), state.scale)
+    sample = sample.scaled(scale)
+    point = eqx.tree_at(lambda point: point.u, state.point, u)
+    begun = starting_point(program, u, sample, state.mu)
+    return changed(
+        state,
+        most=1e4 * jnp.maximum(1, violation_size(violations(program, begun.slack, sample))),
+        phase=jnp.where(begins, BARRIER, jnp.where(stuck, DONE, APPROACH)),
+        point=pick(begins, begun, point),
+        sample=sample,
+        scale=scale,
+        rejected=jnp.where(begins, 0, rejected),
+        fraction=jnp.where(sound, jnp.where(first, 1, jnp.minimum(1, 4 * state.fraction)), state.fraction / 4),
+    )
+
+
+def descended(program: Program, state: Search, trial: Point, sample: Sample, sound) -> Search:
+    """After a trial of a barrier problem: accepted; or the next direction is a second-order correction; or shorter."""
+    gap, gap1 = violations(program, state.point.slack, state.sample), violations(program, trial.slack, sample)
+    of = lambda point, gap, sample: (
+        violation_size(gap),
+        barrier_function(program, point.u, point.slack, sample, state.mu),
+    )
+    before, after = of(state.point, gap, state.sample), of(trial, gap1, sample)
+    judged = verdict(state.points, state.most, state.fraction * state.slope, before, after)
+    lower = after[0] <= (1 - 1e-4 * state.fraction) * before[0]
+    accepted = sound & jnp.where(state.restoring, lower, judged.accepted)
+    restored = state.restoring & accepted & state.points.allows(*after)
+    corrected = ~accepted & ~state.restoring & sound & (state.rejected == 0) & (after[0] >= before[0]) & (after[0] > 0)
+    # The multipliers of a restoration are not those of the problem.
+    duals = jnp.concatenate([jnp.zeros(program.equalities, gap.dtype), trial.slack_dual])
+    duals = jnp.where(state.restoring, duals, trial.multipliers)
+    trial = near_central(program, eqx.tree_at(lambda point: point.multipliers, trial, duals), state.mu)
+    length = state.fraction * largest(state.direction.step.u)
+    return changed(
+        state,
+        point=pick(accepted, trial, state.point),
+        sample=pick(accepted, sample, state.sample),
+        reach=jnp.where(accepted, 4 * state.reach, jnp.where(sound, state.reach, length / 2)),
+        secant=jnp.where(accepted & ~state.restoring, updated_secant(state, trial, sample), state.secant),
+        points=state.points.with_point(accepted & ~state.restoring & judged.blocks, *before),
+        restoring=state.restoring & ~restored,
+        rejected=jnp.where(accepted, 0, state.rejected + 1),
+        changes=jnp.where(accepted & ~state.restoring, 0, state.changes),
+        gap=jnp.where(corrected, state.fraction * gap + gap1, gap),
+        corrected=corrected,
+    )
+
+
+def violation_size(gap: Array) -> Array:
+    """The sum of violations; zero where it is rounding."""
+    size = jnp.sum(jnp.abs(gap))
+    return jnp.where(size > EXACT, size, 0)
+
+
+def finished(program: Program, state: Search, trial: Point, sample: Sample, sound) -> Search:
+    """After a trial of the finish, which goes on while the residual of the optimality conditions falls."""
+    trial = with_bound_duals(trial, sample, state.active)
+    error = optimality_error(program, trial, sample)
+    better = sound & (error < state.error)
+    settled = ~better | (error <= 4 * jnp.finfo(error.dtype).eps)
+    return changed(
+        state,
+        phase=jnp.where(settled, DONE, FINISH),
+        point=pick(better, trial, state.point),
+        sample=pick(better, sample, state.sample),
+        secant=jnp.where(better, updated_secant(state, trial, sample), state.secant),
+        error=jnp.where(better, error, state.error),
+        rejected=jnp.where(better, 0, 1),
+        changes=0,
+    )
+
+
+def updated_secant(state: Search, trial: Point, sample: Sample) -> Array:
+    r"""The BFGS update of the Hessian of the Lagrangian, with Powell's damping: $s^	op y \ge 0.2\, s^	op B s$."""
+    b, s = state.secant, trial.u - state.point.u
+    of = lambda sample: gradient_of_lagrangian(sample, trial.multipliers)
+    y, bs = of(sample) - of(state.sample), b @ s
+    curvature = s @ bs
+    flat = y @ s < 0.2 * curvature
+    weight = jnp.where(flat, 0.8 * curvature / jnp.where(flat, curvature - y @ s, 1), 1)
+    y = weight * y + (1 - weight) * bs
+    usable = (curvature > 0) & (y @ s > 0)
+    update = jnp.outer(y, y) / jnp.where(usable, y @ s, 1) - jnp.outer(bs, bs) / jnp.where(usable, curvature, 1)
+    return jnp.where(usable, b + update, b)

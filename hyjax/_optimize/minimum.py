@@ -1,0 +1,58 @@
+"""The end of an interior-point search: the point found, and whether it is an optimum."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from .._system.results import choose, RESULTS
+from .active_set import active_set, ActiveSet, with_bound_duals
+from .barrier import largest, optimality_error, Point, violations
+from .interior_point import APPROACH, History, InteriorPoint, Search
+from .judgement import EXACT
+from .program import pick, Program, Sample
+
+
+class Minimum(eqx.Module):
+    """The end of a minimization, without scaling.
+
+    **Attributes:** `point`, `sample`: the best found. `active`: constraints. `error`: the residual of the optimality
+    conditions, relative to the scaled functions. `result`: `successful`, `infeasible`, `optimum_not_found`, or why the first
+    evaluation failed.
+    """
+
+    point: Point
+    sample: Sample
+    active: ActiveSet
+    error: Float[Array, ""]
+    iterations: Int[Array, ""]
+    history: History
+    result: RESULTS
+
+
+def minimum(program: Program, method: InteriorPoint, state: Search) -> Minimum:
+    """The result of a search that has ended."""
+    began, point, scale = state.phase != APPROACH, state.point, state.scale
+    finished = state.error < jnp.inf
+    active = pick(finished, state.active, active_set(program, point))
+    error = jnp.where(
+        finished, state.error, optimality_error(program, with_bound_duals(point, state.sample, active), state.sample)
+    )
+    own = violations(program, point.slack, state.sample)
+    # No step within the bounds lessens the sum of squares of the violations, or the sum of their moduli.
+    falls = lambda weights: (
+        jnp.clip(point.u - weights @ state.sample.jacobian[1:], program.lower, program.upper) - point.u
+    )
+    squares = largest(falls(own / jnp.maximum(largest(own), EXACT)))
+    moduli = largest(falls(jnp.where(jnp.abs(own) > 1e-4, jnp.sign(own), 0)))
+    blocked = (largest(own) > 1e-4) & (jnp.minimum(squares, moduli) <= 1e-2)
+    known = jnp.any(state.history.accepted)
+    result = choose(blocked, RESULTS.infeasible, RESULTS.optimum_not_found)
+    result = choose(error <= method.accept, RESULTS.successful, result)
+    result = choose(known & began, result, state.result)
+    by = scale[1:] / scale[0]
+    e = program.equalities
+    point = Point(
+        point.u, point.slack / scale[1 + e :], point.multipliers * by, point.slack_dual * by[e:], point.low / scale[0],
+        point.high / scale[0],
+    )  # fmt: skip
+    return Minimum(point, state.sample.scaled(1 / scale), active, error, state.iterations, state.history, result)
