@@ -39,16 +39,21 @@ def optimize(
     sequence: Sequence = None,
     orbit: Annotated[
         int | None,
-        typer.Option(help="number of the gait to start from, as hyjax gait counts them; default: near the model's guess"),
+        typer.Option(
+            help="number of the gait to start from, as hyjax gait counts them; default: near the model's guess"
+        ),
     ] = None,
     maximize: Annotated[bool, typer.Option("--maximize", help="maximize the objective")] = False,
-    starts: Annotated[int, typer.Option(help="number of starts, spread over the bounds; the first is the gait's own")] = 1,
+    starts: Annotated[
+        int, typer.Option(help="number of starts, spread over the bounds; the first is the gait's own")
+    ] = 1,
     first_order: Annotated[
         bool, typer.Option("--first-order", help="use gradients alone: more evaluations, less compilation")
     ] = False,
     as_json: Json = False,
     plot: Annotated[
-        Path | None, typer.Option(help="draw the gaits before and after, the objective and the multipliers to this file")
+        Path | None,
+        typer.Option(help="draw the gaits before and after, the objective and the multipliers to this file"),
     ] = None,
     animate: Animate = None,
     overwrite: Overwrite = False,
@@ -113,7 +118,13 @@ def optimize(
 
 
 def starting_gait(
-    model: ModuleType, params, values: dict[str, float], modes: tuple[str, ...], strides: int, cache: str, number: int | None
+    model: ModuleType,
+    params,
+    values: dict[str, float],
+    modes: tuple[str, ...],
+    strides: int,
+    cache: str,
+    number: int | None,
 ):
     """The gait from which the optimization starts: number `number` of `hyjax gait`; or the one near the model's guess, and where
     there is none the first of `hyjax gait`. A line on stderr says which."""

@@ -6,8 +6,8 @@ from typing import Any, TYPE_CHECKING
 import numpy as np
 
 from .._system.results import code_name, code_of
-from .output import nested_lists, orbit_record
-from .quantities import Quantity, quantities
+from .output import orbit_record
+from .quantities import quantities, Quantity
 
 if TYPE_CHECKING:
     from .._optimize.optimized_gait import OptimizedGait
@@ -103,7 +103,7 @@ def _constraints(gait: "OptimizedGait", sign: int, rows_before) -> list[dict[str
 
 
 def _number(value) -> float | None:
-    return nested_lists(value)
+    return float(value) if np.isfinite(value) else None
 
 
 def optimum_tables(model: ModuleType, record: dict[str, Any]) -> list:
@@ -113,7 +113,9 @@ def optimum_tables(model: ModuleType, record: dict[str, Any]) -> list:
     objective, before, after = record["objective"], record["before"], record["after"]
     varied = [each["name"] for each in record["varied"]]
     fixed = ", ".join(f"{key} = {value:.10g}" for key, value in record["params"].items() if key not in varied)
-    title = f"{model.title}: {objective['name'].replace('_', ' ')} {'maximized' if objective['maximized'] else 'minimized'}"
+    title = (
+        f"{model.title}: {objective['name'].replace('_', ' ')} {'maximized' if objective['maximized'] else 'minimized'}"
+    )
     table = Table(title=f"{title}; {fixed}" if fixed else title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     table.add_column("unit")
@@ -121,7 +123,9 @@ def optimum_tables(model: ModuleType, record: dict[str, Any]) -> list:
     table.add_column("after", justify="right")
     table.add_column("")
     known, units = quantities(model), {name: unit for name, unit in _units(model)}
-    row = lambda name, unit, pair, note="": table.add_row(name, unit, *(_shown(pair[end]) for end in ("before", "after")), note)
+    row = lambda name, unit, pair, note="": table.add_row(
+        name, unit, *(_shown(pair[end]) for end in ("before", "after")), note
+    )
     row(objective["name"], known[objective["name"]].unit, objective)
     for each in record["varied"]:
         at = f"at its {'lower' if each['at'] == 'low' else 'upper'} bound, multiplier {_shown(each['bound_multiplier'], 6)}"

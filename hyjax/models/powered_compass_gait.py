@@ -215,8 +215,8 @@ fates = {
 def push_off_work(between, params):
     r"""The work of the push-off at the angle `between` the legs: $\tfrac12 P^2 e^\top A^{-1} e$.
 
-    $A$ is the inertia that the hip has for an impulse there, with both legs, which turn freely about it: along a leg its mass $m$,
-    across it $m I / (I + m c^2)$. $e$ is the direction of the trailing leg, whose foot was at rest.
+    $A$ is the inertia that the hip has for an impulse there, with both legs, which turn freely about it: each adds its mass $m$
+    along the leg and $m I / (I + m c^2)$ across it. $e$ is the direction of the trailing leg, whose foot was at rest.
     """
     M, m, c, I = params.hip_mass, params.leg_mass, params.com, params.inertia
     across = m * I / (I + m * c**2)
