@@ -114,18 +114,26 @@ def hybrid_system(shape: Shape) -> hj.HybridSystem:
 
 @dataclasses.dataclass
 class Walk:
-    """`ending`: `end` of time, `stuck` on a surface, `jumps` exhausted or `infinite`."""
+    """`ending`: `end` of time, `stuck` on a surface, `jumps` exhausted or `infinite`. `steps`: of the solver, in each arc."""
 
     ending: str
     edges: list[int]
     times: list[float]
+    steps: list[int]
     x: np.ndarray
+
+
+def extrema(times: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """The times of the extrema of a sampled function: vertices of the parabolas through three samples each."""
+    slopes, middles = np.diff(g) / np.diff(times), (times[1:] + times[:-1]) / 2
+    k = np.flatnonzero(slopes[:-1] * slopes[1:] < 0)
+    return middles[k] - slopes[k] * (middles[k + 1] - middles[k]) / (slopes[k + 1] - slopes[k])
 
 
 def slow_simulation(shape: Shape, coefficients: tuple, shift: float = 0.0) -> Walk:
     """The walk of a system whose guards are all shifted by `shift`, by dense samples of every guard."""
     modes, edges, x = coefficients
-    t, mode, walk = 0.0, 0, Walk("jumps", [], [], x)
+    t, mode, walk = 0.0, 0, Walk("jumps", [], [], [], x)
     while len(walk.edges) <= JUMPS:
         p, mechanical, leaving = modes[mode], shape.mechanical[mode], shape.leaving(mode)
 
@@ -144,11 +152,13 @@ def slow_simulation(shape: Shape, coefficients: tuple, shift: float = 0.0) -> Wa
         flow = solve_ivp(field, (t, END), x, "DOP853", rtol=1e-12, atol=1e-12, dense_output=True).sol
         # Hops above a surface may be short.
         soon = t + SAMPLING * 0.7 ** np.arange(40, 0, -1)
-        times = np.concatenate([[t], soon[soon < END], np.arange(t + SAMPLING, END, SAMPLING), [END]])
-        states = flow(times)
+        even = np.unique(np.concatenate([[t], soon[soon < END], np.arange(t + SAMPLING, END, SAMPLING), [END]]))
+        states = flow(even)
         falls, pressed = [], False
         for i in leaving:
-            g = guard(i, times, states)
+            # A guard may fall and rise again, or rise and fall, between two samples: also sample where it turns.
+            times = np.union1d(even, extrema(even, guard(i, even, states)))
+            g = guard(i, times, flow(times))
             rounding = 1e-9
             up = np.logical_or.accumulate(g > rounding)
             down = np.flatnonzero(up & (g <= 0))
@@ -162,6 +172,7 @@ def slow_simulation(shape: Shape, coefficients: tuple, shift: float = 0.0) -> Wa
                     (brentq(lambda s, i=i, flow=flow: guard(i, s, flow(s)), times[k - 1], times[k], xtol=1e-14), i)
                 )
         walk.x = states[:, -1]
+        walk.steps.append(int(np.sum(flow.ts < min(falls, default=(END, 0))[0])))
         if pressed:
             walk.ending = "stuck"
             break

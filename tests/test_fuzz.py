@@ -10,6 +10,9 @@ import pytest
 
 import hyjax as hj
 
+# The tolerance of the slow simulator is a hundred times larger: with methods of order 8, its steps are about twice as long. In
+# an arc in which it takes this many, `max_steps` of hyjax may be too few.
+MANY_STEPS = hj.Integrator().max_steps // 4
 # A lane is compared only if guards shifted by this meet the same edges, also where one barely falls or two fall together.
 SHIFT = 1e-6
 
@@ -39,17 +42,19 @@ def compared(seed: int, lanes: int) -> tuple[int, list[str]]:
 def difference(walk, slow, shape) -> str:
     """What differs between the two simulations of a lane; empty if nothing does."""
     result = next(name for name in ENDINGS if walk.result._value == getattr(hj.RESULTS, name)._value)
-    if slow.ending not in ENDINGS[result]:
+    edges = walk.transitions[walk.transitions >= 0]
+    cut_short = result == "max_steps_reached" and max(slow.steps[edges.size : edges.size + 1], default=0) > MANY_STEPS
+    if slow.ending not in ENDINGS[result] and not cut_short:
         return f"{result}, but {slow.ending} after {slow.edges} at {slow.times}; {walk.transitions} at {walk.ends}"
-    edges = walk.transitions[walk.transitions >= 0][: len(slow.edges)]
-    if list(edges) != slow.edges[: len(edges)] or (slow.ending == "end" and len(edges) < len(slow.edges)):
+    edges, to_the_end = edges[: len(slow.edges)], slow.ending == "end" and not cut_short
+    if list(edges) != slow.edges[: len(edges)] or (to_the_end and len(edges) < len(slow.edges)):
         return f"edges {edges}, but {slow.edges} at {slow.times}"
     times = np.array(slow.times[: len(edges)])
     # An error of the slow simulator, 1e-11, grows by the saltation matrices of up to twelve jumps.
     if times.size and not np.allclose(walk.ends[: times.size], times, rtol=0, atol=1e-6):
         return f"times {walk.ends[: times.size]}, but {times}"
     size = 1 + np.max(np.abs(slow.x))
-    if slow.ending == "end" and not np.allclose(walk.x[: slow.x.size], slow.x, rtol=0, atol=1e-5 * size):
+    if to_the_end and not np.allclose(walk.x[: slow.x.size], slow.x, rtol=0, atol=1e-5 * size):
         return f"state {walk.x}, but {slow.x}"
     return ""
 
@@ -74,6 +79,23 @@ def test_random_systems(seed):
     assert not wrong, "\n".join(wrong)
     # Guards that barely fall leave a few out.
     assert count >= 30
+
+
+def test_a_fall_between_two_samples():
+    r"""A guard $\pm c + \sin(20t + \varphi)$ that is across zero for a quarter of the time between two samples."""
+    depth, w = 2e-6, 20.0
+    half = np.arccos(1 - depth)  # of the time across zero, as an angle
+    assert 2 * half / w < fuzz.SAMPLING / 4
+    zero = np.zeros(1)
+    at_rest = dict(A=np.zeros((1, 1)), b=zero, c=zero, w=0.0, phase=0.0, k=zero, m=zero)
+    one = dict(n=np.ones(1), c=1.0, a=0.0, w=w, phase=0.0, k=0.0, m=zero, e=0.0, M=np.zeros((1, 1)), d=zero)
+    shape = fuzz.Shape((1, 1), (False, False), (fuzz.Edge(0, 1, False), fuzz.Edge(1, 1, False)))
+    for sign, angle in ((1, 1.5 * np.pi - half), (-1, 0.5 * np.pi + half)):
+        for phase in np.linspace(0, 4, 9):
+            edge = one | dict(c=sign * (1 - depth), a=1.0, phase=phase)
+            walk = fuzz.slow_simulation(shape, ([at_rest, at_rest], [edge, one], zero))
+            assert walk.edges == [0] and walk.ending == "end"
+            np.testing.assert_allclose(walk.times, (angle - phase) % (2 * np.pi) / w, rtol=0, atol=1e-9)
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ class Filter(eqx.Module):
 
     def with_point(self, add: Flag, violation: Array, barrier: Array) -> "Filter":
         """The filter with one more point, a little better than the given one, where `add`."""
-        here = (jnp.arange(SIZE) == self.count % SIZE) & add
+        here = (jnp.arange(SIZE, dtype=self.count.dtype) == self.count % SIZE) & add
         return Filter(
             jnp.where(here, (1 - 1e-5) * violation, self.violation),
             jnp.where(here, barrier - 1e-8 * violation, self.barrier),
-            self.count + add,
+            self.count + add.astype(self.count.dtype),
         )
 
 

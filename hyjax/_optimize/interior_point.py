@@ -179,7 +179,7 @@ def _approached(program: Program, start: Array, state: Search, trial: Point, sam
     first = state.iterations == 0
     u = jnp.where(sound, trial.u, state.point.u)
     rejected = jnp.where(sound, 0, state.rejected + 1)
-    stuck = (rejected > SHORTENINGS / 2) | (first & ~sound)
+    stuck = (rejected > SHORTENINGS // 2) | (first & ~sound)
     inside = jnp.all((u > program.lower) & (u < program.upper))
     begins = (sound & jnp.all(u == start)) | (stuck & inside & ~first)
     # Functions with gradients above 100 are scaled down to that.
@@ -273,7 +273,7 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
     restores = stuck & ~state.restoring & (_size(own) > 0)
     restoring = state.restoring | restores
     points = points.with_point(restores, _size(own), barrier_function(program, point.u, point.slack, sample, mu))
-    changes = state.changes + stuck
+    changes = state.changes + stuck.astype(state.changes.dtype)
     hopeless = (changes > CHANGES) | (stuck & state.restoring)
     ended = descending & ((error <= 0.1 * method.accept) | hopeless | (still & (state.mu <= least)))
     rejected = jnp.where(stuck, 0, state.rejected)
@@ -289,7 +289,7 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
         mu, shift, floor, gap,
     )  # fmt: skip
     slope = jnp.where(rejected == 0, direction.slope, state.slope)
-    fraction = direction.primal * jnp.where(state.corrected, 1, 0.5**rejected)
+    fraction = direction.primal * jnp.where(state.corrected, 1, 0.5 ** rejected.astype(mu.dtype))
 
     active = pick(ended, active_set(program, point), state.active)
     finish = active_set_step(program, point, sample, hessian, active)

@@ -1,0 +1,275 @@
+"""Optimal orbits of a leaky integrator, in closed form, and the optimal gait of the powered walker by independent routes."""
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from jaxtyping import Array, Float
+
+import hyjax as hj
+from hyjax.models import powered_walker as walker
+
+# x' = drive - x from 0 to the threshold 1, which is reached at T = log(drive / (drive - 1)); no orbit for a drive up to 1.
+
+
+class Drive(eqx.Module):
+    drive: Float[Array, ""] = eqx.field(default=2.0, converter=jnp.asarray)
+    weights: Float[Array, "2"] = eqx.field(default=(1.0, 1.0), converter=jnp.asarray)
+
+
+leaky = hj.HybridSystem(
+    modes={"rise": hj.Mode(lambda t, x, p: p.drive * p.weights[0] * p.weights[1] - x, coordinates=("x",))},
+    transitions=(
+        hj.Transition(
+            "rise", "rise", guard=lambda t, x, p: 1 - x[0], reset=lambda t, x, p: jnp.zeros_like(x) + 0 * p.drive
+        ),
+    ),
+)
+
+
+def period_of(drive):
+    return np.log(drive / (drive - 1))
+
+
+def drive_of(period):
+    return 1 / (1 - np.exp(-period))
+
+
+def off_target(orbit, params):
+    """The least is at the period 1, the other minimum, higher, near the period 3."""
+    return (orbit.period - 1) ** 2 * ((orbit.period - 3) ** 2 + 0.1)
+
+
+def nearest(orbit, params):
+    return (orbit.period - params.weights[1]) ** 2
+
+
+def drive(orbit, params):
+    return params.drive
+
+
+@pytest.fixture(scope="module")
+def pulse():
+    return hj.periodic_orbit(leaky, jnp.zeros(1), Drive(), sequence=("rise",))
+
+
+def optimum_of(pulse, objective, **options):
+    return hj.optimize(objective, leaky, pulse, where=lambda p: p.drive, **options)
+
+
+@pytest.fixture(scope="module")
+def several(pulse):
+    return optimum_of(pulse, off_target, bounds=(1.01, 5.0), starts=8)
+
+
+def test_closed_form(several):
+    # The residual of the optimality conditions is rounding, and the optimum as accurate as its condition, of order 1, allows.
+    assert several.result == "successful"
+    assert float(several.error) < 1e-13 and abs(float(several.value)) < 1e-25
+    np.testing.assert_allclose(several.params.drive, drive_of(1), rtol=1e-12)
+    np.testing.assert_allclose(several.orbit.period, 1, rtol=1e-12)
+    # Differences of spacing 6e-6 have the error 1e-10 and less.
+    assert float(several.gradient_error) < 1e-8
+    assert several.before.params.drive == 2 and float(several.value_before) == pytest.approx(
+        float(off_target(several.before, None))
+    )
+
+
+def test_starts_lead_to_both_minima(several):
+    starts = several.starts
+    assert set(np.asarray(starts.optimum)) == {0, 1}
+    assert float(several.value) == pytest.approx(float(jnp.min(starts.values)), abs=1e-25)
+    other = np.asarray(starts.unknowns)[np.asarray(starts.optimum) == 1]
+    slope = lambda T: 2 * (T - 1) * ((T - 3) ** 2 + 0.1) + (T - 1) ** 2 * 2 * (T - 3)
+    np.testing.assert_allclose(slope(period_of(other)), 0, atol=1e-9)
+    assert np.all(np.abs(period_of(other) - 3) < 0.2)
+    text = str(several)
+    assert "optimum 1" in text and "optimum 2" in text and "drive" in text and "before" in text
+
+
+def test_bounds_and_multipliers(pulse):
+    """The least drive whose period is at most 0.5; and a bound in place of the constraint."""
+    found = optimum_of(pulse, drive, constraints=hj.Constraint(hj.objectives.period, at_most=0.5), bounds=(1.1, 10.0))
+    np.testing.assert_allclose(found.value, drive_of(0.5), rtol=1e-13)
+    # One more unit of the limit b changes the least drive by d/db 1/(1 - exp(-b)); the row is b - T.
+    change = -np.exp(-0.5) / (1 - np.exp(-0.5)) ** 2
+    np.testing.assert_allclose(found.multipliers, [-change], rtol=1e-11)
+    assert bool(found.active[0]) and "period <= 0.5" in str(found)
+    bound = optimum_of(pulse, drive, constraints=hj.Constraint(hj.objectives.period, at_most=0.5), bounds=(3.0, 10.0))
+    np.testing.assert_allclose(bound.value, 3, rtol=1e-15)
+    np.testing.assert_allclose(bound.bound_multipliers, [1], rtol=1e-13)
+    assert not bool(bound.active[0]) and "lower bound" in str(bound)
+
+
+def test_a_lost_gait_shortens_the_step(pulse):
+    """The period 9 asks for the drive 1.000123, and trials below 1 have no orbit: each is recorded."""
+    far = lambda orbit, params: (orbit.period - 9) ** 2
+    found = optimum_of(pulse, far, bounds=(0.2, 3.0))
+    np.testing.assert_allclose(found.params.drive, drive_of(9), rtol=1e-11)
+    lost = ~np.isfinite(np.asarray(found.history.objective))
+    assert lost.any() and not np.asarray(found.history.accepted)[lost].any()
+    assert np.all(np.asarray(found.history.codes)[lost] != hj.RESULTS.successful._value)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_first_order(pulse, reverse):
+    """BFGS updates with forward or reverse derivatives lead to the same optimum, also of numbers in an array."""
+    adjoint = dfx.RecursiveCheckpointAdjoint() if reverse else dfx.ForwardMode()
+    found = hj.optimize(
+        nearest,
+        leaky,
+        pulse,
+        where=lambda p: (p.drive, p.weights),
+        bounds=[(1.5, 3.0), (0.5, 2.0)],
+        method=hj.InteriorPoint(second_order=False),
+        integrator=hj.Integrator(adjoint=adjoint),
+    )
+    # A family of minima, all with the value 0: the period is the second weight.
+    np.testing.assert_allclose(found.orbit.period, found.params.weights[1], rtol=1e-7)
+    assert found.names == ["drive", "weights[0]", "weights[1]"]
+    assert float(found.gradient_error) < 1e-8
+
+
+def test_jit_and_vmap(pulse):
+    """The period asked for as a parameter of a batch: a function of the least drive, with one lane that is infeasible."""
+
+    @jax.jit
+    @jax.vmap
+    def least(limit):
+        constraint = hj.Constraint(hj.objectives.period, equals=limit)
+        found = optimum_of(pulse, drive, constraints=constraint, bounds=(1.05, 4.0), throw=False)
+        return found.value, found.result
+
+    limits = jnp.array([0.5, 1.0, -1.0, 2.0])
+    values, codes = least(limits)
+    good = np.array([0, 1, 3])
+    np.testing.assert_allclose(values[good], drive_of(np.asarray(limits)[good]), rtol=1e-12)
+    assert [int(code) for code in codes._value] == [0, 0, int(hj.RESULTS.infeasible._value), 0]
+
+
+def test_failure_is_an_error(pulse):
+    with pytest.raises(RuntimeError, match="constraints are violated"):
+        optimum_of(pulse, drive, constraints=hj.Constraint(hj.objectives.period, equals=-1.0), bounds=(1.05, 4.0))
+
+
+MISUSE = {
+    "starts=0": dict(starts=0),
+    "two finite bounds": dict(starts=3),
+    "shape": dict(starts=jnp.ones((3, 2))),
+    "low < high": dict(bounds=(3.0, 2.0)),
+    "each of the 1 parameters": dict(bounds=[(1.0, 2.0), (1.0, 2.0)]),
+    "is not a constraint": dict(constraints=(lambda orbit, params: orbit.period,)),
+    "first derivatives only": dict(integrator=hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint())),
+}
+
+
+@pytest.mark.parametrize("message", MISUSE)
+def test_misuse(pulse, message):
+    with pytest.raises(ValueError, match=message):
+        optimum_of(pulse, drive, **MISUSE[message])
+
+
+def test_misuse_of_objective_and_constraint(pulse):
+    with pytest.raises(ValueError, match="must return a number"):
+        optimum_of(pulse, lambda orbit, params: orbit.x)
+    with pytest.raises(ValueError, match="leaves of the parameters"):
+        hj.optimize(drive, leaky, pulse, where=lambda p: 2.0)
+    with pytest.raises(ValueError, match="another system"):
+        hj.optimize(drive, walker.system, pulse, where=lambda p: p.drive)
+    for limits in ({}, dict(equals=1.0, at_most=2.0), dict(at_least=2.0, at_most=1.0), dict(equals=jnp.nan)):
+        with pytest.raises(ValueError, match="Constraint 'period'"):
+            hj.Constraint(hj.objectives.period, **limits)
+    with pytest.raises(ValueError, match="max_iterations=0"):
+        hj.InteriorPoint(max_iterations=0)
+
+
+def test_integral_over_the_orbit(pulse):
+    """Of x = 2 (1 - exp(-t)) to T = log 2: 2 T - 1; the system with one more state is compiled once."""
+    whole = hj.objectives.integral(lambda t, x, p: x[0])
+    np.testing.assert_allclose(whole(pulse, pulse.params), 2 * np.log(2) - 1, rtol=1e-13)
+    slope = jax.grad(lambda v: whole(orbit_at(pulse, v), Drive(v)))(2.0)
+    # d/dI (I T - 1) at I = 2, with dT/dI = -1 / (I (I - 1)).
+    np.testing.assert_allclose(slope, np.log(2) - 1, rtol=1e-12)
+    with pytest.raises(ValueError, match="not modes"):
+        hj.objectives.integral({"fall": lambda t, x, p: x[0]})(pulse, pulse.params)
+
+
+def orbit_at(pulse, value):
+    return hj.periodic_orbit(leaky, pulse.x, Drive(value), sequence=("rise",))
+
+
+def test_contraction_bounds_the_spectral_radius():
+    """Rotation by 45 degrees, shrunk to 0.9, in skewed coordinates; its powers overflow and underflow where they are not scaled."""
+    matrix = 0.9 * np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2)
+    skew = np.array([[1.0, 5.0], [0.0, 1.0]])
+    for scale in (1e-30, 1.0, 1e30):
+        orbit = eqx.tree_at(
+            lambda o: (o.return_jacobian, o.x), _two_states(), (scale * skew @ matrix @ np.linalg.inv(skew), jnp.zeros(2))
+        )
+        bounds = [float(hj.objectives.contraction(k)(orbit, None)) / scale for k in (0, 2, 4, 10)]
+        assert bounds == sorted(bounds, reverse=True) and bounds[-1] > 0.9
+        np.testing.assert_allclose(bounds[-1], 0.9, rtol=1e-2)
+        power = np.linalg.matrix_power(skew @ matrix @ np.linalg.inv(skew), 16)
+        np.testing.assert_allclose(bounds[2], np.linalg.norm(power) ** (1 / 16), rtol=1e-12)
+
+
+def _two_states():
+    class Orbit(eqx.Module):
+        return_jacobian: Array
+        x: Array
+
+    return Orbit(jnp.eye(2), jnp.zeros(2))
+
+
+@pytest.fixture(scope="module")
+def cheapest():
+    """The cheapest gait of the powered walker at the speed 0.4, up to a stiffness of the hip."""
+    params = walker.Params()
+    gait = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+    return lambda speed, starts=1: hj.optimize(
+        cost, walker.system, gait, where=lambda p: (p.push_off, p.stiffness),
+        constraints=hj.Constraint(SPEED, equals=speed), bounds=[(0.01, 0.5), (0.0, 6.0)],
+    )  # fmt: skip
+
+
+SPEED = hj.objectives.speed(walker.travel)
+
+
+def cost(orbit, params):
+    return params.push_off**2 / (4 * jnp.sin(orbit.x[0]))
+
+
+def test_powered_walker(cheapest):
+    found = cheapest(0.4)
+    assert float(found.error) < 1e-12 and float(found.gradient_error) < 1e-6
+    np.testing.assert_allclose(SPEED(found.orbit, found.params), 0.4, rtol=1e-13)
+    # Kuo's gait, from which the search starts: speed and cost as stored by him, to nine digits.
+    np.testing.assert_allclose(SPEED(found.before, found.before.params), 0.399628681, atol=5e-10)
+    np.testing.assert_allclose(found.value_before, 0.025241289, atol=5e-10)
+    # The multiplier is the derivative of the least cost by the speed. Central differences of spacing 1e-3: 1e-6 of it.
+    rise = (cheapest(0.401).value - cheapest(0.399).value) / 2e-3
+    np.testing.assert_allclose(found.multipliers, [rise], rtol=1e-4)
+
+    # A method without derivatives, on the same orbits: at each stiffness the push-off that gives the speed.
+    orbit_of = eqx.filter_jit(
+        lambda push_off, stiffness: hj.periodic_orbit(
+            walker.system, found.orbit.x, walker.Params(push_off=push_off, stiffness=stiffness), sequence=walker.sequence,
+            throw=False,
+        )
+    )  # fmt: skip
+
+    def at(stiffness):
+        def off(push_off):
+            orbit = orbit_of(jnp.asarray(push_off), jnp.asarray(stiffness))
+            return float(SPEED(orbit, orbit.params)) - 0.4
+
+        push_off = scipy.optimize.brentq(off, 0.10, 0.13, xtol=1e-14)
+        orbit = orbit_of(jnp.asarray(push_off), jnp.asarray(stiffness))
+        return float(cost(orbit, orbit.params))
+
+    bounded = scipy.optimize.minimize_scalar(at, bounds=(5.5, 6.0), method="bounded", options=dict(xatol=1e-7))
+    # SciPy ends within its tolerance of the bound, where the cost still falls by 0.0015 per unit.
+    np.testing.assert_allclose(bounded.fun, found.value, rtol=1e-6)
