@@ -48,7 +48,7 @@ def optimize(
         int, typer.Option(help="number of starts, spread over the bounds; the first is the gait's own")
     ] = 1,
     first_order: Annotated[
-        bool, typer.Option("--first-order", help="use gradients alone: more evaluations, less compilation")
+        bool, typer.Option("--first-order", help="use gradients alone: less compilation, more evaluations")
     ] = False,
     as_json: Json = False,
     plot: Annotated[
