@@ -3,6 +3,7 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import matplotlib.pyplot
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_a_maximum_is_that_of_the_negative(optimize, found, gait):
 
 
 @pytest.mark.slow
-def test_no_optimum_is_status_1(optimize, found, gait):
+def test_no_optimum_is_status_1(optimize, found, gait, tmp_path):
     import equinox as eqx
 
     lost = eqx.tree_at(lambda gait: gait.result, gait, hj.RESULTS.infeasible)
@@ -126,7 +127,8 @@ def test_no_optimum_is_status_1(optimize, found, gait):
     ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--plot", "lost.png")
     assert ran.returncode == 1
     last = ran.stderr.splitlines()[-1]
-    assert last.startswith("hyjax: powered_walker: no optimum was found. infeasible") and not ran.figures
+    assert last.startswith("hyjax: powered_walker: no optimum was found. infeasible: a constraint is violated")
+    assert not ran.figures and not (tmp_path / "lost.png").exists()
 
 
 @pytest.mark.slow
@@ -181,6 +183,22 @@ def test_quantities():
     assert set(quantities(load("rimless_wheel"))) == still | {"speed", "step_length"}
     assert set(quantities(load("bhounsule_walker"))) == still | {"speed", "step_length", "effort"}
     assert quantities(powered_walker)["period"].unit == "sqrt(l/g)"
+
+
+@pytest.mark.slow
+def test_a_multiplier_is_the_derivative_by_the_limit(optimize, found, gait):
+    """Of an upper limit it has the opposite sign of the lower one's, for a lower limit costs where an upper one spares."""
+    import equinox as eqx
+
+    (speed,) = gait.gait.constraints
+    printed = {}
+    for option, relation in (("at_least", ">="), ("at_most", "<=")):
+        limited = hj.Constraint(speed.function, name="speed", **{option: 0.4})
+        found[True] = eqx.tree_at(lambda g: (g.active, g.gait.constraints), gait, (jnp.array([True]), (limited,)))
+        ran = optimize(*WALKER, *OVER, "--subject-to", f"speed{relation}0.4", "--maximize", "--json")
+        (printed[relation],) = json.loads(ran.stdout)["constraints"]
+    assert_allclose(printed[">="]["multiplier"], -gait.multipliers[0], rtol=0, atol=0)
+    assert_allclose(printed["<="]["multiplier"], gait.multipliers[0], rtol=0, atol=0)
 
 
 def test_limits_of_one_quantity_are_one_constraint():

@@ -10,7 +10,7 @@ import typer
 
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
 from .files import check_files, check_outline, save_figure, tell_written
-from .optimum import optimum_record, optimum_tables
+from .optimum import no_optimum, optimum_record, optimum_tables
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, require_orbits
 from .quantities import parse_bounds, parse_constraints, quantity
@@ -84,7 +84,7 @@ def optimize(
 
     from .._optimize.interior_point import InteriorPoint
     from .._optimize.optimize import optimize as run
-    from .._system.results import code_name, described_code
+    from .._system.results import code_name
 
     first = starting_gait(model, params, values, modes, strides, cache, orbit)
     lens = lambda params: tuple(getattr(params, name) for name in bounds)
@@ -104,7 +104,7 @@ def optimize(
         for each in optimum_tables(model, record):
             console.print(each, highlight=False)
     if code_name(found.result) != "successful":
-        raise NotFound(f"{name}: no optimum was found. {described_code(found.result)}")
+        raise NotFound(f"{name}: {no_optimum(record, found, first_order)}")
     if plot is not None:
         from ..plot.optimization import optimization_figure
 

@@ -51,7 +51,7 @@ def optimum_record(
                 "after": optimal[each],
                 "gradient": _number(sign * gait.gradient[k]),
                 "bound_multiplier": _number(sign * gait.bound_multipliers[k]),
-                "at": None if gait.bound_multipliers[k] == 0 else "low" if gait.bound_multipliers[k] > 0 else "high",
+                "at": _bound_reached(optimal[each], low, high) if gait.bound_multipliers[k] != 0 else None,
             }
             for k, (each, (low, high)) in enumerate(bounds.items())
         ],
@@ -95,15 +95,41 @@ def _constraints(gait: "OptimizedGait", sign: int, rows_before) -> list[dict[str
                 "limit": float(limit),
                 "before": _number(limit + side * rows_before[k]),
                 "after": _number(limit + side * gait.constraints[k]),
-                "multiplier": _number(sign * gait.multipliers[k]),
+                # The derivative of the objective by the limit.
+                "multiplier": _number(sign * side * gait.multipliers[k]),
                 "active": k < equalities or bool(gait.active[k - equalities]),
             }
         )
     return found
 
 
+def _bound_reached(value: float | None, low: float, high: float) -> str | None:
+    """Which bound a value lies at; where no optimum was found, there are multipliers of bounds that are far."""
+    if value is None:
+        return None
+    near = 1e-9 * (high - low)
+    return "low" if value - low <= near else "high" if high - value <= near else None
+
+
 def _number(value) -> float | None:
     return float(value) if np.isfinite(value) else None
+
+
+def no_optimum(record: dict[str, Any], gait: "OptimizedGait", first_order: bool) -> str:
+    """Why no optimum was found, and what to try, in the words of the command line."""
+    from .._system.results import described_code
+
+    best, code = record["starts"][record["best"] - 1], record["result"]
+    violation, residual = _shown(best["violation"], 2), _shown(best["optimality_residual"], 2)
+    why = {
+        "infeasible": f"infeasible: a constraint is violated by {violation}, and no small change of the parameters lessens it.",
+        "optimum_not_found": f"optimum_not_found: the optimality conditions have the residual {residual} after "
+        f"{record['evaluations']} evaluations.",
+    }.get(code) or described_code(gait.result)
+    sharp = "spectral_radius" in (record["objective"]["name"], *(each["name"] for each in record["constraints"]))
+    hints = ["--starts", "other bounds", "another --orbit", *["no --first-order"] * first_order]
+    hints += ["contraction, which is smooth, for spectral_radius"] * sharp
+    return f"no optimum was found. {why} Try {', '.join(hints[:-1])} or {hints[-1]}."
 
 
 def optimum_tables(model: ModuleType, record: dict[str, Any]) -> list:
