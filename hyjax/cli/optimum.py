@@ -142,7 +142,7 @@ def optimum_tables(model: ModuleType, record: dict[str, Any]) -> list:
     title = (
         f"{model.title}: {objective['name'].replace('_', ' ')} {'maximized' if objective['maximized'] else 'minimized'}"
     )
-    table = Table(title=f"{title}; {fixed}" if fixed else title, title_justify="left", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     table.add_column("")
     table.add_column("unit")
     table.add_column("before", justify="right")
@@ -169,7 +169,12 @@ def optimum_tables(model: ModuleType, record: dict[str, Any]) -> list:
     accuracy = "optimality residual {}, gradient against differences {}; {} evaluations: {}".format(
         *errors, record["evaluations"], record["result"]
     )
-    return [table, accuracy, *([_starts(record, varied)] if len(record["starts"]) > 1 else [])]
+    return [
+        f"{title}; {fixed}" if fixed else title,
+        table,
+        accuracy,
+        *([_starts(record, varied)] if len(record["starts"]) > 1 else []),
+    ]
 
 
 def _units(model: ModuleType) -> list[tuple[str, str]]:
