@@ -1,5 +1,7 @@
 """Optimal orbits of a leaky integrator, in closed form, and the optimal gait of the powered walker by independent routes."""
 
+import functools as ft
+
 import diffrax as dfx
 import equinox as eqx
 import jax
@@ -67,11 +69,11 @@ def several(pulse):
 
 def test_closed_form(several):
     # The residual of the optimality conditions is rounding, and the optimum as accurate as its condition, of order 1, allows.
-    assert several.result == "successful"
+    assert several.result == hj.RESULTS.successful
     assert float(several.error) < 1e-13 and abs(float(several.value)) < 1e-25
     np.testing.assert_allclose(several.params.drive, drive_of(1), rtol=1e-12)
     np.testing.assert_allclose(several.orbit.period, 1, rtol=1e-12)
-    # Differences of spacing 6e-6 have the error 1e-10 and less.
+    # Differences of fourth order and spacing 2e-4: 1e-15 times fifth derivatives of 1e3 and rounding of 1e-12.
     assert float(several.gradient_error) < 1e-8
     assert several.before.params.drive == 2 and float(several.value_before) == pytest.approx(
         float(off_target(several.before, None))
@@ -92,13 +94,17 @@ def test_starts_lead_to_both_minima(several):
 
 def test_bounds_and_multipliers(pulse):
     """The least drive whose period is at most 0.5; and a bound in place of the constraint."""
-    found = optimum_of(pulse, drive, constraints=hj.Constraint(hj.objectives.period, at_most=0.5), bounds=(1.1, 10.0))
+    least = ft.partial(
+        optimum_of, pulse, drive, constraints=hj.Constraint(hj.objectives.period, at_most=0.5),
+        method=hj.InteriorPoint(second_order=True),
+    )  # fmt: skip
+    found = least(bounds=(1.1, 10.0))
     np.testing.assert_allclose(found.value, drive_of(0.5), rtol=1e-13)
     # One more unit of the limit b changes the least drive by d/db 1/(1 - exp(-b)); the row is b - T.
     change = -np.exp(-0.5) / (1 - np.exp(-0.5)) ** 2
     np.testing.assert_allclose(found.multipliers, [-change], rtol=1e-11)
     assert bool(found.active[0]) and "period <= 0.5" in str(found)
-    bound = optimum_of(pulse, drive, constraints=hj.Constraint(hj.objectives.period, at_most=0.5), bounds=(3.0, 10.0))
+    bound = least(bounds=(3.0, 10.0))
     np.testing.assert_allclose(bound.value, 3, rtol=1e-15)
     np.testing.assert_allclose(bound.bound_multipliers, [1], rtol=1e-13)
     assert not bool(bound.active[0]) and "lower bound" in str(bound)
@@ -108,24 +114,21 @@ def test_a_lost_gait_shortens_the_step(pulse):
     """The period 9 asks for the drive 1.000123, and trials below 1 have no orbit: each is recorded."""
     far = lambda orbit, params: (orbit.period - 9) ** 2
     found = optimum_of(pulse, far, bounds=(0.2, 3.0))
-    np.testing.assert_allclose(found.params.drive, drive_of(9), rtol=1e-11)
+    np.testing.assert_allclose(found.params.drive, drive_of(9), rtol=1e-10)
     lost = ~np.isfinite(np.asarray(found.history.objective))
     assert lost.any() and not np.asarray(found.history.accepted)[lost].any()
     assert np.all(np.asarray(found.history.codes)[lost] != hj.RESULTS.successful._value)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_first_order(pulse, reverse):
-    """BFGS updates with forward or reverse derivatives lead to the same optimum, also of numbers in an array."""
-    adjoint = dfx.RecursiveCheckpointAdjoint() if reverse else dfx.ForwardMode()
+def test_reverse_mode(pulse):
+    """Derivatives in reverse mode, of numbers in an array too."""
     found = hj.optimize(
         nearest,
         leaky,
         pulse,
         where=lambda p: (p.drive, p.weights),
         bounds=[(1.5, 3.0), (0.5, 2.0)],
-        method=hj.InteriorPoint(second_order=False),
-        integrator=hj.Integrator(adjoint=adjoint),
+        integrator=hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint()),
     )
     # A family of minima, all with the value 0: the period is the second weight.
     np.testing.assert_allclose(found.orbit.period, found.params.weights[1], rtol=1e-7)
@@ -162,7 +165,9 @@ MISUSE = {
     "low < high": dict(bounds=(3.0, 2.0)),
     "each of the 1 parameters": dict(bounds=[(1.0, 2.0), (1.0, 2.0)]),
     "is not a constraint": dict(constraints=(lambda orbit, params: orbit.period,)),
-    "first derivatives only": dict(integrator=hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint())),
+    "first derivatives only": dict(
+        method=hj.InteriorPoint(second_order=True), integrator=hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint())
+    ),
 }
 
 
@@ -201,27 +206,21 @@ def orbit_at(pulse, value):
     return hj.periodic_orbit(leaky, pulse.x, Drive(value), sequence=("rise",))
 
 
-def test_contraction_bounds_the_spectral_radius():
+def test_contraction_bounds_the_spectral_radius(pulse):
     """Rotation by 45 degrees, shrunk to 0.9, in skewed coordinates; its powers overflow and underflow where they are not scaled."""
     matrix = 0.9 * np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2)
     skew = np.array([[1.0, 5.0], [0.0, 1.0]])
     for scale in (1e-30, 1.0, 1e30):
         orbit = eqx.tree_at(
-            lambda o: (o.return_jacobian, o.x), _two_states(), (scale * skew @ matrix @ np.linalg.inv(skew), jnp.zeros(2))
+            lambda o: (o.return_jacobian, o.x),
+            pulse,
+            (scale * skew @ matrix @ np.linalg.inv(skew), jnp.zeros(2)),
         )
         bounds = [float(hj.objectives.contraction(k)(orbit, None)) / scale for k in (0, 2, 4, 10)]
         assert bounds == sorted(bounds, reverse=True) and bounds[-1] > 0.9
         np.testing.assert_allclose(bounds[-1], 0.9, rtol=1e-2)
         power = np.linalg.matrix_power(skew @ matrix @ np.linalg.inv(skew), 16)
         np.testing.assert_allclose(bounds[2], np.linalg.norm(power) ** (1 / 16), rtol=1e-12)
-
-
-def _two_states():
-    class Orbit(eqx.Module):
-        return_jacobian: Array
-        x: Array
-
-    return Orbit(jnp.eye(2), jnp.zeros(2))
 
 
 @pytest.fixture(scope="module")

@@ -76,6 +76,8 @@ class GaitProgram(eqx.Module):
         slope = jnp.zeros((start.size, n), start.dtype)
         bend = jnp.zeros((start.size, n, n), start.dtype) if self.second_order else None
         u = self.unknowns.vector(orbit.params)
+        # The orbits to come have this program's integrator.
+        orbit = dataclasses.replace(orbit, integrator=self.integrator)
         return Known(u, start, slope, bend, orbit)
 
     def __call__(self, u: Float[Array, " n"], known: Known) -> Sample:

@@ -41,12 +41,12 @@ TINY = 1e-12
 class InteriorPoint(eqx.Module):
     """The primal-dual interior-point method, finished by Newton's method on the active constraints.
 
-    **Arguments:** `second_order`: use the exact Hessian of the Lagrangian, which costs a longer compilation; else BFGS updates
-    with Powell's damping. `max_iterations`: evaluations of objective and constraints, static. `accept`: the largest residual of
+    **Arguments:** `second_order`: use the exact Hessian of the Lagrangian, which takes about twice as long to compile; else BFGS
+    updates with Powell's damping. `max_iterations`: evaluations of objective and constraints, static. `accept`: the largest residual of
     the optimality conditions at which a result is `successful`. `barrier`: the first barrier parameter.
     """
 
-    second_order: bool = eqx.field(static=True, default=True)
+    second_order: bool = eqx.field(static=True, default=False)
     max_iterations: int = eqx.field(static=True, default=200)
     accept: float = 1e-7
     barrier: float = 0.1
@@ -66,12 +66,12 @@ class History(eqx.Module):
     finish. `codes`: numbers of the result codes: why a trial failed.
     """
 
-    objective: Float[Array, " iterations"]
-    violation: Float[Array, " iterations"]
-    step: Float[Array, " iterations"]
-    accepted: Bool[Array, " iterations"]
-    phase: Int[Array, " iterations"]
-    codes: Int[Array, " iterations"]
+    objective: Float[Array, "*iterations"]
+    violation: Float[Array, "*iterations"]
+    step: Float[Array, "*iterations"]
+    accepted: Bool[Array, "*iterations"]
+    phase: Int[Array, "*iterations"]
+    codes: Int[Array, "*iterations"]
 
 
 class Search(eqx.Module):
@@ -79,7 +79,7 @@ class Search(eqx.Module):
 
     **Attributes:** `sample`: at `point`, scaled by `scale`. `mu`: of the barrier. `points`: the filter. `most`: the largest
     violation allowed. `secant`: the approximation of the Hessian, where no exact one is used. `direction`, `fraction`: of the next
-    trial. `slope`: of the barrier function along the direction. `restoring`: whether steps only lower the violation. `gap`: the violations that the direction removes. `corrected`: whether these include
+    trial. `reach`: the longest step to try, after one that could not be evaluated. `slope`: of the barrier function along the direction. `restoring`: whether steps only lower the violation. `gap`: the violations that the direction removes. `corrected`: whether these include
     those of the last trial, a second-order correction. `rejected`, `changes`: trials since the last accepted one, and directions.
     `active`, `finish`: the active set and the next trial of the finish. `error`: the residual of the optimality conditions.
     `iterations`: evaluations so far. `result`: the code of the last.
@@ -95,6 +95,7 @@ class Search(eqx.Module):
     secant: Float[Array, "n n"]
     direction: Direction
     fraction: Float[Array, ""]
+    reach: Float[Array, ""]
     slope: Float[Array, ""]
     restoring: Bool[Array, ""]
     gap: Float[Array, " m"]
@@ -132,7 +133,7 @@ def start_search(program: Program, method: InteriorPoint, origin: Array, carry: 
     return Search(
         phase=count + APPROACH, point=point, sample=sample, scale=jnp.ones(1 + e + i, dtype),
         mu=jnp.asarray(method.barrier, dtype), points=empty_filter(dtype), most=zeros(), secant=jnp.eye(n, dtype=dtype),
-        direction=direction, fraction=zeros(), slope=zeros(), restoring=jnp.array(False), gap=zeros(e + i),
+        direction=direction, fraction=zeros(), reach=jnp.full((), jnp.inf, dtype), slope=zeros(), restoring=jnp.array(False), gap=zeros(e + i),
         corrected=jnp.array(False), rejected=count, changes=count,
         active=ActiveSet(jnp.zeros(i, bool), jnp.zeros(n, bool), jnp.zeros(n, bool)), finish=point,
         error=jnp.full((), jnp.inf, dtype), iterations=count, result=RESULTS.successful, history=history,
@@ -214,10 +215,12 @@ def _descended(program: Program, state: Search, trial: Point, sample: Sample, so
     duals = jnp.concatenate([jnp.zeros(program.equalities, gap.dtype), trial.slack_dual])
     duals = jnp.where(state.restoring, duals, trial.multipliers)
     trial = near_central(program, eqx.tree_at(lambda point: point.multipliers, trial, duals), state.mu)
+    length = state.fraction * largest(state.direction.step.u)
     return changed(
         state,
         point=pick(accepted, trial, state.point),
         sample=pick(accepted, sample, state.sample),
+        reach=jnp.where(accepted, 4 * state.reach, jnp.where(sound, state.reach, length / 2)),
         secant=jnp.where(accepted & ~state.restoring, updated_secant(state, trial, sample), state.secant),
         points=state.points.with_point(accepted & ~state.restoring & judged.blocks, *before),
         restoring=state.restoring & ~restored,
@@ -289,7 +292,9 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
         mu, shift, floor, gap,
     )  # fmt: skip
     slope = jnp.where(rejected == 0, direction.slope, state.slope)
+    length = largest(direction.step.u)
     fraction = direction.primal * jnp.where(state.corrected, 1, 0.5 ** rejected.astype(mu.dtype))
+    fraction = jnp.minimum(fraction, state.reach / jnp.where(length > 0, length, 1))
 
     active = pick(ended, active_set(program, point), state.active)
     finish = active_set_step(program, point, sample, hessian, active)
@@ -354,8 +359,9 @@ def minimum(program: Program, method: InteriorPoint, state: Search) -> Minimum:
         finished, state.error, optimality_error(program, with_bound_duals(point, state.sample, active), state.sample)
     )
     own = violations(program, point.slack, state.sample)
-    steepest = largest(state.sample.jacobian[1:].T @ own)
-    blocked = (largest(own) > 1e-4) & (steepest <= 1e-2 * largest(own))
+    # The step of steepest descent of the violation, within the bounds.
+    descent = jnp.clip(point.u - state.sample.jacobian[1:].T @ own, program.lower, program.upper) - point.u
+    blocked = (largest(own) > 1e-4) & (largest(descent) <= 1e-2 * largest(own))
     known = jnp.any(state.history.accepted)
     result = choose(blocked, RESULTS.infeasible, RESULTS.optimum_not_found)
     result = choose(error <= method.accept, RESULTS.successful, result)

@@ -54,7 +54,7 @@ def contraction(doublings: int = 4) -> Objective:
             matrix = matrix @ matrix if k else matrix
             square = jnp.sum(matrix**2)
             norm = jnp.sqrt(jnp.where(square > 0, square, 1))
-            matrix, logarithm = matrix / norm, 2 * logarithm * (k > 0) + jnp.log(norm)
+            matrix, logarithm = matrix / norm, 2 * logarithm + jnp.log(norm)
         return jnp.where(square > 0, jnp.exp(logarithm / 2**doublings), 0)
 
     return contraction

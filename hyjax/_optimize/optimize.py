@@ -34,10 +34,10 @@ def optimize(
     orbit: PeriodicOrbit,
     *,
     where: Where,
-    constraints: Constraint | Sequence[Constraint] = (),
+    constraints: Constraint | Sequence = (),
     bounds: Bounds = None,
     method: InteriorPoint = InteriorPoint(),
-    starts: int | Float[Array, "starts n"] = 1,
+    starts: int | Float[Array, "..."] = 1,
     shooting: AbstractShooting = SingleShooting(),
     integrator: IntegratorLike | None = None,
     throw: bool = True,
@@ -167,12 +167,12 @@ def _best_value(program: Program, method: InteriorPoint, states: Search) -> floa
 def _gradient_error(
     program: Program, method: InteriorPoint, found: Minimum, result: OptimizedGait, lanes: int
 ) -> Array:
-    """The largest deviation of the Jacobian of objective and constraints at the optimum from central differences, relative to the
-    largest component of each row. By the compiled search: each lane evaluates one point."""
+    """The largest deviation of the Jacobian of objective and constraints at the optimum from differences of order 4, relative to the
+    row's largest component or value. By the compiled search: each lane evaluates one point."""
     best, u = int(result.best), np.asarray(found.point.u[int(result.best)])
     sample = jax.tree.map(lambda leaf: leaf[best], found.sample)
-    step = float(np.finfo(u.dtype).eps) ** (1 / 3)
-    points = np.concatenate([u + step * np.eye(u.size), u - step * np.eye(u.size)]).astype(u.dtype)
+    step = float(np.finfo(u.dtype).eps) ** (1 / 5) / 4
+    points = np.concatenate([u + k * step * np.eye(u.size) for k in (1, -1, 2, -2)]).astype(u.dtype)
     values = []
     for first in range(0, len(points), lanes):
         part = points[first : first + lanes]
@@ -182,7 +182,10 @@ def _gradient_error(
         states = _advance(program, method, jnp.asarray(part), states, jnp.array(1))
         samples = jax.vmap(lambda state: state.sample.scaled(1 / state.scale))(states)
         values.append(np.asarray(samples.values)[: len(points) - first])
-    forward, backward = np.split(np.concatenate(values), 2)
-    differences, jacobian = (forward - backward).T / (2 * step), np.asarray(sample.jacobian)
-    size = np.max(np.abs(jacobian), axis=1, keepdims=True)
-    return jnp.asarray(np.max(np.abs(differences - jacobian) / np.where(size > 0, size, 1)))
+    near, before, far, beyond = np.split(np.concatenate(values), 4)
+    differences = (8 * (near - before) - (far - beyond)).T / (12 * step)
+    jacobian = np.asarray(sample.jacobian)
+    # At an optimum the gradient may vanish, and the value too.
+    size = np.maximum(np.max(np.abs(jacobian), axis=1), np.abs(np.asarray(sample.values)))
+    size[0] = max(size[0], abs(float(result.value_before)))
+    return jnp.asarray(np.max(np.abs(differences - jacobian) / np.where(size > 0, size, 1)[:, None]))

@@ -45,7 +45,7 @@ class OptimizedGait(Shown):
     the derivative of the value by the limit of a constraint. `bound_multipliers`: of the bounds, positive at a lower one,
     `(n,)`. `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows. `error`: the
     largest residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest
-    relative deviation of the derivatives of objective and constraints from central differences; NaN where it was not computed.
+    relative deviation of the derivatives of objective and constraints from differences of fourth order; NaN where it was not computed.
     `starts`: all starts. `best`: the number of the best. `result`: its code.
     """
 

@@ -11,7 +11,7 @@ from .unknowns import Unknowns
 
 
 def starting_points(
-    program: Program, unknowns: Unknowns, own: Float[Array, " n"], starts: int | Float[Array, "starts n"]
+    program: Program, unknowns: Unknowns, own: Float[Array, " n"], starts: int | Float[Array, "..."]
 ) -> Float[Array, "starts n"]:
     """The starts, inside the bounds: the orbit's own parameters and others spread over the bounds; or those given, in units of
     the parameters. `ValueError` for starts of another shape, or a spread over infinite bounds."""
