@@ -78,6 +78,8 @@ def test_the_published_gait():
     cost = drive[0] ** 2 + params.step_time / 4 * np.sum(drive[1:] ** 2)
     assert_allclose(cost, 0.6420337326, rtol=0, atol=6e-11)
     assert_allclose(cost, FAST[1], rtol=0, atol=5e-9)
+    # Of the parameters alone: an orbit is not looked at.
+    assert_allclose(walker.objectives["effort"](None, params), cost, rtol=1e-15)
 
     x = jnp.array([angle, -angle, stance_rate, swing_rate, 0.0])
     through = hj.stride(walker.system, x, params, sequence=walker.sequence)

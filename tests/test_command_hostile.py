@@ -10,6 +10,8 @@ ATTRACTOR = ("attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3")
 BASIN = ("basin", "simplest_walker")
 BALL = ("simulate", "bouncing_ball", "--t1")
 GAIT = ("gait", "simplest_walker")
+OVER = ("optimize", "powered_walker", "--objective", "period", "--over")
+OPTIMIZE = (*OVER, "stiffness=0:6")
 
 # The arguments, and what the line names.
 HOSTILE = [
@@ -126,6 +128,48 @@ HOSTILE = [
     ((*BASIN, "--over", "theta=0:1:50000", "--over", "theta_rate=0:2:50000"), "--over"),
     (("basin", "rimless_wheel", "--over", "angle=0:1:5"), "--over"),
     (("basin", "rimless_wheel", "--over", "theta=0:1:5"), "--over"),
+    (("optimize", "powered_walker", "--objective", "", "--over", "stiffness=0:6"), "--objective"),
+    (("optimize", "powered_walker", "--objective", "theta", "--over", "stiffness=0:6"), "'theta'"),
+    (("optimize", "buck_converter", "--objective", "speed", "--over", "inductance=0.01:0.1"), "'speed'"),
+    (("optimize", "powered_walker", "--objective", "period"), "--over"),
+    ((*OVER, ""), "--over"),
+    ((*OVER, "stiffness"), "--over"),
+    ((*OVER, "=0:1"), "--over"),
+    ((*OVER, "stiffness="), "--over"),
+    ((*OVER, "stiffness=0:"), "--over stiffness"),
+    ((*OVER, "stiffness=:6"), "--over stiffness"),
+    ((*OVER, "stiffness=0:inf"), "--over stiffness"),
+    ((*OVER, "stiffness=nan:6"), "--over stiffness"),
+    ((*OVER, "stiffness=0:1e308"), "--over stiffness"),
+    ((*OVER, "stiffness=6:6"), "--over"),
+    ((*OVER, "stiffness=0:٣"), "--over stiffness"),
+    ((*OVER, "stiffness=0:6:10"), "--over"),
+    ((*OVER, "slope=0:2"), "slope=2.0"),
+    ((*OVER, "push_of=0:1"), "Did you mean 'push_off'?"),
+    ((*OPTIMIZE, "--over", "stiffness=1:2"), "--over"),
+    ((*OPTIMIZE, "--subject-to", ""), "--subject-to"),
+    ((*OPTIMIZE, "--subject-to", "speed"), "--subject-to"),
+    ((*OPTIMIZE, "--subject-to", "=0.4"), "''"),
+    ((*OPTIMIZE, "--subject-to", "speed="), "--subject-to speed"),
+    ((*OPTIMIZE, "--subject-to", "speed>=nan"), "--subject-to speed"),
+    ((*OPTIMIZE, "--subject-to", "speed<=1e308"), "--subject-to speed"),
+    ((*OPTIMIZE, "--subject-to", "speed>0.4"), "--subject-to"),
+    ((*OPTIMIZE, "--subject-to", "speed=>0.4"), "--subject-to"),
+    ((*OPTIMIZE, "--subject-to", "speed=0.1<=0.4"), "--subject-to"),
+    ((*OPTIMIZE, "--subject-to", "__class__=1"), "'__class__'"),
+    ((*OPTIMIZE, "--subject-to", "speed\n=1\n2"), "--subject-to"),
+    ((*OPTIMIZE, "--subject-to", "speed=1", "--subject-to", "speed=1"), "--subject-to"),
+    ((*OPTIMIZE, "--subject-to", "speed>=1", "--subject-to", "speed<=1"), "'speed'"),
+    ((*OPTIMIZE, "--subject-to", "speed=1", "--subject-to", "period=1"), "--subject-to"),
+    ((*OPTIMIZE, "--starts", "0"), "--starts"),
+    ((*OPTIMIZE, "--starts", MANY), "--starts"),
+    ((*OPTIMIZE, "--strides", "0"), "--strides"),
+    ((*OPTIMIZE, "--orbit", "0"), "--orbit"),
+    ((*OPTIMIZE, "--sequence", "hop"), "--sequence"),
+    ((*OPTIMIZE, "--param", "stiffness=-1"), "stiffness=-1.0"),
+    ((*OPTIMIZE, "--plot", "best"), "best"),
+    ((*OPTIMIZE, "--animate", "best.png"), ".png"),
+    (("optimize", "", "--objective", "period", "--over", "stiffness=0:6"), "''"),
     (("models", "nobody"), "nobody"),
     (("models", "bouncing_ball", "slip"), "slip"),
     (("reproduce", "nothing"), "nothing"),
@@ -137,9 +181,11 @@ def test_refused_by_one_line(command, monkeypatch, arguments, named):
     def computed(*_, **__):
         raise AssertionError("began to compute")
 
+    import hyjax._orbit.orbit
     import hyjax._orbit.search
     import hyjax._sweep.batches
 
+    monkeypatch.setattr(hyjax._orbit.orbit, "periodic_orbit", computed)
     monkeypatch.setattr(hyjax._orbit.search, "search", computed)
     monkeypatch.setattr(hyjax._sweep.batches.BatchMap, "__call__", computed)
     ran = command(*arguments)

@@ -101,6 +101,14 @@ def impact(x, params):
     return q, v, after, push, new
 
 
+def pushed(x, params):
+    """The kinetic energy that the push-off alone adds."""
+    q, v = free(x, params)
+    G = jax.jacfwd(lambda q: foot(0, q, params))(q)
+    after = v + jnp.linalg.solve(mass_matrix(q, params), G.T @ (-params.push_off * down(q[2])))
+    return kinetic(q, after, params) - kinetic(q, v, params)
+
+
 def velocity(point, q, v):
     return jax.jvp(point, (q,), (v,))[1]
 
@@ -118,6 +126,7 @@ def test_equations_of_motion_and_impact(values):
         _, _, after, _, _ = impact(x, params)
         struck = walker.heel_strike(0.0, x, params)
         assert_allclose(struck, [x[1], x[0], after[3], after[2]], rtol=1e-12, atol=1e-12)
+        assert_allclose(walker.push_off_work(x[0] - x[1], params), pushed(x, params), rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("values", CASES, ids=("default", "all", "no hip"))
@@ -201,6 +210,10 @@ def test_the_default_gait(gait):
     energy = lambda x: kinetic(*free(x, gait.params), gait.params)
     assert_allclose(energy(gait.before[0]), energy(gait.x), rtol=1e-13)
     assert_allclose(gait.before[0], gait.x * jnp.array([-1.0, -1, 1, 1]), rtol=0, atol=1e-13)
+    # The work over the weight 2 and the distance between the feet.
+    distance = 2 * np.sin((gait.x[0] - gait.x[1]) / 2)
+    cost = walker.objectives["cost_of_transport"](gait, gait.params)
+    assert_allclose(cost, pushed(gait.before[0], gait.params) / (2 * distance), rtol=1e-12)
     assert "push\u00a0off\u00a0=\u00a00.15" in gait_figure(gait, walker).get_suptitle()
 
 

@@ -1,5 +1,7 @@
 """The powered walker against digits from other code, energy balances in closed form, and the simplest walker; its two springs."""
 
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -52,6 +54,7 @@ def test_gaits_of_kuo(push_off, stiffness):
     # Half a unit of the last decimal.
     assert_allclose(step_length(orbit) / orbit.period, speed, rtol=0, atol=6e-10)
     assert_allclose(push_off**2 / (2 * step_length(orbit)), cost, rtol=0, atol=6e-10)
+    assert_allclose(powered_walker.objectives["cost_of_transport"](orbit, orbit.params), cost, rtol=0, atol=6e-10)
 
 
 def test_gait_of_given_step_length_and_frequency():
@@ -132,6 +135,13 @@ def test_equal_springs_are_one_spring():
     assert_allclose(two.x, one.x, rtol=0, atol=1e-14)
     assert_allclose(two.period, one.period, rtol=0, atol=1e-13)
     assert_allclose(two.multipliers, one.multipliers, rtol=0, atol=1e-12)
+    cost = two_spring_walker.objectives["cost_of_transport"]
+    assert_allclose(cost(two, params), 0.04**2 / (2 * step_length(one)), rtol=1e-13)
+    # Two strides: twice the work over twice the distance.
+    double = SimpleNamespace(nodes=jnp.concatenate([two.nodes] * 2), strides=2, sequence=two.sequence)
+    assert_allclose(cost(double, params), cost(two, params), rtol=1e-15)
+    with pytest.raises(ValueError, match=r"sequence ahead, behind; .* sequence behind, ahead"):
+        cost(SimpleNamespace(nodes=two.nodes, strides=1, sequence=("ahead", "behind")), params)
     # Where the legs pass, the vector field is continuous: no saltation.
     passing = jnp.array([0.05, -0.3, 0.0, -0.5])
     jump = hj.saltation_matrix(two_spring_walker.system, 0, jnp.zeros(()), passing, params)

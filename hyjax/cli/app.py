@@ -19,6 +19,7 @@ from .basin import basin  # noqa: E402
 from .continuation import follow_branches  # noqa: E402
 from .gait import gait  # noqa: E402
 from .models import models  # noqa: E402
+from .optimization import optimize  # noqa: E402
 from .reproduce.commands import app as reproduce  # noqa: E402
 from .simulate import simulate  # noqa: E402
 from .sweep import sweep  # noqa: E402
@@ -28,7 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Simulation and stability analysis of hybrid dynamical systems: periodic orbits, multipliers, branches, sweeps.",
+    help="Simulation and stability analysis of hybrid dynamical systems: periodic orbits, multipliers, branches, sweeps, "
+    "optimal gaits.",
 )
 
 
@@ -47,6 +49,7 @@ app.command()(models)
 app.command()(gait)
 app.command()(simulate)
 app.command("continue")(follow_branches)
+app.command()(optimize)
 app.command()(sweep)
 app.command()(attractor)
 app.command()(basin)

@@ -92,10 +92,10 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
         name, equals, text = setting.partition("=")
         if not equals:
             raise Misuse(f"--param: {setting!r} is not name=value, such as {known[0]}=0.1.")
-        _check_parameter(name, known, "--param")
+        check_parameter(model, name, "--param")
         values[name] = parse_finite(text, f"--param {name}", unit_of_parameter(model, name))
     for name, value in (varied or {}).items():
-        _check_parameter(name, known, "--where")
+        check_parameter(model, name, "--where")
         values[name] = value
     with as_misuse():
         params = model.Params(**values)
@@ -113,7 +113,9 @@ def unit_of_parameter(model: ModuleType, name: str) -> str:
     return fields[name].metadata.get("unit", "") if name in fields else "rad"
 
 
-def _check_parameter(name: str, known: list[str], option: str) -> None:
+def check_parameter(model: ModuleType, name: str, option: str) -> None:
+    """`Misuse` for a name that is not that of a parameter."""
+    known = [field.name for field in parameter_fields(model)]
     if name not in known:
         raise Misuse(
             f"{option}: there is no parameter {name!r}.{resembling(name, known)} The parameters are: {', '.join(known)}."

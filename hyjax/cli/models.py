@@ -40,6 +40,8 @@ def models(
     console.print(table, highlight=False)
     states = ", ".join(f"{state} ({unit})" for state, unit in zip(model.coordinates, model.units, strict=True))
     console.print(f"state: {states}; time ({model.time_unit})", highlight=False)
+    if objectives := getattr(model, "objectives", {}):
+        console.print(f"objectives: {', '.join(objectives)}", highlight=False)
 
 
 def _record(model: ModuleType) -> dict:
@@ -57,4 +59,5 @@ def _record(model: ModuleType) -> dict:
         "time_unit": model.time_unit,
         "modes": list(model.system.modes),
         "sequence": list(getattr(model, "sequence", ())),
+        "objectives": list(getattr(model, "objectives", {})),
     }

@@ -31,22 +31,24 @@ def orbits_record(name: str, model, values: dict[str, float], orbits) -> dict:
         "model": name,
         "params": values,
         "state_names": list(model.coordinates),
-        "orbits": [
-            {
-                "x0": [float(value) for value in orbit.x],
-                "period": float(orbit.period),
-                "multipliers": [[float(value.real), float(value.imag)] for value in orbit.multipliers],
-                "spectral_radius": float(abs(orbit.multipliers).max()),
-                "stable": bool(abs(orbit.multipliers).max() < 1),
-                "residual": float(orbit.residual),
-                "impact_times": [float(each) for each in orbit.impact_times],
-                "guard_rates": [float(each) for each in orbit.guard_rates],
-                "nodes": nested_lists(orbit.nodes),
-                "return_jacobian": nested_lists(orbit.return_jacobian),
-                "result": "successful",
-            }
-            for orbit in (orbits[i] for i in range(len(orbits)))
-        ],
+        "orbits": [orbit_record(orbits[i]) for i in range(len(orbits))],
+    }
+
+
+def orbit_record(orbit) -> dict:
+    """The JSON record of one orbit that was found."""
+    return {
+        "x0": [float(value) for value in orbit.x],
+        "period": float(orbit.period),
+        "multipliers": [[float(value.real), float(value.imag)] for value in orbit.multipliers],
+        "spectral_radius": float(abs(orbit.multipliers).max()),
+        "stable": bool(abs(orbit.multipliers).max() < 1),
+        "residual": float(orbit.residual),
+        "impact_times": [float(each) for each in orbit.impact_times],
+        "guard_rates": [float(each) for each in orbit.guard_rates],
+        "nodes": nested_lists(orbit.nodes),
+        "return_jacobian": nested_lists(orbit.return_jacobian),
+        "result": "successful",
     }
 
 
@@ -65,14 +67,15 @@ def orbits_table(model, values: dict[str, float], orbits):
         table.add_row(state, unit, *(f"{float(orbit.x[k]):+.15f}" for orbit in rows))
     table.add_row("period", model.time_unit, *(f"{float(orbit.period):.14f}" for orbit in rows))
     for k in range(len(model.coordinates)):
-        table.add_row(f"multiplier {k + 1}", "1", *(_complex(complex(orbit.multipliers[k])) for orbit in rows))
+        table.add_row(f"multiplier {k + 1}", "1", *(shown_complex(complex(orbit.multipliers[k])) for orbit in rows))
     table.add_row("spectral radius", "1", *(f"{abs(orbit.multipliers).max():.13f}" for orbit in rows))
     table.add_row("stable", "", *("yes" if abs(orbit.multipliers).max() < 1 else "no" for orbit in rows))
     table.add_row("residual", "", *(f"{float(orbit.residual):.1e}" for orbit in rows))
     return table
 
 
-def _complex(value: complex) -> str:
+def shown_complex(value: complex) -> str:
+    """A complex number to 13 decimals."""
     # Adding zero turns -0.0 into 0.0.
     real, imag = (round(part, 13) + 0.0 for part in (value.real, value.imag))
     return f"{real:+.13f}" if imag == 0 else f"{real:+.13f} {imag:+.13f}i"

@@ -1,5 +1,7 @@
 """Models from the literature: each file holds equations, `Params`, `system`, `sequence`, `guess`, `region` and `outline`.
 
+Some have `objectives`, a dictionary of functions `(orbit, params) -> number`, for `hyjax.optimize`.
+
 `names` lists the models; `load(name)` imports one, and so does the attribute `hyjax.models.NAME`.
 """
 

@@ -159,3 +159,12 @@ def travel(mode, x, params):
 def ground(params):
     """Zero: the ground is level."""
     return jnp.zeros_like(params.step_time)
+
+
+def effort(orbit, params):
+    r"""The cost of a step that the default values minimize, $P^2 + \frac T4\sum_j u_j^2$."""
+    squares = sum((torque**2 for torque in torques(params)), jnp.zeros_like(params.push_off))
+    return params.push_off**2 + params.step_time / 4 * squares
+
+
+objectives = {"effort": effort}

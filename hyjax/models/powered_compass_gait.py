@@ -54,6 +54,7 @@ from jaxtyping import Array, Float
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.trig import sincos
 from .._system.types import Scalar, State, Time
+from ._objective import require_sequence
 from ._parameter import parameter, refuse_unless, require_nonnegative, require_positive, require_slope
 from .compass_gait import (
     coordinates as coordinates,
@@ -209,3 +210,30 @@ fates = {
     "fell forward": lambda t, x, params: x[0] + params.slope + jnp.pi / 2,
     "fell backward": lambda t, x, params: jnp.pi / 2 - x[0] - params.slope,
 }
+
+
+def push_off_work(between, params):
+    r"""The work of the push-off at the angle `between` the legs: $\tfrac12 P^2 e^\top A^{-1} e$.
+
+    $A$ is the inertia that the hip has for an impulse there, with both legs, which turn freely about it: each adds its mass $m$
+    along the leg and $m I / (I + m c^2)$ across it. $e$ is the direction of the trailing leg, whose foot was at rest.
+    """
+    M, m, c, I = params.hip_mass, params.leg_mass, params.com, params.inertia
+    across = m * I / (I + m * c**2)
+    sine, cosine = sincos(between)
+    ee = M + m + m * cosine**2 + across * sine**2
+    nn = M + across + m * sine**2 + across * cosine**2
+    en = (m - across) * sine * cosine
+    return params.push_off**2 / 2 * nn / (ee * nn - en**2)
+
+
+def cost_of_transport(orbit, params):
+    """The work of the push-off over weight and distance, without the work of controller, damper and slope."""
+    require_sequence(orbit, sequence, "cost_of_transport")
+    between = orbit.nodes[:, 0] - orbit.nodes[:, 1]
+    weight = (params.hip_mass + 2 * params.leg_mass) * params.gravity
+    distance = jnp.sum(2 * params.leg_length * jnp.sin(between / 2))
+    return jnp.sum(push_off_work(between, params)) / (weight * distance)
+
+
+objectives = {"cost_of_transport": cost_of_transport}

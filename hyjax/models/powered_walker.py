@@ -28,6 +28,7 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.trig import sincos
+from ._objective import require_sequence
 from ._parameter import parameter, require_nonnegative, require_slope
 from .simplest_walker import (
     after_strike,
@@ -126,3 +127,18 @@ def region(params):
 # The plane of initial states for a basin of attraction: steps up to that of Kuo's gait and half as long again.
 plane = {"theta": (0.0, 0.6), "theta_rate": (-0.8, 0.0)}
 on_section = after_strike
+
+
+def cost_of_steps(orbit, params):
+    """`cost_of_transport` of an orbit whose nodes are the states just after its heel strikes."""
+    lengths = 2 * jnp.sin(orbit.nodes[:, 0])
+    return orbit.strides * params.push_off**2 / (2 * jnp.sum(lengths))
+
+
+def cost_of_transport(orbit, params):
+    r"""The work of the push-off over weight and distance, $P^2 / (2 s)$ with the step length $s = 2\sin\theta$."""
+    require_sequence(orbit, sequence, "cost_of_transport")
+    return cost_of_steps(orbit, params)
+
+
+objectives = {"cost_of_transport": cost_of_transport}

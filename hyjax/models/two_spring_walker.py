@@ -19,11 +19,13 @@ from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
 from . import powered_walker
+from ._objective import require_sequence
 from ._parameter import parameter, require_nonnegative, require_slope
 from .powered_walker import (
     after_strike,
     around,
     coordinates as coordinates,
+    cost_of_steps,
     fates as fates,
     foot_height,
     ground as ground,
@@ -121,3 +123,12 @@ def travel(mode, x, params):
     """The vector from the stance foot to the next: at the heel strike to the swing foot, and zero where the legs pass."""
     step = powered_walker.travel(mode, x, params)
     return step if mode == "ahead" else jnp.zeros_like(step)
+
+
+def cost_of_transport(orbit, params):
+    """The work of the push-off over weight and distance, as for the powered walker."""
+    require_sequence(orbit, sequence, "cost_of_transport")
+    return cost_of_steps(orbit, params)
+
+
+objectives = {"cost_of_transport": cost_of_transport}

@@ -1,0 +1,101 @@
+"""Numbers of a gait by name, as objectives and constraints of the command `optimize`, and the parameters that vary."""
+
+import re
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from .arguments import as_misuse, check_parameter, Misuse, parse_finite, resembling, short_name, unit_of_parameter
+
+if TYPE_CHECKING:
+    from .._optimize.constraint import Constraint, Objective
+
+# The relation of a constraint, and its argument of `Constraint`.
+RELATIONS = {"=": "equals", ">=": "at_least", "<=": "at_most"}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of a gait, with its unit; the unit is empty where the model does not state it."""
+
+    name: str
+    function: "Objective"
+    unit: str
+
+
+def quantities(model: ModuleType) -> dict[str, Quantity]:
+    """The numbers of a gait of a model, by name: those of every gait, those of a gait that moves, and the model's objectives."""
+    from .._optimize import objectives
+
+    found = [
+        Quantity("period", objectives.period, model.time_unit),
+        Quantity("spectral_radius", objectives.spectral_radius, "1"),
+        Quantity("contraction", objectives.contraction(), "1"),
+    ]
+    if hasattr(model, "travel"):
+        found += [
+            Quantity("speed", objectives.speed(model.travel), ""),
+            Quantity("step_length", objectives.step_length(model.travel), ""),
+        ]
+    found += [Quantity(name, function, "") for name, function in getattr(model, "objectives", {}).items()]
+    return {each.name: each for each in found}
+
+
+def quantity(model: ModuleType, name: str, option: str) -> Quantity:
+    """The number of that name; `Misuse` that lists the names otherwise."""
+    known = quantities(model)
+    if name not in known:
+        raise Misuse(
+            f"{option}: {short_name(model)} has no quantity {name!r}.{resembling(name, tuple(known))} The quantities are: "
+            f"{', '.join(known)}."
+        )
+    return known[name]
+
+
+def parse_constraints(model: ModuleType, texts: list[str] | None) -> "list[Constraint]":
+    """The constraints given as `name=value`, `name>=value` or `name<=value`; two limits of a name are one constraint."""
+    from .._optimize.constraint import Constraint
+
+    limits: dict[str, dict[str, float]] = {}
+    for text in texts or []:
+        found = re.fullmatch(r"\s*([^<>=]*?)\s*(<=|>=|=)([^<>=]*)", text)
+        if found is None:
+            raise Misuse(f"--subject-to: {text!r} is not name=value, name>=value or name<=value, such as period>=2.")
+        name, relation, value = found.groups()
+        chosen = quantity(model, name, "--subject-to")
+        mine = limits.setdefault(name, {})
+        if RELATIONS[relation] in mine:
+            raise Misuse(f"--subject-to: {name}{relation} is given twice. Give it once.")
+        mine[RELATIONS[relation]] = parse_finite(value, f"--subject-to {name}", chosen.unit)
+    with as_misuse():
+        return [
+            Constraint(quantity(model, name, "--subject-to").function, name=name, **mine)
+            for name, mine in limits.items()
+        ]
+
+
+def parse_bounds(model: ModuleType, texts: list[str], values: dict[str, float]) -> dict[str, tuple[float, float]]:
+    """The bounds of the parameters that vary, each given as `name=low:high`.
+
+    **Arguments:** `values`: of all parameters by name. `Misuse` for bounds that the model's `Params` refuses with the others.
+    """
+    bounds: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, equals, span = text.partition("=")
+        ends = span.split(":")
+        if not equals or len(ends) != 2:
+            raise Misuse(f"--over: {text!r} is not name=low:high, such as {next(iter(values))}=0.1:0.2.")
+        check_parameter(model, name, "--over")
+        if name in bounds:
+            raise Misuse(f"--over: {name} is given twice. Give each parameter once.")
+        low, high = (parse_finite(end, f"--over {name}", unit_of_parameter(model, name)) for end in ends)
+        if not low < high:
+            raise Misuse(f"--over: {text!r} must have its low below its high.")
+        bounds[name] = low, high
+    for name, ends in bounds.items():
+        for end in ends:
+            try:
+                model.Params(**{**values, name: end})
+            except ValueError as error:
+                raise Misuse(f"--over {name}: its bound {end:g} is out of range. {error}") from None
+    return bounds

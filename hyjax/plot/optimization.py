@@ -1,0 +1,97 @@
+"""The figure of an optimization: the gait before and after, the objective over the evaluations, the multipliers."""
+
+import textwrap
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._optimize.optimized_gait import OptimizedGait
+from .figure import BLUE, GREY, pyplot, symbol, tidy, unit, VERMILION
+from .orbit import message_of, multiplier_plane, phase_portrait, time_series
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+# A violation is drawn no smaller: rounding.
+LEAST = 1e-17
+
+
+def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) -> "matplotlib.figure.Figure":
+    """The figure of an optimization: phase portrait and coordinates over time before and after, in axes of the same scales; the
+    objective and the largest violation of a constraint over the accepted evaluations of the best start; the multipliers.
+
+    **Arguments:** `gait`: the result of `hyjax.optimize`. `model`: supplies the title, and the units of the axes.
+
+    **Returns:** the figure. `ValueError` for an optimization that ended without a gait; `ImportError` without matplotlib.
+    """
+    if not np.isfinite(gait.orbit.period):
+        raise ValueError(f"optimization_figure: there is no gait to draw: {message_of(gait.orbit)}")
+    fig = pyplot().figure(figsize=(13, 7.6), layout="constrained")
+    fig.suptitle(textwrap.fill(_title(gait, model), 110), fontsize=13)
+    gaits, course = fig.subfigures(1, 2, width_ratios=(2, 1.05))
+    axes = gaits.subplots(2, 2, sharex="row", sharey="row")
+    columns = ((gait.before, gait.value_before, "starting gait"), (gait.orbit, gait.value, "optimal gait"))
+    for (orbit, value, name), (portrait, series) in zip(columns, axes.T, strict=True):
+        phase_portrait(orbit, portrait, model=model)
+        time_series(orbit, series, model=model)
+        period = f"{float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
+        portrait.set_title(f"{name}: {float(value):.6g}, $T$ = {period}", fontsize=11, pad=24)
+    for ax in axes[:, 1]:
+        ax.set_ylabel("")
+    constrained = gait.constraints.size > 0
+    *panels, plane = course.subplots(2 + constrained, 1, height_ratios=(1, *[0.8] * constrained, 2.2))
+    _course(gait, panels)
+    _multipliers(gait, plane)
+    return fig
+
+
+def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
+    """The model, the objective, and the parameters before and after."""
+    ends = (
+        np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
+        for orbit in (gait.before, gait.orbit)
+    )
+    shown = [
+        f"{symbol(name)} {before:.4g}\u00a0→\u00a0{after:.4g}".replace(" ", "\u00a0")
+        for name, before, after in zip(gait.names, *ends, strict=True)
+    ]
+    more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []
+    head = ": ".join(text for text in (getattr(model, "title", ""), _objective(gait)) if text)
+    return f"{head}; {', '.join(shown[:6] + more)}"
+
+
+def _objective(gait: OptimizedGait) -> str:
+    """The name of the objective."""
+    name = getattr(gait.gait.objective, "__name__", "")
+    return name.replace("_", " ") if name.isidentifier() or " " in name else "objective"
+
+
+def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
+    """The objective and, where there are constraints, the largest violation of the accepted evaluations, by their numbers."""
+    history = gait.history
+    taken = np.flatnonzero(np.asarray(history.accepted))
+    style = {"marker": "o", "ms": 3.5, "lw": 1.4}
+    tidy(panels[0]).plot(taken + 1, np.asarray(history.objective)[taken], color=BLUE, gid="objective", **style)
+    panels[0].set_ylabel(_objective(gait))
+    if panels[1:]:
+        worst = np.maximum(np.asarray(history.violation)[taken], LEAST)
+        tidy(panels[1]).semilogy(taken + 1, worst, color=VERMILION, gid="violation", **style)
+        panels[1].set_ylabel("violation")
+        panels[1].sharex(panels[0])
+        panels[0].tick_params(labelbottom=False)
+    panels[-1].set_xlabel("evaluation")
+    panels[-1].locator_params(axis="x", integer=True)
+
+
+def _multipliers(gait: OptimizedGait, ax: "matplotlib.axes.Axes") -> None:
+    """The multipliers after, as in `multiplier_plane`, and those before as open circles."""
+    multiplier_plane(gait.orbit, ax)
+    across, up = np.real(gait.before.multipliers), np.imag(gait.before.multipliers)
+    style = {"ms": 8, "mfc": "none", "mec": GREY, "mew": 1.3, "clip_on": False}
+    ax.plot(across, up, "o", label="starting gait", gid="before", **style)
+    # The limits of `multiplier_plane` leave room for the optimal gait's alone.
+    reach = max(ax.get_xlim()[1], 1.15 * float(gait.before.spectral_radius))
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False, fontsize=9, columnspacing=1.0)

@@ -1,0 +1,265 @@
+"""`hyjax optimize` as a person uses it: one optimization that all tests share, and what is refused before any compilation."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from PIL import Image
+
+import hyjax as hj
+from hyjax.cli.arguments import Misuse
+from hyjax.cli.quantities import parse_bounds, parse_constraints, quantities
+from hyjax.models import load, powered_walker
+from hyjax.plot import gait_figure, optimization_figure
+
+WALKER = ("optimize", "powered_walker", "--objective", "cost_of_transport")
+AT_SPEED = ("--subject-to", "speed=0.4")
+OVER = ("--over", "push_off=0.01:0.5", "--over", "stiffness=0:6")
+# The gait of least cost at the speed 0.4 has the stiffest spring allowed.
+LEAST = 0.0131071620558
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Results by whether the objective is negated; the first command fills that of the objective itself."""
+    return {}
+
+
+@pytest.fixture
+def optimize(command, monkeypatch, found):
+    """The command, with one optimization for all calls: a later one gets the result of the first."""
+    import hyjax._optimize.optimize as module
+
+    run = module.optimize
+
+    def once(objective, system, orbit, **options):
+        negated = getattr(objective, "__name__", "").startswith("minus")
+        if negated not in found:
+            found[negated] = run(objective, system, orbit, **options)
+        return found[negated]
+
+    monkeypatch.setattr(module, "optimize", once)
+    return command
+
+
+@pytest.fixture
+def gait(optimize, found):
+    """The optimal gait, by the first command if it has not run."""
+    if False not in found:
+        optimize(*WALKER, *OVER, *AT_SPEED)
+    return found[False]
+
+
+@pytest.mark.slow
+def test_the_gait_of_least_cost(optimize, gait):
+    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--json", "--plot", "best.png", "--animate", "best.gif")
+    assert ran.returncode == 0, ran.stderr
+    assert "from the gait near the model's guess" in ran.stderr
+    assert "wrote best.png" in ran.stderr and "wrote best.gif" in ran.stderr
+    printed = json.loads(ran.stdout)
+    assert printed["model"] == "powered_walker" and printed["result"] == "successful"
+    objective = printed["objective"]
+    assert objective["name"] == "cost_of_transport" and objective["maximized"] is False
+    # Half a unit of the last digits.
+    assert_allclose(objective["before"], 0.025241289, rtol=0, atol=6e-10)
+    assert_allclose(objective["after"], LEAST, rtol=0, atol=6e-14)
+    push_off, stiffness = printed["varied"]
+    assert [push_off["name"], push_off["low"], push_off["high"], push_off["at"]] == ["push_off", 0.01, 0.5, None]
+    assert stiffness["at"] == "high" and stiffness["after"] == 6 and stiffness["bound_multiplier"] < 0
+    assert printed["params"] == {"slope": 0.0, "stiffness": 6.0, "push_off": push_off["after"]}
+    (speed,) = printed["constraints"]
+    assert speed["name"] == "speed" and speed["relation"] == "=" and speed["limit"] == 0.4 and speed["active"]
+    assert_allclose(speed["before"], 0.399628681, rtol=0, atol=6e-10)
+    assert_allclose(speed["after"], 0.4, rtol=0, atol=1e-15)
+    # Cost and speed from the gait itself: theta just after the strike, and the period.
+    orbit = printed["after"]
+    length = 2 * np.sin(orbit["x0"][0])
+    assert_allclose(push_off["after"] ** 2 / (2 * length), objective["after"], rtol=1e-14)
+    assert_allclose(length / orbit["period"], 0.4, rtol=1e-14)
+    assert orbit["residual"] < 1e-14 and orbit["stable"]
+    assert_allclose([each["gradient"] for each in printed["varied"]], gait.gradient, rtol=0, atol=0)
+    assert printed["optimality_residual"] < 1e-7 and printed["gradient_error"] < 1e-7
+    (start,) = printed["starts"]
+    assert start["value"] == objective["after"] and start["optimum"] == printed["best"] == 1
+    assert start["evaluations"] == printed["evaluations"] < 30
+    figure = ran.figures["best.png"]
+    assert "Powered walker: cost of transport" in figure.get_suptitle()
+    with Image.open("best.gif") as film:
+        assert getattr(film, "n_frames", 1) > 10
+
+
+@pytest.mark.slow
+def test_the_table(optimize):
+    ran = optimize(*WALKER, *OVER, *AT_SPEED)
+    assert ran.returncode == 0, ran.stderr
+    lines = {line.split("  ")[0]: line for line in ran.stdout.splitlines()}
+    assert "Powered walker: cost of transport minimized; slope = 0" in ran.stdout
+    assert "0.0252412890459" in lines["cost_of_transport"] and "0.0131071620558" in lines["cost_of_transport"]
+    assert "at its upper bound, multiplier -0.0015" in lines["stiffness"]
+    assert "multiplier 0.102469" in lines["speed = 0.4"]
+    assert "yes" in lines["stable"] and " evaluations: successful" in ran.stdout
+    assert "optimum 1" not in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_maximum_is_that_of_the_negative(optimize, found, gait):
+    """The value, its gradient and the multipliers change sign, on paper: no other optimization is run."""
+    found[True] = gait
+    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--json")
+    printed = json.loads(ran.stdout)
+    assert_allclose(printed["objective"]["after"], -LEAST, rtol=0, atol=6e-14)
+    assert printed["objective"]["maximized"] is True
+    assert_allclose(printed["varied"][0]["gradient"], -gait.gradient[0], rtol=0, atol=0)
+    assert_allclose(printed["constraints"][0]["multiplier"], -gait.multipliers[0], rtol=0, atol=0)
+    assert printed["varied"][1]["at"] == "high" and printed["starts"][0]["value"] == printed["objective"]["after"]
+
+
+@pytest.mark.slow
+def test_no_optimum_is_status_1(optimize, found, gait, tmp_path):
+    import equinox as eqx
+
+    lost = eqx.tree_at(lambda gait: gait.result, gait, hj.RESULTS.infeasible)
+    found[True] = lost
+    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--plot", "lost.png")
+    assert ran.returncode == 1
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith("hyjax: powered_walker: no optimum was found. infeasible: a constraint is violated")
+    assert not ran.figures and not (tmp_path / "lost.png").exists()
+
+
+@pytest.mark.slow
+def test_several_starts_are_counted(optimize, found, gait):
+    """Of three starts two led to one optimum, and one was lost."""
+    import equinox as eqx
+
+    starts = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf), 3, axis=0), gait.starts)
+    codes = starts.result._value.copy()
+    codes[1] = int(hj.RESULTS.no_crossing._value)
+    starts = eqx.tree_at(lambda s: (s.optimum, s.result._value), starts, (np.array([0, -1, 0]), codes))
+    found[True] = eqx.tree_at(lambda gait: gait.starts, gait, starts)
+    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize")
+    assert ran.returncode == 0, ran.stderr
+    table = [line.split() for line in ran.stdout.splitlines()[-2:]]
+    assert table[0][:4] == ["2", "optimum", "1", "-0.0131071621"] and table[1] == ["1", "no_crossing"]
+
+
+@pytest.mark.slow
+def test_the_figure(gait):
+    """What is drawn is what was computed: both gaits, the accepted evaluations, the multipliers of both."""
+    figure = optimization_figure(gait, powered_walker)
+    gaits, course = figure.subfigs
+    # Row by row: the portraits, the coordinates over time.
+    columns = np.reshape(gaits.axes, (2, 2)).T
+    for orbit, axes in zip((gait.before, gait.orbit), columns, strict=True):
+        alone = gait_figure(orbit, powered_walker).axes[:2]
+        for ax, other in zip(axes, alone, strict=True):
+            for line, same in zip(ax.lines, other.lines, strict=True):
+                np.testing.assert_array_equal(line.get_xydata(), same.get_xydata())
+    assert columns[0][0].get_xlim() == columns[1][0].get_xlim()
+    assert columns[0][1].get_ylim() == columns[1][1].get_ylim()
+    assert "0.0131072" in columns[1][0].get_title()
+    objective, violation, plane = course.axes
+    taken = np.asarray(gait.history.accepted)
+    (drawn,) = (line for line in objective.lines if line.get_gid() == "objective")
+    np.testing.assert_array_equal(drawn.get_ydata(), np.asarray(gait.history.objective)[taken])
+    (drawn,) = (line for line in violation.lines if line.get_gid() == "violation")
+    np.testing.assert_array_equal(drawn.get_ydata(), np.maximum(np.asarray(gait.history.violation)[taken], 1e-17))
+    (before,) = (line for line in plane.lines if line.get_gid() == "before")
+    np.testing.assert_array_equal(before.get_xydata() @ [1, 1j], gait.before.multipliers)
+    assert before.get_xydata()[:, 0].max() < plane.get_xlim()[1]
+    figure.canvas.draw()
+    assert gait.plot(powered_walker).axes
+    matplotlib.pyplot.close("all")
+
+
+def test_quantities():
+    """Those of every gait, those of one that moves over the ground, and the model's objectives."""
+    still = {"period", "spectral_radius", "contraction"}
+    assert set(quantities(load("buck_converter"))) == still
+    assert set(quantities(load("rimless_wheel"))) == still | {"speed", "step_length"}
+    assert set(quantities(load("bhounsule_walker"))) == still | {"speed", "step_length", "effort"}
+    assert quantities(powered_walker)["period"].unit == "sqrt(l/g)"
+
+
+@pytest.mark.slow
+def test_a_multiplier_is_the_derivative_by_the_limit(optimize, found, gait):
+    """Of an upper limit it has the opposite sign of the lower one's, for a lower limit costs where an upper one spares."""
+    import equinox as eqx
+
+    (speed,) = gait.gait.constraints
+    printed = {}
+    for option, relation in (("at_least", ">="), ("at_most", "<=")):
+        limited = hj.Constraint(speed.function, name="speed", **{option: 0.4})
+        found[True] = eqx.tree_at(lambda g: (g.active, g.gait.constraints), gait, (jnp.array([True]), (limited,)))
+        ran = optimize(*WALKER, *OVER, "--subject-to", f"speed{relation}0.4", "--maximize", "--json")
+        (printed[relation],) = json.loads(ran.stdout)["constraints"]
+    assert_allclose(printed[">="]["multiplier"], -gait.multipliers[0], rtol=0, atol=0)
+    assert_allclose(printed["<="]["multiplier"], gait.multipliers[0], rtol=0, atol=0)
+
+
+def test_limits_of_one_quantity_are_one_constraint():
+    two, one = parse_constraints(powered_walker, ["period >= 2", "speed=2/5", "period<=2.5"])
+    assert two.name == "period" and float(two.at_least) == 2 and float(two.at_most) == 2.5
+    assert one.name == "speed" and float(one.equals) == 0.4
+    with pytest.raises(Misuse, match="give either"):
+        parse_constraints(powered_walker, ["period=2", "period<=2.5"])
+
+
+def test_bounds_have_units():
+    values = {"slope": 0.0, "stiffness": 1.0, "push_off": 0.1}
+    bounds = parse_bounds(powered_walker, ["slope=-1deg:1deg", "stiffness=0:6"], values)
+    assert list(bounds) == ["slope", "stiffness"] and bounds["stiffness"] == (0, 6)
+    assert_allclose(bounds["slope"], np.deg2rad([-1, 1]), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("--objective", "cost_of_transprt", *OVER), "Did you mean 'cost_of_transport'?"),
+        (
+            ("--objective", "cost", *OVER),
+            "The quantities are: period, spectral_radius, contraction, speed, step_length",
+        ),
+        (("--objective", "period"), "--over"),
+        (OVER, "--objective"),
+        (("--objective", "period", "--over", "stifness=0:6"), "Did you mean 'stiffness'?"),
+        (("--objective", "period", "--over", "stiffness"), "is not name=low:high"),
+        (("--objective", "period", "--over", "stiffness=0:6:9"), "is not name=low:high"),
+        (("--objective", "period", "--over", "stiffness=6:0"), "must have its low below its high"),
+        (("--objective", "period", "--over", "stiffness=-1:6"), "its bound -1 is out of range"),
+        (("--objective", "period", "--over", "stiffness=0:6deg"), "'6deg' is an angle"),
+        (("--objective", "period", *OVER, "--over", "stiffness=1:2"), "stiffness is given twice"),
+        (("--objective", "period", *OVER, "--subject-to", "sped=0.4"), "Did you mean 'speed'?"),
+        (("--objective", "period", *OVER, "--subject-to", "speed"), "is not name=value, name>=value or name<=value"),
+        (("--objective", "period", *OVER, "--subject-to", "speed<0.4"), "is not name=value"),
+        (("--objective", "period", *OVER, "--subject-to", "speed==0.4"), "is not name=value"),
+        (("--objective", "period", *OVER, "--subject-to", "speed=fast"), "'fast' is not a number"),
+        (("--objective", "period", *OVER, "--subject-to", "speed=3deg"), "'3deg' is an angle"),
+        (("--objective", "period", *OVER, "--subject-to", "speed=1", "--subject-to", "speed=2"), "given twice"),
+        (("--objective", "period", *OVER, "--subject-to", "speed>=2", "--subject-to", "speed<=1"), "must be below"),
+        (
+            ("--objective", "period", "--over", "stiffness=0:6", "--subject-to", "speed=1", "--subject-to", "period=2"),
+            "2 equations for 1 parameter leave no choice",
+        ),
+    ],
+)
+def test_misuse(command, monkeypatch, arguments, message):
+    import hyjax._orbit.orbit
+
+    def computed(*_, **__):
+        raise AssertionError("began to compute")
+
+    monkeypatch.setattr(hyjax._orbit.orbit, "periodic_orbit", computed)
+    ran = command("optimize", "powered_walker", *arguments)
+    assert ran.returncode == 2
+    assert message in ran.stderr and len(ran.stderr.splitlines()) == 1 and ran.stdout == ""
+
+
+def test_models_lists_the_objectives(command):
+    assert "objectives: cost_of_transport" in command("models", "powered_walker").stdout
+    printed = json.loads(command("models", "--json").stdout)
+    assert printed["bhounsule_walker"]["objectives"] == ["effort"] and printed["simplest_walker"]["objectives"] == []
