@@ -214,7 +214,7 @@ def lanes():
     """Rosenbrock's function from four starts, with at most 20 evaluations."""
     fn = lambda u: (jnp.stack([(1 - u[0]) ** 2 + 100 * (u[1] - u[0] ** 2) ** 2, 2 - u[0]]), (None, RESULTS.successful))
     program = Program(lambda u, _: sampled(fn, u, True), jnp.full(2, -INF), jnp.full(2, INF), 0, 1)
-    method = InteriorPoint(max_iterations=20)
+    method = InteriorPoint(max_iterations=20, second_order=True)
     return jitted(jax.vmap(lambda start: minimize(program, method, start, start, None)))
 
 

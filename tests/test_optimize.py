@@ -207,7 +207,8 @@ def orbit_at(pulse, value):
 
 
 def test_contraction_bounds_the_spectral_radius(pulse):
-    """Rotation by 45 degrees, shrunk to 0.9, in skewed coordinates; its powers overflow and underflow where they are not scaled."""
+    """Rotation by 45 degrees, shrunk to 0.9, in skewed coordinates; its powers overflow and underflow where they are not
+    scaled."""
     matrix = 0.9 * np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2)
     skew = np.array([[1.0, 5.0], [0.0, 1.0]])
     for scale in (1e-30, 1.0, 1e30):
@@ -243,7 +244,8 @@ def cost(orbit, params):
 
 def test_powered_walker(cheapest):
     found = cheapest(0.4)
-    assert float(found.error) < 1e-12 and float(found.gradient_error) < 1e-6
+    # By BFGS updates the residual is that which the method accepts, the value's error its square.
+    assert float(found.error) < 1e-7 and float(found.gradient_error) < 1e-9
     np.testing.assert_allclose(SPEED(found.orbit, found.params), 0.4, rtol=1e-13)
     # Kuo's gait, from which the search starts: speed and cost as stored by him, to nine digits.
     np.testing.assert_allclose(SPEED(found.before, found.before.params), 0.399628681, atol=5e-10)

@@ -2,7 +2,8 @@ r"""The nonlinear program of a gait: objective and constraints as functions of t
 
 The orbit solves its own equation at each evaluation, from a guess by the Taylor polynomial of the last orbit in the unknowns, and
 its derivatives are those of the implicit function theorem. A gait is lost where no orbit is found near that guess, or where the
-Taylor polynomial of the orbit found does not lead back to the last one: behind a fold it belongs to another gait.
+Taylor polynomial of the orbit found does not lead back to the last one: behind a fold it belongs to another gait. Both must be
+more exact where the sign of $\det(I - D_xS)$ has changed, which differs between two gaits that are neighbours.
 """
 
 import dataclasses
@@ -12,12 +13,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._flow.elimination import det
 from .._flow.mode_integrators import Integrators, limits_of
 from .._orbit.multiple_shooting import MultipleShooting
 from .._orbit.orbit import PeriodicOrbit, run_orbit
 from .._orbit.search_limits import SearchLimits
 from .._orbit.shooting import AbstractShooting
 from .._system.results import choose, RESULTS
+from .._system.types import Scalar
 from .constraint import Constraint, Objective
 from .program import pick, Sample, sampled
 from .unknowns import Unknowns
@@ -25,6 +28,9 @@ from .unknowns import Unknowns
 # The largest distance of an orbit from its guess: a fraction of the distance that the guess moved, between these limits relative
 # to the state.
 FRACTION, LEAST, MOST = 0.5, 0.02, 0.3
+# The same fraction where the sign of det(I - A) has changed, A the return Jacobian: either the gait lost or won stability at a
+# multiplier of 1, or this is another gait near it.
+STRICT = 0.05
 # A trial orbit is sought for so many iterations and in strides so many times as long as the last orbit's, because all lanes of a
 # batch wait for a trial whose gait is lost.
 ITERATIONS, LONGER = 10, 3.0
@@ -37,6 +43,7 @@ class Known(eqx.Module):
     start: Float[Array, "..."]
     slope: Float[Array, "states n"]
     bend: Float[Array, "states n n"] | None
+    side: Scalar
     orbit: PeriodicOrbit
 
     def guess(self, u: Float[Array, " n"]) -> Float[Array, "..."]:
@@ -44,6 +51,11 @@ class Known(eqx.Module):
         step = u - self.u
         moved = self.slope @ step if self.bend is None else self.slope @ step + (self.bend @ step) @ step / 2
         return self.start + moved.reshape(self.start.shape)
+
+
+def side_of(orbit: PeriodicOrbit) -> Scalar:
+    """The sign of $\\det(I - A)$, which changes where a multiplier passes 1."""
+    return jnp.sign(det(jnp.eye(orbit.x.size, dtype=orbit.x.dtype) - orbit.return_jacobian))
 
 
 class GaitProgram(eqx.Module):
@@ -78,13 +90,14 @@ class GaitProgram(eqx.Module):
         u = self.unknowns.vector(orbit.params)
         # The orbits to come have this program's integrator.
         orbit = dataclasses.replace(orbit, integrator=self.integrator)
-        return Known(u, start, slope, bend, orbit)
+        return Known(u, start, slope, bend, side_of(orbit), orbit)
 
     def __call__(self, u: Float[Array, " n"], known: Known) -> Sample:
         guess = known.guess(u)
         size = jnp.max(jnp.abs(known.start))
         size = jnp.where(size > 0, size, 1)
-        near = jnp.clip(FRACTION * jnp.max(jnp.abs(guess - known.start)) / size, LEAST, MOST)
+        moved = jnp.max(jnp.abs(guess - known.start)) / size
+        near = jnp.clip(FRACTION * moved, LEAST, MOST)
         longest = LONGER * known.orbit.period
         parts = [
             dataclasses.replace(part, max_time=jnp.minimum(part.max_time, longest))
@@ -107,8 +120,10 @@ class GaitProgram(eqx.Module):
         hessians, bend = (
             (None, None) if found.hessians is None else (found.hessians[:functions], found.hessians[functions:])
         )
-        new = Known(u, start, found.jacobian[functions:], bend, orbit)
+        new = Known(u, start, found.jacobian[functions:], bend, side_of(orbit), orbit)
         back = jnp.max(jnp.abs(new.guess(known.u) - known.start)) / size
-        result = choose((found.result == RESULTS.successful) & ~(back <= near), RESULTS.far_from_guess, found.result)
+        near = jnp.where(new.side == known.side, near, STRICT * moved)
+        close = (back <= near) & (orbit.distance <= near)
+        result = choose((found.result == RESULTS.successful) & ~close, RESULTS.far_from_guess, found.result)
         carry = pick(result == RESULTS.successful, new, known)
         return Sample(found.values[:functions], found.jacobian[:functions], hessians, carry, result)

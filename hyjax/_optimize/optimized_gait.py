@@ -42,8 +42,9 @@ class OptimizedGait(Shown):
 
     **Attributes:** `value`: of the objective. `orbit`: the optimal gait; `params`: its parameters. `before`: the gait from which
     the search started, and `value_before` its objective. `gradient`: of the objective by the unknowns, in their units, shape
-    `(n,)`. `multipliers`: $\lambda$ of the constraints' rows, equalities first, $\nabla f = \sum \lambda_i \nabla g_i$ + bounds:
-    the derivative of the value by the limit of a constraint. `bound_multipliers`: of the bounds, positive at a lower one,
+    `(n,)`. `multipliers`: $\lambda$ of the
+    constraints' rows $g - b$, $g - a$, $b - g$, equalities first: $\nabla f = \sum \lambda_i \nabla c_i$ + bounds. The
+    derivative of the value by the limit; for `at_most` minus that. `bound_multipliers`: of the bounds, positive at a lower one,
     `(n,)`. `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows. `error`: the
     largest residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest
     relative deviation of the derivatives of objective and constraints from differences of fourth order; NaN where it was not

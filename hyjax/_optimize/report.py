@@ -18,10 +18,22 @@ def describe(gait) -> str:
     radius = lambda orbit: float(np.max(np.abs(np.asarray(orbit.multipliers))))
     rows = [("", "before", "after", "")]
     rows += [("objective", f"{float(gait.value_before):.12g}", f"{float(gait.value):.12g}", "")]
-    duals = np.asarray(gait.bound_multipliers)
+    duals, unknowns = np.asarray(gait.bound_multipliers), gait.gait.unknowns
+    at_bound = [
+        "lower" if value == low else "upper" if value == high else ""
+        for value, low, high in zip(*(np.asarray(each * unknowns.scale) for each in (
+            unknowns.vector(gait.params), unknowns.lower, unknowns.upper)), strict=True)
+    ]  # fmt: skip
     shown = range(after.size) if after.size <= 20 else range(10)
     for k in shown:
-        rows.append((gait.names[k], f"{before[k]:.12g}", f"{after[k]:.12g}", _at_bound(duals[k])))
+        rows.append(
+            (
+                gait.names[k],
+                f"{before[k]:.12g}",
+                f"{after[k]:.12g}",
+                f"at its {at_bound[k]} bound, multiplier {duals[k]:.4g}" if at_bound[k] else "",
+            )
+        )
     if after.size > 20:
         rows.append((f"and {after.size - 10} more", "", "", ""))
     rows.append(("period", f"{float(gait.before.period):.12g}", f"{float(gait.orbit.period):.12g}", ""))
@@ -33,7 +45,9 @@ def describe(gait) -> str:
     equalities = values.size - np.asarray(gait.active).size
     for k, label in enumerate(labels):
         active = k < equalities or bool(gait.active[k - equalities])
-        state = f"multiplier {multipliers[k]:.6g}" if active else f"inactive, by {values[k]:.3g}"
+        # The derivative by the limit: of b - g it is minus the multiplier.
+        slope = -multipliers[k] if " <= " in label else multipliers[k]
+        state = f"multiplier {slope:.6g}" if active else f"inactive, by {values[k]:.3g}"
         lines.append(f"  {label}: {state}")
     lines.append(
         f"  optimality residual {float(gait.error):.1e}, gradient against differences {float(gait.gradient_error):.1e}"
@@ -42,10 +56,6 @@ def describe(gait) -> str:
     lines.append(f"  {iterations} evaluations: {described_code(gait.result)}")
     lines += _starts(gait)
     return "\n".join(lines)
-
-
-def _at_bound(dual: float) -> str:
-    return "" if dual == 0 else f"at its {'lower' if dual > 0 else 'upper'} bound, multiplier {dual:.4g}"
 
 
 def _starts(gait) -> list[str]:

@@ -26,7 +26,9 @@ def starting_points(
                     f"optimize: starts={starts} are spread over the bounds, so every parameter needs two finite bounds; or give "
                     "the starts as an array."
                 )
-            points = jnp.concatenate([points, _spread(*(np.asarray(each) for each in bounds), starts - 1)])
+            points = jnp.concatenate(
+                [points, _spread(np.asarray(program.lower), np.asarray(program.upper), starts - 1)]
+            )
     else:
         points = jnp.asarray(starts, own.dtype)
         if points.ndim != 2 or points.shape[1] != own.size or not len(points):
@@ -41,6 +43,6 @@ def _spread(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
     """Points of Sobol's sequence in the box, the same in each call."""
     from scipy.stats import qmc
 
-    sequence = qmc.Sobol(low.size, scramble=True, rng=0)
+    sequence = qmc.Sobol(low.size, scramble=True, rng=np.random.default_rng(0))
     drawn = sequence.random_base2(int(np.ceil(np.log2(count))))[:count] if count > 1 else sequence.random(1)
     return (low + drawn * (high - low)).astype(low.dtype)
