@@ -74,7 +74,7 @@ def test_the_gait_of_least_cost(optimize, gait):
     (speed,) = printed["constraints"]
     assert speed["name"] == "speed" and speed["relation"] == "=" and speed["limit"] == 0.4 and speed["active"]
     assert_allclose(speed["before"], 0.399628681, rtol=0, atol=6e-10)
-    assert_allclose(speed["after"], 0.4, rtol=0, atol=1e-15)
+    assert_allclose(speed["after"], 0.4, rtol=0, atol=1e-12)
     # Cost and speed from the gait itself: theta just after the strike, and the period.
     orbit = printed["after"]
     length = 2 * np.sin(orbit["x0"][0])
