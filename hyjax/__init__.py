@@ -17,9 +17,11 @@ from ._flow.simulate import simulate as simulate
 from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
 from ._optimize import objectives as objectives
 from ._optimize.constraint import Constraint as Constraint
+from ._optimize.follow import follow_optimum as follow_optimum
 from ._optimize.interior_point import InteriorPoint as InteriorPoint
 from ._optimize.optimize import optimize as optimize
 from ._optimize.optimized_gait import OptimizedGait as OptimizedGait
+from ._optimize.optimum_branch import ActiveSetChange as ActiveSetChange, OptimumBranch as OptimumBranch
 from ._orbit.failure import OrbitError as OrbitError
 from ._orbit.multiple_shooting import MultipleShooting as MultipleShooting
 from ._orbit.orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit

@@ -19,14 +19,19 @@ from hyjax.models import powered_walker as walker
 
 class Drive(eqx.Module):
     drive: Float[Array, ""] = eqx.field(default=2.0, converter=jnp.asarray)
+    threshold: Float[Array, ""] = eqx.field(default=1.0, converter=jnp.asarray)
+    gain: Float[Array, ""] = eqx.field(default=1.0, converter=jnp.asarray)
     weights: Float[Array, "2"] = eqx.field(default=(1.0, 1.0), converter=jnp.asarray)
 
 
 leaky = hj.HybridSystem(
-    modes={"rise": hj.Mode(lambda t, x, p: p.drive * p.weights[0] * p.weights[1] - x, coordinates=("x",))},
+    modes={"rise": hj.Mode(lambda t, x, p: p.drive * p.gain * p.weights[0] * p.weights[1] - x, coordinates=("x",))},
     transitions=(
         hj.Transition(
-            "rise", "rise", guard=lambda t, x, p: 1 - x[0], reset=lambda t, x, p: jnp.zeros_like(x) + 0 * p.drive
+            "rise",
+            "rise",
+            guard=lambda t, x, p: p.threshold - x[0],
+            reset=lambda t, x, p: jnp.zeros_like(x) + 0 * p.drive,
         ),
     ),
 )
@@ -189,6 +194,59 @@ def test_misuse_of_objective_and_constraint(pulse):
             hj.Constraint(hj.objectives.period, **limits)
     with pytest.raises(ValueError, match="max_iterations=0"):
         hj.InteriorPoint(max_iterations=0)
+
+
+def effort(orbit, params):
+    return params.drive**2 + (params.gain - 1) ** 2
+
+
+@pytest.fixture(scope="module")
+def least_effort(pulse):
+    """Of drive and gain at the period 2: gain (gain - 1) = drive^2, and their product is that of the period."""
+    return hj.optimize(
+        effort, leaky, pulse, where=lambda p: (p.drive, p.gain), bounds=[(0.1, 4.0), (0.2, 1.5)],
+        constraints=hj.Constraint(hj.objectives.period, at_most=2.0, name="T"), method=hj.InteriorPoint(second_order=True),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_optimum_over_a_limit(least_effort):
+    """The gain reaches its bound 1.5 where drive^2 = 0.75, and stays there."""
+    branch = hj.follow_optimum(least_effort, limit="T", stop=1.0, points=10)
+    assert branch.result == hj.RESULTS.successful and branch.numbers[-1] == 1
+    at_bound = period_of(1.5 * np.sqrt(0.75))
+    (change,) = branch.changes
+    assert change.name == "upper bound of gain" and change.active
+    np.testing.assert_allclose(change.number, at_bound, rtol=1e-10)
+    drive, gain = branch.unknowns.T
+    np.testing.assert_allclose(drive * gain, drive_of(branch.numbers), rtol=1e-12)
+    before = branch.numbers > change.number
+    assert 1 < before.sum() < len(branch) - 1
+    np.testing.assert_allclose(gain[before] * (gain[before] - 1), drive[before] ** 2, rtol=1e-9)
+    np.testing.assert_allclose(gain[~before], 1.5, rtol=1e-11)
+    # The multiplier is minus the derivative of the value by the limit, also across the change: the value is once differentiable.
+    slope = np.gradient(branch.values, branch.numbers, edge_order=2)
+    np.testing.assert_allclose(-branch.multipliers[1:-1, 0], slope[1:-1], rtol=0.05)
+    assert "upper bound of gain becomes active" in str(branch)
+    assert list(branch.to_pandas()) == ["T", "objective", "drive", "gain", "period", "spectral radius"]
+
+
+@pytest.mark.slow
+def test_optimum_over_a_parameter(least_effort):
+    """The threshold scales the drive: T = log(I / (I - threshold))."""
+    with pytest.raises(ValueError, match="itself optimized"):
+        hj.follow_optimum(least_effort, where=lambda p: p.gain, stop=1.0)
+    with pytest.raises(ValueError, match="name one of the constraints"):
+        hj.follow_optimum(least_effort, limit="speed", stop=1.0)
+    with pytest.raises(ValueError, match=r"either .where"):
+        hj.follow_optimum(least_effort, stop=1.0)
+    with pytest.raises(ValueError, match="is the value of the gait itself"):
+        hj.follow_optimum(least_effort, limit="T", stop=2.0)
+    branch = hj.follow_optimum(least_effort, where=lambda p: p.threshold, stop=0.7, points=4)
+    drive, gain = branch.unknowns.T
+    np.testing.assert_allclose(drive * gain, branch.numbers / (1 - np.exp(-2.0)), rtol=1e-12)
+    np.testing.assert_allclose(gain * (gain - 1), drive**2, rtol=1e-9)
+    assert branch.numbers[0] == 1 and branch.numbers[-1] == 0.7 and not branch.changes
 
 
 def test_integral_over_the_orbit(pulse):

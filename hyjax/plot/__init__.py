@@ -8,6 +8,7 @@ from .animate import (
 from .branch import branch_diagram as branch_diagram, locus_diagram as locus_diagram
 from .gait import gait_figure as gait_figure
 from .optimization import optimization_figure as optimization_figure
+from .optimum import optimum_figure as optimum_figure
 from .orbit import multiplier_plane as multiplier_plane, phase_portrait as phase_portrait, time_series as time_series
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .sweep import attractor_figure as attractor_figure, basin_figure as basin_figure, sweep_figure as sweep_figure

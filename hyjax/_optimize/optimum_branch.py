@@ -1,0 +1,86 @@
+"""The result of following an optimum: a branch of optimal gaits."""
+
+from typing import NamedTuple, TYPE_CHECKING
+
+import equinox as eqx
+import numpy as np
+
+from .._orbit.orbit import PeriodicOrbit
+from .._system.pictures import picture
+from .._system.results import described_code, RESULTS
+from .._system.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class ActiveSetChange(NamedTuple):
+    """A special point of a branch of optima: where a constraint or bound becomes active, or ceases to be.
+
+    **Attributes:** `number`: the value of the parameter or limit. `name`: of the constraint or bound. `active`: whether it is
+    active after the point.
+    """
+
+    number: float
+    name: str
+    active: bool
+
+
+class OptimumBranch(Shown):
+    """Optimal gaits over a number: a parameter, or the limit of a constraint.
+
+    **Attributes:** `numbers`: shape `(points,)`, in the unit of the parameter or constraint. `values`: of the objective.
+    `unknowns`: the optimized parameters, in their units, `(points, n)`. `multipliers`: of the constraints' rows, `(points, m)`,
+    as those of `OptimizedGait`. `bound_multipliers`: `(points, n)`. `active`: which inequalities hold as equalities, after the
+    point. `orbits`: a batch of `PeriodicOrbit`, or `None` without points. `changes`: of the active set, in order; each is a
+    point of the branch too. `result`: `successful` where the end was reached, else why the branch ends. `name`, `names`,
+    `labels`: of the number, the unknowns, and the rows.
+    """
+
+    numbers: np.ndarray
+    values: np.ndarray
+    unknowns: np.ndarray
+    multipliers: np.ndarray
+    bound_multipliers: np.ndarray
+    active: np.ndarray
+    orbits: PeriodicOrbit | None
+    changes: tuple[ActiveSetChange, ...] = eqx.field(static=True)
+    result: RESULTS
+    name: str = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    labels: tuple[str, ...] = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        """The number of points."""
+        return self.numbers.size
+
+    def __str__(self) -> str:
+        head = [self.name, "objective", *self.names, "period", "spectral radius"]
+        lines = [f"OptimumBranch: {len(self)} optima over {self.name}"]
+        if self.orbits is not None:
+            radius = np.max(np.abs(np.asarray(self.orbits.multipliers)), axis=1)
+            table = np.column_stack([self.numbers, self.values, self.unknowns, np.asarray(self.orbits.period), radius])
+            shown = range(len(self)) if len(self) <= 12 else np.unique(np.linspace(0, len(self) - 1, 12).astype(int))
+            lines.append("  " + " ".join(f"{each:>15}" for each in head))
+            lines += ["  " + " ".join(f"{value:>15.9g}" for value in table[k]) for k in shown]
+        for each in self.changes:
+            lines.append(
+                f"  {self.name} = {each.number:.12g}: {each.name} {'becomes' if each.active else 'ceases to be'} active"
+            )
+        return "\n".join([*lines, f"  {described_code(self.result)}"])
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row for each point: the number, the objective, the unknowns, the period and the spectral radius. `ImportError`
+        without pandas."""
+        import pandas
+
+        table = {self.name: self.numbers, "objective": self.values}
+        table |= {name: self.unknowns[:, k] for k, name in enumerate(self.names)}
+        if self.orbits is not None:
+            table["period"] = np.asarray(self.orbits.period)
+            table["spectral radius"] = np.max(np.abs(np.asarray(self.orbits.multipliers)), axis=1)
+        return pandas.DataFrame(table)
+
+    def plot(self):
+        """A figure of objective and parameters over the number; see `hyjax.plot.optimum_figure`."""
+        return picture("optimum_figure")(self)

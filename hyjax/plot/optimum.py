@@ -1,0 +1,32 @@
+"""Figures of branches of optimal gaits."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._optimize.optimum_branch import OptimumBranch
+from .figure import pyplot, symbol
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
+    """Objective, each optimized parameter, and the spectral radius over the number; vertical lines where the active set changes.
+
+    `ValueError` for a branch without points; `ImportError` without matplotlib.
+    """
+    if branch.orbits is None:
+        raise ValueError("optimum_figure: the branch has no points: see its `result`.")
+    radius = np.max(np.abs(np.asarray(branch.orbits.multipliers)), axis=1)
+    rows = [("objective", branch.values), *zip(map(symbol, branch.names), branch.unknowns.T, strict=True)]
+    rows.append(("max $|\\lambda|$", radius))
+    fig, axes = pyplot().subplots(len(rows), 1, figsize=(6, 1.7 * len(rows) + 0.5), sharex=True, layout="constrained")
+    for axis, (label, values) in zip(axes, rows, strict=True):
+        axis.plot(branch.numbers, values, ".-", markersize=3)
+        axis.set_ylabel(label)
+        for change in branch.changes:
+            axis.axvline(change.number, color="0.6", linewidth=0.8, linestyle=":")
+    axes[-1].axhline(1, color="0.6", linewidth=0.8)
+    axes[-1].set_xlabel(symbol(branch.name))
+    return fig
