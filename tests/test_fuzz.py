@@ -1,7 +1,8 @@
 """Random systems against a slow and simple simulator; `python tests/test_fuzz.py 10000` runs more of them.
 
-The last run of 10 000 (seeds 100 to 199, all compared): 9 998 agree, and in the other two the slow simulator was mended. It had missed
-a guard that is negative for a millisecond, and it did not count the solver's steps, of which one flow needs more than `max_steps`.
+The last run of 10 000 (seeds 100 to 199, all compared): 9 998 agree, and in the other two the slow simulator was mended. It had
+missed a guard that is negative for a millisecond, and it did not count the solver's steps, of which one flow needs more than
+`max_steps`.
 """
 
 import sys
