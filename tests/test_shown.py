@@ -30,6 +30,28 @@ def test_a_batch_counts_its_codes():
     assert "3 PeriodicOrbits" in text and "         2  successful" in text and "         1  " in text
 
 
+def test_codes_have_names(orbit):
+    """A code prints as its name and compares with it: alone, in a batch, under `jit`, and as its PyTree is rebuilt."""
+    assert repr(orbit.result) == str(orbit.result) == f"{orbit.result}" == "successful"
+    assert orbit.result == "successful" and orbit.result != "zeno" and orbit.result == hj.RESULTS.successful
+    orbits = jax.vmap(gait)(jnp.array([0.15, 0.2, -0.2]))
+    assert str(orbits.result) == "2 successful, 1 orbit_not_converged"
+    names = lambda orbits: (
+        orbits.result == "successful",
+        orbits.result != "orbit_not_converged",
+        orbits.result == "zeno",
+    )
+    for found in (names(orbits), jax.jit(names)(orbits)):
+        assert [each.tolist() for each in found] == [[True, True, False], [True, True, False], [False] * 3]
+    assert str(orbits[2].result) == "orbit_not_converged"
+    chosen = hj.RESULTS.where(jnp.array(True), orbit.result, hj.RESULTS.zeno)
+    assert jax.tree.structure(chosen) == jax.tree.structure(hj.RESULTS.zeno) and str(chosen) == "successful"
+    with pytest.raises(ValueError, match=r"'sucessful'\. Did you mean 'successful'"):
+        assert orbit.result == "sucessful"
+    with pytest.raises(ValueError, match="same type"):
+        assert orbit.result == 0
+
+
 def test_single_precision_shows_its_digits():
     text = str(gait(dtype=jnp.float32))
     period = next(line for line in text.splitlines() if "period" in line).split()[-1]

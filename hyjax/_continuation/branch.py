@@ -13,7 +13,7 @@ from jaxtyping import Array
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
-from .._system.results import code_name, code_of, RESULTS
+from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
 from .._system.types import Scalar
 from .._system.where import leaf_names
@@ -201,7 +201,7 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     host = jax.tree.map(np.asarray, curves)
     if not np.all(host.started):
         raise ValueError(
-            f"This branch has no points: its first point was not found within stop ({code_name(_result_of(curves))}). Start from "
+            f"This branch has no points: its first point was not found within stop ({_result_of(curves)}). Start from "
             "another orbit, or for switch_branch with another amplitude."
         )
     tables = {

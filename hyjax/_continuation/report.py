@@ -1,6 +1,6 @@
 """Text form of a branch."""
 
-from .._system.results import code_name, described_code
+from .._system.results import described_code
 from .._system.shown import is_traced
 
 
@@ -39,7 +39,7 @@ def described_end(branch) -> str:
 
 def end_name(branch) -> str:
     """The name of a branch's result; `grazing` where the branch ends at a located grazing orbit."""
-    return "grazing" if ends_at_grazing(branch) else code_name(branch.result)
+    return "grazing" if ends_at_grazing(branch) else str(branch.result)
 
 
 def ends_at_grazing(branch) -> list[str]:

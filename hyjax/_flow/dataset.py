@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from .._system.labels import coordinate_units, units_attribute
-from .._system.results import code_name
 
 if TYPE_CHECKING:
     import xarray
@@ -47,7 +46,7 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
         "time": ("time", increasing(join([np.asarray(arc.t) for arc in arcs])), seconds),
         "event_time": ("event", np.array([event.t for event in events], dtype=float), seconds),
     }
-    attributes = {"result": code_name(trajectory.result), "jumps": int(trajectory.jumps)}
+    attributes = {"result": str(trajectory.result), "jumps": int(trajectory.jumps)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(trajectory.params):
         # netCDF requires attribute names without brackets, and values of at most one dimension.
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.results import code_name
 from .._system.where import leaf_names, one_leaf, Where
 from .constraint import Constraint, known
 from .gait_program import GaitProgram, Known
@@ -52,7 +51,7 @@ class Family(NamedTuple):
             program = _with_limit(program, self.limited, number)
         sample = _evaluate(program, point, at)
         if not bool(sample.sound):
-            return code_name(sample.code)
+            return str(sample.code)
         values, jacobian, hessians = (np.asarray(each) for each in (sample.values, sample.jacobian, sample.hessians))
         if self.limited is not None:
             by_number = _by_limit(self.program, self.limited, sample.carry.orbit)

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from .._system.results import code_name, code_of, counted_codes, described_code, RESULTS
+from .._system.results import code_of, counted_codes, described_code, RESULTS
 from .._system.shown import is_traced
 
 
@@ -83,7 +83,7 @@ def failure(gait) -> str:
         f"optimize: {described_code(gait.result)} The best of {gait.starts.values.size} starts ended at the objective "
         f"{float(gait.value):.9g} with the residual {float(gait.error):.1e} of the optimality conditions and violations up to "
         f"{float(gait.starts.violation[start]):.1e}, after {int(gait.starts.iterations[start])} evaluations.{met} "
-        f"With throw=False the result is returned. ({code_name(gait.result)})"
+        f"With throw=False the result is returned. ({gait.result})"
     )
 
 

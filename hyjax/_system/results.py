@@ -7,14 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from .code import named
 from .types import Flag
 
 
+@named
 class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     """Result code of a computation, one per batch lane: `successful`, or the reason for the failure.
 
     A lane that fails is filled with NaN and carries its code; the other lanes are unchanged. The codes of diffrax and optimistix
-    keep their meaning; the codes below are added. `RESULTS[code]` is the message of a code.
+    keep their meaning; the codes below are added. `RESULTS[code]` is the message of a code. A code compares with another code or
+    with a name, `orbit.result == "zeno"`, and prints as its name; a batch of codes prints how many lanes have each.
     """
 
     no_crossing = (
@@ -98,12 +101,6 @@ def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:
     return RESULTS.where(pred, code, otherwise)
 
 
-def code_name(result: RESULTS) -> str:
-    """The name of a code, such as `no_crossing`. The code must be one value, not traced."""
-    value = int(result._value)
-    return next(name for name, item in RESULTS._name_to_item.items() if int(item._value) == value)
-
-
 def code_of(value: int) -> Any:
     """The code with the number `value`."""
     return next(item for item in RESULTS._name_to_item.values() if int(item._value) == value)
@@ -111,13 +108,13 @@ def code_of(value: int) -> Any:
 
 def described_code(result: RESULTS) -> str:
     """The name of a code, and its message; one value, not traced."""
-    name, message = code_name(result), RESULTS[result]
+    name, message = str(result), RESULTS[result]
     return f"{name}: {message}" if message else name
 
 
 def code_names(result: RESULTS) -> list[str]:
     """The names of the codes of a batch, in one list."""
-    return [code_name(code_of(int(number))) for number in np.ravel(np.asarray(result._value))]
+    return [str(code_of(int(number))) for number in np.ravel(np.asarray(result._value))]
 
 
 def code_flags(**others: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Complex, Float
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
-from .._system.results import choose, code_name, RESULTS
+from .._system.results import choose, RESULTS
 from .._system.shown import is_traced, Shown
 from .._system.types import Matrix, Params, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
@@ -59,7 +59,7 @@ class StrideFeedback(Shown):
             return eqx.tree_pformat(self)
         names = leaf_names(self.orbit.params)
         largest = lambda values: float(np.max(np.abs(np.asarray(values))))
-        lines = [f"Feedback once per stride by {', '.join(names[i] for i in self.free)}: {code_name(self.result)}"]
+        lines = [f"Feedback once per stride by {', '.join(names[i] for i in self.free)}: {self.result}"]
         coordinates = self.orbit.system.modes[self.orbit.sequence[0]].coordinates
         for i, row in zip(self.free, np.asarray(self.gain), strict=True):
             terms = " ".join(f"{-k:+.6g} d{name}" for k, name in zip(row, coordinates, strict=True))

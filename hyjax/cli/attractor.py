@@ -45,7 +45,7 @@ def attractor(
     import numpy as np
 
     from .._sweep.attractor import attractor as run
-    from .._system.results import code_name, code_of
+    from .._system.results import code_of
 
     start = require_orbits(model, params, values, modes, 1, cache)[0] if x0 is None else parse_state(x0)
     with as_misuse():
@@ -67,7 +67,7 @@ def attractor(
         record |= {"period": found["period"].values.tolist(), "lyapunov": nested_lists(found["lyapunov"].values)}
     print_record(record, as_json)
     if not as_json:
-        names = [code_name(code_of(int(code))) for code in found["result"].values.ravel()]
+        names = [str(code_of(int(code))) for code in found["result"].values.ravel()]
         columns = {"period": found["period"].values, "lyapunov": found["lyapunov"].values, "result": names}
         print_points(found, columns)
     save_netcdf(with_units(found, model), out)

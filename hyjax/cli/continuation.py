@@ -123,9 +123,8 @@ def _passes(branch, orbit) -> bool:
 def _end(branch) -> str:
     """How a branch ends, in the words of the command line."""
     from .._continuation.report import described_end, ends_at_grazing
-    from .._system.results import code_name
 
-    code = code_name(branch.result)
+    code = str(branch.result)
     if code == "successful" or ends_at_grazing(branch):
         return described_end(branch)
     value = f"{branch.parameter} = {branch.values[-1]:.10g}"

@@ -84,7 +84,6 @@ def optimize(
 
     from .._optimize.interior_point import InteriorPoint
     from .._optimize.optimize import optimize as run
-    from .._system.results import code_name
 
     first = starting_gait(model, params, values, modes, strides, cache, orbit)
     lens = lambda params: tuple(getattr(params, name) for name in bounds)
@@ -103,7 +102,7 @@ def optimize(
         console = Console(width=max(Console().width, 120))
         for each in optimum_tables(model, record):
             console.print(each, highlight=False)
-    if code_name(found.result) != "successful":
+    if found.result != "successful":
         raise NotFound(f"{name}: {no_optimum(record, found, first_order)}")
     if plot is not None:
         from ..plot.optimization import optimization_figure
@@ -129,13 +128,12 @@ def starting_gait(
     """The gait from which the optimization starts: number `number` of `hyjax gait`; or the one near the model's guess, and where
     there is none the first of `hyjax gait`. A line on stderr says which."""
     from .._orbit.orbit import periodic_orbit
-    from .._system.results import code_name
     from .._system.working import working
 
     if number is None and strides == 1 and modes == model.sequence:
         with working("looking for the gait near the model's guess"):
             orbit = periodic_orbit(model.system, model.guess(params), params, sequence=modes, throw=False)
-        if code_name(orbit.result) == "successful":
+        if orbit.result == "successful":
             print("hyjax: from the gait near the model's guess; another one: --orbit.", file=sys.stderr)
             return orbit
     orbits = require_orbits(model, params, values, modes, strides, cache)

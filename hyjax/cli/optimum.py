@@ -5,7 +5,7 @@ from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
-from .._system.results import code_name, code_of
+from .._system.results import code_of
 from .output import orbit_record
 from .quantities import quantities, Quantity
 
@@ -67,14 +67,14 @@ def optimum_record(
                 "optimality_residual": _number(starts.error[k]),
                 "evaluations": int(starts.iterations[k]),
                 "optimum": int(starts.optimum[k]) + 1 or None,
-                "result": code_name(code_of(int(starts.result._value[k]))),
+                "result": str(code_of(int(starts.result._value[k]))),
             }
             for k in range(len(starts.values))
         ],
         "best": best + 1,
         "before": orbit_record(gait.before),
         "after": orbit_record(gait.orbit),
-        "result": code_name(gait.result),
+        "result": str(gait.result),
     }
 
 

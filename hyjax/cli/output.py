@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from .._continuation.report import end_name
-from .._system.results import code_name
 
 
 def print_record(record: dict[str, Any], as_json: bool) -> None:
@@ -101,7 +100,7 @@ def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
             }
             for event in trajectory.events
         ],
-        "result": code_name(trajectory.result),
+        "result": str(trajectory.result),
     }
 
 

@@ -39,7 +39,7 @@ def simulate(
     first, state = initial_condition(model, params, mode, x0)
 
     from .._flow.simulate import simulate as run
-    from .._system.results import code_name, described_code
+    from .._system.results import described_code
 
     with as_misuse():
         trajectory = run(model.system, state, params, mode=first, t1=end, max_jumps=max_jumps)
@@ -56,5 +56,5 @@ def simulate(
         tell_written(animate)
     if out is not None:
         save_netcdf(trajectory.to_xarray(model=model), out)
-    if code_name(trajectory.result) != "successful":
+    if trajectory.result != "successful":
         raise NotFound(f"{name}: ended at t = {float(trajectory.t):.6g} with {described_code(trajectory.result)}")

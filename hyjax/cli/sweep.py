@@ -54,7 +54,7 @@ def sweep(
 
     from .._sweep.store import StoreError
     from .._sweep.sweep import sweep as run
-    from .._system.results import code_name, code_of
+    from .._system.results import code_of
 
     if out is not None:
         keep_in_mind(f"The chunks that were finished are in {out}: the same command with --resume goes on.")
@@ -85,7 +85,7 @@ def sweep(
         record |= {each: nested_lists(found[each].values) for each in columns}
     print_record(record, as_json)
     if not as_json:
-        names = [code_name(code_of(int(code))) for code in found["result"].values.ravel()]
+        names = [str(code_of(int(code))) for code in found["result"].values.ravel()]
         states = {name: found["x"].values[..., k] for k, name in enumerate(model.coordinates)}
         radius = np.hypot(found["multipliers_real"].values, found["multipliers_imag"].values).max(axis=-1)
         print_points(found, states | {"period": found["period"].values, "spectral radius": radius, "result": names})
