@@ -58,8 +58,7 @@ def _closed_orbit_jvp(primals, tangents):
     forward = integrator.loop == "lax"
     problem, params = what
     if forward:
-        # A differentiated program is mostly called a few times, so its compile time matters more than its run time.
-        integrator = rolled(with_adjoint(integrator, PlainForward()))
+        integrator = with_adjoint(integrator, PlainForward())
         problem = dataclasses.replace(problem, varied=flags)
     else:
         problem = dataclasses.replace(problem, varied=(False,) * len(flags))
@@ -96,8 +95,9 @@ def _multiplied(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Arr
     tangent = jnp.concatenate([dz, jnp.broadcast_to(dp, (len(dz), dp.size))], axis=1)
     moved = lambda by: jnp.einsum("s...m,sm->s...", by, tangent)
     dpassage = jax.tree.map(moved, by)
-    # A separate loop, which XLA removes where the derivative of the Jacobians is not used.
-    by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, integrator)
+    # A separate loop, which XLA removes where the derivative of the Jacobians is not used. Its compile time matters more than
+    # its run time.
+    by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, rolled(integrator))
     return dz, dpassage, by, jax.tree.map(moved, by_by)
 
 
