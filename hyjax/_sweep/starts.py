@@ -13,6 +13,9 @@ from jaxtyping import Float
 
 # The number of coarse points along an axis on the finest and on the roughest level, by the number of axes.
 FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
+# Along a line the change of an orbit is predicted up to this fraction: where two families of orbits cross, a prediction nearer to
+# the other family would lead there.
+UNPREDICTED = 0.05
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 # Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
@@ -185,7 +188,7 @@ def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
         coarse.y[tuple(to.T)] = ends
 
 
-def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
+def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int = 100) -> np.ndarray:
     """Continue orbits along straight lines in the parameters, all lines together; NaN for a line not followed to its end.
 
     **Arguments:** `first`, `last`: the ends of the lines, shape `(lines, free)`. `y`: the orbits at `first`, shape
@@ -214,7 +217,7 @@ def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int
         moved = np.max(np.abs(found - y[going]), axis=1)
         off = np.max(np.abs(found - guess), axis=1)
         # Accepted: without a slope, a small change; with one, a change that the slope predicted for the most part.
-        near = np.where(known, off <= 0.2 * moved + 1e-5 * size, moved <= 0.05 * size)
+        near = np.where(known, off <= UNPREDICTED * moved + 1e-5 * size, moved <= 0.05 * size)
         good = np.isfinite(found[:, 0]) & near & (iterations <= 6)
         on = going[good]
         slope[on] = np.where(same[on, None], 0, (found[good] - y[on]) / (t[good] - s[on])[:, None])
