@@ -41,7 +41,7 @@ class Solution(eqx.Module):
     params: Params
     chain: Chain
     jacobian: Matrix
-    extended: Matrix
+    extended: Float[Array, "unknowns unknowns"]
 
 
 class Prescribed(eqx.Module):

@@ -35,17 +35,27 @@ class ChunkSolver:
     first: tuple[np.ndarray, np.ndarray]
     units: dict[str, str]
 
+    @property
+    def strict(self) -> bool:
+        """Whether families of orbits may cross in the grid: parameters that are solved for are not on its axes."""
+        return bool(self.grid.solved)
+
     def coarse(self) -> tuple[CoarseGrid, dict[str, np.ndarray]]:
         """The solved coarse grid; and the columns of one lane, which show the shapes of all."""
         first, y = self.first
         lane = self.lanes((first[None], y[None]))
+        if lane["result"][0] == int(RESULTS.not_isolated._value):
+            raise ValueError(
+                f"sweep: at the start orbit the prescribed quantities do not determine {', '.join(self.grid.solved)}. Prescribe "
+                "quantities that depend on each of these parameters, independently of each other."
+            )
         y = np.where(np.isfinite(lane["_y"][0]), lane["_y"][0], y)
 
         def solve(values, y):
             found = self.lanes((values, y))
             return found["_y"], found["iterations"]
 
-        coarse = CoarseGrid(self.grid.values, y.size, y.dtype)
+        coarse = CoarseGrid(self.grid.values, y.size, y.dtype, self.strict)
         guess = None
         if self.branch is not None:
             if self.branch.unfolding.free == self.grid.free:

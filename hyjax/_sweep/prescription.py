@@ -44,8 +44,9 @@ def with_prescribed(
         raise ValueError(f"sweep: the quantities {clash} have names of the dataset's variables. Choose other names.")
     quantities, axes = [], []
     for name, (quantity, axis) in prescribed.items():
-        if not callable(quantity):
-            raise ValueError(f"sweep: {name}: {quantity!r} must be a function (orbit, params) -> number.")
+        shape = jax.eval_shape(lambda orbit: jnp.asarray(quantity(orbit, orbit.params)), orbit).shape  # noqa: B023
+        if shape:
+            raise ValueError(f"sweep: {name}: the quantity must be one number, not of shape {shape}.")
         quantities.append(quantity)
         axes.append(checked_axis(name, axis, orbit.x.dtype))
     largest = jnp.array([np.max(np.abs(axis)) for axis in axes])

@@ -38,6 +38,8 @@ def provenance(
         "sequence": list(problem.sequence),
         "coordinates": list(problem.system.mode(problem.sequence[0]).coordinates),
         "strides": problem.strides,
+        "prescribed": None if prescribed is None else [named(each) for each in prescribed.quantities],
+        "solved": list(grid.solved) or None,
         "parameters": {
             name: value for name, value in named_leaves(grid.params).items() if name not in {*axes, *grid.solved}
         },
@@ -48,8 +50,6 @@ def provenance(
         "start": f"{np.asarray(orbit.x).tolist()}, sha256 {digest(start)}",
         "integrator": _described(integrator, orbit.x.dtype),
         "record": None if record is None else named(record),
-        "prescribed": None if prescribed is None else [named(each) for each in prescribed.quantities],
-        "solved": list(grid.solved) or None,
         "device": f"{device.platform} {device.device_kind}",
         "dtype": orbit.x.dtype.name,
     }

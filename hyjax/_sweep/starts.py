@@ -13,9 +13,9 @@ from jaxtyping import Float
 
 # The number of coarse points along an axis on the finest and on the roughest level, by the number of axes.
 FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
-# Along a line the change of an orbit is predicted up to this fraction: where two families of orbits cross, a prediction nearer to
-# the other family would lead there.
-UNPREDICTED = 0.05
+# The largest part of an orbit's change along a line that is not predicted; and where families of orbits may cross, for there a
+# prediction nearer to the other family leads there.
+UNPREDICTED, UNPREDICTED_STRICT = 0.2, 0.05
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 # Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
@@ -25,16 +25,21 @@ WINDOWS = {1: (6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
 class CoarseGrid:
     """A coarse subgrid with the orbits on it.
 
+    **Arguments:** `strict`: whether families of orbits may cross, as those with prescribed quantities do. Then an orbit is
+    accepted only as near to its guess as ten times the distance between two interpolations of different degree, or a
+    thousandth of the orbits' variation.
+
     **Attributes:** `axes`: the values of the coarse points along each axis, ascending. `y`: the pre-impact states of their
     orbits, shape `(*points, n)`; NaN where no orbit was found.
     """
 
-    def __init__(self, values: tuple[np.ndarray, ...], n: int, dtype):
+    def __init__(self, values: tuple[np.ndarray, ...], n: int, dtype, strict: bool = False):
         most = FINE.get(len(values), 9)
         ascending = [np.sort(axis) for axis in values]
         self.axes = tuple(
             axis[np.unique(np.round(np.linspace(0, len(axis) - 1, most)).astype(int))] for axis in ascending
         )
+        self.strict = strict
         self.y = np.full((*(len(axis) for axis in self.axes), n), np.nan, dtype)
 
     @property
@@ -56,6 +61,10 @@ class CoarseGrid:
             if not rest.size:
                 return y, reach
             y[rest], reach[rest] = self._interpolated(values[rest], width)
+            if self.strict and width > 2:
+                rougher, _ = self._interpolated(values[rest], width - 2)
+                apart = np.max(np.abs(y[rest] - rougher), axis=1)
+                reach[rest] = np.minimum(reach[rest], 10 * apart + reach[rest] / 300)
         rest = np.flatnonzero(~np.isfinite(y[:, 0]))
         if rest.size and self.known.any():
             y[rest], reach[rest] = self._nearest(values[rest])
@@ -129,7 +138,14 @@ def solve_coarse_grid(
         elif level == 0:
             widths = np.array([np.ptp(axis) or 1 for axis in coarse.axes])
             nearest = nodes[np.argmin(np.sum(((coarse.at(nodes) - start[0]) / widths) ** 2, axis=1))][None]
-            y = march(solve, start[0][None], start[1][None], coarse.at(nearest), np.full_like(start[1][None], np.nan))
+            y = march(
+                solve,
+                start[0][None],
+                start[1][None],
+                coarse.at(nearest),
+                np.full_like(start[1][None], np.nan),
+                coarse.strict,
+            )
             coarse.y[tuple(nearest.T)] = y
         elif len(todo):
             guesses, reach = coarse.guesses(coarse.at(todo))
@@ -184,17 +200,18 @@ def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
                 steps = [coarse.at(np.array([each]))[0] for each in (end, middle, beyond)]
                 ratio = np.sum(np.abs(steps[0] - steps[1])) / np.sum(np.abs(steps[1] - steps[2]))
                 slope[row] = (coarse.y[middle] - coarse.y[beyond]) * ratio
-        ends = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope)
+        ends = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope, coarse.strict)
         coarse.y[tuple(to.T)] = ends
 
 
-def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int = 100) -> np.ndarray:
+def march(solve: Solve, first, y, last, slope, strict: bool = False, shortest: float = 2e-4) -> np.ndarray:
     """Continue orbits along straight lines in the parameters, all lines together; NaN for a line not followed to its end.
 
     **Arguments:** `first`, `last`: the ends of the lines, shape `(lines, free)`. `y`: the orbits at `first`, shape
-    `(lines, n)`. `slope`: the expected change of `y` over the whole line, or NaN. `shortest`: the shortest step, as a fraction
-    of the line. `most`: the largest number of steps.
+    `(lines, n)`. `slope`: the expected change of `y` over the whole line, or NaN. `strict`: as of `CoarseGrid`.
+    `shortest`: the shortest step, as a fraction of the line.
     """
+    unpredicted, most = (UNPREDICTED_STRICT, 100) if strict else (UNPREDICTED, 40)
     s, y, slope = np.zeros(len(y)), y.copy(), slope.copy()
     # Without an expected change, a very short first step measures it.
     h = np.where(np.isfinite(slope[:, 0]), 1.0, 1e-3)
@@ -217,13 +234,17 @@ def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int
         moved = np.max(np.abs(found - y[going]), axis=1)
         off = np.max(np.abs(found - guess), axis=1)
         # Accepted: without a slope, a small change; with one, a change that the slope predicted for the most part.
-        near = np.where(known, off <= UNPREDICTED * moved + 1e-5 * size, moved <= 0.05 * size)
+        near = np.where(known, off <= unpredicted * moved + 1e-5 * size, moved <= 0.05 * size)
         good = np.isfinite(found[:, 0]) & near & (iterations <= 6)
         on = going[good]
         slope[on] = np.where(same[on, None], 0, (found[good] - y[on]) / (t[good] - s[on])[:, None])
         h[on] *= np.where(known[good], 3, 4)
         y[on], s[on] = found[good], t[good]
         h[going[~good]] /= 4
+        if strict:
+            # The slope of the last edge is not that at the start of this line, which a very short step measures.
+            given = going[~good & known & (s[going] == 0)]
+            slope[given], h[given] = np.nan, 1e-3
         alive[going[~good]] &= h[going[~good]] >= shortest
     y[s < 1] = np.nan
     return y
