@@ -1,6 +1,5 @@
-"""Sweeps over prescribed quantities: closed forms of a quadratic stride; a table of gaits against a paper, closed forms and SciPy."""
+"""Sweeps over prescribed quantities: a quadratic stride in closed form; a table of gaits against a paper and SciPy."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -181,9 +180,9 @@ def test_closed_forms(table):
     assert_allclose(theta, np.arcsin(length / 2), rtol=1e-14)
     assert_allclose(phi, 2 * theta, rtol=1e-15)
     assert_allclose(phi_rate, (1 - np.cos(2 * theta)) * theta_rate, rtol=1e-14)
-    # The stance leg conserves its energy: as accurate as the integrator.
-    assert_allclose(table["push_off"], -theta_rate * np.tan(theta), rtol=1e-13)
-    assert_allclose(table["period"] * rate, 1, rtol=1e-13)
+    # The stance leg conserves its energy. The integrator's tolerance of 1e-14, which three strides of Newton's method may add up.
+    assert_allclose(table["push_off"], -theta_rate * np.tan(theta), rtol=0, atol=3e-14)
+    assert_allclose(table["period"] * rate, 1, rtol=1e-12)
 
 
 def end_of_swing(theta, theta_rate, stiffness, duration):
@@ -234,12 +233,12 @@ def test_gains_are_those_of_scipy(table):
         after = np.cos(2 * theta) * rate + push_off * np.sin(2 * theta)
         return np.array([-theta, after, -2 * theta, (1 - np.cos(2 * theta)) * after])
 
-    z, h = np.append(x, controls), 1e-4
+    z, h = np.append(x, controls), 3e-5
     slopes = [(stride(z + h * e) - stride(z - h * e)) / (2 * h) for e in np.eye(6)]
     a, b = np.stack(slopes[:4], axis=1), np.stack(slopes[4:], axis=1)
     p = solve_discrete_are(a, b, np.eye(4), np.eye(2))
     gain = np.linalg.solve(np.eye(2) + b.T @ p @ b, b.T @ p @ a)
-    # Differences of second order: h^2 = 1e-8, times the third derivatives of the stride.
+    # Differences of second order: h^2 = 1e-9, times the third derivatives of the stride, about 100.
     assert_allclose(gait["gain"], gain, rtol=0, atol=1e-6)
     # The regulator stabilizes every gait of the table.
     assert np.all(np.isfinite(table["gain"])) and not np.all(table["stable"])

@@ -35,13 +35,26 @@ Quantity = Callable[[PeriodicOrbit, Params], Scalar]
 
 
 class Solution(eqx.Module):
-    """An evaluation of the extended equation: the parameters, the strides, the return Jacobian, and the Jacobian of the extended
-    equation."""
+    """An evaluation of the extended equation: the parameters, the strides, the return Jacobian; the residual, and its Jacobians
+    by the unknowns and by the numbers that are given, which are parameters and targets."""
 
     params: Params
     chain: Chain
     jacobian: Matrix
+    residual: Float[Array, " unknowns"]
     extended: Float[Array, "unknowns unknowns"]
+    by_given: Float[Array, "unknowns given"]
+
+    @property
+    def slope(self) -> Float[Array, "unknowns given"]:
+        """The derivative of the unknowns by the given numbers, by the implicit function theorem."""
+        return solver(self.extended)(-self.by_given)
+
+    @property
+    def error(self) -> Scalar:
+        """The largest change of an unknown in one further step of Newton's method: small also where the strides amplify their
+        rounding errors, and with these the residual."""
+        return jnp.max(jnp.abs(solver(self.extended)(self.residual)))
 
 
 class Prescribed(eqx.Module):
@@ -69,14 +82,24 @@ class Prescribed(eqx.Module):
         count = len(self.free)
         return v[:-count], v[-count:] * self.scale
 
-    def equation(self, problem: Problem, params: Params, targets: Float[Array, " free"], integrator: Integrators):
-        """The extended equation for `find_root`; `aux` is a `Solution`."""
-        order = 2 if self.by_jacobian else 1
-        moved = problem.with_varied(params, self.free)
+    def equation(
+        self,
+        problem: Problem,
+        params: Params,
+        given: tuple[int, ...],
+        values: Float[Array, " given"],
+        integrator: Integrators,
+    ):
+        """The extended equation for `find_root`; `aux` is a `Solution`. **Arguments:** `values`: those of the leaves `given` of
+        the parameters, and the targets."""
+        order, leaves = 2 if self.by_jacobian else 1, (*given, *self.free)
+        moved = problem.with_varied(params, leaves)
+        held, targets = values[: len(given)], values[len(given) :]
 
-        def residual(v):
-            y, values = self.split(v)
-            at = with_leaves(params, self.free, values)
+        def residual(w):
+            held, v = w[: len(given)], w[len(given) :]
+            y, unknown = self.split(v)
+            at = with_leaves(params, leaves, jnp.concatenate([held, unknown]))
             chain, ends = follow_chain(moved, problem.closing_jump(y, at), at, integrator, order=order)
             assert chain.jacobians is not None
             jacobian, _ = return_matrices(moved, chain.jacobians)
@@ -90,8 +113,17 @@ class Prescribed(eqx.Module):
             return jnp.concatenate([ends[-1] - y, rows]), (at, chain, jacobian)
 
         def evaluate(v: Array, first) -> Evaluation:
-            r, extended, (at, chain, jacobian) = with_columns(residual, v)
-            return Evaluation(r, extended, v, Solution(at, chain, jacobian, extended))
+            r, by, (at, chain, jacobian) = with_columns(residual, jnp.concatenate([held, v]))
+            by_held, extended = by[:, : len(given)], by[:, len(given) :]
+            by_targets = jnp.concatenate(
+                [jnp.zeros((v.size - targets.size, targets.size), v.dtype), -jnp.diag(1 / self.tolerance)]
+            )
+            return Evaluation(
+                r,
+                extended,
+                v,
+                Solution(at, chain, jacobian, r, extended, jnp.concatenate([by_held, by_targets], axis=1)),
+            )
 
         return evaluate
 

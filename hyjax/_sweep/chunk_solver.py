@@ -14,6 +14,7 @@ from .branch_starts import guesses_on_branch
 from .grid import Grid
 from .starts import CoarseGrid, is_far, solve_coarse_grid
 from .store import code_attributes
+from .tangents import follow_tangents
 
 # `name -> (dimensions, values)`, as xarray takes them.
 Columns = dict[str, tuple[tuple[str, ...], np.ndarray]]
@@ -55,7 +56,16 @@ class ChunkSolver:
             found = self.lanes((values, y))
             return found["_y"], found["iterations"]
 
-        coarse = CoarseGrid(self.grid.values, y.size, y.dtype, self.strict)
+        if self.strict:
+
+            def solve_with_slope(values, y):
+                found = self.lanes((values, y))
+                return found["_y"], found["_slope"], found["iterations"]
+
+            coarse = CoarseGrid(self.grid.values, y.size, y.dtype, strict=True)
+            return follow_tangents(coarse, solve_with_slope, (first, y, lane["_slope"][0])), lane
+
+        coarse = CoarseGrid(self.grid.values, y.size, y.dtype)
         guess = None
         if self.branch is not None:
             if self.branch.unfolding.free == self.grid.free:

@@ -32,7 +32,7 @@ class OrbitFromGuess(eqx.Module):
     **Attributes:** `free`: indices of the varied leaves of the parameters. `prescribed`: conditions, for parameters that are
     solved for together with the orbit. Called with the parameters and `lane = (values, guess)`, the values on the grid's axes and
     the unknowns: the pre-impact state, with conditions followed by the scaled parameters. Returns columns by name, `_y` with the
-    unknowns.
+    unknowns, and with conditions `_slope`, their derivatives by the values.
     """
 
     problem: Problem
@@ -49,7 +49,7 @@ class OrbitFromGuess(eqx.Module):
         equation = (
             orbit_equation(self.problem, None, params, self.integrator)
             if self.prescribed is None
-            else self.prescribed.equation(self.problem, params, values[count:], self.integrator)
+            else self.prescribed.equation(self.problem, params, self.free, values, self.integrator)
         )
 
         def evaluate(y, first):
@@ -58,7 +58,8 @@ class OrbitFromGuess(eqx.Module):
             settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
             return found._replace(r=jnp.where(settled, 0, found.r))
 
-        root = find_root(evaluate, guess, max_iterations=8, accept=100 * (rtol + atol))
+        accept = 100 * (rtol + atol)
+        root = find_root(evaluate, guess, max_iterations=8, accept=accept)
         solved: dict[str, Array] = {}
         if self.prescribed is None:
             chain, jacobian = root.aux
@@ -67,10 +68,12 @@ class OrbitFromGuess(eqx.Module):
         else:
             params, chain, jacobian = root.aux.params, root.aux.chain, root.aux.jacobian
             multipliers = eigenvalues(jacobian)
-            result = unless_undetermined(root.aux.extended, outcome(root.converged, chain.result))
+            converged = root.converged | (root.aux.error <= accept * jnp.max(jnp.abs(root.y)))
+            result = unless_undetermined(root.aux.extended, outcome(converged, chain.result))
             leaves, named = jax.tree.leaves(params), named_units(params, self.prescribed.free)
             found = result == RESULTS.successful
-            solved = {name: nan_unless(found, leaves[i]) for name, i in zip(named, self.prescribed.free, strict=True)}
+            solved = {"_slope": root.aux.slope}
+            solved |= {name: nan_unless(found, leaves[i]) for name, i in zip(named, self.prescribed.free, strict=True)}
         residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))
         orbit = orbit_of(
             self.problem, chain, jacobian, params, self.integrator, multipliers, residual, root.iterations, result

@@ -13,9 +13,6 @@ from jaxtyping import Float
 
 # The number of coarse points along an axis on the finest and on the roughest level, by the number of axes.
 FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
-# The largest part of an orbit's change along a line that is not predicted; and where families of orbits may cross, for there a
-# prediction nearer to the other family leads there.
-UNPREDICTED, UNPREDICTED_STRICT = 0.2, 0.05
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 # Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
@@ -138,14 +135,7 @@ def solve_coarse_grid(
         elif level == 0:
             widths = np.array([np.ptp(axis) or 1 for axis in coarse.axes])
             nearest = nodes[np.argmin(np.sum(((coarse.at(nodes) - start[0]) / widths) ** 2, axis=1))][None]
-            y = march(
-                solve,
-                start[0][None],
-                start[1][None],
-                coarse.at(nearest),
-                np.full_like(start[1][None], np.nan),
-                coarse.strict,
-            )
+            y = march(solve, start[0][None], start[1][None], coarse.at(nearest), np.full_like(start[1][None], np.nan))
             coarse.y[tuple(nearest.T)] = y
         elif len(todo):
             guesses, reach = coarse.guesses(coarse.at(todo))
@@ -200,18 +190,17 @@ def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
                 steps = [coarse.at(np.array([each]))[0] for each in (end, middle, beyond)]
                 ratio = np.sum(np.abs(steps[0] - steps[1])) / np.sum(np.abs(steps[1] - steps[2]))
                 slope[row] = (coarse.y[middle] - coarse.y[beyond]) * ratio
-        ends = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope, coarse.strict)
+        ends = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope)
         coarse.y[tuple(to.T)] = ends
 
 
-def march(solve: Solve, first, y, last, slope, strict: bool = False, shortest: float = 2e-4) -> np.ndarray:
+def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
     """Continue orbits along straight lines in the parameters, all lines together; NaN for a line not followed to its end.
 
     **Arguments:** `first`, `last`: the ends of the lines, shape `(lines, free)`. `y`: the orbits at `first`, shape
-    `(lines, n)`. `slope`: the expected change of `y` over the whole line, or NaN. `strict`: as of `CoarseGrid`.
-    `shortest`: the shortest step, as a fraction of the line.
+    `(lines, n)`. `slope`: the expected change of `y` over the whole line, or NaN. `shortest`: the shortest step, as a fraction
+    of the line. `most`: the largest number of steps.
     """
-    unpredicted, most = (UNPREDICTED_STRICT, 100) if strict else (UNPREDICTED, 40)
     s, y, slope = np.zeros(len(y)), y.copy(), slope.copy()
     # Without an expected change, a very short first step measures it.
     h = np.where(np.isfinite(slope[:, 0]), 1.0, 1e-3)
@@ -234,17 +223,13 @@ def march(solve: Solve, first, y, last, slope, strict: bool = False, shortest: f
         moved = np.max(np.abs(found - y[going]), axis=1)
         off = np.max(np.abs(found - guess), axis=1)
         # Accepted: without a slope, a small change; with one, a change that the slope predicted for the most part.
-        near = np.where(known, off <= unpredicted * moved + 1e-5 * size, moved <= 0.05 * size)
+        near = np.where(known, off <= 0.2 * moved + 1e-5 * size, moved <= 0.05 * size)
         good = np.isfinite(found[:, 0]) & near & (iterations <= 6)
         on = going[good]
         slope[on] = np.where(same[on, None], 0, (found[good] - y[on]) / (t[good] - s[on])[:, None])
         h[on] *= np.where(known[good], 3, 4)
         y[on], s[on] = found[good], t[good]
         h[going[~good]] /= 4
-        if strict:
-            # The slope of the last edge is not that at the start of this line, which a very short step measures.
-            given = going[~good & known & (s[going] == 0)]
-            slope[given], h[given] = np.nan, 1e-3
         alive[going[~good]] &= h[going[~good]] >= shortest
     y[s < 1] = np.nan
     return y
