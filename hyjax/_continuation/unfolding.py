@@ -21,7 +21,6 @@ Bifurcations of Dynamical Equilibria*, ch. 3.
 import dataclasses
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
@@ -88,9 +87,7 @@ class Unfolding(eqx.Module):
     @property
     def moved(self) -> Problem:
         """The problem with its free parameters marked as varied, so that the strides are differentiated by them."""
-        leaves = len(jax.tree.leaves((self.problem.system, self.params)))
-        first = leaves - len(jax.tree.leaves(self.params))
-        return dataclasses.replace(self.problem, varied=tuple(i - first in self.free for i in range(leaves)))
+        return self.problem.with_varied(self.params, self.free)
 
     def around(self, jacobian: Float[Array, "k unknowns"]) -> Float[Array, "n n"]:
         """The return Jacobian `D` of the pre-impact state, once around the orbit, from dF."""

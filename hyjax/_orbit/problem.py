@@ -1,5 +1,7 @@
 """The periodic orbit to solve for: the system, the sequence of modes, and the number of strides."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,6 +39,12 @@ class Problem(eqx.Module):
         leaves, tree = jax.tree.flatten((self.system, params))
         flags = self.varied or (False,) * len(leaves)
         return eqx.partition((self.system, params), jax.tree.unflatten(tree, flags))
+
+    def with_varied(self, params: Params, free: tuple[int, ...]) -> "Problem":
+        """The problem whose strides are differentiated by the leaves `free` of the parameters."""
+        first = len(jax.tree.leaves(self.system))
+        leaves = first + len(jax.tree.leaves(params))
+        return dataclasses.replace(self, varied=tuple(i - first in free for i in range(leaves)))
 
     def closing_jump(self, y: State, params: Params, t: Scalar | None = None) -> Array:
         """$R(t, y)$, the reset that closes the sequence. `t=None` means 0: a system that depends on time repeats itself, and

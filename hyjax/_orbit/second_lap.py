@@ -4,9 +4,12 @@ The equation of an orbit starts its clock at 0. In a forced system the state may
 forcing's period: then the second lap starts at another phase, and ends elsewhere.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
@@ -52,13 +55,14 @@ def depends_on_time(problem: Problem, params: Params, like: jax.Array) -> bool:
             each for i in system.leaving(name) for each in (system.transitions[i].guard, system.transitions[i].armed)
         ]
         for fn in (mode.vector_field, way.reset, *ways):
-            if fn is not None and _computes_with_first(fn, t, x, params):
+            if fn is not None and computes_with_first(fn, t, x, params):
                 return True
     return False
 
 
-def _computes_with_first(fn, t, x, params) -> bool:
-    closed, _, _ = eqx.filter_make_jaxpr(fn)(t, x, params)
-    first = closed.jaxpr.invars[0]
+def computes_with_first(fn: Callable, first: PyTree, *others: PyTree) -> bool:
+    """Whether `fn(first, *others)` computes with an array of its first argument."""
+    closed, _, _ = eqx.filter_make_jaxpr(fn)(first, *others)
+    own = closed.jaxpr.invars[: len(jax.tree.leaves(first))]
     used = [v for equation in closed.jaxpr.eqns for v in equation.invars]
-    return any(v is first for v in (*used, *closed.jaxpr.outvars))
+    return any(v is each for v in (*used, *closed.jaxpr.outvars) for each in own)

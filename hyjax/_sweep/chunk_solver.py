@@ -3,11 +3,9 @@
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 
 from .._continuation.branch import Branch
-from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._system.labels import units_attribute
 from .._system.results import RESULTS
@@ -16,6 +14,7 @@ from .branch_starts import guesses_on_branch
 from .grid import Grid
 from .starts import CoarseGrid, is_far, solve_coarse_grid
 from .store import code_attributes
+from .tangents import follow_tangents
 
 # `name -> (dimensions, values)`, as xarray takes them.
 Columns = dict[str, tuple[tuple[str, ...], np.ndarray]]
@@ -25,34 +24,53 @@ Columns = dict[str, tuple[tuple[str, ...], np.ndarray]]
 class ChunkSolver:
     """The solver of a sweep's chunks, with the data that all chunks share.
 
-    **Attributes:** `lanes`: the program for one orbit, mapped over many. `start`: the orbit or branch from which the sweep
-    starts. `orbit`: the orbit, or the branch's first orbit. `units`: of the coordinates and of `time`, by name.
+    **Attributes:** `lanes`: the program for one orbit, mapped over many. `branch`: the branch from which the sweep starts, if
+    any. `first`: the values on the grid's axes and the unknowns of the orbit from which it starts. `units`: of the coordinates
+    and of `time`, by name.
     """
 
     problem: Problem
     grid: Grid
     lanes: BatchMap
-    start: PeriodicOrbit | Branch
-    orbit: PeriodicOrbit
+    branch: Branch | None
+    first: tuple[np.ndarray, np.ndarray]
     units: dict[str, str]
+
+    @property
+    def strict(self) -> bool:
+        """Whether families of orbits may cross in the grid: parameters that are solved for are not on its axes."""
+        return bool(self.grid.solved)
 
     def coarse(self) -> tuple[CoarseGrid, dict[str, np.ndarray]]:
         """The solved coarse grid; and the columns of one lane, which show the shapes of all."""
-        y = np.asarray(self.orbit.before[0])
-        first = np.array([np.asarray(jax.tree.leaves(self.orbit.params)[i]) for i in self.grid.free])
+        first, y = self.first
         lane = self.lanes((first[None], y[None]))
+        if lane["result"][0] == int(RESULTS.not_isolated._value):
+            raise ValueError(
+                f"sweep: at the start orbit the prescribed quantities do not determine {', '.join(self.grid.solved)}. Prescribe "
+                "quantities that depend on each of these parameters, independently of each other."
+            )
         y = np.where(np.isfinite(lane["_y"][0]), lane["_y"][0], y)
 
         def solve(values, y):
             found = self.lanes((values, y))
             return found["_y"], found["iterations"]
 
+        if self.strict:
+
+            def solve_with_slope(values, y):
+                found = self.lanes((values, y))
+                return found["_y"], found["_slope"], found["iterations"]
+
+            coarse = CoarseGrid(self.grid.values, y.size, y.dtype, strict=True)
+            return follow_tangents(coarse, solve_with_slope, (first, y, lane["_slope"][0])), lane
+
         coarse = CoarseGrid(self.grid.values, y.size, y.dtype)
         guess = None
-        if isinstance(self.start, Branch):
-            if self.start.unfolding.free == self.grid.free:
-                guess = guesses_on_branch(self.start)
-            elif set(self.start.unfolding.free) - set(self.grid.free):
+        if self.branch is not None:
+            if self.branch.unfolding.free == self.grid.free:
+                guess = guesses_on_branch(self.branch)
+            elif set(self.branch.unfolding.free) - set(self.grid.free):
                 raise ValueError(
                     "sweep: the branch's parameter is not among the varied parameters. Start from one of the branch's orbits."
                 )
@@ -94,7 +112,7 @@ class ChunkSolver:
             "iterations": {"long_name": "strides computed by Newton's method", "units": "1"},
             "residual": {"long_name": "largest component of S(x) - x"},
             "result": code_attributes(),
-        }
+        } | {solved: {"long_name": "parameter solved for", "units": unit} for solved, unit in self.grid.solved.items()}
         return {key: value for key, value in known.get(name, {}).items() if value != ""}
 
 

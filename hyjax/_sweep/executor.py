@@ -82,7 +82,7 @@ def _create(solver: ChunkSolver, metadata: dict[str, Any], chunk: tuple[int, ...
 def _complete(solver: ChunkSolver, store: Store, progress: bool | None) -> "xarray.Dataset":
     """Compute the chunks that are missing or damaged. A chunk that another process has locked is tried again at the end."""
     chunks, locks = store.chunks, store.locks()
-    coarse = CoarseGrid(solver.grid.values, 1, float)
+    coarse = CoarseGrid(solver.grid.values, 1, float, solver.strict)
     coarse.y = store.guesses()
     done = np.array([store.is_finished(i) for i in range(len(chunks))])
     size = lambda i: int(np.prod([each.stop - each.start for each in chunks[i]]))

@@ -1,5 +1,6 @@
 """Grids of parameters: all combinations of the values of several leaves, with names and units."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ from jaxtyping import Float
 
 from .._system.labels import named_params, unit_of
 from .._system.types import Params
-from .._system.where import free_leaves, Where
+from .._system.where import free_leaves, leaf_names, Where
 
 # A parameter with the name of a dataset's variable gets the prefix `param_`.
 TAKEN = {
@@ -20,10 +21,11 @@ TAKEN = {
 
 
 class Grid(eqx.Module):
-    """A grid of parameters.
+    """A grid of parameters, and of prescribed quantities of the orbits.
 
-    **Attributes:** `free`: the indices of the leaves of `params` that vary. `names`, `units`: of these leaves. `values`: for each
-    of these leaves the values of its axis, in any order, without repetition.
+    **Attributes:** `free`: the indices of the leaves of `params` that vary: the first axes. The further axes are quantities.
+    `names`, `units`: of the axes. `values`: those of each axis, in any order, without repetition. `solved`: names and units of
+    the unknown parameters.
     """
 
     params: Params
@@ -31,6 +33,7 @@ class Grid(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
     units: tuple[str, ...] = eqx.field(static=True)
     values: tuple[np.ndarray, ...]
+    solved: Mapping[str, str] = eqx.field(static=True, default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -40,8 +43,8 @@ class Grid(eqx.Module):
     def size(self) -> int:
         return int(np.prod(self.shape))
 
-    def points(self, box: tuple[slice, ...] | None = None) -> Float[np.ndarray, "points free"]:
-        """The varied parameters at all points of a box of indices, by default of the grid; the last axis varies fastest."""
+    def points(self, box: tuple[slice, ...] | None = None) -> Float[np.ndarray, "points axes"]:
+        """The values on the axes at all points of a box of indices, by default of the grid; the last axis varies fastest."""
         box = tuple(slice(0, n) for n in self.shape) if box is None else box
         index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
         return np.stack([axis[i.ravel()] for axis, i in zip(self.values, index, strict=True)], axis=-1)
@@ -59,7 +62,7 @@ def grid_over(params: Params, where: Where, values: Any) -> Grid:
     **Arguments:** `values`: an array for one leaf, a tuple of arrays for several.
     """
     free = free_leaves(where, params)
-    paths, leaves = zip(*jax.tree_util.tree_leaves_with_path(params), strict=True)
+    leaves = jax.tree.leaves(params)
     axes = tuple(values) if isinstance(values, tuple | list) and len(free) == len(values) > 1 else (values,)
     if len(axes) == 1 and isinstance(values, tuple | list) and len(values) == 1 and np.ndim(values[0]) == 1:
         axes = (values[0],)
@@ -67,17 +70,26 @@ def grid_over(params: Params, where: Where, values: Any) -> Grid:
         raise ValueError(
             f"values: where picks {len(free)} parameters; give a tuple of {len(free)} arrays, one for each parameter."
         )
-    own = (jax.tree_util.keystr(paths[i], simple=True, separator=".") or "params" for i in free)
-    names = tuple(f"param_{name}" if name in TAKEN else name for name in own)
-    kept = []
-    for name, i, axis in zip(names, free, axes, strict=True):
-        axis = np.asarray(axis, jnp.result_type(leaves[i]))
-        if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
-            raise ValueError(f"values: the values of {name} must be finite numbers in one dimension, not {axis!r}.")
-        if len(np.unique(axis)) < len(axis):
-            raise ValueError(f"values: a value of {name} occurs twice. Give each once.")
-        kept.append(axis)
-    return Grid(params, free, names, tuple(unit_of(params, paths[i]) for i in free), tuple(kept))
+    own = named_units(params, free)
+    kept = (checked_axis(name, axis, jnp.result_type(leaves[i])) for name, i, axis in zip(own, free, axes, strict=True))
+    return Grid(params, free, tuple(own), tuple(own.values()), tuple(kept))
+
+
+def checked_axis(name: str, axis: Any, dtype) -> np.ndarray:
+    """The values of an axis; `ValueError` unless they are finite and different."""
+    axis = np.asarray(axis, dtype)
+    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+        raise ValueError(f"values: the values of {name} must be finite numbers in one dimension, not {axis!r}.")
+    if len(np.unique(axis)) < len(axis):
+        raise ValueError(f"values: a value of {name} occurs twice. Give each once.")
+    return axis
+
+
+def named_units(params: Params, free: tuple[int, ...]) -> dict[str, str]:
+    """The units of the leaves of indices `free`, by the names that the leaves have in a dataset."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    names = leaf_names(params)
+    return {(f"param_{names[i]}" if names[i] in TAKEN else names[i]): unit_of(params, paths[i]) for i in free}
 
 
 def named_leaves(params: Params) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -10,11 +11,13 @@ from .._flow.mode_integrators import Integrators
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import find_root
 from .._orbit.orbit import orbit_of, PeriodicOrbit, unless_in_family
+from .._orbit.prescribed import Prescribed, unless_undetermined
 from .._orbit.problem import Problem
 from .._orbit.shooting import orbit_equation, outcome
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
+from .grid import named_units
 
 # A user's function that returns further quantities of an orbit: `orbit -> {name: array}`.
 Record = Callable[[PeriodicOrbit], dict[str, Array]]
@@ -26,21 +29,28 @@ class OrbitFromGuess(eqx.Module):
     Newton's method ends where the residual is below the integrator's tolerance: from a guess with half the digits right it takes
     two strides, and the second also gives the multipliers.
 
-    **Attributes:** `free`: indices of the varied leaves of the parameters. Called with the parameters and
-    `lane = (values, guess)`; returns columns by name, `_y` with the pre-impact state.
+    **Attributes:** `free`: indices of the varied leaves of the parameters. `prescribed`: conditions, for parameters that are
+    solved for together with the orbit. Called with the parameters and `lane = (values, guess)`, the values on the grid's axes and
+    the unknowns: the pre-impact state, with conditions followed by the scaled parameters. Returns columns by name, `_y` with the
+    unknowns, and with conditions `_slope`, their derivatives by the values.
     """
 
     problem: Problem
     free: tuple[int, ...] = eqx.field(static=True)
     integrator: Integrators
     record: Record | None = None
+    prescribed: Prescribed | None = None
 
     def __call__(self, params: Params, lane: tuple[Array, Array]) -> dict[str, Array]:
         values, guess = lane
-        params = with_leaves(params, self.free, values)
+        count = len(self.free)
+        params = with_leaves(params, self.free, values[:count])
         rtol, atol = self.integrator.tolerances(guess.dtype)
-
-        equation = orbit_equation(self.problem, None, params, self.integrator)
+        equation = (
+            orbit_equation(self.problem, None, params, self.integrator)
+            if self.prescribed is None
+            else self.prescribed.equation(self.problem, params, self.free, values, self.integrator)
+        )
 
         def evaluate(y, first):
             found = equation(y, first)
@@ -48,10 +58,22 @@ class OrbitFromGuess(eqx.Module):
             settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
             return found._replace(r=jnp.where(settled, 0, found.r))
 
-        root = find_root(evaluate, guess, max_iterations=8, accept=100 * (rtol + atol))
-        chain, jacobian = root.aux
-        multipliers = eigenvalues(jacobian)
-        result = unless_in_family(multipliers, outcome(root.converged, chain.result))
+        accept = 100 * (rtol + atol)
+        root = find_root(evaluate, guess, max_iterations=8, accept=accept)
+        solved: dict[str, Array] = {}
+        if self.prescribed is None:
+            chain, jacobian = root.aux
+            multipliers = eigenvalues(jacobian)
+            result = unless_in_family(multipliers, outcome(root.converged, chain.result))
+        else:
+            params, chain, jacobian = root.aux.params, root.aux.chain, root.aux.jacobian
+            multipliers = eigenvalues(jacobian)
+            converged = root.converged | (root.aux.error <= accept * jnp.max(jnp.abs(root.y)))
+            result = unless_undetermined(root.aux.extended, outcome(converged, chain.result))
+            leaves, named = jax.tree.leaves(params), named_units(params, self.prescribed.free)
+            found = result == RESULTS.successful
+            solved = {"_slope": root.aux.slope}
+            solved |= {name: nan_unless(found, leaves[i]) for name, i in zip(named, self.prescribed.free, strict=True)}
         residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))
         orbit = orbit_of(
             self.problem, chain, jacobian, params, self.integrator, multipliers, residual, root.iterations, result
@@ -66,7 +88,7 @@ class OrbitFromGuess(eqx.Module):
             "iterations": orbit.iterations.astype(jnp.int32),
             "result": jnp.asarray(result._value, jnp.int32),
             "_y": nan_unless(good, root.y),
-        }
+        } | solved
         return columns | ({} if self.record is None else recorded(self.record, orbit, good, columns))
 
 

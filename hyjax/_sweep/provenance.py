@@ -10,6 +10,7 @@ import numpy as np
 from .._continuation.branch import Branch
 from .._flow.mode_integrators import Integrators, ModeIntegrators
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.prescribed import Prescribed
 from .._orbit.problem import Problem
 from .._system.version import version
 from .grid import Grid, named_leaves
@@ -21,6 +22,7 @@ def provenance(
     orbit: PeriodicOrbit,
     branch: Branch | None,
     record: Callable | None,
+    prescribed: Prescribed | None,
     integrator: Integrators,
 ) -> dict[str, Any]:
     """Everything the results depend on, as values for JSON; long arrays by their digest."""
@@ -29,20 +31,25 @@ def provenance(
     if branch is not None:
         start = np.append(start, branch.values)
     digest = lambda array: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
-    free = dict(zip(grid.names, grid.values, strict=True))
+    axes = dict(zip(grid.names, grid.values, strict=True))
+    named = lambda fn: getattr(fn, "__qualname__", type(fn).__name__)
     return {
         "hyjax_version": version(),
         "sequence": list(problem.sequence),
         "coordinates": list(problem.system.mode(problem.sequence[0]).coordinates),
         "strides": problem.strides,
-        "parameters": {name: value for name, value in named_leaves(grid.params).items() if name not in free},
+        "prescribed": None if prescribed is None else [named(each) for each in prescribed.quantities],
+        "solved": list(grid.solved) or None,
+        "parameters": {
+            name: value for name, value in named_leaves(grid.params).items() if name not in {*axes, *grid.solved}
+        },
         "grid": {
             name: f"{len(axis)} values from {float(axis[0])!r} to {float(axis[-1])!r}, sha256 {digest(axis)}"
-            for name, axis in free.items()
+            for name, axis in axes.items()
         },
         "start": f"{np.asarray(orbit.x).tolist()}, sha256 {digest(start)}",
         "integrator": _described(integrator, orbit.x.dtype),
-        "record": None if record is None else getattr(record, "__qualname__", type(record).__name__),
+        "record": None if record is None else named(record),
         "device": f"{device.platform} {device.device_kind}",
         "dtype": orbit.x.dtype.name,
     }

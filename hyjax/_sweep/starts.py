@@ -22,16 +22,21 @@ WINDOWS = {1: (6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
 class CoarseGrid:
     """A coarse subgrid with the orbits on it.
 
+    **Arguments:** `strict`: whether families of orbits may cross, as those with prescribed quantities do. Then an orbit is
+    accepted only as near to its guess as ten times the distance between two interpolations of different degree, or a
+    thousandth of the orbits' variation.
+
     **Attributes:** `axes`: the values of the coarse points along each axis, ascending. `y`: the pre-impact states of their
     orbits, shape `(*points, n)`; NaN where no orbit was found.
     """
 
-    def __init__(self, values: tuple[np.ndarray, ...], n: int, dtype):
+    def __init__(self, values: tuple[np.ndarray, ...], n: int, dtype, strict: bool = False):
         most = FINE.get(len(values), 9)
         ascending = [np.sort(axis) for axis in values]
         self.axes = tuple(
             axis[np.unique(np.round(np.linspace(0, len(axis) - 1, most)).astype(int))] for axis in ascending
         )
+        self.strict = strict
         self.y = np.full((*(len(axis) for axis in self.axes), n), np.nan, dtype)
 
     @property
@@ -53,6 +58,10 @@ class CoarseGrid:
             if not rest.size:
                 return y, reach
             y[rest], reach[rest] = self._interpolated(values[rest], width)
+            if self.strict and width > 2:
+                rougher, _ = self._interpolated(values[rest], width - 2)
+                apart = np.max(np.abs(y[rest] - rougher), axis=1)
+                reach[rest] = np.minimum(reach[rest], 10 * apart + reach[rest] / 300)
         rest = np.flatnonzero(~np.isfinite(y[:, 0]))
         if rest.size and self.known.any():
             y[rest], reach[rest] = self._nearest(values[rest])

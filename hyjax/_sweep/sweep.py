@@ -14,8 +14,9 @@ from .batches import BatchMap
 from .branch_starts import first_point
 from .chunk_solver import ChunkSolver
 from .executor import solve_in_memory, solve_in_store
-from .grid import grid_over
+from .grid import Grid, grid_over
 from .lane import OrbitFromGuess, Record
+from .prescription import Prescription, with_prescribed
 from .provenance import provenance
 from .store import chunk_shape
 
@@ -27,8 +28,10 @@ def sweep(
     system,
     start: PeriodicOrbit | Branch,
     *,
-    where: Where,
-    values: Any,
+    where: Where | None = None,
+    values: Any = None,
+    prescribed: Prescription | None = None,
+    solve: Where | None = None,
     record: Record | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -38,6 +41,9 @@ def sweep(
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Sweep of a periodic orbit over a grid of parameters: $S^m(x, \lambda) = x$ for all $\lambda$ of the grid.
+
+    With `prescribed` and `solve` an axis of the grid is a quantity of the orbit, and as many parameters are solved for at every
+    point together with the orbit: $S^m(x, p) = x$, $c(\text{orbit}, p) = b$. Each iteration still costs one pass of the strides.
 
     The given orbit is continued over a coarse subgrid; at every other point the initial guess is interpolated, so most points
     need two strides of Newton's method. The result at a point depends on the grid alone: not on chunks, devices, the order of the
@@ -49,16 +55,21 @@ def sweep(
       the branch's own parameter; on a branch with folds, those of the part nearest its first point).
     - `where`: the lens that picks the varied leaves of the parameters: `lambda params: params.slope`, or a tuple of leaves.
     - `values`: an array of values for each of these leaves, in the units of the leaf.
+    - `prescribed`: `{name: (quantity, values)}`, further axes of the grid: a quantity is a function `(orbit, params) -> number`,
+      differentiable, such as `hj.objectives.speed(model.travel)`, and the values are those that it is to have.
+    - `solve`: the lens that picks the parameters to solve for, as many as quantities, whose values in the start orbit are the
+      first guess.
     - `record`: a function `orbit -> {name: array}` of further quantities to keep.
     - `out`: path of a zarr store, written chunk by chunk. `resume`: complete the existing store.
     - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the orbit's.
     - `chunk`: the largest number of points in a chunk.
     - `units`: of the coordinates and of `time`, by name. `progress`: show a bar on stderr; by default on a terminal.
 
-    **Returns:** an `xarray.Dataset` over dimensions named after the parameters: `x` (state just after the last jump, over
-    `coordinate`), `period`, `multipliers_real` and `multipliers_imag` (over `multiplier`), `stable`, `residual`, `iterations` (of
-    Newton's method, one stride each), the quantities of `record`, and `result`, a code of `RESULTS` for each point. A point
-    without an orbit is NaN. With `out` the variables are read from the store on access.
+    **Returns:** an `xarray.Dataset` over dimensions named after the parameters and the quantities: `x` (state just after the last
+    jump, over `coordinate`), `period`, `multipliers_real` and `multipliers_imag` (over `multiplier`), `stable`, `residual`,
+    `iterations` (of Newton's method, one stride each), the parameters solved for, by name, the quantities of `record`, and
+    `result`, a code of `RESULTS` for each point. A point without an orbit is NaN. `not_isolated`: the prescribed quantities do
+    not determine the parameters. With `out` the variables are read from the store on access.
 
     Several processes may call `sweep` with the same `out` and share the chunks: processes of `jax.distributed`, or, with
     `resume`, independent processes. `StoreError` for a store that cannot be written (every finished chunk is kept), and for a
@@ -79,15 +90,20 @@ def sweep(
         raise ValueError(f"sweep: chunk={chunk} must be at least 1.")
     if out is None and resume:
         raise ValueError("sweep: resume needs the path of a store: give out=.")
-    grid = grid_over(orbit.params, where, values)
+    if (where is None) != (values is None):
+        raise ValueError("sweep: where= and values= belong together.")
+    if prescribed and isinstance(start, Branch):
+        raise ValueError("sweep: with prescribed= the start must be an orbit, such as branch.orbit(0).")
+    grid = Grid(orbit.params, (), (), (), ()) if where is None else grid_over(orbit.params, where, values)
+    grid, conditions, first = with_prescribed(grid, orbit, prescribed, solve)
     integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
     integrator.tolerances(orbit.x.dtype)
     problem = Problem(system, orbit.sequence, orbit.strides)
     plain = with_adjoint(integrator, PlainForward())
-    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record), grid.params)
-    solver = ChunkSolver(problem, grid, lanes, start, orbit, {} if units is None else units)
+    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params)
     branch = start if isinstance(start, Branch) else None
-    metadata = provenance(problem, grid, orbit, branch, record, integrator)
+    solver = ChunkSolver(problem, grid, lanes, branch, first, {} if units is None else units)
+    metadata = provenance(problem, grid, orbit, branch, record, conditions, integrator)
     shape = chunk_shape(grid.shape, max(lanes.capacity, 4096) if chunk is None else chunk)
     if out is None:
         return solve_in_memory(solver, metadata, shape, progress)
