@@ -222,7 +222,7 @@ def test_redundant_equalities(second_order):
     np.testing.assert_allclose(end.point.u[:2], [0.6, 0.4], rtol=0, atol=1e-14)
     assert float(end.error) < 1e-13
     np.testing.assert_allclose(end.point.low[0], 0.4, rtol=1e-12)
-    np.testing.assert_allclose(end.point.multipliers[:2] @ np.array([1, 2]), 0.8, rtol=1e-12)
+    np.testing.assert_allclose(end.point.multipliers[:2] @ np.array([1.0, 2.0]), 0.8, rtol=1e-12)
 
 
 @pytest.fixture(scope="module")
