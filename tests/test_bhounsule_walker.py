@@ -144,6 +144,65 @@ def test_the_published_minima(published):
             assert_allclose(z[:6], PUBLISHED, rtol=0, atol=2e-7)
 
 
+@jax.jit
+def onto_gaits(z, across, step_time):
+    """Push-off, torques and the two rates, moved along the rows of `across` until the gait closes; and the Jacobian."""
+
+    def residual(z):
+        x = jnp.concatenate([jnp.array([1.0, -1.0]) * jnp.arcsin(0.25), z[6:]])
+        return strike(flow(x, z[:6], step_time, step_time, 40), z[0]) - x
+
+    newton = lambda _, z: z - across.T @ jnp.linalg.solve(jax.jacfwd(residual)(z) @ across.T, residual(z))
+    return jax.lax.fori_loop(0, 8, newton, z), jax.jacfwd(residual)(z)
+
+
+@pytest.mark.slow
+def test_the_published_minima_without_derivatives():
+    """By COBYQA over the four unknowns that the gait's equations leave, from a constant torque."""
+    for (speed, _), (expected, _) in COSTS.items():
+        step_time = 0.5 / speed
+        z = np.array([0.3, *[1.0] * 5, -1.156, -1.038]) * speed
+        across = onto_gaits(z, np.eye(4, 8), step_time)[1]
+        start, along = onto_gaits(z, across, step_time)[0], np.linalg.svd(across)[2][4:]
+
+        def cost(w, start=start, along=along, across=across, step_time=step_time):
+            z = np.asarray(onto_gaits(start + w @ along, across, step_time)[0])
+            return z[0] ** 2 + step_time / 4 * np.sum(z[1:6] ** 2)
+
+        options = {"initial_tr_radius": 0.1, "final_tr_radius": 1e-7}
+        found = scipy.optimize.minimize(cost, np.zeros(4), method="COBYQA", options=options)
+        # Where the search ends, at a distance of 1e-7, the cost is its square above the minimum.
+        assert_allclose(found.fun, expected, rtol=0, atol=1e-12)
+
+
+def strides_as_asked(orbit, params):
+    """The step length and the duration of a stride."""
+    return jnp.stack([2 * jnp.sin(orbit.x[0]), orbit.period])
+
+
+@pytest.mark.slow
+def test_the_published_minima_by_gradients_through_the_orbit():
+    """From a constant torque and another push-off, whose steps are 6 cm longer and slower. One program serves both speeds."""
+    for (speed, least), (_, expected) in COSTS.items():
+        params = walker.Params(0.3, *[1.0] * 5, step_time=0.5 / speed)
+        gait = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+        assert abs(2 * np.sin(gait.x[0]) - 0.5) > 0.05
+        found = hj.optimize(
+            walker.effort, walker.system, gait, where=lambda p: (p.push_off, *walker.torques(p)),
+            constraints=hj.Constraint(strides_as_asked, equals=jnp.stack([jnp.array(0.5), params.step_time])),
+        )  # fmt: skip
+        # Both the exact minimum of the other method and the constraints to rounding; the residual is the one asked for.
+        assert_allclose(found.value, expected, rtol=0, atol=1e-12)
+        assert_allclose(found.value, least, rtol=0, atol=5e-10)
+        assert_allclose(found.constraints, 0, atol=1e-13)
+        # Differences of fourth order and spacing 2e-4, of functions to 1e-14 whose fifth derivatives are of order 1e3.
+        assert float(found.error) < 1e-7 and float(found.gradient_error) < 1e-8
+        if speed == 1:
+            # The digits of a program with 40 steps between nodes, whose optimum is 1e-7 away.
+            drive = [found.params.push_off, *walker.torques(found.params)]
+            assert_allclose(drive, PUBLISHED, rtol=0, atol=3e-7)
+
+
 def test_the_torque_is_continuous():
     """At the nodes the modes agree, and the last line goes on; between nodes as NumPy interpolates."""
     params = walker.Params()

@@ -37,8 +37,13 @@ HOSTILE = tuple(
         ("square", _inside_only, None, 0.0, 1.0, (5.0, -3.0), -2.0),
     )
 )  # fmt: skip
+# At the vertex of a bound and of two equalities, each a multiple of the other.
+REDUNDANT = Problem(
+    "redundant", lambda x: x @ x, lambda x: jnp.stack([x[0] + x[1] - 1, 2 * (x[0] + x[1] - 1)]), None, (0.6, -INF), (INF, INF),
+    (1.0, 1.0), 0.52, None, "",
+)  # fmt: skip
 SMALL = tuple(problem for problem in PROBLEMS if len(problem.start) <= 5)
-ALL = SMALL + HOSTILE
+ALL = (*SMALL, *HOSTILE, REDUNDANT)
 NUMBER = {problem.name: number for number, problem in enumerate(ALL)}
 
 
@@ -207,6 +212,17 @@ def test_trials_stay_within_bounds(second_order):
     codes = np.asarray(end.history.codes)[: int(end.iterations)]
     np.testing.assert_array_equal(codes, RESULTS.successful._value)
     np.testing.assert_allclose(end.point.u[:2], [0, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("second_order", (True, False))
+def test_redundant_equalities(second_order):
+    """The finish reaches the bound, also where the constraints' gradients depend on each other: to rounding, not to the barrier's
+    last parameter of 1e-9."""
+    end = minimum("redundant", second_order)
+    np.testing.assert_allclose(end.point.u[:2], [0.6, 0.4], rtol=0, atol=1e-14)
+    assert float(end.error) < 1e-13
+    np.testing.assert_allclose(end.point.low[0], 0.4, rtol=1e-12)
+    np.testing.assert_allclose(end.point.multipliers[:2] @ np.array([1.0, 2.0]), 0.8, rtol=1e-12)
 
 
 @pytest.fixture(scope="module")

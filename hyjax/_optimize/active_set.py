@@ -38,18 +38,9 @@ def active_set(program: Program, point: Point) -> ActiveSet:
 
 def active_set_step(program: Program, point: Point, sample: Sample, hessian: Array, active: ActiveSet) -> Point:
     """The next point, not yet evaluated: its duals of active bounds are those of the linearized conditions."""
-    n = point.u.size
-    fixed = active.low | active.high
-    held = jnp.concatenate([jnp.ones(program.equalities, bool), active.inequalities])
-    jacobian, values = sample.jacobian[1:], sample.values[1:]
-    eye = jnp.eye(n + values.size, dtype=values.dtype)
-    top = jnp.concatenate([hessian, jacobian.T], axis=1)
-    bottom = jnp.concatenate([jacobian, jnp.zeros((values.size, values.size), values.dtype)], axis=1)
     to_bound = jnp.where(active.low, program.lower - point.u, program.upper - point.u)
-    matrix = jnp.concatenate([jnp.where(fixed[:, None], eye[:n], top), jnp.where(held[:, None], bottom, eye[n:])])
-    right = jnp.concatenate([jnp.where(fixed, to_bound, -sample.jacobian[0]), jnp.where(held, -values, 0)])
-    solved = solver(matrix)(right)
-    du, multipliers = solved[:n], -solved[n:]
+    jacobian, values = sample.jacobian[1:], sample.values[1:]
+    du, multipliers = _solved(program, hessian, sample, active, to_bound, values, point.multipliers)
     # Of the linearized Lagrangian: what remains at a fixed unknown is the dual of its bound.
     remains = sample.jacobian[0] + hessian @ du - multipliers @ jacobian
     u = jnp.clip(point.u + du, program.lower, program.upper)
@@ -61,6 +52,36 @@ def active_set_step(program: Program, point: Point, sample: Sample, hessian: Arr
         jnp.where(active.low, remains, 0),
         jnp.where(active.high & ~active.low, -remains, 0),
     )
+
+
+def with_least_multipliers(program: Program, point: Point, sample: Sample, active: ActiveSet) -> Point:
+    """The point with the multipliers of active constraints that leave the shortest gradient of the Lagrangian in the unknowns
+    that are not at a bound."""
+    zeros = jnp.zeros_like(point.u), jnp.zeros_like(sample.values[1:])
+    _, multipliers = _solved(
+        program, jnp.eye(point.u.size, dtype=point.u.dtype), sample, active, *zeros, point.multipliers
+    )
+    parts = lambda point: (point.multipliers, point.slack_dual)
+    return eqx.tree_at(parts, point, (multipliers, multipliers[program.equalities :]))
+
+
+def _solved(
+    program: Program, hessian: Array, sample: Sample, active: ActiveSet, to_bound: Array, values: Array, last: Array
+) -> tuple[Array, Array]:
+    """`(du, multipliers)` of the linear system, with the given steps to active bounds and values of the constraints. Where the
+    constraints' gradients depend on each other, the multipliers that are nearly the `last` ones."""
+    fixed = active.low | active.high
+    n, jacobian = fixed.size, sample.jacobian[1:]
+    held = jnp.concatenate([jnp.ones(program.equalities, bool), active.inequalities])
+    eye = jnp.eye(n + values.size, dtype=values.dtype)
+    top = jnp.concatenate([hessian, jacobian.T], axis=1)
+    # Keeps the matrix regular. The weight is on the change of the multipliers, so it does not move the solution.
+    weak = jnp.finfo(values.dtype).eps ** 0.75
+    bottom = jnp.concatenate([jacobian, -weak * jnp.eye(values.size, dtype=values.dtype)], axis=1)
+    matrix = jnp.concatenate([jnp.where(fixed[:, None], eye[:n], top), jnp.where(held[:, None], bottom, eye[n:])])
+    right = jnp.concatenate([jnp.where(fixed, to_bound, -sample.jacobian[0]), jnp.where(held, weak * last - values, 0)])
+    solved = solver(matrix)(right)
+    return solved[:n], -solved[n:]
 
 
 def with_bound_duals(point: Point, sample: Sample, active: ActiveSet) -> Point:

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .active_set import with_bound_duals
+from .active_set import with_bound_duals, with_least_multipliers
 from .barrier import barrier_function, largest, near_central, optimality_error, Point, starting_point, violations
 from .filter import verdict
 from .interior_point import APPROACH, BARRIER, changed, DONE, FINISH, Search
@@ -64,7 +64,10 @@ def descended(program: Program, state: Search, trial: Point, sample: Sample, sou
         state,
         point=pick(accepted, trial, state.point),
         sample=pick(accepted, sample, state.sample),
-        reach=jnp.where(accepted, 4 * state.reach, jnp.where(sound, state.reach, length / 2)),
+        # The first step after one that was lost is followed by another of its length: twice that was lost already.
+        reach=jnp.where(
+            accepted, jnp.where(state.rejected > 0, 1, 2) * state.reach, jnp.where(sound, state.reach, length / 2)
+        ),
         secant=jnp.where(accepted & ~state.restoring, updated_secant(state, trial, sample), state.secant),
         points=state.points.with_point(accepted & ~state.restoring & judged.blocks, *before),
         restoring=state.restoring & ~restored,
@@ -83,8 +86,12 @@ def violation_size(gap: Array) -> Array:
 
 def finished(program: Program, state: Search, trial: Point, sample: Sample, sound) -> Search:
     """After a trial of the finish, which goes on while the residual of the optimality conditions falls."""
-    trial = with_bound_duals(trial, sample, state.active)
-    error = optimality_error(program, trial, sample)
+    # The multipliers of the step are as inexact as the Hessian; of those that fit best here, the sign may be wrong.
+    linear = with_bound_duals(trial, sample, state.active)
+    fitted = with_bound_duals(with_least_multipliers(program, trial, sample, state.active), sample, state.active)
+    errors = optimality_error(program, linear, sample), optimality_error(program, fitted, sample)
+    fits = errors[1] < errors[0]
+    trial, error = pick(fits, fitted, linear), jnp.where(fits, errors[1], errors[0])
     better = sound & (error < state.error)
     settled = ~better | (error <= 4 * jnp.finfo(error.dtype).eps)
     return changed(
@@ -100,7 +107,7 @@ def finished(program: Program, state: Search, trial: Point, sample: Sample, soun
 
 
 def updated_secant(state: Search, trial: Point, sample: Sample) -> Array:
-    r"""The BFGS update of the Hessian of the Lagrangian, with Powell's damping: $s^	op y \ge 0.2\, s^	op B s$."""
+    r"""The BFGS update of the Hessian of the Lagrangian, with Powell's damping: $s^\top y \ge 0.2\, s^\top B s$."""
     b, s = state.secant, trial.u - state.point.u
     of = lambda sample: gradient_of_lagrangian(sample, trial.multipliers)
     y, bs = of(sample) - of(state.sample), b @ s

@@ -28,6 +28,8 @@ from .unknowns import Bounds, unknowns_of
 
 # After so many evaluations the progress is shown.
 SLICE = 10
+# Spacings of the differences that check the gradient, relative to the fifth root of rounding.
+SPACINGS = 1 / 4, 1 / 64
 
 
 def optimize(
@@ -170,24 +172,38 @@ def _gradient_error(
     program: Program, method: InteriorPoint, found: Minimum, result: OptimizedGait, lanes: int
 ) -> Array:
     """The largest deviation of the Jacobian of objective and constraints at the optimum from differences of order 4, relative to
-    the row's largest component or value. By the compiled search: each lane evaluates one point."""
+    the row's largest component or value. Near a fold the first spacing may be too long for the differences, or for the orbit."""
     best, u = int(result.best), np.asarray(found.point.u[int(result.best)])
     sample = jax.tree.map(lambda leaf: leaf[best], found.sample)
-    step = float(np.finfo(u.dtype).eps) ** (1 / 5) / 4
-    points = np.concatenate([u + k * step * np.eye(u.size) for k in (1, -1, 2, -2)]).astype(u.dtype)
-    values = []
-    for first in range(0, len(points), lanes):
-        part = points[first : first + lanes]
-        part = np.concatenate([part, np.repeat(part[-1:], lanes - len(part), axis=0)])
-        states = _start(program, method, lanes, (jnp.asarray(u), sample.carry))
-        states = eqx.tree_at(lambda s: (s.point.u, s.finish.u), states, (jnp.asarray(part),) * 2)
-        states = _advance(program, method, jnp.asarray(part), states, jnp.array(1))
-        samples = jax.vmap(lambda state: state.sample.scaled(1 / state.scale))(states)
-        values.append(np.asarray(samples.values)[: len(points) - first])
-    near, before, far, beyond = np.split(np.concatenate(values), 4)
-    differences = (8 * (near - before) - (far - beyond)).T / (12 * step)
     jacobian = np.asarray(sample.jacobian)
     # At an optimum the gradient may vanish, and the value too.
     size = np.maximum(np.max(np.abs(jacobian), axis=1), np.abs(np.asarray(sample.values)))
     size[0] = max(size[0], abs(float(result.value_before)))
-    return jnp.asarray(np.max(np.abs(differences - jacobian) / np.where(size > 0, size, 1)[:, None]))
+    size, error = np.where(size > 0, size, 1)[:, None], np.nan
+    for part in SPACINGS:
+        spacing = part * float(np.finfo(u.dtype).eps) ** (1 / 5)
+        differences = _differences(program, method, u, sample.carry, spacing, lanes)
+        error = np.fmin(error, np.max(np.abs(differences - jacobian) / size))
+        if error < 1e-6:
+            break
+    return jnp.asarray(error)
+
+
+def _differences(
+    program: Program, method: InteriorPoint, u: np.ndarray, carry, spacing: float, lanes: int
+) -> np.ndarray:
+    """Differences of order 4 of objective and constraints; NaN where an orbit is lost. By the compiled search, one point a
+    lane."""
+    points = np.concatenate([u + k * spacing * np.eye(u.size) for k in (1, -1, 2, -2)]).astype(u.dtype)
+    values = []
+    for first in range(0, len(points), lanes):
+        part = points[first : first + lanes]
+        part = np.concatenate([part, np.repeat(part[-1:], lanes - len(part), axis=0)])
+        states = _start(program, method, lanes, (jnp.asarray(u), carry))
+        states = eqx.tree_at(lambda s: (s.point.u, s.finish.u), states, (jnp.asarray(part),) * 2)
+        states = _advance(program, method, jnp.asarray(part), states, jnp.array(1))
+        samples = jax.vmap(lambda state: state.sample.scaled(1 / state.scale))(states)
+        lost = ~np.isfinite(np.asarray(states.history.objective[:, 0]))
+        values.append(np.where(lost[:, None], np.nan, np.asarray(samples.values))[: len(points) - first])
+    near, before, far, beyond = np.split(np.concatenate(values), 4)
+    return (8 * (near - before) - (far - beyond)).T / (12 * spacing)

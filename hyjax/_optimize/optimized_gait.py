@@ -48,7 +48,7 @@ class OptimizedGait(Shown):
     `(n,)`. `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows. `error`: the
     largest residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest
     relative deviation of the derivatives of objective and constraints from differences of fourth order; NaN where it was not
-    computed. `starts`: all starts. `best`: the number of the best. `result`: its code.
+    computed, or an orbit beside the optimum was lost. `starts`: all starts. `best`: the number of the best. `result`: its code.
     """
 
     value: Scalar

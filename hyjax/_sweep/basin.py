@@ -59,9 +59,9 @@ def basin(
 
     **Returns:** an `xarray.Dataset` over the axes: `fate`, the number of the outcome, with the names of all outcomes in its
     attribute `flag_meanings` (the orbits in their order, counted from 1, the `fates`, `no step` where a stride failed for another
-    reason, and `undecided` after the largest number of strides); `strides`, the number taken; `last`, the last state (NaN after
-    an outcome of `fates` or a failure); and `result`, the code of a stride that failed. `ValueError` for axes or orbits that
-    cannot be used; `ImportError` without xarray.
+    reason, such as a mode that is not in `sequence`, and `undecided` after the largest number of strides); `strides`, the number
+    taken; `last`, the last state (NaN after an outcome of `fates` or a failure); and `result`, the code of a stride that failed.
+    `ValueError` for axes or orbits that cannot be used; `ImportError` without xarray.
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
