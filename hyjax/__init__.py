@@ -45,6 +45,7 @@ from ._variation.bouligand import (
     BouligandDerivative as BouligandDerivative,
 )
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
+from ._variation.stride_covariance import stride_covariance as stride_covariance
 from ._variation.stride_feedback import (
     ClosedLoop as ClosedLoop,
     stride_feedback as stride_feedback,

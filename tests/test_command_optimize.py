@@ -177,12 +177,13 @@ def test_the_figure(gait):
 
 
 def test_quantities():
-    """Those of every gait, those of one that moves over the ground, and the model's objectives."""
+    """Those of every gait, those of one that moves over the ground, that of one on a slope, and the model's objectives."""
     still = {"period", "spectral_radius", "contraction"}
     assert set(quantities(load("buck_converter"))) == still
-    assert set(quantities(load("rimless_wheel"))) == still | {"speed", "step_length"}
+    assert set(quantities(load("rimless_wheel"))) == still | {"speed", "step_length", "slope_sensitivity"}
     assert set(quantities(load("bhounsule_walker"))) == still | {"speed", "step_length", "effort"}
     assert quantities(powered_walker)["period"].unit == "sqrt(l/g)"
+    assert quantities(powered_walker)["slope_sensitivity"].unit == "sqrt(l/g)/rad"
 
 
 @pytest.mark.slow

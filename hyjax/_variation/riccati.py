@@ -72,15 +72,15 @@ def _discrete_riccati_jvp(primals, tangents):
     return (p, k), (dp, solver(r + b.T @ p @ b)(right))
 
 
-def lyapunov_sum(closed: Matrix, forced: Matrix) -> Matrix:
+def lyapunov_sum(closed: Matrix, forced: Matrix, passes: int = PASSES) -> Matrix:
     r"""$\sum_j (C^\top)^j F C^j$ for a matrix $C$ with eigenvalues inside the unit circle: the solution of the discrete Lyapunov
-    equation $X = F + C^\top X C$, linear in $F$."""
+    equation $X = F + C^\top X C$, linear in $F$. `passes`: $2^{\text{passes}}$ terms are summed."""
 
     def double(carry, _):
         total, power = carry
         return (total + power.T @ total @ power, power @ power), None
 
-    return jax.lax.scan(double, (forced, closed), None, length=PASSES)[0][0]
+    return jax.lax.scan(double, (forced, closed), None, length=passes)[0][0]
 
 
 def _gain(a, b, control_cost, p):

@@ -25,8 +25,8 @@ def optimize(
     objective: Annotated[
         str,
         typer.Option(
-            help="quantity to minimize: period, spectral_radius, contraction, speed, step_length, or one of the model's "
-            "objectives, which hyjax models MODEL lists"
+            help="quantity to minimize: period, spectral_radius, contraction, speed, step_length, slope_sensitivity (of the "
+            "period to noise of the slope), or one of the model's objectives, which hyjax models MODEL lists"
         ),
     ],
     over: Annotated[list[str], typer.Option(help="parameter that varies, as name=low:high; repeat for several")],

@@ -1,7 +1,7 @@
 """Numbers of a gait by name, as objectives and constraints of the command `optimize`, and the parameters that vary."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ class Quantity:
 
 
 def quantities(model: ModuleType) -> dict[str, Quantity]:
-    """The numbers of a gait of a model, by name: those of every gait, those of a gait that moves, and the model's objectives."""
+    """The numbers of a gait of a model, by name: those of every gait, those of a gait that moves, that of a gait on a slope,
+    and the model's objectives."""
     from .._optimize import objectives
 
     found = [
@@ -37,6 +38,8 @@ def quantities(model: ModuleType) -> dict[str, Quantity]:
             Quantity("speed", objectives.speed(model.travel), ""),
             Quantity("step_length", objectives.step_length(model.travel), ""),
         ]
+    if any(field.name == "slope" for field in fields(model.Params)):
+        found.append(Quantity("slope_sensitivity", objectives.sensitivity(lambda p: p.slope), f"{model.time_unit}/rad"))
     found += [Quantity(name, function, "") for name, function in getattr(model, "objectives", {}).items()]
     return {each.name: each for each in found}
 
