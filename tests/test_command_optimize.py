@@ -1,5 +1,6 @@
 """`hyjax optimize` as a person uses it: one optimization that all tests share, and what is refused before any compilation."""
 
+import dataclasses
 import json
 
 import jax
@@ -25,7 +26,7 @@ LEAST = 0.0131071620558
 
 @pytest.fixture(scope="module")
 def found():
-    """Results by whether the objective is negated; the first command fills that of the objective itself."""
+    """Results by whether the objective is a negative; the first command fills that of the objective itself."""
     return {}
 
 
@@ -37,7 +38,7 @@ def optimize(command, monkeypatch, found):
     run = module.optimize
 
     def once(objective, system, orbit, **options):
-        negated = getattr(objective, "__name__", "").startswith("minus")
+        negated = isinstance(objective, hj.objectives.Negative)
         if negated not in found:
             found[negated] = run(objective, system, orbit, **options)
         return found[negated]
@@ -89,7 +90,8 @@ def test_the_gait_of_least_cost(optimize, gait):
     figure = ran.figures["best.png"]
     assert "Powered walker: cost of transport" in figure.get_suptitle()
     with Image.open("best.gif") as film:
-        assert getattr(film, "n_frames", 1) > 10
+        # Four steps of the slower gait, as with legs of 1 m.
+        assert getattr(film, "n_frames", 1) == round(4 * printed["before"]["period"] / 9.81**0.5 * 30)
 
 
 @pytest.mark.slow
@@ -173,6 +175,62 @@ def test_the_figure(gait):
     assert before.get_xydata()[:, 0].max() < plane.get_xlim()[1]
     figure.canvas.draw()
     assert gait.plot(powered_walker).axes
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.slow
+def test_both_gaits_walk_side_by_side(gait):
+    """At the same time each half shows its own gait, at the same scale, with the value of the objective."""
+    animation = gait.animate(powered_walker, steps=2, fps=10)
+    figure = animation._fig
+    frames, duration = len(list(animation.new_frame_seq())), 2 * float(gait.before.period)
+    assert frames == 20  # two seconds, the least
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == ["before: 0.0252413", "after: 0.0131072"]
+    assert figure.texts[0].get_text() == "Powered walker: cost of transport, minimized"
+    times = np.arange(frames) / frames * duration
+    for frame in (0, frames // 3, frames - 1):
+        animation._draw_frame(frame)
+        assert f"{times[frame]:.2f}" in figure.texts[1].get_text()
+        for orbit, ax in zip((gait.before, gait.orbit), figure.axes, strict=True):
+            legs = [line.get_xydata() for line in ax.lines if str(line.get_gid()).startswith("leg")]
+            # The angle between the legs, which have length 1; between 200 times on the arc to the square of their spacing.
+            t = times[frame] % float(orbit.period)
+            arc = orbit.sample(400)[0]
+            (a, b), (c, d) = (each[1] - each[0] for each in legs)
+            assert_allclose(abs(a * d - b * c), abs(np.sin(np.interp(t, arc.t, arc.x[:, 2]))), rtol=0, atol=1e-4)
+    one, other = figure.axes
+    assert np.ptp(one.get_xlim()) == np.ptp(other.get_xlim()) and np.ptp(one.get_ylim()) == np.ptp(other.get_ylim())
+    matplotlib.pyplot.close("all")
+    with pytest.raises(ValueError, match="animate_optimization: steps=0"):
+        gait.animate(powered_walker, steps=0)
+
+
+@pytest.mark.slow
+def test_a_maximum_is_drawn_as_such(gait):
+    """The same optimization under another name: the negative of minus the cost."""
+    cost = gait.gait.objective
+
+    def minus_cost(orbit, params):
+        return -cost(orbit, params)
+
+    program = dataclasses.replace(gait.gait, objective=hj.objectives.Negative(minus_cost))
+    maximum = dataclasses.replace(gait, gait=program)
+    figure = optimization_figure(maximum, powered_walker)
+    assert figure.get_suptitle().startswith("Powered walker: minus cost, maximized;")
+    gaits, course = figure.subfigs
+    assert [ax.get_title().partition(",")[0] for ax in gaits.axes[:2]] == [
+        "starting gait: -0.0252413",
+        "optimal gait: -0.0131072",
+    ]
+    (drawn,) = (line for line in course.axes[0].lines if line.get_gid() == "objective")
+    taken = np.asarray(gait.history.accepted)
+    np.testing.assert_array_equal(drawn.get_ydata(), -np.asarray(gait.history.objective)[taken])
+    assert course.axes[0].get_ylabel() == "minus cost, maximized"
+    assert optimization_figure(gait).subfigs[1].axes[0].get_ylabel() == "cost of transport, minimized"
+    both = [ax.get_title() for ax in maximum.animate(powered_walker, steps=1, fps=4)._fig.axes]
+    assert both == ["before: -0.0252413", "after: -0.0131072"]
+    assert maximum.gait.objective(gait.orbit, gait.params) == cost(gait.orbit, gait.params)
     matplotlib.pyplot.close("all")
 
 

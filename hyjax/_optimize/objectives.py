@@ -6,6 +6,7 @@ period is `lambda orbit, params: orbit.period`.
 
 from collections.abc import Callable, Mapping
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -23,6 +24,16 @@ from .constraint import Objective
 Travel = Callable[[str, State, Params], Float[Array, " axes"]]
 Energy = Callable[[str, State, Params], Scalar]
 Rate = Callable[[Time, State, Params], Scalar]
+
+
+class Negative(eqx.Module):
+    """Minus an objective: `hyjax.optimize` minimizes, so it maximizes with `Negative(speed)`. Values, gradients and multipliers
+    of the result are those of the negative objective; its pictures show the objective itself."""
+
+    objective: Objective
+
+    def __call__(self, orbit: PeriodicOrbit, params: Params) -> Scalar:
+        return -self.objective(orbit, params)
 
 
 def period(orbit: PeriodicOrbit, params: Params) -> Scalar:

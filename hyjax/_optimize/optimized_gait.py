@@ -106,8 +106,8 @@ class OptimizedGait(Shown):
         return picture("optimization_figure")(self, model)
 
     def animate(self, model, **options):
-        """An animation of a model along the optimal gait; see `hyjax.plot.animate_orbit`."""
-        return picture("animate_orbit")(self.orbit, model, **options)
+        """An animation of a model along both gaits, side by side; see `hyjax.plot.animate_optimization`."""
+        return picture("animate_optimization")(self, model, **options)
 
 
 def optimized(program: Program, found: Minimum, before: PeriodicOrbit, gradient_error: Array | None) -> OptimizedGait:

@@ -11,7 +11,7 @@ import typer
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
 from .files import check_files, check_outline, save_figure, tell_written
 from .optimum import no_optimum, optimum_record, optimum_tables
-from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
+from .options import Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, require_orbits
 from .quantities import parse_bounds, parse_constraints, quantity
 from .session import start_jax
@@ -55,7 +55,10 @@ def optimize(
         Path | None,
         typer.Option(help="draw the gaits before and after, the objective and the multipliers to this file"),
     ] = None,
-    animate: Animate = None,
+    animate: Annotated[
+        Path | None,
+        typer.Option(help="write an animation of the gaits before and after to this file: .gif, .mp4 or .html"),
+    ] = None,
     overwrite: Overwrite = False,
 ):
     """Find the parameters of a gait that minimize an objective under constraints. Print the gait before and after.
@@ -83,13 +86,14 @@ def optimize(
     modes = parse_sequence(model, sequence)
 
     from .._optimize.interior_point import InteriorPoint
+    from .._optimize.objectives import Negative
     from .._optimize.optimize import optimize as run
 
     first = starting_gait(model, params, values, modes, strides, cache, orbit)
     lens = lambda params: tuple(getattr(params, name) for name in bounds)
     with as_misuse():
         found = run(
-            negative(wanted.function) if maximize else wanted.function, model.system, first, where=lens,
+            Negative(wanted.function) if maximize else wanted.function, model.system, first, where=lens,
             constraints=constraints, bounds=tuple(bounds.values()), starts=starts,
             method=InteriorPoint(second_order=not first_order), throw=False,
         )  # fmt: skip
@@ -109,10 +113,11 @@ def optimize(
 
         save_figure(plot, lambda: optimization_figure(found, model))
     if animate is not None:
-        from ..plot.animate import animate_orbit, save_animation
+        from ..plot.animate import save_animation
+        from ..plot.comparison import animate_optimization
 
         with as_misuse():
-            save_animation(animate_orbit(found.orbit, model), animate)
+            save_animation(animate_optimization(found, model), animate)
         tell_written(animate)
 
 
@@ -141,13 +146,3 @@ def starting_gait(
     orbit = choose_orbit(orbits, chosen, values)
     print(f"hyjax: from gait {chosen} of {len(orbits)} of hyjax gait.", file=sys.stderr)
     return orbit
-
-
-def negative(function):
-    """The function times -1."""
-
-    def negative(orbit, params):
-        return -function(orbit, params)
-
-    negative.__name__ = f"minus {getattr(function, '__name__', 'the objective')}"
-    return negative

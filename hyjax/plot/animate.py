@@ -8,16 +8,12 @@ import numpy as np
 from .._flow.trajectory import Trajectory
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params
-from .figure import BLUE, GREY, INK, PALE, pyplot, unit, VERMILION
-from .placement import Model, placed_arcs, PlacedArc, Shapes, shapes, vertical_frame, walk
+from .figure import INK, pyplot
+from .placement import Model, placed_arcs, PlacedArc, walk
+from .scene import clock, frame_times, scene, stage, view_of
 
 if TYPE_CHECKING:
     import matplotlib.animation
-
-# Seconds on the screen for one unit of a model's time; sqrt(l/g) is that of a leg of 1 m on the earth.
-SECONDS = {"s": 1.0, "sqrt(l/g)": 9.81**-0.5, "sqrt(l/g) or s": 9.81**-0.5}
-# Seconds: a shorter motion is played more slowly, a longer one faster.
-SHORTEST, LONGEST = 2.0, 12.0
 
 
 def animate_orbit(
@@ -39,8 +35,7 @@ def animate_orbit(
     was not found, and a model without an outline; `ImportError` without matplotlib.
     """
     check_outline(model, "animate_orbit")
-    if steps < 1 or fps <= 0 or (speed is not None and speed <= 0):
-        raise ValueError(f"animate_orbit: steps={steps}, fps={fps} and speed={speed} must be positive.")
+    check_rates("animate_orbit", steps, fps, speed)
     return _animate(walk(orbit, model, steps), model, orbit.params, fps, speed)
 
 
@@ -70,97 +65,29 @@ def check_outline(model: Model, caller: str) -> None:
         )
 
 
+def check_rates(caller: str, steps: int, fps: int, speed: float | None) -> None:
+    """`ValueError` unless all are positive."""
+    if steps < 1 or fps <= 0 or (speed is not None and speed <= 0):
+        raise ValueError(f"{caller}: steps={steps}, fps={fps} and speed={speed} must be positive.")
+
+
 def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: int, speed: float | None):
     plt = pyplot()
     from matplotlib.animation import FuncAnimation
 
-    time_unit = getattr(model, "time_unit", "")
-    duration = placed[-1].t[-1]
-    seconds = duration * SECONDS.get(time_unit, 1.0)
-    seconds = np.clip(seconds, SHORTEST, LONGEST) if speed is None else seconds / speed
-    times = np.linspace(0.0, duration, max(2, round(seconds * fps)), endpoint=False)
-    frames = _frames(placed, model, params, times)
-
-    # Camera: a constant scale that fits every frame.
-    stride = placed[-1].landing
-    path = stride * (times / duration)[:, None]
-    drawn_points = np.concatenate([point - path[i] for i, (_, shape) in enumerate(frames) for point in shape.values()])
-    (left, low), (right, high) = drawn_points.min(axis=0), drawn_points.max(axis=0)
-    height = 1.4 * max(high - low, 0.3 * (right - left))
-    width = max(1.2 * (right - left), 1.5 * height)
-    view = np.array([[-width / 2, width / 2], [-0.12 * height, 0.88 * height]]) + [[(left + right) / 2], [low]]
-
-    # Draw.
+    times = frame_times(placed[-1].t[-1], model, fps, speed)
+    shown = scene(placed, model, params, times)
+    view = view_of(shown.bounds)
+    width, height = np.diff(view, axis=1)[:, 0]
     fig = plt.figure(figsize=(4.8, 4.8 * height / width), facecolor="white")
-    ax = fig.add_axes((0, 0, 1, 1))
-    ax.set_axis_off()
-    ax.set_aspect("equal", adjustable="box")
-    if hasattr(model, "ground"):
-        _draw_ground(ax, placed, frames, vertical_frame(model, params)[0], width, height)
-    scenery = getattr(model, "scenery", ())
-    drawn = [(name, number) for arc in placed for name, number in arc.legs.items()]
-    lines = {}
-    for number in sorted({number for _, number in drawn}):
-        still = any(name in scenery for name, each in drawn if each == number)
-        colour, above = (GREY, 2) if still else (VERMILION, 4) if number == 0 else (BLUE, 3)
-        lines[number] = ax.plot([], [], color=colour, zorder=above, solid_capstyle="round", gid=f"leg {number}")[0]
-    dots = ax.plot([], [], "o", color=INK, ms=10, zorder=5)[0]
+    draw_scene = stage(shown, fig.add_axes((0, 0, 1, 1)), view)
     fig.text(0.02, 0.97, getattr(model, "title", ""), va="top", color=INK, fontsize=11)
-    clock = fig.text(0.98, 0.97, "", va="top", ha="right", color=INK, fontsize=10)
-    decimals = max(1, 2 - int(np.floor(np.log10(duration))))
+    tell = clock(fig, placed[-1].t[-1], model)
 
     def draw(i: int):
-        arc, shape = frames[i]
-        for line in lines.values():
-            line.set_data([], [])
-        for name, number in arc.legs.items():
-            stands = hasattr(model, "ground") and _touches(shape[name], arc.foot)
-            lines[number].set(data=shape[name].T, linewidth=5 if stands else 3)
-        dots.set_data(*np.concatenate([np.zeros((0, 2)), *(p for p in shape.values() if len(p) == 1)]).T)
-        clock.set_text(f"$t$ = {times[i]:.{decimals}f} {unit(time_unit)}")
-        ax.set(xlim=view[0] + path[i, 0], ylim=view[1] + path[i, 1])
-        return (*lines.values(), dots, clock)
+        return (*draw_scene(i), tell(times[i]))
 
     return FuncAnimation(fig, draw, frames=len(times), interval=1000 / fps, cache_frame_data=False)
-
-
-def _frames(placed: tuple[PlacedArc, ...], model: Model, params: Params, times: np.ndarray):
-    """The arc and the outline at each time: `[(arc, shapes)]`."""
-    arc_of = np.minimum(np.searchsorted([arc.t[-1] for arc in placed], times, side="right"), len(placed) - 1)
-    frames: list[tuple[PlacedArc, Shapes]] = []
-    for k, arc in enumerate(placed):
-        here = times[arc_of == k]
-        if here.size:
-            x = np.stack([np.interp(here, arc.t, column) for column in arc.x.T], axis=-1)
-            posed = shapes(model, arc.mode, x, params, arc.foot, here)
-            frames += [(arc, {name: points[i] for name, points in posed.items()}) for i in range(here.size)]
-    return frames
-
-
-def _draw_ground(ax, placed: tuple[PlacedArc, ...], frames, downhill, width, height) -> None:
-    """The ground under the camera's path, with a mark at each foothold."""
-    stride = placed[-1].landing
-    standing = {id(arc) for arc, shape in frames if any(_touches(shape[name], arc.foot) for name in arc.legs)}
-    marked = [arc.foot for arc in placed if id(arc) in standing]
-    feet = _footholds(np.stack(marked or [placed[0].foot]), stride, downhill, width)
-    ax.fill_between(feet[:, 0], feet[:, 1], feet[:, 1].min() - 2 * height, color=PALE, lw=0)
-    ax.plot(feet[:, 0], feet[:, 1], color=GREY, lw=1.5, gid="ground")
-    if np.any(stride != 0) and marked:
-        ax.plot(feet[:, 0], feet[:, 1], "o", color=GREY, ms=4, gid="footholds")
-
-
-def _touches(line: np.ndarray, foot: np.ndarray) -> bool:
-    """Whether one of the line's points is the stance foot."""
-    return bool(np.min(np.linalg.norm(line - foot, axis=-1)) < 1e-6)
-
-
-def _footholds(feet: np.ndarray, stride: np.ndarray, downhill: np.ndarray, width: float) -> np.ndarray:
-    """The ground as a polyline through the footholds, longer than the camera's view; without travel, a straight line."""
-    if np.all(stride == 0):
-        return feet[0] + 2 * width * np.array([[-1.0], [1.0]]) * downhill
-    around = int(np.ceil(2 * width / np.linalg.norm(stride)))
-    chain = np.concatenate([feet + k * stride for k in range(-around, around + 2)])
-    return chain[np.concatenate([[True], np.any(np.diff(chain, axis=0) != 0, axis=1)])]
 
 
 def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | pathlib.Path) -> None:

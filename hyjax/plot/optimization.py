@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._optimize.objectives import Negative
 from .._optimize.optimized_gait import OptimizedGait
 from .figure import BLUE, GREY, pyplot, symbol, tidy, unit, VERMILION
 from .orbit import message_of, multiplier_plane, phase_portrait, time_series
@@ -32,12 +33,12 @@ def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) ->
     fig.suptitle(textwrap.fill(_title(gait, model), 110), fontsize=13)
     gaits, course = fig.subfigures(1, 2, width_ratios=(2, 1.05))
     axes = gaits.subplots(2, 2, sharex="row", sharey="row")
-    columns = ((gait.before, gait.value_before, "starting gait"), (gait.orbit, gait.value, "optimal gait"))
-    for (orbit, value, name), (portrait, series) in zip(columns, axes.T, strict=True):
+    columns = zip((gait.before, gait.orbit), end_values(gait), ("starting gait", "optimal gait"), axes.T, strict=True)
+    for orbit, value, name, (portrait, series) in columns:
         phase_portrait(orbit, portrait, model=model)
         time_series(orbit, series, model=model)
         period = f"{float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
-        portrait.set_title(f"{name}: {float(value):.6g}, $T$ = {period}", fontsize=11, pad=24)
+        portrait.set_title(f"{name}: {value:.6g}, $T$ = {period}", fontsize=11, pad=24)
     for ax in axes[:, 1]:
         ax.set_ylabel("")
     constrained = gait.constraints.size > 0
@@ -58,14 +59,28 @@ def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
         for name, before, after in zip(gait.names, *ends, strict=True)
     ]
     more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []
-    head = ": ".join(text for text in (getattr(model, "title", ""), _objective(gait)) if text)
+    head = ": ".join(text for text in (getattr(model, "title", ""), objective_name(gait)) if text)
     return f"{head}; {', '.join(shown[:6] + more)}"
 
 
-def _objective(gait: OptimizedGait) -> str:
-    """The name of the objective."""
-    name = getattr(gait.gait.objective, "__name__", "")
-    return name.replace("_", " ") if name.isidentifier() or " " in name else "objective"
+def sign_of(gait: OptimizedGait) -> int:
+    """-1 where the objective is a `Negative`, which is to be shown as the objective that it maximizes."""
+    return -1 if isinstance(gait.gait.objective, Negative) else 1
+
+
+def end_values(gait: OptimizedGait) -> tuple[float, float]:
+    """The value before and after of the objective that is minimized or maximized."""
+    return sign_of(gait) * float(gait.value_before), sign_of(gait) * float(gait.value)
+
+
+def objective_name(gait: OptimizedGait) -> str:
+    """The name of the objective, and what is done to it."""
+    objective = gait.gait.objective
+    objective, done = (
+        (objective.objective, "maximized") if isinstance(objective, Negative) else (objective, "minimized")
+    )
+    name = getattr(objective, "__name__", "")
+    return f"{name.replace('_', ' ') if name.isidentifier() else 'objective'}, {done}"
 
 
 def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
@@ -73,8 +88,10 @@ def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
     history = gait.history
     taken = np.flatnonzero(np.asarray(history.accepted))
     style = {"marker": "o", "ms": 3.5, "lw": 1.4}
-    tidy(panels[0]).plot(taken + 1, np.asarray(history.objective)[taken], color=BLUE, gid="objective", **style)
-    panels[0].set_ylabel(_objective(gait))
+    tidy(panels[0]).plot(
+        taken + 1, sign_of(gait) * np.asarray(history.objective)[taken], color=BLUE, gid="objective", **style
+    )
+    panels[0].set_ylabel(objective_name(gait))
     if panels[1:]:
         worst = np.maximum(np.asarray(history.violation)[taken], LEAST)
         tidy(panels[1]).semilogy(taken + 1, worst, color=VERMILION, gid="violation", **style)
