@@ -24,7 +24,8 @@ class Quantity:
 
 
 def quantities(model: ModuleType) -> dict[str, Quantity]:
-    """The numbers of a gait of a model, by name: those of every gait, those of a gait that moves, and the model's objectives."""
+    """The numbers of a gait of a model, by name: those of every gait, those of a gait that moves, those of
+    one that is driven, and the model's objectives."""
     from .._optimize import objectives
 
     found = [
@@ -36,6 +37,18 @@ def quantities(model: ModuleType) -> dict[str, Quantity]:
         found += [
             Quantity("speed", objectives.speed(model.travel), ""),
             Quantity("step_length", objectives.step_length(model.travel), ""),
+        ]
+    if hasattr(model, "power"):
+        found += [
+            Quantity("positive_work", objectives.positive_work(model.power), ""),
+            Quantity("negative_work", objectives.negative_work(model.power), ""),
+            Quantity(
+                "mechanical_cost_of_transport",
+                objectives.cost_of_transport(
+                    model.power, model.travel, model.weight, impulsive=getattr(model, "impulsive_work", None)
+                ),
+                "1",
+            ),
         ]
     found += [Quantity(name, function, "") for name, function in getattr(model, "objectives", {}).items()]
     return {each.name: each for each in found}
