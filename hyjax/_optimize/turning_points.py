@@ -33,6 +33,8 @@ from .integral import Rate
 
 # The rate of a function changes sign at most so often in an arc; beyond it, values are NaN.
 MOST = 16
+# Behind a point where the rate touches zero, this fraction of the arc is not searched.
+NEAR = 1e-5
 # The times of an arc: `begin`, `end` -> shape `(times,)`.
 Times = Callable[[Time, Time], Float[Array, " times"]]
 
@@ -167,16 +169,21 @@ def _locate(
     """The times of the turning points of an arc until the time `stop`, without derivatives, infinite for those there are not;
     and whether these are all."""
     turning, t, z, stop, params = without_tangents((turning, t, z, stop, params))
-    forward = rolled(with_adjoint(integrator, PlainForward()))
+    t0, forward = t, rolled(with_adjoint(integrator, PlainForward()))
 
     def body(now):
         k, t, z, times, _, sound = now
         end = follow_automaton(turning, t, z, mode, stop, params, forward)
         met = end.event >= 0
-        # A rate that touches zero is a grazing event: where nothing changes sign, another point does no harm.
-        sound = sound & (met | (end.result == RESULTS.successful))
+        regular = end.result == RESULTS.successful
+        sound = sound & (met | regular)
         times = times.at[k].set(jnp.where(met, end.t, jnp.inf), mode="drop")
-        return k + 1, end.t, end.x, times, ~met, sound
+        # A rate that touches zero is a grazing event: where nothing changes sign, another point does no harm. But the search
+        # for events cannot start so near to it: by a step of the midpoint rule, whose error is rounding.
+        dt = jnp.where(met & ~regular, NEAR * (stop - t0), 0)
+        rate = lambda t, z: turning.field(t, z, (mode, params))
+        middle = rate(end.t + dt / 2, end.x + dt / 2 * rate(end.t, end.x))
+        return k + 1, end.t + dt, end.x + dt * middle, times, ~met, sound
 
     start = (jnp.array(0), t, z, jnp.full(most, jnp.inf, z.dtype), jnp.array(False), jnp.array(True))
     _, _, _, times, done, sound = jax.lax.while_loop(lambda now: ~now[4] & (now[0] <= most), body, start)
