@@ -25,7 +25,7 @@ class Quantity:
 
 def quantities(model: ModuleType) -> dict[str, Quantity]:
     """The numbers of a gait of a model, by name: those of every gait, those of a gait that moves, that of a gait on a slope,
-    and the model's objectives."""
+    those of a gait that is driven, and the model's objectives."""
     from .._optimize import objectives
 
     found = [
@@ -40,6 +40,18 @@ def quantities(model: ModuleType) -> dict[str, Quantity]:
         ]
     if any(field.name == "slope" for field in fields(model.Params)):
         found.append(Quantity("slope_sensitivity", objectives.sensitivity(lambda p: p.slope), f"{model.time_unit}/rad"))
+    if hasattr(model, "power"):
+        found += [
+            Quantity("positive_work", objectives.positive_work(model.power), ""),
+            Quantity("negative_work", objectives.negative_work(model.power), ""),
+            Quantity(
+                "mechanical_cost_of_transport",
+                objectives.cost_of_transport(
+                    model.power, model.travel, model.weight, impulsive=getattr(model, "impulsive_work", None)
+                ),
+                "1",
+            ),
+        ]
     found += [Quantity(name, function, "") for name, function in getattr(model, "objectives", {}).items()]
     return {each.name: each for each in found}
 

@@ -70,9 +70,19 @@ def torques(params):
     return params.torque_0, params.torque_1, params.torque_2, params.torque_3, params.torque_4
 
 
-def swing(quarter, t, x, params):
+def hip_torque(quarter, t, x, params):
+    """On the swing leg, in N m or 1."""
     begin, end = torques(params)[quarter : quarter + 2]
-    torque = begin + (end - begin) * (4 * x[4] / params.step_time - quarter)
+    return begin + (end - begin) * (4 * x[4] / params.step_time - quarter)
+
+
+def hip_power(quarter, t, x, params):
+    """Of the torque on the legs, in W or 1."""
+    return hip_torque(quarter, t, x, params) * (x[3] - x[2])
+
+
+def swing(quarter, t, x, params):
+    torque = hip_torque(quarter, t, x, params)
     return jnp.append(powered_compass_gait.move(x[:4], torque, params), jnp.ones_like(x[4]))
 
 
@@ -111,6 +121,9 @@ units = (*compass_gait.units, "sqrt(l/g) or s")
 time_unit = compass_gait.time_unit
 sequence = ("first", "second", "third", "fourth")
 ends = tuple(ft.partial(rest_of_quarter, j) for j in range(3))
+torque = {name: ft.partial(hip_torque, j) for j, name in enumerate(sequence)}
+power = {name: ft.partial(hip_power, j) for j, name in enumerate(sequence)}
+weight, impulsive_work = powered_compass_gait.weight, powered_compass_gait.impulsive_work
 limits = (*(ft.partial(stands, j) for j in range(3)), hip_height)
 system = HybridSystem(
     modes={name: Mode(ft.partial(swing, j), coordinates, domain=limits[j]) for j, name in enumerate(sequence)},

@@ -152,6 +152,12 @@ def hip_torque(t, x, params):
     return params.controller(t, x) + passive
 
 
+def power(t, x, params):
+    """Of the controller's torque on the legs, in W or 1."""
+    _, _, stance_rate, swing_rate = x
+    return params.controller(t, x) * (swing_rate - stance_rate)
+
+
 def swing(t, x, params):
     return move(x, hip_torque(t, x, params), params)
 
@@ -227,13 +233,22 @@ def push_off_work(between, params):
     return params.push_off**2 / 2 * nn / (ee * nn - en**2)
 
 
+def weight(params):
+    """Of the whole walker, in N or 1."""
+    return (params.hip_mass + 2 * params.leg_mass) * params.gravity
+
+
+def impulsive_work(orbit, params):
+    """The work of the push-offs of one period, in J or 1."""
+    return jnp.sum(push_off_work(orbit.nodes[:, 0] - orbit.nodes[:, 1], params))
+
+
 def cost_of_transport(orbit, params):
     """The work of the push-off over weight and distance, without the work of controller, damper and slope."""
     require_sequence(orbit, sequence, "cost_of_transport")
     between = orbit.nodes[:, 0] - orbit.nodes[:, 1]
-    weight = (params.hip_mass + 2 * params.leg_mass) * params.gravity
     distance = jnp.sum(2 * params.leg_length * jnp.sin(between / 2))
-    return jnp.sum(push_off_work(between, params)) / (weight * distance)
+    return impulsive_work(orbit, params) / (weight(params) * distance)
 
 
 objectives = {"cost_of_transport": cost_of_transport}

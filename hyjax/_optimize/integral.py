@@ -1,0 +1,88 @@
+"""The integral of a rate over an orbit, as one more state of the flow."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import jax.numpy as jnp
+
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.stride import run_stride
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.types import Params, Scalar, State, Time
+from .constraint import Objective
+
+# A number at a point of the flow: `(t, x, params) -> number`.
+Rate = Callable[[Time, State, Params], Scalar]
+Made = TypeVar("Made")
+
+
+def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: PeriodicOrbit) -> dict[str, Rate]:
+    """The function of each mode of an orbit that has one. `ValueError`, for `hj.objectives.<name>`, for unknown modes."""
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(orbit.sequence, given)
+    if unknown := [mode for mode in given if mode not in orbit.system.modes]:
+        raise ValueError(f"{name}: {unknown} are not modes of the system, which has {list(orbit.system.modes)}.")
+    return {mode: given[mode] for mode in dict.fromkeys(orbit.sequence) if mode in given}
+
+
+def remembered(make: Callable[[PeriodicOrbit], Made]) -> Callable[[PeriodicOrbit], Made]:
+    """`make(orbit)`, made once for each system and sequence: each new system would be compiled again."""
+    made: dict[tuple[HybridSystem, tuple[str, ...]], Made] = {}
+
+    def recall(orbit: PeriodicOrbit) -> Made:
+        key = orbit.system, orbit.sequence
+        if key not in made:
+            made[key] = make(orbit)
+        return made[key]
+
+    return recall
+
+
+def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
+    r"""The integral of a rate over one period, $\int_0^T r(t, x(t), p)\,dt$, by the integrator of the orbit, to its tolerance.
+
+    The integral is one more state of the flow. Of a smooth rate it and its derivatives are as accurate as the orbit. Where a
+    rate has a kink, the integral is accurate and its derivatives are less: write the kink as an event of the system. For the
+    positive part of a power there is `positive_work`, which does so.
+
+    **Arguments:** `rate`: `(t, x, params) -> number`, for all modes of the orbit, or a mapping from modes; a mode that is
+    left out adds nothing.
+    """
+    extended = remembered(lambda orbit: with_integral(orbit.system, by_mode("integral", rate, orbit)))
+
+    def integral(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        system = extended(orbit)
+        total = jnp.zeros((), orbit.x.dtype)
+        for node, start in zip(orbit.nodes, orbit.starts, strict=True):
+            x = jnp.append(node, jnp.zeros((), node.dtype))
+            through = run_stride(system, start, x, params, orbit.sequence, orbit.integrator)
+            total = total + through.x[-1]
+        return total
+
+    return integral
+
+
+def with_integral(system: HybridSystem, rates: Mapping[str, Rate]) -> HybridSystem:
+    """The system with one more state, the last, which the jumps do not change and whose derivative is the rate of the mode."""
+
+    def mode(name: str, given: Mode) -> Mode:
+        rate = rates.get(name, lambda t, x, params: jnp.zeros((), x.dtype))
+
+        def vector_field(t, x, params):
+            last = jnp.asarray(rate(t, x[:-1], params), x.dtype).reshape(1)
+            return jnp.concatenate([given.vector_field(t, x[:-1], params), last])
+
+        return Mode(vector_field, (*given.coordinates, "integral of the rate"))
+
+    def transition(given: Transition) -> Transition:
+        armed = given.armed
+        return Transition(
+            given.source,
+            given.target,
+            guard=lambda t, x, params: given.guard(t, x[:-1], params),
+            reset=lambda t, x, params: jnp.append(given.reset(t, x[:-1], params), x[-1]),
+            armed=None if armed is None else lambda t, x, params: armed(t, x[:-1], params),
+        )
+
+    modes = {name: mode(name, given) for name, given in system.modes.items()}
+    return HybridSystem(modes, tuple(transition(each) for each in system.transitions))

@@ -1,0 +1,67 @@
+"""Objectives from the states before and after the jumps of an orbit: distance, speed, loss of energy."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._flow.jump import reset
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.stride import run_stride
+from .._system.types import Params, Scalar, State
+from .constraint import Objective
+
+# The vector from one foothold to the next, at the end of an arc: `(mode, x, params) -> (2,)`, as `travel` of a model.
+Travel = Callable[[str, State, Params], Float[Array, " axes"]]
+Energy = Callable[[str, State, Params], Scalar]
+
+
+def step_length(travel: Travel) -> Objective:
+    """The distance over the ground in one period. **Arguments:** `travel`: of a model, the vector from one foothold to the next
+    at the end of an arc, `(mode, x, params) -> (2,)`."""
+
+    def step_length(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        ways = [travel(mode, x, params) for mode, x, _, _ in arc_ends(orbit, params)]
+        square = jnp.sum(sum(ways, jnp.zeros(())) ** 2)
+        return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+
+    return step_length
+
+
+def speed(travel: Travel) -> Objective:
+    """The mean speed over the ground: `step_length` over the period."""
+    length = step_length(travel)
+
+    def speed(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        return length(orbit, params) / orbit.period
+
+    return speed
+
+
+def impact_loss(energy: Energy) -> Objective:
+    """The energy lost in the jumps of one period: the sum of $E(x^-) - E(x^+)$.
+
+    **Arguments:** `energy`: `(mode, x, params) -> number`, in any unit, with the same origin before and after each jump.
+    """
+
+    def impact_loss(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        losses = [energy(a, x, params) - energy(b, y, params) for a, x, b, y in arc_ends(orbit, params)]
+        return sum(losses, jnp.zeros((), orbit.x.dtype))
+
+    return impact_loss
+
+
+def arc_ends(orbit: PeriodicOrbit, params: Params) -> list[tuple[str, State, str, State]]:
+    """For each jump of the orbit the mode and the state before it, and the mode and the state after it."""
+    if len(orbit.sequence) == 1:
+        (mode,) = orbit.sequence
+        return [(mode, before, mode, after) for before, after in zip(orbit.before, orbit.nodes, strict=True)]
+    ends = []
+    for node, start in zip(orbit.nodes, orbit.starts, strict=True):
+        through = run_stride(orbit.system, start, node, params, orbit.sequence, orbit.integrator)
+        following = (*orbit.sequence[1:], orbit.sequence[0])
+        taken = orbit.system.route(orbit.sequence)
+        for mode, after, index, impact in zip(orbit.sequence, following, taken, through.impacts, strict=True):
+            jumped = reset(orbit.system.transitions[index], impact.t, impact.x, params)
+            ends.append((mode, impact.x, after, jumped))
+    return ends
