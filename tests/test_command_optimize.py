@@ -235,11 +235,12 @@ def test_a_maximum_is_drawn_as_such(gait):
 
 
 def test_quantities():
-    """Those of every gait, those of one that moves over the ground, that of one on a slope, and the model's objectives."""
+    """Those of every gait, of one that moves over the ground, on a slope, or driven, and the model's objectives."""
     still = {"period", "spectral_radius", "contraction"}
     assert set(quantities(load("buck_converter"))) == still
     assert set(quantities(load("rimless_wheel"))) == still | {"speed", "step_length", "slope_sensitivity"}
-    assert set(quantities(load("bhounsule_walker"))) == still | {"speed", "step_length", "effort"}
+    driven = {"positive_work", "negative_work", "mechanical_cost_of_transport"}
+    assert set(quantities(load("bhounsule_walker"))) == still | driven | {"speed", "step_length", "effort"}
     assert quantities(powered_walker)["period"].unit == "sqrt(l/g)"
     assert quantities(powered_walker)["slope_sensitivity"].unit == "sqrt(l/g)/rad"
 
@@ -321,4 +322,6 @@ def test_misuse(command, monkeypatch, arguments, message):
 def test_models_lists_the_objectives(command):
     assert "objectives: cost_of_transport" in command("models", "powered_walker").stdout
     printed = json.loads(command("models", "--json").stdout)
-    assert printed["bhounsule_walker"]["objectives"] == ["effort"] and printed["simplest_walker"]["objectives"] == []
+    driven = ["positive_work", "negative_work", "mechanical_cost_of_transport"]
+    assert printed["bhounsule_walker"]["objectives"] == ["effort", *driven]
+    assert printed["simplest_walker"]["objectives"] == []

@@ -1,4 +1,6 @@
-"""Mechanical work, and numbers along the arcs: closed forms, the balance of energy, and SciPy's integrator."""
+"""Mechanical work, and numbers along the arcs, in closed form."""
+
+import itertools
 
 import diffrax as dfx
 import equinox as eqx
@@ -6,12 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.integrate
 from jaxtyping import Array, Float
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax.models import bhounsule_walker, powered_compass_gait as compass
 
 # y' = -k y, and a kick of 1 at the end of each period T: with the time s since the kick, y = y0 exp(-k s),
 # y0 = 1 / (1 - exp(-k T)). In one mode; and in two, of which the first ends at T/3.
@@ -116,7 +116,7 @@ def numbers(v, **options):
 BOTH = jnp.array([2.0, 2.0, 1.0])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_modes_and_strides_to_second_order():
     found = jax.jit(all_orders(numbers))(POINT)
     for here, there, atol in zip(found, all_orders(lambda v: BOTH * closed_forms(v))(POINT), TOLERANCES, strict=True):
@@ -124,7 +124,9 @@ def test_two_modes_and_strides_to_second_order():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("adjoint", [dfx.ForwardMode(), dfx.RecursiveCheckpointAdjoint()], ids=["forward", "checkpoint"])
+@pytest.mark.parametrize(
+    "adjoint", [dfx.ForwardMode(), dfx.RecursiveCheckpointAdjoint()], ids=["forward", "checkpoint"]
+)
 def test_reverse_mode(adjoint):
     found = jax.jit(jax.jacrev(lambda v: numbers(v, integrator=hj.Integrator(adjoint=adjoint))))(POINT)
     assert_allclose(found, jax.jacfwd(lambda v: BOTH * closed_forms(v))(POINT), rtol=0, atol=1e-12)
@@ -174,7 +176,7 @@ def exact_work(coefficients):
     real = np.sort(roots.real[(np.abs(roots.imag) < 1e-9) & (roots.real > 0) & (roots.real < 1)])
     ends = np.concatenate([[0.0], real, [1.0]])
     positive, negative, slope = 0.0, 0.0, np.zeros(4)
-    for a, b in zip(ends[:-1], ends[1:], strict=True):
+    for a, b in itertools.pairwise(ends):
         whole = p.integ()(b) - p.integ()(a)
         positive, negative = positive + max(whole, 0), negative + max(-whole, 0)
         if whole > 0:

@@ -25,8 +25,8 @@ def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Win
     is left out have no rows. `samples`: of each arc, at least 2, static. `window`: the first and last time, as fractions of the
     arc's duration, static.
 
-    **Returns:** `(orbit, params) -> (rows,)`, `samples` for each arc, in the order of time, in the function's unit. The times move
-    with the arc's ends. NaN where the integration fails. `ValueError` for arguments out of range and for an unknown mode.
+    **Returns:** `(orbit, params) -> (rows,)`, `samples` for each arc, in the order of time, in the function's unit. The times
+    move with the arc's ends. NaN where the integration fails. `ValueError` for arguments out of range and for an unknown mode.
     """
     check_window("along", window)
     if not isinstance(samples, int) or samples < 2:
@@ -51,10 +51,10 @@ def largest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0))
     optimum has two equal maxima zigzags there or ends early. Then constrain `along`, whose rows are smooth, so that each maximum
     has its own multiplier; or constrain each arc or window apart.
 
-    **Arguments:** `function`: `(t, x, params) -> number`, smooth in each mode, for all modes of the orbit or a mapping from modes;
-    a mode that is left out does not count. `window`: the part of each arc that counts, as fractions of its duration, static,
-    such as `(0.2, 0.8)` for the clearance of a foot, which is zero at both ends. For other windows in other modes, make one
-    constraint for each mode.
+    **Arguments:** `function`: `(t, x, params) -> number`, smooth in each mode, for all modes of the orbit or a mapping from
+    modes; a mode that is left out does not count. `window`: the part of each arc that counts, as fractions of its duration,
+    static, such as `(0.2, 0.8)` for the clearance of a foot, which is zero at both ends. For other windows in other modes, make
+    one constraint for each mode.
 
     **Returns:** `(orbit, params) -> number`, in the function's unit. NaN where the integration fails, or the function turns more
     than 16 times in an arc. `ValueError` for arguments out of range, for an unknown mode, and where no mode is left.
@@ -85,7 +85,9 @@ def _measure(name: str, function: Rate | Mapping[str, Rate]):
     def make(orbit: PeriodicOrbit) -> Measured:
         functions = by_mode(name, function, orbit)
         if not functions:
-            raise ValueError(f"{name}: none of the orbit's modes {orbit.sequence} has a function. Give one of them one.")
+            raise ValueError(
+                f"{name}: none of the orbit's modes {orbit.sequence} has a function. Give one of them one."
+            )
         return measured(orbit.system, functions)
 
     return remembered(make)

@@ -108,7 +108,8 @@ def _values(what: Measured, orbit: PeriodicOrbit, nodes, params: Params, fractio
     ends = orbit.impact_times if len(sequence) == 1 else None
 
     def run(inputs):
-        times, states, turns, sound = _pass(what, *inputs, sequence, plain, most)
+        t, x, end, params, fractions = inputs
+        times, states, turns, sound = _pass(what, t, x, end, params, fractions, sequence, plain, most)
         return (times, states), (turns, sound)
 
     def stride(t, x, end):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .arguments import load, parameter_fields
+from .quantities import objective_names
 
 
 def models(
@@ -40,7 +41,7 @@ def models(
     console.print(table, highlight=False)
     states = ", ".join(f"{state} ({unit})" for state, unit in zip(model.coordinates, model.units, strict=True))
     console.print(f"state: {states}; time ({model.time_unit})", highlight=False)
-    if objectives := getattr(model, "objectives", {}):
+    if objectives := objective_names(model):
         console.print(f"objectives: {', '.join(objectives)}", highlight=False)
 
 
@@ -59,5 +60,5 @@ def _record(model: ModuleType) -> dict:
         "time_unit": model.time_unit,
         "modes": list(model.system.modes),
         "sequence": list(getattr(model, "sequence", ())),
-        "objectives": list(getattr(model, "objectives", {})),
+        "objectives": objective_names(model),
     }

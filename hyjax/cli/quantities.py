@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 # The relation of a constraint, and its argument of `Constraint`.
 RELATIONS = {"=": "equals", ">=": "at_least", "<=": "at_most"}
 
+# The numbers of a gait of a model that has a `power`, beside the model's own objectives.
+DRIVEN = ("positive_work", "negative_work", "mechanical_cost_of_transport")
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -41,19 +44,16 @@ def quantities(model: ModuleType) -> dict[str, Quantity]:
     if any(field.name == "slope" for field in fields(model.Params)):
         found.append(Quantity("slope_sensitivity", objectives.sensitivity(lambda p: p.slope), f"{model.time_unit}/rad"))
     if hasattr(model, "power"):
-        found += [
-            Quantity("positive_work", objectives.positive_work(model.power), ""),
-            Quantity("negative_work", objectives.negative_work(model.power), ""),
-            Quantity(
-                "mechanical_cost_of_transport",
-                objectives.cost_of_transport(
-                    model.power, model.travel, model.weight, impulsive=getattr(model, "impulsive_work", None)
-                ),
-                "1",
-            ),
-        ]
+        cost = objectives.cost_of_transport(model.power, model.travel, model.weight, impulsive=model.impulsive_work)
+        works = objectives.positive_work(model.power), objectives.negative_work(model.power)
+        found += [Quantity(*each) for each in zip(DRIVEN, (*works, cost), ("", "", "1"), strict=True)]
     found += [Quantity(name, function, "") for name, function in getattr(model, "objectives", {}).items()]
     return {each.name: each for each in found}
+
+
+def objective_names(model: ModuleType) -> list[str]:
+    """The names of the numbers that not every gait has."""
+    return [*getattr(model, "objectives", {}), *(DRIVEN if hasattr(model, "power") else ())]
 
 
 def quantity(model: ModuleType, name: str, option: str) -> Quantity:

@@ -1,6 +1,8 @@
 """Models from the literature: each file holds equations, `Params`, `system`, `sequence`, `guess`, `region` and `outline`.
 
-Some have `objectives`, a dictionary of functions `(orbit, params) -> number`, for `hyjax.optimize`.
+Some have `objectives`, a dictionary of functions `(orbit, params) -> number`, for `hyjax.optimize`. Some have, for
+`hyjax.objectives.cost_of_transport`: `power`, that of the motors, `(t, x, params) -> number` or a mapping from modes;
+`weight(params)`; and `impulsive_work(orbit, params)`, of the push-offs.
 
 `names` lists the models; `load(name)` imports one, and so does the attribute `hyjax.models.NAME`.
 """
