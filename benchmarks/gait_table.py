@@ -123,12 +123,11 @@ def by_usual_method(gait, rtol, nudge=1e-6):
     return z[0], z[1], np.max(np.abs(np.linalg.eigvals(a))), gain
 
 
-def halfway(gait):
-    """By SciPy's DOP853 at 1e-13: phi at half the period, zero in a gait that runs backward as forward; the error at the end."""
+def missed(gait):
+    """How far SciPy's DOP853 at 1e-13 misses the end of a gait."""
     x, k, period = gait["x"].values, float(gait["stiffness"]), 1 / float(gait["frequency"])
-    times = [period / 2, period]
-    y = solve_ivp(field, (0, period), x, "DOP853", times, args=(k, k), rtol=1e-13, atol=1e-15).y
-    return y[2, 0], max(abs(y[0, 1] + x[0]), abs(y[2, 1] + x[2]))
+    end = solve_ivp(field, (0, period), x, "DOP853", args=(k, k), rtol=1e-13, atol=1e-15).y[:, -1]
+    return max(abs(end[0] + x[0]), abs(end[2] + x[2]))
 
 
 def period_of(theta, rate):
@@ -142,58 +141,59 @@ def period_of(theta, rate):
         return np.nan
 
 
+def radius_of(gaits):
+    """The largest modulus of a multiplier."""
+    return np.hypot(gaits["multipliers_real"], gaits["multipliers_imag"]).max("multiplier").values
+
+
+def compare(gait, two):
+    """Print the errors of the usual method for one gait. **Arguments:** `two`: the same gait of the table of two stiffnesses."""
+    radius, gain = radius_of(gait), two["gain"].values
+    print(f"  {gait['step_length']:.1f}, {gait['frequency']:.1f}: hyjax {missed(gait):.0e}; |multiplier| {radius:.4g}")
+    for rtol in (1e-6, 1e-8):
+        turn, stiffness, largest, usual = by_usual_method(gait, rtol)
+        errors = (
+            abs(turn - gait["x"].values[1]), abs(stiffness - float(gait["stiffness"])), abs(largest / radius - 1),
+            np.max(np.abs(usual - gain)) / np.max(np.abs(gain)),
+        )  # fmt: skip
+        print(f"    {rtol:.0e}: " + " ".join(f"{each:.0e}" for each in errors))
+
+
 if __name__ == "__main__":
     table, seconds = table_of(powered_walker, gains, PRESCRIBED, lambda p: (p.push_off, p.stiffness))
-    found = table["result"].values == 0
+    found, radius = table["result"].values == 0, radius_of(table)
+    compiled, again = seconds
     print(
-        f"one stiffness: {found.sum()} of {found.size} gaits with gains; {seconds[0]:.1f} s with compilation, then {seconds[1]:.1f} s"
+        f"one stiffness: {found.sum()} of {found.size} gaits with gains; {compiled:.1f} s with compilation, then {again:.1f} s"
     )
-    radius = np.hypot(table["multipliers_real"], table["multipliers_imag"]).max("multiplier").values
+    negative = np.sum(table["stiffness"].values < 0)
     print(
-        f"  {np.sum(radius > 1)} unstable, {np.sum(table['stiffness'].values < 0)} of negative stiffness; largest multiplier {np.nanmax(radius):.0f}"
+        f"  {np.sum(radius > 1)} unstable, {negative} of negative stiffness; largest multiplier {np.nanmax(radius):.0f}"
     )
     for i, j in np.argwhere(~found)[:5]:
         print(f"  not found: step length {AXIS[i]:.2f}, frequency {AXIS[j]:.2f}")
 
     where = lambda p: (p.push_off, p.stiffness_behind, p.stiffness_ahead)
-    both, seconds = table_of(two_spring_walker, gains_of_three, PRESCRIBED | EQUAL, where)
+    both, (compiled, again) = table_of(two_spring_walker, gains_of_three, PRESCRIBED | EQUAL, where)
     both = both.isel(difference=0)
     print(
-        f"two stiffnesses: {np.sum(both['result'].values == 0)} gaits with gains; {seconds[0]:.1f} s, then {seconds[1]:.1f} s"
+        f"two stiffnesses: {np.sum(both['result'].values == 0)} gaits with gains; {compiled:.1f} s, then {again:.1f} s"
     )
 
-    print(
-        "\nusual method: error of theta rate, stiffness, largest multiplier, gains (relative to the largest); hyjax by DOP853"
-    )
+    print("\nusual method: error of theta rate, stiffness; relative error of the largest multiplier, the gains")
     for length, rate in ((0.5, 0.5), (0.1, 1.1), (1.1, 1.1), (1.1, 0.2), (0.1, 0.1), (1.1, 0.1)):
-        gait, two = (
-            table.sel(step_length=length, frequency=rate, method="nearest"),
-            both.sel(step_length=length, frequency=rate, method="nearest"),
-        )
-        print(
-            f"  {length:.1f}, {rate:.1f}: hyjax {halfway(gait)[1]:.0e}; |multiplier| {np.max(np.hypot(gait['multipliers_real'], gait['multipliers_imag'])).item():.4g}"
-        )
-        for rtol in (1e-6, 1e-8):
-            turn, stiffness, largest, gain = by_usual_method(gait, rtol)
-            true = np.max(np.hypot(gait["multipliers_real"], gait["multipliers_imag"])).item()
-            off = np.max(np.abs(gain - two["gain"].values)) / np.max(np.abs(two["gain"].values))
-            print(
-                f"    {rtol:.0e}: {abs(turn - gait['x'].values[1]):.0e} {abs(stiffness - float(gait['stiffness'])):.0e} "
-                f"{abs(largest / true - 1):.0e} {off:.0e}"
-            )
+        at = {"step_length": length, "frequency": rate, "method": "nearest"}
+        compare(table.sel(**at), both.sel(**at))
 
     print("\nperiod from theta and theta rate rounded to 8 decimals, as in a printed table")
     for length, rate in ((0.5, 0.5), (0.5, 0.2), (0.1, 0.1), (0.5, 0.1), (1.1, 0.1)):
-        theta, turn = (
-            round(each, 8) for each in table.sel(step_length=length, frequency=rate, method="nearest")["x"].values[:2]
-        )
+        gait = table.sel(step_length=length, frequency=rate, method="nearest")
+        theta, turn = (round(each, 8) for each in gait["x"].values[:2])
         print(f"  {length:.1f}, {rate:.1f}: {period_of(theta, turn):.6f} for {1 / rate:.6f}")
 
-    k, crossing = table["stiffness"].values, []
-    for j in range(len(AXIS)):
+    crossing = []
+    for j in np.flatnonzero(AXIS > 0.35):
         sign = np.sign(radius[:, j] - 1)
-        crossing += [(AXIS[i], AXIS[j]) for i in np.flatnonzero(sign[:-1] * sign[1:] < 0) if AXIS[j] > 0.3]
-    print(
-        f"\na multiplier passes 1, where another gait of the same length and frequency crosses this one: {len(crossing)} columns, such as"
-    )
-    print("  " + ", ".join(f"({s:.2f}, {f:.2f})" for s, f in crossing[:: max(1, len(crossing) // 6)]))
+        crossing += [f"({AXIS[i]:.2f}, {AXIS[j]:.2f})" for i in np.flatnonzero(sign[:-1] * sign[1:] < 0)]
+    print("\na multiplier passes 1, where another gait of the same length and frequency crosses this one, as at")
+    print("  " + ", ".join(crossing[:: max(1, len(crossing) // 6)]))
