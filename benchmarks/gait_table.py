@@ -10,9 +10,47 @@ that paper chooses two stiffnesses is not known here, and in its example they ar
 event where the legs pass, `fsolve`, central differences for multipliers and gains. Its error is that against hyjax at 1e-14,
 whose own error is the residual of SciPy's DOP853 at 1e-13 in the last column of the first table.
 
-Typical output (two cores, with other work beside it):
+Below a frequency of 0.15 the gait of the stance leg passes within 1e-5 of the upright equilibrium: a nudge of 1e-6 is no small
+difference there, eight decimals do not determine the period, and near the upper step lengths the search ends at another gait.
+Where a multiplier passes 1, another gait of the same length and frequency crosses this one, and the equations alone do not tell
+which is which: the sweep follows tangents through the crossing.
 
-TYPICAL
+Typical output (two cores, on which other programs took most of the time):
+
+    one stiffness: 10201 of 10201 gaits with gains; 64 s (26 s of processors) with compilation,
+        then 40 s (19 s of processors)
+      4822 unstable, 1682 of negative stiffness; largest multiplier 8675
+    two stiffnesses: 10201 gaits with gains; 52 s (26 s of processors), then 41 s (16 s of processors)
+
+    usual method: error of theta rate, stiffness; relative error of the largest multiplier, the gains
+      0.5, 0.5: hyjax 1e-15; |multiplier| 0.8396
+        1e-06: 2e-09 1e-05 1e-05 3e-05
+        1e-08: 2e-11 1e-07 1e-07 2e-05
+      0.1, 1.1: hyjax 6e-16; |multiplier| 0.9862
+        1e-06: 1e-11 2e-04 2e-06 1e-04
+        1e-08: 1e-13 2e-06 2e-08 2e-06
+      1.1, 1.1: hyjax 6e-15; |multiplier| 2.662
+        1e-06: 3e-10 2e-05 2e-05 6e-04
+        1e-08: 4e-12 2e-07 1e-07 4e-05
+      1.1, 0.2: hyjax 4e-13; |multiplier| 26.57
+        1e-06: 4e-09 4e-07 1e-05 5e-05
+        1e-08: 8e-11 2e-09 5e-07 2e-05
+      0.1, 0.1: hyjax 1e-13; |multiplier| 43.03
+        1e-06: 1e-11 5e-09 1e-02 1e-02
+        1e-08: 1e-13 4e-11 1e-02 1e-02
+      1.1, 0.1: hyjax 1e-11; |multiplier| 8675
+        1e-06: 9e-09 6e-01 1e+00 1e+01
+        1e-08: 1e-11 6e-01 1e+00 1e+01
+
+    period from theta and theta rate rounded to 8 decimals, as in a printed table
+      0.5, 0.5: 2.000000 for 2.000000
+      0.5, 0.2: 5.000000 for 5.000000
+      0.1, 0.1: 9.999636 for 10.000000
+      0.5, 0.1: 10.000282 for 10.000000
+      1.1, 0.1: 9.999993 for 10.000000
+
+    a multiplier passes 1, where another gait of the same length and frequency crosses this one, as at
+      (1.08, 0.38), (0.85, 0.50), (0.69, 0.62), (0.59, 0.74), (0.51, 0.86), (0.45, 0.98), (0.40, 1.10)
 """
 
 import argparse
@@ -61,14 +99,14 @@ EQUAL = {"difference": (difference, np.zeros(1))}
 
 
 def table_of(walker, record, prescribed, solve):
-    """The table, and the times of the first and the second sweep."""
+    """The table, and the times of the first and the second sweep, as text."""
     params = walker.Params()
     start = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
     seconds = []
     for _ in range(2):
-        begin = time.perf_counter()
+        begin = time.perf_counter(), time.process_time()
         table = hj.sweep(walker.system, start, prescribed=prescribed, solve=solve, record=record, progress=False).load()
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(f"{time.perf_counter() - begin[0]:.0f} s ({time.process_time() - begin[1]:.0f} s of processors)")
     return table, seconds
 
 
@@ -123,12 +161,11 @@ def by_usual_method(gait, rtol, nudge=1e-6):
     return z[0], z[1], np.max(np.abs(np.linalg.eigvals(a))), gain
 
 
-def halfway(gait):
-    """By SciPy's DOP853 at 1e-13: phi at half the period, zero in a gait that runs backward as forward; the error at the end."""
+def missed(gait):
+    """How far SciPy's DOP853 at 1e-13 misses the end of a gait."""
     x, k, period = gait["x"].values, float(gait["stiffness"]), 1 / float(gait["frequency"])
-    times = [period / 2, period]
-    y = solve_ivp(field, (0, period), x, "DOP853", times, args=(k, k), rtol=1e-13, atol=1e-15).y
-    return y[2, 0], max(abs(y[0, 1] + x[0]), abs(y[2, 1] + x[2]))
+    end = solve_ivp(field, (0, period), x, "DOP853", args=(k, k), rtol=1e-13, atol=1e-15).y[:, -1]
+    return max(abs(end[0] + x[0]), abs(end[2] + x[2]))
 
 
 def period_of(theta, rate):
@@ -142,58 +179,55 @@ def period_of(theta, rate):
         return np.nan
 
 
+def radius_of(gaits):
+    """The largest modulus of a multiplier."""
+    return np.hypot(gaits["multipliers_real"], gaits["multipliers_imag"]).max("multiplier").values
+
+
+def compare(gait, two):
+    """Print the errors of the usual method for one gait. **Arguments:** `two`: the same gait of the table of two stiffnesses."""
+    radius, gain = radius_of(gait), two["gain"].values
+    print(f"  {gait['step_length']:.1f}, {gait['frequency']:.1f}: hyjax {missed(gait):.0e}; |multiplier| {radius:.4g}")
+    for rtol in (1e-6, 1e-8):
+        turn, stiffness, largest, usual = by_usual_method(gait, rtol)
+        errors = (
+            abs(turn - gait["x"].values[1]), abs(stiffness - float(gait["stiffness"])), abs(largest / radius - 1),
+            np.max(np.abs(usual - gain)) / np.max(np.abs(gain)),
+        )  # fmt: skip
+        print(f"    {rtol:.0e}: " + " ".join(f"{each:.0e}" for each in errors))
+
+
 if __name__ == "__main__":
     table, seconds = table_of(powered_walker, gains, PRESCRIBED, lambda p: (p.push_off, p.stiffness))
-    found = table["result"].values == 0
+    found, radius = table["result"].values == 0, radius_of(table)
+    compiled, again = seconds
+    print(f"one stiffness: {found.sum()} of {found.size} gaits with gains; {compiled} with compilation, then {again}")
+    negative = np.sum(table["stiffness"].values < 0)
     print(
-        f"one stiffness: {found.sum()} of {found.size} gaits with gains; {seconds[0]:.1f} s with compilation, then {seconds[1]:.1f} s"
-    )
-    radius = np.hypot(table["multipliers_real"], table["multipliers_imag"]).max("multiplier").values
-    print(
-        f"  {np.sum(radius > 1)} unstable, {np.sum(table['stiffness'].values < 0)} of negative stiffness; largest multiplier {np.nanmax(radius):.0f}"
+        f"  {np.sum(radius > 1)} unstable, {negative} of negative stiffness; largest multiplier {np.nanmax(radius):.0f}"
     )
     for i, j in np.argwhere(~found)[:5]:
         print(f"  not found: step length {AXIS[i]:.2f}, frequency {AXIS[j]:.2f}")
 
     where = lambda p: (p.push_off, p.stiffness_behind, p.stiffness_ahead)
-    both, seconds = table_of(two_spring_walker, gains_of_three, PRESCRIBED | EQUAL, where)
+    both, (compiled, again) = table_of(two_spring_walker, gains_of_three, PRESCRIBED | EQUAL, where)
     both = both.isel(difference=0)
-    print(
-        f"two stiffnesses: {np.sum(both['result'].values == 0)} gaits with gains; {seconds[0]:.1f} s, then {seconds[1]:.1f} s"
-    )
+    print(f"two stiffnesses: {np.sum(both['result'].values == 0)} gaits with gains; {compiled}, then {again}")
 
-    print(
-        "\nusual method: error of theta rate, stiffness, largest multiplier, gains (relative to the largest); hyjax by DOP853"
-    )
+    print("\nusual method: error of theta rate, stiffness; relative error of the largest multiplier, the gains")
     for length, rate in ((0.5, 0.5), (0.1, 1.1), (1.1, 1.1), (1.1, 0.2), (0.1, 0.1), (1.1, 0.1)):
-        gait, two = (
-            table.sel(step_length=length, frequency=rate, method="nearest"),
-            both.sel(step_length=length, frequency=rate, method="nearest"),
-        )
-        print(
-            f"  {length:.1f}, {rate:.1f}: hyjax {halfway(gait)[1]:.0e}; |multiplier| {np.max(np.hypot(gait['multipliers_real'], gait['multipliers_imag'])).item():.4g}"
-        )
-        for rtol in (1e-6, 1e-8):
-            turn, stiffness, largest, gain = by_usual_method(gait, rtol)
-            true = np.max(np.hypot(gait["multipliers_real"], gait["multipliers_imag"])).item()
-            off = np.max(np.abs(gain - two["gain"].values)) / np.max(np.abs(two["gain"].values))
-            print(
-                f"    {rtol:.0e}: {abs(turn - gait['x'].values[1]):.0e} {abs(stiffness - float(gait['stiffness'])):.0e} "
-                f"{abs(largest / true - 1):.0e} {off:.0e}"
-            )
+        at = {"step_length": length, "frequency": rate, "method": "nearest"}
+        compare(table.sel(**at), both.sel(**at))
 
     print("\nperiod from theta and theta rate rounded to 8 decimals, as in a printed table")
     for length, rate in ((0.5, 0.5), (0.5, 0.2), (0.1, 0.1), (0.5, 0.1), (1.1, 0.1)):
-        theta, turn = (
-            round(each, 8) for each in table.sel(step_length=length, frequency=rate, method="nearest")["x"].values[:2]
-        )
+        gait = table.sel(step_length=length, frequency=rate, method="nearest")
+        theta, turn = (round(each, 8) for each in gait["x"].values[:2])
         print(f"  {length:.1f}, {rate:.1f}: {period_of(theta, turn):.6f} for {1 / rate:.6f}")
 
-    k, crossing = table["stiffness"].values, []
-    for j in range(len(AXIS)):
+    crossing = []
+    for j in np.flatnonzero(AXIS > 0.35):
         sign = np.sign(radius[:, j] - 1)
-        crossing += [(AXIS[i], AXIS[j]) for i in np.flatnonzero(sign[:-1] * sign[1:] < 0) if AXIS[j] > 0.3]
-    print(
-        f"\na multiplier passes 1, where another gait of the same length and frequency crosses this one: {len(crossing)} columns, such as"
-    )
-    print("  " + ", ".join(f"({s:.2f}, {f:.2f})" for s, f in crossing[:: max(1, len(crossing) // 6)]))
+        crossing += [f"({AXIS[i]:.2f}, {AXIS[j]:.2f})" for i in np.flatnonzero(sign[:-1] * sign[1:] < 0)]
+    print("\na multiplier passes 1, where another gait of the same length and frequency crosses this one, as at")
+    print("  " + ", ".join(crossing[:: max(1, len(crossing) // 6)]))

@@ -80,7 +80,8 @@ def follow_optimum(
         raise ValueError(f"follow_optimum: stop={stop} is the value of the gait itself.")
     family = family_of(gait, where, limit, abs(stop - start))
     n, equalities = gait.gradient.size, gait.constraints.size - gait.active.size
-    bounds = tuple(np.asarray(each)[:n] for each in (gait.gait.unknowns.lower, gait.gait.unknowns.upper))
+    unknowns = gait.gait.unknowns
+    bounds = np.asarray(unknowns.lower)[:n], np.asarray(unknowns.upper)[:n]
     u, duals = (
         np.asarray(gait.gait.unknowns.vector(gait.params)),
         np.asarray(gait.bound_multipliers * gait.gait.unknowns.scale),

@@ -5,7 +5,6 @@ period is `lambda orbit, params: orbit.period`.
 """
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params, Scalar

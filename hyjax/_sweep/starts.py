@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-# The number of coarse points along an axis on the finest and on the roughest level, by the number of axes.
+# The number of coarse points along an axis on the finest and on the roughest level, by the number of axes
+# with several values.
 FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -31,7 +32,7 @@ class CoarseGrid:
     """
 
     def __init__(self, values: tuple[np.ndarray, ...], n: int, dtype, strict: bool = False):
-        most = FINE.get(len(values), 9)
+        most = FINE.get(varying(values), 9)
         ascending = [np.sort(axis) for axis in values]
         self.axes = tuple(
             axis[np.unique(np.round(np.linspace(0, len(axis) - 1, most)).astype(int))] for axis in ascending
@@ -53,7 +54,7 @@ class CoarseGrid:
         orbit from its guess."""
         y = np.full((len(values), self.y.shape[-1]), np.nan, self.y.dtype)
         reach = np.zeros(len(values))
-        for width in WINDOWS.get(len(self.axes), (2,)):
+        for width in WINDOWS.get(varying(self.axes), (2,)):
             rest = np.flatnonzero(~np.isfinite(y[:, 0]))
             if not rest.size:
                 return y, reach
@@ -111,6 +112,11 @@ class CoarseGrid:
                 apart = np.max(np.abs(self.y[tuple(there.T)] - here), axis=1)
                 most = np.maximum(most, np.where(np.isfinite(apart), apart, 0))
         return most
+
+
+def varying(axes: tuple[np.ndarray, ...]) -> int:
+    """The number of axes with several values, at least 1."""
+    return max(1, sum(len(axis) > 1 for axis in axes))
 
 
 def solve_coarse_grid(
