@@ -87,15 +87,12 @@ def gradients(name):
 SPACING = np.finfo(float).eps ** 0.2
 
 
-# The quick one is the cheapest; of the slow ones each has a structure of its own: one mode, and several of several dimensions.
+# Two minutes in all. The others take about one minute each, those of several modes more.
+SLOW = ("rimless_wheel", "powered_walker")
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name == "rimless_wheel" else pytest.mark.slow)
-        if name in ("rimless_wheel", "powered_walker", "slip_retraction")
-        else pytest.param(name, marks=pytest.mark.exhaustive)
-        for name in VARIED
-    ],
+    "name", [pytest.param(each, marks=pytest.mark.slow if each in SLOW else pytest.mark.exhaustive) for each in VARIED]
 )
 def test_gradients_by_three_routes(name):
     names, values, forward, reverse, differences = gradients(name)
