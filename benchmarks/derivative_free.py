@@ -62,8 +62,8 @@ CASES = {
         [(0.01, 0.5), (0.0, 6.0)], [(hj.objectives.speed(powered_walker.travel), 0.4)],
     ),
     "powered_compass_gait, speed 0.25": Case(
-        powered_compass_gait, powered_compass_gait.Params(), compass_cost, ("push_off", "stiffness", "hip_mass", "com"),
-        [(0.05, 0.4), (0.0, 1.0), (0.5, 4.0), (0.3, 0.7)], [(hj.objectives.speed(powered_compass_gait.travel), 0.25)],
+        powered_compass_gait, powered_compass_gait.Params(), compass_cost, ("stiffness", "push_off", "hip_mass", "com"),
+        [(0.0, 1.0), (0.05, 0.4), (0.5, 4.0), (0.3, 0.7)], [(hj.objectives.speed(powered_compass_gait.travel), 0.25)],
     ),
     "bhounsule_walker, speed 1": bhounsule(1.0),
     "bhounsule_walker, speed 0.8": bhounsule(0.8),
@@ -78,7 +78,7 @@ def with_derivatives(case: Case, gait: hj.PeriodicOrbit) -> hj.OptimizedGait:
 
 
 class Evaluated:
-    """The objective without derivatives, of the scaled unknowns that the constraints leave; infinite where there is no orbit."""
+    """The objective without derivatives, of the scaled unknowns that the constraints leave; infinite where none is found."""
 
     def __init__(self, case: Case, gait: hj.PeriodicOrbit):
         low, high = np.transpose(case.bounds)
@@ -111,7 +111,7 @@ class Evaluated:
         rest = lambda solved: self.at(np.concatenate([solved, free]))[1:]
         root = scipy.optimize.root(rest, self.solved, options={"xtol": 1e-12, "eps": 1e-7})
         value = self.at(np.concatenate([root.x, free]))
-        if not np.max(np.abs(value[1:])) < 1e-8:
+        if not np.max(np.abs(value[1:])) < 1e-8 or np.any(root.x < 0) or np.any(root.x > 1):
             return np.inf
         self.solved = root.x
         return float(value[0])
