@@ -51,7 +51,11 @@ def impact_loss(energy: Energy) -> Objective:
     return impact_loss
 
 
-def arc_ends(orbit: PeriodicOrbit, params: Params) -> list[tuple[str, State, str, State]]:
+# Not `State`, whose name of the dimension would be that of all states of the list: modes differ in theirs.
+ArcEnd = tuple[str, Float[Array, " _"], str, Float[Array, " _"]]
+
+
+def arc_ends(orbit: PeriodicOrbit, params: Params) -> list[ArcEnd]:
     """For each jump of the orbit the mode and the state before it, and the mode and the state after it."""
     if len(orbit.sequence) == 1:
         (mode,) = orbit.sequence
