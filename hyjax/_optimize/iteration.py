@@ -98,6 +98,9 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
     length = largest(direction.step.u)
     fraction = direction.primal * jnp.where(state.corrected, 1, 0.5 ** rejected.astype(mu.dtype))
     fraction = jnp.minimum(fraction, state.reach / jnp.where(length > 0, length, 1))
+    # Half of the last trial, which was shorter than the direction if the longest step limited it.
+    shortens = (rejected > 0) & ~state.corrected
+    fraction = jnp.where(shortens, jnp.minimum(fraction, state.fraction / 2), fraction)
 
     active = pick(ended, active_set(program, point), state.active)
     # Where the curvature is zero or negative, the shift keeps the steps of the finish short.

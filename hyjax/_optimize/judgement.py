@@ -60,15 +60,13 @@ def descended(program: Program, state: Search, trial: Point, sample: Sample, sou
     duals = jnp.where(state.restoring, duals, trial.multipliers)
     trial = near_central(program, eqx.tree_at(lambda point: point.multipliers, trial, duals), state.mu)
     length = state.fraction * largest(state.direction.step.u)
-    # The longest step shrinks with a trial that was lost, and with one of that length that is not accepted: no other would be
-    # tried. The first step after it is followed by another of its length, for twice that was too long already.
-    shortens = ~sound | (length > 0.99 * state.reach)
+    # The first step after one that was lost is followed by another of its length: twice that was lost already.
     growth = jnp.where(state.rejected > 0, 1, 2)
     return changed(
         state,
         point=pick(accepted, trial, state.point),
         sample=pick(accepted, sample, state.sample),
-        reach=jnp.where(accepted, growth * state.reach, jnp.where(shortens, length / 2, state.reach)),
+        reach=jnp.where(accepted, growth * state.reach, jnp.where(sound, state.reach, length / 2)),
         secant=jnp.where(accepted & ~state.restoring, updated_secant(state, trial, sample), state.secant),
         points=state.points.with_point(accepted & ~state.restoring & judged.blocks, *before),
         restoring=state.restoring & ~restored,
