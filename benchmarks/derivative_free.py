@@ -62,8 +62,8 @@ CASES = {
         [(0.01, 0.5), (0.0, 6.0)], [(hj.objectives.speed(powered_walker.travel), 0.4)],
     ),
     "powered_compass_gait, speed 0.25": Case(
-        powered_compass_gait, powered_compass_gait.Params(), compass_cost, ("stiffness", "push_off", "hip_mass", "com"),
-        [(0.0, 1.0), (0.05, 0.4), (0.5, 4.0), (0.3, 0.7)], [(hj.objectives.speed(powered_compass_gait.travel), 0.25)],
+        powered_compass_gait, powered_compass_gait.Params(), compass_cost, ("push_off", "stiffness", "hip_mass", "com"),
+        [(0.02, 0.4), (0.0, 1.0), (0.5, 4.0), (0.3, 0.7)], [(hj.objectives.speed(powered_compass_gait.travel), 0.25)],
     ),
     "bhounsule_walker, speed 1": bhounsule(1.0),
     "bhounsule_walker, speed 0.8": bhounsule(0.8),
