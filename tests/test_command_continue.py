@@ -131,6 +131,7 @@ def test_misuse(command, arguments, message, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_curve_through_two_of_the_orbits_is_followed_once(command):
     """The hoppers at a stiffness of 30 are on one curve, whose fold lies at a stiffness of 31.5, before the end of the range."""
     ran = command("continue", "slip", "--where", "stiffness", "--from", "30", "--to", "40", "--json")

@@ -44,6 +44,7 @@ def test_grazing_of_a_wall_that_is_not_hit(free):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_grazing_of_a_wall_that_is_hit():
     """From the other side: impacts grow weaker, the branch turns at a fold close by, and ends at the same orbit."""
     params = linear_impact_oscillator.Params(amplitude=0.11)
@@ -63,6 +64,7 @@ def test_grazing_of_a_wall_that_is_hit():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_grazing_that_sets_nothing_in_motion():
     """The arc after the impact, in which the frame slips, ends at once. The value is that of `hspo_reference.json`; there the
     flow without the stop has the same multipliers, once around the circle of its phase."""

@@ -126,6 +126,7 @@ def in_parameters(model, params):
     return out, slopes
 
 
+@pytest.mark.exhaustive
 def test_oscillator_in_its_parameters():
     record = REFERENCE["duffing_impact_oscillator"]["driven, moving wall"]
     exact = numbers(record["orbits"][0])
@@ -149,7 +150,9 @@ def test_runner_in_its_parameters():
 
 
 @pytest.mark.parametrize(
-    "name", ["vibrating_table", "friction_oscillator", "paddle_juggler", "buck_converter", "integrate_and_fire"]
+    "name",
+    ["friction_oscillator", "paddle_juggler", "buck_converter"]
+    + [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("vibrating_table", "integrate_and_fire")],
 )
 def test_guess_leads_to_an_orbit_of_the_search(name):
     model = models.load(name)

@@ -97,6 +97,7 @@ def test_table_on_the_ground():
     assert_allclose(after + table_rate, -e * (-1.3 + table_rate) + (1 + e) * table_rate, rtol=1e-15)
 
 
+@pytest.mark.exhaustive
 def test_two_bounces_in_two_periods():
     """Beyond the period doubling: the second stride's clock, against flights in closed form."""
     g, e, omega, amplitude = 9.81, 0.8, 10.0, 0.11

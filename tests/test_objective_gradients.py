@@ -87,8 +87,8 @@ def gradients(name):
 SPACING = np.finfo(float).eps ** 0.2
 
 
-# Two minutes in all. The others take about one minute each, those of several modes more.
-SLOW = ("rimless_wheel", "powered_walker")
+# The others take about one minute each, those of several modes more.
+SLOW = ("powered_walker",)
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_orbits_in_reverse_are_orbits_forward(case, name):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_gradients_are_central_differences():
     """Without any derivative of a flow: differences of fourth order over orbits found anew."""
     flat, params_of = floats(compass_gait.Params())
@@ -317,6 +318,7 @@ def test_captured_arrays_beside_leaves_that_do_not_move(name):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_direct_adjoint_serves_both_modes_nested():
     orbit = lambda p: spring_numbers(p, DIRECT)
     first, expected = jax.jit(jax.jacfwd(orbit))(SPRING), jax.jacfwd(spring_orbit)(SPRING)
@@ -357,7 +359,7 @@ def test_jacobians_by_checkpoints(walker, quantity):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ADJOINTS)
+@pytest.mark.parametrize("name", [pytest.param("direct", marks=pytest.mark.exhaustive), "checkpoint"])
 def test_simulations(name):
     """Through a scan of arcs: a walk of four steps, its events and its fundamental matrix."""
     x0 = simplest_walker.guess(simplest_walker.Params())

@@ -127,7 +127,9 @@ def test_two_modes_and_strides_to_second_order():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "adjoint", [dfx.ForwardMode(), dfx.RecursiveCheckpointAdjoint()], ids=["forward", "checkpoint"]
+    "adjoint",
+    [pytest.param(dfx.ForwardMode(), marks=pytest.mark.exhaustive), dfx.RecursiveCheckpointAdjoint()],
+    ids=["forward", "checkpoint"],
 )
 def test_reverse_mode(adjoint):
     two_of_them = lambda v: numbers(v, (POSITIVE, LARGEST), integrator=hj.Integrator(adjoint=adjoint))

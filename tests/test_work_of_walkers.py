@@ -91,6 +91,7 @@ def test_cost_of_transport():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_optimum_at_a_power_limit():
     """The push-off, spring and centre of mass of the cheapest compass gait at a speed, and the same where the power of the spring
     may not exceed a limit anywhere in the swing."""
