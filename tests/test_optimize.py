@@ -123,6 +123,8 @@ def test_a_lost_gait_shortens_the_step(pulse):
     lost = ~np.isfinite(np.asarray(found.history.objective))
     assert lost.any() and not np.asarray(found.history.accepted)[lost].any()
     assert np.all(np.asarray(found.history.codes)[lost] != hj.RESULTS.successful._value)
+    names = np.array(found.history.names)
+    assert set(names[~lost]) == {"successful"} and "no_crossing" in names[lost]
 
 
 def test_reverse_mode(pulse):
