@@ -87,7 +87,8 @@ class PeriodicOrbit(Shown):
         """One orbit, or several, of a batch; `TypeError` for one orbit."""
         if self.period.ndim == 0:
             raise TypeError("This is one orbit, not a batch of orbits.")
-        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, self)
+        # Functions among the parameters, such as those of a network, are no arrays.
+        return jax.tree.map(lambda leaf: leaf if callable(leaf) else leaf[i], self)
 
     @property
     def spectral_radius(self) -> Float[Array, "*batch"]:
