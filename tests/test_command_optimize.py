@@ -226,8 +226,8 @@ def test_a_maximum_is_drawn_as_such(gait):
     (drawn,) = (line for line in course.axes[0].lines if line.get_gid() == "objective")
     taken = np.asarray(gait.history.accepted)
     np.testing.assert_array_equal(drawn.get_ydata(), -np.asarray(gait.history.objective)[taken])
-    assert course.axes[0].get_ylabel() == "minus cost, maximized"
-    assert optimization_figure(gait).subfigs[1].axes[0].get_ylabel() == "cost of transport, minimized"
+    assert course.axes[0].get_ylabel() == "minus cost,\nmaximized"
+    assert optimization_figure(gait).subfigs[1].axes[0].get_ylabel() == "cost of transport,\nminimized"
     both = [ax.get_title() for ax in maximum.animate(powered_walker, steps=1, fps=4)._fig.axes]
     assert both == ["before: -0.0252413", "after: -0.0131072"]
     assert maximum.gait.objective(gait.orbit, gait.params) == cost(gait.orbit, gait.params)

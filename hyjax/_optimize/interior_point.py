@@ -13,9 +13,10 @@ from typing import cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._system.results import RESULTS
+from .._system.results import code_name, code_of, RESULTS
 from .active_set import ActiveSet
 from .barrier import Point
 from .direction import Direction
@@ -51,7 +52,7 @@ class History(eqx.Module):
 
     **Attributes:** `objective`: of the trial, shape `(iterations,)`. `violation`: its largest violation of a constraint. `step`:
     the largest component of the step to it. `accepted`: whether it was accepted. `phase`: 0 approach to the start, 1 barrier, 2
-    finish. `codes`: numbers of the result codes: why a trial failed.
+    finish. `codes`: numbers of the result codes: why a trial failed; `names` are their names.
     """
 
     objective: Float[Array, "*iterations"]
@@ -60,6 +61,11 @@ class History(eqx.Module):
     accepted: Bool[Array, "*iterations"]
     phase: Int[Array, "*iterations"]
     codes: Int[Array, "*iterations"]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the codes, such as `no_crossing`."""
+        return [code_name(code_of(int(number))) for number in np.ravel(np.asarray(self.codes))]
 
 
 class Search(eqx.Module):

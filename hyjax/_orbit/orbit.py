@@ -87,7 +87,7 @@ class PeriodicOrbit(Shown):
         """One orbit, or several, of a batch; `TypeError` for one orbit."""
         if self.period.ndim == 0:
             raise TypeError("This is one orbit, not a batch of orbits.")
-        return jax.tree.map(lambda leaf: leaf[i], self)
+        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, self)
 
     @property
     def spectral_radius(self) -> Float[Array, "*batch"]:

@@ -54,9 +54,12 @@ def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
         np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
         for orbit in (gait.before, gait.orbit)
     )
+    # A parameter that ended at zero by rounding is zero.
+    before, after = ends
+    after = np.where(np.abs(after) < 1e-9 * np.abs(before), 0, after)
     shown = [
         f"{symbol(name)} {before:.4g}\u00a0→\u00a0{after:.4g}".replace(" ", "\u00a0")
-        for name, before, after in zip(gait.names, *ends, strict=True)
+        for name, before, after in zip(gait.names, before, after, strict=True)
     ]
     more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []
     head = ": ".join(text for text in (getattr(model, "title", ""), objective_name(gait)) if text)
@@ -75,12 +78,12 @@ def end_values(gait: OptimizedGait) -> tuple[float, float]:
 
 def objective_name(gait: OptimizedGait) -> str:
     """The name of the objective, and what is done to it."""
-    objective = gait.gait.objective
-    objective, done = (
-        (objective.objective, "maximized") if isinstance(objective, Negative) else (objective, "minimized")
+    given = gait.gait.objective
+    negative = isinstance(given, Negative)
+    name = getattr(given.objective if negative else given, "__name__", "")
+    return (
+        f"{name.replace('_', ' ') if name.isidentifier() else 'objective'}, {'maximized' if negative else 'minimized'}"
     )
-    name = getattr(objective, "__name__", "")
-    return f"{name.replace('_', ' ') if name.isidentifier() else 'objective'}, {done}"
 
 
 def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
@@ -91,7 +94,7 @@ def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
     tidy(panels[0]).plot(
         taken + 1, sign_of(gait) * np.asarray(history.objective)[taken], color=BLUE, gid="objective", **style
     )
-    panels[0].set_ylabel(objective_name(gait))
+    panels[0].set_ylabel(objective_name(gait).replace(", ", ",\n"))
     if panels[1:]:
         worst = np.maximum(np.asarray(history.violation)[taken], LEAST)
         tidy(panels[1]).semilogy(taken + 1, worst, color=VERMILION, gid="violation", **style)
