@@ -12,6 +12,7 @@ import scipy.optimize
 from jaxtyping import Array, Float
 
 import hyjax as hj
+from hyjax._optimize.vertex import leaving
 from hyjax.models import powered_walker as walker
 
 # x' = drive - x from 0 to the threshold 1, which is reached at T = log(drive / (drive - 1)); no orbit for a drive up to 1.
@@ -231,6 +232,41 @@ def test_optimum_over_a_limit(least_effort):
     np.testing.assert_allclose(-branch.multipliers[1:-1, 0], slope[1:-1], rtol=0.05)
     assert "upper bound of gain becomes active" in str(branch)
     assert list(branch.to_pandas()) == ["T", "objective", "drive", "gain", "period", "spectral radius"]
+
+
+@pytest.mark.slow
+def test_exchange_at_a_vertex(pulse):
+    """The least drive at a period, with drive times gain given by the period: the gain is at its upper bound 1.5, until the drive
+    has fallen to 0.9, then falls itself, to its lower bound 1.2, where the longer periods contradict the bounds."""
+    least = hj.optimize(
+        drive, leaky, pulse, where=lambda p: (p.drive, p.gain), bounds=[(0.1, 4.0), (1.2, 1.5)],
+        constraints=(hj.Constraint(hj.objectives.period, equals=1.0), hj.Constraint(drive, at_least=0.9)),
+    )  # fmt: skip
+    branch = hj.follow_optimum(least, limit="period", stop=4.0, points=10)
+    assert branch.result == hj.RESULTS.infeasible
+    names = [(change.name, change.active) for change in branch.changes]
+    assert names == [("drive >= 0.9", True), ("upper bound of gain", False), ("lower bound of gain", True)]
+    numbers = [change.number for change in branch.changes]
+    np.testing.assert_allclose(numbers, [period_of(1.35), period_of(1.35), period_of(1.08)], rtol=1e-10)
+    assert branch.numbers[-1] == numbers[-1] and len(branch.active) == len(branch)
+    product = drive_of(branch.numbers)
+    # A change is located to 1e-11 of a constraint.
+    np.testing.assert_allclose(branch.values, np.maximum(product / 1.5, 0.9), rtol=2e-11)
+    np.testing.assert_allclose(branch.unknowns[:, 1], np.minimum(1.5, product / 0.9), rtol=2e-11)
+    # The multiplier of the drive's limit is the derivative of the value by the limit: 0, then 1.
+    after = branch.numbers >= numbers[0]
+    np.testing.assert_allclose(branch.multipliers[:, 1], after, rtol=0, atol=1e-10)
+
+
+def test_which_constraint_leaves_a_vertex():
+    """Minimize x + 2y for x, y >= 0: at the origin both multipliers are those of the objective."""
+    normals, multipliers = np.eye(2), np.array([1.0, 2.0])
+    # A constraint that shifts through the origin: the optimum moves along the cheaper axis.
+    assert leaving(normals, multipliers, 0, np.array([1.0, 1.0])) == 0
+    assert leaving(normals, multipliers, 0, np.array([1.0, 3.0])) == 1
+    assert leaving(normals, multipliers, 1, np.array([1.0, 1.0])) == 1
+    assert leaving(normals, multipliers, 0, np.array([-1.0, -1.0])) is None
+    assert leaving(normals[:1], multipliers[:1], 0, np.array([1.0, 1.0])) == -1
 
 
 @pytest.mark.slow

@@ -21,37 +21,14 @@ from .._system.working import working
 from .family import Expansion, Family, family_of
 from .gait_program import Known
 from .optimized_gait import OptimizedGait
+from .optimum import Active, Optimum
 from .optimum_branch import ActiveSetChange, OptimumBranch
+from .vertex import exchange
 
 # Newton's method converges quadratically; a step that is halved so often has no optimum at its end.
 ITERATIONS, HALVINGS = 12, 6
 # The residual of the optimality conditions of a point, in scaled unknowns, and what is zero of a constraint or multiplier.
 ACCEPT, ZERO = 1e-9, 1e-11
-
-
-class Active(NamedTuple):
-    """Which inequalities hold as equalities, and which unknowns are at their lower and upper bounds."""
-
-    rows: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    def switched(self, kind: str, k: int) -> "Active":
-        """With the other state of one inequality (`rows`) or bound (`low`, `high`)."""
-        own = getattr(self, kind).copy()
-        own[k] = ~own[k]
-        return self._replace(**{kind: own})
-
-
-class Optimum(NamedTuple):
-    """A point that fulfils the optimality conditions with an active set. `duals`: of the bounds, positive at a lower one."""
-
-    number: float
-    u: np.ndarray
-    multipliers: np.ndarray
-    duals: np.ndarray
-    expansion: Expansion
-    known: Known
 
 
 def follow_optimum(
@@ -80,8 +57,8 @@ def follow_optimum(
         raise ValueError(f"follow_optimum: stop={stop} is the value of the gait itself.")
     family = family_of(gait, where, limit, abs(stop - start))
     n, equalities = gait.gradient.size, gait.constraints.size - gait.active.size
-    unknowns = gait.gait.unknowns
-    bounds = np.asarray(unknowns.lower)[:n], np.asarray(unknowns.upper)[:n]
+    lower, upper = (np.asarray(each)[:n] for each in (gait.gait.unknowns.lower, gait.gait.unknowns.upper))
+    bounds = lower, upper
     u, duals = (
         np.asarray(gait.gait.unknowns.vector(gait.params)),
         np.asarray(gait.bound_multipliers * gait.gait.unknowns.scale),
@@ -103,6 +80,7 @@ def follow_optimum(
                     code = reached
                     break
                 optima.append(reached)
+                sets.append(active)
                 change = curve.change(optima[-2], reached, active)
                 if change is not None:
                     kind, k, at = change
@@ -113,8 +91,21 @@ def follow_optimum(
                         break
                     optima[-1] = at
                     changes.append(_named(gait, kind, k, at, bool(getattr(active, kind)[k])))
-                    active = active.switched(kind, k)
-                sets.append(active)
+                    other = None if getattr(active, kind)[k] else exchange(at, active, curve.equalities, kind, k)
+                    sets[-1] = active = active.switched(kind, k)
+                    if isinstance(other, str):
+                        code = other
+                        break
+                    if other is not None:
+                        changes.append(_named(gait, *other, at, True))
+                        active = active.switched(*other)
+                        # The multipliers, whose tangent the next step takes, are those of the new set.
+                        reached = curve.solved(at.number, at.u, at.multipliers, active, at.known)
+                        if isinstance(reached, str):
+                            code = reached
+                            break
+                        optima[-1] = reached
+                    sets[-1] = active
             if code != "successful":
                 break
     return _branch(gait, family, optima, sets, changes, code)

@@ -54,9 +54,12 @@ def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
         np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
         for orbit in (gait.before, gait.orbit)
     )
+    # A parameter that ended at zero by rounding is zero.
+    before, after = ends
+    after = np.where(np.abs(after) < 1e-9 * np.abs(before), 0, after)
     shown = [
         f"{symbol(name)} {before:.4g}\u00a0→\u00a0{after:.4g}".replace(" ", "\u00a0")
-        for name, before, after in zip(gait.names, *ends, strict=True)
+        for name, before, after in zip(gait.names, before, after, strict=True)
     ]
     more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []
     head = ": ".join(text for text in (getattr(model, "title", ""), objective_name(gait)) if text)

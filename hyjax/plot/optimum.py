@@ -23,7 +23,8 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     rows.append(("max $|\\lambda|$", radius))
     fig, axes = pyplot().subplots(len(rows), 1, figsize=(6, 1.7 * len(rows) + 0.5), sharex=True, layout="constrained")
     for axis, (label, values) in zip(axes, rows, strict=True):
-        axis.plot(branch.numbers, values, ".-", markersize=3)
+        # A parameter that a constraint holds at zero is zero up to rounding, whose picture would be noise.
+        axis.plot(branch.numbers, np.where(np.abs(values) < 1e-15, 0, values), ".-", markersize=3)
         axis.set_ylabel(label)
         for change in branch.changes:
             axis.axvline(change.number, color="0.6", linewidth=0.8, linestyle=":")
