@@ -115,9 +115,13 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     last = problem.system.transitions[problem.system.route(problem.sequence)[-1]]
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
     nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
+    starts = jnp.stack([t0, *(end.t for end in ends)])
+    by_arc = [[through.impacts[k] for k in arcs[i :: len(problem.sequence)]] for i in range(len(problem.sequence))]
     chain = Chain(
-        nodes=jnp.stack(nodes), starts=jnp.stack([t0, *(end.t for end in ends)]),
-        before=jnp.stack([y, *(end.x for end in ends)]), end=through.x, period=through.time,
+        nodes=jnp.stack(nodes), starts=starts, before=jnp.stack([y, *(end.x for end in ends)]),
+        arc_ends=tuple(jnp.stack([impact.x for impact in each]) for each in by_arc),
+        elapsed=jnp.stack([jnp.stack([impact.t for impact in each]) for each in by_arc], axis=1) - starts[:, None],
+        end=through.x, period=through.time,
         guard_rates=through.guard_rates[np.array(arcs)], jacobians=None, result=through.result,
     )  # fmt: skip
     return residual, TouchingOrbit(chain, at.x, reset(way, at.t, at.x, params), after.t - at.t)

@@ -72,7 +72,7 @@ def _extreme(name: str, function: Rate | Mapping[str, Rate], window: Window, sig
     measure = _measure(name, function)
 
     def extreme(orbit: PeriodicOrbit, params: Params) -> Scalar:
-        values = turning_values(measure(orbit), orbit.nodes, orbit, params, window).ravel()
+        values = turning_values(measure(orbit), orbit, params, window).ravel()
         return values[jnp.argmax(sign * values)]
 
     extreme.__name__ = name

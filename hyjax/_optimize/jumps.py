@@ -7,7 +7,6 @@ from jaxtyping import Array, Float
 
 from .._flow.jump import reset
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.stride import run_stride
 from .._system.types import Params, Scalar, State
 from .constraint import Objective
 
@@ -57,15 +56,15 @@ ArcEnd = tuple[str, Float[Array, " _"], str, Float[Array, " _"]]
 
 def arc_ends(orbit: PeriodicOrbit, params: Params) -> list[ArcEnd]:
     """For each jump of the orbit the mode and the state before it, and the mode and the state after it."""
-    if len(orbit.sequence) == 1:
-        (mode,) = orbit.sequence
-        return [(mode, before, mode, after) for before, after in zip(orbit.before, orbit.nodes, strict=True)]
+    following = (*orbit.sequence[1:], orbit.sequence[0])
     ends = []
-    for node, start in zip(orbit.nodes, orbit.starts, strict=True):
-        through = run_stride(orbit.system, start, node, params, orbit.sequence, orbit.integrator)
-        following = (*orbit.sequence[1:], orbit.sequence[0])
-        taken = orbit.system.route(orbit.sequence)
-        for mode, after, index, impact in zip(orbit.sequence, following, taken, through.impacts, strict=True):
-            jumped = reset(orbit.system.transitions[index], impact.t, impact.x, params)
-            ends.append((mode, impact.x, after, jumped))
+    for stride, start in enumerate(orbit.starts):
+        for arc, (mode, after) in enumerate(zip(orbit.sequence, following, strict=True)):
+            x = orbit.arc_ends[arc][stride]
+            if arc < len(following) - 1:
+                into = orbit.system.transitions[orbit.system.route(orbit.sequence)[arc]]
+                jumped = reset(into, start + orbit.elapsed[stride, arc], x, params)
+            else:
+                jumped = orbit.nodes[(stride + 1) % orbit.strides]
+            ends.append((mode, x, after, jumped))
     return ends

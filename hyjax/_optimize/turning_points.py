@@ -11,7 +11,7 @@ the value of the function at its turning point has exact first and second deriva
 rate only touches zero, and the time would have no derivative, the function has none the less.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import equinox as eqx
 import jax
@@ -35,8 +35,6 @@ from .integral import Rate
 MOST = 16
 # Behind a point where the rate touches zero, this fraction of the arc is not searched.
 NEAR = 1e-5
-# The times of an arc: `begin`, `end` -> shape `(times,)`.
-Times = Callable[[Time, Time], Float[Array, " times"]]
 
 
 class Measured(eqx.Module):
@@ -79,41 +77,45 @@ def values_at(
     what: Measured, orbit: PeriodicOrbit, params: Params, fractions: Float[Array, " times"]
 ) -> Float[Array, "strides arcs times"]:
     """The function at these fractions, from 0 to 1, of each arc whose mode has a function. NaN where a flow fails."""
-    return _values(what, orbit, orbit.nodes, params, fractions, 0)
+    return _values(what, orbit, params, fractions, 0)
 
 
 def turning_values(
-    what: Measured,
-    nodes: Float[Array, "strides n"],
-    orbit: PeriodicOrbit,
-    params: Params,
-    window: tuple[float, float] = (0.0, 1.0),
+    what: Measured, orbit: PeriodicOrbit, params: Params, window: tuple[float, float] = (0.0, 1.0)
 ) -> Float[Array, "strides arcs times"]:
     """The function at the begin of the window, at the turning points in the window, and at the window's end.
 
-    **Arguments:** `nodes`: the states at the starts of the strides. `window`: two fractions of an arc.
+    **Arguments:** `what`: its modes may have further coordinates, after those of the orbit, which are zero where an arc starts.
+    `window`: two fractions of an arc.
 
     **Returns:** for each arc whose mode has a function `MOST + 2` values in the order of time; in place of turning points that
     there are not stands the value at an end of the window. NaN where a flow fails or an arc has more turning points.
     """
-    return _values(what, orbit, nodes, params, jnp.asarray(window, nodes.dtype), MOST)
+    return _values(what, orbit, params, jnp.asarray(window, orbit.x.dtype), MOST)
 
 
 @eqx.filter_jit
-def _values(what: Measured, orbit: PeriodicOrbit, nodes, params: Params, fractions, most: int):
+def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, most: int):
     integrator, sequence = orbit.integrator, orbit.sequence
     keeps_jacobian = integrator.loop == "lax"
     plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
-    # The ends of the arcs of one mode are the starts of the strides, and the last one the end of the period.
-    ends = orbit.impact_times if len(sequence) == 1 else None
+    pad = Automaton(what.system).pad
+    ends = orbit.starts[:, None] + orbit.elapsed
+    begins = jnp.concatenate([orbit.starts[:, None], ends[:, :-1]], axis=1)
+    ways = [orbit.system.transitions[k] for k in orbit.system.route(sequence)]
+    jumped = [
+        jax.vmap(lambda t, x, way=way: reset(way, t, x, params))(t, x)
+        for way, t, x in zip(ways[:-1], ends.T, orbit.arc_ends, strict=False)
+    ]
+    first = jnp.stack([jax.vmap(pad)(x) for x in (orbit.nodes, *jumped)], axis=1)
 
     def run(inputs):
-        t, x, end, params, fractions = inputs
-        times, states, turns, sound = _pass(what, t, x, end, params, fractions, sequence, plain, most)
+        begins, ends, first, params, fractions = inputs
+        times, states, turns, sound = _pass(what, begins, ends, first, params, fractions, sequence, plain, most)
         return (times, states), (turns, sound)
 
-    def stride(t, x, end):
-        inputs = t, x, end, params, fractions
+    def stride(begins, ends, first):
+        inputs = begins, ends, first, params, fractions
         (times, states), (turns, sound) = linearizable(run, inputs) if keeps_jacobian else run(inputs)
         arcs = [
             jax.vmap(lambda *at, mode=mode: _value(what, mode, params, *at))(times[k], states[k], turns[k])
@@ -122,35 +124,27 @@ def _values(what: Measured, orbit: PeriodicOrbit, nodes, params: Params, fractio
         ]
         return nan_unless(sound, jnp.stack(arcs))
 
-    return jax.vmap(stride)(orbit.starts, nodes, ends)
+    return jax.vmap(stride)(begins, ends, first)
 
 
-def _pass(what: Measured, t: Time, x, end: Time | None, params: Params, fractions, sequence, integrator, most: int):
+def _pass(what: Measured, begins, ends, first, params: Params, fractions, sequence, integrator, most: int):
     """One stride: for each arc the chosen times, the padded states there, whether the times are turning points; and whether all
-    flows succeeded. `end`: of the only arc, where it is known."""
+    flows succeeded. `begins`, `ends`: of the arcs. `first`: the padded states at their starts."""
     automaton = Automaton(what.system)
     modes = jnp.array([automaton.names.index(name) for name in sequence])
-    route = jnp.array(what.system.route(sequence))
-    longest = jnp.stack([jnp.asarray(integrator.of(name).max_time, x.dtype) for name in automaton.names])
 
-    def arc(now, which):
-        (t, z), (mode, taken) = now, which
-        if end is None:
-            arrival = follow_automaton(automaton, t, z, mode, t + longest[mode], params, integrator)
-            sound = (arrival.result == RESULTS.successful) & (automaton.transition(mode, arrival.event) == taken)
-            after = arrival.t, automaton.jump(arrival.t, arrival.x, taken, params)
-            last = arrival.t
-        else:
-            sound, after, last = jnp.array(True), now, end
+    def arc(_, at):
+        mode, t, last, z = at
+        sound = jnp.array(True)
         times = jnp.where(fractions < 1, t + fractions * (last - t), last)
         turns = jnp.zeros(times.shape, bool)
         if most:
-            located, complete = _locate(Automaton(what.turning), mode, t, z, times[1], params, integrator, most)
+            located, sound = _locate(Automaton(what.turning), mode, t, z, times[1], params, integrator, most)
             begin, stop = times
             inside = (begin < located) & (located < stop)
             between = jnp.where(inside, located, jnp.where(located < stop, begin, stop))
             times = jnp.concatenate([begin[None], between, stop[None]])
-            turns, sound = jnp.pad(inside, 1), sound & complete
+            turns = jnp.pad(inside, 1)
 
         def piece(now, until):
             t, z = now
@@ -158,9 +152,9 @@ def _pass(what: Measured, t: Time, x, end: Time | None, params: Params, fraction
             return (until, reached.x), (reached.x, reached.result == RESULTS.successful)
 
         _, (states, succeeded) = jax.lax.scan(piece, (t, z), times)
-        return after, (times, states, turns, sound & jnp.all(succeeded))
+        return None, (times, states, turns, sound & jnp.all(succeeded))
 
-    _, (times, states, turns, sound) = jax.lax.scan(arc, (t, automaton.pad(x)), (modes, route))
+    _, (times, states, turns, sound) = jax.lax.scan(arc, None, (modes, begins, ends, first))
     return times, states, turns, jnp.all(sound)
 
 

@@ -86,8 +86,7 @@ def works_of(name: str, power: Rate | Mapping[str, Rate]) -> Works:
         what = extended(orbit)
         if not what.functions:
             return jnp.zeros((), orbit.x.dtype), jnp.zeros((), orbit.x.dtype)
-        nodes = jnp.pad(orbit.nodes, ((0, 0), (0, 1)))
-        change = jnp.diff(turning_values(what, nodes, orbit, params), axis=-1)
+        change = jnp.diff(turning_values(what, orbit, params), axis=-1)
         return jnp.sum(jnp.where(change > 0, change, 0 * change)), jnp.sum(jnp.where(change < 0, -change, 0 * change))
 
     return works

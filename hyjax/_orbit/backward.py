@@ -83,17 +83,18 @@ def _cotangents(given: Chain, chain: Chain, timed: int) -> tuple[Passage, Array]
     """Cotangents of the strides' passages and of the nodes, from those of a chain, which are `None` where they are zero."""
     strides = len(chain.nodes)
 
-    def dense(name: str) -> Array:
-        cotangent = getattr(given, name)
-        return jnp.zeros_like(getattr(chain, name)) if cotangent is None else cotangent
+    def dense(name: str) -> PyTree:
+        zero = lambda value, cotangent: jnp.zeros_like(value) if cotangent is None else cotangent
+        return jax.tree.map(zero, getattr(chain, name), getattr(given, name), is_leaf=lambda leaf: leaf is None)
 
     nodes = dense("nodes")
     if timed:
         nodes = jnp.concatenate([dense("starts")[:, None], nodes], axis=1)
+    *inner, last = dense("arc_ends")
     ends = Passage(
         end=jnp.zeros_like(nodes).at[-1, timed:].set(dense("end")),
-        before=jnp.roll(dense("before"), -1, axis=0),
-        time=jnp.broadcast_to(dense("period"), (strides,)),
+        arc_ends=(*inner, last + jnp.roll(dense("before"), -1, axis=0)),
+        elapsed=dense("elapsed").at[:, -1].add(dense("period")),
         guard_rates=dense("guard_rates").reshape(strides, -1),
     )
     return ends, nodes

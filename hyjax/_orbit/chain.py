@@ -30,12 +30,13 @@ class Passage(eqx.Module):
     the stride's start and the moving leaves.
 
     **Attributes:** `end`: the state after the jump that ends the stride, preceded by its time if there are several strides.
-    `before`: the state before that jump. `time`: the stride's duration. `guard_rates`: shape `(arcs,)`.
+    `arc_ends`: for each arc, the state before its jump. `elapsed`: the times of these jumps since the stride's start, shape
+    `(arcs,)`. `guard_rates`: shape `(arcs,)`.
     """
 
     end: Array
-    before: Array
-    time: Array
+    arc_ends: tuple[Array, ...]
+    elapsed: Array
     guard_rates: Array
 
 
@@ -43,14 +44,17 @@ class Chain(eqx.Module):
     """Consecutive strides, once around the orbit.
 
     **Attributes:** `nodes`, `starts`: states and times just after the jumps that start the strides. `before`: the pre-impact
-    states of those jumps. `end`: the state after the last jump, equal to `nodes[0]` up to the residual. `period`: the duration of
-    all strides. `guard_rates`: shape `(strides * arcs,)`. `jacobians`: those of the strides, or `None`. `result`: the first code
-    of a stride that is not `successful`.
+    states of those jumps. `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that end it. `elapsed`:
+    the times of all jumps since the starts of their strides. `end`: the state after the last jump, equal to `nodes[0]` up to the
+    residual. `period`: the duration of all strides. `guard_rates`: shape `(strides * arcs,)`. `jacobians`: those of the strides,
+    or `None`. `result`: the first code of a stride that is not `successful`.
     """
 
     nodes: Float[Array, "strides n"]
     starts: Float[Array, " strides"]
     before: Float[Array, "strides m"]
+    arc_ends: tuple[Float[Array, "strides _"], ...]
+    elapsed: Float[Array, "strides arcs_of_stride"]
     end: State
     period: Scalar
     guard_rates: Float[Array, " arcs"]
@@ -83,7 +87,9 @@ class Start(eqx.Module):
         t, x = (state[0], state[-1]) if self.problem.timed else (self.t, state[-1])
         stride = traced_stride(system, t, x, params, self.problem.sequence, integrator)
         end = jnp.append(t + stride.time, stride.x) if self.problem.timed else stride.x
-        return Passage(end, stride.impacts[-1].x, stride.time, stride.guard_rates), stride
+        arc_ends = tuple(impact.x for impact in stride.impacts)
+        elapsed = jnp.stack([*(impact.t - t for impact in stride.impacts[:-1]), stride.time])
+        return Passage(end, arc_ends, elapsed, stride.guard_rates), stride
 
 
 def stride_jacobian(
@@ -120,7 +126,7 @@ def follow_chain(
         start = Start(problem, t, x, params)
         passage, by, stride = expanded(lambda packed: start.flow(packed, integrator), start.pack(), order)
         result = choose(result == RESULTS.successful, stride.result, result)
-        return (t + passage.time, passage.end[problem.timed :], result), (t, x, passage, by)
+        return (t + passage.elapsed[-1], passage.end[problem.timed :], result), (t, x, passage, by)
 
     if x is None:
         assert before is not None
@@ -131,9 +137,11 @@ def follow_chain(
     else:
         (period, end, result), row = one(start, None if before is None else before[0])
         starts, nodes, passages, by = jax.tree.map(lambda leaf: leaf[None], row)
-    ends = passages.before
+    ends = passages.arc_ends[-1]
     before = jnp.roll(ends, 1, axis=0) if before is None else before
-    chain = Chain(nodes, starts, before, end, period, passages.guard_rates.reshape(-1), by, result)  # pyright: ignore
+    chain = Chain(
+        nodes, starts, before, passages.arc_ends, passages.elapsed, end, period, passages.guard_rates.reshape(-1), by, result
+    )  # fmt: skip
     return chain, ends
 
 
@@ -146,9 +154,9 @@ def return_matrices(problem: Problem, by: Passage) -> tuple[Float[Array, "n n"],
     # The time of the orbit's start is fixed.
     total = jnp.eye(width, dtype=each.dtype)[:, problem.timed :]
     if not problem.timed:
-        return each[0], by.before[0][:, :width]
+        return each[0], by.arc_ends[-1][0, :, :width]
     total, _ = jax.lax.scan(lambda total, one: (one @ total, None), total, each[:-1])
-    return (each[-1] @ total)[problem.timed :], by.before[-1][:, :width] @ total
+    return (each[-1] @ total)[problem.timed :], by.arc_ends[-1][-1, :, :width] @ total
 
 
 def expanded(fn: Callable[[Array], tuple[PyTree, PyTree]], u: Array, order: int) -> tuple[PyTree, PyTree, PyTree]:

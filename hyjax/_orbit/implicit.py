@@ -73,9 +73,11 @@ def _closed_orbit_jvp(primals, tangents):
         none.chain,
         nodes=dz[:, timed:],
         starts=dz[:, 0] if timed else jnp.zeros_like(chain.starts),
-        before=jnp.roll(dpassage.before, 1, axis=0),
+        before=jnp.roll(dpassage.arc_ends[-1], 1, axis=0),
+        arc_ends=dpassage.arc_ends,
+        elapsed=dpassage.elapsed,
         end=dpassage.end[-1, timed:],
-        period=jnp.sum(dpassage.time),
+        period=jnp.sum(dpassage.elapsed[:, -1]),
         guard_rates=dpassage.guard_rates.reshape(-1),
         jacobians=dby if nested else None,
     )

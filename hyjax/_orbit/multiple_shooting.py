@@ -130,6 +130,10 @@ def _arc_equations(
     assert nodes is not None and starts is not None and end is not None
     before = jnp.roll(z[:, corners[-2] + 1 :], 1, axis=0)
     guard_rates = jnp.stack(rates, axis=1).reshape(-1)
-    chain = Chain(nodes, starts, before, end[-1, 1:], end[-1, 0], guard_rates, None, result)  # pyright: ignore
+    chain = Chain(
+        nodes, starts, before, tuple(each[:, 1:] for each in ends),
+        jnp.stack([each[:, 0] for each in ends], axis=1) - starts[:, None],
+        end[-1, 1:], end[-1, 0], guard_rates, None, result,
+    )  # fmt: skip
     residual = jnp.concatenate(ends, axis=1) - z
     return residual, jacobian, (chain, total[1:, 1:])

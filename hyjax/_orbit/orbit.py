@@ -48,7 +48,9 @@ class PeriodicOrbit(Shown):
     return map from section to section, shape `(n, n)`. `residual`: the largest component of `S^m(x) - x`. `guard_rates`: in the
     guards' units per time, shape `(strides * arcs,)`, negative where the orbit crosses the guards' surfaces. `nodes`: the
     states just after the jumps that start the strides, shape `(strides, n)`, at the times `starts`. `before`: the pre-impact
-    states of these jumps, shape `(strides, m)`. `iterations`: of Newton's method. `distance`: the largest component of the way
+    states of these jumps, shape `(strides, m)`. `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that
+    end it, shape `(strides, dimension of the mode)`. `elapsed`: the times of these jumps since the starts of their strides, shape
+    `(strides, arcs)`. `iterations`: of Newton's method. `distance`: the largest component of the way
     from the guess to the orbit's states, relative to the largest component of either; zero where there was no guess. `result`: a
     code of `RESULTS`; unless `result` is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last
     iterate). Every number is differentiable in `params`; the derivative of `distance` is zero.
@@ -65,6 +67,8 @@ class PeriodicOrbit(Shown):
     nodes: Float[Array, "strides n"]
     starts: Float[Array, " strides"]
     before: Float[Array, "strides m"]
+    arc_ends: tuple[Float[Array, "strides _"], ...]
+    elapsed: Float[Array, "strides arcs_of_stride"]
     iterations: Int[Array, ""]
     distance: Scalar
     result: RESULTS
@@ -147,9 +151,7 @@ class PeriodicOrbit(Shown):
         """The times of the jumps, from the orbit's start, shape `(strides * arcs,)`. `TypeError` for a batch of orbits."""
         if self.period.ndim:
             raise TypeError(f"This is a batch of {len(self)} orbits. Choose one, such as orbits[0].")
-        if len(self.sequence) == 1:
-            return jnp.append(self.starts[1:], self.starts[0] + self.period)
-        return jnp.stack([arc.t[-1] for arc in self.sample(2)])
+        return (self.starts[:, None] + self.elapsed).ravel()
 
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""
@@ -198,7 +200,7 @@ def orbit_of(
     return PeriodicOrbit(
         x=nan(chain.nodes[0]), period=nan(chain.period), multipliers=nan(multipliers), return_jacobian=nan(jacobian),
         residual=nan(residual), guard_rates=nan(chain.guard_rates), nodes=nan(chain.nodes), starts=nan(chain.starts),
-        before=nan(chain.before), iterations=iterations,
+        before=nan(chain.before), arc_ends=jax.tree.map(nan, chain.arc_ends), elapsed=nan(chain.elapsed), iterations=iterations,
         distance=jnp.zeros_like(residual) if distance is None else distance,
         result=result, params=params, system=problem.system, sequence=problem.sequence,
         strides=problem.strides, integrator=integrator,

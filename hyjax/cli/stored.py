@@ -86,7 +86,8 @@ def _structure(batch: Batch) -> PyTree:
         return PeriodicOrbit(
             x=vector, period=number, multipliers=jax.lax.complex(vector, vector), return_jacobian=matrix, residual=number,
             guard_rates=vector, nodes=matrix, starts=vector, before=matrix,
-            iterations=jnp.array(0), distance=number, result=code_of(0), params=batch.params,
+            arc_ends=(matrix,) * len(batch.sequence), elapsed=matrix, iterations=jnp.array(0), distance=number,
+            result=code_of(0), params=batch.params,
             system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
         )  # fmt: skip
 
