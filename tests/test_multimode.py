@@ -106,6 +106,9 @@ def test_periodic_orbit_and_its_matrices():
     by_start = jax.jacfwd(leaky_stride)(start, LEAKY)[2]
     assert_allclose(around, -np.outer(field, by_start), rtol=1e-12)
     assert_allclose(orbit.guard_rates, [-2.7, -0.63], rtol=1e-13)
+    assert_allclose(orbit.arc_ends[0], [[0, -2.7]], rtol=1e-14, atol=1e-14)
+    assert_allclose(orbit.arc_ends[1], [[0.9]], rtol=1e-14)
+    assert_allclose(orbit.impact_times, [2 * 2.7 / 9.81, orbit.period], rtol=1e-14)
 
 
 @pytest.mark.slow
@@ -113,9 +116,15 @@ def test_periodic_orbit_and_its_matrices():
 def test_orbit_in_its_parameters(jacobian):
     def found(p):
         orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), p, sequence=SEQUENCE, throw=False)
-        return jnp.append(orbit.x, orbit.period)
+        ends = [each[0] for each in orbit.arc_ends]
+        return jnp.concatenate([orbit.x, orbit.period[None], *ends, orbit.elapsed[0]])
 
-    exact = lambda p: leaky_stride(jnp.stack([0.0 * p["r"], p["r"] * p["level"]]), p)
+    def exact(p):
+        through = leaky_stride(jnp.stack([0.0 * p["r"], p["r"] * p["level"]]), p)
+        speed = p["r"] * p["level"]
+        more = [0.0 * speed, -speed, p["level"], 2 * speed / p["g"], through[2]]
+        return jnp.concatenate([through, jnp.stack(more)])
+
     got, expected = jax.jit(jacobian(found))(LEAKY), jax.jacfwd(exact)(LEAKY)
     jax.tree.map(ft.partial(assert_allclose, rtol=1e-12, atol=1e-13), got, expected)
 
@@ -193,6 +202,8 @@ def test_forced_orbit_of_two_strides(forced_start):
     orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2)
     assert_allclose(orbit.nodes, [forced_start, forced_start], rtol=1e-13, atol=1e-13)
     assert_allclose(orbit.period, 2 * FORCED["tau"], rtol=1e-14)
+    landed = landing(forced_start, FORCED)[0]
+    assert_allclose(orbit.impact_times, [landed, 1.9, 1.9 + landed, 3.8], rtol=1e-13)
     expected = jax.jacfwd(forced_stride)(forced_start, FORCED)[:2]
     assert_allclose(orbit.return_jacobian, expected @ expected, rtol=1e-12, atol=1e-13)
 

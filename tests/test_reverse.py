@@ -83,7 +83,8 @@ CASES = {
 
 def numbers(orbit):
     """What an orbit knows, but for multipliers that are zero and do not move."""
-    parts = (orbit.nodes, orbit.before, orbit.starts, orbit.period, orbit.guard_rates, orbit.spectral_radius)
+    arcs = (orbit.before, *orbit.arc_ends, orbit.elapsed)
+    parts = (orbit.nodes, *arcs, orbit.starts, orbit.period, orbit.guard_rates, orbit.spectral_radius)
     return jnp.concatenate([part.reshape(-1) for part in parts])
 
 
