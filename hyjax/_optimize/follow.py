@@ -59,56 +59,50 @@ def follow_optimum(
     n, equalities = gait.gradient.size, gait.constraints.size - gait.active.size
     lower, upper = (np.asarray(each)[:n] for each in (gait.gait.unknowns.lower, gait.gait.unknowns.upper))
     bounds = lower, upper
-    u, duals = (
-        np.asarray(gait.gait.unknowns.vector(gait.params)),
-        np.asarray(gait.bound_multipliers * gait.gait.unknowns.scale),
-    )
+    u = np.asarray(gait.gait.unknowns.vector(gait.params))
     active = Active(np.asarray(gait.active), u == bounds[0], u == bounds[1])
     curve = _Curve(family, equalities, bounds)
     with working(f"following an optimum over {family.name}") as say:
-        guess = np.asarray(gait.multipliers), duals
-        found = curve.solved(start, u, guess[0], active, family.start_at(gait.orbit))
+        optima: list[Optimum] = []
+        sets: list[Active] = []
+        changes: list[ActiveSetChange] = []
+        ended = lambda code: _branch(gait, family, optima, sets, changes, code)
+        found = curve.solved(start, u, np.asarray(gait.multipliers), active, family.start_at(gait.orbit))
         if isinstance(found, str):
-            return _branch(gait, family, [], [], [], found)
-        optima, sets, changes = [found], [active], []
-        code, step = "successful", (stop - start) / points
+            return ended(found)
+        optima.append(found)
+        sets.append(active)
         for target in np.linspace(start, stop, points + 1)[1:]:
             while optima[-1].number != target:
                 say(f"{family.name} = {optima[-1].number:.6g}")
-                reached = curve.step(optima[-1], active, float(target), step)
+                reached = curve.step(optima[-1], active, float(target))
                 if isinstance(reached, str):
-                    code = reached
-                    break
-                optima.append(reached)
+                    return ended(reached)
+                change = curve.change(optima[-1], reached, active)
+                if change is None:
+                    optima.append(reached)
+                    sets.append(active)
+                    continue
+                kind, k, at = change
+                near = abs(stop - start) / points * 1e-6
+                if len(changes) > 4 and all(abs(at.number - each.number) < near for each in changes[-4:]):
+                    return ended("optimum_not_found")
+                enters = not getattr(active, kind)[k]
+                other = exchange(at, active, curve.equalities, kind, k) if enters else None
+                for side, i in [(kind, k), other] if isinstance(other, tuple) else [(kind, k)]:
+                    changes.append(_named(gait, side, i, at, bool(getattr(active, side)[i])))
+                    active = active.switched(side, i)
+                optima.append(at)
                 sets.append(active)
-                change = curve.change(optima[-2], reached, active)
-                if change is not None:
-                    kind, k, at = change
-                    if len(changes) > 4 and all(
-                        abs(at.number - each.number) < abs(step) * 1e-6 for each in changes[-4:]
-                    ):
-                        code = "optimum_not_found"
-                        break
-                    optima[-1] = at
-                    changes.append(_named(gait, kind, k, at, bool(getattr(active, kind)[k])))
-                    other = None if getattr(active, kind)[k] else exchange(at, active, curve.equalities, kind, k)
-                    sets[-1] = active = active.switched(kind, k)
-                    if isinstance(other, str):
-                        code = other
-                        break
-                    if other is not None:
-                        changes.append(_named(gait, *other, at, True))
-                        active = active.switched(*other)
-                        # The multipliers, whose tangent the next step takes, are those of the new set.
-                        reached = curve.solved(at.number, at.u, at.multipliers, active, at.known)
-                        if isinstance(reached, str):
-                            code = reached
-                            break
-                        optima[-1] = reached
-                    sets[-1] = active
-            if code != "successful":
-                break
-    return _branch(gait, family, optima, sets, changes, code)
+                if isinstance(other, str):
+                    return ended(other)
+                if other is not None:
+                    # The multipliers, whose tangent the next step takes, are those of the new set.
+                    reached = curve.solved(at.number, at.u, at.multipliers, active, at.known)
+                    if isinstance(reached, str):
+                        return ended(reached)
+                    optima[-1] = reached
+    return ended("successful")
 
 
 class _Curve(NamedTuple):
@@ -174,7 +168,7 @@ class _Curve(NamedTuple):
         hessian = at.expansion.hessians[0] - np.tensordot(at.multipliers, at.expansion.hessians[1:], 1)
         return free.shape[1] == 0 or bool(np.all(np.linalg.eigvalsh(free.T @ (hessian + hessian.T) @ free) > 0))
 
-    def step(self, at: Optimum, active: Active, target: float, step: float) -> Optimum | str:
+    def step(self, at: Optimum, active: Active, target: float) -> Optimum | str:
         """The optimum at `target`, or nearer where Newton's method does not converge there."""
         e, n = at.expansion, at.u.size
         matrix, free = self.system(e, at.multipliers, active)
