@@ -86,7 +86,9 @@ def test_the_gait_of_least_cost(optimize, gait):
     assert printed["optimality_residual"] < 1e-7 and printed["gradient_error"] < 1e-7
     (start,) = printed["starts"]
     assert start["value"] == objective["after"] and start["optimum"] == printed["best"] == 1
-    assert start["evaluations"] == printed["evaluations"] < 30
+    assert start["evaluations"] == printed["evaluations"] == len(printed["history"]) < 30
+    assert_allclose(printed["history"][0]["objective"], objective["before"], rtol=1e-12)
+    assert all((each["objective"] is None) == (each["result"] != "successful") for each in printed["history"])
     figure = ran.figures["best.png"]
     assert "Powered walker: cost of transport" in figure.get_suptitle()
     with Image.open("best.gif") as film:
@@ -131,6 +133,20 @@ def test_no_optimum_is_status_1(optimize, found, gait, tmp_path):
     last = ran.stderr.splitlines()[-1]
     assert last.startswith("hyjax: powered_walker: no optimum was found. infeasible: a constraint is violated")
     assert not ran.figures and not (tmp_path / "lost.png").exists()
+
+
+@pytest.mark.slow
+def test_lost_gaits_are_counted(optimize, found, gait):
+    """In the JSON record the trial has no objective, and in the table its code is counted."""
+    import equinox as eqx
+
+    history = jax.tree.map(lambda leaf: np.array(leaf), gait.starts.history)
+    history.codes[0, 1], history.objective[0, 1] = int(hj.RESULTS.far_from_guess._value), np.nan
+    found[True] = eqx.tree_at(lambda gait: gait.starts.history, gait, history)
+    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--json")
+    trial = json.loads(ran.stdout)["history"][1]
+    assert trial["result"] == "far_from_guess" and trial["objective"] is None
+    assert "because the gait was lost: 1 far_from_guess" in optimize(*WALKER, *OVER, *AT_SPEED, "--maximize").stdout
 
 
 @pytest.mark.slow
