@@ -13,6 +13,7 @@ from PIL import Image
 
 import hyjax as hj
 from hyjax.cli.arguments import Misuse
+from hyjax.cli.optimum import no_optimum
 from hyjax.cli.quantities import parse_bounds, parse_constraints, quantities
 from hyjax.models import load, powered_walker
 from hyjax.plot import gait_figure, optimization_figure
@@ -147,6 +148,20 @@ def test_lost_gaits_are_counted(optimize, found, gait):
     trial = json.loads(ran.stdout)["history"][1]
     assert trial["result"] == "far_from_guess" and trial["objective"] is None
     assert "because the gait was lost: 1 far_from_guess" in optimize(*WALKER, *OVER, *AT_SPEED, "--maximize").stdout
+
+
+def test_the_edge_of_the_gaits_existence_is_named():
+    """A search that ended at an unstable gait, on whose way gaits were lost: the constraint that keeps it away."""
+    lost = {"result": "orbit_not_converged"}
+    record = {
+        "best": 1, "starts": [{"violation": 0.0, "optimality_residual": 0.05}], "result": "optimum_not_found", "evaluations": 83,
+        "history": [lost, lost], "objective": {"name": "speed"}, "constraints": [], "before": {"spectral_radius": 0.8},
+        "after": {"spectral_radius": 3e4},
+    }  # fmt: skip
+    said = no_optimum(record, None, first_order=False)  # pyright: ignore
+    assert "lost: 2 orbit_not_converged" in said and "radius 3e+04" in said and "spectral_radius<=1" in said
+    stable = no_optimum(record | {"after": {"spectral_radius": 0.9}}, None, first_order=False)  # pyright: ignore
+    assert "--subject-to" not in stable
 
 
 @pytest.mark.slow

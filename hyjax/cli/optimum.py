@@ -148,11 +148,18 @@ def no_optimum(record: dict[str, Any], gait: "OptimizedGait", first_order: bool)
         "optimum_not_found": f"optimum_not_found: the optimality conditions have the residual {residual} after "
         f"{record['evaluations']} evaluations.",
     }.get(code) or described_code(gait.result)
+    lost = lost_gaits(record)
+    why += f" Trials that were shortened because the gait was lost: {lost}." if lost else ""
+    # Multipliers grow without bound towards a grazing event, and one passes 1 at a fold: beyond either the gait is lost.
+    radius = record["after"]["spectral_radius"]
+    if lost and radius is not None and radius > max(1, record["before"]["spectral_radius"]):
+        why += (
+            f" The search ended at the spectral radius {radius:.4g}, as near a fold or a grazing event, where the gait "
+            'ends: --subject-to "spectral_radius<=1" excludes such gaits.'
+        )
     sharp = "spectral_radius" in (record["objective"]["name"], *(each["name"] for each in record["constraints"]))
     hints = ["--starts", "other bounds", "another --orbit", *["no --first-order"] * first_order]
     hints += ["contraction, which is smooth, for spectral_radius"] * sharp
-    lost = lost_gaits(record)
-    why += f" Trials that were shortened because the gait was lost: {lost}." if lost else ""
     return f"no optimum was found. {why} Try {', '.join(hints[:-1])} or {hints[-1]}."
 
 
