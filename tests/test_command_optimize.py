@@ -13,6 +13,7 @@ from PIL import Image
 
 import hyjax as hj
 from hyjax.cli.arguments import Misuse
+from hyjax.cli.optimum import no_optimum
 from hyjax.cli.quantities import parse_bounds, parse_constraints, quantities
 from hyjax.models import load, powered_walker
 from hyjax.plot import gait_figure, optimization_figure
@@ -86,7 +87,9 @@ def test_the_gait_of_least_cost(optimize, gait):
     assert printed["optimality_residual"] < 1e-7 and printed["gradient_error"] < 1e-7
     (start,) = printed["starts"]
     assert start["value"] == objective["after"] and start["optimum"] == printed["best"] == 1
-    assert start["evaluations"] == printed["evaluations"] < 30
+    assert start["evaluations"] == printed["evaluations"] == len(printed["history"]) < 30
+    assert_allclose(printed["history"][0]["objective"], objective["before"], rtol=1e-12)
+    assert all((each["objective"] is None) == (each["result"] != "successful") for each in printed["history"])
     figure = ran.figures["best.png"]
     assert "Powered walker: cost of transport" in figure.get_suptitle()
     with Image.open("best.gif") as film:
@@ -131,6 +134,34 @@ def test_no_optimum_is_status_1(optimize, found, gait, tmp_path):
     last = ran.stderr.splitlines()[-1]
     assert last.startswith("hyjax: powered_walker: no optimum was found. infeasible: a constraint is violated")
     assert not ran.figures and not (tmp_path / "lost.png").exists()
+
+
+@pytest.mark.slow
+def test_lost_gaits_are_counted(optimize, found, gait):
+    """In the JSON record the trial has no objective, and in the table its code is counted."""
+    import equinox as eqx
+
+    history = jax.tree.map(lambda leaf: np.array(leaf), gait.starts.history)
+    history.codes[0, 1], history.objective[0, 1] = int(hj.RESULTS.far_from_guess._value), np.nan
+    found[True] = eqx.tree_at(lambda gait: gait.starts.history, gait, history)
+    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--json")
+    trial = json.loads(ran.stdout)["history"][1]
+    assert trial["result"] == "far_from_guess" and trial["objective"] is None
+    assert "because the gait was lost: 1 far_from_guess" in optimize(*WALKER, *OVER, *AT_SPEED, "--maximize").stdout
+
+
+def test_the_edge_of_the_gaits_existence_is_named():
+    """A search that ended at an unstable gait, on whose way gaits were lost: the constraint that keeps it away."""
+    lost = {"result": "orbit_not_converged"}
+    record = {
+        "best": 1, "starts": [{"violation": 0.0, "optimality_residual": 0.05}], "result": "optimum_not_found", "evaluations": 83,
+        "history": [lost, lost], "objective": {"name": "speed"}, "constraints": [], "before": {"spectral_radius": 0.8},
+        "after": {"spectral_radius": 3e4},
+    }  # fmt: skip
+    said = no_optimum(record, None, first_order=False)  # pyright: ignore
+    assert "lost: 2 orbit_not_converged" in said and "radius 3e+04" in said and "spectral_radius<=1" in said
+    stable = no_optimum(record | {"after": {"spectral_radius": 0.9}}, None, first_order=False)  # pyright: ignore
+    assert "--subject-to" not in stable
 
 
 @pytest.mark.slow

@@ -135,6 +135,22 @@ def test_attractor(command, start):
     assert_allclose([float(row[2]) for row in rows[1:]], printed["lyapunov"], rtol=1e-11)
 
 
+@pytest.mark.slow
+def test_a_period_is_prescribed_and_the_slope_solved_for(command):
+    asked = ("--prescribe", "period=1.2:1.6:3", "--solve", "slope", "--json")
+    ran = command("sweep", "rimless_wheel", *asked)
+    assert ran.returncode == 0, ran.stderr
+    printed = json.loads(ran.stdout)
+    assert printed["axes"] == {"prescribed_period": [1.2, 1.4, 1.6]}
+    # Newton's method ends at a residual of 5e-14, a quarter of the tolerances.
+    assert_allclose(printed["period"], printed["axes"]["prescribed_period"], rtol=1e-13)
+    # The slopes differ, and each has the wheel of the closed form.
+    assert printed["slope"][0] > printed["slope"][1] > printed["slope"][2]
+    speed, multiplier = closed_form(np.array(printed["slope"]))
+    assert_allclose(np.array(printed["x"])[:, 1], speed, rtol=1e-13)
+    assert_allclose(np.array(printed["multipliers_real"])[:, 0], multiplier, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -143,6 +159,23 @@ def test_attractor(command, start):
         (
             ["sweep", "simplest_walker", "--where", "slope=0.01:0.02:5", "--out", "no/such/a.zarr"],
             "there is no directory",
+        ),
+        (["sweep", "powered_walker"], "give --where"),
+        (["sweep", "powered_walker", "--prescribe", "speed=0.4"], "give also --solve"),
+        (["sweep", "powered_walker", "--where", "slope=0", "--solve", "stiffness"], "give also --prescribe"),
+        (["sweep", "powered_walker", "--prescribe", "sped=0.4", "--solve", "stiffness"], "Did you mean 'speed'?"),
+        (["sweep", "powered_walker", "--prescribe", "speed=0.4", "--solve", "stifness"], "Did you mean 'stiffness'?"),
+        (
+            ["sweep", "powered_walker", "--prescribe", "speed=0.4", "--solve", "push_off,stiffness"],
+            "2 parameters (push_off, stiffness) for 1 prescribed quantity (speed)",
+        ),
+        (
+            ["sweep", "powered_walker", "--prescribe", "speed=1", "--prescribe", "period=1", "--solve", "slope,slope"],
+            "names a parameter twice",
+        ),
+        (
+            ["sweep", "powered_walker", "--where", "slope=0", "--prescribe", "speed=0.4", "--solve", "slope"],
+            "slope is varied by --where",
         ),
         (["attractor", "simplest_walker", "--where", "slope=0.01:0.02:many", "--json"], "not a count"),
         (["basin", "rimless_wheel", "--json"], "give --over"),

@@ -1,9 +1,11 @@
-"""In the process of the command line, Ctrl-C ends the process at once already while hyjax is imported, which takes seconds.
+"""In the process of the command line, Ctrl-C ends the process at once already while hyjax is imported, which takes seconds; and
+XLA does not print its own messages, such as that a compilation is slow and could be reported as a bug.
 
 Python imports the package before it calls the command's function: `hyjax/__init__.py` imports this file first. In any other
 process it does nothing.
 """
 
+import os
 import pathlib
 import sys
 
@@ -22,3 +24,5 @@ if is_command(sys.orig_argv):
     from .interrupt import end_on_interrupt
 
     end_on_interrupt()
+    # Read where jaxlib is loaded. Errors reach Python as exceptions.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -91,6 +91,11 @@ def optimize(
 
     first = starting_gait(model, params, values, modes, strides, cache, orbit)
     lens = lambda params: tuple(getattr(params, name) for name in bounds)
+    print(
+        f"hyjax: the derivatives of the gait are compiled, and kept in {cache}: the first time this takes minutes for a model of "
+        f"many states.{'' if first_order else ' With --first-order it takes about half as long.'}",
+        file=sys.stderr,
+    )
     with as_misuse():
         found = run(
             Negative(wanted.function) if maximize else wanted.function, model.system, first, where=lens,

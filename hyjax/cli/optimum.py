@@ -59,6 +59,7 @@ def optimum_record(
         "optimality_residual": _number(gait.error),
         "gradient_error": _number(gait.gradient_error),
         "evaluations": int(starts.iterations[best]),
+        "history": _history(gait.history, sign),
         "starts": [
             {
                 "value": _number(sign * starts.values[k]),
@@ -76,6 +77,27 @@ def optimum_record(
         "after": orbit_record(gait.orbit),
         "result": str(gait.result),
     }
+
+
+def _history(history, sign: int) -> list[dict[str, Any]]:
+    """Every evaluation of the best start: the trial's objective, its result, and whether it was accepted."""
+    columns = zip(history.objective, history.violation, history.step, history.accepted, history.names, strict=True)
+    return [
+        {
+            "objective": _number(sign * objective),
+            "violation": _number(violation),
+            "step": _number(step),
+            "accepted": bool(accepted),
+            "result": name,
+        }
+        for objective, violation, step, accepted, name in columns
+    ]
+
+
+def lost_gaits(record: dict[str, Any]) -> str:
+    """The trials of the best start whose gait was lost, by their result, such as `3 far_from_guess`; or nothing."""
+    lost = [each["result"] for each in record["history"] if each["result"] != "successful"]
+    return ", ".join(f"{lost.count(code)} {code}" for code in sorted(set(lost)))
 
 
 def _constraints(gait: "OptimizedGait", sign: int, rows_before) -> list[dict[str, Any]]:
@@ -126,6 +148,15 @@ def no_optimum(record: dict[str, Any], gait: "OptimizedGait", first_order: bool)
         "optimum_not_found": f"optimum_not_found: the optimality conditions have the residual {residual} after "
         f"{record['evaluations']} evaluations.",
     }.get(code) or described_code(gait.result)
+    lost = lost_gaits(record)
+    why += f" Trials that were shortened because the gait was lost: {lost}." if lost else ""
+    # Multipliers grow without bound towards a grazing event, and one passes 1 at a fold: beyond either the gait is lost.
+    radius = record["after"]["spectral_radius"]
+    if lost and radius is not None and radius > max(1, record["before"]["spectral_radius"]):
+        why += (
+            f" The search ended at the spectral radius {radius:.4g}, as near a fold or a grazing event, where the gait "
+            'ends: --subject-to "spectral_radius<=1" excludes such gaits.'
+        )
     sharp = "spectral_radius" in (record["objective"]["name"], *(each["name"] for each in record["constraints"]))
     hints = ["--starts", "other bounds", "another --orbit", *["no --first-order"] * first_order]
     hints += ["contraction, which is smooth, for spectral_radius"] * sharp
@@ -165,10 +196,12 @@ def optimum_tables(model: ModuleType, record: dict[str, Any]) -> list:
     table.add_row("spectral radius", "1", *(f"{orbit['spectral_radius']:.10f}" for orbit in (before, after)), "")
     table.add_row("stable", "", *("yes" if orbit["stable"] else "no" for orbit in (before, after)), "")
     table.add_row("residual", "", *(f"{orbit['residual']:.1e}" for orbit in (before, after)), "")
-    errors = (_shown(record[each], 2) for each in ("optimality_residual", "gradient_error"))
+    errors = (_shown(record[each], 2) or "not known" for each in ("optimality_residual", "gradient_error"))
     accuracy = "optimality residual {}, gradient against differences {}; {} evaluations: {}".format(
         *errors, record["evaluations"], record["result"]
     )
+    if lost := lost_gaits(record):
+        accuracy += f"\ntrials that were shortened because the gait was lost: {lost}"
     return [
         f"{title}; {fixed}" if fixed else title,
         table,

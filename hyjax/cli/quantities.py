@@ -1,4 +1,4 @@
-"""Numbers of a gait by name, as objectives and constraints of the command `optimize`, and the parameters that vary."""
+"""Numbers of a gait by name: objectives and constraints of `optimize`, prescribed quantities of `sweep`; and the bounds."""
 
 import re
 from dataclasses import dataclass, fields
@@ -87,6 +87,39 @@ def parse_constraints(model: ModuleType, texts: list[str] | None) -> "list[Const
             Constraint(quantity(model, name, "--subject-to").function, name=name, **mine)
             for name, mine in limits.items()
         ]
+
+
+def parse_prescribed(model: ModuleType, texts: list[str] | None, solve: str | None, where: list[str]):
+    """The arguments `prescribed` and `solve` of a sweep: `{name: (function, values)}`, and the lens of the parameters.
+
+    **Arguments:** `texts`: each `name=low:high:count` or `name=value`. `solve`: names of parameters, as `push_off,stiffness`.
+    `where`: the texts of `--where`, whose parameters cannot be solved for. Two times `None` without `texts`.
+    """
+    from .._sweep.grid import TAKEN
+    from .grid import parse_axes
+
+    if not texts:
+        if solve is not None:
+            raise Misuse("--solve: give also --prescribe, the quantities to solve for, such as period=2.")
+        return None, None
+    if solve is None:
+        raise Misuse("--prescribe: give also --solve, as many parameters as quantities, as push_off,stiffness.")
+    axes = parse_axes(texts, "--prescribe", lambda name: quantity(model, name, "--prescribe").unit)
+    names = tuple(each.strip() for each in solve.split(","))
+    for each in names:
+        check_parameter(model, each, "--solve")
+    if len({*names}) < len(names):
+        raise Misuse(f"--solve: {solve!r} names a parameter twice. Name each once.")
+    if len(names) != len(axes):
+        raise Misuse(
+            f"--solve: {len(names)} parameter{'s' * (len(names) > 1)} ({', '.join(names)}) for {len(axes)} prescribed "
+            f"quantit{'ies' if len(axes) > 1 else 'y'} ({', '.join(axes)}). Give as many parameters as quantities."
+        )
+    if both := {text.partition("=")[0] for text in where} & {*names}:
+        raise Misuse(f"--solve: {', '.join(sorted(both))} is varied by --where. Vary a parameter, or solve for it.")
+    label = lambda name: f"prescribed_{name}" if name in TAKEN else name
+    prescribed = {label(name): (quantity(model, name, "--prescribe").function, values) for name, values in axes.items()}
+    return prescribed, lambda params: tuple(getattr(params, name) for name in names)
 
 
 def parse_bounds(model: ModuleType, texts: list[str], values: dict[str, float]) -> dict[str, tuple[float, float]]:

@@ -9,15 +9,29 @@ from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_seq
 from .files import check_directory, check_files, save_figure, tell_written
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points
 from .interrupt import keep_in_mind
-from .options import GridJson, Model, MOST_GRID_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides, Where
+from .options import GridJson, Model, MOST_GRID_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides
 from .orbits import choose_orbit, require_orbits
 from .output import nested_lists, print_record
+from .quantities import parse_prescribed
 from .session import start_jax
 
 
 def sweep(
     name: Model,
-    where: Where,
+    where: Annotated[
+        list[str] | None, typer.Option(help="parameter to vary, as name=low:high:count; repeat for a grid")
+    ] = None,
+    prescribe: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="quantity of the orbit to vary, as step_length=0.3:0.6:20, by the names of hyjax optimize --objective; repeat "
+            "for a grid; needs --solve"
+        ),
+    ] = None,
+    solve: Annotated[
+        str | None,
+        typer.Option(help="parameters to solve for, one for each --prescribe, as push_off,stiffness"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="write to this zarr store, as sweep.zarr")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="complete the existing store")] = False,
     param: OtherParam = None,
@@ -32,7 +46,10 @@ def sweep(
     plot: Annotated[Path | None, typer.Option(help="draw state and spectral radius to this file")] = None,
     overwrite: Overwrite = False,
 ):
-    """Solve for a periodic orbit at every point of a grid of parameters. The orbits are stored chunk by chunk."""
+    """Solve for a periodic orbit at every point of a grid of parameters, or of quantities of the orbit such as its step length.
+
+    The orbits are stored chunk by chunk.
+    """
     check_files(plot, overwrite=overwrite)
     if resume and out is None:
         raise Misuse("--resume needs the store: give --out.")
@@ -46,7 +63,10 @@ def sweep(
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
-    params, values, lens, axes = parse_grid(model, where, param)
+    if not where and not prescribe:
+        raise Misuse("give --where, the parameters to vary, as slope=0.001:0.015:1000, or --prescribe with --solve.")
+    params, values, lens, axes = parse_grid(model, where or [], param)
+    prescribed, solved = parse_prescribed(model, prescribe, solve, where or [])
     modes = parse_sequence(model, sequence)
     start = choose_orbit(require_orbits(model, params, values, modes, strides, cache), orbit, values)
 
@@ -62,8 +82,8 @@ def sweep(
     try:
         with as_misuse():
             found = run(
-                model.system, start, where=lens, values=axes, out=out, resume=resume, integrator=integrator, chunk=chunk,
-                units=units,
+                model.system, start, where=lens if where else None, values=axes if where else None, prescribed=prescribed,
+                solve=solved, out=out, resume=resume, integrator=integrator, chunk=chunk, units=units,
             )  # fmt: skip
     except StoreError as error:
         raise NotFound(str(error)) from None
@@ -81,12 +101,13 @@ def sweep(
     }
     if as_json:
         record["axes"] = axes_record(found, found["result"].dims)
-        columns = ("x", "period", "multipliers_real", "multipliers_imag")
+        columns = ("x", "period", "multipliers_real", "multipliers_imag", *found.attrs.get("solved", ()))
         record |= {each: nested_lists(found[each].values) for each in columns}
     print_record(record, as_json)
     if not as_json:
         names = [str(code_of(int(code))) for code in found["result"].values.ravel()]
-        states = {name: found["x"].values[..., k] for k, name in enumerate(model.coordinates)}
+        states = {each: found[each].values for each in found.attrs.get("solved", ())}
+        states |= {name: found["x"].values[..., k] for k, name in enumerate(model.coordinates)}
         radius = np.hypot(found["multipliers_real"].values, found["multipliers_imag"].values).max(axis=-1)
         print_points(found, states | {"period": found["period"].values, "spectral radius": radius, "result": names})
     if out is not None:
@@ -96,6 +117,12 @@ def sweep(
 
         save_figure(plot, lambda: sweep_figure(found))
     if orbits == 0:
+        if prescribed is None:
+            raise NotFound(
+                f"{name}: no orbit of the grid was reached from the orbit at its middle. Try a finer or a smaller grid."
+            )
+        has = ", ".join(f"{each} = {float(of(start, start.params)):.6g}" for each, (of, _) in prescribed.items())
         raise NotFound(
-            f"{name}: no orbit of the grid was reached from the orbit at its middle. Try a finer or a smaller grid."
+            f"{name}: no orbit of the grid was reached from the starting orbit, which has {has}. Try values nearer to these, "
+            "other parameters to --solve for, or another --orbit."
         )
