@@ -4,15 +4,14 @@ import dataclasses
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._flow.check import check_mode, check_params, check_state
+from .._flow.automaton import Automaton
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
-from .._flow.simulate import simulate
+from .._flow.simulate import check_simulation, run_simulation
 from .._flow.trajectory import Samples, Trajectory
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -89,20 +88,15 @@ def covariance(
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and Appendix C.
     """
-    params = check_params(params)
-    n = system.mode(mode).dimension
-    x0 = check_state(x0, n, mode)
-    t0 = jnp.asarray(t0, x0.dtype)
-    for name, each in system.modes.items():
-        check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
+    t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    n = x0.size
     sigma0 = check_covariance(sigma0, n, x0.dtype, "covariance: sigma0")
     placed = place_noise(noise, system, t0, x0.dtype, params)
     unit = covariance_unit(sigma0, placed, system.names.index(mode), t0, x0, params)
-    joint = joint_system(system, placed)
+    automaton = Automaton(joint_system(system, placed), leading=tuple(each.dimension for each in system.modes.values()))
     z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, placed, unit)
-    flown = simulate(
-        joint, z0, inputs, mode=mode, t1=t1, t0=t0, max_jumps=max_jumps, integrator=integrator, save=save
-    )  # fmt: skip
+    save = None if save is None else jnp.asarray(save, x0.dtype)
+    flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, save)
     return _parts(flown, system)
 
 

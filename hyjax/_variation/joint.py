@@ -25,8 +25,11 @@ from jaxtyping import Array, Float
 from .._flow.jump import saltation_matrix
 from .._system.system import Domain, Guard, HybridSystem, Mode, Reset, Transition, VectorField
 from .._system.types import Flag, Params, Scalar, State, Time
-from .noise import place_noise as place_noise, PlacedNoise, value_at
+from .noise import PlacedNoise, value_at
 from .semidefinite import pack, packed_size, unpack
+
+
+After = Float[Array, " after"]
 
 
 class JointParams(eqx.Module):
@@ -88,14 +91,14 @@ class Jump(eqx.Module):
     guard_noise: int | None = eqx.field(static=True)
     reset_noise: int | None = eqx.field(static=True)
 
-    def __call__(self, t: Time, z: State, joint: JointParams) -> State:
+    def __call__(self, t: Time, z: State, joint: JointParams) -> After:
         return self._after(t, z, joint, self.target.vector_field)
 
-    def onto_section(self, t: Time, z: State, joint: JointParams) -> State:
+    def onto_section(self, t: Time, z: State, joint: JointParams) -> After:
         """State and covariance after the jump, the covariance that of the states at their own events."""
         return self._after(t, z, joint, lambda t, x, params: jnp.zeros_like(x))
 
-    def _after(self, t: Time, z: State, joint: JointParams, field_after: VectorField) -> State:
+    def _after(self, t: Time, z: State, joint: JointParams, field_after: VectorField) -> After:
         n, m = self.source.dimension, self.target.dimension
         x, sigma = z[:n], unpack(z[n:], n)
         if self.guard_noise is not None:
@@ -143,6 +146,6 @@ def joint_system(system: HybridSystem, noise: PlacedNoise) -> HybridSystem:
     return HybridSystem(modes, tuple(transitions))
 
 
-def joint_state(x: State, sigma: Float[Array, "n n"], unit: Scalar) -> State:
+def joint_state(x: State, sigma: Float[Array, "n n"], unit: Scalar) -> Float[Array, " joint"]:
     """State and covariance in one array."""
     return jnp.concatenate([x, pack(sigma) / unit])
