@@ -29,7 +29,8 @@ class Covariance(eqx.Module):
 
     **Attributes:** `trajectory`: the `Trajectory` of the mean, to first order. `sigma`: the covariance at the end, shape
     `(size, size)`; `final` has the dimension of the mode. `sigma_starts`, `sigma_ends`: at the starts and ends of the arcs, after
-    and before the jumps, shape `(arcs, size, size)`. `sigma_samples`: at the times `save`, shape `(times, size, size)`, or `None`.
+    and before the jumps, shape `(arcs, size, size)`. `sigma_samples`: at the times `save`, shape `(times, size, size)`, or
+    `None`.
     """
 
     trajectory: Trajectory
@@ -78,13 +79,13 @@ def covariance(
     prediction holds again when all have jumped. It fails where a part of the states takes other events: near grazing, near
     simultaneous events, and where the deviation $\sqrt\Sigma$ is not small against the way to another guard.
 
-    **Arguments:** `x0`: initial state, shape `(n,)`. `sigma0`: $\Sigma_0$, symmetric and positive semidefinite, of any rank, shape
-    `(n, n)`, in the units of the state times those of the state. `noise`: $W$, $\sigma_g^2$ and $W_R$, a `Noise`; by default there
-    is none. The others as for `simulate`.
+    **Arguments:** `x0`: initial state, shape `(n,)`. `sigma0`: $\Sigma_0$, symmetric and positive semidefinite, of any rank,
+    shape `(n, n)`, in the units of the state times those of the state. `noise`: $W$, $\sigma_g^2$ and $W_R$, a `Noise`; by
+    default there is none. The others as for `simulate`.
 
-    **Returns:** `Covariance`, also under `jit` and `vmap`, differentiable in `x0`, `sigma0`, `params`, the values of the noise, `t0`
-    and `t1` as `simulate` is. After a failure the covariance up to the failure is kept, and `result` is the reason, a code of
-    `simulate`. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or that are not covariances.
+    **Returns:** `Covariance`, also under `jit` and `vmap`, differentiable in `x0`, `sigma0`, `params`, the values of the noise,
+    `t0` and `t1` as `simulate` is. After a failure the covariance up to the failure is kept, and `result` is the reason, a code
+    of `simulate`. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or that are not covariances.
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and Appendix C.
     """
@@ -92,17 +93,34 @@ def covariance(
     n = x0.size
     sigma0 = check_covariance(sigma0, n, x0.dtype, "covariance: sigma0")
     placed = place_noise(noise, system, t0, x0.dtype, params)
-    unit = covariance_unit(sigma0, placed, system.names.index(mode), t0, x0, params)
-    automaton = Automaton(joint_system(system, placed), leading=tuple(each.dimension for each in system.modes.values()))
-    z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, placed, unit)
     save = None if save is None else jnp.asarray(save, x0.dtype)
-    flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, save)
-    return _parts(flown, system)
+    return _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, save)
 
 
-def covariance_unit(
-    sigma0: Matrix, noise: PlacedNoise, mode: int, t0: Time, x0: State, params: Params
-) -> Scalar:
+@eqx.filter_jit
+def _covariance(
+    system: HybridSystem, noise: PlacedNoise, x0, sigma0, mode: str, t0, t1, params, max_jumps: int, integrator, save
+) -> Covariance:
+    joint, leading = joint_system(system, noise), tuple(each.dimension for each in system.modes.values())
+    unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
+    z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, noise, unit)
+    flown = run_simulation(Automaton(joint, leading=leading), z0, mode, t0, t1, inputs, max_jumps, integrator, save)
+    # The trajectory of the state, and the covariances, from that of the joint state.
+    parts = lambda z, mode: split(z, mode, system, unit)
+    x, sigma = parts(flown.x, flown.mode)
+    x_starts, sigma_starts = parts(flown.x_starts, flown.modes)
+    x_ends, sigma_ends = parts(flown.x_ends, flown.modes)
+    samples = sigma_samples = None
+    if flown.samples is not None:
+        x_samples, sigma_samples = parts(flown.samples.x, flown.samples.mode)
+        samples = Samples(flown.samples.t, x_samples, flown.samples.mode)
+    trajectory = dataclasses.replace(
+        flown, x=x, x_starts=x_starts, x_ends=x_ends, samples=samples, params=params, system=system
+    )
+    return Covariance(trajectory, sigma, sigma_starts, sigma_ends, sigma_samples)
+
+
+def covariance_unit(sigma0: Matrix, noise: PlacedNoise, mode: int, t0: Time, x0: State, params: Params) -> Scalar:
     """The power of two next to the largest number among the initial covariance and the noise; 1 where all are zero.
 
     A noise that is a function of the state is looked at in the initial mode alone.
@@ -115,24 +133,6 @@ def covariance_unit(
     largest = jax.lax.stop_gradient(jnp.max(jnp.stack(sizes)))
     usable = (largest > 0) & jnp.isfinite(largest)
     return jnp.where(usable, jnp.exp2(jnp.round(jnp.log2(jnp.where(usable, largest, 1)))), 1)
-
-
-@eqx.filter_jit
-def _parts(flown: Trajectory, system: HybridSystem) -> Covariance:
-    """The trajectory of the state, and the covariances, from that of the joint state."""
-    joint: JointParams = flown.params
-    parts = lambda z, mode: split(z, mode, system, joint.unit)
-    x, sigma = parts(flown.x, flown.mode)
-    x_starts, sigma_starts = parts(flown.x_starts, flown.modes)
-    x_ends, sigma_ends = parts(flown.x_ends, flown.modes)
-    samples = sigma_samples = None
-    if flown.samples is not None:
-        x_samples, sigma_samples = parts(flown.samples.x, flown.samples.mode)
-        samples = Samples(flown.samples.t, x_samples, flown.samples.mode)
-    trajectory = dataclasses.replace(
-        flown, x=x, x_starts=x_starts, x_ends=x_ends, samples=samples, params=joint.params, system=system
-    )
-    return Covariance(trajectory, sigma, sigma_starts, sigma_ends, sigma_samples)
 
 
 def split(

@@ -28,7 +28,6 @@ from .._system.types import Flag, Params, Scalar, State, Time
 from .noise import PlacedNoise, value_at
 from .semidefinite import pack, packed_size, unpack
 
-
 After = Float[Array, " after"]
 
 
@@ -106,9 +105,7 @@ class Jump(eqx.Module):
             sigma = jnp.block([[sigma, jnp.zeros((n, 1), x.dtype)], [jnp.zeros((1, n), x.dtype), variance[None, None]]])
         # Without noise in the guard this coordinate is not there.
         level = lambda z: jnp.sum(z[n:])
-        flow = lambda t, z, params: jnp.concatenate(
-            [self.source.vector_field(t, z[:n], params), jnp.zeros_like(z[n:])]
-        )
+        flow = lambda t, z, params: jnp.concatenate([self.source.vector_field(t, z[:n], params), jnp.zeros_like(z[n:])])
         way = Transition(
             "source",
             "target",

@@ -28,8 +28,8 @@ class Noise(eqx.Module):
 
     $w$ and $r$ have mean zero and are drawn anew at each event.
 
-    **Arguments:** each is `None` for none; a value, or a function `(t, x, params)` of the state in the mode (for events, before the
-    jump); or a dictionary of these, for modes by their names, for transitions by their indices in `system.transitions` or by
+    **Arguments:** each is `None` for none; a value, or a function `(t, x, params)` of the state in the mode (for events, before
+    the jump); or a dictionary of these, for modes by their names, for transitions by their indices in `system.transitions` or by
     `(source, target)`; what the dictionary omits has none. `flow`: $W$, shape `(n, n)`, in units of the state squared per time.
     `guard`: $\sigma_g^2$, shape `()`, in units of the guard squared. `reset`: $W_R$, shape `(post, post)`, in units of the state
     after the jump squared. Matrices are symmetric and positive semidefinite; of a matrix that a function returns, the symmetric
@@ -38,8 +38,8 @@ class Noise(eqx.Module):
     `ValueError`, from the functions that take a `Noise`, for an unknown mode or transition, a wrong shape, and a matrix that is
     not a covariance.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), Sec. II-D; for noise in guards and resets Payne, Kong, Johnson (2022), *The uncertainty
-    aware salted Kalman filter: state estimation for hybrid systems with uncertain guards*, IROS.
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. II-D; for noise in guards and resets Payne, Kong, Johnson (2022), *The
+    uncertainty aware salted Kalman filter: state estimation for hybrid systems with uncertain guards*, IROS.
     """
 
     flow: Intensity | Mapping[str, Intensity] | None = None
@@ -48,7 +48,8 @@ class Noise(eqx.Module):
 
 
 class PlacedNoise(eqx.Module):
-    """The noise of a system as a PyTree: the distinct values, and for each mode and transition which of them is its own, or `None`.
+    """The noise of a system as a PyTree: the distinct values, and for each mode and transition which of them is its own, or
+    `None`.
 
     Modes that share noise and flow share one compiled branch.
     """

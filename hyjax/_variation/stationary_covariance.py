@@ -25,12 +25,12 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     $Q$ is the covariance after one stride, once around the orbit, from $\Sigma = 0$; $M$ is the return Jacobian, and $\Sigma$ the
     covariance of the states *each at its own jump*. Along an orbit of an autonomous system only this one is stationary: nothing
     restores the phase, and at fixed time the variance along the flow grows with each stride. With `fixed_time`, for an orbit of a
-    system that depends on time, $M$ is the monodromy matrix, and $\Sigma$ is the covariance at the times of the orbit's own jumps.
-    Without `fixed_time` the last guard of such a system must be one of time alone, as that of a clock.
+    system that depends on time, $M$ is the monodromy matrix, and $\Sigma$ is the covariance at the times of the orbit's own
+    jumps. Without `fixed_time` the last guard of such a system must be one of time alone, as that of a clock.
 
     At the time $\tau$ after the jump, the covariance is that of
-    `covariance(orbit.system, orbit.x, sigma, orbit.params, mode=orbit.sequence[0], t1=tau, noise=noise)`; with `t1=orbit.period` and
-    `save` it is known along the whole orbit. Noise of parameters that is constant during a stride: `stride_covariance`.
+    `covariance(orbit.system, orbit.x, sigma, orbit.params, mode=orbit.sequence[0], t1=tau, noise=noise)`; with `t1=orbit.period`
+    and `save` it is known along the whole orbit. Noise of parameters that is constant during a stride: `stride_covariance`.
 
     **Arguments:** `orbit`: a stride is here once around it. `noise`: a `Noise`. `fixed_time`: static.
 
