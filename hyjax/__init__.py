@@ -44,7 +44,10 @@ from ._variation.bouligand import (
     bouligand_derivative as bouligand_derivative,
     BouligandDerivative as BouligandDerivative,
 )
+from ._variation.covariance import Covariance as Covariance, covariance as covariance
+from ._variation.noise import Noise as Noise
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
+from ._variation.stationary_covariance import stationary_covariance as stationary_covariance
 from ._variation.stride_covariance import stride_covariance as stride_covariance
 from ._variation.stride_feedback import (
     ClosedLoop as ClosedLoop,

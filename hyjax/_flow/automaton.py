@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
@@ -26,11 +26,13 @@ class Automaton(eqx.Module):
     A batch whose lanes are in different modes evaluates the functions of all modes.
 
     **Attributes:** `only`: names of the modes that flow; `None` for all. In the other modes the vector field is zero, and no
-    guard falls.
+    guard falls. `leading`: for each mode, how many of its coordinates are its state; the others, such as a covariance, follow the
+    state, and do not decide where the system slides. `None` for all.
     """
 
     system: HybridSystem
     only: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    leading: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,11 +52,17 @@ class Automaton(eqx.Module):
 
     def restricted(self, only: tuple[str, ...] | None) -> "Automaton":
         """The same automaton, in which only the modes `only` flow."""
-        return Automaton(self.system, only)
+        return Automaton(self.system, only, self.leading)
 
     def includes(self, mode: Index) -> Flag:
         """Whether the mode is one of those that flow."""
         return jnp.array([self.only is None or name in self.only for name in self.names])[mode]
+
+    def is_state(self, mode: Index) -> Bool[Array, " size"]:
+        """Which of the padded coordinates are not among those that follow the state of the mode."""
+        if self.leading is None:
+            return jnp.ones(self.size, bool)
+        return jnp.arange(self.size) < jnp.array(self.leading)[mode]
 
     def field(self, t: Time, z: Padded, args: tuple[Index, Params]) -> Padded:
         """The vector field of mode `args[0]`; zero in the padding."""

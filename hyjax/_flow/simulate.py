@@ -58,6 +58,22 @@ def simulate(
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
+    t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    save = None if save is None else jnp.asarray(save, x0.dtype)
+    return run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, save)
+
+
+def check_simulation(
+    system: HybridSystem,
+    x0: State,
+    params: Params,
+    mode: str,
+    t0: float | Time,
+    t1: float | Time,
+    max_jumps: int,
+    integrator: IntegratorLike,
+) -> tuple[Time, State, Time, Params, Integrators]:
+    """Check the arguments of `simulate`. **Returns:** `(t0, x0, t1, params, integrator)`, the numbers as arrays."""
     params = check_params(params)
     x0 = check_state(x0, system.mode(mode).dimension, mode)
     integrator = for_modes(system, integrator)
@@ -69,9 +85,22 @@ def simulate(
         check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
     if not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer) and t1 < t0:
         raise ValueError(f"simulate: the end time t1={t1} lies before the start time t0={t0}. Give t1 >= t0.")
-    automaton = Automaton(system)
+    return t0, x0, t1, params, integrator
+
+
+def run_simulation(
+    automaton: Automaton,
+    x0: State,
+    mode: str,
+    t0: Time,
+    t1: Time,
+    params: Params,
+    max_jumps: int,
+    integrator: Integrators,
+    save: Float[Array, " times"] | None,
+) -> Trajectory:
+    """`simulate` without the checks of its arguments, for the automaton of a system."""
     index = jnp.array(automaton.names.index(mode))
-    save = None if save is None else jnp.asarray(save, x0.dtype)
     return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, save)
 
 

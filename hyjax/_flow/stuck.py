@@ -97,7 +97,8 @@ def _slides(
     if not any((target, source) in pairs for source, target in pairs):
         return jnp.array(False)
     unit = 64 * float(jnp.finfo(z.dtype).eps)
-    unchanged = lambda after: jnp.all(jnp.abs(after - z) <= unit * jnp.abs(z) + near_zero)
+    follows = ~automaton.is_state(mode)
+    unchanged = lambda after: jnp.all(follows | (jnp.abs(after - z) <= unit * jnp.abs(z) + near_zero))
 
     def rates(mode, flow):
         """Of a mode's guards, along another mode's flow."""

@@ -1,9 +1,7 @@
 """The stationary covariance of the state of a stable gait under noise that acts once per stride."""
 
 import equinox as eqx
-import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from .._orbit.orbit import PeriodicOrbit
@@ -11,6 +9,7 @@ from .._system.results import nan_unless, RESULTS
 from .._system.types import Matrix
 from .._system.where import free_leaves, Where
 from .riccati import lyapunov_sum
+from .semidefinite import check_covariance
 from .stride_derivatives import require_one, stride_derivatives
 
 
@@ -42,7 +41,8 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
     """
     require_one(orbit, "stride_covariance")
     free, dtype = free_leaves(noise, orbit.params), orbit.x.dtype
-    given = jnp.eye(len(free), dtype=dtype) if covariance is None else _checked(covariance, len(free), dtype)
+    given = jnp.eye(len(free), dtype=dtype) if covariance is None else covariance
+    given = check_covariance(given, len(free), dtype, "stride_covariance: covariance")
     return _covariance(orbit, free, given)
 
 
@@ -53,19 +53,3 @@ def _covariance(orbit: PeriodicOrbit, free: tuple[int, ...], noise: Float[Array,
     # An unstable sum overflows: its lane of a batch is computed with zeros.
     found = lyapunov_sum(jnp.where(stable, a, 0).T, b @ noise @ b.T)
     return nan_unless(result == RESULTS.successful, jnp.where(stable, (found + found.T) / 2, jnp.inf))
-
-
-def _checked(covariance, size: int, dtype) -> Array:
-    """The covariance of the noise, checked where it is not traced."""
-    matrix = jnp.asarray(covariance, dtype)
-    if matrix.shape != (size, size):
-        raise ValueError(f"stride_covariance: covariance of shape {matrix.shape} must have the shape {(size, size)}.")
-    if not isinstance(matrix, jax.core.Tracer):
-        values = np.asarray(matrix)
-        sound = np.all(np.isfinite(values)) and np.allclose(values, values.T, rtol=1e-6, atol=0)
-        # An eigenvalue that is zero is found up to rounding of the largest.
-        if not sound or np.min(np.linalg.eigvalsh(values)) < -1e-6 * np.max(np.abs(values)):
-            raise ValueError(
-                f"stride_covariance: covariance must be symmetric and positive semidefinite, not {values.tolist()}."
-            )
-    return matrix

@@ -1,0 +1,80 @@
+"""What does the covariance along an orbit cost, beside its monodromy matrix?
+
+Both follow the orbit once: the monodromy matrix with a tangent for each coordinate, the covariance with n (n + 1) / 2 more
+equations, whose errors count for the step size. All are compiled first; then they run in turn, and the ratio is that of the
+medians.
+
+    python benchmarks/variation.py [--quick]
+"""
+
+import argparse
+import os
+import statistics
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+import hyjax as hj
+from hyjax.models import compass_gait, rimless_wheel, simplest_walker, slip
+
+jax.config.update("jax_enable_x64", True)
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--quick", action="store_true", help="a fifth of the runs")
+RUNS = 20 if parser.parse_args().quick else 100
+
+
+def interleaved(calls):
+    """The median time of each call, of runs in turn; after one that compiles."""
+    times = {name: [] for name in calls}
+    for call in calls.values():
+        jax.block_until_ready(call())
+    for _ in range(RUNS):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            jax.block_until_ready(call())
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def along(model, name, integrator):
+    params = model.Params()
+    orbit = hj.periodic_orbit(model.system, model.guess(params), params, sequence=model.sequence, integrator=integrator)
+    n, mode, jumps = orbit.x.size, model.sequence[0], len(model.sequence)
+    sigma, w = 1e-4 * jnp.eye(n), 1e-4 * jnp.eye(n)
+    options = {"mode": mode, "max_jumps": jumps, "integrator": integrator}
+    one_size = len({each.dimension for each in model.system.modes.values()}) == 1
+    noise = hj.Noise(flow=w if one_size else {mode: w})
+
+    @eqx.filter_jit
+    def monodromy(orbit):
+        return orbit.monodromy()
+
+    @eqx.filter_jit
+    def simulated(orbit):
+        return hj.simulate(orbit.system, orbit.x, orbit.params, t1=orbit.period, **options).x
+
+    @eqx.filter_jit
+    def covariance(orbit, noise):
+        return hj.covariance(orbit.system, orbit.x, sigma, orbit.params, t1=orbit.period, noise=noise, **options).sigma
+
+    found = interleaved({
+        "monodromy": lambda: monodromy(orbit),
+        "simulate": lambda: simulated(orbit),
+        "covariance": lambda: covariance(orbit, None),
+        "with W": lambda: covariance(orbit, noise),
+    })  # fmt: skip
+    base = found["monodromy"]
+    ratios = "".join(f"{found[kind] / base:>12.2f}" for kind in ("simulate", "covariance", "with W"))
+    print(f"{name:<40}{n:>4}{base * 1e6:>14.0f}{ratios}", flush=True)
+
+
+if __name__ == "__main__":
+    print(f"{len(os.sched_getaffinity(0))} cores, {RUNS} runs each")
+    print(f"{'':<40}{'n':>4}{'monodromy, us':>14}{'simulate':>12}{'covariance':>12}{'with W':>12}")
+    for tolerance in (1e-14, 1e-8):
+        integrator = hj.Integrator(rtol=tolerance, atol=tolerance)
+        for model in (rimless_wheel, simplest_walker, compass_gait, slip):
+            along(model, f"{model.title}, {tolerance:.0e}", integrator)

@@ -1,0 +1,358 @@
+"""Covariance through events: closed forms, products of saltation matrices, and samples."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import map_of, same
+
+import hyjax as hj
+from hyjax.models import bouncing_ball, simplest_walker
+
+# Most of the time of these tests is compilation.
+ROLLED = hj.Integrator(unroll=False)
+
+# A ball that falls from rest, bounces once, and rises: everything is explicit.
+END, GRAVITY = 0.8, 9.81
+
+
+def drift(t, sigma, w):
+    """A covariance after free fall for a time t: with Phi = (1 t; 0 1), and the integral of Phi(s) W Phi(s)^T over s."""
+    phi = jnp.array([[1.0, 0.0], [0.0, 1.0]]) + t * jnp.array([[0.0, 1.0], [0.0, 0.0]])
+    a, b, c = w[0, 0], w[0, 1], w[1, 1]
+    corner = b * t + c * t**2 / 2
+    driven = jnp.stack([a * t + b * t**2 + c * t**3 / 3, corner, corner, c * t]).reshape(2, 2)
+    return phi @ sigma @ phi.T + driven
+
+
+def ball_in_closed_form(e, sigma, w, level, reset):
+    fall = jnp.sqrt(2 / GRAVITY)
+    v = -GRAVITY * fall
+    xi = jnp.stack([-e, 0 * e, -(1 + e) * GRAVITY / v, -e]).reshape(2, 2)
+    late = -(1 + e) * jnp.stack([1.0, GRAVITY / v])
+    before = drift(fall, sigma, w)
+    after = xi @ before @ xi.T + level * jnp.outer(late, late) + reset
+    return before, after, drift(END - fall, after, w)
+
+
+def test_bouncing_ball_in_closed_form():
+    """One bounce with all three kinds of noise, and the derivative by the coefficient of restitution. Four lanes: a full
+    covariance, one of rank one, none, and that of the first with all noise at 1e-14 times its size."""
+
+    def found(e, sigma, w, level, reset):
+        ball = bouncing_ball.Params(restitution=e)
+        noise = hj.Noise(flow=w, guard={("flight", "flight"): level}, reset={0: reset})
+        start = jnp.array([1.0, 0.0])
+        run = hj.covariance(
+            bouncing_ball.system, start, sigma, ball, mode="flight", t1=END, noise=noise, max_jumps=2, integrator=ROLLED
+        )
+        return run.sigma, (run.sigma_ends[0], run.sigma_starts[1], run.sigma, run.result)
+
+    full, line = np.array([[2e-4, 3e-5], [3e-5, 1e-4]]), np.outer([1e-2, 3e-2], [1e-2, 3e-2])
+    w, reset = np.array([[1e-4, -1e-5], [-1e-5, 3e-4]]), np.array([[0.0, 0.0], [0.0, 2e-5]])
+    small = 1e-14
+    e = jnp.array([0.8, 0.5, 0.9, 0.8])
+    inputs = [[full, line, 0 * full, small * full], [w, 0 * w, w, small * w], [1e-5, 0.0, 2e-5, small * 1e-5]]
+    inputs = [jnp.array(np.stack(each)) for each in (*inputs, [reset, 0 * reset, 0 * reset, small * reset])]
+    slope, (before, after, end, result) = jax.jit(jax.vmap(jax.jacfwd(found, has_aux=True)))(e, *inputs)
+    assert np.all(result == hj.RESULTS.successful)
+    # A few hundred roundings: of the flow's steps, of the speed of impact, by which is divided, and of products.
+    for got, expected in zip((before, after, end), jax.vmap(ball_in_closed_form)(e, *inputs), strict=True):
+        scale = np.max(np.abs(expected), axis=(1, 2), keepdims=True)
+        assert_allclose(got / scale, expected / scale, rtol=0, atol=3e-14)
+    by_e = jax.vmap(jax.jacfwd(lambda *each: ball_in_closed_form(*each)[2]))(e, *inputs)
+    scale = np.max(np.abs(by_e), axis=(1, 2), keepdims=True)
+    assert_allclose(slope / scale, by_e / scale, rtol=0, atol=1e-12)
+    assert_allclose(end, np.swapaxes(end, 1, 2), rtol=0, atol=0)
+    # The equations are linear in all noise, and the unit is a power of two: only roundings of the noise itself differ.
+    assert_allclose(end[3], small * end[0], rtol=1e-13)
+    # Of rank one before the bounce and after it.
+    spectrum = np.linalg.eigvalsh(end[1])
+    assert abs(spectrum[0]) < 1e-14 * spectrum[1]
+
+
+# A mode of two coordinates and one of three, whose flow, guard and reset depend on time.
+def swing(t, x, p):
+    return jnp.stack([x[1], -jnp.sin(x[0]) - 0.1 * x[1] + jnp.cos(2 * t)])
+
+
+def carried(t, x, p):
+    return jnp.stack([x[1] + x[2], -x[0] * x[2] + 0.3 * jnp.sin(t), -p["decay"] * x[2] + x[0]])
+
+
+MIXED = hj.HybridSystem(
+    {"two": hj.Mode(swing, ("a", "b")), "three": hj.Mode(carried, ("a", "b", "c"))},
+    (
+        hj.Transition(
+            "two",
+            "three",
+            lambda t, x, p: 1.2 + 0.1 * jnp.sin(3 * t) - x[0],
+            lambda t, x, p: jnp.stack([x[0], 0.5 * x[1] + 0.1 * t, x[0] * x[1]]),
+        ),
+        hj.Transition(
+            "three",
+            "two",
+            lambda t, x, p: x[0] + 0.2 * x[2] - 0.1 * t,
+            lambda t, x, p: jnp.stack([x[2] - x[0], x[1] ** 2 + x[2] * jnp.sin(t)]),
+        ),
+    ),
+)
+
+
+def test_modes_of_different_dimension_and_time():
+    """Without noise the product with the fundamental matrix, which is found by other code, at each time."""
+    root = np.random.default_rng(0).normal(size=(2, 2))
+    sigma0, x0, times = jnp.array(root @ root.T), jnp.array([0.2, 1.0]), jnp.array([0.4, 2.0, 3.5, 6.0, 7.0])
+    params, options = {"decay": jnp.array(0.7)}, {"mode": "two", "max_jumps": 8, "integrator": ROLLED}
+    run = hj.covariance(MIXED, x0, sigma0, params, t1=6.0, save=times, **options)
+    phi_at = jax.jit(lambda t1: hj.simulate(MIXED, x0, params, t1=t1, **options).fundamental_matrix())
+    assert run.sigma_samples is not None and run.trajectory.samples is not None
+    assert int(run.trajectory.jumps) >= 2 and set(np.asarray(run.trajectory.samples.mode)) == {0, 1, -1}
+    # Samples are steps to the time of the sample: the same numbers up to the tolerance of the steps.
+    for time, found in [(6.0, run.sigma), *zip(times[:4], run.sigma_samples, strict=False)]:
+        phi = np.asarray(phi_at(time))[:, :2]
+        expected = phi @ sigma0 @ phi.T
+        scale = np.max(np.abs(expected))
+        assert_allclose(found, expected, rtol=0, atol=1e-12 * scale)
+        assert np.min(np.linalg.eigvalsh(found)) > -1e-13 * scale
+    assert np.all(np.isnan(run.sigma_samples[4]))
+    # The end is in the mode of two coordinates or of three, and padded in the one.
+    n = run.trajectory.final.size
+    assert run.final.shape == (n, n) and np.all(run.sigma[n:] == 0)
+
+
+# A coordinate that relaxes, and is reset at the end of each unit of time; by a clock of its own in the second system.
+RATE, FACTOR, TARGET = 0.9, 0.6, 1.5
+
+
+def relax(t, x, p):
+    return jnp.stack([-p["rate"] * (x[0] - TARGET), jnp.ones(())])
+
+
+def relaxing(guard):
+    leap = lambda t, x, p: jnp.stack([FACTOR * x[0], 0 * x[1]])
+    return hj.HybridSystem({"m": hj.Mode(relax, ("x", "clock"))}, (hj.Transition("m", "m", guard, leap),))
+
+
+BY_TIME = relaxing(lambda t, x, p: -jnp.sin(2 * jnp.pi * t) / (2 * jnp.pi))
+BY_CLOCK = relaxing(lambda t, x, p: 1 - x[1])
+UNCERTAIN = hj.Noise(flow=np.diag([0.04, 0.0]), guard=0.01, reset=np.diag([0.03, 0.0]))
+
+
+def relaxing_orbit(system, rate):
+    return hj.periodic_orbit(system, jnp.array([0.5, 0.0]), {"rate": rate}, sequence=("m",), integrator=ROLLED)
+
+
+def relaxed(rate, fixed_time):
+    """The variance of x in closed form, an Ornstein-Uhlenbeck process between resets. A late event lengthens the flow before it,
+    and at fixed time it shortens the flow after it."""
+    kept = jnp.exp(-rate)
+    end = TARGET * (1 - kept) / (1 - kept * FACTOR)
+    late = -rate * FACTOR * (end - TARGET) + (rate * (FACTOR * end - TARGET) if fixed_time else 0)
+    driven = FACTOR**2 * 0.04 * (1 - kept**2) / (2 * rate) + 0.03 + 0.01 * late**2
+    return driven / (1 - (FACTOR * kept) ** 2)
+
+
+def test_stationary_covariance_in_closed_form():
+    """On the section and at fixed time."""
+    orbit = relaxing_orbit(BY_TIME, jnp.array(RATE))
+    for fixed in (False, True):
+        found = hj.stationary_covariance(orbit, noise=UNCERTAIN, fixed_time=fixed)
+        # A few tens of roundings, of the flow and of the sum over the strides.
+        assert_allclose(found[0, 0], relaxed(RATE, fixed), rtol=1e-13)
+
+
+@pytest.mark.slow
+def test_derivative_of_the_stationary_covariance():
+    """By a parameter, through the orbit."""
+
+    def found(rate):
+        orbit = relaxing_orbit(BY_TIME, rate)
+        sigma = [hj.stationary_covariance(orbit, noise=UNCERTAIN, fixed_time=fixed) for fixed in (False, True)]
+        return jnp.stack([each[0, 0] for each in sigma])
+
+    slope = jax.jit(jax.jacfwd(found))(jnp.array(RATE))
+    assert_allclose(slope, [jax.grad(relaxed)(RATE, fixed) for fixed in (False, True)], rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_stationary_covariance_of_an_autonomous_system():
+    orbit = relaxing_orbit(BY_CLOCK, jnp.array(RATE))
+    sigma = hj.stationary_covariance(orbit, noise=UNCERTAIN)
+    # The clock is known at the section. At fixed time nothing restores it.
+    assert_allclose(sigma, [[relaxed(RATE, False), 0], [0, 0]], rtol=1e-13, atol=1e-15)
+    assert np.all(np.isinf(hj.stationary_covariance(orbit, noise=UNCERTAIN, fixed_time=True)))
+
+
+def test_sliding_is_found_as_in_a_simulation():
+    """Across a relay's surface the state is unchanged and the covariance is not."""
+    away = lambda speed: hj.Mode(lambda t, x, p: speed + 0 * x, ("x",))
+    relay = hj.HybridSystem(
+        {"above": away(-1.0), "below": away(2.0)},
+        (
+            hj.Transition("above", "below", lambda t, x, p: x[0], same),
+            hj.Transition("below", "above", lambda t, x, p: -x[0], same),
+        ),
+    )
+    start, options = jnp.array([0.5]), {"mode": "above", "t1": 2.0, "max_jumps": 3, "integrator": ROLLED}
+    run = hj.covariance(relay, start, jnp.eye(1), None, **options)
+    assert run.result == hj.RESULTS.sliding
+    assert_allclose(run.trajectory.t, 0.5, rtol=1e-15)
+    assert_allclose(run.final, [[4.0]], rtol=1e-15)
+
+
+def test_misuse():
+    start, ball, two = jnp.array([1.0, 0.0]), bouncing_ball.Params(), np.eye(2)
+
+    def refused(message, sigma=two, system=bouncing_ball.system, x0=start, params=ball, mode="flight", t1=1.0, **noise):
+        with pytest.raises(ValueError, match=message):
+            hj.covariance(system, x0, jnp.asarray(sigma), params, mode=mode, t1=t1, noise=hj.Noise(**noise))
+
+    refused(r"sigma0 of shape \(3, 3\) must have the shape \(2, 2\)", np.eye(3))
+    for wrong in ([[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]], [[np.nan, 0.0], [0.0, 1.0]], -two):
+        refused("sigma0 must be symmetric and positive semidefinite, not", wrong)
+        refused("flow of mode 'flight' must be symmetric and positive semidefinite", flow=np.array(wrong))
+        refused("reset of transition 'flight' -> 'flight' must be symmetric", reset=np.array(wrong))
+    refused(r"flow of mode 'flight' of shape \(3, 3\) must have the shape \(2, 2\)", flow=np.eye(3))
+    refused(r"flow of mode 'flight' must return shape \(2, 2\), not \(2,\)", flow=lambda t, x, p: x)
+    refused("mode of Noise\\(flow=...\\) 'rest' is not one of the modes", flow={"rest": two})
+    refused(
+        "guard is given for .*floor.*, which is no transition. Give the index or the modes",
+        guard={("flight", "floor"): 1.0},
+    )
+    refused("reset is given for 1, which is no transition", reset={1: two})
+    refused("finite and at least 0, not -1.0", guard=-1.0)
+    refused(r"a variance, of shape \(\), not \(2,\)", guard=np.ones(2))
+    refused("t1=-1.0 lies before the start time", t1=-1.0)
+    refused("shape \\(1,\\) does not fit mode 'flight'", x0=jnp.ones(1))
+    mixed = {"system": MIXED, "params": {"decay": jnp.array(0.7)}, "mode": "two"}
+    refused("flow is one matrix, but the modes have the dimensions {'two': 2, 'three': 3}. Give one", flow=two, **mixed)
+    refused("reset of transition 'three' -> 'two' of shape \\(3, 3\\)", reset={("three", "two"): np.eye(3)}, **mixed)
+
+
+# The drop of Kong et al. (2024), Fig. 1: a ball falls onto a slope and slides down it. The level of the slope is uncertain.
+SINE, COSINE = 0.6, 0.8
+NORMAL = np.array([SINE, COSINE])
+
+
+def to_slide(t, x, p):
+    normal = jnp.asarray(NORMAL)
+    return jnp.concatenate([x[:2], x[2:] - (normal @ x[2:]) * normal]) + p["kick"]
+
+
+DROP = hj.HybridSystem(
+    {
+        "flight": hj.Mode(lambda t, x, p: jnp.stack([x[2], x[3], 0 * t, 0 * t - GRAVITY]), ("q1", "q2", "v1", "v2")),
+        "slide": hj.Mode(
+            lambda t, x, p: jnp.concatenate([x[2:], GRAVITY * SINE * jnp.array([COSINE, -SINE])]),
+            ("q1", "q2", "v1", "v2"),
+        ),
+    },
+    (hj.Transition("flight", "slide", lambda t, x, p: x[:2] @ jnp.asarray(NORMAL) + p["level"], to_slide),),
+)
+ABOVE = jnp.array([0.0, 1.25, 0.4, 0.0])
+EXACT = {"level": jnp.zeros(()), "kick": jnp.zeros(4)}
+SAMPLES = 100_000
+
+
+@pytest.fixture(scope="module")
+def dropped():
+    """The mean and the covariance of 100 000 balls at a time, and the prediction."""
+    options = {"mode": "flight", "max_jumps": 1, "integrator": ROLLED}
+
+    def one(x, level, kick, t1):
+        run = hj.simulate(DROP, x, {"level": level, "kick": kick}, t1=t1, **options)
+        return run.x, run.mode
+
+    batch = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
+
+    def run(sigma0, level, kick, t1):
+        rng = np.random.default_rng(7)
+        draw = lambda covariance: rng.multivariate_normal(np.zeros(4), covariance, SAMPLES)
+        x, mode = batch(ABOVE + draw(sigma0), np.sqrt(level) * rng.normal(size=SAMPLES), draw(kick), t1)
+        noise = hj.Noise(guard=level, reset=kick)
+        predicted = hj.covariance(DROP, ABOVE, jnp.asarray(sigma0), EXACT, t1=t1, noise=noise, **options)
+        return np.asarray(x), np.asarray(mode), predicted
+
+    return run
+
+
+@pytest.mark.slow
+def test_samples_of_the_drop(dropped):
+    root = 1e-3 * np.array([[1.0, 0, 0, 0], [0.4, 1.2, 0, 0], [0.3, -0.5, 2.0, 0], [-0.2, 0.6, 0.3, 1.5]])
+    x, mode, predicted = dropped(root @ root.T, 4e-7, np.diag([0.0, 0.0, 1e-6, 1e-6]), 0.9)
+    assert np.all(mode == 1)
+    sigma, mean = np.asarray(predicted.sigma), np.asarray(predicted.trajectory.x)
+    # Errors of the samples' mean and covariance; the second order of the theory, deviations squared, is a tenth of them.
+    scale = np.diag(sigma)
+    assert np.all(np.abs(x.mean(axis=0) - mean) < 3 * np.sqrt(scale / SAMPLES))
+    error = np.sqrt((np.outer(scale, scale) + sigma**2) / SAMPLES)
+    assert np.all(np.abs(np.cov(x.T) - sigma) < 3 * error)
+
+
+@pytest.mark.slow
+def test_the_impact_of_the_drop_removes_what_is_normal_to_the_slope(dropped):
+    """Fig. 1 and Sec. IV of Kong et al. (2024): the saltation matrix against the Jacobian of the reset. And where the linear
+    prediction must fail: while a part of the balls has not landed, the states are of two kinds."""
+    sigma0 = np.diag([0.04, 0.01, 0.0, 0.0])
+    x, mode, predicted = dropped(sigma0, 0.0, np.zeros((4, 4)), 0.55)
+    before, after = np.asarray(predicted.sigma_ends[0]), np.asarray(predicted.sigma_starts[1])
+    normal = np.kron(np.eye(2), NORMAL)
+    # Before the impact the balls differ across the slope, and after it they do not, in position and in speed.
+    assert (normal @ before @ normal.T)[0, 0] > 0.01
+    assert_allclose(normal @ after, 0, atol=1e-15)
+    hit = predicted.trajectory.x_ends[0]
+    reset = np.asarray(jax.jacfwd(lambda x: to_slide(0.0, x, EXACT))(hit))
+    # The Jacobian of the reset keeps what differs across the slope in position.
+    assert_allclose(normal[0] @ reset @ before @ reset.T @ normal[0], normal[0] @ before @ normal[0], rtol=1e-12)
+    xi = np.asarray(hj.saltation_matrix(DROP, 0, predicted.trajectory.ends[0], hit, EXACT))
+    assert_allclose(after, xi @ before @ xi.T, rtol=0, atol=1e-15)
+    # The ball of the mean has landed and a fifth to a half of the balls has not: the spread across the slope is still there.
+    assert 0.2 < np.mean(mode == 0) < 0.5
+    spread = np.var(x[:, :2] @ NORMAL)
+    assert spread > 1e-3 > 1e6 * (normal @ np.asarray(predicted.sigma) @ normal.T)[0, 0]
+
+
+@pytest.mark.slow
+def test_noise_of_a_parameter_is_noise_of_a_reset():
+    """A parameter that is drawn anew at each stride is a coordinate with noise in its reset: the same as `stride_covariance`."""
+    step = lambda x, s: 2.6 * x * (1 - x) + s * (1 + x)
+
+    def drawn(t, x, p):
+        return jnp.stack([step(x[0], x[1]), p["shift"], jnp.zeros(())])
+
+    way = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], drawn)
+    shifted = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: jnp.array([0.0, 0.0, 1.0]), ("x", "s", "clock"))}, (way,))
+    params, guess = {"shift": jnp.array(0.02)}, jnp.array([0.62, 0.02, 0.0])
+    orbit = hj.periodic_orbit(shifted, guess, params, sequence=("m",), integrator=ROLLED)
+    noise = hj.Noise(reset={0: np.diag([0.0, 0.03, 0.0])})
+    found = hj.stationary_covariance(orbit, noise=noise)
+    by_parameter = map_of(lambda x, p: step(x, p["shift"]))
+    orbit = hj.periodic_orbit(by_parameter, guess[::2], params, sequence=("m",), integrator=ROLLED)
+    expected = hj.stride_covariance(orbit, noise=lambda p: p["shift"], covariance=jnp.array([[0.03]]))
+    assert_allclose(found[0, 0], expected[0, 0], rtol=1e-12)
+    assert_allclose(found[1, 1], 0.03, rtol=1e-14)
+
+
+@pytest.mark.slow
+def test_stationary_covariance_of_the_walker(walker):
+    """One stride from the stationary covariance leads back to it, with the section's derivative from those of reset and guard."""
+    orbit = walker["long_0.009"]
+    noise = hj.Noise(flow=np.diag([0.0, 1e-4, 0.0, 3e-4]), guard=1e-6)
+    sigma = hj.stationary_covariance(orbit, noise=noise)
+    system, options = simplest_walker.system, {"mode": "swing", "t1": float(orbit.period) * 1.01, "max_jumps": 1}
+    run = hj.covariance(system, orbit.x, sigma, orbit.params, noise=noise, integrator=ROLLED, **options)
+    way, t, x = system.transitions[0], run.trajectory.ends[0], run.trajectory.x_ends[0]
+    f = system.mode("swing").vector_field(t, x, orbit.params)
+    gradient = jax.grad(lambda x: way.guard(t, x, orbit.params))(x)
+    reset = jax.jacfwd(lambda x: way.reset(t, x, orbit.params))(x)
+    rate = gradient @ f
+    onto = reset @ (jnp.eye(4) - jnp.outer(f, gradient) / rate)
+    late = reset @ f / rate
+    again = onto @ run.sigma_ends[0] @ onto.T + 1e-6 * jnp.outer(late, late)
+    scale = np.max(np.abs(sigma))
+    # Rounding and the tolerance of the steps, times the sum over strides: the spectral radius is 0.59.
+    assert_allclose(again, sigma, rtol=0, atol=1e-11 * scale)
+    # As `stride_covariance`, of rank two: the starts are on phi = 2 theta.
+    assert_allclose(sigma[0] * 2, sigma[2], rtol=1e-9, atol=1e-13 * scale)
