@@ -7,7 +7,7 @@ medians.
     python benchmarks/variation.py [--quick]
 
 On two cores, both in use by others at the time, a row moves by some tens of percent from run to run. The first column is the
-time of the monodromy matrix; the others are ratios to it. At most 3 is asked for:
+time of the monodromy matrix; the others are ratios to it:
 
                                                n monodromy, us    simulate  covariance      with W
     Rimless wheel, 1e-14                       2           250        0.90        1.13        1.16
