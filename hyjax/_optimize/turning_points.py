@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 from .._flow.automaton import Automaton, Index, Padded
 from .._flow.automaton_flow import follow_automaton
 from .._flow.integrator import PlainForward
+from .._flow.jump import reset
 from .._flow.linearize import linearizable
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._flow.trees import without_tangents

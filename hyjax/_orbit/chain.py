@@ -140,7 +140,8 @@ def follow_chain(
     ends = passages.arc_ends[-1]
     before = jnp.roll(ends, 1, axis=0) if before is None else before
     chain = Chain(
-        nodes, starts, before, passages.arc_ends, passages.elapsed, end, period, passages.guard_rates.reshape(-1), by, result
+        nodes, starts, before, passages.arc_ends, passages.elapsed, end, period, passages.guard_rates.reshape(-1), by,
+        result,  # pyright: ignore
     )  # fmt: skip
     return chain, ends
 

@@ -133,7 +133,8 @@ def _arc_equations(
     chain = Chain(
         nodes, starts, before, tuple(each[:, 1:] for each in ends),
         jnp.stack([each[:, 0] for each in ends], axis=1) - starts[:, None],
-        end[-1, 1:], end[-1, 0], guard_rates, None, result,
+        end[-1, 1:], end[-1, 0], guard_rates, None,
+        result,  # pyright: ignore
     )  # fmt: skip
     residual = jnp.concatenate(ends, axis=1) - z
     return residual, jacobian, (chain, total[1:, 1:])
