@@ -94,7 +94,7 @@ def test_grazing_that_sets_nothing_in_motion():
     assert_allclose(point.orbit.multipliers, [*spectrum, 0], rtol=0, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_grazing_at_a_section():
     """Without impact the second arc of a period ends where the velocity vanishes: the mass touches the stop at the section
     itself. It is the same orbit as from the other side."""

@@ -88,7 +88,7 @@ SPACING = np.finfo(float).eps ** 0.2
 
 
 # The others take about one minute each, those of several modes more.
-SLOW = ("powered_walker",)
+SLOW = ("simplest_walker",)
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def test_optimum_over_a_limit(least_effort):
     assert list(branch.to_pandas()) == ["T", "objective", "drive", "gain", "period", "spectral radius"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_exchange_at_a_vertex(pulse):
     """The least drive at a period, with drive times gain given by the period: the gain is at its upper bound 1.5, until the drive
     has fallen to 0.9, then falls itself, to its lower bound 1.2, where the longer periods contradict the bounds."""

@@ -359,8 +359,8 @@ def test_jacobians_by_checkpoints(walker, quantity):
         assert_allclose(each, other, rtol=1e-11)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param("direct", marks=pytest.mark.exhaustive), "checkpoint"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["direct", "checkpoint"])
 def test_simulations(name):
     """Through a scan of arcs: a walk of four steps, its events and its fundamental matrix."""
     x0 = simplest_walker.guess(simplest_walker.Params())

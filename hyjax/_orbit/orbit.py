@@ -151,7 +151,8 @@ class PeriodicOrbit(Shown):
         """The times of the jumps, from the orbit's start, shape `(strides * arcs,)`. `TypeError` for a batch of orbits."""
         if self.period.ndim:
             raise TypeError(f"This is a batch of {len(self)} orbits. Choose one, such as orbits[0].")
-        return (self.starts[:, None] + self.elapsed).ravel()
+        # An orbit whose numbers were read from a file holds numpy arrays.
+        return jnp.ravel(self.starts[:, None] + self.elapsed)
 
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""

@@ -101,12 +101,12 @@ def sweep(
     }
     if as_json:
         record["axes"] = axes_record(found, found["result"].dims)
-        columns = ("x", "period", "multipliers_real", "multipliers_imag", *found.attrs.get("solved", ()))
+        columns = ("x", "period", "multipliers_real", "multipliers_imag", *(found.attrs.get("solved") or ()))
         record |= {each: nested_lists(found[each].values) for each in columns}
     print_record(record, as_json)
     if not as_json:
         names = [str(code_of(int(code))) for code in found["result"].values.ravel()]
-        states = {each: found[each].values for each in found.attrs.get("solved", ())}
+        states = {each: found[each].values for each in (found.attrs.get("solved") or ())}
         states |= {name: found["x"].values[..., k] for k, name in enumerate(model.coordinates)}
         radius = np.hypot(found["multipliers_real"].values, found["multipliers_imag"].values).max(axis=-1)
         print_points(found, states | {"period": found["period"].values, "spectral radius": radius, "result": names})
