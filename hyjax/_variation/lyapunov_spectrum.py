@@ -123,15 +123,16 @@ def _spectrum(
         reached = eqx.tree_at(lambda end: end.z, reached, with_tangents(x, tangents, size))
         return select(going, reached, now), (reached.t - now.t, grown, jumps)
 
-    end, (durations, grown, jumps) = jax.lax.scan(segment, begin, jnp.arange(segments, dtype=x0.dtype))
-    measured = jnp.arange(segments) >= jnp.round(transient / jnp.where(t1 > t0, t1 - t0, 1) * segments)
+    order = jnp.arange(segments, dtype=x0.dtype)
+    end, (durations, grown, jumps) = jax.lax.scan(segment, begin, order)
+    measured = order >= jnp.round(transient / jnp.where(t1 > t0, t1 - t0, 1) * segments)
     durations = jnp.where(measured, durations, 0)
     grown = jnp.where(measured[:, None], grown, 0)
     duration = jnp.sum(durations)
     exponents = jnp.sum(grown, axis=0) / duration
     # Consecutive parts, each of as many segments up to one.
-    order = jnp.cumsum(measured) - 1
-    part = jnp.where(measured, order * PARTS // jnp.maximum(jnp.sum(measured), 1), PARTS)
+    number = jnp.cumsum(measured) - 1
+    part = jnp.where(measured, number * PARTS // jnp.maximum(jnp.sum(measured), 1), PARTS)
     sums = lambda rows: jax.ops.segment_sum(rows, part, PARTS + 1)[:PARTS]
     means = sums(jnp.where(jnp.isfinite(grown), grown, 0)) / sums(durations)[:, None]
     errors = jnp.std(means, axis=0, ddof=1) / np.sqrt(PARTS)
