@@ -45,6 +45,10 @@ from ._variation.bouligand import (
     BouligandDerivative as BouligandDerivative,
 )
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
+from ._variation.lyapunov_spectrum import (
+    lyapunov_spectrum as lyapunov_spectrum,
+    LyapunovSpectrum as LyapunovSpectrum,
+)
 from ._variation.noise import Noise as Noise
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stationary_covariance import stationary_covariance as stationary_covariance

@@ -137,7 +137,7 @@ def _rows(there: Array, column: Array) -> Array:
     return there.reshape(there.shape + (1,) * (column.ndim - 1))
 
 
-class _Start(eqx.Module):
+class ArcStart(eqx.Module):
     """The start of the next arc. `came_by`: the transition taken before it, or -1. `duration`: of the previous arc. `result`: of
     the arcs so far. `done`: there is no next arc."""
 
@@ -164,41 +164,63 @@ class _Row(eqx.Module):
     transition: Index
 
 
-def _scan(
-    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
-) -> tuple[_Start, _Row]:
-    """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
-
-    _, atol = integrator.tolerances(z0.dtype)
-
-    def arc(now: _Start, k):
-        # An arc after the end starts at (t0, z0) and takes no step; an arc that cannot leave its surface has length 0.
-        t, z, mode = (jnp.where(now.done, a, b) for a, b in ((t0, now.t), (z0, now.z), (mode0, now.mode)))
-        zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
-        until = jnp.where(now.done, t0 - 1, jnp.where(zeno | slides, t, t1))
-        end = follow_automaton(automaton, t, z, mode, until, params, integrator)
-        met = end.event >= 0
-        taken = automaton.transition(mode, end.event)
-        z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
-        result = end.result
-        why = ((k == max_jumps, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
-        for failed, failure in why:
-            result = choose((result == RESULTS.successful) & met & failed, failure, result)
-        result = choose(zeno, RESULTS.zeno, choose(slides, RESULTS.sliding, result))
-        jumps = met & (result == RESULTS.successful)
-        after = _Start(
-            t=end.t,
-            z=jnp.where(jumps, z_after, end.x),
-            mode=jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
-            came_by=taken,
-            duration=stop_gradient(end.t - t),
-            result=result,
-            done=now.done | ~jumps,
-        )
-        row = _Row(~now.done, jumps & ~now.done, t, end.t, z, end.x, end.guard_rate, mode, taken)
-        return select(now.done, now, after), row
-
+def first_arc(z0: Padded, mode0: Index, t0: Time, t1: Time) -> ArcStart:
+    """The start of a simulation from `t0` to `t1`."""
     never = jnp.full_like(t0, jnp.inf)
     result = choose(t1 < t0, RESULTS.time_reversed, RESULTS.successful)
-    start = _Start(t0, z0, mode0, jnp.array(-1), never, result, t1 < t0)
+    return ArcStart(t0, z0, mode0, jnp.array(-1), never, result, t1 < t0)
+
+
+def follow_arc(
+    automaton: Automaton, now: ArcStart, last: Flag, start: ArcStart, t1: Time, params, integrator: Integrators
+) -> tuple[ArcStart, _Row]:
+    """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
+    _, atol = integrator.tolerances(now.z.dtype)
+    # An arc after the end begins where the simulation begins and takes no step; one that cannot leave its surface has length 0.
+    t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
+    zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
+    until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, t1))
+    end = follow_automaton(automaton, t, z, mode, until, params, integrator)
+    met = end.event >= 0
+    taken = automaton.transition(mode, end.event)
+    z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+    result = end.result
+    why = ((last, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
+    for failed, failure in why:
+        result = choose((result == RESULTS.successful) & met & failed, failure, result)
+    result = choose(zeno, RESULTS.zeno, choose(slides, RESULTS.sliding, result))
+    jumps = met & (result == RESULTS.successful)
+    after = ArcStart(
+        t=end.t,
+        z=jnp.where(jumps, z_after, end.x),
+        mode=jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
+        came_by=taken,
+        duration=stop_gradient(end.t - t),
+        result=result,
+        done=now.done | ~jumps,
+    )
+    row = _Row(~now.done, jumps & ~now.done, t, end.t, z, end.x, end.guard_rate, mode, taken)
+    return select(now.done, now, after), row
+
+
+def _scan(
+    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
+) -> tuple[ArcStart, _Row]:
+    """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
+    start = first_arc(z0, mode0, t0, t1)
+    arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
+
+
+def end_of_simulation(
+    automaton: Automaton, start: ArcStart, t1: Time, params, max_jumps: int, integrator: Integrators
+) -> tuple[ArcStart, Index]:
+    """The end of the simulation from `start` until `t1`, and its number of jumps. Not differentiable in reverse mode; a batch
+    takes as many arcs as its lane with the most."""
+
+    def one(carry):
+        now, k = carry
+        now, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
+        return now, k + row.jumped.astype(k.dtype)
+
+    return jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, jnp.array(0)))
