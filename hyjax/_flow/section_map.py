@@ -45,12 +45,14 @@ class Crossing(eqx.Module):
 
 
 class Passed(eqx.Module):
-    """A pass of a map on states and modes. `end`: the number of the terminal mode that ended the motion, -1 for none."""
+    """A pass of a map on states and modes. `end`: the number of the terminal mode that ended the motion, -1 for none.
+    `arcs`: the number of arcs."""
 
     x: Padded
     time: Scalar
     mode: Index
     end: Index
+    arcs: Int[Array, ""]
     result: RESULTS
 
 
@@ -79,13 +81,13 @@ class SectionMap(eqx.Module):
             return now, k + 1
 
         going = lambda carry: ~carry[0].done & (carry[0].mode < self.ordinary)
-        now, _ = jax.lax.while_loop(going, one, (start, jnp.array(0)))
+        now, arcs = jax.lax.while_loop(going, one, (start, jnp.array(0)))
         ended, result, reached = now.mode >= self.ordinary, now.result, now.mode
         if isinstance(self.section, Section):
             crossed = now.mode == len(self.system.names) - 1
             result = choose((result == RESULTS.successful) & ~ended, RESULTS.no_crossing, result)
             ended, reached = ended & ~crossed, jnp.array(at)
-        return Passed(now.z, now.t - t, reached, jnp.where(ended, now.mode - self.ordinary, -1), result)
+        return Passed(now.z, now.t - t, reached, jnp.where(ended, now.mode - self.ordinary, -1), arcs, result)
 
 
 def with_section_mode(system: HybridSystem, section: SectionLike) -> HybridSystem:

@@ -14,7 +14,8 @@ from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.working import working
 from .orbit import PeriodicOrbit
-from .search import Batch, Region, search, solve_batch
+from .search import Region, search, solve_batch
+from .search_batch import Batch
 from .section_search import find_section_orbits
 from .shooting import AbstractShooting, SingleShooting
 
@@ -84,9 +85,9 @@ def find_orbits(
 
     **Arguments:**
 
-    - `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector fields: the box of states just after the jump
-      that closes the sequence; an orbit of several strides has one of these states in the box. It may be large: only the image of
-      the reset is searched.
+    - `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector fields: the box of states just after the
+      jump that closes the sequence; an orbit of several strides has one of these states in the box. It may be large: only the
+      image of the reset is searched.
     - Either `sequence`: mode names, static; or `section`: a `Section` of an autonomous system, or a `Stroboscope`. Then `region`
       is a box of states of the section's mode, which need not lie on the section, and `max_jumps` the largest number of jumps in
       one stride.

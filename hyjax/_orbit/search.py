@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,31 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._flow.mode_integrators import Integrators, Limits, limits_of
+from .._flow.mode_integrators import Limits, limits_of
 from .._system.results import RESULTS
-from .._system.system import HybridSystem
-from .._system.types import Params
 from .census import Census
 from .edge import edge
+from .fixed_point import Solved
 from .known import Known
 from .orbit import PeriodicOrbit, run_orbit
+from .search_batch import AnyBatch, Batch
 from .search_limits import SearchLimits
-from .shooting import AbstractShooting
 from .spread import spread
 
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
-Solve = Callable[..., Any]
-
-
-class Starts(Protocol):
-    """The arguments shared by all starts of a search, such as `Batch`."""
-
-    @property
-    def method(self) -> AbstractShooting: ...
-
-    @property
-    def integrator(self) -> Integrators: ...
-
+Solve = Callable[..., Solved]
 
 # The number of starts in a round, and of those in one batch on a CPU.
 ROUND, BLOCK = 128, 16
@@ -44,17 +32,6 @@ FEW = 1 / 32
 SUCCESSFUL = RESULTS.successful._value
 # After one evaluation: a stride that did not fail.
 SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
-
-
-class Batch(eqx.Module):
-    """The arguments shared by all starts of a search."""
-
-    system: HybridSystem
-    params: Params
-    sequence: tuple[str, ...] = eqx.field(static=True)
-    strides: int = eqx.field(static=True)
-    method: AbstractShooting
-    integrator: Integrators
 
 
 @eqx.filter_jit
@@ -74,7 +51,7 @@ def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicO
     )(guesses)
 
 
-def search(batch: Starts, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve) -> tuple[Any, Census]:
+def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve) -> tuple[Any, Census]:
     """`find_orbits` without the checks of its arguments, and the count of starts. `solve(batch, guesses, limits)` is
     `solve_batch`, an exported program of it, or another that returns the numbers of a `PeriodicOrbit` that tell orbits apart."""
     low, high = region
@@ -87,13 +64,13 @@ def search(batch: Starts, region: tuple, starts: int, key: PRNGKeyArray | None, 
     once = lambda states, limits: solved(states, dataclasses.replace(limits, iterations=np.asarray(1)))
     is_sound = lambda orbits: np.isin(orbits.result._value, SOUND)
 
-    def tried(states: np.ndarray, limits: SearchLimits) -> tuple[PeriodicOrbit, np.ndarray]:
+    def tried(states: np.ndarray, limits: SearchLimits) -> tuple[Solved, np.ndarray]:
         """What the states lead to, without those that fail in their first stride; and which do not fail."""
         first = once(states, limits)
         sound = is_sound(first)
         return solved(states[sound], limits) if np.any(sound) else rows(first, []), sound
 
-    def counted(orbits: PeriodicOrbit, count: int, merge: bool = True) -> Census:
+    def counted(orbits: Solved, count: int, merge: bool = True) -> Census:
         """The census, after `count` further starts led to these orbits."""
         if groups := known.sort(orbits, merge):
             inside = np.stack([group[0].nodes[group[0].inside(low, high)] for group in groups])
@@ -119,7 +96,7 @@ def search(batch: Starts, region: tuple, starts: int, key: PRNGKeyArray | None, 
     return jax.device_put(found), census
 
 
-def stages(batch: Starts, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
+def stages(batch: AnyBatch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
     """The limits of a quick, of a thorough and of an accurate search."""
     fine, most = limits_of(batch.integrator, dtype), batch.method.max_iterations
     loose = 1e-5 if dtype == jnp.float64 else 1e-3
@@ -136,7 +113,7 @@ def stages(batch: Starts, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimi
     return coarse(40, 8), coarse(max(p.max_steps for p in fine), most), limited(fine, most, 0.0)
 
 
-def solve_blocks(solve: Solve, batch: Starts, guesses: np.ndarray, limits: SearchLimits, width: int) -> PeriodicOrbit:
+def solve_blocks(solve: Solve, batch: AnyBatch, guesses: np.ndarray, limits: SearchLimits, width: int) -> Solved:
     """The orbits near all guesses, in blocks of one width, on the host."""
     # On a CPU the lanes of a block wait for the slowest lane, and other cores can solve other blocks.
     count = len(guesses)
@@ -149,6 +126,6 @@ def solve_blocks(solve: Solve, batch: Starts, guesses: np.ndarray, limits: Searc
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *done)
 
 
-def rows(orbits: PeriodicOrbit, chosen: list[int]) -> PeriodicOrbit:
+def rows(orbits: Solved, chosen: list[int]) -> Solved:
     """Some orbits of a batch."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[np.asarray(chosen, int)], orbits)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.integrator import PlainForward
 from .._flow.linearize import with_columns
@@ -16,12 +16,14 @@ from .._flow.terminal import for_terminal_modes
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike
 from .._system.system import HybridSystem
-from .._system.types import Matrix, Params, Scalar
+from .._system.types import Params
 from .._system.working import working
 from .entered import on_section
+from .fixed_point import FixedPoint
 from .newton import Evaluation, find_root
 from .orbit import PeriodicOrbit
-from .search import Batch, Region, search, solve_batch, stages
+from .search import Region, search, solve_batch, stages
+from .search_batch import Batch, SectionBatch
 from .search_limits import SearchLimits
 from .second_lap import uses_time
 from .shooting import AbstractShooting, outcome
@@ -29,32 +31,8 @@ from .shooting import AbstractShooting, outcome
 SUCCESSFUL = RESULTS.successful._value
 
 
-class FixedPoint(eqx.Module):
-    """A fixed point of the map of a section, iterated: what a search needs of a `PeriodicOrbit`."""
-
-    nodes: Float[Array, "strides n"]
-    period: Scalar
-    return_jacobian: Matrix
-    residual: Scalar
-    distance: Scalar
-    result: RESULTS
-
-
-class _Starts(eqx.Module):
-    """The arguments shared by all starts of a search."""
-
-    map: SectionMap
-    params: Params
-    strides: int = eqx.field(static=True)
-    method: AbstractShooting
-
-    @property
-    def integrator(self) -> Integrators:
-        return self.map.integrator
-
-
 @eqx.filter_jit
-def _solve(batch: _Starts, guesses: Array, limits: SearchLimits) -> FixedPoint:
+def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPoint:
     """The fixed point near each guess."""
     integrator, method = limits.imposed_on(batch.integrator, batch.method)
     each, mode = eqx.tree_at(lambda each: each.integrator, batch.map, integrator), batch.map.section.mode
@@ -65,15 +43,15 @@ def _solve(batch: _Starts, guesses: Array, limits: SearchLimits) -> FixedPoint:
         """The state after all strides, with the states at their starts."""
 
         def one(carry, _):
-            t, z, mode, result = carry
+            t, z, mode, arcs, result = carry
             passed = each(t, z, mode, batch.params)
             result = choose(result == RESULTS.successful, passed.result, result)
-            return (t + passed.time, passed.x, passed.mode, result), z[: x.size]
+            return (t + passed.time, passed.x, passed.mode, arcs + passed.arcs, result), z[: x.size]
 
-        start = jnp.zeros_like(x[0]), jnp.pad(x, (0, size - x.size)), home, RESULTS.successful
-        (t, z, mode, result), nodes = jax.lax.scan(one, start, length=batch.strides)
+        start = jnp.zeros_like(x[0]), jnp.pad(x, (0, size - x.size)), home, jnp.array(0), RESULTS.successful
+        (t, z, mode, arcs, result), nodes = jax.lax.scan(one, start, length=batch.strides)
         closes = (result == RESULTS.successful) & (mode == home)
-        return nan_unless(closes, z[: x.size]), (nodes, t, result)
+        return nan_unless(closes, z[: x.size]), (nodes, arcs, t, result)
 
     def evaluate(x, first):
         end, jacobian, aux = with_columns(laps, x)
@@ -85,9 +63,9 @@ def _solve(batch: _Starts, guesses: Array, limits: SearchLimits) -> FixedPoint:
             evaluate, guess, max_iterations=method.max_iterations, accept=method.acceptable(integrator, guess.dtype),
             root_finder=method.root_finder,
         )  # fmt: skip
-        (nodes, period, result), jacobian = root.aux
+        (nodes, arcs, period, result), jacobian = root.aux
         result = outcome(root.converged, result)
-        return FixedPoint(nodes, period, jacobian, root.residual, jnp.zeros_like(period), result)
+        return FixedPoint(nodes, arcs, period, jacobian, root.residual, jnp.zeros_like(period), result)
 
     return jax.vmap(solve)(guesses)
 
@@ -123,7 +101,8 @@ def find_section_orbits(
             "hj.Stroboscope(mode, period)."
         )
     plain = rolled(with_adjoint(for_terminal_modes(given, extended), PlainForward()))
-    batch = _Starts(SectionMap(extended, section, len(system.names), max_jumps, plain), params, strides, method)
+    each = SectionMap(extended, section, len(system.names), max_jumps, plain)
+    batch = SectionBatch(each, params, strides, method, plain)
     with working("searching for periodic orbits"):
         found, census = search(batch, (low, high), starts, key, _solve)
         if len(found.period) and not census.complete:

@@ -27,4 +27,4 @@ class SequenceMap(eqx.Module):
         stride, end = run_stride(self.system, t, x, params, self.sequence, self.integrator), jnp.array(-1)
         for impact in stride.impacts[::-1]:
             end = jnp.where(impact.transition >= self.ordinary, impact.transition - self.ordinary, end)
-        return Passed(stride.x, stride.time, mode, end, stride.result)
+        return Passed(stride.x, stride.time, mode, end, jnp.array(len(self.sequence)), stride.result)

@@ -38,7 +38,7 @@ class Stroboscope(eqx.Module):
     """
 
     mode: str = eqx.field(static=True)
-    period: Callable[[Params], Scalar] | float
+    period: Callable[[Params], Scalar] | float | int
 
     def __check_init__(self):
         if not callable(self.period) and not self.period > 0:
