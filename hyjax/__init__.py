@@ -13,6 +13,7 @@ from ._continuation.switching import cascade as cascade, switch_branch as switch
 from ._flow.flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
+from ._flow.section_map import Crossing as Crossing, section_jacobian as section_jacobian, section_map as section_map
 from ._flow.simulate import simulate as simulate
 from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
 from ._optimize import objectives as objectives
@@ -23,9 +24,9 @@ from ._optimize.optimize import optimize as optimize
 from ._optimize.optimized_gait import OptimizedGait as OptimizedGait
 from ._optimize.optimum_branch import ActiveSetChange as ActiveSetChange, OptimumBranch as OptimumBranch
 from ._orbit.failure import OrbitError as OrbitError
+from ._orbit.find_orbits import find_orbits as find_orbits
 from ._orbit.multiple_shooting import MultipleShooting as MultipleShooting
 from ._orbit.orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
-from ._orbit.search import find_orbits as find_orbits
 from ._orbit.shooting import SingleShooting as SingleShooting
 from ._orbit.stride import (
     monodromy as monodromy,
@@ -39,6 +40,7 @@ from ._sweep.store import open_sweep as open_sweep, StoreError as StoreError
 from ._sweep.sweep import sweep as sweep
 from ._system.cache import enable_cache as enable_cache
 from ._system.results import RESULTS as RESULTS
+from ._system.section import Section as Section, Stroboscope as Stroboscope
 from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
 from ._variation.bouligand import (
     bouligand_derivative as bouligand_derivative,

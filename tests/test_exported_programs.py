@@ -14,10 +14,12 @@ import pytest
 import hyjax as hj
 from hyjax._flow.integrator import PlainForward
 from hyjax._flow.mode_integrators import with_adjoint
+from hyjax._flow.terminal import with_terminal_modes
 from hyjax._orbit.problem import Problem
-from hyjax._sweep.iterated_stride import IteratedStride
+from hyjax._sweep.iterated_map import IteratedMap
 from hyjax._sweep.lane import OrbitFromGuess
-from hyjax._sweep.outcome import StridesToOutcome, with_terminal_modes
+from hyjax._sweep.outcome import MapsToOutcome
+from hyjax._sweep.sequence_map import SequenceMap
 from hyjax.models import simplest_walker as walker
 
 X, SLOPE = jnp.array([0.2, -0.2, 0.4, -0.016]), jnp.asarray(0.009)
@@ -40,15 +42,15 @@ def lane(slope):
 
 
 def attractor_lane(slope):
-    iterate = IteratedStride(walker.system, (0,), ("swing",), 8, PLAIN)
-    return iterate((walker.Params(), jnp.asarray(20), jnp.asarray(10)), (slope[None], X))
+    iterate = IteratedMap(SequenceMap(walker.system, ("swing",), 1, PLAIN), (0,), 8, 4, False)
+    return iterate((walker.Params(), jnp.asarray(20), jnp.asarray(10)), (slope[None], X, jnp.asarray(0)))
 
 
 def basin_lane(slope):
     system = with_terminal_modes(walker.system, ("swing",), walker.fates)
-    run = StridesToOutcome(system, ("swing",), 1, len(walker.fates), PLAIN)
+    run = MapsToOutcome(SequenceMap(system, ("swing",), 1, PLAIN), len(walker.fates))
     common = walker.Params(slope), X[None], jnp.zeros(1, int), jnp.asarray(1e-3), jnp.asarray(10)
-    return run(common, (jnp.asarray(0.0), X))
+    return run(common, (jnp.asarray(0.0), X, jnp.asarray(0)))
 
 
 PROGRAMS = {

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._orbit.search import Batch, search
+from hyjax._orbit.search import search
+from hyjax._orbit.search_batch import Batch
 from hyjax.cli.stored import read_whole, stored_solver
 from hyjax.models import rimless_wheel
 

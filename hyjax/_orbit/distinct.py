@@ -24,14 +24,17 @@ class Result(NamedTuple):
     """A periodic orbit found by Newton's method.
 
     **Attributes:** `nodes`: shape `(strides, n)`. `close`: how close to a node another state must be, to be that
-    node, shape `(n,)`.
+    node, shape `(n,)`. `arcs`: the number of arcs, where orbits that differ in it are searched together.
     """
 
     nodes: np.ndarray
     close: np.ndarray
+    arcs: int = 0
 
     def meets(self, other: "Result") -> bool:
         """Whether both are one orbit: some stride of the other starts where this starts, or the reverse."""
+        if self.arcs != other.arcs:
+            return False
         close = np.maximum(self.close, other.close)
         pairs = (other.nodes, self.nodes[0]), (self.nodes, other.nodes[0])
         return any(bool(_near(nodes, start, close).any()) for nodes, start in pairs)
@@ -57,7 +60,8 @@ def result_of(orbits, i: int, size: np.ndarray, closeness: Closeness) -> Result:
     # Least squares, which is bounded where the matrix is singular.
     inverse = np.linalg.pinv(np.eye(len(jacobian)) - jacobian, rcond=np.finfo(size.dtype).eps)
     error = closeness.factor * residual * np.sum(np.abs(inverse), axis=1)
-    return Result(nodes, np.clip(error, closeness.least * size, closeness.most * size))
+    arcs = int(orbits.arcs[i]) if hasattr(orbits, "arcs") else 0
+    return Result(nodes, np.clip(error, closeness.least * size, closeness.most * size), arcs)
 
 
 def _near(states: np.ndarray, state: np.ndarray, close: np.ndarray) -> np.ndarray:

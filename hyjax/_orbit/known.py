@@ -5,7 +5,7 @@ import numpy as np
 
 from .._system.results import RESULTS
 from .distinct import Closeness, Result, result_of
-from .orbit import PeriodicOrbit
+from .fixed_point import Solved
 
 
 class Known:
@@ -23,7 +23,7 @@ class Known:
         # Coarse results that were solved accurately, with the number of the orbit, or None where that failed.
         self.seen: list[tuple[Result, int | None]] = []
 
-    def sort(self, orbits: PeriodicOrbit, merge: bool) -> list[list[Result]]:
+    def sort(self, orbits: Solved, merge: bool) -> list[list[Result]]:
         """Count the coarse results that are known; group the others by orbit. Without `merge` each is a group of its own: near a
         fold or grazing two orbits may be nearer than the error of a coarse result."""
         groups: list[list[Result]] = []
@@ -43,7 +43,7 @@ class Known:
                 groups.append([result])
         return groups
 
-    def add(self, orbits: PeriodicOrbit, groups: list[list[Result]]) -> None:
+    def add(self, orbits: Solved, groups: list[list[Result]]) -> None:
         """Add the accurate solution of each group, unless it is known, or none."""
         good = orbits.result._value == RESULTS.successful._value
         results = [result_of(orbits, i, self.size, self.exact) if good[i] else None for i in range(len(groups))]
@@ -54,7 +54,7 @@ class Known:
             self.seen.append((groups[i][0], number))
             self._count([] if number is None else [number], len(groups[i]))
 
-    def _number(self, result: Result | None, orbit: PeriodicOrbit) -> int | None:
+    def _number(self, result: Result | None, orbit: Solved) -> int | None:
         if result is None or result.repeats or result.inside(self.low, self.high) is None:
             return None
         for k, other in enumerate(self.results):

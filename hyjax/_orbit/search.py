@@ -1,9 +1,9 @@
-"""Search for the periodic orbits in a region, without an initial guess."""
+"""Newton's method from many starts in a region, until it is unlikely that further starts lead to other orbits."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,23 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._flow.check import check
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, Limits, limits_of
+from .._flow.mode_integrators import Limits, limits_of
 from .._system.results import RESULTS
-from .._system.system import HybridSystem
-from .._system.types import Params
-from .._system.working import working
 from .census import Census
 from .edge import edge
+from .fixed_point import Solved
 from .known import Known
 from .orbit import PeriodicOrbit, run_orbit
+from .search_batch import AnyBatch, Batch
 from .search_limits import SearchLimits
-from .shooting import AbstractShooting, SingleShooting
 from .spread import spread
 
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
-Solve = Callable[..., PeriodicOrbit]
+Solve = Callable[..., Solved]
 
 # The number of starts in a round, and of those in one batch on a CPU.
 ROUND, BLOCK = 128, 16
@@ -36,71 +32,6 @@ FEW = 1 / 32
 SUCCESSFUL = RESULTS.successful._value
 # After one evaluation: a stride that did not fail.
 SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
-
-
-def find_orbits(
-    system: HybridSystem,
-    params: Params,
-    *,
-    sequence: tuple[str, ...],
-    region: Region,
-    starts: int = 2048,
-    strides: int = 1,
-    key: PRNGKeyArray | None = None,
-    method: AbstractShooting = SingleShooting(),
-    integrator: IntegratorLike = Integrator(),
-) -> PeriodicOrbit:
-    r"""Periodic orbits in a region, found by Newton's method from many starts in it. $S^m(x) = x$ for $m$ = `strides`.
-
-    The starts come in rounds of 128. The search ends when every orbit found was reached from two starts or more, and the
-    expected share of starts that lead to an orbit not yet found, among the starts that lead to orbits, is at most 1/4000: it is
-    $w(w + 1)/n(n - 1)$ for $w$ orbits from $n$ starts. It ends without an orbit after 512 starts, and in any case after `starts`,
-    with a warning if that is too early for the rule. An orbit to which few starts lead may be missed; a smaller region finds it.
-
-    Starts are solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, but with as many as allowed where a
-    round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. While
-    fewer than one start in 32 leads to an orbit, further starts lie on the edge of those whose stride succeeds. Two results are
-    one orbit if they lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
-
-    **Arguments:** `sequence`: mode names, static. `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector
-    fields: the box of states just after the jump that closes the sequence; an orbit of several strides has one of these states in
-    the box. It may be large: only the image of the reset is searched. `starts`: the largest number of starts. `strides`: orbits
-    that close after fewer strides are omitted. `key`: of `jax.random`; the same key gives the same orbits. `method`: as for
-    `periodic_orbit`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
-
-    **Returns:** one `PeriodicOrbit` whose arrays have a leading axis over the distinct orbits found, by decreasing period; its
-    length is 0 if none is found. Orbits of continuous families are omitted. Not for use under `jit`, because the number of orbits
-    is not known in advance. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
-
-    Source: multistart Newton's method on the return map of Bhounsule (2014), Sec. 2; Boender, Rinnooy Kan (1987), *Bayesian
-    stopping rules for multistart global optimization methods*, Math. Program. 37, 59-80; the starts: an additive recurrence,
-    Niederreiter (1992), *Random Number Generation and Quasi-Monte Carlo Methods*, ch. 3.
-    """
-    integrator = for_modes(system, integrator)
-    for bound in region:
-        _, _, params = check(system, 0.0, bound, params, sequence, integrator)
-    low, high = (np.asarray(bound) for bound in region)
-    if not np.all(low <= high):
-        raise ValueError(f"region: low {low} must not exceed high {high}.")
-    if strides < 1 or starts < 1:
-        raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be at least 1.")
-    batch = Batch(system, params, tuple(sequence), strides, method, integrator)
-    with working("searching for periodic orbits"):
-        orbits, census = search(batch, (low, high), starts, key, solve_batch)
-    if len(orbits) and not census.complete:
-        warnings.warn(f"find_orbits: {census}", stacklevel=2)
-    return orbits
-
-
-class Batch(eqx.Module):
-    """The arguments shared by all starts of a search."""
-
-    system: HybridSystem
-    params: Params
-    sequence: tuple[str, ...] = eqx.field(static=True)
-    strides: int = eqx.field(static=True)
-    method: AbstractShooting
-    integrator: Integrators
 
 
 @eqx.filter_jit
@@ -120,11 +51,9 @@ def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicO
     )(guesses)
 
 
-def search(
-    batch: Batch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve
-) -> tuple[PeriodicOrbit, Census]:
-    """`find_orbits` without the checks of its arguments, and the count of starts. `solve` is `solve_batch`, or an exported
-    program of it."""
+def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve) -> tuple[Any, Census]:
+    """`find_orbits` without the checks of its arguments, and the count of starts. `solve(batch, guesses, limits)` is
+    `solve_batch`, an exported program of it, or another that returns the numbers of a `PeriodicOrbit` that tell orbits apart."""
     low, high = region
     quick, thorough, fine = stages(batch, low.dtype)
     width = min(starts, BLOCK if jax.default_backend() == "cpu" else ROUND)
@@ -135,13 +64,13 @@ def search(
     once = lambda states, limits: solved(states, dataclasses.replace(limits, iterations=np.asarray(1)))
     is_sound = lambda orbits: np.isin(orbits.result._value, SOUND)
 
-    def tried(states: np.ndarray, limits: SearchLimits) -> tuple[PeriodicOrbit, np.ndarray]:
+    def tried(states: np.ndarray, limits: SearchLimits) -> tuple[Solved, np.ndarray]:
         """What the states lead to, without those that fail in their first stride; and which do not fail."""
         first = once(states, limits)
         sound = is_sound(first)
         return solved(states[sound], limits) if np.any(sound) else rows(first, []), sound
 
-    def counted(orbits: PeriodicOrbit, count: int, merge: bool = True) -> Census:
+    def counted(orbits: Solved, count: int, merge: bool = True) -> Census:
         """The census, after `count` further starts led to these orbits."""
         if groups := known.sort(orbits, merge):
             inside = np.stack([group[0].nodes[group[0].inside(low, high)] for group in groups])
@@ -167,7 +96,7 @@ def search(
     return jax.device_put(found), census
 
 
-def stages(batch: Batch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
+def stages(batch: AnyBatch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
     """The limits of a quick, of a thorough and of an accurate search."""
     fine, most = limits_of(batch.integrator, dtype), batch.method.max_iterations
     loose = 1e-5 if dtype == jnp.float64 else 1e-3
@@ -184,7 +113,7 @@ def stages(batch: Batch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimit
     return coarse(40, 8), coarse(max(p.max_steps for p in fine), most), limited(fine, most, 0.0)
 
 
-def solve_blocks(solve: Solve, batch: Batch, guesses: np.ndarray, limits: SearchLimits, width: int) -> PeriodicOrbit:
+def solve_blocks(solve: Solve, batch: AnyBatch, guesses: np.ndarray, limits: SearchLimits, width: int) -> Solved:
     """The orbits near all guesses, in blocks of one width, on the host."""
     # On a CPU the lanes of a block wait for the slowest lane, and other cores can solve other blocks.
     count = len(guesses)
@@ -197,6 +126,6 @@ def solve_blocks(solve: Solve, batch: Batch, guesses: np.ndarray, limits: Search
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *done)
 
 
-def rows(orbits: PeriodicOrbit, chosen: list[int]) -> PeriodicOrbit:
+def rows(orbits: Solved, chosen: list[int]) -> Solved:
     """Some orbits of a batch."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[np.asarray(chosen, int)], orbits)

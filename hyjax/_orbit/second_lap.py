@@ -4,7 +4,7 @@ The equation of an orbit starts its clock at 0. In a forced system the state may
 forcing's period: then the second lap starts at another phase, and ends elsewhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._flow.trees import without_tangents
 from .._system.results import choose, RESULTS
+from .._system.system import HybridSystem
 from .._system.types import Matrix, Params
 from .chain import Chain
 from .problem import Problem
@@ -46,18 +47,20 @@ def unless_out_of_phase(
 
 def depends_on_time(problem: Problem, params: Params, like: jax.Array) -> bool:
     """Whether a function of the orbit's modes and transitions computes with the time."""
-    system, dtype = problem.system, like.dtype
+    system, sequence = problem.system, problem.sequence
+    return uses_time(system, sequence, system.route(sequence), params, like.dtype)
+
+
+def uses_time(system: HybridSystem, modes: Iterable[str], taken: Iterable[int], params: Params, dtype) -> bool:
+    """Whether the vector field, a guard or `armed` of one of the modes, or the reset of a transition in `taken`, computes with
+    the time."""
     t = jax.ShapeDtypeStruct((), dtype)
-    for name, taken in zip(problem.sequence, system.route(problem.sequence), strict=True):
-        mode, way = system.mode(name), system.transitions[taken]
-        x = jax.ShapeDtypeStruct((mode.dimension,), dtype)
-        ways = [
-            each for i in system.leaving(name) for each in (system.transitions[i].guard, system.transitions[i].armed)
-        ]
-        for fn in (mode.vector_field, way.reset, *ways):
-            if fn is not None and computes_with_first(fn, t, x, params):
-                return True
-    return False
+    state = lambda name: jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype)
+    fns = [(system.transitions[i].reset, system.transitions[i].source) for i in taken]
+    for name in dict.fromkeys(modes):
+        ways = [system.transitions[i] for i in system.leaving(name)]
+        fns += [(system.mode(name).vector_field, name), *((fn, name) for way in ways for fn in (way.guard, way.armed))]
+    return any(fn is not None and computes_with_first(fn, t, state(name), params) for fn, name in fns)
 
 
 def computes_with_first(fn: Callable, first: PyTree, *others: PyTree) -> bool:

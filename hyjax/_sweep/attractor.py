@@ -1,4 +1,4 @@
-r"""Attractors over a grid of parameters, by iteration of the return map."""
+r"""Attractors over a grid of parameters, by iteration of a return map or of the map of a section."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,19 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.check import check
 from .._flow.dataset import load_xarray
-from .._flow.integrator import Integrator, PlainForward
-from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
+from .._flow.integrator import Integrator
+from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import RESULTS
+from .._system.section import SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where, with_leaves
 from .._system.working import working
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves
-from .iterated_stride import IteratedStride
+from .iterated_map import IteratedMap
+from .maps import map_of
 from .progress import progress_bar
 from .store import chunk_shape, chunks_of, code_attributes
 from .sweep import sweep
@@ -41,24 +42,29 @@ def attractor(
     *,
     where: Where,
     values: Any,
-    sequence: tuple[str, ...],
+    sequence: tuple[str, ...] | None = None,
+    section: SectionLike | None = None,
     strides: int = 1000,
     transients: int | None = None,
     keep: int = 128,
     max_period: int = 64,
+    max_jumps: int = 100,
     integrator: IntegratorLike | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Long-run states, periods and Lyapunov exponents over a grid of parameters: $x_{k+1} = S(x_k, \lambda)$, iterated.
 
-    The largest Lyapunov exponent is the mean of $\log |DS(x_k)\,v_k|$ along one tangent vector, normalized after each stride.
+    $S$ is the return map of a `sequence` of modes, or the map of a `section` to its next crossing through whatever modes come.
+    The Lyapunov exponents are the means of $\log |R_{ii}|$, where $DS(x_k)\,Q_k = Q_{k+1} R$; of a map that depends on time with
+    the time as a coordinate.
 
     **Arguments:**
 
     - `start`: the initial state, shape `(n,)`, just after a jump; several, shape `(starts, n)`, where attractors coexist; a
       function of the parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of
       its size, so that iteration from an unstable orbit reaches a neighbouring attractor.
-    - `where`, `values`: as for `sweep`. `sequence`: mode names, static.
+    - `where`, `values`: as for `sweep`. Either `sequence`: mode names, static; or `section`: a `Section` or a `Stroboscope`, with
+      `max_jumps`, the largest number of jumps in one stride.
     - `strides`: the number of strides; `transients`: of these, the number that are not measured, by default half.
     - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
     - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
@@ -67,9 +73,10 @@ def attractor(
 
     **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` if several are given: `x` (the last states,
     over `stride` and `coordinate`), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov`
-    (largest exponent, per stride), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and
-    `result`, the code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0.
-    `ValueError` for arguments that do not fit each other; `ImportError` without xarray.
+    (largest exponent, per stride), `exponents` (all of them, largest first, over `exponent`; `-inf` for directions of which a
+    stride leaves nothing), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and `result`, the
+    code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. `ValueError`
+    for arguments that do not fit each other; `ImportError` without xarray.
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 10.5; Benettin, Galgani, Giorgilli, Strelcyn (1980).
     """
@@ -85,34 +92,36 @@ def attractor(
     if integrator is None:
         tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
-    integrator = for_modes(system, integrator)
     flat = states.reshape(-1, states.shape[-1])
-    sample = flat[int(np.argmax(np.isfinite(flat).all(axis=1)))]
-    _, _, params = check(system, 0.0, jnp.asarray(sample), params, sequence, integrator)
-    plain = with_adjoint(integrator, PlainForward())
-    iterate = IteratedStride(system, grid.free, tuple(sequence), min(keep, strides - transients), plain)
-    run = BatchMap(iterate, (params, np.asarray(strides), np.asarray(transients)))
+    sample = jnp.asarray(flat[int(np.argmax(np.isfinite(flat).all(axis=1)))])
+    chosen = map_of("attractor", system, sequence, section, sample, params, max_jumps, integrator)
+    iterate = IteratedMap(chosen.map, grid.free, min(keep, strides - transients), sample.size, chosen.timed)
+    run = BatchMap(iterate, (chosen.params, np.asarray(strides), np.asarray(transients)))
 
     lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)
+    flat, modes = chosen.padded(flat), np.full(len(flat), chosen.mode)
     # Pieces small enough to advance the progress bar, and to keep all threads busy to the end.
     boxes = chunks_of((len(flat),), chunk_shape((len(flat),), 4 * run.width * len(run.devices)))
     parts = []
     with working("compiling the stride", progress):
-        run.compile((lanes, flat))
+        run.compile((lanes, flat, modes))
     with progress_bar("attractors", len(flat), 0, progress) as advance, ThreadPoolExecutor(run.threads) as pool:
-        for part in pool.map(lambda box: run((lanes[box[0]], flat[box[0]])), boxes):
+        for part in pool.map(lambda box: run((lanes[box[0]], flat[box[0]], modes[box[0]])), boxes):
             parts.append(part)
             advance(len(part["result"]))
     found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     good = found["result"] == int(RESULTS.successful._value)
-    for name in ("x", "lyapunov", "stride_time"):
+    for name in ("x", "exponents", "stride_time"):
         found[name][~good] = np.nan
+    found["lyapunov"] = found["exponents"][:, 0]
+    if not chosen.several_modes:
+        del found["mode"]
     found["period"] = np.where(good, _period(found["x"], max_period), 0).astype(np.int32)
     found["result"] = found["result"].astype(np.int8)
 
     count = states.shape[1] if states.ndim == 3 else None
-    metadata = {"sequence": " -> ".join(sequence), "strides": strides, "transients": transients}
-    return _labelled(xarray, found, grid, count, system.mode(sequence[0]).coordinates, metadata)
+    metadata = chosen.described | {"strides": strides, "transients": transients}
+    return _labelled(xarray, found, grid, count, chosen.coordinates, metadata)
 
 
 def _labelled(
@@ -126,8 +135,9 @@ def _labelled(
     """The dataset of the attractors. **Arguments:** `starts`: the number of initial states at each point, `None` for one."""
     dims = grid.names + (() if starts is None else ("start",))
     shape = grid.shape + (() if starts is None else (starts,))
-    own = {"x": ("stride", "coordinate")}
+    own = {"x": ("stride", "coordinate"), "mode": ("stride",), "exponents": ("exponent",)}
     attributes = {
+        "exponents": {"long_name": "Lyapunov exponents per stride", "units": "1"},
         "lyapunov": {"long_name": "largest Lyapunov exponent per stride", "units": "1"},
         "period": {"long_name": "number of strides after which the state repeats, 0 for none found", "units": "1"},
         "result": code_attributes(),

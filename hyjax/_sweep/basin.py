@@ -8,17 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.check import check
 from .._flow.dataset import load_xarray
-from .._flow.integrator import Integrator, PlainForward
-from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
+from .._flow.integrator import Integrator
+from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
+from .._system.section import first_mode, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
 from .._system.working import working
 from .batches import BatchMap
 from .grid import named_leaves
-from .outcome import StridesToOutcome, with_terminal_modes
+from .maps import map_of
+from .outcome import MapsToOutcome
 from .progress import progress_bar
 from .store import code_attributes
 
@@ -30,26 +31,33 @@ def basin(
     system: HybridSystem,
     params: Params,
     *,
-    sequence: tuple[str, ...],
+    sequence: tuple[str, ...] | None = None,
+    section: SectionLike | None = None,
     axes: Mapping[str, Any],
     start: Callable[..., State] | None = None,
     orbits: PeriodicOrbit | None = None,
     fates: Mapping[str, Guard] | None = None,
     strides: int = 100,
+    max_jumps: int = 100,
     closeness: float = 1e-2,
     integrator: IntegratorLike | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Basins of attraction: the outcome of each initial state of a grid.
 
-    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `fates` falls through zero.
+    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `fates` falls through zero. $S$
+    is the return map of a `sequence` of modes, or the map of a `section` to its next crossing through whatever modes come.
 
     **Arguments:**
 
-    - `sequence`: mode names, static. `axes`: from name to values, for each dimension of the grid. `start`:
-      `(params, *values) -> x`, shape `(n,)`, the initial state at a point of the grid, just after a jump; by default the axes are
-      all coordinates of the first mode, in their order and units.
-    - `orbits`: one or a batch; an initial state belongs to the basin of an orbit if the state after some stride is within
+    - Either `sequence`: mode names, static; or `section`: a `Section` or a `Stroboscope`, with `max_jumps`, the largest number of
+      jumps in one stride.
+    - `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`, the initial
+      state at a point of the grid, just after a jump, or in the mode of the section; by default the axes are all coordinates of
+      that mode, in their order and units.
+    - `orbits`: one or a batch, with their nodes just after the last jump of the sequence, or on the section as `find_orbits`
+    gives
+      them; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
     - `fates`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
@@ -69,7 +77,8 @@ def basin(
     if strides < 1 or not closeness > 0:
         raise ValueError(f"basin: strides={strides} must be at least 1 and closeness={closeness} positive.")
     fates = {} if fates is None else fates
-    coordinates = system.mode(sequence[0]).coordinates
+    first = first_mode("basin", sequence, section)
+    coordinates = system.mode(first).coordinates
     values = _checked_axes(axes, coordinates if start is None else None)
     points = np.stack(np.meshgrid(*values.values(), indexing="ij"), axis=-1).reshape(-1, len(values))
     make: Callable[..., State] = start or (lambda params, *coordinates: jnp.stack(coordinates))
@@ -77,17 +86,13 @@ def basin(
     if integrator is None:
         tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
-    integrator = for_modes(system, integrator)
-    _, _, params = check(system, 0.0, jnp.asarray(x[0]), params, sequence, integrator)
+    chosen = map_of("basin", system, sequence, section, jnp.asarray(x[0]), params, max_jumps, integrator, fates)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size = np.max(np.abs(nodes), initial=0)
-
-    plain = with_adjoint(integrator, PlainForward())
-    ending = with_terminal_modes(system, tuple(sequence), fates)
-    lane = StridesToOutcome(ending, tuple(sequence), len(system.transitions), len(fates), plain)
-    common = (params, nodes, owner, np.asarray(closeness * size, x.dtype))
-    found = _outcomes(lane, common, x, strides, progress)
-    return _labelled(xarray, found, values, names, tuple(fates), coordinates, params, sequence)
+    common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
+    lane = MapsToOutcome(chosen.map, len(fates))
+    found = _outcomes(lane, common, chosen.padded(x), chosen.mode, strides, progress)
+    return _labelled(xarray, found, values, names, tuple(fates), chosen.coordinates, chosen.params, chosen.described)
 
 
 def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) -> dict[str, np.ndarray]:
@@ -107,7 +112,7 @@ def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) 
 
 
 def _outcomes(
-    lane: StridesToOutcome, common: tuple, x: np.ndarray, strides: int, progress: bool | None
+    lane: MapsToOutcome, common: tuple, x: np.ndarray, mode: int, strides: int, progress: bool | None
 ) -> dict[str, Any]:
     """The outcome of each initial state, shape `(points, n)`, after at most `strides` strides: the columns of all lanes."""
     count = len(x)
@@ -118,20 +123,22 @@ def _outcomes(
         "result": np.zeros(count, np.int8),
         "x": x,
         "t": np.zeros(count, x.dtype),
+        "mode": np.full(count, mode),
     }
     alive, most = np.arange(count), 1
     with working("compiling the stride", progress):
-        BatchMap(lane, (*common, np.asarray(most))).compile((found["t"], found["x"]))
+        BatchMap(lane, (*common, np.asarray(most))).compile((found["t"], found["x"], found["mode"]))
     with progress_bar("initial states", count, 0, progress) as advance:
         # Rounds of 1, 2, 4, ... strides; after each round, lanes whose outcome is known are removed.
         while alive.size and (left := strides - int(found["strides"][alive[0]])) > 0:
             run = BatchMap(lane, (*common, np.asarray(min(most, left))))
             pieces = np.array_split(alive, -(-len(alive) // run.capacity))
             with ThreadPoolExecutor(run.threads) as pool:
-                parts = list(pool.map(lambda piece: run((found["t"][piece], found["x"][piece])), pieces))  # noqa: B023
+                lanes = [(found["t"][piece], found["x"][piece], found["mode"][piece]) for piece in pieces]
+                parts = list(pool.map(run, lanes))
             for piece, part in zip(pieces, parts, strict=True):
                 found["strides"][piece] += part["strides"].astype(np.int32)
-                for name in ("orbit", "fate", "x", "t"):
+                for name in ("orbit", "fate", "x", "t", "mode"):
                     found[name][piece] = part[name]
                 found["result"][piece] = part["result"]
             before = len(alive)
@@ -158,7 +165,7 @@ def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.n
     )
 
 
-def _labelled(xarray, found, values, orbits, fates, coordinates, params, sequence) -> "xarray.Dataset":
+def _labelled(xarray, found, values, orbits, fates, coordinates, params, described) -> "xarray.Dataset":
     """The dataset of the outcomes, with the meaning of their numbers."""
     meanings = [*orbits, *fates, "no step", "undecided"]
     fate = np.full(len(found["fate"]), len(meanings) - 1, np.int8)
@@ -177,4 +184,4 @@ def _labelled(xarray, found, values, orbits, fates, coordinates, params, sequenc
         "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1)),
     }
     coords = {**{name: ((name,), axis) for name, axis in values.items()}, "coordinate": list(coordinates)}
-    return xarray.Dataset(data, coords, {"parameters": str(named_leaves(params)), "sequence": " -> ".join(sequence)})
+    return xarray.Dataset(data, coords, {"parameters": str(named_leaves(params))} | described)

@@ -21,7 +21,8 @@ def find_model_orbits(
     import numpy as np
 
     from .._flow.integrator import Integrator
-    from .._orbit.search import Batch, search
+    from .._orbit.search import search
+    from .._orbit.search_batch import Batch
     from .._orbit.shooting import SingleShooting
     from .._system.working import working
     from .stored import stored_solver

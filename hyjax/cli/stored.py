@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.search import Batch, solve_batch
+from .._orbit.search import solve_batch
+from .._orbit.search_batch import Batch
 from .._system.results import code_of
 
 # Bytes of the checksum, SHA-256.

@@ -5,8 +5,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from ..._orbit.find_orbits import find_orbits
 from ..._orbit.orbit import PeriodicOrbit
-from ..._orbit.search import find_orbits
 from ...models import rimless_wheel, simplest_walker
 
 # Reference: Taylor-series integration in 75 and 90 digits, events by Newton's method; closed forms for the wheel.

@@ -1,0 +1,206 @@
+r"""The map from a section to its next crossing, through any number of jumps.
+
+The system is given a further mode, which the section's surface leads to and in which nothing flows. So the state at the crossing
+has the derivatives of a Poincaré map: the saltation matrix of an event after which the flow is zero is the projection along the
+flow onto the surface,
+
+$$\Xi = I + \frac{(0 - f)\,D_xs}{D_ts + D_xs\,f}$$
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.section import Section, SectionLike, Stroboscope
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, Scalar, State, Time
+from .automaton import Automaton, Index, Padded
+from .check import check_params
+from .integrator import Integrator
+from .mode_integrators import IntegratorLike, Integrators, pushable
+from .simulate import check_simulation, first_arc, follow_arc, run_simulation
+from .terminal import for_terminal_modes, with_terminal_modes
+
+# The name of the end at a section.
+AT_SECTION = "section"
+
+
+class Crossing(eqx.Module):
+    """The next crossing of a section, from `section_map`.
+
+    **Attributes:** `x`: the state there, of the section's mode; for a `Stroboscope` padded with zeros to the largest dimension of
+    a mode. `time`: the duration, in units of time. `mode`: the index of the mode, in the order of `system.modes`. `transitions`:
+    those taken on the way, indices into `system.transitions`, -1 in unused rows, shape `(max_jumps,)`. `jumps`: their number.
+    `result`: a code; unless `result` is `successful`, `x` and `time` are NaN.
+    """
+
+    x: State
+    time: Scalar
+    mode: Int[Array, ""]
+    transitions: Int[Array, " max_jumps"]
+    jumps: Int[Array, ""]
+    result: RESULTS
+
+
+class Passed(eqx.Module):
+    """A pass of a map on states and modes. `end`: the number of the terminal mode that ended the motion, -1 for none.
+    `arcs`: the number of arcs."""
+
+    x: Padded
+    time: Scalar
+    mode: Index
+    end: Index
+    arcs: Int[Array, ""]
+    result: RESULTS
+
+
+class SectionMap(eqx.Module):
+    """The map of a section for programs that iterate it: differentiable in forward mode.
+
+    **Attributes:** `system`: with terminal modes, the last of which is the section's for a `Section`. `ordinary`: the number of
+    its modes that are not terminal. `max_jumps`: in one pass.
+    """
+
+    system: HybridSystem
+    section: SectionLike
+    ordinary: int = eqx.field(static=True)
+    max_jumps: int = eqx.field(static=True)
+    integrator: Integrators
+
+    def __call__(self, t: Time, z: Padded, mode: Index, params: Params) -> Passed:
+        """The next crossing after the state `z`, padded, of a mode at the time `t`."""
+        automaton, at = Automaton(self.system), self.system.names.index(self.section.mode)
+        t1 = t + _longest(self.section, params, self.integrator, z.dtype)
+        start, most = first_arc(z, mode, t, t1), self.max_jumps + isinstance(self.section, Section)
+
+        def one(carry):
+            now, k = carry
+            now, _ = follow_arc(automaton, now, k == most, start, t1, params, self.integrator)
+            return now, k + 1
+
+        going = lambda carry: ~carry[0].done & (carry[0].mode < self.ordinary)
+        now, arcs = jax.lax.while_loop(going, one, (start, jnp.array(0)))
+        ended, result, reached = now.mode >= self.ordinary, now.result, now.mode
+        if isinstance(self.section, Section):
+            crossed = now.mode == len(self.system.names) - 1
+            result = choose((result == RESULTS.successful) & ~ended, RESULTS.no_crossing, result)
+            ended, reached = ended & ~crossed, jnp.array(at)
+        return Passed(now.z, now.t - t, reached, jnp.where(ended, now.mode - self.ordinary, -1), arcs, result)
+
+
+def with_section_mode(system: HybridSystem, section: SectionLike) -> HybridSystem:
+    """The system with a terminal mode at which a `Section` is reached; unchanged for a `Stroboscope`."""
+    if not isinstance(section, Section):
+        return system
+    return with_terminal_modes(system, (section.mode,), {AT_SECTION: section.surface})
+
+
+def check_section(
+    system: HybridSystem, section: SectionLike, x: State, params: Params, t: float | Time, integrator: IntegratorLike
+) -> tuple[Time, State, Params, Integrators]:
+    """Check the arguments of an analysis by a section. **Returns:** `(t, x, params, integrator)`, the numbers as arrays."""
+    if not isinstance(section, Section | Stroboscope):
+        raise ValueError(f"section: {section!r} must be a hj.Section(mode, surface) or a hj.Stroboscope(mode, period).")
+    params = check_params(params)
+    t, x, _, params, integrator = check_simulation(system, x, params, section.mode, t, jnp.inf, 0, integrator)
+    if isinstance(section, Section):
+        shape = eqx.filter_eval_shape(section.surface, t, x, params)
+        if getattr(shape, "shape", None) != () or shape.dtype != x.dtype:
+            raise ValueError(f"section: surface must return shape () of dtype {x.dtype.name}, not {shape}.")
+    return t, x, params, integrator
+
+
+def section_map(
+    system: HybridSystem,
+    x: State,
+    params: Params,
+    *,
+    section: SectionLike,
+    t: float | Time = 0.0,
+    max_jumps: int = 100,
+    integrator: IntegratorLike = Integrator(),
+) -> Crossing:
+    r"""The Poincaré map $x \mapsto P(x)$ to the next crossing of a section, through whatever modes and jumps come.
+
+    **Arguments:** `x`: state of the mode `section.mode`, shape `(n,)`; it need not be on the section. A start on the surface is
+    no crossing. `section`: a `Section`, or a `Stroboscope`. `t`: start time, which matters only for a system that depends on
+    time. `max_jumps`: the largest number of jumps on the way, static. `integrator`: an `Integrator`, or one for each mode; the
+    longest time to the next crossing is the `max_time` of the section's mode.
+
+    **Returns:** `Crossing`, also under `jit` and `vmap`, differentiable in `x`, `params` and `t` as `simulate` is. Its `result`
+    is `no_crossing` where the surface is not met within `max_time`, or a code of `simulate`. `ValueError` for arguments of a
+    wrong shape or dtype, or that are not finite.
+
+    Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 8.7; Kong, Payne, Zhu, Johnson (2024), eq. 12, for the saltation
+    matrix.
+    """
+    t, x, params, integrator = check_section(system, section, x, params, t, integrator)
+    if not isinstance(max_jumps, int) or max_jumps < 0:
+        raise ValueError(f"section_map: max_jumps={max_jumps!r} must be an integer of at least 0.")
+    return _crossing(system, section, t, x, params, max_jumps, integrator)
+
+
+@eqx.filter_jit
+def _crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator) -> Crossing:
+    extended = with_section_mode(system, section)
+    inner, t1 = for_terminal_modes(integrator, extended), t + _longest(section, params, integrator, x.dtype)
+    on_surface = isinstance(section, Section)
+    flown = run_simulation(
+        Automaton(extended), x, section.mode, t, t1, params, max_jumps + on_surface, inner, None
+    )  # fmt: skip
+    result, mode, jumps, end = flown.result, flown.mode, flown.jumps, flown.t
+    if on_surface:
+        reached = mode == len(system.names)
+        result = choose((result == RESULTS.successful) & ~reached, RESULTS.no_crossing, result)
+        mode, jumps = jnp.array(system.names.index(section.mode)), jumps - 1
+        # The time at which the last arc, in which nothing flows, starts.
+        end = flown.starts[jnp.maximum(flown.jumps, 0)]
+    good = result == RESULTS.successful
+    taken = flown.transitions[:max_jumps]
+    taken = jnp.where(taken < len(system.transitions), taken, -1)
+    z = flown.x[: x.size] if on_surface else flown.x
+    return Crossing(nan_unless(good, z), nan_unless(good, end - t), mode, taken, jnp.maximum(jumps, 0), result)
+
+
+def section_jacobian(
+    system: HybridSystem,
+    x: State,
+    params: Params,
+    *,
+    section: SectionLike,
+    t: float | Time = 0.0,
+    max_jumps: int = 100,
+    integrator: IntegratorLike = Integrator(),
+) -> Matrix:
+    r"""The Jacobian of the Poincaré map, through whatever modes and jumps come.
+
+    $$DP = \Big(I - \frac{f\,D_xs}{D_ts + D_xs\,f}\Big)\,\Phi_k\,\Xi_k \cdots \Xi_1\,\Phi_1$$
+
+    without the first factor for a `Stroboscope`. By automatic differentiation through the steps and events.
+
+    **Arguments:** as for `section_map`. **Returns:** shape `(n, n)`; for a `Stroboscope` as many rows as the largest mode has
+    coordinates. NaN where the map fails.
+
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35; Strogatz (1994), Sec. 8.7.
+    """
+    t, x, params, integrator = check_section(system, section, x, params, t, integrator)
+    return _jacobian(system, section, t, x, params, max_jumps, integrator)
+
+
+@eqx.filter_jit
+def _jacobian(system, section, t, x, params, max_jumps: int, integrator) -> Matrix:
+    def end(x):
+        crossing = _crossing(system, section, t, x, params, max_jumps, pushable(integrator))
+        return crossing.x, crossing.result
+
+    jacobian, result = jax.jacfwd(end, has_aux=True)(x)
+    return nan_unless(result == RESULTS.successful, jacobian)
+
+
+def _longest(section: SectionLike, params: Params, integrator: Integrators, dtype) -> Float[Array, ""]:
+    """The longest time to the next crossing."""
+    if isinstance(section, Stroboscope):
+        return section.duration(params, dtype)
+    return jnp.asarray(integrator.of(section.mode).max_time, dtype)

@@ -1,0 +1,130 @@
+"""Search for the periodic orbits in a region, without an initial guess."""
+
+import warnings
+from typing import overload
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .._flow.check import check
+from .._flow.integrator import Integrator
+from .._flow.mode_integrators import for_modes, IntegratorLike
+from .._system.section import first_mode, SectionLike
+from .._system.system import HybridSystem
+from .._system.types import Params
+from .._system.working import working
+from .orbit import PeriodicOrbit
+from .search import Region, search, solve_batch
+from .search_batch import Batch
+from .section_search import find_section_orbits
+from .shooting import AbstractShooting, SingleShooting
+
+
+@overload
+def find_orbits(
+    system: HybridSystem,
+    params: Params,
+    *,
+    region: Region,
+    sequence: tuple[str, ...],
+    section: None = None,
+    starts: int = 2048,
+    strides: int = 1,
+    max_jumps: int = 100,
+    key: PRNGKeyArray | None = None,
+    method: AbstractShooting = SingleShooting(),
+    integrator: IntegratorLike = Integrator(),
+) -> PeriodicOrbit: ...
+
+
+@overload
+def find_orbits(
+    system: HybridSystem,
+    params: Params,
+    *,
+    region: Region,
+    sequence: None = None,
+    section: SectionLike,
+    starts: int = 2048,
+    strides: int = 1,
+    max_jumps: int = 100,
+    key: PRNGKeyArray | None = None,
+    method: AbstractShooting = SingleShooting(),
+    integrator: IntegratorLike = Integrator(),
+) -> dict[tuple[str, ...], PeriodicOrbit]: ...
+
+
+def find_orbits(
+    system: HybridSystem,
+    params: Params,
+    *,
+    region: Region,
+    sequence: tuple[str, ...] | None = None,
+    section: SectionLike | None = None,
+    starts: int = 2048,
+    strides: int = 1,
+    max_jumps: int = 100,
+    key: PRNGKeyArray | None = None,
+    method: AbstractShooting = SingleShooting(),
+    integrator: IntegratorLike = Integrator(),
+) -> PeriodicOrbit | dict[tuple[str, ...], PeriodicOrbit]:
+    r"""Periodic orbits in a region, found by Newton's method from many starts in it. $S^m(x) = x$ for $m$ = `strides`.
+
+    The starts come in rounds of 128. The search ends when every orbit found was reached from two starts or more, and the
+    expected share of starts that lead to an orbit not yet found, among the starts that lead to orbits, is at most 1/4000: it is
+    $w(w + 1)/n(n - 1)$ for $w$ orbits from $n$ starts. It ends without an orbit after 512 starts, and in any case after `starts`,
+    with a warning if that is too early for the rule. An orbit to which few starts lead may be missed; a smaller region finds it.
+
+    Starts are solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, but with as many as allowed where a
+    round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. While
+    fewer than one start in 32 leads to an orbit, further starts lie on the edge of those whose stride succeeds. Two results are
+    one orbit if they lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
+
+    With a `section` in place of a `sequence`, $S$ is the map of the section to its next crossing through any number of jumps: the
+    orbits found are named by their sequences of modes.
+
+    **Arguments:**
+
+    - `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector fields: the box of states just after the
+      jump that closes the sequence; an orbit of several strides has one of these states in the box. It may be large: only the
+      image of the reset is searched.
+    - Either `sequence`: mode names, static; or `section`: a `Section` of an autonomous system, or a `Stroboscope`. Then `region`
+      is a box of states of the section's mode, which need not lie on the section, and `max_jumps` the largest number of jumps in
+      one stride.
+    - `starts`: the largest number of starts. `strides`: orbits that close after fewer strides are omitted. `key`: of
+      `jax.random`; the same key gives the same orbits.
+    - `method`: as for `periodic_orbit`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
+
+    **Returns:** one `PeriodicOrbit` whose arrays have a leading axis over the distinct orbits found, by decreasing period; its
+    length is 0 if none is found. Orbits of continuous families are omitted. Not for use under `jit`, because the number of orbits
+    is not known in advance. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+
+    With a `section`, a dictionary from each sequence to a `PeriodicOrbit` of this kind, the shortest sequence first. The `system`
+    of these orbits is the given one with a transition at the section, which changes nothing and enters the mode `"(mode) from the
+    section"`, where the orbits start. Where several transitions lead from one mode to the same other, each enters a mode of its
+    own, `"(mode) after (number)"`. `continuation` and `sweep` of `orbit.system` follow these orbits, also one without jumps.
+
+    Source: multistart Newton's method on the return map of Bhounsule (2014), Sec. 2; Boender, Rinnooy Kan (1987), *Bayesian
+    stopping rules for multistart global optimization methods*, Math. Program. 37, 59-80; the starts: an additive recurrence,
+    Niederreiter (1992), *Random Number Generation and Quasi-Monte Carlo Methods*, ch. 3.
+    """
+    first_mode("find_orbits", sequence, section)
+    if section is not None:
+        return find_section_orbits(
+            system, params, section, region, starts, strides, key, method, integrator, max_jumps
+        )  # fmt: skip
+    assert sequence is not None
+    integrator = for_modes(system, integrator)
+    for bound in region:
+        _, _, params = check(system, 0.0, bound, params, sequence, integrator)
+    low, high = (np.asarray(bound) for bound in region)
+    if not np.all(low <= high):
+        raise ValueError(f"region: low {low} must not exceed high {high}.")
+    if strides < 1 or starts < 1:
+        raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be at least 1.")
+    batch = Batch(system, params, tuple(sequence), strides, method, integrator)
+    with working("searching for periodic orbits"):
+        orbits, census = search(batch, (low, high), starts, key, solve_batch)
+    if len(orbits) and not census.complete:
+        warnings.warn(f"find_orbits: {census}", stacklevel=2)
+    return orbits

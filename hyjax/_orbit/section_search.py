@@ -1,0 +1,154 @@
+"""Search for periodic orbits whose sequence of modes is not known: fixed points of the map of a section."""
+
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from .._flow.integrator import PlainForward
+from .._flow.linearize import with_columns
+from .._flow.mode_integrators import IntegratorLike, Integrators, rolled, with_adjoint
+from .._flow.section_map import check_section, section_map, SectionMap, with_section_mode
+from .._flow.terminal import for_terminal_modes
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.section import Section, SectionLike
+from .._system.system import HybridSystem
+from .._system.types import Params
+from .._system.working import working
+from .entered import on_section
+from .fixed_point import FixedPoint
+from .newton import Evaluation, find_root
+from .orbit import PeriodicOrbit
+from .search import Region, search, solve_batch, stages
+from .search_batch import Batch, SectionBatch
+from .search_limits import SearchLimits
+from .second_lap import uses_time
+from .shooting import AbstractShooting, outcome
+
+SUCCESSFUL = RESULTS.successful._value
+
+
+@eqx.filter_jit
+def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPoint:
+    """The fixed point near each guess."""
+    integrator, method = limits.imposed_on(batch.integrator, batch.method)
+    each, mode = eqx.tree_at(lambda each: each.integrator, batch.map, integrator), batch.map.section.mode
+    home = jnp.array(batch.map.system.names.index(mode))
+    size = max(each.dimension for each in batch.map.system.modes.values())
+
+    def laps(x):
+        """The state after all strides, with the states at their starts."""
+
+        def one(carry, _):
+            t, z, mode, arcs, result = carry
+            passed = each(t, z, mode, batch.params)
+            result = choose(result == RESULTS.successful, passed.result, result)
+            return (t + passed.time, passed.x, passed.mode, arcs + passed.arcs, result), z[: x.size]
+
+        start = jnp.zeros_like(x[0]), jnp.pad(x, (0, size - x.size)), home, jnp.array(0), RESULTS.successful
+        (t, z, mode, arcs, result), nodes = jax.lax.scan(one, start, length=batch.strides)
+        closes = (result == RESULTS.successful) & (mode == home)
+        return nan_unless(closes, z[: x.size]), (nodes, arcs, t, result)
+
+    def evaluate(x, first):
+        end, jacobian, aux = with_columns(laps, x)
+        eye = jnp.eye(x.size, dtype=x.dtype)
+        return Evaluation(end - x, jacobian - eye, x, (aux, jacobian))
+
+    def solve(guess):
+        root = find_root(
+            evaluate, guess, max_iterations=method.max_iterations, accept=method.acceptable(integrator, guess.dtype),
+            root_finder=method.root_finder,
+        )  # fmt: skip
+        (nodes, arcs, period, result), jacobian = root.aux
+        result = outcome(root.converged, result)
+        return FixedPoint(nodes, arcs, period, jacobian, root.residual, jnp.zeros_like(period), result)
+
+    return jax.vmap(solve)(guesses)
+
+
+def find_section_orbits(
+    system: HybridSystem,
+    params: Params,
+    section: SectionLike,
+    region: Region,
+    starts: int,
+    strides: int,
+    key: PRNGKeyArray | None,
+    method: AbstractShooting,
+    integrator: IntegratorLike,
+    max_jumps: int,
+) -> dict[tuple[str, ...], PeriodicOrbit]:
+    """`find_orbits` by a section."""
+    for bound in region:
+        _, _, params, given = check_section(system, section, bound, params, 0.0, integrator)
+    low, high = (np.asarray(bound) for bound in region)
+    if not np.all(low <= high):
+        raise ValueError(f"region: low {low} must not exceed high {high}.")
+    if strides < 1 or starts < 1 or not isinstance(max_jumps, int) or max_jumps < 0:
+        raise ValueError(
+            f"find_orbits: strides={strides} and starts={starts} must be at least 1, max_jumps={max_jumps!r} an integer of at "
+            "least 0."
+        )
+    extended = with_section_mode(system, section)
+    every = range(len(extended.transitions))
+    if isinstance(section, Section) and uses_time(extended, extended.names, every, params, low.dtype):
+        raise ValueError(
+            "find_orbits: the system depends on time, so that an orbit closes after a multiple of a period: use section="
+            "hj.Stroboscope(mode, period)."
+        )
+    plain = rolled(with_adjoint(for_terminal_modes(given, extended), PlainForward()))
+    each = SectionMap(extended, section, len(system.names), max_jumps, plain)
+    batch = SectionBatch(each, params, strides, method, plain)
+    with working("searching for periodic orbits"):
+        found, census = search(batch, (low, high), starts, key, _solve)
+        if len(found.period) and not census.complete:
+            warnings.warn(f"find_orbits: {census}", stacklevel=3)
+        return _named(system, section, params, found, strides, method, given, max_jumps)
+
+
+def _named(
+    system: HybridSystem,
+    section: SectionLike,
+    params: Params,
+    found: FixedPoint,
+    strides: int,
+    method: AbstractShooting,
+    integrator: Integrators,
+    max_jumps: int,
+) -> dict[tuple[str, ...], PeriodicOrbit]:
+    """The periodic orbits at the fixed points, by their sequences of modes."""
+    there = on_section(system, section)
+    groups: dict[tuple[str, ...], list[np.ndarray]] = {}
+    for nodes in np.asarray(found.nodes):
+        t, x, sequence = jnp.zeros((), nodes.dtype), jnp.asarray(nodes[0]), [there.home]
+        for k in range(strides):
+            passed = section_map(
+                system, x, params, section=section, t=t, max_jumps=max_jumps, integrator=integrator
+            )  # fmt: skip
+            taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]
+            sequence += [there.entered(k, system.transitions[k].target) for k in taken]
+            # A stroboscope may find the state in another mode, where the crossing is none.
+            if k < strides - 1 and system.names[int(passed.mode)] == section.mode:
+                sequence.append(there.home)
+            t, x = t + passed.time, passed.x[: x.size]
+        groups.setdefault(tuple(sequence), []).append(nodes[0])
+
+    inner, orbits = integrator.renamed(there.system.names, there.sources), {}
+    for sequence, guesses in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
+        batch = Batch(there.system, params, sequence, 1, method, inner)
+        *_, fine = stages(batch, guesses[0].dtype)
+        solved = solve_batch(batch, jnp.stack(guesses), fine)
+        good = np.flatnonzero(np.asarray(solved.result._value) == SUCCESSFUL)
+        if len(good) < len(guesses):
+            warnings.warn(
+                f"find_orbits: {len(guesses) - len(good)} fixed points of the section's map are no isolated orbits of the "
+                f"sequence {sequence}: {solved.result}. They are omitted.",
+                stacklevel=4,
+            )
+        if len(good):
+            orbits[sequence] = solved[good]
+    return orbits

@@ -1,0 +1,82 @@
+"""The map that an attractor or a basin iterates: of a sequence of modes, or of a section."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .._flow.check import check
+from .._flow.integrator import PlainForward
+from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
+from .._flow.section_map import check_section, SectionMap, with_section_mode
+from .._flow.terminal import for_terminal_modes, with_terminal_modes
+from .._orbit.problem import Problem
+from .._orbit.second_lap import depends_on_time, uses_time
+from .._system.section import first_mode, Section, SectionLike
+from .._system.system import Guard, HybridSystem
+from .._system.types import Params, State
+from .sequence_map import SequenceMap
+
+
+class ChosenMap(NamedTuple):
+    """A map for a program that iterates it.
+
+    **Attributes:** `params`: as arrays. `mode`: the index of the initial mode. `size`: of the states. `timed`: whether the map
+    depends on time, and the time of a pass on the state. `coordinates`: the names of the states' entries. `several_modes`:
+    whether passes may end in several modes. `described`: the map in words, for the attributes of a dataset.
+    """
+
+    map: SequenceMap | SectionMap
+    params: Params
+    mode: int
+    size: int
+    timed: bool
+    coordinates: tuple[str, ...]
+    several_modes: bool
+    described: dict[str, str]
+
+    def padded(self, states: Float[np.ndarray, "rows n"]) -> Float[np.ndarray, "rows size"]:
+        """States with zeros in the padding."""
+        return np.pad(states, ((0, 0), (0, self.size - states.shape[1])))
+
+
+def map_of(
+    caller: str,
+    system: HybridSystem,
+    sequence: tuple[str, ...] | None,
+    section: SectionLike | None,
+    x: State,
+    params: Params,
+    max_jumps: int,
+    integrator: IntegratorLike,
+    fates: Mapping[str, Guard] | None = None,
+) -> ChosenMap:
+    """The map, after a check of the arguments of `caller`. `fates`: guards that end the motion."""
+    first, fates = first_mode(caller, sequence, section), {} if fates is None else fates
+    mode, coordinates = system.names.index(first), system.mode(first).coordinates
+    integrator = for_modes(system, integrator)
+    plain = with_adjoint(integrator, PlainForward())
+    if sequence is not None:
+        sequence = tuple(sequence)
+        _, _, params = check(system, 0.0, x, params, sequence, integrator)
+        timed = depends_on_time(Problem(system, sequence, 1), params, x)
+        ending = with_terminal_modes(system, sequence, fates)
+        described = {"sequence": " -> ".join(sequence)}
+        chosen = SequenceMap(ending, sequence, len(system.transitions), plain)
+        return ChosenMap(chosen, params, mode, x.size, timed, coordinates, False, described)
+    assert section is not None
+    if not isinstance(max_jumps, int) or max_jumps < 0:
+        raise ValueError(f"{caller}: max_jumps={max_jumps!r} must be an integer of at least 0.")
+    _, x, params, _ = check_section(system, section, x, params, 0.0, integrator)
+    on_surface = isinstance(section, Section)
+    ending = with_section_mode(with_terminal_modes(system, system.names, fates), section)
+    chosen = SectionMap(ending, section, len(system.names), max_jumps, for_terminal_modes(plain, ending))
+    size = max(each.dimension for each in system.modes.values())
+    if size != len(coordinates):
+        coordinates = tuple(f"x_{i}" for i in range(size))
+    described = {"section": ("surface in " if on_surface else "period, from ") + section.mode}
+    several = not on_surface and len(system.names) > 1
+    # The time of a stroboscope's pass does not depend on the state.
+    timed = on_surface and uses_time(ending, ending.names, range(len(ending.transitions)), params, x.dtype)
+    return ChosenMap(chosen, params, mode, size, timed, coordinates, several, described)

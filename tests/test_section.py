@@ -1,0 +1,223 @@
+"""Maps of sections through whatever modes come: areas, a wheel in closed form, attractors, basins and orbits of any sequence."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax.models import rimless_wheel
+
+# A driven oscillator before a wall, which it strikes none, one or several times in a period.
+oscillator = hj.HybridSystem(
+    {
+        "free": hj.Mode(
+            lambda t, x, p: jnp.stack([x[1], p["a"] * jnp.cos(t) - p["c"] * x[1] - p["k"] * x[0]]), ("x", "v")
+        )
+    },
+    (hj.Transition("free", "free", lambda t, x, p: p["d"] - x[0], lambda t, x, p: jnp.stack([x[0], -p["e"] * x[1]])),),
+)
+STRUCK = {name: jnp.array(value) for name, value in dict(a=2.0, c=0.05, k=8.0, d=0.1, e=0.9).items()}
+# A soft spring: one impact in a period, or none below a = 0.1.
+SOFT = {name: jnp.array(value) for name, value in dict(a=0.12, c=0.1, k=1.0, d=1.0, e=0.8).items()}
+T = 2 * np.pi
+period = hj.Stroboscope("free", T)
+STARTS = jnp.array([[0.0, 0.3], [-0.5, 0.1], [0.05, 1.0], [-1.5, 0.0]])
+# Looser tolerances for what need not be exact, and for chaos.
+quick = hj.Integrator(rtol=1e-9, atol=1e-9)
+
+
+def pass_period(x):
+    return hj.section_map(oscillator, x, STRUCK, section=period, max_jumps=5)
+
+
+@pytest.fixture(scope="module")
+def passed():
+    """The map of a period, and its Jacobian, in one batch."""
+    jacobian = lambda x: hj.section_jacobian(oscillator, x, STRUCK, section=period, max_jumps=5)
+    return jax.vmap(pass_period)(STARTS), jax.vmap(jacobian)(STARTS)
+
+
+def test_a_period_multiplies_areas(passed):
+    """By exp(-c T), and each impact by e^2, whatever the number of impacts."""
+    crossing, jacobian = passed
+    assert list(np.asarray(crossing.jumps)[1:]) == [4, 4, 5]
+    expected = np.exp(-0.05 * T) * 0.9 ** (2 * np.asarray(crossing.jumps)[1:])
+    # Rounding, amplified by the Jacobians' condition numbers, some hundreds.
+    assert_allclose(np.linalg.det(jacobian[1:]), expected, rtol=1e-9)
+    assert_allclose(crossing.time[1:], T, rtol=1e-15)
+    assert np.all(np.sum(np.asarray(crossing.transitions) >= 0, axis=1) == crossing.jumps)
+
+
+def test_a_lane_with_too_many_jumps(passed):
+    """Six impacts; the other lanes are sound."""
+    crossing, jacobian = passed
+    good = np.array([False, True, True, True])
+    assert np.all(np.asarray(crossing.result == hj.RESULTS.successful) == good)
+    assert "max_jumps_reached" in str(crossing.result)
+    assert np.all(np.isfinite(crossing.x).all(axis=1) == good) and np.all(
+        np.isfinite(jacobian).all(axis=(1, 2)) == good
+    )
+
+
+def test_jacobian_by_differences(passed):
+    _, jacobian = passed
+    step = 1e-6
+    ahead, behind = (jax.vmap(pass_period)(STARTS[2] + sign * step * jnp.eye(2)).x for sign in (1, -1))
+    # Second differences 1e-12 times third derivatives, which five impacts make large; rounding 1e-15 / 1e-6.
+    assert_allclose((ahead - behind).T / (2 * step), jacobian[2], rtol=1e-6)
+
+
+def test_a_wheel_from_stance_to_stance():
+    """The rimless wheel at theta = 0, by its energy: w -> sqrt(mu^2 (w^2 + A) + B), with the slope mu^2 w / w'."""
+    params = rimless_wheel.Params()
+    alpha, half, unit, w = 0.2, np.pi / 6, 2 / 3, 1.1
+    mu = 1 + unit * (np.cos(2 * half) - 1)
+    down = 2 * unit * (np.cos(alpha) - np.cos(half + alpha))
+    after = np.sqrt(mu**2 * (w**2 + down) + 2 * unit * (np.cos(alpha - half) - np.cos(alpha)))
+    section = hj.Section("stance", lambda t, x, p: -x[0])
+    arguments = rimless_wheel.system, jnp.array([0.0, w]), params
+    crossing = hj.section_map(*arguments, section=section)
+    assert_allclose(crossing.x, [0, after], rtol=1e-13, atol=1e-13)
+    assert int(crossing.jumps) == 1 and crossing.mode == 0 and crossing.transitions[0] == 0
+    jacobian = hj.section_jacobian(*arguments, section=section)
+    assert_allclose(jacobian[1, 1], mu**2 * w / after, rtol=1e-12)
+    # The state stays on the section.
+    assert_allclose(jacobian[0], 0, atol=1e-13)
+    # In reverse mode too.
+    rate = lambda slope: hj.section_map(*arguments[:2], rimless_wheel.Params(slope=slope), section=section).x[1]
+    by_slope = mu**2 * (np.sin(half + alpha) - np.sin(alpha)) + np.sin(alpha) - np.sin(alpha - half)
+    assert_allclose(jax.grad(rate)(0.2), unit * by_slope / after, rtol=1e-11)
+    # It falls back.
+    stays = hj.section_map(rimless_wheel.system, jnp.array([-0.3, 0.0]), params, section=section)
+    assert stays.result == "outside_domain" and np.all(np.isnan(stays.x))
+
+
+@pytest.fixture(scope="module")
+def attractors():
+    return hj.attractor(
+        oscillator, lambda p: jnp.stack([0 * p["a"], 0.3 + 0 * p["a"]]), STRUCK, where=lambda p: p["a"],
+        values=np.array([0.1, 2.0, 3.0]), section=period, strides=400, transients=100, keep=64, max_jumps=40,
+    )  # fmt: skip
+
+
+def test_all_exponents(attractors):
+    """Their sum is the mean logarithm of areas: -c T and 2 ln e for each impact; so it tells the mean number of impacts."""
+    assert np.all(attractors["result"] == 0)
+    exponents = attractors["exponents"].values
+    impacts = (np.sum(exponents, axis=1) + 0.05 * T) / (2 * np.log(0.9)) * 300
+    # Rounding of the integrator's tolerance, 1e-9 a step, over 300 periods.
+    assert_allclose(impacts, np.round(impacts), rtol=0, atol=1e-3)
+    # Without impact, a focus: both exponents are -c T / 2; chaos; eight impacts in each period.
+    assert np.round(impacts)[0] == 0 and np.round(impacts)[1] > 300 and np.round(impacts)[2] == 8 * 300
+    assert_allclose(exponents[0], -0.05 * T / 2, rtol=0.02)
+    assert list(attractors["period"].values) == [1, 0, 1] and attractors["lyapunov"][1] > 0.5
+    assert attractors.attrs["section"] == "period, from free" and "mode" not in attractors
+    # The steady state of a linear oscillator at t = 0 (mod T), to the tolerance of 1e-9.
+    steady = 0.1 / (8 - 1 + 0.05j)
+    assert_allclose(attractors["x"].values[0, -1], [steady.real, -steady.imag], rtol=0, atol=1e-8)
+
+
+def test_exponents_per_time_and_per_period(attractors):
+    """The exponents of `lyapunov_spectrum`, of another segment of the chaotic attractor, within four standard errors."""
+    spectrum = hj.lyapunov_spectrum(
+        oscillator, jnp.array([0.0, 0.3]), STRUCK, mode="free", t1=2500.0, transient=60.0, segments=400, max_jumps=60
+    )
+    # The attractor's mean has an error too, of as many periods.
+    assert abs(attractors["lyapunov"].values[1] / T - spectrum.exponents[0]) < 4 * np.sqrt(2) * spectrum.errors[0]
+
+
+def test_orbits_of_any_sequence():
+    """The soft oscillator at a = 0.12, as for the sequence of one impact: and none other."""
+    found = hj.find_orbits(oscillator, SOFT, section=period, region=(jnp.array([-3.0, -3.0]), jnp.array([1.0, 3.0])))
+    assert list(found) == [("free from the section", "free")]
+    (orbits,) = found.values()
+    orbit = orbits[0]
+    assert_allclose(orbit.period, T, rtol=1e-14)
+    # One impact: the product of the multipliers is e^2 exp(-c T). The orbit is that of the model with its phase as a state.
+    assert_allclose(np.prod(orbit.multipliers), 0.8**2 * np.exp(-0.1 * T), rtol=1e-10)
+    again = hj.section_map(oscillator, orbit.x, SOFT, section=period)
+    assert_allclose(again.x, orbit.x, rtol=1e-11)
+    assert int(again.jumps) == 1
+    # It is followed as any orbit, down to where it turns.
+    branch = hj.continuation(orbit.system, orbit, where=lambda p: p["a"], stop=0.115)
+    assert branch.result == "successful"
+    rest = hj.find_orbits(
+        oscillator,
+        SOFT | {"a": jnp.array(0.05)},
+        section=period,
+        region=(jnp.array([-3.0, -3.0]), jnp.array([1.0, 3.0])),
+    )
+    # Without impact: a resonance, x = (a / c) sin t.
+    assert list(rest) == [("free from the section",)]
+    assert_allclose(rest[("free from the section",)].x[0], [0, 0.5], rtol=1e-11, atol=1e-12)
+
+
+def test_orbits_between_two_walls():
+    """Two transitions lead from a mode to itself; the sequence tells them apart. A forced mass between walls at -1 and 1:
+    x'' = a cos t, one impact on each, in closed form."""
+    walls = hj.HybridSystem(
+        {"free": hj.Mode(lambda t, x, p: jnp.stack([x[1], p * jnp.cos(t)]), ("x", "v"))},
+        tuple(
+            hj.Transition(
+                "free",
+                "free",
+                lambda t, x, p, side=side: 1 - side * x[0],
+                lambda t, x, p: jnp.stack([x[0], -0.4 * x[1]]),
+            )
+            for side in (1, -1)
+        ),
+    )
+    found = hj.find_orbits(
+        walls, jnp.array(2.0), section=period, region=(jnp.array([-1.0, -4.0]), jnp.array([1.0, 4.0])), max_jumps=20,
+        starts=48,
+    )  # fmt: skip
+    assert ("free from the section", "free after 0", "free after 1") in found
+    for sequence, orbits in found.items():
+        jumps = len(sequence) - 1
+        # Each impact multiplies areas by e^2, the flow by 1.
+        assert_allclose(np.prod(orbits.multipliers, axis=1).real, 0.16**jumps, rtol=1e-8)
+        crossing = hj.section_map(walls, orbits.x[0], jnp.array(2.0), section=period, max_jumps=20)
+        assert [f"free after {k}" for k in np.asarray(crossing.transitions) if k >= 0] == list(sequence[1:])
+        # The residual of an orbit, of the order of the integrator's tolerance times its multipliers.
+        assert_allclose(crossing.x, orbits.x[0], rtol=0, atol=1e-10)
+
+
+def test_basins_by_a_section():
+    rest = hj.find_orbits(
+        oscillator,
+        SOFT | {"a": jnp.array(0.05)},
+        section=period,
+        region=(jnp.array([-1.0, -1.0]), jnp.array([1.0, 1.0])),
+    )
+    (orbits,) = rest.values()
+    axes = {"x": np.linspace(-3, 0.9, 4), "v": np.linspace(-3, 3, 4)}
+    found = hj.basin(
+        oscillator, SOFT | {"a": jnp.array(0.05)}, section=period, axes=axes, orbits=orbits,
+        fates={"left": lambda t, x, p: 3.5 + x[0]},
+    )  # fmt: skip
+    fate = found["fate"].values
+    assert found["fate"].attrs["flag_meanings"].split()[:2] == ["orbit_1", "left"]
+    assert set(np.unique(fate)) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({}, "give either sequence= or section=, not neither"),
+        ({"section": period, "sequence": ("free",)}, "not both"),
+        ({"section": hj.Section("free", lambda t, x, p: x[1])}, "depends on time"),
+        ({"section": hj.Stroboscope("flight", 1.0)}, "'flight' is not one of the modes"),
+        ({"section": hj.Section("free", lambda t, x, p: x)}, "surface must return shape"),
+    ],
+)
+def test_misuse(options, message):
+    region = jnp.array([-1.0, -1.0]), jnp.array([1.0, 1.0])
+    with pytest.raises(ValueError, match=message):
+        hj.find_orbits(oscillator, STRUCK, region=region, **options)
+
+
+def test_misuse_of_a_section():
+    with pytest.raises(ValueError, match=r"period=0.0 must be positive"):
+        hj.Stroboscope("free", 0.0)
