@@ -78,7 +78,14 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        pytest.param(1, marks=pytest.mark.slow),
+        *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (2, 3, 4)),
+    ],
+)
 def test_random_systems(seed):
     count, wrong = compared(seed, 40)
     assert not wrong, "\n".join(wrong)

@@ -247,7 +247,11 @@ def period(weights, x):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fn, size", [(end_of_stride, 1.0), (period, 0.1)], ids=("stride", "orbit"))
+@pytest.mark.parametrize(
+    "fn, size",
+    [(end_of_stride, 1.0), pytest.param(period, 0.1, marks=pytest.mark.exhaustive)],
+    ids=("stride", "orbit"),
+)
 def test_gradient_by_the_weights_of_a_network(gait, fn, size):
     """4545 weights: the gradient, and the difference quotient along one direction."""
     weights = size * WEIGHTS

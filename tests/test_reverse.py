@@ -348,7 +348,7 @@ def walker_numbers(x, slope, quantity, integrator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("quantity", [hj.return_jacobian, hj.monodromy])
+@pytest.mark.parametrize("quantity", [hj.return_jacobian, pytest.param(hj.monodromy, marks=pytest.mark.exhaustive)])
 def test_jacobians_by_checkpoints(walker, quantity):
     """Values and gradients of the Jacobians of a stride."""
     x = walker["long_0.009"].x

@@ -125,10 +125,10 @@ def test_two_modes_and_strides_to_second_order():
         assert_allclose(here, there, rtol=0, atol=atol)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "adjoint",
-    [pytest.param(dfx.ForwardMode(), marks=pytest.mark.exhaustive), dfx.RecursiveCheckpointAdjoint()],
+    [dfx.ForwardMode(), dfx.RecursiveCheckpointAdjoint()],
     ids=["forward", "checkpoint"],
 )
 def test_reverse_mode(adjoint):

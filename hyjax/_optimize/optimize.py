@@ -29,7 +29,7 @@ from .unknowns import Bounds, unknowns_of
 # After so many evaluations the progress is shown.
 SLICE = 10
 # Spacings of the differences that check the gradient, relative to the fifth root of rounding.
-SPACINGS = 1 / 4, 1 / 64
+SPACINGS = 1 / 4, 1 / 64, 1 / 1024
 
 
 def optimize(
@@ -172,7 +172,7 @@ def _gradient_error(
     program: Program, method: InteriorPoint, found: Minimum, result: OptimizedGait, lanes: int
 ) -> Array:
     """The largest deviation of the Jacobian of objective and constraints at the optimum from differences of order 4, relative to
-    the row's largest component or value. Near a fold the first spacing may be too long for the differences, or for the orbit."""
+    the row's largest component or value. Near a fold a spacing may be too long for the differences, or for the orbit."""
     best, u = int(result.best), np.asarray(found.point.u[int(result.best)])
     sample = jax.tree.map(lambda leaf: leaf[best], found.sample)
     jacobian = np.asarray(sample.jacobian)
