@@ -13,6 +13,7 @@ from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._flow.simulate import check_simulation, run_simulation
 from .._flow.trajectory import Samples, Trajectory
+from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
@@ -49,6 +50,10 @@ class Covariance(eqx.Module):
     def result(self) -> RESULTS:
         """The code of the trajectory."""
         return self.trajectory.result
+
+    def plot(self, coordinates: tuple[str, str] | None = None):
+        """A figure of the path of the mean with ellipses of the covariance; see `hyjax.plot.covariance_figure`."""
+        return picture("covariance_figure")(self, coordinates)
 
 
 def covariance(

@@ -1,6 +1,7 @@
 """Saltation matrices of contact: comparison of the closed forms of Kong et al. (2024) with the generic formula."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,8 @@ from rich.table import Table
 
 from ..._flow.jump import saltation_matrix
 from ...models import ball_on_slope
+from ..files import save_figure
+from .drops import drops, drops_figure, drops_table
 from .transitions import ContactTransition, TRANSITIONS
 
 REMARKS = """\
@@ -29,8 +32,9 @@ SLOPE = Fraction(3, 5), Fraction(4, 5)
 VELOCITY = Fraction(1), Fraction(-2)
 
 
-def saltation(states: int = 16) -> None:
-    """Compare the closed forms of eqs. 70-94 with the generic matrices, and those of the ball on a slope, eqs. 51-58."""
+def saltation(states: int = 16, plot: Path | None = None) -> None:
+    """Compare the closed forms of eqs. 70-94 with the generic matrices, and those of the ball on a slope, eqs. 51-58; drop balls
+    on a slope, Figs. 1 and 7. `plot`: write a picture of these balls to this file."""
     console = Console(width=120)
     table = Table(title="Rigid bodies with one contact (Sec. V)", title_justify="left", box=None, pad_edge=False)
     for column in ("transition", "eq.", "largest entry", "largest difference"):
@@ -50,7 +54,11 @@ def saltation(states: int = 16) -> None:
     ):
         console.print(f"\n[italic]Ball on a slope {title}[/italic]", highlight=False, soft_wrap=True)
         console.print(_ball(target, friction, exact))
+    dropped = drops()
+    console.print()
+    console.print(drops_table(dropped))
     console.print(f"\n{REMARKS}", highlight=False, markup=False, soft_wrap=True)
+    save_figure(plot, lambda: drops_figure(dropped))
 
 
 def _compare(event: ContactTransition, draws: list) -> tuple[float, float]:
