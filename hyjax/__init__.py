@@ -45,7 +45,12 @@ from ._variation.bouligand import (
     BouligandDerivative as BouligandDerivative,
 )
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
+from ._variation.isostable_response import (
+    isostable_response as isostable_response,
+    IsostableResponse as IsostableResponse,
+)
 from ._variation.noise import Noise as Noise
+from ._variation.phase_response import phase_response as phase_response, PhaseResponse as PhaseResponse
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stationary_covariance import stationary_covariance as stationary_covariance
 from ._variation.stride_covariance import stride_covariance as stride_covariance
