@@ -10,8 +10,9 @@ from .._orbit.multipliers import eigenvectors
 from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
+from .._system.types import Matrix
 from .phase_response import largest, masked
-from .transport import along, check_orbit, rates, refuse_failure, ResponseArc, transported
+from .transport import along, check_orbit, rates, refuse_failure, ResponseArc, Transport, transported
 
 
 class IsostableResponse(eqx.Module):
@@ -72,29 +73,28 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
         raise ValueError(
             f"isostable_response: which={which!r} must be the index of a multiplier of the orbit, from 0 to {n - 1}."
         )
-    response = _response(orbit, which, samples)
+    response = _response(orbit, which, *transported(orbit, samples))
     refuse_failure(response.result, "isostable_response")
     return response
 
 
 @eqx.filter_jit
-def _response(orbit: PeriodicOrbit, which: int, samples: int) -> IsostableResponse:
-    transposed, arcs = transported(orbit, samples)
-    eps, period, value = float(jnp.finfo(orbit.x.dtype).eps), orbit.period, orbit.multipliers[which]
+def _response(orbit: PeriodicOrbit, which: int, transposed: Matrix, arcs: tuple[Transport, ...]) -> IsostableResponse:
+    eps, value = float(jnp.finfo(orbit.x.dtype).eps), orbit.multipliers[which]
+    of_value = lambda number: number.astype(value.dtype)
     there = jnp.abs(value) > 1e3 * eps * jnp.maximum(jnp.max(jnp.abs(orbit.multipliers)), 1)
     value = jnp.where(there, value, 1)
-    kappa = jnp.log(value) / period
+    kappa = jnp.log(value) / of_value(orbit.period)
     right, left = (vectors[0] for vectors in eigenvectors(transposed.T, value[None]))
-    # Of length 1 in both real and complex derivatives, with a largest component that is real and positive.
+    # The eigenvector has the length 1: turned, its largest component is positive.
     top = right[jnp.argmax(jnp.abs(right))]
-    right = right * (jnp.conj(top) / jnp.abs(top)).astype(right.dtype)
+    right = right * jnp.conj(top) / of_value(jnp.abs(top))
     product = jnp.sum(left * right)
     simple = jnp.abs(product) > eps**0.5
     found = along(orbit, arcs, left / jnp.where(simple, product, 1))
-    found = tuple(
-        eqx.tree_at(lambda arc: arc.z, arc, arc.z * jnp.exp(kappa * (arc.t - period))[:, None]) for arc in found
-    )
-    residual = largest([jnp.sum(arc.z * rates(orbit, arc), axis=1) for arc in found])
+    grown = lambda arc: arc.z * jnp.exp(kappa * of_value(arc.t - orbit.period))[:, None]
+    found = tuple(eqx.tree_at(lambda arc: arc.z, arc, grown(arc)) for arc in found)
+    residual = largest([jnp.sum(arc.z * of_value(rates(orbit, arc)), axis=1) for arc in found])
     failed = (orbit.result == RESULTS.successful) & ~(there & simple & jnp.isfinite(residual))
     result = choose(failed, RESULTS.no_simple_multiplier, orbit.result)
     nan = ft.partial(nan_unless, result == RESULTS.successful)

@@ -8,8 +8,8 @@ from .._flow.elimination import solve
 from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
-from .._system.types import Scalar
-from .transport import along, check_orbit, rates, refuse_failure, ResponseArc, transported
+from .._system.types import Matrix, Scalar
+from .transport import along, check_orbit, rates, refuse_failure, ResponseArc, Transport, transported
 
 
 class PhaseResponse(eqx.Module):
@@ -69,14 +69,13 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
     012212.
     """
     check_orbit(orbit, samples, "phase_response")
-    response = _response(orbit, samples)
+    response = _response(orbit, *transported(orbit, samples))
     refuse_failure(response.result, "phase_response")
     return response
 
 
 @eqx.filter_jit
-def _response(orbit: PeriodicOrbit, samples: int) -> PhaseResponse:
-    transposed, arcs = transported(orbit, samples)
+def _response(orbit: PeriodicOrbit, transposed: Matrix, arcs: tuple[Transport, ...]) -> PhaseResponse:
     f = orbit.system.mode(orbit.sequence[0]).vector_field(orbit.starts[0], orbit.x, orbit.params)
     speed = jnp.sqrt(jnp.sum(f**2))
     ahead = f / speed

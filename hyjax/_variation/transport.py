@@ -45,7 +45,7 @@ class ResponseArc(eqx.Module):
     weights: Float[Array, "*batch n"]
 
 
-class _Transport(eqx.Module):
+class Transport(eqx.Module):
     """One arc of the sequence in all strides: times, states, quadrature weights and `back`, the matrices $B$."""
 
     t: Float[Array, "strides n"]
@@ -75,8 +75,12 @@ def refuse_failure(result: RESULTS, caller: str) -> None:
         raise ValueError(f"{caller}: there is no response: {result}. {RESULTS[result]}")  # pyright: ignore
 
 
-def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[_Transport, ...]]:
-    """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence."""
+@eqx.filter_jit
+def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Transport, ...]]:
+    """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence.
+
+    A program of its own, which the responses share: nearly all of their compile time.
+    """
     arcs, maps = [], []
     for k in range(len(orbit.sequence)):
         t, x, weights, flows, jump = jax.vmap(lambda i, k=k: _arc(orbit, k, i, samples))(jnp.arange(orbit.strides))
@@ -93,10 +97,10 @@ def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[_Tran
 
     start = jnp.eye(orbit.x.size, dtype=orbit.x.dtype)
     total, back = jax.lax.scan(stride_back, start, tuple(maps), reverse=True)
-    return total, tuple(_Transport(t, x, weights, b) for (t, x, weights), b in zip(arcs, back, strict=True))
+    return total, tuple(Transport(t, x, weights, b) for (t, x, weights), b in zip(arcs, back, strict=True))
 
 
-def along(orbit: PeriodicOrbit, arcs: tuple[_Transport, ...], w: Inexact[Array, " n"]) -> tuple[ResponseArc, ...]:
+def along(orbit: PeriodicOrbit, arcs: tuple[Transport, ...], w: Inexact[Array, " n"]) -> tuple[ResponseArc, ...]:
     """The response $B(t)\\,w$ along each arc of the orbit, for its value `w` at the orbit's end."""
     return tuple(
         ResponseArc(mode, each.t[i], each.x[i], each.back[i].astype(w.dtype) @ w, each.weights[i])
