@@ -45,7 +45,7 @@ from ._variation.bouligand import (
     BouligandDerivative as BouligandDerivative,
 )
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
-from ._variation.entrainment import entrainment as entrainment, Entrainment as Entrainment
+from ._variation.entrainment import Entrainment as Entrainment, entrainment as entrainment
 from ._variation.isostable_response import (
     isostable_response as isostable_response,
     IsostableResponse as IsostableResponse,

@@ -204,7 +204,7 @@ def test_modes_of_different_dimension(swinging):
         assert_allclose(arc.z[-1], xi.T @ after.z[0], rtol=1e-12)
     for name, value in slope.items():
         # 41 points integrate to rounding; the slopes are of order 1.
-        assert_allclose(-advance[name], value, rtol=0, atol=1e-11), name
+        assert_allclose(-advance[name], value, rtol=0, atol=1e-11, err_msg=name)
 
 
 @pytest.mark.slow
@@ -274,7 +274,7 @@ def test_misuse_and_failure():
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)
     both = jax.tree.map(lambda *each: jnp.stack([jnp.asarray(leaf) for leaf in each]), orbit, lost)
     for respond in (hj.phase_response, hj.isostable_response):
-        with pytest.raises(ValueError, match="there is no response: .*orbit_not_converged"):
+        with pytest.raises(ValueError, match=r"there is no response: .*orbit_not_converged"):
             respond(lost, samples=9)
         with pytest.raises(ValueError, match="this is a batch of 2 orbits"):
             respond(both)
@@ -298,13 +298,13 @@ def test_misuse_and_failure():
         hj.isostable_response(orbit, which=1)
     charge = hj.Mode(lambda t, x, drive: drive - x + 0.0 * jnp.cos(t), ("v",))
     forced = dataclasses.replace(orbit, system=hj.HybridSystem({"charge": charge}, NEURON.transitions))
-    with pytest.raises(ValueError, match="the system depends on time. A forced orbit has no free phase"):
+    with pytest.raises(ValueError, match=r"the system depends on time\. A forced orbit has no free phase"):
         hj.phase_response(forced)
 
     with pytest.raises(ValueError, match="push is given for 'hot', but the modes of the orbit are"):
         hj.entrainment(response, {"hot": wave})
     with pytest.raises(
-        ValueError, match=r"mode 'charge'. It must return what is added to the rates of .* shape \(1,\)"
+        ValueError, match=r"mode 'charge'\. It must return what is added to the rates of .* shape \(1,\)"
     ):
         hj.entrainment(response, lambda cycle, x, p: cycle)
     with pytest.raises(ValueError, match="lags=2 must be an integer of at least 3"):
