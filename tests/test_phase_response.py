@@ -15,7 +15,6 @@ from hyjax.plot.figure import pyplot
 
 ROLLED = hj.Integrator(unroll=False)
 SAMPLES = 21
-MIDDLE = SAMPLES // 2
 
 # One neuron: v' = I - v, v = 1: v+ = 0.
 NEURON = hj.HybridSystem(
@@ -34,104 +33,136 @@ def wave(cycle, x, params):
     return jnp.cos(2 * jnp.pi * cycle) * jnp.ones_like(x)
 
 
+def neuron_in_closed_form(drive):
+    """Z at half the period, and the largest interaction with the push of `test_one_neuron_in_closed_form`."""
+    period = jnp.log(drive / (drive - 1))
+    mean = (jnp.exp(period) - 1) / (period * drive)
+    return jnp.exp(period / 2) / drive, mean / jnp.hypot(1, 2 * jnp.pi / period)
+
+
 def test_one_neuron_in_closed_form():
     """Z = 1 / f = exp(t) / I, T = ln(I / (I - 1)). A push cos(2 pi t / P) gives Gamma = Re(c exp(-2 pi i psi)) with
-    c = (exp(T) - 1) / (T I (1 + 2 pi i / T)), and so the tongue. With gradients by the drive."""
+    c = (exp(T) - 1) / (T I (1 + 2 pi i / T)), and so the tongue."""
 
     def found(drive):
         response = hj.phase_response(neuron(drive), samples=SAMPLES)
-        locking = hj.entrainment(response, wave, lags=10)
-        arc = response.arcs[0]
-        return jnp.stack([arc.z[MIDDLE, 0], locking.highest]), (arc, locking, response)
-
-    def exact(drive):
-        period = jnp.log(drive / (drive - 1))
-        mean = (jnp.exp(period) - 1) / (period * drive)
-        return jnp.stack([jnp.exp(period / 2) / drive, mean / jnp.hypot(1, 2 * jnp.pi / period)])
+        return response, hj.entrainment(response, wave, lags=10)
 
     drive = jnp.array([1.02, 1.2, 2.0, 5.0])
-    slope, (arc, locking, response) = jax.jit(jax.vmap(jax.jacrev(found, has_aux=True)))(drive)
+    response, locking = jax.jit(jax.vmap(found))(drive)
+    (arc,), (middle, highest) = response.arcs, jax.vmap(neuron_in_closed_form)(drive)
     # Twenty steps from sample to sample, each to a few roundings, and the time of the firing, where f = I - 1 is least.
     assert_allclose(arc.z[..., 0], np.exp(arc.t) / drive[:, None], rtol=1e-13)
+    assert_allclose(arc.z[:, SAMPLES // 2, 0], middle, rtol=1e-13)
     assert_allclose(arc.z * (drive[:, None, None] - arc.x), 1, rtol=0, atol=1e-13)
     assert np.all(response.residual < 1e-13)
-    assert_allclose(jnp.sum(arc.weights, axis=1), np.log(drive / (drive - 1)), rtol=1e-13)
+    assert_allclose(jnp.sum(arc.weights, axis=1), response.period, rtol=1e-13)
     # The quadrature of exp(t) cos(2 pi t / T) with 21 points leaves out less than 1e-12.
-    assert_allclose(locking.highest, jax.vmap(exact)(drive)[:, 1], rtol=1e-12)
+    assert_allclose(locking.highest, highest, rtol=1e-12)
     assert_allclose(locking.lowest, -locking.highest, rtol=1e-12)
-    assert_allclose(slope, jax.vmap(jax.jacfwd(exact))(drive), rtol=1e-10)
     low, high = jax.tree.map(lambda leaf: leaf[1], locking).tongue(jnp.array([0.1, -0.2]))
     assert_allclose(low, 1 - np.array([0.1, 0.2]) * locking.highest[1], rtol=1e-14)
     assert_allclose(high, 1 + np.array([0.1, 0.2]) * locking.highest[1], rtol=1e-14)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_firings_are_two_strides():
-    """The same neuron, twice around: the response of the second stride is that of the first."""
+    """The same neuron, twice around: the response of the second stride is that of the first. And gradients in reverse mode."""
     once, twice = (hj.phase_response(neuron(jnp.array(1.5), strides=n), samples=9) for n in (1, 2))
     (arc,), (first, second) = once.arcs, twice.arcs
     for again, start in ((first, 0), (second, once.period)):
         assert_allclose(again.z, arc.z, rtol=1e-13)
         assert_allclose(again.t, arc.t + start, rtol=0, atol=1e-14)
 
+    def found(drive):
+        response = hj.phase_response(neuron(drive), samples=SAMPLES)
+        return response.arcs[0].z[SAMPLES // 2, 0], hj.entrainment(response, wave, lags=10).highest
 
-def pair_responses(coupling, drive, leak):
-    params = pair.Params(drive, leak, coupling)
-    orbit = hj.periodic_orbit(pair.system, pair.guess(params), params, sequence=pair.sequence, integrator=ROLLED)
-    return hj.phase_response(orbit, samples=SAMPLES), hj.isostable_response(orbit, samples=SAMPLES)
+    slopes = jax.jit(jax.jacrev(found))(jnp.array(1.5))
+    assert_allclose(slopes, jax.jacfwd(neuron_in_closed_form)(1.5), rtol=1e-10)
 
 
-def pair_in_closed_form(coupling, drive, leak):
-    r"""Responses of the mode "first" at its start, Z = (1, E) / (gamma J + E a) with a = gamma (J - u), E = (J - u) / (J - 1),
-    and I = (1, -gamma J / a) up to a factor, orthogonal to the vector field; the multiplier h'(u)^2, and its direction.
+def pair_in_closed_form(params):
+    r"""The pair of `hj.models.integrate_and_fire` just after the first fired: the responses Z = (1, E) / (gamma J + E a), with
+    a = gamma (J - u) and E = (J - u) / (J - 1), and I = (1, -gamma J / a) up to a factor, orthogonal to the vector field; the
+    direction v with I v = 1; the multiplier h'(u) of half a period, and half the period.
 
     Along the arc Z grows as exp(gamma t), and I as exp((gamma + kappa) t)."""
-    j = drive / leak
+    j, coupling = params.drive / params.leak, params.coupling
     u = (2 * j + coupling - jnp.sqrt((2 * j + coupling) ** 2 - 4 * j * (1 + coupling))) / 2
-    e, a, one = (j - u) / (j - 1), leak * (j - u), jnp.ones(())
-    v, i = jnp.stack([e, -one]) / jnp.hypot(e, one), jnp.stack([one, -leak * j / a])
-    period, multiplier = 2 / leak * jnp.log(e), (j * (j - 1) / (j - u) ** 2) ** 2
-    return jnp.stack([one, e]) / (leak * j + e * a), i / (i @ v), v, multiplier, jnp.log(multiplier) / period, period
+    e, a, one = (j - u) / (j - 1), params.leak * (j - u), jnp.ones(())
+    v, i = jnp.stack([e, -one]) / jnp.hypot(e, one), jnp.stack([one, -params.leak * j / a])
+    z = jnp.stack([one, e]) / (params.drive + e * a)
+    return z, i / (i @ v), v, -j * (j - 1) / (j - u) ** 2, jnp.log(e) / params.leak
 
 
-def test_pair_in_closed_form():
+# Kicks upwards make the rhythm unstable; the response is there all the same.
+PAIRS = pair.Params(jnp.array([1.2, 1.6, 1.3]), jnp.array([1.0, 1.3, 0.9]), jnp.array([-0.1, -0.3, 0.05]))
+
+# The neurons change their names when one fires, so that the rhythm repeats after half its period.
+RENAMED = hj.HybridSystem(
+    {"apart": hj.Mode(pair.integrate, ("last", "next"))},
+    (
+        hj.Transition(
+            "apart", "apart", pair.second_below, lambda t, x, p: jnp.stack([jnp.zeros_like(x[0]), x[0] + p.coupling])
+        ),
+    ),
+)
+
+
+def test_pair_with_gradients():
+    """Half a rhythm of the pair has the multiplier h'(u), which is negative: kappa = (ln(-h') + pi i) / T. With the derivatives
+    by all parameters in the direction (1, 1, 1)."""
+
+    def found(params):
+        orbit = hj.periodic_orbit(
+            RENAMED, pair.guess(params), params, sequence=("apart",), integrator=ROLLED, throw=False
+        )
+        (phase,), isostable = hj.phase_response(orbit, samples=9).arcs, hj.isostable_response(orbit, samples=9)
+        i = isostable.arcs[0].z
+        return phase.z, jnp.real(i), jnp.imag(i), jnp.real(isostable.direction), jnp.real(isostable.multiplier), phase.t
+
+    def exact(params, places):
+        z, i, v, multiplier, period = pair_in_closed_form(params)
+        t = places * period
+        decay = jnp.exp(params.leak * t + places * jnp.log(-multiplier))[:, None] * i
+        turned = [turn(jnp.pi * places)[:, None] * decay for turn in (jnp.cos, jnp.sin)]
+        return jnp.exp(params.leak * t)[:, None] * z, *turned, v, multiplier, t
+
+    moved = jax.tree.map(jnp.ones_like, PAIRS)
+    results = jax.jit(jax.vmap(lambda params, by: jax.jvp(found, (params,), (by,))))(PAIRS, moved)
+    places = results[0][-1] / results[0][-1][:, -1:]
+    closed = jax.vmap(lambda params, by, places: jax.jvp(lambda params: exact(params, places), (params,), (by,)))
+    for values, expected, digits in zip(results, closed(PAIRS, moved, places), (1e-11, 1e-10), strict=True):
+        # A few hundred roundings: of flow, firing, and eigenvectors; more in the derivatives.
+        for each, other in zip(values, expected, strict=True):
+            assert_allclose(each, other, rtol=0, atol=digits * np.max(np.abs(other)))
+
+
+@pytest.mark.slow
+def test_pair_of_two_modes():
     """In the mode "second" the neurons have exchanged their parts, and the deviation its sign."""
-    # Kicks upwards make the rhythm unstable; the response is there all the same.
-    pairs = jnp.array([-0.1, -0.3, 0.05]), jnp.array([1.2, 1.6, 1.3]), jnp.array([1.0, 1.3, 0.9])
-    phase, isostable = jax.vmap(pair_responses)(*pairs)
+
+    def found(params):
+        orbit = hj.periodic_orbit(pair.system, pair.guess(params), params, sequence=pair.sequence, integrator=ROLLED)
+        return hj.phase_response(orbit, samples=SAMPLES), hj.isostable_response(orbit, samples=SAMPLES)
+
+    phase, isostable = jax.vmap(found)(PAIRS)
     assert np.all(phase.result == hj.RESULTS.successful) and np.all(isostable.result == hj.RESULTS.successful)
-    z, i, v, multiplier, exponent, _ = jax.vmap(pair_in_closed_form)(*pairs)
-    assert_allclose(isostable.multiplier, multiplier, rtol=1e-12)
+    z, i, v, half, time = jax.vmap(pair_in_closed_form)(PAIRS)
+    exponent = jnp.log(-half) / time
+    assert_allclose(isostable.multiplier, half**2, rtol=1e-12)
     assert_allclose(isostable.exponent, exponent, rtol=1e-12)
     assert_allclose(isostable.direction, v, rtol=1e-11)
     # A few hundred roundings: of two flows, two firings, and the linear system of the multiplier 1.
     first, second = phase.arcs
-    growth = jnp.exp(pairs[2][:, None] * first.t)[:, :, None]
+    growth = jnp.exp(PAIRS.leak[:, None] * first.t)[:, :, None]
     assert_allclose(first.z, growth * z[:, None], rtol=1e-12)
     assert_allclose(second.z, growth * z[:, None, ::-1], rtol=1e-12)
     first, second = isostable.arcs
-    growth = jnp.exp((pairs[2] + exponent)[:, None] * first.t)[:, :, None]
+    growth = jnp.exp((PAIRS.leak + exponent)[:, None] * first.t)[:, :, None]
     assert_allclose(first.z, growth * i[:, None], rtol=1e-11)
     assert_allclose(second.z, -growth * i[:, None, ::-1], rtol=1e-11)
-
-
-@pytest.mark.slow
-def test_gradient_of_the_responses_of_a_pair():
-    """The derivatives by all three parameters, in the direction (1, 1, 1), just after the first firing and halfway to the
-    second."""
-    at = tuple(map(jnp.asarray, (-0.1, 1.2, 1.0)))
-
-    def found(*params):
-        phase, isostable = pair_responses(*params)
-        return [(jnp.real(each.arcs[0].z[0]), jnp.real(each.arcs[0].z[MIDDLE])) for each in (phase, isostable)]
-
-    def exact(coupling, drive, leak):
-        z, i, _, _, exponent, period = pair_in_closed_form(coupling, drive, leak)
-        return [(w, w * jnp.exp(rate * period / 4)) for w, rate in ((z, leak), (i, leak + exponent))]
-
-    (_, moved), (_, expected) = (jax.jvp(fn, at, tuple(map(jnp.ones_like, at))) for fn in (found, exact))
-    for each, other in zip(jax.tree.leaves(moved), jax.tree.leaves(expected), strict=True):
-        assert_allclose(each, other, rtol=1e-10)
 
 
 # A mode of two coordinates and one of three, with a parameter in the flow, one in a guard and one in a reset.
@@ -233,7 +264,7 @@ def test_phase_shift_by_simulation(swinging):
         assert_allclose(earlier, z, rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_walker(walker):
     """The long gait at slope 0.009: a complex pair of multipliers, whose response is a left eigenvector of the monodromy
     matrix."""
