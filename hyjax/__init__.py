@@ -60,6 +60,7 @@ from ._variation.stride_feedback import (
     stride_feedback as stride_feedback,
     StrideFeedback as StrideFeedback,
 )
+from ._variation.transport import ResponseArc as ResponseArc
 
 # The former paths `hyjax.plot_branch` and others are files in that folder.
 __path__.append(__path__[0] + "/_former")

@@ -60,9 +60,10 @@ def test_one_neuron_in_closed_form():
     # The quadrature of exp(t) cos(2 pi t / T) with 21 points leaves out less than 1e-12.
     assert_allclose(locking.highest, highest, rtol=1e-12)
     assert_allclose(locking.lowest, -locking.highest, rtol=1e-12)
-    turned = np.exp(-2j * np.pi * locking.lags) / (1 + 2j * np.pi / response.period[:, None])
-    size = highest * np.hypot(1, 2 * np.pi / response.period)
-    assert_allclose(locking.interaction, size[:, None] * np.real(turned), rtol=0, atol=1e-12)
+    period, lags = np.asarray(response.period)[:, None], np.asarray(locking.lags)
+    turned = np.exp(-2j * np.pi * lags) / (1 + 2j * np.pi / period)
+    size = np.asarray(highest)[:, None] * np.hypot(1, 2 * np.pi / period)
+    assert_allclose(locking.interaction, size * np.real(turned), rtol=0, atol=1e-12)
     low, high = jax.tree.map(lambda leaf: leaf[1], locking).tongue(jnp.array([0.1, -0.2]))
     assert_allclose(low, 1 - np.array([0.1, 0.2]) * locking.highest[1], rtol=1e-14)
     assert_allclose(high, 1 + np.array([0.1, 0.2]) * locking.highest[1], rtol=1e-14)

@@ -42,13 +42,14 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
     $$\dot Z = -A^\top Z, \quad A = D_xf; \qquad Z^- = \Xi^\top Z^+; \qquad Z^\top f = 1$$
 
     with the saltation matrix $\Xi$, and $Z$ periodic. The phase $\theta$ is in units of time: a small push $\delta x$ at a state
-    of the orbit makes all later events earlier by $Z^\top\delta x$. Multiply $Z$ by $2\pi/T$ for the phase in radians, by $1/T$
-    for cycles. $Z^\top f = 1$ on both sides of every event, since $\Xi f^- = f^+$.
+    of the orbit makes the later events earlier by $Z^\top\delta x$, once other deviations have decayed. Multiply $Z$ by $2\pi/T$
+    for the phase in radians, by $1/T$ for cycles. $Z^\top f = 1$ on both sides of every event, since $\Xi f^- = f^+$.
 
     At the orbit's start $Z$ is the left eigenvector of the monodromy matrix $M$ to the multiplier 1: it solves one linear system,
     $(I - M^\top + \hat f\hat f^\top) Z = \hat f/|f|$, $\hat f = f/|f|$, that is regular where 1 is a simple multiplier. From
     there $Z$ is transported backward by products of transposed Jacobians of the flow and saltation matrices, each to the
-    integrator's tolerance. The orbit may be unstable: then $Z$ is the gradient of the phase as the orbit's events define it.
+    integrator's tolerance. On an unstable orbit $Z$ is that eigenvector too: $Z^\top\delta x$ is the part of a push along the
+    flow, beside those along the other eigenvectors, but a pushed state does not return.
 
     **Arguments:** `orbit`: one orbit of a system that does not depend on time. `samples`: the number of samples of each arc,
     static; they are Chebyshev points, so that integrals by the `weights` of the arcs converge faster than any power of it.

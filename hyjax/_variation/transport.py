@@ -59,7 +59,6 @@ def check_orbit(orbit: PeriodicOrbit, samples: int, caller: str) -> None:
     require_one(orbit, caller)
     if not isinstance(samples, int) or samples < 2:
         raise ValueError(f"{caller}: samples={samples!r} must be an integer of at least 2, for both ends of an arc.")
-    # The search for an orbit starts its clock at 0, in the dtype of the state.
     problem = Problem(orbit.system, orbit.sequence, orbit.strides)
     if depends_on_time(problem, orbit.params, orbit.x):
         raise ValueError(
