@@ -47,11 +47,17 @@ from ._variation.bouligand import (
     BouligandDerivative as BouligandDerivative,
 )
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
+from ._variation.entrainment import Entrainment as Entrainment, entrainment as entrainment
+from ._variation.isostable_response import (
+    isostable_response as isostable_response,
+    IsostableResponse as IsostableResponse,
+)
 from ._variation.lyapunov_spectrum import (
     lyapunov_spectrum as lyapunov_spectrum,
     LyapunovSpectrum as LyapunovSpectrum,
 )
 from ._variation.noise import Noise as Noise
+from ._variation.phase_response import phase_response as phase_response, PhaseResponse as PhaseResponse
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stationary_covariance import stationary_covariance as stationary_covariance
 from ._variation.stride_covariance import stride_covariance as stride_covariance
@@ -60,6 +66,7 @@ from ._variation.stride_feedback import (
     stride_feedback as stride_feedback,
     StrideFeedback as StrideFeedback,
 )
+from ._variation.transport import ResponseArc as ResponseArc
 
 # The former paths `hyjax.plot_branch` and others are files in that folder.
 __path__.append(__path__[0] + "/_former")

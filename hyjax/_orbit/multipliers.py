@@ -16,7 +16,7 @@ from .._flow.elimination import null_vectors, solver
 from .eigenvalues import spectrum
 
 Values = Complex[Array, " n"]
-Vectors = Complex[Array, "n n"]
+Vectors = Complex[Array, "k n"]
 
 
 @jax.custom_jvp
@@ -38,32 +38,32 @@ def eigenvalues(matrix: Float[Array, "n n"]) -> Values:
 def _eigenvalues_jvp(primals, tangents):
     (matrix,), (dmatrix,) = primals, tangents
     values = eigenvalues(matrix)
-    right, left = _vectors(matrix, values)
+    right, left = eigenvectors(matrix, values)
     moved = jnp.sum((left @ dmatrix.astype(values.dtype)) * right, axis=1)
     frozen = _frozen(matrix, values)
     product = jnp.where(frozen, 1, jnp.sum(left * right, axis=1))
     return values, jnp.where(frozen, 0, moved / product)
 
 
-def _frozen(matrix: Float[Array, "n n"], values: Values) -> Array:
+def _frozen(matrix: Float[Array, "n n"], values: Complex[Array, " k"]) -> Array:
     """Eigenvalues that are zero up to rounding: multiple zeros of a matrix of low rank stay zero while the rank is constant."""
     modulus = jax.lax.stop_gradient(jnp.abs(values))
     return modulus < 1e3 * jnp.finfo(matrix.dtype).eps * jnp.max(modulus)
 
 
 @jax.custom_jvp
-def _vectors(matrix: Float[Array, "n n"], values: Values) -> tuple[Vectors, Vectors]:
-    """Right and left unit eigenvectors, as rows."""
+def eigenvectors(matrix: Float[Array, "n n"], values: Complex[Array, " k"]) -> tuple[Vectors, Vectors]:
+    """Right and left unit eigenvectors to simple eigenvalues, some or all of them, as rows: $A v = s v$ and $w A = s w$."""
     singular = _shifted(matrix, values)
     both = jnp.stack([singular, jnp.swapaxes(singular, 1, 2)])
     right, left = jax.vmap(jax.vmap(lambda each: null_vectors(each, rank=len(matrix) - 1)[0]))(both)
     return right, left
 
 
-@_vectors.defjvp
-def _vectors_jvp(primals, tangents):
+@eigenvectors.defjvp
+def _eigenvectors_jvp(primals, tangents):
     (matrix, values), (dmatrix, dvalues) = primals, tangents
-    right, left = _vectors(matrix, values)
+    right, left = eigenvectors(matrix, values)
     n, frozen = len(matrix), _frozen(matrix, values)
 
     def one(singular, dsingular, v, w, frozen):
@@ -81,6 +81,6 @@ def _vectors_jvp(primals, tangents):
     return (right, left), jax.vmap(one)(*each)
 
 
-def _shifted(matrix: Float[Array, "n n"], values: Values) -> Complex[Array, "n n n"]:
+def _shifted(matrix: Float[Array, "n n"], values: Complex[Array, " k"]) -> Complex[Array, "k n n"]:
     """`A - s I` for each eigenvalue `s`."""
     return matrix.astype(values.dtype) - values[:, None, None] * jnp.eye(len(matrix), dtype=values.dtype)

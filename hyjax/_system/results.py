@@ -85,6 +85,11 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The optimality conditions do not hold where the minimization ended. Raise `max_iterations`, start elsewhere, or see "
         "`history`: a gait that is lost on the way stops it."
     )
+    no_simple_multiplier = (
+        "The monodromy matrix has no simple multiplier of this kind: 1 along the flow for a phase response, one other than zero "
+        "for an isostable response. Neighbouring orbits may be periodic too, two multipliers may be equal, or the accuracy may "
+        "not suffice: lower the integrator's tolerance, choose another multiplier, or another parameter."
+    )
 
 
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:

@@ -1,0 +1,71 @@
+"""Figures of phase and isostable responses, and of Arnold tongues."""
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._system.results import RESULTS
+from .._variation.entrainment import Entrainment
+from .._variation.isostable_response import IsostableResponse
+from .._variation.phase_response import PhaseResponse
+from .figure import BLUE, COLOURS, GREY, PALE, pyplot, symbol, tidy, unit, with_unit
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+def response_figure(
+    response: PhaseResponse | IsostableResponse, model: ModuleType | None = None
+) -> "matplotlib.figure.Figure":
+    """The response to each coordinate over one period, of an isostable response the real part; dotted lines at the jumps.
+
+    **Arguments:** `response`: of one orbit. `model`: supplies the unit of time.
+
+    **Returns:** the figure. `ValueError` for a batch, and for a response that was not found; `ImportError` without matplotlib.
+    """
+    _require_one(response.result, np.ndim(response.residual), "response_figure")
+    modes = {mode: response.orbit.system.modes[mode] for mode in response.orbit.sequence}
+    names = list(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
+    head = "Z" if isinstance(response, PhaseResponse) else r"\mathrm{Re}\,I"
+    size = (7, 1.5 * len(names) + 0.6)
+    fig, axes = pyplot().subplots(len(names), 1, figsize=size, sharex=True, layout="constrained", squeeze=False)
+    for name, ax, colour in zip(names, axes[:, 0], COLOURS * len(names), strict=False):
+        tidy(ax)
+        for arc in response.arcs:
+            if name in (coordinates := modes[arc.mode].coordinates):
+                ax.plot(arc.t, np.real(arc.z)[:, coordinates.index(name)], color=colour, lw=1.8)
+        for arc in response.arcs[:-1]:
+            ax.axvline(float(arc.t[-1]), color=GREY, lw=0.8, ls=":", gid="jump")
+        ax.set_ylabel(f"${head}$, {symbol(name)}")
+    axes[-1, 0].set_xlabel(with_unit("$t$", unit(model.time_unit) if model else ""))
+    return fig
+
+
+def tongue_figure(found: Entrainment, strength: float = 0.1) -> "matplotlib.figure.Figure":
+    r"""The interaction function over the phase difference, with its extremes, and the Arnold tongue up to a strength.
+
+    **Arguments:** `found`: of one orbit. `strength`: the largest strength of the push.
+
+    **Returns:** the figure. `ValueError` for a batch, and where the response was not found; `ImportError` without matplotlib.
+    """
+    _require_one(found.result, np.ndim(found.lowest), "tongue_figure")
+    fig, (left, right) = pyplot().subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    tidy(left).plot(np.append(found.lags, 1), np.append(found.interaction, found.interaction[0]), color=BLUE, lw=1.8)
+    for extreme in (found.lowest, found.highest):
+        left.axhline(float(extreme), color=GREY, lw=0.8, ls=":")
+    left.set(xlabel=r"$\psi$ (cycles)", ylabel=r"$\Gamma$")
+    strengths = np.linspace(0, strength, 2)
+    low, high = found.tongue(strengths)
+    tidy(right).fill_betweenx(strengths, low, high, color=PALE)
+    right.plot(low, strengths, color=BLUE, lw=1.8)
+    right.plot(high, strengths, color=BLUE, lw=1.8)
+    right.set(xlabel="$T / P$", ylabel=r"strength $\varepsilon$")
+    return fig
+
+
+def _require_one(result: RESULTS, axes: int, caller: str) -> None:
+    if axes:
+        raise ValueError(f"{caller}: this is a batch. Choose one lane: jax.tree.map(lambda leaf: leaf[0], batch).")
+    if result != RESULTS.successful:
+        raise ValueError(f"{caller}: there is no response to draw: {RESULTS[result]}")  # pyright: ignore
