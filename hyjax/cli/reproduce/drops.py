@@ -82,9 +82,9 @@ def _drop(title: str, flow, impact) -> Drop:
 
 def drops_table(drops: tuple[Drop, ...]) -> Table:
     """Standard deviations of the position at the end."""
-    title = f"Balls dropped on a slope of {SLOPE} rad (Figs. 1 and 7): standard deviation of the position, m"
+    title = f"Balls dropped on a slope of {SLOPE} rad (Figs. 1 and 7): deviation of the position, m"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    columns = "", "direction", "saltation matrix", "reset alone", f"{BALLS} balls"
+    columns = "", "direction", "saltation matrix", "reset alone", "sampled balls"
     for k, column in enumerate(columns):
         table.add_column(column, justify="left" if k < 2 else "right")
     for drop in drops:
