@@ -151,11 +151,13 @@ def no_optimum(record: dict[str, Any], gait: "OptimizedGait", first_order: bool)
     lost = lost_gaits(record)
     why += f" Trials that were shortened because the gait was lost: {lost}." if lost else ""
     # Multipliers grow without bound towards a grazing event, and one passes 1 at a fold: beyond either the gait is lost.
-    radius = record["after"]["spectral_radius"]
-    if lost and radius is not None and radius > max(1, record["before"]["spectral_radius"]):
+    radius, first = record["after"]["spectral_radius"], record["before"]["spectral_radius"]
+    if lost and radius is not None and radius > max(0.99, first):
+        # At a fold the radius is 1 on the side of the stable gaits too.
+        limit = "contraction<=0.95" if first < 0.95 else "spectral_radius<=1"
         why += (
             f" The search ended at the spectral radius {radius:.4g}, as near a fold or a grazing event, where the gait "
-            'ends: --subject-to "spectral_radius<=1" excludes such gaits.'
+            f'ends: --subject-to "{limit}" excludes such gaits.'
         )
     sharp = "spectral_radius" in (record["objective"]["name"], *(each["name"] for each in record["constraints"]))
     hints = ["--starts", "other bounds", "another --orbit", *["no --first-order"] * first_order]
