@@ -65,6 +65,7 @@ def attractor(
     if as_json:
         record["axes"] = axes_record(found, found["result"].dims)
         record |= {"period": found["period"].values.tolist(), "lyapunov": nested_lists(found["lyapunov"].values)}
+        record["exponents"] = nested_lists(found["exponents"].values)
     print_record(record, as_json)
     if not as_json:
         names = [str(code_of(int(code))) for code in found["result"].values.ravel()]

@@ -56,7 +56,8 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "mat
 
 
 def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
-    """The bifurcation diagram of attractors: the last states, and below the largest Lyapunov exponent, over one parameter.
+    """The bifurcation diagram of attractors: the last states, and below the Lyapunov exponents, the largest in colour, over one
+    parameter. Exponents of minus infinity are not drawn.
 
     **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate.
 
@@ -79,6 +80,9 @@ def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> 
     axes[0].plot(np.repeat(at, points.shape[1]), points.ravel(), ".", **style)
     axes[0].set_ylabel(symbol(coordinate))
     exponent = found["lyapunov"].transpose(name, ...).values.reshape(len(at), -1)
+    others = found["exponents"].isel(exponent=slice(1, None)).transpose(name, ...).values.reshape(len(at), -1)
+    if np.isfinite(others).any():
+        axes[1].plot(at, np.where(np.isfinite(others), others, np.nan), color=GREY, lw=0.6)
     axes[1].plot(at, exponent, color=COLOURS[1], lw=0.6)
     axes[1].axhline(0, color=GREY, lw=0.8)
     axes[1].set(xlabel=_label(found, name), ylabel="Lyapunov\nexponent")
