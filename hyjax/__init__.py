@@ -46,6 +46,8 @@ from ._variation.bouligand import (
 )
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
 from ._variation.noise import Noise as Noise
+from ._variation.regulator import Regulator as Regulator, regulator as regulator
+from ._variation.riccati_solution import riccati as riccati, RiccatiSolution as RiccatiSolution
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stationary_covariance import stationary_covariance as stationary_covariance
 from ._variation.stride_covariance import stride_covariance as stride_covariance
@@ -54,6 +56,7 @@ from ._variation.stride_feedback import (
     stride_feedback as stride_feedback,
     StrideFeedback as StrideFeedback,
 )
+from ._variation.tracking import Tracking as Tracking
 
 # The former paths `hyjax.plot_branch` and others are files in that folder.
 __path__.append(__path__[0] + "/_former")

@@ -67,7 +67,7 @@ class _Flow(eqx.Module):
         return jnp.concatenate([rate, pack(turned + turned.T + (intensity + intensity.T) / 2)])
 
 
-class _OfState(eqx.Module):
+class OfState(eqx.Module):
     """A guard, domain or `armed` of the state alone."""
 
     fn: Guard | Domain
@@ -129,7 +129,7 @@ def joint_system(system: HybridSystem, noise: PlacedNoise) -> HybridSystem:
     for (name, mode), own in zip(system.modes.items(), noise.flow, strict=True):
         n = mode.dimension
         entries = tuple(f"sigma_{i}" for i in range(packed_size(n)))
-        domain = None if mode.domain is None else _OfState(mode.domain, n)
+        domain = None if mode.domain is None else OfState(mode.domain, n)
         # Coordinates may have any names: those of a joint system are seen by nobody.
         names = (*(f"x_{i}" for i in range(n)), *entries)
         modes[name] = Mode(_Flow(mode.vector_field, n, own), names, domain)
@@ -138,8 +138,8 @@ def joint_system(system: HybridSystem, noise: PlacedNoise) -> HybridSystem:
         source, target = system.mode(way.source), system.mode(way.target)
         n = source.dimension
         jump = Jump(source, target, way.guard, way.reset, at_guard, at_reset)
-        armed = None if way.armed is None else _OfState(way.armed, n)
-        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), jump, armed))
+        armed = None if way.armed is None else OfState(way.armed, n)
+        transitions.append(Transition(way.source, way.target, OfState(way.guard, n), jump, armed))
     return HybridSystem(modes, tuple(transitions))
 
 

@@ -142,6 +142,7 @@ def _by_transition(given, system: HybridSystem, caller: str) -> list:
     for key in given:
         if key not in ways and not (isinstance(key, int) and 0 <= key < len(ways)):
             raise ValueError(
-                f"{caller}: event_cost is given for {key!r}, which is no transition. Give the index or the modes of one of {ways}."
+                f"{caller}: event_cost is given for {key!r}, which is no transition. Give the index or the modes of one of "
+                f"{ways}."
             )
     return [given.get(k, given.get(way)) for k, way in enumerate(ways)]

@@ -2,8 +2,8 @@
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton
@@ -22,8 +22,9 @@ class Reference(eqx.Module):
 
     **Attributes:** `starts`, `ends`: times of the arcs, shape `(arcs,)`; unused rows are arcs of length 0. `x_starts`, `x_ends`:
     states after and before the jumps, shape `(arcs, size)`, padded with zeros. `modes`, `transitions`: indices, shape `(arcs,)`.
-    `there`: whether the row holds an arc. `jumped`: whether it ends with a jump. `period`: of an orbit, whose last arc is followed
-    by the first; `None` for a trajectory. `mode`: the index of the mode at the end. `result`: the code of the reference.
+    `there`: whether the row holds an arc. `jumped`: whether it ends with a jump. `period`: of an orbit, whose last arc is
+    followed by the first; `None` for a trajectory. `result`: the code of the reference. `initial`, `final`: the names of the
+    modes at start and end; `None` where they are traced.
     """
 
     starts: Float[Array, " arcs"]
@@ -35,9 +36,10 @@ class Reference(eqx.Module):
     there: Bool[Array, " arcs"]
     jumped: Bool[Array, " arcs"]
     period: Scalar | None
-    mode: Int[Array, ""]
     result: RESULTS
     params: Params
+    initial: str | None = eqx.field(static=True)
+    final: str | None = eqx.field(static=True)
     system: HybridSystem = eqx.field(static=True)
     integrator: Integrators = eqx.field(static=True)
 
@@ -51,7 +53,7 @@ class Reference(eqx.Module):
         automaton = Automaton(self.system)
         if not self.system.transitions:
             return jnp.zeros((len(self.starts), self.size, self.size), self.x_starts.dtype)
-        at = lambda row: automaton.saltation(*row, self.params)
+        at = lambda row: automaton.saltation(row[0], row[1], row[2], self.params)
         return jax.lax.map(at, (self.ends, self.x_ends, jnp.maximum(self.transitions, 0)))
 
 
@@ -62,25 +64,26 @@ def reference_of(given: Trajectory | PeriodicOrbit, caller: str) -> Reference:
         raise ValueError(
             f"{caller}: {type(given).__name__} is no reference. Give a hj.Trajectory, from hj.simulate, or a hj.PeriodicOrbit."
         )
-    if given.starts.ndim > (1 if isinstance(given, PeriodicOrbit) else 1) or given.result._value.ndim:
+    if given.starts.ndim > 1:
         raise ValueError(f"{caller}: this is a batch of {len(given)} references. Choose one, or use jax.vmap.")
-    if not isinstance(given.result._value, jax.core.Tracer) and not is_traced(given.params):
-        if bool(given.result != RESULTS.successful):
-            raise ValueError(
-                f"{caller}: the reference failed, {described_code(given.result)} Give one whose result is successful."
-            )
+    if not is_traced(given.result) and bool(given.result != RESULTS.successful):
+        raise ValueError(
+            f"{caller}: the reference failed, {described_code(given.result)} Give a reference whose result is successful."
+        )
     return _of_trajectory(given) if isinstance(given, Trajectory) else _of_orbit(given)
 
 
 def _of_trajectory(given: Trajectory) -> Reference:
     there = given.modes >= 0
     fill = lambda column: jnp.where(there.reshape((-1,) + (1,) * (column.ndim - 1)), column, column[0])
-    starts = fill(given.starts)
+    starts, names = fill(given.starts), given.system.names
+    traced = is_traced((given.modes, given.mode))
+    initial, final = (None if traced else names[int(np.ravel(each)[0])] for each in (given.modes, given.mode))
     return Reference(
         starts=starts, ends=jnp.where(there, given.ends, starts), x_starts=fill(given.x_starts), x_ends=fill(given.x_ends),
         modes=fill(given.modes), transitions=given.transitions, there=there,
-        jumped=jnp.arange(len(starts)) < given.jumps, period=None, mode=given.mode, result=given.result,
-        params=given.params, system=given.system, integrator=given.integrator,
+        jumped=jnp.arange(len(starts)) < given.jumps, period=None, result=given.result,
+        params=given.params, initial=initial, final=final, system=given.system, integrator=given.integrator,
     )  # fmt: skip
 
 
@@ -98,6 +101,7 @@ def _of_orbit(given: PeriodicOrbit) -> Reference:
     every = jnp.ones(len(rows), bool)
     return Reference(
         starts=starts, ends=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
-        transitions=jnp.array(list(route) * given.strides), there=every, jumped=every, period=given.period, mode=modes[0],
-        result=given.result, params=given.params, system=system, integrator=given.integrator,
+        transitions=jnp.array(list(route) * given.strides), there=every, jumped=every, period=given.period,
+        result=given.result, params=given.params, initial=given.sequence[0], final=given.sequence[0], system=system,
+        integrator=given.integrator,
     )  # fmt: skip

@@ -6,7 +6,8 @@ $$P_0 = H + A^\top P_1\,(I + G P_1)^{-1} A,$$
 
 with three matrices that do not depend on $P_1$. As the end of the interval moves on they obey
 
-$$\dot A = (F - GQ)\,A, \qquad \dot G = FG + GF^\top + B R^{-1} B^\top - GQG, \qquad \dot H = A^\top Q A, \qquad F = D_xf,\ B = D_uf,$$
+$$\dot A = (F - GQ)\,A, \qquad \dot G = FG + GF^\top + B R^{-1} B^\top - GQG, \qquad \dot H = A^\top Q A, \qquad F = D_xf,\ B =
+D_uf,$$
 
 from $A = I$, $G = H = 0$: so the flow, which may contract, is never followed backward, $G$ is the solution of a filter's Riccati
 equation, which stays bounded where the flow is controlled, and $P_1$ need not be invertible. An event is the map with $A = \Xi$,
@@ -15,6 +16,9 @@ $G = 0$, $H = Q_e$. Maps of successive intervals are composed as in the doubling
 Source: Redheffer (1962), *On the relation of transmission-line theory to scattering and transfer*, J. Math. Phys. 41, 1-41, for
 the composition; Reid (1972), *Riccati Differential Equations*, for the three equations.
 """
+
+import functools as ft
+import operator
 
 import equinox as eqx
 import jax
@@ -79,11 +83,16 @@ class _Flow(eqx.Module):
         point = linearized(self.vector_field, t, x[:n], inputs.params, cost.free)
         q, b = cost.states[self.own], point.by_control
         q = across(q, point.rate) if self.transverse else q
-        filtered = point.by_state - g @ q
+        filtered = point.by_state - _times(g, q)
         # Of F G + G F' - G Q G, half is (F - GQ/2) G.
-        half = (filtered + point.by_state) @ g / 2
-        driven = half + half.T + b @ cost.inverse @ b.T
-        return _join(point.rate, RiccatiMap(filtered @ a, driven, a.T @ q @ a), self.size)
+        half = _times((filtered + point.by_state) / 2, g)
+        driven = half + half.T + _times(_times(b, cost.inverse), b.T)
+        return _join(point.rate, RiccatiMap(_times(filtered, a), driven, _times(a.T, _times(q, a))), self.size)
+
+
+def _times(a: Matrix, b: Matrix) -> Matrix:
+    """The product of small matrices, as a sum that is compiled together with its surroundings."""
+    return ft.reduce(operator.add, (a[:, k, None] * b[k] for k in range(len(b))))
 
 
 def _join(x: State, riccati: RiccatiMap, size: int) -> State:

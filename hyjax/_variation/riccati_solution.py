@@ -1,7 +1,6 @@
 r"""The Riccati equation along a trajectory or around a periodic orbit, through events."""
 
 import equinox as eqx
-import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
@@ -11,7 +10,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .._system.where import Where
-from .quadratic_cost import across, ByMode, ByTransition, place_cost, QuadraticCost
+from .quadratic_cost import ByMode, ByTransition, place_cost, QuadraticCost
 from .reference import Reference, reference_of
 from .riccati import closed_loop, stabilizing_cost
 from .riccati_map import around, backward, CostsToGo, Passage, passage, RiccatiMap
@@ -24,9 +23,9 @@ class RiccatiSolution(eqx.Module):
     Matrices have a row and a column for each coordinate, padded with zeros to the largest dimension, `size`, as states of
     `Trajectory` are; NaN in unused rows. Units: those of the cost by those of the state squared.
 
-    **Attributes:** `cost`: $P$ at the start, shape `(size, size)`. `cost_starts`, `cost_ends`: at the starts and ends of the arcs,
-    after and before the jumps, shape `(arcs, size, size)`. `multipliers`: of the closed loop once around an orbit, largest modulus
-    first, shape `(size,)`; `None` for a finite horizon. `result`: the code of the reference; of its integration; or
+    **Attributes:** `cost`: $P$ at the start, shape `(size, size)`. `cost_starts`, `cost_ends`: at the starts and ends of the
+    arcs, after and before the jumps, shape `(arcs, size, size)`. `multipliers`: of the closed loop once around an orbit, largest
+    modulus first, shape `(size,)`; `None` for a finite horizon. `result`: the code of the reference; of its integration; or
     `not_stabilized`. Unless it is `successful`, the numbers are NaN.
     """
 
@@ -51,28 +50,29 @@ def riccati(
 
     $$-\dot P = A^\top P + PA - PBR^{-1}B^\top P + Q, \quad A = D_xf,\ B = D_uf; \qquad P^- = Q_e + \Xi^\top P^+\,\Xi$$
 
-    with the saltation matrix $\Xi$. $\delta x^\top P(t)\,\delta x$ is, to second order in the deviation $\delta x$ at the time $t$,
-    the least cost $\int \delta x^\top Q\,\delta x + u^\top R\,u\,\mathrm dt + \sum \delta x^{-\top} Q_e\,\delta x^-
-    + \delta x(T)^\top P_T\,\delta x(T)$; the feedback that attains it is `regulator`. The equation is integrated with the flow to the
-    integrator's tolerance, in a form that runs forward in time (`riccati_map.py`).
+    with the saltation matrix $\Xi$. $\delta x^\top P(t)\,\delta x$ is, to second order in the deviation $\delta x$ at the time
+    $t$, the least cost $\int \delta x^\top Q\,\delta x + u^\top R\,u\,\mathrm dt + \sum \delta x^{-\top} Q_e\,\delta x^- +
+    \delta x(T)^\top P_T\,\delta x(T)$; the feedback that attains it is `regulator`. The equation is integrated with the flow to
+    the integrator's tolerance, in a form that runs forward in time (`riccati_map.py`).
 
-    **Trajectory: finite horizon** from $P(T) = P_T$. **Orbit: infinite horizon**, the periodic solution $P(0) = P(T)$ whose closed
-    loop is stable; or with `terminal_cost` once around the orbit. The deviation is that from the reference *at the same time*, so
-    of an autonomous system also the phase is held: the orbit's own multiplier 1 must be within reach of the control. With
-    `transverse` the deviation is that from the nearest point of the orbit, $Q_\perp = Q - Qff^\top Q/(f^\top Qf)$; then $Pf = 0$, the
-    phase is free, and the multiplier 1 becomes 0, as of `return_jacobian`. Use it where the phase is a state that no control
-    moves, such as that of a drive.
+    **Trajectory: finite horizon** from $P(T) = P_T$. **Orbit: infinite horizon**, the periodic solution $P(0) = P(T)$ whose
+    closed loop is stable; or with `terminal_cost` once around the orbit. The deviation is that from the reference *at the same
+    time*, so of an autonomous system also the phase is held: the orbit's own multiplier 1 must be within reach of the control.
+    With `transverse` the deviation is that from the nearest point of the orbit, $Q_\perp = Q - Qff^\top Q/(f^\top Qf)$; then $Pf
+    = 0$, the phase is free, and the multiplier 1 becomes 0, as of `return_jacobian`. Use it where the phase is a state that no
+    control moves, such as that of a drive.
 
     **Arguments:** `reference`: from `simulate` or `periodic_orbit`. `where`: selects the $m$ parameters that act on the flow, as
     `lambda p: (p.torque, p.thrust)`; their values in the reference are $u = 0$. Where they enter guards or resets they keep these
-    values. `state_cost`: $Q$, positive semidefinite, shape `(n, n)`, or a dictionary of one for each mode; by default the identity.
-    `control_cost`: $R$, positive definite, `(m, m)`; by default the identity. `terminal_cost`: $P_T$, positive semidefinite, of the
-    dimension of the final mode; by default zero for a trajectory. `event_cost`: $Q_e$, of the dimension before the event, or a
-    dictionary by indices of transitions or by `(source, target)`; by default zero. `transverse`: static, for orbits.
+    values. `state_cost`: $Q$, positive semidefinite, shape `(n, n)`, or a dictionary of one for each mode; by default the
+    identity. `control_cost`: $R$, positive definite, `(m, m)`; by default the identity. `terminal_cost`: $P_T$, positive
+    semidefinite, of the dimension of the final mode; by default zero for a trajectory. `event_cost`: $Q_e$, of the dimension
+    before the event, or a dictionary by indices of transitions or by `(source, target)`; by default zero. `transverse`: static,
+    for orbits.
 
-    **Returns:** `RiccatiSolution`, also under `jit`, `vmap` and `grad` in the reference's parameters and in the costs. `result` is
-    `not_stabilized` where no control stabilizes the orbit. `ValueError` for a failed reference, and for costs of a wrong shape or
-    that are not symmetric and (semi)definite.
+    **Returns:** `RiccatiSolution`, also under `jit`, `vmap` and `grad` in the reference's parameters and in the costs. `result`
+    is `not_stabilized` where no control stabilizes the orbit. `ValueError` for a failed reference, and for costs of a wrong
+    shape or that are not symmetric and (semi)definite.
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40 and 156, and Appendix D; for the periodic solution Bittanti, Colaneri
     (2009), *Periodic Systems*, ch. 6.
@@ -84,18 +84,25 @@ def riccati(
 
 
 def prepare(
-    given: Trajectory | PeriodicOrbit, where, state_cost, control_cost, terminal_cost, event_cost, transverse, caller: str
+    given: Trajectory | PeriodicOrbit,
+    where,
+    state_cost,
+    control_cost,
+    terminal_cost,
+    event_cost,
+    transverse,
+    caller: str,
 ) -> tuple[Reference, QuadraticCost, Matrix | None]:
-    """The arguments of `riccati` and `regulator`, checked. **Returns:** the reference, the costs, and $P_T$, padded and in the unit
-    of the costs; `None` for the periodic solution."""
+    """The arguments of `riccati` and `regulator`, checked. **Returns:** the reference, the costs, and $P_T$, padded and in the
+    unit of the costs; `None` for the periodic solution."""
     reference = reference_of(given, caller)
     system, dtype, size = reference.system, reference.x_starts.dtype, reference.size
     if transverse and (reference.period is None or terminal_cost is not None):
         raise ValueError(f"{caller}: transverse=True needs a periodic orbit as the reference, and no terminal_cost.")
     if terminal_cost is not None:
         sizes = {mode.dimension for mode in system.modes.values()}
-        if not isinstance(reference.mode, jax.core.Tracer):
-            sizes = {system.modes[system.names[int(reference.mode)]].dimension}
+        if reference.final is not None:
+            sizes = {system.mode(reference.final).dimension}
         terminal_cost = jnp.asarray(terminal_cost, dtype)
         n = len(terminal_cost) if terminal_cost.ndim and len(terminal_cost) in sizes else min(sizes)
         terminal_cost = check_covariance(terminal_cost, n, dtype, f"{caller}: terminal_cost")
@@ -108,9 +115,7 @@ def prepare(
 
 
 @eqx.filter_jit
-def _riccati(
-    reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool
-) -> RiccatiSolution:
+def _riccati(reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool) -> RiccatiSolution:
     through = passage(reference, cost, 1, transverse)
     costs, multipliers, result = solve(through, reference, cost, terminal, transverse)
     good = result == RESULTS.successful

@@ -142,8 +142,16 @@ def stride_feedback(
     require_one(orbit, "stride_feedback")
     free = free_leaves(where, orbit.params)
     dtype, n, m = orbit.x.dtype, orbit.x.size, len(free)
-    q = jnp.eye(n, dtype=dtype) if state_cost is None else check_positive(state_cost, n, dtype, "stride_feedback: state_cost")
-    r = jnp.eye(m, dtype=dtype) if control_cost is None else check_positive(control_cost, m, dtype, "stride_feedback: control_cost")
+    q = (
+        jnp.eye(n, dtype=dtype)
+        if state_cost is None
+        else check_positive(state_cost, n, dtype, "stride_feedback: state_cost")
+    )
+    r = (
+        jnp.eye(m, dtype=dtype)
+        if control_cost is None
+        else check_positive(control_cost, m, dtype, "stride_feedback: control_cost")
+    )
     return _feedback(orbit, q, r, free)
 
 
