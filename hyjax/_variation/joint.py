@@ -23,8 +23,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.jump import saltation_matrix
-from .._system.system import Domain, Guard, HybridSystem, Mode, Reset, Transition, VectorField
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.system import Guard, HybridSystem, Mode, Reset, Transition, VectorField
+from .._system.types import Params, Scalar, State, Time
+from .follower import OfState
 from .noise import PlacedNoise, value_at
 from .semidefinite import pack, packed_size, unpack
 
@@ -65,16 +66,6 @@ class _Flow(eqx.Module):
         turned, rate = jax.vmap(push, in_axes=-1, out_axes=(-1, None))(sigma)
         intensity = joint.noise_at(self.noise, t, x, (self.n, self.n))
         return jnp.concatenate([rate, pack(turned + turned.T + (intensity + intensity.T) / 2)])
-
-
-class OfState(eqx.Module):
-    """A guard, domain or `armed` of the state alone."""
-
-    fn: Guard | Domain
-    n: int = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: State, joint: JointParams) -> Array | Flag:
-        return self.fn(t, z[: self.n], joint.params)
 
 
 class Jump(eqx.Module):

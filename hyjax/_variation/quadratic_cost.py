@@ -37,7 +37,7 @@ class QuadraticCost(eqx.Module):
     parameters that act.
     """
 
-    states: tuple[Matrix, ...]
+    states: tuple[Array, ...]
     control: Float[Array, "m m"]
     inverse: Float[Array, "m m"]
     unit: Scalar
@@ -106,6 +106,14 @@ def linearized(vector_field: Callable, t: Time, x: State, params: Params, free: 
     return Linearized(rate, by[:, :n], by[:, n:])
 
 
+def control_matrix(
+    vector_field: Callable, t: Time, x: State, params: Params, free: tuple[int, ...]
+) -> Float[Array, "n m"]:
+    """$B = D_uf$ alone."""
+    at = lambda values: vector_field(t, x, with_leaves(params, free, values))
+    return jax.jacfwd(at)(leaf_values(params, free, x.dtype))
+
+
 def across(cost: Matrix, rate: State) -> Matrix:
     r"""The cost of the deviation from the nearest point of the orbit: $Q_\perp = Q - Qff^\top Q / (f^\top Qf)$, the least of
     $(\delta x - fs)^\top Q\,(\delta x - fs)$ over times $s$; so $Q_\perp f = 0$."""
@@ -115,7 +123,7 @@ def across(cost: Matrix, rate: State) -> Matrix:
     return cost - jnp.where(along > 0, 1 / jnp.where(along > 0, along, 1), 0) * jnp.outer(pushed, pushed)
 
 
-def _unit(matrices: list[Matrix]) -> Scalar:
+def _unit(matrices: list[Array]) -> Scalar:
     largest = jax.lax.stop_gradient(jnp.max(jnp.stack([jnp.max(jnp.abs(each)) for each in matrices])))
     usable = (largest > 0) & jnp.isfinite(largest)
     return jnp.where(usable, jnp.exp2(jnp.round(jnp.log2(jnp.where(usable, largest, 1)))), 1)

@@ -53,8 +53,11 @@ class Reference(eqx.Module):
         automaton = Automaton(self.system)
         if not self.system.transitions:
             return jnp.zeros((len(self.starts), self.size, self.size), self.x_starts.dtype)
+        # Of an arc without a jump, that of another arc: its own guard may stand still, and a number that is not finite reaches
+        # the gradient of those that are.
+        row = jnp.where(self.jumped, jnp.arange(len(self.jumped)), jnp.argmax(self.jumped))
         at = lambda row: automaton.saltation(row[0], row[1], row[2], self.params)
-        return jax.lax.map(at, (self.ends, self.x_ends, jnp.maximum(self.transitions, 0)))
+        return jax.lax.map(at, (self.ends[row], self.x_ends[row], jnp.maximum(self.transitions[row], 0)))
 
 
 def reference_of(given: Trajectory | PeriodicOrbit, caller: str) -> Reference:

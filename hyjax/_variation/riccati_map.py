@@ -37,6 +37,7 @@ from .riccati import closed_loop
 from .semidefinite import pack, packed_size, unpack
 
 Square = Float[Array, "*rows size size"]
+Joint = Float[Array, " joint"]
 
 
 class RiccatiMap(eqx.Module):
@@ -76,9 +77,9 @@ class _Flow(eqx.Module):
     own: int = eqx.field(static=True)
     transverse: bool = eqx.field(static=True)
 
-    def __call__(self, t: Time, z: State, inputs: Inputs) -> State:
+    def __call__(self, t: Time, z: Joint, inputs: Inputs) -> Joint:
         n, cost = self.n, inputs.cost
-        x, riccati = _split(z, self.size)
+        x, riccati = split_state(z, self.size)
         a, g = riccati.a[:n, :n], riccati.g[:n, :n]
         point = linearized(self.vector_field, t, x[:n], inputs.params, cost.free)
         q, b = cost.states[self.own], point.by_control
@@ -87,21 +88,28 @@ class _Flow(eqx.Module):
         # Of F G + G F' - G Q G, half is (F - GQ/2) G.
         half = _times((filtered + point.by_state) / 2, g)
         driven = half + half.T + _times(_times(b, cost.inverse), b.T)
-        return _join(point.rate, RiccatiMap(_times(filtered, a), driven, _times(a.T, _times(q, a))), self.size)
+        return join_state(point.rate, RiccatiMap(_times(filtered, a), driven, _times(a.T, _times(q, a))), self.size)
 
 
-def _times(a: Matrix, b: Matrix) -> Matrix:
+def _times(a: Float[Array, "n k"], b: Float[Array, "k m"]) -> Float[Array, "n m"]:
     """The product of small matrices, as a sum that is compiled together with its surroundings."""
     return ft.reduce(operator.add, (a[:, k, None] * b[k] for k in range(len(b))))
 
 
-def _join(x: State, riccati: RiccatiMap, size: int) -> State:
+def joint_names(size: int) -> tuple[str, ...]:
+    """Names of the entries of `join_state`."""
+    return tuple(f"z{i}" for i in range(size + size**2 + 2 * packed_size(size)))
+
+
+def join_state(x: State, riccati: RiccatiMap, size: int) -> Joint:
+    """State and map in one array, padded to the largest dimension."""
     pad = lambda matrix: jnp.pad(matrix, (0, size - len(matrix)))
     x, a, g, h = (pad(each) for each in (x, riccati.a, riccati.g, riccati.h))
     return jnp.concatenate([x, jnp.ravel(a), pack(g), pack(h)])
 
 
-def _split(z: State, size: int) -> tuple[State, RiccatiMap]:
+def split_state(z: Joint, size: int) -> tuple[State, RiccatiMap]:
+    """The inverse of `join_state`."""
     ends = size, size + size**2, size + size**2 + packed_size(size)
     x, a, g, h = jnp.split(z, ends)
     return x, RiccatiMap(a.reshape(size, size), unpack(g, size), unpack(h, size))
@@ -124,9 +132,8 @@ class Passage(eqx.Module):
 def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse: bool) -> Passage:
     """The maps of the Riccati equation along a reference."""
     system, size = reference.system, reference.size
-    names = tuple(f"z{i}" for i in range(size + size**2 + 2 * packed_size(size)))
     modes = {
-        name: Mode(_Flow(mode.vector_field, mode.dimension, size, own, transverse), names)
+        name: Mode(_Flow(mode.vector_field, mode.dimension, size, own, transverse), joint_names(size))
         for (name, mode), own in zip(system.modes.items(), cost.of_mode, strict=True)
     }
     automaton, inputs = Automaton(HybridSystem(modes, ())), Inputs(reference.params, cost)
@@ -139,10 +146,10 @@ def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse
 
         def segment(carry, k):
             x, result = carry
-            z = _join(x, RiccatiMap(jnp.diag(real), none, none), size)
+            z = join_state(x, RiccatiMap(jnp.diag(real), none, none), size)
             t0, t1 = (start + (end - start) * each / segments for each in (k, k + 1))
             flown = follow_automaton(automaton, t0, z, mode, t1, inputs, reference.integrator, guarded=False)
-            after, riccati = _split(flown.x, size)
+            after, riccati = split_state(flown.x, size)
             return (after, choose(result == RESULTS.successful, flown.result, result)), (x, riccati)
 
         (_, result), rows = jax.lax.scan(segment, (x, result), jnp.arange(segments, dtype=x.dtype))
@@ -160,7 +167,7 @@ def _jumps(reference: Reference, cost: QuadraticCost) -> RiccatiMap:
     return RiccatiMap(xi, jnp.zeros_like(xi), costs[jnp.maximum(reference.transitions, 0)])
 
 
-def _square(matrix: Matrix, size: int) -> Matrix:
+def _square(matrix: Float[Array, "n n"], size: int) -> Float[Array, "size size"]:
     return jnp.pad(matrix, (0, size - len(matrix)))
 
 
@@ -182,8 +189,8 @@ class CostsToGo(eqx.Module):
     """The cost matrices of a reference. **Attributes:** `segments`: at the starts of the segments, shape `(arcs, segments, size,
     size)`. `ends`: at the ends of the arcs, before the jumps, shape `(arcs, size, size)`."""
 
-    segments: Float[Array, "arcs segments size size"]
-    ends: Float[Array, "arcs size size"]
+    segments: Float[Array, "*arcs segments size size"]
+    ends: Float[Array, "*arcs size size"]
 
 
 def backward(through: Passage, reference: Reference, terminal: Matrix) -> CostsToGo:

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from .._system.system import Mode
 from .._system.types import Flag, Matrix, Params, State, Time
-from .quadratic_cost import across, linearized, QuadraticCost
+from .quadratic_cost import across, control_matrix, QuadraticCost
 from .reference import Reference
 from .reference_table import ReferenceTable
 
@@ -58,10 +58,10 @@ class Tracker(eqx.Module):
         n, weights = mode.dimension, self.weights
         x, p = self.table.at(arc, t)
         x, p = x[:n], p[:n, :n]
-        point = linearized(mode.vector_field, t, x, self.params, weights.free)
+        b = control_matrix(mode.vector_field, t, x, self.params, weights.free)
         q = weights.states[weights.of_mode[number]]
-        q = across(q, point.rate) if self.transverse else q
-        return weights.inverse @ point.by_control.T @ p, x, q
+        q = across(q, mode.vector_field(t, x, self.params)) if self.transverse else q
+        return weights.inverse @ b.T @ p, x, q
 
     def nearest(self, t: Time, number: int) -> Place:
         """The arc of a mode that is nearest to a time, and the start of its period."""

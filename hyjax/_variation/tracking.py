@@ -19,7 +19,8 @@ from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Reset, Transition
 from .._system.types import State, Time
 from .._system.where import with_leaves
-from .joint import OfState
+from .follower import OfState
+from .joint import After
 from .stride_derivatives import leaf_values
 from .tracker import Place, Tracker
 
@@ -64,7 +65,7 @@ class _ClosedJump(eqx.Module):
     after: int = eqx.field(static=True)
     event_cost: int | None = eqx.field(static=True)
 
-    def __call__(self, t: Time, z: State, tracker: Tracker) -> State:
+    def __call__(self, t: Time, z: State, tracker: Tracker) -> After:
         n = self.source.dimension
         x, place, cost = z[:n], _place(z, n), z[n + 2]
         if self.event_cost is not None:
