@@ -1,8 +1,8 @@
 """What do the covariance and the Riccati equation along an orbit cost, beside its monodromy matrix?
 
 Each follows the orbit once: the monodromy matrix with a tangent for each coordinate, the covariance with n (n + 1) / 2 more
-equations, the Riccati equation (with a given final cost, and periodic) with n (2 n + 1) more, whose errors count for the step
-size. All are compiled first; then they run in turn, and the ratio is that of the medians.
+equations, the Riccati equation (with a given final cost; periodic; periodic and transverse) with n (2 n + 1) more, whose errors
+count for the step size. All are compiled first; then they run in turn, and the ratio is that of the medians.
 
     python benchmarks/variation.py [--quick]
 
@@ -36,7 +36,7 @@ jax.config.update("jax_enable_x64", True)
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--quick", action="store_true", help="a fifth of the runs")
-KINDS = ("simulate", "covariance", "with W", "Riccati", "periodic")
+KINDS = ("simulate", "covariance", "with W", "Riccati", "periodic", "transverse")
 RUNS = 20 if parser.parse_args().quick else 100
 
 
@@ -82,6 +82,10 @@ def along(model, name, integrator):
 
     @eqx.filter_jit
     def periodic(orbit):
+        return hj.riccati(orbit, where=where).cost
+
+    @eqx.filter_jit
+    def transverse(orbit):
         return hj.riccati(orbit, where=where, transverse=True).cost
 
     found = interleaved({
@@ -91,6 +95,7 @@ def along(model, name, integrator):
         "with W": lambda: covariance(orbit, noise),
         "Riccati": lambda: finite(orbit),
         "periodic": lambda: periodic(orbit),
+        "transverse": lambda: transverse(orbit),
     })  # fmt: skip
     base = found["monodromy"]
     ratios = "".join(f"{found[kind] / base:>12.2f}" for kind in KINDS)

@@ -16,7 +16,7 @@ import hyjax as hj
 from hyjax._variation.reference_table import reference_table
 from hyjax._variation.riccati_map import backward, passage
 from hyjax._variation.riccati_solution import prepare
-from hyjax.models import vibrating_table
+from hyjax.models import simplest_walker, vibrating_table
 
 RESULTS = hj.RESULTS
 # Most of the time of these tests is compilation.

@@ -117,10 +117,11 @@ def control_matrix(
 def across(cost: Matrix, rate: State) -> Matrix:
     r"""The cost of the deviation from the nearest point of the orbit: $Q_\perp = Q - Qff^\top Q / (f^\top Qf)$, the least of
     $(\delta x - fs)^\top Q\,(\delta x - fs)$ over times $s$; so $Q_\perp f = 0$."""
-    pushed = cost @ rate
-    along = rate @ pushed
+    # Sums, which are compiled together with their surroundings.
+    pushed = jnp.sum(cost * rate, axis=1)
+    along = jnp.sum(rate * pushed)
     # Where the cost does not see the flow, it is already that of the deviation from the orbit.
-    return cost - jnp.where(along > 0, 1 / jnp.where(along > 0, along, 1), 0) * jnp.outer(pushed, pushed)
+    return cost - jnp.where(along > 0, 1 / jnp.where(along > 0, along, 1), 0) * pushed[:, None] * pushed
 
 
 def _unit(matrices: list[Array]) -> Scalar:

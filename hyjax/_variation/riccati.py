@@ -106,16 +106,17 @@ def lyapunov_sum(closed: Matrix, forced: Matrix, passes: int = PASSES) -> Matrix
 
 
 def _doubled(a: Matrix, g: Matrix, h: Matrix) -> Matrix:
-    """The limit of the doubling."""
+    """The limit of the doubling, which is reached when the power of the closed loop is rounding. Not differentiable."""
     eye = jnp.eye(len(a), dtype=a.dtype)
 
-    def double(carry, _):
-        a, g, h = carry
+    def double(carry):
+        k, a, g, h = carry
         by_w = solver(eye + g @ h)
         wa, wg = by_w(a), by_w(g)
-        return (a @ wa, _symmetric(g + a @ wg @ a.T), _symmetric(h + a.T @ h @ wa)), None
+        return k + 1, a @ wa, _symmetric(g + a @ wg @ a.T), _symmetric(h + a.T @ h @ wa)
 
-    return jax.lax.scan(double, (a, g, h), None, length=PASSES)[0][2]
+    going = lambda carry: (carry[0] < PASSES) & ~(jnp.max(jnp.abs(carry[1])) <= jnp.finfo(a.dtype).eps)
+    return jax.lax.while_loop(going, double, (jnp.zeros((), jnp.int32), a, g, h))[3]
 
 
 def _gain(a, b, control_cost, p):
