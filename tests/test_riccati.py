@@ -304,12 +304,13 @@ def test_the_short_gait_walks_under_torque(walker, transverse):
     assert orbit.spectral_radius > 3 and regulator.result == RESULTS.successful and regulator.multipliers is not None
     flow = simplest_walker.system.mode("swing").vector_field(jnp.zeros(()), orbit.x, orbit.params)
     assert (np.max(np.abs(regulator.cost @ flow)) < 1e-12) == transverse
-    start = simplest_walker.after_strike(orbit.params, orbit.x[0] + 1e-4, orbit.x[1])
+    start = simplest_walker.after_strike(orbit.params, orbit.x[0] + 1e-3, orbit.x[1])
     loop = regulator.simulate(start, t1=10.5 * orbit.period, max_jumps=12, integrator=ROLLED)
     assert loop.result == RESULTS.successful and int(loop.trajectory.jumps) == 10
     away = np.max(np.abs(np.asarray(loop.trajectory.x_starts[:11, :4] - orbit.x)), axis=1)
-    # The other multipliers are at most 0.6 times the largest; the deviation of 1e-4 adds its own order.
-    assert_allclose(away[9] / away[8], np.max(np.abs(regulator.multipliers)), rtol=0.02)
+    # The other multipliers are at most 0.6 times the largest, and 0.6^8 = 0.02; the deviation is 3e-9 at least, far above the
+    # error of the reference.
+    assert_allclose(away[8] / away[7], np.max(np.abs(regulator.multipliers)), rtol=0.02)
     predicted = (start - orbit.x) @ regulator.cost @ (start - orbit.x)
     assert_allclose(loop.cost, predicted, rtol=1e-3)
     late = np.abs(np.asarray(loop.trajectory.ends[9]) - 10 * np.asarray(orbit.period))
