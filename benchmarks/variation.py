@@ -1,8 +1,8 @@
-"""What does the covariance along an orbit cost, beside its monodromy matrix?
+"""What do the covariance and the Riccati equation along an orbit cost, beside its monodromy matrix?
 
-Both follow the orbit once: the monodromy matrix with a tangent for each coordinate, the covariance with n (n + 1) / 2 more
-equations, whose errors count for the step size. All are compiled first; then they run in turn, and the ratio is that of the
-medians.
+Each follows the orbit once: the monodromy matrix with a tangent for each coordinate, the covariance with n (n + 1) / 2 more
+equations, the Riccati equation (with a given final cost; periodic; periodic and transverse) with n (2 n + 1) more, whose errors
+count for the step size. All are compiled first; then they run in turn, and the ratio is that of the medians.
 
     python benchmarks/variation.py [--quick]
 
@@ -36,6 +36,7 @@ jax.config.update("jax_enable_x64", True)
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--quick", action="store_true", help="a fifth of the runs")
+KINDS = ("simulate", "covariance", "with W", "Riccati", "periodic", "transverse")
 RUNS = 20 if parser.parse_args().quick else 100
 
 
@@ -73,20 +74,37 @@ def along(model, name, integrator):
     def covariance(orbit, noise):
         return hj.covariance(orbit.system, orbit.x, sigma, orbit.params, t1=orbit.period, noise=noise, **options).sigma
 
+    where = lambda params: jax.tree.leaves(params)[0]
+
+    @eqx.filter_jit
+    def finite(orbit):
+        return hj.riccati(orbit, where=where, terminal_cost=jnp.eye(n)).cost
+
+    @eqx.filter_jit
+    def periodic(orbit):
+        return hj.riccati(orbit, where=where).cost
+
+    @eqx.filter_jit
+    def transverse(orbit):
+        return hj.riccati(orbit, where=where, transverse=True).cost
+
     found = interleaved({
         "monodromy": lambda: monodromy(orbit),
         "simulate": lambda: simulated(orbit),
         "covariance": lambda: covariance(orbit, None),
         "with W": lambda: covariance(orbit, noise),
+        "Riccati": lambda: finite(orbit),
+        "periodic": lambda: periodic(orbit),
+        "transverse": lambda: transverse(orbit),
     })  # fmt: skip
     base = found["monodromy"]
-    ratios = "".join(f"{found[kind] / base:>12.2f}" for kind in ("simulate", "covariance", "with W"))
+    ratios = "".join(f"{found[kind] / base:>12.2f}" for kind in KINDS)
     print(f"{name:<40}{n:>4}{base * 1e6:>14.0f}{ratios}", flush=True)
 
 
 if __name__ == "__main__":
     print(f"{len(os.sched_getaffinity(0))} cores, {RUNS} runs each")
-    print(f"{'':<40}{'n':>4}{'monodromy, us':>14}{'simulate':>12}{'covariance':>12}{'with W':>12}")
+    print(f"{'':<40}{'n':>4}{'monodromy, us':>14}" + "".join(f"{kind:>12}" for kind in KINDS))
     for tolerance in (1e-14, 1e-8):
         integrator = hj.Integrator(rtol=tolerance, atol=tolerance)
         for model in (rimless_wheel, simplest_walker, compass_gait, slip):

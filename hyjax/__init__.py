@@ -58,6 +58,8 @@ from ._variation.lyapunov_spectrum import (
 )
 from ._variation.noise import Noise as Noise
 from ._variation.phase_response import phase_response as phase_response, PhaseResponse as PhaseResponse
+from ._variation.regulator import Regulator as Regulator, regulator as regulator
+from ._variation.riccati_solution import riccati as riccati, RiccatiSolution as RiccatiSolution
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stationary_covariance import stationary_covariance as stationary_covariance
 from ._variation.stride_covariance import stride_covariance as stride_covariance
@@ -66,6 +68,7 @@ from ._variation.stride_feedback import (
     stride_feedback as stride_feedback,
     StrideFeedback as StrideFeedback,
 )
+from ._variation.tracking import Tracking as Tracking
 from ._variation.transport import ResponseArc as ResponseArc
 
 # The former paths `hyjax.plot_branch` and others are files in that folder.

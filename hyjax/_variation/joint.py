@@ -23,8 +23,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.jump import saltation_matrix
-from .._system.system import Domain, Guard, HybridSystem, Mode, Reset, Transition, VectorField
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.system import Guard, HybridSystem, Mode, Reset, Transition, VectorField
+from .._system.types import Params, Scalar, State, Time
+from .follower import OfState
 from .noise import PlacedNoise, value_at
 from .semidefinite import pack, packed_size, unpack
 
@@ -65,16 +66,6 @@ class _Flow(eqx.Module):
         turned, rate = jax.vmap(push, in_axes=-1, out_axes=(-1, None))(sigma)
         intensity = joint.noise_at(self.noise, t, x, (self.n, self.n))
         return jnp.concatenate([rate, pack(turned + turned.T + (intensity + intensity.T) / 2)])
-
-
-class _OfState(eqx.Module):
-    """A guard, domain or `armed` of the state alone."""
-
-    fn: Guard | Domain
-    n: int = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: State, joint: JointParams) -> Array | Flag:
-        return self.fn(t, z[: self.n], joint.params)
 
 
 class Jump(eqx.Module):
@@ -129,7 +120,7 @@ def joint_system(system: HybridSystem, noise: PlacedNoise) -> HybridSystem:
     for (name, mode), own in zip(system.modes.items(), noise.flow, strict=True):
         n = mode.dimension
         entries = tuple(f"sigma_{i}" for i in range(packed_size(n)))
-        domain = None if mode.domain is None else _OfState(mode.domain, n)
+        domain = None if mode.domain is None else OfState(mode.domain, n)
         # Coordinates may have any names: those of a joint system are seen by nobody.
         names = (*(f"x_{i}" for i in range(n)), *entries)
         modes[name] = Mode(_Flow(mode.vector_field, n, own), names, domain)
@@ -138,8 +129,8 @@ def joint_system(system: HybridSystem, noise: PlacedNoise) -> HybridSystem:
         source, target = system.mode(way.source), system.mode(way.target)
         n = source.dimension
         jump = Jump(source, target, way.guard, way.reset, at_guard, at_reset)
-        armed = None if way.armed is None else _OfState(way.armed, n)
-        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), jump, armed))
+        armed = None if way.armed is None else OfState(way.armed, n)
+        transitions.append(Transition(way.source, way.target, OfState(way.guard, n), jump, armed))
     return HybridSystem(modes, tuple(transitions))
 
 

@@ -42,15 +42,7 @@ def discrete_riccati(
     `control_cost`: $R$, symmetric and positive definite, `(m, m)`. **Returns:** `(P, K)`, differentiable to any order;
     not finite, or with a closed loop $A - BK$ that is not stable, where no feedback stabilizes the system.
     """
-    eye = jnp.eye(len(a), dtype=a.dtype)
-
-    def double(carry, _):
-        a, g, h = carry
-        by_w = solver(eye + g @ h)
-        wa, wg = by_w(a), by_w(g)
-        return (a @ wa, _symmetric(g + a @ wg @ a.T), _symmetric(h + a.T @ h @ wa)), None
-
-    (_, _, p), _ = jax.lax.scan(double, (a, b @ solver(control_cost)(b.T), state_cost), None, length=PASSES)
+    p = _doubled(a, b @ solver(control_cost)(b.T), state_cost)
     k = _gain(a, b, control_cost, p)
     # A step of Newton's method returns the digits that the doubling loses where little control acts.
     p = lyapunov_sum(a - b @ k, state_cost + k.T @ control_cost @ k)
@@ -72,6 +64,36 @@ def _discrete_riccati_jvp(primals, tangents):
     return (p, k), (dp, solver(r + b.T @ p @ b)(right))
 
 
+@jax.custom_jvp
+def stabilizing_cost(a: Matrix, g: Matrix, h: Matrix) -> Matrix:
+    r"""The stabilizing solution of $P = H + A^\top P\,(I + GP)^{-1} A$: the same equation, given $G = B R^{-1} B^\top$ and
+    $H = Q$.
+
+    The closed loop is $C = (I + GP)^{-1} A$. **Arguments:** shape `(n, n)` each; `g`, `h` symmetric and positive semidefinite.
+    Differentiable to any order; not finite, or with a $C$ that is not stable, where there is no such solution.
+    """
+    p = _doubled(a, g, h)
+    closed = closed_loop(a, g, p)
+    return lyapunov_sum(closed, h + closed.T @ p @ g @ p @ closed)
+
+
+@stabilizing_cost.defjvp
+def _stabilizing_cost_jvp(primals, tangents):
+    r"""Along the equation: $\dot P = \sum_j (C^\top)^j\,\dot S\,C^j$ with $\dot S = \dot H + \dot A^\top PC + C^\top P\dot A -
+    C^\top P\dot GPC$."""
+    (a, g, _), (da, dg, dh) = primals, tangents
+    p = stabilizing_cost(*primals)
+    closed = closed_loop(a, g, p)
+    ahead = p @ closed
+    turned = da.T @ ahead
+    return p, lyapunov_sum(closed, dh + turned + turned.T - ahead.T @ dg @ ahead)
+
+
+def closed_loop(a: Matrix, g: Matrix, p: Matrix) -> Matrix:
+    r"""$(I + GP)^{-1} A$: the map from a state to the next under the optimal control, where $P$ is the cost from the next."""
+    return solver(jnp.eye(len(p), dtype=p.dtype) + g @ p)(a)
+
+
 def lyapunov_sum(closed: Matrix, forced: Matrix, passes: int = PASSES) -> Matrix:
     r"""$\sum_j (C^\top)^j F C^j$ for a matrix $C$ with eigenvalues inside the unit circle: the solution of the discrete Lyapunov
     equation $X = F + C^\top X C$, linear in $F$. `passes`: $2^{\text{passes}}$ terms are summed."""
@@ -81,6 +103,20 @@ def lyapunov_sum(closed: Matrix, forced: Matrix, passes: int = PASSES) -> Matrix
         return (total + power.T @ total @ power, power @ power), None
 
     return jax.lax.scan(double, (forced, closed), None, length=passes)[0][0]
+
+
+def _doubled(a: Matrix, g: Matrix, h: Matrix) -> Matrix:
+    """The limit of the doubling, which is reached when the power of the closed loop is rounding. Not differentiable."""
+    eye = jnp.eye(len(a), dtype=a.dtype)
+
+    def double(carry):
+        k, a, g, h = carry
+        by_w = solver(eye + g @ h)
+        wa, wg = by_w(a), by_w(g)
+        return k + 1, a @ wa, _symmetric(g + a @ wg @ a.T), _symmetric(h + a.T @ h @ wa)
+
+    going = lambda carry: (carry[0] < PASSES) & ~(jnp.max(jnp.abs(carry[1])) <= jnp.finfo(a.dtype).eps)
+    return jax.lax.while_loop(going, double, (jnp.zeros((), jnp.int32), a, g, h))[3]
 
 
 def _gain(a, b, control_cost, p):

@@ -1,4 +1,4 @@
-"""Covariance matrices given by a user, checked; and packed as the numbers of their lower triangle."""
+"""Symmetric matrices given by a user, checked; and packed as the numbers of their lower triangle."""
 
 import jax.core
 import jax.numpy as jnp
@@ -24,6 +24,20 @@ def check_covariance(matrix, size: int, dtype, name: str) -> Matrix:
         if not sound or np.min(np.linalg.eigvalsh(values)) < -1e-6 * np.max(np.abs(values)):
             raise ValueError(f"{name} must be symmetric and positive semidefinite, not {values.tolist()}.")
     return (matrix + matrix.T) / 2
+
+
+def check_positive(matrix, size: int, dtype, name: str) -> Matrix:
+    """A matrix as an array of that dtype. `ValueError` for another shape than `(size, size)`, and for a matrix that is not
+    finite, symmetric and positive definite (where it is not traced); its message begins with `name`."""
+    matrix = jnp.asarray(matrix, dtype)
+    if matrix.shape != (size, size):
+        raise ValueError(f"{name} of shape {matrix.shape} must have the shape {(size, size)}.")
+    if not isinstance(matrix, jax.core.Tracer):
+        values = np.asarray(matrix)
+        symmetric = np.allclose(values, values.T, rtol=1e-6, atol=0)
+        if not (np.all(np.isfinite(values)) and symmetric and np.min(np.linalg.eigvalsh(values)) > 0):
+            raise ValueError(f"{name} must be symmetric and positive definite, not {values.tolist()}.")
+    return matrix
 
 
 def packed_size(n: int) -> int:

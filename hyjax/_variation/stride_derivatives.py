@@ -10,6 +10,7 @@ from .._flow.mode_integrators import pushable
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride, Stride
 from .._system.results import choose, RESULTS
+from .._system.types import Params
 from .._system.where import with_leaves
 
 
@@ -21,10 +22,10 @@ def require_one(orbit: PeriodicOrbit, caller: str) -> None:
         )
 
 
-def leaf_values(orbit: PeriodicOrbit, free: tuple[int, ...]) -> Float[Array, " free"]:
+def leaf_values(params: Params, free: tuple[int, ...], dtype) -> Float[Array, " free"]:
     """The parameters with the indices `free`."""
-    leaves = jax.tree.leaves(orbit.params)
-    return jnp.stack([jnp.asarray(leaves[i], orbit.x.dtype) for i in free])
+    leaves = jax.tree.leaves(params)
+    return jnp.stack([jnp.asarray(leaves[i], dtype) for i in free])
 
 
 def stride_derivatives(
@@ -39,5 +40,5 @@ def stride_derivatives(
         through = run_stride(orbit.system, start, x, params, orbit.sequence * orbit.strides, integrator)
         return read(through), through.result
 
-    by, flown = jax.jacfwd(end, argnums=(0, 1), has_aux=True)(orbit.x, leaf_values(orbit, free))
+    by, flown = jax.jacfwd(end, argnums=(0, 1), has_aux=True)(orbit.x, leaf_values(orbit.params, free, orbit.x.dtype))
     return by, choose(orbit.result == RESULTS.successful, flown, orbit.result)

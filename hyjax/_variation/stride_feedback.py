@@ -6,7 +6,6 @@ derivative $B = D_uS$ by the parameters that act.
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
@@ -19,6 +18,7 @@ from .._system.shown import is_traced, Shown
 from .._system.types import Matrix, Params, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .riccati import discrete_riccati
+from .semidefinite import check_positive
 from .stride_derivatives import leaf_values, require_one, stride_derivatives
 
 
@@ -78,7 +78,8 @@ class StrideFeedback(Shown):
         return self._params(self.control(x))
 
     def _params(self, control: Float[Array, " m"]) -> Params:
-        return with_leaves(self.orbit.params, self.free, leaf_values(self.orbit, self.free) + control)
+        values = leaf_values(self.orbit.params, self.free, self.orbit.x.dtype)
+        return with_leaves(self.orbit.params, self.free, values + control)
 
     def simulate(self, x: State, strides: int, *, closed: bool = True) -> ClosedLoop:
         """So many strides from the state `x`, with the feedback or, with `closed=False`, without it.
@@ -141,8 +142,16 @@ def stride_feedback(
     require_one(orbit, "stride_feedback")
     free = free_leaves(where, orbit.params)
     dtype, n, m = orbit.x.dtype, orbit.x.size, len(free)
-    q = jnp.eye(n, dtype=dtype) if state_cost is None else _cost(state_cost, "state_cost", n, dtype)
-    r = jnp.eye(m, dtype=dtype) if control_cost is None else _cost(control_cost, "control_cost", m, dtype)
+    q = (
+        jnp.eye(n, dtype=dtype)
+        if state_cost is None
+        else check_positive(state_cost, n, dtype, "stride_feedback: state_cost")
+    )
+    r = (
+        jnp.eye(m, dtype=dtype)
+        if control_cost is None
+        else check_positive(control_cost, m, dtype, "stride_feedback: control_cost")
+    )
     return _feedback(orbit, q, r, free)
 
 
@@ -154,16 +163,3 @@ def _feedback(orbit: PeriodicOrbit, q: Array, r: Array, free: tuple[int, ...]) -
     sound = jnp.all(jnp.isfinite(k)) & (jnp.max(jnp.abs(multipliers)) < 1)
     result = choose((result == RESULTS.successful) & ~sound, RESULTS.not_stabilized, result)
     return StrideFeedback(k, multipliers, a, b, p, orbit, result, free)
-
-
-def _cost(matrix, name: str, size: int, dtype) -> Array:
-    """A cost matrix, checked where it is not traced."""
-    matrix = jnp.asarray(matrix, dtype)
-    if matrix.shape != (size, size):
-        raise ValueError(f"stride_feedback: {name} of shape {matrix.shape} must have the shape {(size, size)}.")
-    if not isinstance(matrix, jax.core.Tracer):
-        values = np.asarray(matrix)
-        symmetric = np.allclose(values, values.T, rtol=1e-6, atol=0)
-        if not (np.all(np.isfinite(values)) and symmetric and np.min(np.linalg.eigvalsh(values)) > 0):
-            raise ValueError(f"stride_feedback: {name} must be symmetric and positive definite, not {values.tolist()}.")
-    return matrix
