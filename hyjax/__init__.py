@@ -45,11 +45,14 @@ from ._variation.bouligand import (
     BouligandDerivative as BouligandDerivative,
 )
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
+from ._variation.estimates import Estimates as Estimates, Filtered as Filtered
+from ._variation.kalman import kalman_filter as kalman_filter
 from ._variation.lyapunov_spectrum import (
     lyapunov_spectrum as lyapunov_spectrum,
     LyapunovSpectrum as LyapunovSpectrum,
 )
 from ._variation.noise import Noise as Noise
+from ._variation.rts_smoother import rts_smoother as rts_smoother, Smoothed as Smoothed
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stationary_covariance import stationary_covariance as stationary_covariance
 from ._variation.stride_covariance import stride_covariance as stride_covariance
