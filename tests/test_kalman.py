@@ -85,7 +85,7 @@ def test_a_linear_system_without_events(free):
     assert filtered.result == hj.RESULTS.successful
     # Rounding, and the tolerance 1e-14 of the steps.
     for k, (_, predicted, updated, _) in enumerate(rows):
-        for found, (mean, sigma) in ((filtered.predicted, predicted), (filtered.updated, updated), (filtered, updated)):
+        for found, (mean, sigma) in ((filtered.predicted, predicted), (filtered, updated)):
             assert_allclose(found.means[k], mean, rtol=0, atol=1e-13)
             assert_allclose(found.covariances[k], sigma, rtol=0, atol=1e-13)
     assert_allclose(filtered.log_likelihood, log_likelihood, rtol=1e-12)
@@ -99,7 +99,7 @@ def test_a_linear_system_without_events(free):
 
 def test_the_smoother_is_least_squares(free):
     """All states and measurements are one Gaussian vector: conditioned on the measurements at once, without any recursion."""
-    filtered, smoothed, _, _, (x0, sigma0, times, measurements) = free
+    _, smoothed, _, _, (x0, sigma0, times, measurements) = free
     # Mean and covariance of the states at the times: x_j = Phi_ji x_i + noise.
     count = len(times)
     means, joint = np.zeros((count, 2)), np.zeros((count, 2, count, 2))
@@ -182,7 +182,7 @@ def test_one_bounce_in_closed_form(ball):
     _, (starts, e, measurements), ((_, (filtered, smoothed)), slope), times = ball
     for lane in range(2):
 
-        def own(e, y):
+        def own(e, y, lane=lane):
             return numpy_filter(
                 np.asarray(starts[lane]),
                 0.001 * np.eye(2),
@@ -217,7 +217,7 @@ def test_one_bounce_in_closed_form(ball):
 
 def test_a_failing_lane_has_its_code(ball):
     """A ball at rest on the floor is Zeno at once; the other lanes are those of a filter alone."""
-    run, inputs, ((value, (filtered, smoothed)), slope), _ = ball
+    _, _, ((value, (filtered, smoothed)), slope), _ = ball
     assert list(np.asarray(filtered.result == hj.RESULTS.successful)) == [True, True, False]
     assert np.asarray(filtered.result == hj.RESULTS.zeno)[2]
     assert np.all(np.isnan(filtered.means[2])) and np.isnan(value[2]) and np.all(filtered.modes[2] == -1)

@@ -37,15 +37,14 @@ class Estimates(eqx.Module):
 class Filtered(eqx.Module):
     r"""Estimates of a Kalman filter, from `kalman_filter`.
 
-    **Attributes:** `times`: shape `(times,)`. `means`, `covariances`, `modes`: those after each measurement, and after the jump
-    that may follow it, as in `Estimates`. `predicted`, `updated`: the `Estimates` before and just after each measurement, before
-    that jump; they are in the same mode, in which the measurement was understood. `innovations`: $y - h$, shape `(times,
-    measured)`. `innovation_covariances`: $S$, shape `(times, measured, measured)`. `nis`: the normalized innovations squared,
-    shape `(times,)`. `log_likelihood`: of all measurements, shape `()`. `events`: the number of events of the mean since the
-    previous measurement, shape `(times,)`. `mode_tests`: -1 where the measurement showed that the last of these events has not
-    happened yet, 1 where it showed that the next one has, 0 elsewhere, shape `(times,)`. `result`: a code of `RESULTS`.
-    `initial`: mean and covariance at the start. `cross`: $\operatorname{cov}(x_{k+1}, x_k)$ of prediction $k + 1$ and update
-    $k$, shape `(times, size, size)`, the first with the initial state; `None` without `smooth`.
+    **Attributes:** `times`: shape `(times,)`. `means`, `covariances`, `modes`: those after each measurement, as in `Estimates`.
+    `predicted`: the `Estimates` before each measurement, in the mode in which the measurement was understood. `innovations`: $y
+    - h$, shape `(times, measured)`. `innovation_covariances`: $S$, shape `(times, measured, measured)`. `nis`: the normalized
+    innovations squared, shape `(times,)`. `log_likelihood`: of all measurements, shape `()`. `events`: the number of events of
+    the mean since the previous measurement, shape `(times,)`. `mode_tests`: -1 where the measurement showed that the last of
+    these events has not happened yet, 1 where it showed that the next one has, 0 elsewhere, shape `(times,)`. `result`: a code
+    of `RESULTS`. `initial`: mean and covariance at the start. `cross`: the covariance of each prediction with the estimate
+    before it, shape `(times, size, size)`; `None` without `smooth`.
     """
 
     times: Float[Array, "*batch times"]
@@ -53,7 +52,6 @@ class Filtered(eqx.Module):
     covariances: Float[Array, "*batch times size size"]
     modes: Int[Array, "*batch times"]
     predicted: Estimates
-    updated: Estimates
     innovations: Float[Array, "*batch times measured"]
     innovation_covariances: Float[Array, "*batch times measured measured"]
     nis: Float[Array, "*batch times"]

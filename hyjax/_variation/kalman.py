@@ -46,13 +46,14 @@ def kalman_filter(
     $$S = H\Sigma H^\top + V, \quad K = \Sigma H^\top S^{-1}, \quad x \leftarrow x + K\,(y - h), \quad
       \Sigma \leftarrow (I - KH)\,\Sigma\,(I - KH)^\top + KVK^\top, \qquad H = D_xh.$$
 
-    **Modes.** An update may move the mean beyond a guard: where a guard is negative after it, and falls, its jump is taken at
-    once, with $\Sigma^+ = \Xi\Sigma\Xi^\top$ and
+    **Modes.** An update may move the mean beyond a guard, to where the guard is negative, and falls. Then the next prediction
+    begins with its jump, with $\Sigma^+ = \Xi\Sigma\Xi^\top$ and
 
     $$x^+ = R(t, x) + \gamma\,g(t, x), \qquad \gamma = \frac{f^+ - D_xR\,f^- - D_tR}{D_tg + D_xg\,f^-},$$
 
     the state that has jumped at its own event, to first order in $g$; the derivative of this map is $\Xi$. (Kong et al. take
-    $x^+ = R(t, x)$.) At most one such jump follows an update. A guard that may be negative while the mode lasts needs `armed`.
+    $x^+ = R(t, x)$, and count the jump to the update.) There is at most one such jump. A guard that may be negative, and fall,
+    while the mode lasts needs `armed`.
 
     With `mode_test`, which goes beyond the source, a measurement also decides whether an event has happened at all: against the
     predicted estimate stand that in which the last event since the previous measurement has not happened yet, the flow before it

@@ -37,7 +37,7 @@ class Settings(eqx.Module):
 
 
 class _Now(eqx.Module):
-    """The estimate after a measurement. `result`: of the filter so far."""
+    """The estimate after a measurement, or at the start. `result`: of the filter so far."""
 
     t: Time
     z: Padded
@@ -57,19 +57,17 @@ class _Last(eqx.Module):
 
 
 class _Row(eqx.Module):
-    """What is kept of a measurement: the estimate before it, after it, and after the jump that may follow."""
+    """What is kept of a measurement: the estimate before it and after it."""
 
     predicted: Padded
     updated: Padded
-    after: Padded
     found: Innovation
 
 
 class _Marks(eqx.Module):
-    """The integers of a measurement. `mode`: before the jump that may follow, `mode_after` after it."""
+    """The integers of a measurement. `choice`: of the hypotheses."""
 
     mode: Index
-    mode_after: Index
     events: Int[Array, ""]
     choice: Int[Array, ""]
     good: Flag
@@ -96,10 +94,10 @@ def run_filter(
         sigma = jax.vmap(layout.covariance)(z) * unit
         return Estimates(jax.vmap(layout.state)(z), sigma, jnp.where(good, modes, -1))
 
-    after = estimates(rows.after, marks.mode_after)
+    after = estimates(rows.updated, marks.mode)
     return Filtered(
         times=times, means=after.means, covariances=after.covariances, modes=after.modes,
-        predicted=estimates(rows.predicted, marks.mode), updated=estimates(rows.updated, marks.mode),
+        predicted=estimates(rows.predicted, marks.mode),
         innovations=found.residual, innovation_covariances=found.covariance, nis=found.nis,
         log_likelihood=jnp.sum(found.log_likelihood), events=marks.events, mode_tests=marks.choice, result=result,
         initial=(layout.state(initial), layout.covariance(initial) * unit),
@@ -133,27 +131,26 @@ def _scan(inputs: tuple, mode0: Index, settings: Settings):
         found = fit(z, mode)
         x, sigma = updated(found, layout.state(z), layout.covariance(z) * params.unit, sensor.error)
         z_updated = layout.join(x, sigma / params.unit)
-        z_after, mode_after = z_updated, mode
-        if estimator.flow.surfaces.count:
-            beyond, k = guards_at(estimator, until, z_updated, mode).passed()
-            jumped, target = estimator.jump(until, z_updated, mode, k)
-            z_after, mode_after = select(beyond, (jumped, target), (z_updated, mode))
-        sound = jnp.all(jnp.isfinite(z_after)) & jnp.isfinite(found.log_likelihood)
+        sound = jnp.all(jnp.isfinite(z_updated)) & jnp.isfinite(found.log_likelihood)
         result = choose((end.result == RESULTS.successful) & ~sound, RESULTS.nonfinite, end.result)
         result = choose(going, result, now.result)
         good = result == RESULTS.successful
-        after = select(good, _Now(until, z_after, mode_after, result), dataclasses.replace(now, result=result))
-        marks = _Marks(mode, mode_after, last.events, choice, good)
-        return after, (_Row(z, z_updated, z_after, found), marks)
+        after = select(good, _Now(until, z_updated, mode, result), dataclasses.replace(now, result=result))
+        marks = _Marks(mode, last.events, choice, good)
+        return after, (_Row(z, z_updated, found), marks)
 
     end, (rows, marks) = jax.lax.scan(one, start, (times, measurements))
     return (rows, z0), (marks, end.result)
 
 
 def _predict(estimator: Estimator, now: _Now, until: Time, settings: Settings) -> tuple[ArcStart, _Last]:
-    """The estimate at the next measurement, through whatever events come."""
-    start = first_arc(now.z, now.mode, now.t, until)
-    none = _Last(now.t, now.z, now.mode, jnp.array(-1), jnp.array(0))
+    """The estimate at the next measurement, through whatever events come; first the jump of a mean beyond a guard."""
+    z, mode = now.z, now.mode
+    if estimator.flow.surfaces.count:
+        beyond, k = guards_at(estimator, now.t, z, mode).passed()
+        z, mode = select(beyond, estimator.jump(now.t, z, mode, k), (z, mode))
+    start = first_arc(z, mode, now.t, until)
+    none = _Last(now.t, z, mode, jnp.array(-1), jnp.array(0))
 
     def one(carry):
         now, last = carry

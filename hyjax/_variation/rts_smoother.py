@@ -28,7 +28,7 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
       G_k = C_k^\top\,\Sigma_{k+1|k}^{-1}, \quad C_k = \operatorname{cov}(x_{k+1}, x_k) = \Phi\,\Sigma_k,$$
 
     backwards from the last measurement, where $\Phi$ is the fundamental matrix from one measurement to the next with the
-    saltation matrices of the events between them, and of a jump that the update made. The modes may have different dimensions.
+    saltation matrices of the events between them. The modes may have different dimensions.
     Where a prediction is singular, as after a plastic impact, a generalized inverse is used.
 
     The sequence of modes is the filter's: the smoother does not reconsider it.
@@ -41,7 +41,7 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
     """
     if filtered.cross is None:
         raise ValueError("rts_smoother: the filter kept no cross covariances. Give kalman_filter(..., smooth=True).")
-    predicted, updated = filtered.predicted, filtered.updated
+    predicted, updated = filtered.predicted, filtered.estimates
 
     def back(later: tuple[State, Matrix], each):
         (x, sigma), predicted_x, predicted_sigma, cross = each
