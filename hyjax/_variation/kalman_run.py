@@ -125,10 +125,10 @@ def _scan(inputs: tuple, mode0: Index, settings: Settings):
         fit = lambda z, mode: innovation(
             sensor, t, layout.state(z), layout.covariance(z) * params.unit, mode, params.params, y
         )
-        z, mode, choice = end.z, end.mode, jnp.array(0)
         if settings.mode_test and estimator.flow.surfaces.count:
-            z, mode, choice = _choose_mode(estimator, until, end, last, fit, settings.integrator)
-        found = fit(z, mode)
+            z, mode, found, choice = _choose_mode(estimator, until, end, last, fit, settings.integrator)
+        else:
+            z, mode, found, choice = end.z, end.mode, fit(end.z, end.mode), jnp.array(0)
         x, sigma = updated(found, layout.state(z), layout.covariance(z) * params.unit, sensor.error)
         z_updated = layout.join(x, sigma / params.unit)
         sound = jnp.all(jnp.isfinite(z_updated)) & jnp.isfinite(found.log_likelihood)
@@ -163,15 +163,17 @@ def _predict(estimator: Estimator, now: _Now, until: Time, settings: Settings) -
 
 
 def _choose_mode(estimator: Estimator, t: Time, end: ArcStart, last: _Last, fit, integrator: Integrators):
-    """The estimate of the most probable hypothesis, its mode, and which: 0 as predicted, -1 without the last event, 1 after the
-    next event."""
+    """The estimate of the most probable hypothesis, its mode, its innovation, and which: 0 as predicted, -1 without the last
+    event, 1 after the next event."""
     # Without an event this takes no step.
     until = jnp.where(last.transition >= 0, t, last.t - 1)
     without = follow_automaton(
         estimator.flow, last.t, last.z, last.mode, until, estimator.params, integrator, guarded=False
     )
     offered = hypotheses(estimator, t, end.z, end.mode, without.x, last.mode, last.transition)
-    scores = jnp.stack([each.weight + stop_gradient(fit(each.z, each.mode).log_likelihood) for each in offered])
+    # As a batch, so that the sensor is compiled once.
+    found = jax.vmap(fit)(offered.z, offered.mode)
+    scores = offered.weight + stop_gradient(found.log_likelihood)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
-    stacked = jax.tree.map(lambda *each: jnp.stack(each), *offered)
-    return stacked.z[best], stacked.mode[best], jnp.array([0, -1, 1])[best]
+    z, mode, found = jax.tree.map(lambda rows: rows[best], (offered.z, offered.mode, found))
+    return z, mode, found, jnp.array([0, -1, 1])[best]

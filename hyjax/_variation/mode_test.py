@@ -14,7 +14,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded, switched
-from .._system.types import Flag, Scalar, Time
+from .._system.types import Flag, Time
 from .estimate_system import Layout
 from .joint import JointParams
 
@@ -86,33 +86,35 @@ def _levels(estimator: Estimator, t: Time, z: Padded, mode: Index) -> Float[Arra
     return switched(mode, ways, levels, t, z, params)
 
 
-class Hypothesis(eqx.Module):
-    """An estimate and its mode. `weight`: the logarithm of its probability; `-inf` where there is none."""
+class Hypotheses(eqx.Module):
+    """Three estimates and their modes. `weight`: the logarithms of their probabilities; `-inf` for one that is none."""
 
-    z: Padded
-    mode: Index
-    weight: Scalar
+    z: Float[Array, "3 joint"]
+    mode: Int[Array, "3"]
+    weight: Float[Array, "3"]
 
 
 def hypotheses(
     estimator: Estimator, t: Time, z: Padded, mode: Index, z_without: Padded, mode_without: Index, transition: Index
-) -> tuple[Hypothesis, Hypothesis, Hypothesis]:
+) -> Hypotheses:
     """The estimate as predicted; without its last event; after its next event.
 
     **Arguments:** `z_without`, `mode_without`: the estimate that flowed on without the last event, of the transition
     `transition`, which is -1 where there was no event.
     """
     happened = transition >= 0
-    without = guards_at(estimator, t, z_without, mode_without)
+    both = jnp.stack([z, z_without]), jnp.stack([mode, mode_without])
+    found = jax.vmap(lambda *each: guards_at(estimator, t, *each))(*both)
+    guards, without = (jax.tree.map(lambda rows, i=i: rows[i], found) for i in range(2))
     number = jax.vmap(lambda k: estimator.flow.transition(mode_without, k))(jnp.arange(without.values.size))
     last = without.deviations[jnp.argmax(number == transition)]
-    guards = guards_at(estimator, t, z, mode)
     ahead, k = guards.approached()
     after, target = estimator.jump(t, z, mode, k)
     has = jnp.where(happened, norm.logcdf(-last), 0)
     next_one = guards.deviations[k]
-    return (
-        Hypothesis(z, mode, has + jnp.where(ahead, norm.logcdf(next_one), 0)),
-        Hypothesis(z_without, mode_without, jnp.where(happened, norm.logcdf(last), -jnp.inf)),
-        Hypothesis(after, target, jnp.where(ahead, has + norm.logcdf(-next_one), -jnp.inf)),
+    weights = (
+        has + jnp.where(ahead, norm.logcdf(next_one), 0),
+        jnp.where(happened, norm.logcdf(last), -jnp.inf),
+        jnp.where(ahead, has + norm.logcdf(-next_one), -jnp.inf),
     )
+    return Hypotheses(jnp.stack([*both[0], after]), jnp.stack([*both[1], target]), jnp.stack(weights))
