@@ -1,4 +1,5 @@
-"""What do the covariance and the Riccati equation along an orbit cost, beside its monodromy matrix?
+"""What do the covariance and the Riccati equation along an orbit cost, beside its monodromy matrix? And 1 000 Kalman filters,
+beside a loop over SciPy?
 
 Each follows the orbit once: the monodromy matrix with a tangent for each coordinate, the covariance with n (n + 1) / 2 more
 equations, the Riccati equation (with a given final cost; periodic; periodic and transverse) with n (2 n + 1) more, whose errors
@@ -18,6 +19,12 @@ time of the monodromy matrix; the others are ratios to it:
     Simplest walker, 1e-08                     4           197        0.90        1.15        1.14
     Compass gait, 1e-08                        4           342        0.64        0.96        1.05
     Running on a springy leg (SLIP), 1e-08     2           364        0.81        1.58        1.56
+
+Then 1 000 salted Kalman filters of a bouncing ball, 100 measurements each, as one batch (with and without the test of modes, and in
+a batch of one), against an extended Kalman filter in Python over `scipy.integrate.solve_ivp` with its events, state and covariance
+integrated together, at the same tolerances of 1e-8:
+
+BENCH
 """
 
 import argparse
@@ -28,9 +35,11 @@ import time
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.integrate import solve_ivp
 
 import hyjax as hj
-from hyjax.models import compass_gait, rimless_wheel, simplest_walker, slip
+from hyjax.models import bouncing_ball, compass_gait, rimless_wheel, simplest_walker, slip
 
 jax.config.update("jax_enable_x64", True)
 
@@ -102,6 +111,87 @@ def along(model, name, integrator):
     print(f"{name:<40}{n:>4}{base * 1e6:>14.0f}{ratios}", flush=True)
 
 
+STEP, GRAVITY, RESTITUTION, W, V = 0.05, 9.81, 0.7, 0.01 * np.eye(2), 0.025 * np.eye(2)
+START, SIGMA = np.array([5.0, 0.0]), 0.1 * np.eye(2)
+
+
+def filter_by_scipy(measurements):
+    """The filter of one ball."""
+    a = np.array([[0.0, 1.0], [0.0, 0.0]])
+
+    def rate(t, z):
+        sigma = z[2:].reshape(2, 2)
+        return np.concatenate([[z[1], -GRAVITY], (a @ sigma + sigma @ a.T + W).ravel()])
+
+    floor = lambda t, z: z[0]
+    floor.terminal, floor.direction = True, -1
+
+    def bounce(x, sigma):
+        xi = np.array([[-RESTITUTION, 0], [-(1 + RESTITUTION) * GRAVITY / x[1], -RESTITUTION]])
+        return np.array([0.0, -RESTITUTION * x[1]]), xi @ sigma @ xi.T
+
+    t, x, sigma, means = 0.0, START, SIGMA, []
+    for k, y in enumerate(measurements):
+        end = STEP * (k + 1)
+        while t < end:
+            run = solve_ivp(rate, (t, end), np.concatenate([x, sigma.ravel()]), events=floor, rtol=1e-8, atol=1e-8)
+            t, x, sigma = run.t[-1], run.y[:2, -1], run.y[2:, -1].reshape(2, 2)
+            if run.status == 1:
+                x, sigma = bounce(x, sigma)
+        gain = sigma @ np.linalg.inv(sigma + V)
+        x, left = x + gain @ (y - x), np.eye(2) - gain
+        sigma = left @ sigma @ left.T + gain @ V @ gain.T
+        if x[0] < 0 and x[1] < 0:
+            x, sigma = bounce(x, sigma)
+        means.append(x)
+    return np.stack(means)
+
+
+def filters(count=1000, steps=100):
+    rng = np.random.default_rng(0)
+    times, integrator = STEP * jnp.arange(1, steps + 1), hj.Integrator(rtol=1e-8, atol=1e-8)
+    ball = bouncing_ball.Params(restitution=RESTITUTION, gravity=GRAVITY)
+    fly = lambda x: (
+        hj.simulate(
+            bouncing_ball.system,
+            x,
+            ball,
+            mode="flight",
+            t1=STEP * steps,
+            save=times,
+            max_jumps=40,
+            integrator=integrator,
+        ).samples.x
+    )
+    true = jax.jit(jax.vmap(fly))(jnp.asarray(START + 0.3 * rng.normal(size=(count, 2))))
+    measurements = true + np.sqrt(0.025) * rng.normal(size=true.shape)
+
+    def timed(call, runs):
+        best = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            jax.block_until_ready(call())
+            best.append(time.perf_counter() - start)
+        return min(best)
+
+    loop = timed(lambda: [filter_by_scipy(np.asarray(each)) for each in measurements[:5]], 1) / 5
+    print(f"{'SciPy, one after the other':<50}{loop * 1e3:>12.2f} ms each")
+    for name, mode_test, batch in (
+        ("as one batch", False, count),
+        ("with the test of modes", True, count),
+        ("alone", False, 1),
+    ):
+        run = lambda y, mode_test=mode_test: hj.kalman_filter(
+            bouncing_ball.system, jnp.asarray(START), jnp.asarray(SIGMA), ball, mode="flight", times=times, measurements=y,
+            observe=lambda t, x, p: x, measurement_noise=jnp.asarray(V), noise=hj.Noise(flow=W), integrator=integrator,
+            mode_test=mode_test,
+        ).means  # fmt: skip
+        compiled = jax.jit(jax.vmap(run))
+        jax.block_until_ready(compiled(measurements[:batch]))
+        each = timed(lambda compiled=compiled, batch=batch: compiled(measurements[:batch]), 5) / batch
+        print(f"{f'{batch} {name}':<50}{each * 1e3:>12.4f} ms each{loop / each:>12.0f} x")
+
+
 if __name__ == "__main__":
     print(f"{len(os.sched_getaffinity(0))} cores, {RUNS} runs each")
     print(f"{'':<40}{'n':>4}{'monodromy, us':>14}" + "".join(f"{kind:>12}" for kind in KINDS))
@@ -109,3 +199,4 @@ if __name__ == "__main__":
         integrator = hj.Integrator(rtol=tolerance, atol=tolerance)
         for model in (rimless_wheel, simplest_walker, compass_gait, slip):
             along(model, f"{model.title}, {tolerance:.0e}", integrator)
+    filters()

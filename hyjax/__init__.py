@@ -48,10 +48,12 @@ from ._variation.bouligand import (
 )
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
 from ._variation.entrainment import Entrainment as Entrainment, entrainment as entrainment
+from ._variation.estimates import Estimates as Estimates, Filtered as Filtered
 from ._variation.isostable_response import (
     isostable_response as isostable_response,
     IsostableResponse as IsostableResponse,
 )
+from ._variation.kalman import kalman_filter as kalman_filter
 from ._variation.lyapunov_spectrum import (
     lyapunov_spectrum as lyapunov_spectrum,
     LyapunovSpectrum as LyapunovSpectrum,
@@ -60,6 +62,7 @@ from ._variation.noise import Noise as Noise
 from ._variation.phase_response import phase_response as phase_response, PhaseResponse as PhaseResponse
 from ._variation.regulator import Regulator as Regulator, regulator as regulator
 from ._variation.riccati_solution import riccati as riccati, RiccatiSolution as RiccatiSolution
+from ._variation.rts_smoother import rts_smoother as rts_smoother, Smoothed as Smoothed
 from ._variation.sensitivity_norm import gait_sensitivity_norm as gait_sensitivity_norm
 from ._variation.stationary_covariance import stationary_covariance as stationary_covariance
 from ._variation.stride_covariance import stride_covariance as stride_covariance

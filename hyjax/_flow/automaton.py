@@ -75,7 +75,7 @@ class Automaton(eqx.Module):
             return self.pad(vector_field(t, z[:n], params))
 
         ways = [(each.dimension, each.vector_field) if flows else None for each, flows in self._flowing]
-        return _switch(mode, ways, rate, t, z, params)
+        return switched(mode, ways, rate, t, z, params)
 
     @property
     def surfaces(self) -> Surfaces:
@@ -102,8 +102,8 @@ class Automaton(eqx.Module):
             known = [yes if armed is None else jnp.asarray(armed(t, z[:n], params)) for _, armed in out]
             return jnp.stack([*known, *[yes] * (count - len(out))])
 
-        values = lambda t, z, args, *only: _switch(args[0], ways, guards, t, z, args[1], *only)
-        armed = lambda t, z, args: _switch(args[0], ways, flags, t, z, args[1])
+        values = lambda t, z, args, *only: switched(args[0], ways, guards, t, z, args[1], *only)
+        armed = lambda t, z, args: switched(args[0], ways, flags, t, z, args[1])
         return Surfaces(count, values, armed)
 
     def surfaces_within(self, t: Time, z: Padded, params: Params) -> Surfaces:
@@ -119,7 +119,7 @@ class Automaton(eqx.Module):
             return jnp.pad(known, (0, limits - known.size), constant_values=1)
 
         ways = [None if mode is None or mode.domain is None else (mode.dimension, mode.domain) for mode in flowing]
-        return self.surfaces.within(limits, lambda t, z, args: _switch(args[0], ways, inside, t, z, args[1]))
+        return self.surfaces.within(limits, lambda t, z, args: switched(args[0], ways, inside, t, z, args[1]))
 
     def transition(self, mode: Index, event: Index) -> Index:
         """Index into `system.transitions` of the transition whose guard is number `event` of the mode; -1 for `event=-1`."""
@@ -140,7 +140,7 @@ class Automaton(eqx.Module):
             n, leap = way
             return self.pad(jnp.asarray(leap(t, z[:n], params), z.dtype))
 
-        return _switch(transition, ways, after, t, z, params) if ways else z
+        return switched(transition, ways, after, t, z, params) if ways else z
 
     def saltation(self, t: Time, z: Padded, transition: Index, params: Params) -> Float[Array, "size size"]:
         """The saltation matrix of a transition, padded with zeros."""
@@ -154,7 +154,7 @@ class Automaton(eqx.Module):
             matrix = saltation_matrix(system, alone, t, z[: source.dimension], params)
             return jnp.pad(matrix, [(0, self.size - length) for length in matrix.shape])
 
-        return _switch(transition, ways, padded, t, z, params)
+        return switched(transition, ways, padded, t, z, params)
 
     @property
     def _flowing(self) -> list[tuple[Mode, bool]]:
@@ -165,7 +165,7 @@ class Automaton(eqx.Module):
         return [self.system.leaving(name) for name in self.names]
 
 
-def _switch(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
+def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
     """`branch(ways[index], *operands)`. Entries of `ways` that consist of the same functions share one branch."""
     kinds = [_made_of(way) for way in ways]
     distinct = list(dict.fromkeys(kinds))

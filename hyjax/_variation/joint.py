@@ -72,6 +72,7 @@ class Jump(eqx.Module):
     """The jump of state and covariance by a transition, as a reset of the joint system.
 
     **Attributes:** `source`, `target`: the modes. `guard_noise`, `reset_noise`: indices into the values of the noise.
+    `saltation`: if not, the Jacobian of the reset is used in place of the saltation matrix, which is wrong: for comparison.
     """
 
     source: Mode
@@ -80,6 +81,7 @@ class Jump(eqx.Module):
     reset: Reset
     guard_noise: int | None = eqx.field(static=True)
     reset_noise: int | None = eqx.field(static=True)
+    saltation: bool = eqx.field(static=True, default=True)
 
     def __call__(self, t: Time, z: State, joint: JointParams) -> After:
         return self._after(t, z, joint, self.target.vector_field)
@@ -108,14 +110,20 @@ class Jump(eqx.Module):
             {"source": Mode(flow, names), "target": Mode(field_after, self.target.coordinates)}, (way,)
         )
         before = jnp.concatenate([x, jnp.zeros(len(sigma) - n, x.dtype)])
-        xi = saltation_matrix(system, way, t, before, joint.params)
+        if self.saltation:
+            xi = saltation_matrix(system, way, t, before, joint.params)
+        else:
+            xi = jax.jacfwd(lambda z: jnp.asarray(way.reset(t, z, joint.params), x.dtype))(before)
         more = joint.noise_at(self.reset_noise, t, x, (m, m))
         after = way.reset(t, before, joint.params)
         return jnp.concatenate([jnp.asarray(after, x.dtype), pack(xi @ sigma @ xi.T + (more + more.T) / 2)])
 
 
-def joint_system(system: HybridSystem, noise: PlacedNoise) -> HybridSystem:
-    """The hybrid system of `(x, lower triangle of the covariance)`, whose parameters are `JointParams`."""
+def joint_system(system: HybridSystem, noise: PlacedNoise, saltation: bool = True) -> HybridSystem:
+    """The hybrid system of `(x, lower triangle of the covariance)`, whose parameters are `JointParams`.
+
+    **Arguments:** `saltation`: as for `Jump`.
+    """
     modes = {}
     for (name, mode), own in zip(system.modes.items(), noise.flow, strict=True):
         n = mode.dimension
@@ -128,7 +136,7 @@ def joint_system(system: HybridSystem, noise: PlacedNoise) -> HybridSystem:
     for way, at_guard, at_reset in zip(system.transitions, noise.guard, noise.reset, strict=True):
         source, target = system.mode(way.source), system.mode(way.target)
         n = source.dimension
-        jump = Jump(source, target, way.guard, way.reset, at_guard, at_reset)
+        jump = Jump(source, target, way.guard, way.reset, at_guard, at_reset, saltation)
         armed = None if way.armed is None else OfState(way.armed, n)
         transitions.append(Transition(way.source, way.target, OfState(way.guard, n), jump, armed))
     return HybridSystem(modes, tuple(transitions))

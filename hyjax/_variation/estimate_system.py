@@ -1,0 +1,151 @@
+r"""A hybrid system whose state carries its covariance and, for a smoother, the covariance with an earlier state.
+
+$$(x, \Sigma, C), \quad C = \operatorname{cov}(x(t), x(t_k)); \qquad \dot C = A\,C, \qquad C^+ = \Xi\,C^-$$
+
+with the flow and the jumps of $(x, \Sigma)$ of `joint.py`. Here the states of all modes are padded with zeros to the largest
+dimension, `size`, and so are the covariances: their places in the array do not depend on the mode, as an estimate whose mode is
+decided at run time needs it. Estimates have no domains: a mean may lie outside by as much as it is uncertain.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._flow.jump import reset, saltation_matrix
+from .._system.system import Domain, Guard, HybridSystem, Mode, Reset, Transition, VectorField
+from .._system.types import Flag, Matrix, State, Time
+from .joint import joint_system, JointParams
+from .noise import PlacedNoise
+from .semidefinite import pack, packed_size, unpack
+
+
+class Layout(eqx.Module):
+    """Where state, covariance and cross covariance are in one array.
+
+    **Attributes:** `size`: the largest dimension of a mode. `cross`: whether there is a cross covariance.
+    """
+
+    size: int = eqx.field(static=True)
+    cross: bool = eqx.field(static=True)
+
+    @property
+    def length(self) -> int:
+        return self.size + packed_size(self.size) + self.size**2 * self.cross
+
+    def places(self, n: int) -> np.ndarray:
+        """Where `(x, lower triangle of the covariance)` of a mode of `n` coordinates are: a packed triangle begins with the
+        triangles of its leading blocks."""
+        return np.concatenate([np.arange(n), self.size + np.arange(packed_size(n))])
+
+    def join(self, x: Float[Array, " size"], sigma: Matrix, cross: Matrix | None = None) -> Float[Array, " joint"]:
+        """One array; without `cross`, the covariance of the state with itself."""
+        parts = [x, pack(sigma)]
+        if self.cross:
+            parts.append(jnp.ravel(sigma if cross is None else cross))
+        return jnp.concatenate(parts)
+
+    def state(self, z: Float[Array, " joint"]) -> Float[Array, " size"]:
+        return z[: self.size]
+
+    def covariance(self, z: Float[Array, " joint"]) -> Float[Array, "size size"]:
+        return unpack(z[self.size : self.size + packed_size(self.size)], self.size)
+
+    def crossed(self, z: Float[Array, " joint"]) -> Float[Array, "size size"]:
+        """$C$: a row for each coordinate now, a column for each coordinate earlier."""
+        return z[self.size + packed_size(self.size) :].reshape(self.size, self.size)
+
+    def assemble(self, compact: Array, n: int, cross: Float[Array, "n size"] | None) -> Float[Array, " joint"]:
+        """The padded array from that of a mode of `n` coordinates."""
+        z = jnp.zeros(self.length, compact.dtype).at[self.places(n)].set(compact)
+        if cross is None:
+            return z
+        return z.at[self.size + packed_size(self.size) :].set(jnp.ravel(jnp.pad(cross, ((0, self.size - n), (0, 0)))))
+
+
+class _Flow(eqx.Module):
+    joint: VectorField
+    vector_field: VectorField
+    n: int = eqx.field(static=True)
+    layout: Layout
+
+    def __call__(self, t: Time, z: State, params: JointParams) -> State:
+        n, layout = self.n, self.layout
+        rate, turned = self.joint(t, z[layout.places(n)], params), None
+        if layout.cross:
+            push = lambda v: jax.jvp(lambda x: self.vector_field(t, x, params.params), (z[:n],), (v,))[1]
+            turned = jax.vmap(push, in_axes=-1, out_axes=-1)(layout.crossed(z)[:n])
+        return layout.assemble(rate, n, turned)
+
+
+class _OfState(eqx.Module):
+    """A guard or `armed` of the state alone."""
+
+    fn: Guard | Domain
+    n: int = eqx.field(static=True)
+
+    def __call__(self, t: Time, z: State, params: JointParams) -> Array | Flag:
+        return self.fn(t, z[: self.n], params.params)
+
+
+class _Jump(eqx.Module):
+    r"""The jump, where the mean is on the guard's surface; with `late`, where it is not:
+
+    $$x^+ = R(t, x^-) + \gamma\,g(t, x^-), \qquad \gamma = \frac{f^+ - D_xR\,f^- - D_tR}{D_tg + D_xg\,f^-},$$
+
+    the state now if the event was at its own time, or will be, to first order in $g$. On the surface the derivative of this map
+    is the saltation matrix $\Xi = D_xR + \gamma\,D_xg$.
+    """
+
+    joint: Reset
+    system: HybridSystem
+    way: Transition
+    layout: Layout
+    saltation: bool = eqx.field(static=True)
+    late: bool = eqx.field(static=True)
+
+    def __call__(self, t: Time, z: State, params: JointParams) -> State:
+        n, m = self.system.mode(self.way.source).dimension, self.system.mode(self.way.target).dimension
+        layout, x, cross = self.layout, z[:n], None
+        after = self.joint(t, z[layout.places(n)], params)
+        if self.late and self.saltation:
+            after = after.at[:m].add(self._late(t, x, params))
+        if layout.cross:
+            if self.saltation:
+                matrix = saltation_matrix(self.system, self.way, t, x, params.params)
+            else:
+                matrix = jax.jacfwd(lambda x: reset(self.way, t, x, params.params))(x)
+            cross = matrix @ layout.crossed(z)[:n]
+        return layout.assemble(after, m, cross)
+
+    def _late(self, t: Time, x: State, params: JointParams) -> Array:
+        given, way = params.params, self.way
+        field = lambda name, x: self.system.mode(name).vector_field(t, x, given)
+        along = (jnp.ones_like(t), field(way.source, x))
+        after, carried = jax.jvp(lambda t, x: reset(way, t, x, given), (t, x), along)
+        g, rate = jax.jvp(lambda t, x: way.guard(t, x, given), (t, x), along)
+        return (field(way.target, after) - carried) * (g / rate)
+
+
+def estimate_system(
+    system: HybridSystem, noise: PlacedNoise, *, cross: bool, saltation: bool, late: bool
+) -> tuple[HybridSystem, Layout]:
+    """The hybrid system of the padded `(x, covariance, cross covariance)`, whose parameters are `JointParams`.
+
+    **Arguments:** `cross`: whether there is a cross covariance. `saltation`: as for `Jump` of `joint.py`. `late`: as for `_Jump`.
+    """
+    layout = Layout(max(mode.dimension for mode in system.modes.values()), cross)
+    joint = joint_system(system, noise, saltation)
+    names = tuple(f"z_{i}" for i in range(layout.length))
+    modes = {
+        name: Mode(_Flow(joint.mode(name).vector_field, mode.vector_field, mode.dimension, layout), names)
+        for name, mode in system.modes.items()
+    }
+    transitions = []
+    for way, jump in zip(system.transitions, joint.transitions, strict=True):
+        n = system.mode(way.source).dimension
+        armed = None if way.armed is None else _OfState(way.armed, n)
+        leap = _Jump(jump.reset, system, way, layout, saltation, late)
+        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), leap, armed))
+    return HybridSystem(modes, tuple(transitions)), layout

@@ -1,0 +1,79 @@
+"""The results of a Kalman filter and of a smoother."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from .._system.results import RESULTS
+from .._system.types import Matrix, State
+
+
+class Estimates(eqx.Module):
+    """Gaussian estimates of the state at the times of measurements.
+
+    States are padded with zeros to the largest dimension of a mode, `size`, and covariances likewise.
+
+    **Attributes:** `means`: shape `(times, size)`. `covariances`: shape `(times, size, size)`. `modes`: indices of the modes,
+    shape `(times,)`; -1 after a failure, where the numbers are NaN.
+    """
+
+    means: Float[Array, "*batch times size"]
+    covariances: Float[Array, "*batch times size size"]
+    modes: Int[Array, "*batch times"]
+
+    def nees(self, states: Float[Array, "*batch times size"]) -> Float[Array, "*batch times"]:
+        r"""The normalized estimation error squared of true states, $(x - \hat x)^\top \Sigma^{-1} (x - \hat x)$.
+
+        For a consistent filter it has the mean $n$, and its average over $N$ independent runs is $\chi^2_{nN}/N$.
+
+        **Arguments:** `states`: padded with zeros. Where a covariance is singular, its pseudo-inverse is used.
+
+        Source: Bar-Shalom, Li, Kirubarajan (2001), *Estimation with applications to tracking and navigation*, Sec. 5.4.
+        """
+        error = states - self.means
+        return jnp.sum(error * solve_semidefinite(self.covariances, error[..., None])[..., 0], axis=-1)
+
+
+class Filtered(eqx.Module):
+    r"""Estimates of a Kalman filter, from `kalman_filter`.
+
+    **Attributes:** `times`: shape `(times,)`. `means`, `covariances`, `modes`: those after each measurement, as in `Estimates`.
+    `predicted`: the `Estimates` before each measurement, in the mode in which the measurement was understood. `innovations`: $y
+    - h$, shape `(times, measured)`. `innovation_covariances`: $S$, shape `(times, measured, measured)`. `nis`: the normalized
+    innovations squared, shape `(times,)`. `log_likelihood`: of all measurements, shape `()`. `events`: the number of events of
+    the mean since the previous measurement, shape `(times,)`. `mode_tests`: -1 where the measurement showed that the last of
+    these events has not happened yet, 1 where it showed that the next one has, 0 elsewhere, shape `(times,)`. `result`: a code
+    of `RESULTS`. `initial`: mean and covariance at the start. `cross`: the covariance of each prediction with the estimate
+    before it, shape `(times, size, size)`; `None` without `smooth`.
+    """
+
+    times: Float[Array, "*batch times"]
+    means: Float[Array, "*batch times size"]
+    covariances: Float[Array, "*batch times size size"]
+    modes: Int[Array, "*batch times"]
+    predicted: Estimates
+    innovations: Float[Array, "*batch times measured"]
+    innovation_covariances: Float[Array, "*batch times measured measured"]
+    nis: Float[Array, "*batch times"]
+    log_likelihood: Float[Array, "*batch"]
+    events: Int[Array, "*batch times"]
+    mode_tests: Int[Array, "*batch times"]
+    result: RESULTS
+    initial: tuple[State, Matrix]
+    cross: Float[Array, "*batch times size size"] | None
+
+    @property
+    def estimates(self) -> Estimates:
+        """The estimates after each measurement."""
+        return Estimates(self.means, self.covariances, self.modes)
+
+
+def solve_semidefinite(sigma: Float[Array, "*rows n n"], right: Float[Array, "*rows n k"]) -> Float[Array, "*rows n k"]:
+    r"""$D^{-1} (D^{-1}\Sigma D^{-1})^+ D^{-1} B$ with the deviations $D$: a generalized inverse of a covariance.
+
+    With the pseudo-inverse of the correlations, rounding errors do not depend on the coordinates' units.
+    """
+    deviations = jnp.sqrt(jnp.diagonal(sigma, axis1=-2, axis2=-1))
+    scale = jnp.where(deviations > 0, 1 / jnp.where(deviations > 0, deviations, 1), 0)
+    inverse = jnp.linalg.pinv(sigma * scale[..., :, None] * scale[..., None, :], hermitian=True)
+    return scale[..., :, None] * (inverse @ (scale[..., :, None] * right))

@@ -1,0 +1,114 @@
+r"""The salted Kalman filter: the extended Kalman filter through events."""
+
+from collections.abc import Mapping
+
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._flow.integrator import Integrator, PlainForward
+from .._flow.mode_integrators import IntegratorLike, with_adjoint
+from .._flow.simulate import check_simulation
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, State, Time
+from .estimates import Filtered
+from .kalman_run import run_filter, Settings
+from .measurement import Observe, place_sensor
+from .noise import Noise, place_noise
+from .semidefinite import check_covariance
+
+
+def kalman_filter(
+    system: HybridSystem,
+    x0: State,
+    sigma0: Matrix,
+    params: Params,
+    *,
+    mode: str,
+    times: Float[Array, " times"],
+    measurements: Array,
+    observe: Observe | Mapping[str, Observe],
+    measurement_noise: Array,
+    noise: Noise | None = None,
+    t0: float | Time = 0.0,
+    max_jumps: int = 20,
+    integrator: IntegratorLike | None = None,
+    saltation: bool = True,
+    mode_test: bool = True,
+    smooth: bool = False,
+) -> Filtered:
+    r"""The salted Kalman filter: mean and covariance of the state of a hybrid system, given measurements.
+
+    Between measurements the mean flows and jumps as in `simulate`, and the covariance as in `covariance`, through any number of
+    events, with the saltation matrix $\Xi$. A measurement $y = h(t, x, p) + v$, $\operatorname{E} v v^\top = V$, updates them:
+
+    $$S = H\Sigma H^\top + V, \quad K = \Sigma H^\top S^{-1}, \quad x \leftarrow x + K\,(y - h), \quad
+      \Sigma \leftarrow (I - KH)\,\Sigma\,(I - KH)^\top + KVK^\top, \qquad H = D_xh.$$
+
+    **Modes.** An update may move the mean beyond a guard, to where the guard is negative, and falls. Then the next prediction
+    begins with its jump, with $\Sigma^+ = \Xi\Sigma\Xi^\top$ and
+
+    $$x^+ = R(t, x) + \gamma\,g(t, x), \qquad \gamma = \frac{f^+ - D_xR\,f^- - D_tR}{D_tg + D_xg\,f^-},$$
+
+    the state that has jumped at its own event, to first order in $g$; the derivative of this map is $\Xi$. (Kong et al. take
+    $x^+ = R(t, x)$, and count the jump to the update.) There is at most one such jump. A guard that may be negative, and fall,
+    while the mode lasts needs `armed`.
+
+    With `mode_test`, which goes beyond the source, a measurement also decides whether an event has happened at all: against the
+    predicted estimate stand that in which the last event since the previous measurement has not happened yet, the flow before it
+    continued, and that in which the next event has, the jump above for a guard that is still positive. Of the hypotheses that
+    with the largest probability is updated: the density of the innovation times the probability $\Phi(\pm g/\sigma_g)$ that the
+    event has, or has not, happened. Without it a measurement of the other mode pulls the mean to a state between the modes.
+
+    This is a linear theory, with one mode and one Gaussian at a time; see `covariance` for where it fails. Domains of modes are
+    ignored: a mean may lie outside by as much as it is uncertain.
+
+    **Arguments:** `x0`, `sigma0`: mean and covariance at `t0`, shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`:
+    that of `x0`. `times`: increasing, none before `t0`, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`:
+    $h(t, x, p)$ with values of shape `(measured,)`, or one for each mode by name. `measurement_noise`: $V$, shape `(measured,
+    measured)`. `noise`: of the process, a `Noise`; its `flow` is an intensity $W$ per unit of time. `max_jumps`: between two
+    measurements, static. `integrator`: an `Integrator`, or one for each mode; by default Dopri8 at tolerances of 1e-9.
+    `saltation`: if false, the Jacobian of the reset stands in for $\Xi$, and $\gamma = 0$: an extended Kalman filter that knows
+    only the reset, for comparison. `smooth`: keep what `rts_smoother` needs.
+
+    **Returns:** `Filtered`, also under `jit` and `vmap`; differentiable in all its arrays, in forward and reverse mode.
+    `result` is a code of `simulate`, or `nonfinite` where $S$ is not positive definite; after a failure the rows are NaN, and so
+    is the log-likelihood. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or not covariances.
+
+    Source: Kong, Payne, Council, Johnson (2021), *The salted Kalman filter: Kalman filtering on hybrid dynamical systems*,
+    Automatica 131; Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter*, IROS, for noise in guards and
+    resets; Bucy, Joseph (1968), *Filtering for stochastic processes with applications to guidance*, for the covariance.
+    """
+    if integrator is None:
+        tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
+        integrator = Integrator(rtol=tolerance, atol=tolerance)
+    t0, x0, _, params, integrator = check_simulation(system, x0, params, mode, t0, t0, max_jumps, integrator)
+    sigma0 = check_covariance(sigma0, x0.size, x0.dtype, "kalman_filter: sigma0")
+    placed = place_noise(noise, system, t0, x0.dtype, params)
+    times, measurements = _check_measurements(times, measurements, t0)
+    count = measurements.shape[1]
+    error = check_covariance(measurement_noise, count, x0.dtype, "kalman_filter: measurement_noise")
+    sensor = place_sensor(system, observe, error, t0, x0.dtype, params)
+    settings = Settings(max_jumps, with_adjoint(integrator, PlainForward()), saltation, mode_test, smooth)
+    return run_filter(system, placed, sensor, x0, sigma0, mode, t0, params, times, measurements, settings)
+
+
+def _check_measurements(times, measurements, t0: Time) -> tuple[Array, Array]:
+    times, measurements = jnp.asarray(times, t0.dtype), jnp.asarray(measurements, t0.dtype)
+    if times.ndim != 1 or measurements.ndim != 2 or len(times) != len(measurements) or not times.size:
+        raise ValueError(
+            f"kalman_filter: times of shape {times.shape} and measurements of shape {measurements.shape} must have the shapes "
+            "(times,) and (times, measured), with at least one time."
+        )
+    if not isinstance(measurements, jax.core.Tracer) and not np.all(np.isfinite(measurements)):
+        k = int(np.argmin(np.all(np.isfinite(measurements), axis=1)))
+        raise ValueError(f"kalman_filter: measurement {k}, {measurements[k]}, is not finite. Leave out that time.")
+    if not isinstance(times, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer):
+        steps = np.diff(np.asarray(times), prepend=-np.inf)
+        if not (np.all(np.isfinite(times)) and np.all(steps > 0) and times[0] >= t0):
+            k = int(np.argmin(steps > 0))
+            raise ValueError(
+                f"kalman_filter: the times must increase, from t0={t0} on; times[{k}] is {times[k]} and times[0] {times[0]}."
+            )
+    return times, measurements

@@ -1,0 +1,437 @@
+"""The salted Kalman filter and the smoother: linear systems in NumPy, one bounce in closed form, modes told apart."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import chi2
+
+import hyjax as hj
+from hyjax.models import bouncing_ball
+
+# Most of the time of these tests is compilation.
+ROLLED = hj.Integrator(unroll=False)
+GRAVITY = 9.81
+EVERYTHING = lambda t, x, p: x
+
+
+def numpy_filter(mean, sigma, times, measurements, h, v, transit):
+    """Kalman's filter as in a textbook. `transit(t, t_next, mean, sigma)`: the prediction and its Jacobian."""
+    log_likelihood, rows = 0.0, []
+    t = 0.0
+    for t_next, y in zip(times, measurements, strict=True):
+        before = mean, sigma
+        mean, sigma, phi = transit(t, t_next, mean, sigma)
+        predicted = mean, sigma
+        s = h @ sigma @ h.T + v
+        r = y - h @ mean
+        k = sigma @ h.T @ np.linalg.inv(s)
+        mean, sigma = mean + k @ r, sigma - k @ s @ k.T
+        log_likelihood -= (r @ np.linalg.solve(s, r) + np.linalg.slogdet(2 * np.pi * s)[1]) / 2
+        rows.append((before, predicted, (mean, sigma), phi))
+        t = t_next
+    return rows, log_likelihood
+
+
+# A free particle with noise of its acceleration: linear, without events.
+FREE = hj.HybridSystem({"free": hj.Mode(lambda t, x, p: jnp.stack([x[1], p["push"]]), ("x", "v"))}, ())
+INTENSITY = np.array([[0.02, 0.01], [0.01, 0.3]])
+POSITION, ERROR = np.array([[1.0, 0.2]]), np.array([[0.04]])
+
+
+def free_flow(dt):
+    """Fundamental matrix and driven covariance of the free particle."""
+    (a, b), (_, c) = INTENSITY
+    corner = b * dt + c * dt**2 / 2
+    return np.array([[1, dt], [0, 1]]), np.array([[a * dt + b * dt**2 + c * dt**3 / 3, corner], [corner, c * dt]])
+
+
+def free_transit(push):
+    def transit(t, t_next, mean, sigma):
+        phi, driven = free_flow(t_next - t)
+        shift = push * np.array([(t_next - t) ** 2 / 2, t_next - t])
+        return phi @ mean + shift, phi @ sigma @ phi.T + driven, phi
+
+    return transit
+
+
+@pytest.fixture(scope="module")
+def free():
+    """The filter of the free particle, its smoother, and the derivative of the log-likelihood by the push and the noise."""
+    times = np.array([0.0, 0.3, 0.35, 1.1, 1.9, 2.0])
+    measurements = np.random.default_rng(3).normal(size=(6, 1))
+    # Rank one: the velocity is known.
+    x0, sigma0 = np.array([0.3, -0.2]), np.array([[0.5, 0.0], [0.0, 0.0]])
+
+    def run(push, error):
+        filtered = hj.kalman_filter(
+            FREE, jnp.asarray(x0), jnp.asarray(sigma0), {"push": push}, mode="free", times=jnp.asarray(times),
+            measurements=jnp.asarray(measurements), observe=lambda t, x, p: jnp.asarray(POSITION) @ x,
+            measurement_noise=error, noise=hj.Noise(flow=INTENSITY), integrator=ROLLED, smooth=True,
+        )  # fmt: skip
+        return filtered.log_likelihood, (filtered, hj.rts_smoother(filtered))
+
+    (_, (filtered, smoothed)), slopes = jax.jit(jax.value_and_grad(run, argnums=(0, 1), has_aux=True))(
+        jnp.array(0.7), jnp.asarray(ERROR)
+    )
+    own = lambda push, error: numpy_filter(x0, sigma0, times, measurements, POSITION, error, free_transit(push))
+    return filtered, smoothed, slopes, own, (x0, sigma0, times, measurements)
+
+
+def test_a_linear_system_without_events(free):
+    """Against NumPy, from a covariance of rank one, with a first measurement at the start."""
+    filtered, _, slopes, own, _ = free
+    rows, log_likelihood = own(0.7, ERROR)
+    assert filtered.result == hj.RESULTS.successful
+    # Rounding, and the tolerance 1e-14 of the steps.
+    for k, (_, predicted, updated, _) in enumerate(rows):
+        for found, (mean, sigma) in ((filtered.predicted, predicted), (filtered, updated)):
+            assert_allclose(found.means[k], mean, rtol=0, atol=1e-13)
+            assert_allclose(found.covariances[k], sigma, rtol=0, atol=1e-13)
+    assert_allclose(filtered.log_likelihood, log_likelihood, rtol=1e-12)
+    # Central differences of the other filter: the error of a step h is h^2, and rounding over h.
+    h = 1e-5
+    by_push = (own(0.7 + h, ERROR)[1] - own(0.7 - h, ERROR)[1]) / (2 * h)
+    by_error = (own(0.7, ERROR + h)[1] - own(0.7, ERROR - h)[1]) / (2 * h)
+    assert_allclose(slopes[0], by_push, rtol=1e-8)
+    assert_allclose(slopes[1][0, 0], by_error, rtol=1e-5)
+
+
+def test_the_smoother_is_least_squares(free):
+    """All states and measurements are one Gaussian vector: conditioned on the measurements at once, without any recursion."""
+    _, smoothed, _, _, (x0, sigma0, times, measurements) = free
+    # Mean and covariance of the states at the times: x_j = Phi_ji x_i + noise.
+    count = len(times)
+    means, joint = np.zeros((count, 2)), np.zeros((count, 2, count, 2))
+    transit = free_transit(0.7)
+    t, mean, sigma = 0.0, x0, sigma0
+    for j, t_next in enumerate(times):
+        mean, sigma, phi = transit(t, t_next, mean, sigma)
+        means[j], joint[j, :, j] = mean, sigma
+        for i in range(j):
+            joint[j, :, i] = phi @ joint[j - 1, :, i]
+            joint[i, :, j] = joint[j, :, i].T
+        t = t_next
+    joint = joint.reshape(2 * count, 2 * count)
+    h = np.kron(np.eye(count), POSITION)
+    gain = joint @ h.T @ np.linalg.inv(h @ joint @ h.T + ERROR[0, 0] * np.eye(count))
+    expected = means.ravel() + gain @ (measurements.ravel() - h @ means.ravel())
+    spread = joint - gain @ h @ joint
+    # Some hundred roundings, and the inverses of predicted covariances of condition 1e3.
+    assert_allclose(smoothed.estimates.means, expected.reshape(count, 2), rtol=0, atol=1e-11)
+    for k in range(count):
+        block = spread.reshape(count, 2, count, 2)[k, :, k]
+        assert_allclose(smoothed.estimates.covariances[k], block, rtol=0, atol=1e-11)
+    # The first measurement is at the start.
+    assert_allclose(smoothed.initial[0], expected[:2], rtol=0, atol=1e-11)
+
+
+EVENTS = [[0, 1, 0, 0], [0, 1, 0, 1]]
+
+
+def ball_transit(e, level):
+    """The ball with noise of its flow, from above the floor, through at most one bounce in closed form."""
+
+    def drift(dt, mean, sigma):
+        phi, driven = free_flow(dt)
+        shift = -GRAVITY * np.array([dt**2 / 2, dt])
+        return phi @ mean + shift, phi @ sigma @ phi.T + driven, phi
+
+    def transit(t, t_next, mean, sigma):
+        y, v = mean
+        fall = (v + np.sqrt(v**2 + 2 * GRAVITY * y)) / GRAVITY
+        if fall >= t_next - t:
+            return drift(t_next - t, mean, sigma)
+        (_, v), sigma, first = drift(fall, mean, sigma)
+        xi = np.array([[-e, 0], [-(1 + e) * GRAVITY / v, -e]])
+        late = -(1 + e) * np.array([1, GRAVITY / v])
+        sigma = xi @ sigma @ xi.T + level * np.outer(late, late)
+        mean, sigma, second = drift(t_next - t - fall, np.array([0, -e * v]), sigma)
+        return mean, sigma, second @ xi @ first
+
+    return transit
+
+
+@pytest.fixture(scope="module")
+def ball():
+    """A compiled batch of filters of bouncing balls, and the arguments of three; the third cannot go on: its floor grazes."""
+    times = np.array([0.2, 0.6, 0.65, 1.1])
+    starts = np.array([[1.0, 0.0], [0.7, 0.5], [0.0, 0.0]])
+    e = np.array([0.8, 0.6, 0.7])
+    measurements = np.random.default_rng(5).normal(size=(3, 4, 2)) * 0.02
+    for lane in range(2):
+        rows, _ = numpy_filter(starts[lane], 0.001 * np.eye(2), times, np.zeros((4, 2)), np.zeros((2, 2)), np.eye(2),
+                               ball_transit(e[lane], 0.0))  # fmt: skip
+        measurements[lane] += np.stack([row[1][0] for row in rows])
+
+    def run(x, e, y):
+        filtered = hj.kalman_filter(
+            bouncing_ball.system, x, 0.001 * jnp.eye(2), bouncing_ball.Params(restitution=e), mode="flight",
+            times=jnp.asarray(times), measurements=y, observe=EVERYTHING, measurement_noise=0.01 * jnp.eye(2),
+            noise=hj.Noise(flow=INTENSITY, guard=1e-4), integrator=ROLLED, smooth=True, mode_test=False,
+        )  # fmt: skip
+        return filtered.log_likelihood, (filtered, hj.rts_smoother(filtered))
+
+    run = jax.value_and_grad(run, argnums=1, has_aux=True)
+    inputs = [jnp.asarray(each) for each in (starts, e, measurements)]
+    return run, inputs, jax.jit(jax.vmap(run))(*inputs), times
+
+
+def test_one_bounce_in_closed_form(ball):
+    """Against NumPy with the saltation matrix of the ball, and an uncertain floor."""
+    _, (starts, e, measurements), ((_, (filtered, smoothed)), slope), times = ball
+    for lane in range(2):
+
+        def own(e, y, lane=lane):
+            return numpy_filter(
+                np.asarray(starts[lane]),
+                0.001 * np.eye(2),
+                times,
+                y,
+                np.eye(2),
+                0.01 * np.eye(2),
+                ball_transit(e, 1e-4),
+            )
+
+        rows, log_likelihood = own(float(e[lane]), np.asarray(measurements[lane]))
+        assert list(np.asarray(filtered.events[lane])) == EVENTS[lane]
+        for k, (_, predicted, updated, _) in enumerate(rows):
+            for found, (mean, sigma) in ((filtered.predicted, predicted), (filtered, updated)):
+                # Of the order of 100 roundings, and the tolerance of the steps.
+                assert_allclose(found.means[lane, k], mean, rtol=0, atol=1e-12)
+                assert_allclose(found.covariances[lane, k], sigma, rtol=0, atol=1e-12)
+        assert_allclose(filtered.log_likelihood[lane], log_likelihood, rtol=1e-11)
+        h, y = 1e-5, np.asarray(measurements[lane])
+        by_e = (own(float(e[lane]) + h, y)[1] - own(float(e[lane]) - h, y)[1]) / (2 * h)
+        assert_allclose(slope[lane], by_e, rtol=1e-6)
+        # The smoother, backwards in NumPy, with the fundamental matrices of the bounce.
+        mean, sigma = rows[-1][2]
+        for k in reversed(range(len(rows))):
+            assert_allclose(smoothed.estimates.means[lane, k], mean, rtol=0, atol=1e-11)
+            assert_allclose(smoothed.estimates.covariances[lane, k], sigma, rtol=0, atol=1e-11)
+            (x, spread), (ahead, ahead_sigma), _, phi = rows[k]
+            gain = spread @ phi.T @ np.linalg.inv(ahead_sigma)
+            mean, sigma = x + gain @ (mean - ahead), spread + gain @ (sigma - ahead_sigma) @ gain.T
+        assert_allclose(smoothed.initial[0][lane], mean, rtol=0, atol=1e-11)
+
+
+def test_a_failing_lane_has_its_code(ball):
+    """A ball at rest on the floor is Zeno at once; the other lanes are those of a filter alone."""
+    _, _, ((value, (filtered, smoothed)), slope), _ = ball
+    assert list(np.asarray(filtered.result == hj.RESULTS.successful)) == [True, True, False]
+    assert np.asarray(filtered.result == hj.RESULTS.zeno)[2]
+    assert np.all(np.isnan(filtered.means[2])) and np.isnan(value[2]) and np.all(filtered.modes[2] == -1)
+    assert np.all(np.isnan(smoothed.estimates.means[2]))
+    assert np.all(np.isfinite(slope[:2])) and np.all(np.isfinite(filtered.covariances[:2]))
+
+
+# A mass that flies to a wall and sticks there: then only its temperature matters, a mode of one coordinate.
+STICKS = hj.HybridSystem(
+    {
+        "flies": hj.Mode(lambda t, x, p: jnp.stack([x[1], jnp.zeros(())]), ("x", "v")),
+        "sticks": hj.Mode(lambda t, x, p: -x, ("heat",)),
+    },
+    (hj.Transition("flies", "sticks", lambda t, x, p: 1 - x[0], lambda t, x, p: x[1:] ** 2 / 2),),
+)
+
+
+@pytest.fixture(scope="module")
+def sticks():
+    """Three masses, with a mean that arrives at t = 1: one measured as in flight and one as arrived, at 0.98, before the mean
+    arrives, and at 1.02 and 1.1, after it. The smoother of each."""
+    times = jnp.array([0.5, 0.98, 1.02, 1.1])
+    sensor = {
+        "flies": lambda t, x, p: jnp.stack([x[0], 0 * x[0]]),
+        "sticks": lambda t, x, p: jnp.stack([1.0, 1.0]) * x[0],
+    }
+    arrived = lambda t: np.exp(-t) * np.array([0.5, 0.5])
+    rows = [
+        [[0.5, 0.0], [0.98, 0.0], arrived(0.02), arrived(0.1)],
+        [[0.5, 0.0], [0.98, 0.0], [0.99, 0.0], arrived(0.08)],
+        [[0.5, 0.0], arrived(0.0), arrived(0.04), arrived(0.1)],
+    ]
+
+    def run(y):
+        filtered = hj.kalman_filter(
+            STICKS, jnp.array([0.0, 1.0]), 1e-3 * jnp.eye(2), None, mode="flies", times=times, measurements=y,
+            observe=sensor, measurement_noise=1e-4 * jnp.eye(2), integrator=ROLLED, smooth=True,
+        )  # fmt: skip
+        return filtered, hj.rts_smoother(filtered)
+
+    return jax.jit(jax.vmap(run))(jnp.asarray(np.array(rows)))
+
+
+def test_modes_are_told_apart(sticks):
+    filtered, _ = sticks
+    assert np.all(np.asarray(filtered.result == hj.RESULTS.successful))
+    assert np.asarray(filtered.modes).tolist() == [[0, 0, 1, 1], [0, 0, 0, 1], [0, 1, 1, 1]]
+    assert np.asarray(filtered.mode_tests).tolist() == [[0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0]]
+    # What lies beyond the dimension of a mode is zero.
+    assert np.all(np.asarray(filtered.means)[:, -1, 1] == 0)
+    sigma = np.asarray(filtered.covariances)
+    assert np.all(sigma[:, -1, 1] == 0) and np.all(np.linalg.eigvalsh(sigma) > -1e-18)
+    # The jump of a mean that has passed the wall, and of one that has not reached it: heat v^2 / 2 at the time of arrival.
+    assert_allclose(filtered.means[:, -1, 0], 0.5 * np.exp(-0.1), atol=0.02)
+
+
+def test_the_smoother_goes_back_into_another_mode(sticks):
+    """From one coordinate into two: the smoother's last estimate is the filter's, and earlier ones are known better."""
+    filtered, smoothed = sticks
+    assert np.array_equal(smoothed.estimates.modes, filtered.modes)
+    assert_allclose(smoothed.estimates.means[:, -1], filtered.means[:, -1], rtol=0, atol=0)
+    gained = np.asarray(filtered.covariances - smoothed.estimates.covariances)
+    # Semidefinite up to rounding.
+    assert np.min(np.linalg.eigvalsh(gained)) > -1e-15
+    # A linear relation by hand: the heat that is measured at the end is v^2 / 2 at the wall, so it tells the velocity.
+    first = np.asarray(smoothed.estimates.covariances)[:, 0, 1, 1]
+    assert np.all(first < 0.5 * np.asarray(filtered.covariances)[:, 0, 1, 1])
+
+
+def test_misuse():
+    given = dict(
+        x0=jnp.array([1.0, 0.0]), sigma0=jnp.eye(2), params=bouncing_ball.Params(), mode="flight",
+        times=jnp.array([0.1, 0.2]), measurements=jnp.zeros((2, 1)), observe=lambda t, x, p: x[:1],
+        measurement_noise=jnp.eye(1),
+    )  # fmt: skip
+
+    def refused(message, **changes):
+        with pytest.raises(ValueError, match=message):
+            hj.kalman_filter(bouncing_ball.system, **(given | changes))
+
+    refused(r"times of shape \(2,\) and measurements of shape \(3, 1\)", measurements=jnp.zeros((3, 1)))
+    refused(r"measurements of shape \(2,\) must have the shapes", measurements=jnp.zeros(2))
+    refused(r"measurement 1, \[nan\], is not finite. Leave out that time", measurements=jnp.array([[0.0], [jnp.nan]]))
+    refused(r"times must increase, from t0=0.0 on; times\[1\] is 0.1", times=jnp.array([0.2, 0.1]))
+    refused(r"must increase, from t0=0.15 on", t0=0.15)
+    refused(
+        r"observe returns shape \(2,\) in mode 'flight', but measurements of shape \(times, 1\)", observe=EVERYTHING
+    )
+    refused("mode of observe 'rest' is not one of the modes", observe={"rest": EVERYTHING})
+    refused("observe has no function for the modes \\['flight'\\]", observe={})
+    refused(r"measurement_noise of shape \(2, 2\) must have the shape \(1, 1\)", measurement_noise=jnp.eye(2))
+    refused("measurement_noise must be symmetric and positive semidefinite", measurement_noise=-jnp.eye(1))
+    refused(r"sigma0 of shape \(1, 1\) must have", sigma0=jnp.eye(1))
+    refused("max_jumps=-1 must be", max_jumps=-1)
+
+
+def test_a_smoother_needs_cross_covariances(free):
+    with pytest.raises(ValueError, match="smooth=True"):
+        hj.rts_smoother(eqx.tree_at(lambda each: each.cross, free[0], None))
+
+
+@pytest.mark.slow
+def test_one_filter_is_a_lane_of_a_batch(ball):
+    run, inputs, ((value, (filtered, _)), slope), _ = ball
+    (one, (alone, _)), by_e = jax.jit(run)(*(each[1] for each in inputs))
+    # The batch takes the same steps; XLA may round differently.
+    assert_allclose([one, by_e], [value[1], slope[1]], rtol=1e-12)
+    assert_allclose(alone.covariances, filtered.covariances[1], rtol=0, atol=1e-15)
+
+
+# Consistency: the normalized estimation error squared (NEES) of 1 000 runs.
+RUNS = 1000
+COARSE = hj.Integrator(rtol=1e-8, atol=1e-8, unroll=False)
+
+
+def within(nees, dimension):
+    """The mean over runs at each time, and whether it is within the 95 % bounds of a chi-squared variable."""
+    low, high = chi2.ppf([0.025, 0.975], dimension * len(nees)) / len(nees)
+    mean = np.mean(nees, axis=0)
+    return mean, (low < mean) & (mean < high)
+
+
+def noisy_balls(intensity, steps, seed=1):
+    """The bouncing balls of Kong et al. (2021): states after each 0.05 s, by 20 steps with noise each, and their measurements."""
+    rng = np.random.default_rng(seed)
+    y, v = (np.array([5.0, 0.0]) + np.sqrt(0.1) * rng.normal(size=(RUNS, 2))).T
+    states, h = np.zeros((RUNS, steps, 2)), 0.05 / 20
+    for k in range(steps):
+        for _ in range(20):
+            y, v = y + v * h - GRAVITY * h**2 / 2, v - GRAVITY * h
+            y, v = (each + np.sqrt(intensity * h) * rng.normal(size=RUNS) for each in (y, v))
+            hit = (y < 0) & (v < 0)
+            y, v = np.where(hit, -0.7 * y, y), np.where(hit, -0.7 * v, v)
+        states[:, k] = np.stack([y, v], axis=1)
+    return states, states + np.sqrt(0.025) * rng.normal(size=states.shape)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("saltation", "mode_test"), [(True, True), (False, True), (True, False)])
+def test_consistency_on_the_bouncing_ball(saltation, mode_test):
+    """x0 = (5, 0), e = 0.7, dt = 0.05, V = 0.025 I, Sigma0 = 0.1 I; W = 0.01 I as an intensity, and as a covariance for each dt,
+    an intensity of 0.2 I. The first 60 of 100 steps, with three bounces: later the bounces are as low as they are uncertain, and a
+    linear theory fails (at W = 0.01 I the NEES of the 100th step is 4)."""
+    times = 0.05 * jnp.arange(1, 61)
+
+    def run(y, intensity):
+        filtered = hj.kalman_filter(
+            bouncing_ball.system, jnp.array([5.0, 0.0]), 0.1 * jnp.eye(2), bouncing_ball.Params(restitution=0.7),
+            mode="flight", times=times, measurements=y, observe=EVERYTHING, measurement_noise=0.025 * jnp.eye(2),
+            noise=hj.Noise(flow=intensity * jnp.eye(2)), integrator=COARSE, saltation=saltation, mode_test=mode_test,
+        )  # fmt: skip
+        return filtered
+
+    batch, found = jax.jit(jax.vmap(run, in_axes=(0, None))), {}
+    for intensity in (0.01, 0.2):
+        states, measurements = noisy_balls(intensity, 60)
+        filtered = batch(jnp.asarray(measurements), jnp.array(intensity))
+        assert np.mean(np.asarray(filtered.result == hj.RESULTS.successful)) > 0.998
+        mean, inside = within(np.asarray(filtered.estimates.nees(jnp.asarray(states))), 2)
+        found[intensity] = np.mean(mean), np.mean(inside)
+    # 95 % are expected; 60 correlated times, and what is of second order, leave 92 % and 83 %.
+    if saltation and mode_test:
+        assert all(abs(mean - 2) < 0.1 and inside > 0.8 for mean, inside in found.values())
+    elif mode_test:
+        assert found[0.01][0] > 2.5 and found[0.01][1] < 0.6 and found[0.2][1] < 0.7
+    else:
+        # Measurements of a ball that has bounced, taken for those of one that has not.
+        assert all(mean > 20 for mean, _ in found.values())
+
+
+def fall_and_slide(restitution=0.0):
+    """A ball falls onto a frictionless slope and slides down it: Kong et al. (2024), Sec. IV."""
+    normal, along = np.array([0.6, 0.8]), np.array([0.8, -0.6])
+    fly = lambda t, x, p: jnp.concatenate([x[2:], jnp.array([0.0, -GRAVITY])])
+    slide = lambda t, x, p: jnp.concatenate([x[2:], GRAVITY * 0.6 * jnp.asarray(along)])
+    gap = lambda t, x, p: jnp.asarray(normal) @ x[:2]
+    stop = lambda t, x, p: jnp.concatenate([x[:2], x[2:] - jnp.asarray(normal) * (jnp.asarray(normal) @ x[2:])])
+    names = ("q1", "q2", "v1", "v2")
+    return hj.HybridSystem({"flight": hj.Mode(fly, names), "slide": hj.Mode(slide, names)},
+                           (hj.Transition("flight", "slide", gap, stop),)), along  # fmt: skip
+
+
+@pytest.mark.slow
+def test_consistency_on_the_slope():
+    """A plastic impact, after which the covariance has rank two, and stays so; no noise but of measurements."""
+    system, along = fall_and_slide()
+    rng = np.random.default_rng(4)
+    x0, sigma0, v = np.array([0.0, 1.25, 0.4, 0.0]), np.diag([0.01, 0.01, 0.04, 0.04]), 0.01 * np.eye(2)
+    times = 0.05 * np.arange(1, 25)
+    starts = x0 + rng.multivariate_normal(np.zeros(4), sigma0, RUNS)
+    options = {"mode": "flight", "integrator": COARSE, "max_jumps": 1}
+    fly = lambda x: hj.simulate(system, x, None, t1=1.21, save=jnp.asarray(times), **options).samples
+    true = jax.jit(jax.vmap(fly))(jnp.asarray(starts))
+    measurements = np.asarray(true.x)[..., :2] + 0.1 * rng.normal(size=(RUNS, len(times), 2))
+
+    found = {}
+    for saltation in (True, False):
+        run = lambda y, saltation=saltation: hj.kalman_filter(
+            system, jnp.asarray(x0), jnp.asarray(sigma0), None, times=jnp.asarray(times), measurements=y,
+            observe=lambda t, x, p: x[:2], measurement_noise=jnp.asarray(v), saltation=saltation, **options,
+        )  # fmt: skip
+        filtered = jax.jit(jax.vmap(run))(jnp.asarray(measurements))
+        assert np.all(np.asarray(filtered.result == hj.RESULTS.successful))
+        # Position and speed along the slope, at the end, when all have landed.
+        assert np.all(np.asarray(true.mode)[:, -8:] == 1)
+        onto = np.kron(np.eye(2), along)
+        error = (np.asarray(true.x - filtered.means) @ onto.T)[:, -8:]
+        sigma = (onto @ np.asarray(filtered.covariances) @ onto.T)[:, -8:]
+        nees = np.sum(error * np.linalg.solve(sigma, error[..., None])[..., 0], axis=-1)
+        found[saltation] = within(nees, 2)
+        across = np.asarray(filtered.covariances)[:, -1] @ np.concatenate([[0.6, 0.8], [0.0, 0.0]])
+        # The ball is known to be on the slope only with the saltation matrix.
+        assert (np.max(np.abs(across)) < 1e-12) == saltation
+    print(found)
+    assert np.mean(found[True][1]) > 0.7
