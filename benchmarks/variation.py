@@ -20,9 +20,9 @@ time of the monodromy matrix; the others are ratios to it:
     Compass gait, 1e-08                        4           342        0.64        0.96        1.05
     Running on a springy leg (SLIP), 1e-08     2           364        0.81        1.58        1.56
 
-Then 1 000 salted Kalman filters of a bouncing ball, 100 measurements each, as one batch (with and without the test of modes, and in
-a batch of one), against an extended Kalman filter in Python over `scipy.integrate.solve_ivp` with its events, state and covariance
-integrated together, at the same tolerances of 1e-8:
+Then 1 000 salted Kalman filters of a bouncing ball, 100 measurements each, as one batch (with and without the test of modes, and
+in a batch of one), against an extended Kalman filter in Python over `scipy.integrate.solve_ivp` with its events, state and
+covariance integrated together, at the same tolerances of 1e-8:
 
 BENCH
 """

@@ -361,8 +361,8 @@ def noisy_balls(intensity, steps, seed=1):
 @pytest.mark.parametrize(("saltation", "mode_test"), [(True, True), (False, True), (True, False)])
 def test_consistency_on_the_bouncing_ball(saltation, mode_test):
     """x0 = (5, 0), e = 0.7, dt = 0.05, V = 0.025 I, Sigma0 = 0.1 I; W = 0.01 I as an intensity, and as a covariance for each dt,
-    an intensity of 0.2 I. The first 60 of 100 steps, with three bounces: later the bounces are as low as they are uncertain, and a
-    linear theory fails (at W = 0.01 I the NEES of the 100th step is 4)."""
+    an intensity of 0.2 I. The first 60 of 100 steps, with three bounces: later the bounces are as low as they are uncertain, and
+    a linear theory fails (at W = 0.01 I the NEES of the 100th step is 4)."""
     times = 0.05 * jnp.arange(1, 61)
 
     def run(y, intensity):

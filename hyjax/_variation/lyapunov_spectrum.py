@@ -2,6 +2,7 @@ r"""The Lyapunov exponents of a trajectory, through whatever modes come."""
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
