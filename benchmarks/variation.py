@@ -24,7 +24,10 @@ Then 1 000 salted Kalman filters of a bouncing ball, 100 measurements each, as o
 in a batch of one), against an extended Kalman filter in Python over `scipy.integrate.solve_ivp` with its events, state and
 covariance integrated together, at the same tolerances of 1e-8:
 
-BENCH
+    SciPy, one after the other                              405.05 ms each
+    1000 as one batch                                       1.4786 ms each         274 x
+    1000 with the test of modes                             1.6395 ms each         247 x
+    1 alone                                                 3.4520 ms each         117 x
 """
 
 import argparse

@@ -61,8 +61,9 @@ def kalman_filter(
     with the largest probability is updated: the density of the innovation times the probability $\Phi(\pm g/\sigma_g)$ that the
     event has, or has not, happened. Without it a measurement of the other mode pulls the mean to a state between the modes.
 
-    This is a linear theory, with one mode and one Gaussian at a time; see `covariance` for where it fails. Domains of modes are
-    ignored: a mean may lie outside by as much as it is uncertain.
+    This is a linear theory, with one mode and one Gaussian at a time; see `covariance` for where it fails. On a bouncing ball its
+    errors are consistent with its covariances while the bounces are high against the deviations, and no longer near the
+    accumulation of bounces. Domains of modes are ignored: a mean may lie outside by as much as it is uncertain.
 
     **Arguments:** `x0`, `sigma0`: mean and covariance at `t0`, shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`:
     that of `x0`. `times`: increasing, none before `t0`, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`:

@@ -1,6 +1,6 @@
 """Pictures of covariances: ellipses in the plane of two coordinates along the path of the mean."""
 
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
@@ -26,16 +26,16 @@ def covariance_figure(
     """
     trajectory = found.trajectory
     arcs, modes = trajectory.sample(100), trajectory.system.modes
-    coordinates = modes[arcs[0].mode].coordinates[:2] if coordinates is None else coordinates
+    chosen = tuple(modes[arcs[0].mode].coordinates[:2] if coordinates is None else coordinates)
     for arc in arcs:
-        if len(coordinates) != 2 or set(coordinates) - set(modes[arc.mode].coordinates):
+        if len(chosen) != 2 or set(chosen) - set(modes[arc.mode].coordinates):
             raise ValueError(
-                f"covariance_figure: coordinates={coordinates} must be two of {modes[arc.mode].coordinates}, the coordinates of "
+                f"covariance_figure: coordinates={chosen} must be two of {modes[arc.mode].coordinates}, the coordinates of "
                 f"the mode {arc.mode}."
             )
     fig, ax = pyplot().subplots(figsize=(5.0, 4.2), layout="constrained")
     names = list(dict.fromkeys(arc.mode for arc in arcs))
-    at = [[modes[arc.mode].coordinates.index(name) for name in coordinates] for arc in arcs]
+    at = [[modes[arc.mode].coordinates.index(name) for name in chosen] for arc in arcs]
     for k, (arc, i) in enumerate(zip(arcs, at, strict=True)):
         colour = COLOURS[names.index(arc.mode) % len(COLOURS)]
         first = arc.mode not in [other.mode for other in arcs[:k]]
@@ -45,20 +45,21 @@ def covariance_figure(
     if found.sigma_samples is not None and trajectory.samples is not None:
         for x, sigma, mode in zip(trajectory.samples.x, found.sigma_samples, trajectory.samples.mode, strict=True):
             if mode >= 0:
-                i = [list(modes.values())[int(mode)].coordinates.index(name) for name in coordinates]
+                i = [list(modes.values())[int(mode)].coordinates.index(name) for name in chosen]
                 draw_ellipse(ax, np.asarray(x)[i], np.asarray(sigma)[np.ix_(i, i)], deviations, color=GREY, lw=0.8)
-    ax.set_xlabel(symbol(coordinates[0]), color=INK)
-    ax.set_ylabel(symbol(coordinates[1]), color=INK)
+    ax.set_xlabel(symbol(chosen[0]), color=INK)
+    ax.set_ylabel(symbol(chosen[1]), color=INK)
     open_axes(ax)
     if len(names) > 1:
         fig.legend(loc="outside upper right", ncols=len(names), frameon=False)
     return fig
 
 
-def draw_ellipse(ax: "matplotlib.axes.Axes", centre, sigma, deviations: float = 2.0, **style) -> None:
+def draw_ellipse(ax: "matplotlib.axes.Axes", centre, sigma, deviations: float = 2.0, **style: Any) -> None:
     """The ellipse of a covariance of two coordinates, of any rank. `style`: as for `Axes.plot`."""
     sizes, axes = np.linalg.eigh(sigma)
     angle = np.linspace(0, 2 * np.pi, 101)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     points = np.asarray(centre)[:, None] + deviations * axes @ (np.sqrt(np.maximum(sizes, 0))[:, None] * circle)
-    ax.plot(*points, **{"lw": 1.2} | style)
+    style = {"lw": 1.2} | style
+    ax.plot(*points, **style)
