@@ -9,15 +9,15 @@ count for the step size. All are compiled first; then they run in turn, and the 
 On two cores, both in use by others at the time, a row moves by some tens of percent from run to run. The first column is the
 time of the monodromy matrix; the others are ratios to it:
 
-                                               n monodromy, us    simulate  covariance      with W     Riccati    periodic  transverse
-    Rimless wheel, 1e-14                       2           547        0.64        0.89        0.87        0.61        0.87        1.17
-    Simplest walker, 1e-14                     4           678        0.63        1.27        1.19        2.20        2.37        2.69
-    Compass gait, 1e-14                        4          1242        0.44        0.98        1.03        1.54        2.00        2.52
-    Running on a springy leg (SLIP), 1e-14     2           797        0.62        2.10        2.22        1.45        1.97        3.02
-    Rimless wheel, 1e-08                       2           283        0.94        1.01        0.96        0.99        1.25        1.25
-    Simplest walker, 1e-08                     4           630        0.73        0.91        0.87        1.33        1.92        2.24
-    Compass gait, 1e-08                        4           477        0.66        0.92        0.95        1.74        2.25        2.51
-    Running on a springy leg (SLIP), 1e-08     2          1020        0.55        1.48        1.01        0.84        1.31        1.75
+                                               n monodromy, us   simulate covariance     with W    Riccati   periodic transverse
+    Rimless wheel, 1e-14                       2           547       0.64       0.89       0.87       0.61       0.87       1.17
+    Simplest walker, 1e-14                     4           678       0.63       1.27       1.19       2.20       2.37       2.69
+    Compass gait, 1e-14                        4          1242       0.44       0.98       1.03       1.54       2.00       2.52
+    Running on a springy leg (SLIP), 1e-14     2           797       0.62       2.10       2.22       1.45       1.97       3.02
+    Rimless wheel, 1e-08                       2           283       0.94       1.01       0.96       0.99       1.25       1.25
+    Simplest walker, 1e-08                     4           630       0.73       0.91       0.87       1.33       1.92       2.24
+    Compass gait, 1e-08                        4           477       0.66       0.92       0.95       1.74       2.25       2.51
+    Running on a springy leg (SLIP), 1e-08     2          1020       0.55       1.48       1.01       0.84       1.31       1.75
 """
 
 import argparse
@@ -98,13 +98,13 @@ def along(model, name, integrator):
         "transverse": lambda: transverse(orbit),
     })  # fmt: skip
     base = found["monodromy"]
-    ratios = "".join(f"{found[kind] / base:>12.2f}" for kind in KINDS)
+    ratios = "".join(f"{found[kind] / base:>11.2f}" for kind in KINDS)
     print(f"{name:<40}{n:>4}{base * 1e6:>14.0f}{ratios}", flush=True)
 
 
 if __name__ == "__main__":
     print(f"{len(os.sched_getaffinity(0))} cores, {RUNS} runs each")
-    print(f"{'':<40}{'n':>4}{'monodromy, us':>14}" + "".join(f"{kind:>12}" for kind in KINDS))
+    print(f"{'':<40}{'n':>4}{'monodromy, us':>14}" + "".join(f"{kind:>11}" for kind in KINDS))
     for tolerance in (1e-14, 1e-8):
         integrator = hj.Integrator(rtol=tolerance, atol=tolerance)
         for model in (rimless_wheel, simplest_walker, compass_gait, slip):
