@@ -10,15 +10,15 @@ count for the step size. All are compiled first; then they run in turn, and the 
 On two cores, both in use by others at the time, a row moves by some tens of percent from run to run. The first column is the
 time of the monodromy matrix; the others are ratios to it:
 
-                                               n monodromy, us    simulate  covariance      with W
-    Rimless wheel, 1e-14                       2           250        0.90        1.13        1.16
-    Simplest walker, 1e-14                     4           377        0.73        1.30        1.30
-    Compass gait, 1e-14                        4          2783        0.28        0.65        1.44
-    Running on a springy leg (SLIP), 1e-14     2           896        0.71        1.69        1.44
-    Rimless wheel, 1e-08                       2           168        0.95        1.05        1.07
-    Simplest walker, 1e-08                     4           197        0.90        1.15        1.14
-    Compass gait, 1e-08                        4           342        0.64        0.96        1.05
-    Running on a springy leg (SLIP), 1e-08     2           364        0.81        1.58        1.56
+                                               n monodromy, us   simulate covariance     with W    Riccati   periodic transverse
+    Rimless wheel, 1e-14                       2           547       0.64       0.89       0.87       0.61       0.87       1.17
+    Simplest walker, 1e-14                     4           678       0.63       1.27       1.19       2.20       2.37       2.69
+    Compass gait, 1e-14                        4          1242       0.44       0.98       1.03       1.54       2.00       2.52
+    Running on a springy leg (SLIP), 1e-14     2           797       0.62       2.10       2.22       1.45       1.97       3.02
+    Rimless wheel, 1e-08                       2           283       0.94       1.01       0.96       0.99       1.25       1.25
+    Simplest walker, 1e-08                     4           630       0.73       0.91       0.87       1.33       1.92       2.24
+    Compass gait, 1e-08                        4           477       0.66       0.92       0.95       1.74       2.25       2.51
+    Running on a springy leg (SLIP), 1e-08     2          1020       0.55       1.48       1.01       0.84       1.31       1.75
 
 Then 1 000 salted Kalman filters of a bouncing ball, 100 measurements each, as one batch (with and without the test of modes, and
 in a batch of one), against an extended Kalman filter in Python over `scipy.integrate.solve_ivp` with its events, state and
@@ -110,7 +110,7 @@ def along(model, name, integrator):
         "transverse": lambda: transverse(orbit),
     })  # fmt: skip
     base = found["monodromy"]
-    ratios = "".join(f"{found[kind] / base:>12.2f}" for kind in KINDS)
+    ratios = "".join(f"{found[kind] / base:>11.2f}" for kind in KINDS)
     print(f"{name:<40}{n:>4}{base * 1e6:>14.0f}{ratios}", flush=True)
 
 
@@ -197,7 +197,7 @@ def filters(count=1000, steps=100):
 
 if __name__ == "__main__":
     print(f"{len(os.sched_getaffinity(0))} cores, {RUNS} runs each")
-    print(f"{'':<40}{'n':>4}{'monodromy, us':>14}" + "".join(f"{kind:>12}" for kind in KINDS))
+    print(f"{'':<40}{'n':>4}{'monodromy, us':>14}" + "".join(f"{kind:>11}" for kind in KINDS))
     for tolerance in (1e-14, 1e-8):
         integrator = hj.Integrator(rtol=tolerance, atol=tolerance)
         for model in (rimless_wheel, simplest_walker, compass_gait, slip):
