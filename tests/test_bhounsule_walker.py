@@ -96,7 +96,7 @@ def test_the_gait_of_a_program_with_40_steps():
     assert_allclose(away, [8.6e-11, -1.55e-10, 1.49e-10, 7.4e-11], rtol=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_orbit():
     """Its multipliers: those of the return map by the Runge-Kutta method, and a zero for the clock."""
     params, n = walker.Params(), 400

@@ -84,6 +84,7 @@ def test_orbit_multipliers_and_gradient(orbit):
     assert_allclose(got, expected, rtol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_simulation_takes_each_mode_by_its_own():
     """A batch whose lanes stand in different modes: the events of strides, and their derivatives."""
     starts = jnp.stack([X, X + jnp.array([0.1, 0.0]), jnp.array([1.02, 1.0])])

@@ -115,7 +115,7 @@ def test_closed_branch():
     assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_fold_of_an_orbit_traversed_twice():
     system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)}, strides=2)
     (point,) = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.5, 0.5)).special_points

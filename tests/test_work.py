@@ -98,6 +98,7 @@ def all_orders(function):
 TOLERANCES = 1e-13, 1e-12, 5e-11
 
 
+@pytest.mark.exhaustive
 def test_positive_work_to_second_order():
     def work(v):
         orbit = orbit_at(v)

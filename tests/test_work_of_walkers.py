@@ -59,7 +59,7 @@ def test_balance_of_energy():
     assert_allclose(positive, scipy.integrate.simpson(np.maximum(powers, 0), x=times), rtol=0, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_cost_of_transport():
     """Of Bhounsule's walker, in four modes, by SciPy: work of the torque and of the push-off over weight and distance."""
     params = bhounsule_walker.Params()
