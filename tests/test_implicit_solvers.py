@@ -50,7 +50,7 @@ def derivative(order):
         return found
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", ["Kvaerno5", pytest.param("Kvaerno3", marks=pytest.mark.exhaustive)])
 def test_stride_of_a_stiff_hopper(name):
     """Value, and the Jacobian forward and reverse, through touch-down, a stiff stance and lift-off."""
     integrator, error = SOLVERS[name]

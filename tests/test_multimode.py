@@ -196,6 +196,7 @@ def test_forced_orbit(forced_start):
     assert_allclose(orbit.monodromy(), expected, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_forced_orbit_of_two_strides(forced_start):
     """The second stride starts when the first ends; together they have the square of the Jacobian."""
@@ -208,6 +209,7 @@ def test_forced_orbit_of_two_strides(forced_start):
     assert_allclose(orbit.return_jacobian, expected @ expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_forced_orbit_in_its_parameters(forced_start):
     """dx = (1 - S_x)^-1 S_p dp, from the closed form."""

@@ -143,6 +143,7 @@ def test_pair_with_gradients():
             assert_allclose(each, other, rtol=0, atol=digits * np.max(np.abs(other)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_pair_of_two_modes():
     """In the mode "second" the neurons have exchanged their parts, and the deviation its sign."""

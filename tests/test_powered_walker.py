@@ -125,6 +125,7 @@ def test_search_finds_the_gait_of_kuo(model):
     assert list(np.asarray(found.stable)) == [k == longer for k in range(2)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_equal_springs_are_one_spring():
     one = gait(0.04, 0.7)

@@ -295,7 +295,7 @@ def test_closed_loop_around_an_orbit(table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transverse", [False, True])
+@pytest.mark.parametrize("transverse", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_the_short_gait_walks_under_torque(walker, transverse):
     """The unstable gait of the walker, by the slope at all times: held to the orbit's clock, or with a free phase. Both converge
     with their largest multiplier."""

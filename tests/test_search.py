@@ -207,7 +207,8 @@ def test_orbits_next_to_a_doubling(beyond):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("frequency", "count"), [pytest.param(1.0, 5, marks=pytest.mark.exhaustive), (1.04, 9), (1.1, 3)]
+    ("frequency", "count"),
+    [pytest.param(1.0, 5, marks=pytest.mark.exhaustive), (1.04, 9), pytest.param(1.1, 3, marks=pytest.mark.exhaustive)],
 )
 def test_every_orbit_of_the_bang_bang_oscillator(frequency, count):
     """Symmetric orbits, their mirror images, and resonances, each found from another key too."""
