@@ -11,6 +11,7 @@ from readme import claimed
 from scipy.optimize import fsolve
 
 import hyjax as hj
+from hyjax._continuation.curve import joined
 from hyjax._continuation.dataset import branches_dataset
 from hyjax._continuation.switching import crossing_branches
 from hyjax.models import compass_gait, simplest_walker
@@ -51,6 +52,18 @@ def start(f, guess, params, dimension=1, strides=1):
     system = mapping(f, dimension)
     orbit = hj.periodic_orbit(system, jnp.append(jnp.asarray(guess), 0.0), params, sequence=("run",), strides=strides)
     return system, orbit
+
+
+def test_points_of_parallel_curves_are_not_joined():
+    """On a circle and on a cubic with 20 degrees between the tangents they are; on lines that are a step's half apart not."""
+    unit = lambda v: v / np.linalg.norm(v)
+    circle = lambda s: (np.array([np.sin(s), 1 - np.cos(s)]), np.array([np.cos(s), np.sin(s)]))
+    cubic = lambda s: (np.array([s, s**3]), unit([1, 3 * s**2]))
+    for curve, a, b in ((circle, 0.0, 0.35), (cubic, 0.0, 0.35), (cubic, -0.35, 0.0)):
+        assert joined(*map(jnp.asarray, (*curve(a), *curve(b))))
+    along = jnp.array([1.0, 0.0])
+    for apart, same in ((0.5, False), (0.1, False), (0.01, True)):
+        assert bool(joined(jnp.zeros(2), along, jnp.array([1.0, apart]), along)) == same
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,19 @@ def _length(tangent: Float[Array, " unknowns"], growth: Scalar) -> Scalar:
     return jnp.sqrt(jnp.sum((tangent[:-1] / jnp.maximum(growth, 1)) ** 2) + tangent[-1] ** 2)
 
 
+def joined(v0: Array, tangent0: Array, v1: Array, tangent1: Array) -> Flag:
+    """Whether two points may lie on one smooth curve with these unit tangents: their chord has the direction between the
+    tangents.
+
+    On a circle it has exactly. Hazard: Newton's method may end on another curve close by, whose tangent is almost the same.
+    """
+    chord, middle = v1 - v0, tangent0 + tangent1
+    length, bend = jnp.sqrt(jnp.sum(chord**2)), jnp.sqrt(jnp.sum((tangent1 - tangent0) ** 2))
+    aside = chord - length * middle / jnp.sqrt(jnp.sum(middle**2))
+    # The deviation is of second order in the step, the bend of first. Points nearer than 1e-9 are one point, but for rounding.
+    return jnp.sqrt(jnp.sum(aside**2)) <= (0.03 + bend / 4) * length + 1e-10
+
+
 def follow_curve(
     evaluate: Evaluate,
     v0: Array,
@@ -170,9 +183,10 @@ def follow_curve(
         tangent = tangent_to(jacobian, jnp.where(first, along, state.tangent))
         straight = first | (tangent @ state.tangent > 0.9)
         near = first | state.landing | (jnp.sqrt(jnp.sum((root.y - state.v) ** 2)) < 3 * jnp.abs(far))
+        smooth = first | joined(state.v, state.tangent, root.y, tangent)
         # Up to the rounding of a start on a bound.
         within = ~first | ((root.y[-1] < high + 1e-5) & (root.y[-1] > low - 1e-5))
-        good = root.converged & within & straight & near & jnp.all(jnp.isfinite(tangent))
+        good = root.converged & within & straight & near & smooth & jnp.all(jnp.isfinite(tangent))
 
         # A point beyond a bound is dropped; the next step ends on the bound.
         beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
