@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 from reference import numbers
 
 import hyjax as hj
-from hyjax.models import monopod_hopper as hopper
+from hyjax.models import monopod_hopper as hopper, thrusting_hopper
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / "hopper_reference.json").read_text())
 CASES = [numbers(each) for each in REFERENCE["trajectories"]]
@@ -137,3 +137,47 @@ def test_ground_that_cannot_pull(drops):
         t_eval=TIMES[:4],
     )
     assert_allclose(tracked.samples.x[4, : len(other.t), :4], other.y.T, rtol=0, atol=1e-9)
+
+
+# Damping of set 9: the ground that adheres pulls at every lift-off.
+HOPS = {
+    "adhering": (1.0, thrusting_hopper.sequence, (0.0, 0.0805, 1.0228, 0.1085)),
+    "released": (0.0, (*thrusting_hopper.sequence, "released"), (0.0, 0.1110, 1.0187, 0.1079)),
+}
+
+
+@pytest.fixture(scope="module", params=HOPS)
+def hop(request):
+    adhesion, sequence, x = HOPS[request.param]
+    params = thrusting_hopper.Params(damping=19275.0, adhesion=adhesion)
+    return hj.periodic_orbit(
+        thrusting_hopper.system, jnp.asarray(x), params, sequence=sequence, integrator=hj.Integrator(unroll=False)
+    )
+
+
+@pytest.mark.slow
+def test_the_thrust_gives_what_the_ground_takes(hop):
+    """Energy around the gait: each switch of the leg's length changes it, and the ground's work, an integral along the orbit."""
+    params = hop.params
+    _, switch, lift_off = (ends[0] for ends in hop.arc_ends[:3])
+    stretch = lambda x: hopper.energy(x, params, params.thrust) - hopper.energy(x, params)
+    given = stretch(switch) - stretch(lift_off)
+    power = lambda t, x, p: p.toe_mass * hopper.ground_force(x, p) * x[1]
+    taken = hj.objectives.integral({"stance": power, "thrust": power})(hop, params)
+    assert taken < 0 < given
+    # Energies of size 1, whose differences are some hundredths.
+    assert_allclose(given + taken, 0, atol=1e-12)
+    # The flight is undamped, its multipliers come from stance: the ground takes all but one direction.
+    assert abs(hop.multipliers[0]) < 1 and np.all(np.abs(hop.multipliers[1:]) < 1e-3)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_folds_and_doublings_over_the_damping(hop):
+    """Nothing is lost on the way: the slowest multiplier is 1 at folds, -1 at doublings, and lift-off grazes at the other points."""
+    branch = hj.continuation(thrusting_hopper.system, hop, where=lambda p: p.damping, stop=(12e3, 26e3))
+    kinds = [point.kind for point in branch.special_points]
+    assert kinds
+    for point in branch.special_points:
+        if point.kind in ("fold", "period-doubling"):
+            assert_allclose(point.orbit.multipliers[0], 1 if point.kind == "fold" else -1, atol=1e-6)
