@@ -1,7 +1,7 @@
 r"""The monopod hopper: two masses on a leg spring, which falls onto compliant ground, hops, and comes to rest.
 
-Toe and body are at the heights $y_1, y_2$. Lengths in the leg's free length, time in the period of the leg's vibration in flight,
-so that with $A = 4\pi^2 - m$, where $m/4\pi^2$ is the toe's part of the mass,
+Toe and body are at the heights $y_1, y_2$. Lengths in the leg's free length, time in the period $T$ of the leg's vibration in
+flight, so that with $A = 4\pi^2 - m$, where $m/4\pi^2$ is the toe's part of the mass,
 
 $$\ddot y_1 = -A\,(1 + y_1 - y_2) - f + F, \qquad \ddot y_2 = m\,(1 + y_1 - y_2) - f$$
 
@@ -185,8 +185,8 @@ def energy(x, params, thrust=0.0):
 
 
 coordinates = ("toe", "toe_rate", "body", "body_rate")
-units = ("l", "l/s", "l", "l/s")
-time_unit = "s"
+units = ("l", "l/T", "l", "l/T")
+time_unit = "T"
 system = HybridSystem(
     modes={
         "flight": Mode(fly, coordinates, domain=toe_height),
