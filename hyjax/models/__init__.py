@@ -22,6 +22,8 @@ names = (
     "kneed_walker",
     "slip",
     "slip_retraction",
+    "monopod_hopper",
+    "thrusting_hopper",
     "vibrating_table",
     "duffing_impact_oscillator",
     "friction_oscillator",

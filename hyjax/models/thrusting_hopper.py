@@ -1,0 +1,103 @@
+r"""The thrusting hopper: the monopod hopper whose leg spring is lengthened at each greatest compression, and hops for ever.
+
+As `monopod_hopper`. When the leg is compressed the most in **stance**, $\dot y_1 = \dot y_2$, its free length grows from 1 to
+$1 + \delta$ for the phase of **thrust**, until stance ends; in flight it is 1 again. With the compression $c = 1 + y_1 - y_2$
+this adds the energy $\tfrac12 mA\,((c + \delta)^2 - c^2)$ at the switch, and takes back $\tfrac12 mA\,((c + \delta)^2 - c^2)$ of
+the compression at the end of stance, which is small or negative. What is left balances what the ground takes.
+
+Where the ground adheres, as in the source of the hopper, a hop is the sequence ("flight", "stance", "thrust"); where it does not,
+`adhesion=0`, it is ("flight", "stance", "thrust", "released").
+
+Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ordinary differential equation solvers for dynamical systems with
+impacts*, ASME J. Comput. Nonlinear Dyn. 12, 061016, for hopper and ground; Raibert (1986), *Legged Robots That Balance*, MIT
+Press, for a leg that is lengthened at its greatest compression.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._system.system import HybridSystem, Mode, Transition
+from ._parameter import parameter, require_nonnegative
+from .monopod_hopper import (
+    accelerated,
+    coordinates as coordinates,
+    fly,
+    ground as ground,
+    ground_force,
+    outline as outline,
+    pull,
+    push,
+    require_hopper,
+    stand,
+    start as start,
+    time_unit as time_unit,
+    toe_depth,
+    toe_height,
+    travel as travel,
+    unchanged,
+    units as units,
+    yields,
+)
+
+title = "Thrusting hopper"
+source = "Dallas, Machairas, Papadopoulos, J. Comput. Nonlinear Dyn. 12 (2017), with a thrust"
+
+
+class Params(eqx.Module):
+    """Ground, masses, weight and thrust, without dimension."""
+
+    damping: Float[Array, ""] = parameter(1951.0, "1", "damping b of the ground")
+    toe_mass: Float[Array, ""] = parameter(1.88, "1", "4 pi^2 times the toe's part m of the mass")
+    stiffness: Float[Array, ""] = parameter(22.8, "1", "stiffness k of the ground, against that of the leg")
+    weight: Float[Array, ""] = parameter(0.051, "1", "weight f")
+    thrust: Float[Array, ""] = parameter(0.01, "l", "lengthening delta of the leg's free length")
+    adhesion: Float[Array, ""] = parameter(1.0, "1", "1: the ground may pull, as in the source; 0: it may not")
+
+    def __check_init__(self):
+        require_hopper(self)
+        require_nonnegative(self, "thrust")
+
+
+def extend(t, x, params):
+    return accelerated(x, params, ground_force(x, params), params.thrust)
+
+
+def closing_rate(t, x, params):
+    """How fast the leg shortens."""
+    _, toe_rate, _, body_rate = x
+    return toe_rate - body_rate
+
+
+system = HybridSystem(
+    modes={
+        "flight": Mode(fly, coordinates, domain=toe_height),
+        "stance": Mode(stand, coordinates, domain=toe_depth),
+        "thrust": Mode(extend, coordinates, domain=toe_depth),
+        "released": Mode(fly, coordinates, domain=toe_depth),
+    },
+    transitions=(
+        Transition("flight", "stance", guard=toe_height, reset=unchanged),
+        Transition("stance", "thrust", guard=closing_rate, reset=unchanged),
+        Transition("stance", "flight", guard=toe_depth, reset=unchanged),
+        Transition("stance", "released", guard=push, reset=unchanged, armed=yields),
+        Transition("thrust", "flight", guard=toe_depth, reset=unchanged),
+        Transition("thrust", "released", guard=push, reset=unchanged, armed=yields),
+        Transition("released", "flight", guard=toe_depth, reset=unchanged),
+        Transition("released", "stance", guard=pull, reset=unchanged),
+    ),
+)
+sequence = ("flight", "stance", "thrust")
+
+
+def guess(params):
+    """Lift-off, the leg relaxed."""
+    one = jnp.ones_like(params.weight)
+    return jnp.stack([0 * one, 0.3 * one, one, 0.3 * one])
+
+
+def region(params):
+    """Lift-off with speeds up to that of a fall from a leg's length, the leg nearly relaxed."""
+    zero = jnp.zeros_like(params.weight)
+    most = jnp.sqrt(2 * params.weight)
+    return jnp.stack([zero, zero, zero + 0.9, -most]), jnp.stack([zero, most, zero + 1.1, most])
