@@ -322,9 +322,9 @@ def test_consistency_on_a_runner_and_a_walker(name):
     filters = case.filters(saltation=True)
     # Measured, over all times, as the NEES by its dimension, and the part of the times within the bounds. Runner: 1.42 and 57 %;
     # at a tenth of all variances 1.20 and 93 %, at a hundredth 0.998 and 97 %. Walker: at a tenth 1.022 and 80 %, at a hundredth
-    # 1.023 and 80 %; with two other seeds 0.986 and 90 %, 0.994 and 90 %: the estimates of a run at its 30 times are not independent,
-    # and the mean over all has nearly the standard error of that at one time, 0.022 to 0.032. (At the full variances one of the
-    # thousand walkers falls.)
+    # 1.023 and 80 %; with two other seeds 0.986 and 90 %, 0.994 and 90 %: the estimates of a run at its 30 times are not
+    # independent, and the mean over all has nearly the standard error of that at one time, 0.022 to 0.032. (At the full variances
+    # one of the thousand walkers falls.)
     mean, inside, same = case.consistency(filters, 0.01)
     assert abs(np.mean(mean) - 1) < 0.05 and inside > 0.75 and same > 0.99
     mean, inside, same = case.consistency(filters, 1.0 if name == "runner" else 0.1)
