@@ -292,6 +292,65 @@ def test_samples_of_the_drop(dropped):
 
 
 @pytest.mark.slow
+def test_samples_with_noise_of_the_flow():
+    """By Euler-Maruyama steps of 1.5e-3, with another noise in each mode."""
+    w = {"flight": np.diag([2e-6, 1e-6, 1e-5, 2e-5]), "slide": np.diag([1e-6, 3e-6, 3e-5, 1e-5])}
+    steps, t1, sigma0 = 600, 0.9, 2.5e-7 * np.eye(4)
+    down, along = np.array([0.0, -GRAVITY]), GRAVITY * SINE * np.array([COSINE, -SINE])
+
+    def flow(x, accel, h):
+        h = np.reshape(h, (-1, 1))
+        return np.concatenate([x[:, :2] + h * x[:, 2:] + h**2 / 2 * accel, x[:, 2:] + h * accel], axis=1)
+
+    rng, h = np.random.default_rng(8), t1 / steps
+    x, landed = np.asarray(ABOVE) + 5e-4 * rng.normal(size=(SAMPLES, 4)), np.zeros((SAMPLES, 1), bool)
+    roots = {name: np.sqrt(h * np.diagonal(each)) for name, each in w.items()}
+    for _ in range(steps):
+        x = flow(x, np.where(landed, along, down), h)
+        x += np.where(landed, roots["slide"], roots["flight"]) * rng.normal(size=x.shape)
+        hit = ~landed[:, 0] & (x[:, :2] @ NORMAL < 0)
+        # Back to the slope, through the impact, and forth again.
+        since = (x[hit, :2] @ NORMAL) / (x[hit, 2:] @ NORMAL)
+        there = flow(x[hit], down, -since)
+        there[:, 2:] -= np.outer(there[:, 2:] @ NORMAL, NORMAL)
+        x[hit], landed[hit] = flow(there, along, since), True
+    assert np.all(landed)
+    options = {"mode": "flight", "max_jumps": 1, "integrator": ROLLED}
+    predicted = hj.covariance(DROP, ABOVE, jnp.asarray(sigma0), EXACT, t1=t1, noise=hj.Noise(flow=w), **options)
+    sigma, scale = np.asarray(predicted.sigma), np.diag(predicted.sigma)
+    # Without the noise the covariance is less than a quarter of this.
+    quiet = hj.covariance(DROP, ABOVE, jnp.asarray(sigma0), EXACT, t1=t1, **options)
+    assert np.all(np.diag(quiet.sigma) < 0.25 * scale)
+    # The errors of the samples; those of the steps, h / t1 = 0.0017 of the covariance, are less.
+    assert np.all(np.abs(x.mean(axis=0) - np.asarray(predicted.trajectory.x)) < 3 * np.sqrt(scale / SAMPLES))
+    assert np.all(np.abs(np.cov(x.T) - sigma) < 3 * np.sqrt((np.outer(scale, scale) + sigma**2) / SAMPLES))
+
+
+@pytest.mark.slow
+def test_gradients_of_the_covariance_in_both_modes():
+    """Reverse mode, forward mode and differences, by the coefficient of restitution and by all noise."""
+    mix = jnp.array([[0.3, -1.0], [0.4, 0.8]])
+    x0, w = jnp.array([1.0, 0.0]), jnp.array([[1e-2, -1e-3], [-1e-3, 3e-2]])
+
+    def mixed(values):
+        e, size, intensity, level, reset = values
+        noise = hj.Noise(flow=intensity * w, guard=level, reset=reset * jnp.eye(2))
+        run = hj.covariance(
+            bouncing_ball.system, x0, size * jnp.eye(2), bouncing_ball.Params(restitution=e), mode="flight", t1=END,
+            noise=noise, max_jumps=2, integrator=ROLLED,
+        )  # fmt: skip
+        return jnp.sum(mix * run.sigma)
+
+    values = jnp.array([0.8, 2e-2, 1.0, 1e-3, 5e-3])
+    backward, forward = jax.jit(jax.grad(mixed))(values), jax.jit(jax.jacfwd(mixed))(values)
+    assert_allclose(backward, forward, rtol=1e-12)
+    h = 1e-5 * values
+    ends = jax.jit(jax.vmap(mixed))(jnp.concatenate([values + jnp.diag(h), values - jnp.diag(h)]))
+    # Rounding over the step, and the square of the step.
+    assert_allclose((ends[:5] - ends[5:]) / (2 * h), forward, rtol=1e-7)
+
+
+@pytest.mark.slow
 def test_the_impact_of_the_drop_removes_what_is_normal_to_the_slope(dropped):
     """Fig. 1 and Sec. IV of Kong et al. (2024): the saltation matrix against the Jacobian of the reset. And where the linear
     prediction must fail: while a part of the balls has not landed, the states are of two kinds."""

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax.models import bouncing_ball
+from hyjax.plot.figure import pyplot
 
 # Most of the time of these tests is compilation.
 ROLLED = hj.Integrator(unroll=False)
@@ -286,6 +287,41 @@ def test_the_smoother_goes_back_into_another_mode(sticks):
     # A linear relation by hand: the heat that is measured at the end is v^2 / 2 at the wall, so it tells the velocity.
     first = np.asarray(smoothed.estimates.covariances)[:, 0, 1, 1]
     assert np.all(first < 0.5 * np.asarray(filtered.covariances)[:, 0, 1, 1])
+
+
+def test_figures(sticks):
+    """Means and bands are those of each mode, interrupted at its end; measurements are crosses."""
+    filtered, smoothed = (jax.tree.map(lambda leaf: leaf[0], each) for each in sticks)
+    x_measured = np.array([0.5, 0.98, np.nan, np.nan])
+    fig = filtered.plot({"x": x_measured})
+    of = lambda ax, kind: [line for line in ax.lines if line.get_gid() == kind]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["$x$", "$v$", "heat"]
+    for ax, rows, i in zip(fig.axes, (slice(0, 2), slice(0, 2), slice(2, 4)), (0, 1, 0), strict=True):
+        (mean,), (band,) = of(ax, "mean"), ax.collections
+        assert_allclose(mean.get_xdata(), filtered.times[rows])
+        assert_allclose(mean.get_ydata(), filtered.means[rows, i])
+        half = 2 * np.sqrt(np.asarray(filtered.covariances)[rows, i, i])
+        drawn = band.get_paths()[0].vertices[:, 1]
+        edges = np.concatenate([mean.get_ydata() - half, mean.get_ydata() + half])
+        assert_allclose([np.min(drawn), np.max(drawn)], [np.min(edges), np.max(edges)])
+        # The mass arrives before the third measurement.
+        (event,) = [patch for patch in ax.patches if patch.get_gid() == "event"]
+        assert_allclose([event.get_x(), event.get_x() + event.get_width()], [0.98, 1.02])
+    (crosses,) = of(fig.axes[0], "measurement")
+    assert_allclose(crosses.get_ydata(), x_measured)
+    assert not of(fig.axes[1], "measurement")
+    (mean,) = of(smoothed.plot().axes[0], "mean")
+    assert_allclose(mean.get_ydata(), smoothed.estimates.means[:2, 0])
+    with pytest.raises(
+        ValueError, match=r"measurements of \['y'\] are of none of the coordinates \['x', 'v', 'heat'\]"
+    ):
+        filtered.plot({"y": x_measured})
+    with pytest.raises(ValueError, match="this is a batch"):
+        sticks[0].plot()
+    failed = eqx.tree_at(lambda f: f.modes, filtered, jnp.full(4, -1))
+    with pytest.raises(ValueError, match="failed before its first estimate"):
+        failed.plot()
+    pyplot().close("all")
 
 
 def test_misuse():

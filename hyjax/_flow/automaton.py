@@ -20,6 +20,14 @@ Index = Int[Array, ""]
 Padded = Float[Array, " size"]
 
 
+class StateAlone(eqx.Module):
+    """The hybrid system of the state, where further coordinates, such as a covariance, follow the state. `params`: the parameters
+    of that system, from those of the whole."""
+
+    system: HybridSystem
+    params: Callable[[Params], Params] = eqx.field(static=True)
+
+
 class Automaton(eqx.Module):
     """The functions of a hybrid system, selected by the index of a mode or transition at run time.
 
@@ -27,12 +35,14 @@ class Automaton(eqx.Module):
 
     **Attributes:** `only`: names of the modes that flow; `None` for all. In the other modes the vector field is zero, and no
     guard falls. `leading`: for each mode, how many of its coordinates are its state; the others, such as a covariance, follow the
-    state, and do not decide where the system slides. `None` for all.
+    state, and do not decide where the system slides. `None` for all. `alone`: the system of the state, of the same modes and
+    transitions: its functions decide where the system slides, and need not be compiled together with what follows.
     """
 
     system: HybridSystem
     only: tuple[str, ...] | None = eqx.field(static=True, default=None)
     leading: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    alone: StateAlone | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,7 +62,7 @@ class Automaton(eqx.Module):
 
     def restricted(self, only: tuple[str, ...] | None) -> "Automaton":
         """The same automaton, in which only the modes `only` flow."""
-        return Automaton(self.system, only, self.leading)
+        return Automaton(self.system, only, self.leading, self.alone)
 
     def includes(self, mode: Index) -> Flag:
         """Whether the mode is one of those that flow."""
@@ -63,6 +73,13 @@ class Automaton(eqx.Module):
         if self.leading is None:
             return jnp.ones(self.size, bool)
         return jnp.arange(self.size) < jnp.array(self.leading)[mode]
+
+    def of_state(self, z: Float[Array, " whole"], mode: Index, params: Params) -> tuple["Automaton", Padded, Params]:
+        """The automaton of the state alone with the state and its parameters, if known; else all that is given."""
+        if self.alone is None:
+            return self, z, params
+        automaton = Automaton(self.alone.system)
+        return automaton, jnp.where(self.is_state(mode), z, 0)[: automaton.size], self.alone.params(params)
 
     def field(self, t: Time, z: Padded, args: tuple[Index, Params]) -> Padded:
         """The vector field of mode `args[0]`; zero in the padding."""

@@ -18,6 +18,7 @@ from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .automaton_flow import follow_automaton
 from .check import check_mode, check_params, check_state
+from .integrate import Arrival
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
 from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
@@ -150,7 +151,7 @@ class ArcStart(eqx.Module):
     done: Flag
 
 
-class _Row(eqx.Module):
+class ArcRow(eqx.Module):
     """One arc of the trajectory. `there`: whether the row holds an arc. `jumped`: whether a jump was taken at its end."""
 
     there: Flag
@@ -171,41 +172,67 @@ def first_arc(z0: Padded, mode0: Index, t0: Time, t1: Time) -> ArcStart:
     return ArcStart(t0, z0, mode0, jnp.array(-1), never, result, t1 < t0)
 
 
-def follow_arc(
-    automaton: Automaton, now: ArcStart, last: Flag, start: ArcStart, t1: Time, params, integrator: Integrators
-) -> tuple[ArcStart, _Row]:
-    """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
+class Flown(eqx.Module):
+    """An arc without the jump at its end. `t`, `z`, `mode`: at its start. `taken`: the transition whose guard was met, or -1.
+    `zeno`, `slides`: it could not leave its surface."""
+
+    t: Time
+    z: Padded
+    mode: Index
+    end: Arrival
+    taken: Index
+    zeno: Flag
+    slides: Flag
+
+
+def flow_arc(automaton: Automaton, now: ArcStart, start: ArcStart, t1: Time, params, integrator: Integrators) -> Flown:
+    """One arc. **Arguments:** `start`: of the simulation."""
     _, atol = integrator.tolerances(now.z.dtype)
     # An arc after the end begins where the simulation begins and takes no step; one that cannot leave its surface has length 0.
     t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
     zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
     until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, t1))
     end = follow_automaton(automaton, t, z, mode, until, params, integrator)
-    met = end.event >= 0
-    taken = automaton.transition(mode, end.event)
-    z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+    return Flown(t, z, mode, end, automaton.transition(mode, end.event), zeno, slides)
+
+
+def leave_arc(
+    automaton: Automaton, now: ArcStart, last: Flag, flown: Flown, z_after: Padded
+) -> tuple[ArcStart, ArcRow]:
+    """The start of the next arc. **Arguments:** `now`: the start of the arc. `last`: no jump may follow. `z_after`: the state
+    after the transition `flown.taken`."""
+    end, taken, met = flown.end, flown.taken, flown.taken >= 0
     result = end.result
     why = ((last, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
     for failed, failure in why:
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
-    result = choose(zeno, RESULTS.zeno, choose(slides, RESULTS.sliding, result))
+    result = choose(flown.zeno, RESULTS.zeno, choose(flown.slides, RESULTS.sliding, result))
     jumps = met & (result == RESULTS.successful)
     after = ArcStart(
         t=end.t,
         z=jnp.where(jumps, z_after, end.x),
-        mode=jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), mode),
+        mode=jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), flown.mode),
         came_by=taken,
-        duration=stop_gradient(end.t - t),
+        duration=stop_gradient(end.t - flown.t),
         result=result,
         done=now.done | ~jumps,
     )
-    row = _Row(~now.done, jumps & ~now.done, t, end.t, z, end.x, end.guard_rate, mode, taken)
+    row = ArcRow(~now.done, jumps & ~now.done, flown.t, end.t, flown.z, end.x, end.guard_rate, flown.mode, taken)
     return select(now.done, now, after), row
+
+
+def follow_arc(
+    automaton: Automaton, now: ArcStart, last: Flag, start: ArcStart, t1: Time, params, integrator: Integrators
+) -> tuple[ArcStart, ArcRow]:
+    """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
+    flown = flow_arc(automaton, now, start, t1, params, integrator)
+    z_after = automaton.jump(flown.end.t, flown.end.x, jnp.maximum(flown.taken, 0), params)
+    return leave_arc(automaton, now, last, flown, z_after)
 
 
 def _scan(
     automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
-) -> tuple[ArcStart, _Row]:
+) -> tuple[ArcStart, ArcRow]:
     """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
     start = first_arc(z0, mode0, t0, t1)
     arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)

@@ -27,6 +27,7 @@ def stuck(
     if not automaton.surfaces.count:
         return jnp.array(False), jnp.array(False)
     t, z, params = without_tangents((t, z, params))
+    automaton, z, params = automaton.of_state(z, mode, params)
     near_zero = jnp.minimum(atol, 64 * float(jnp.finfo(z.dtype).eps))
     rounded = rounding(automaton.surfaces, t, z, (mode, params), near_zero)
     zeno = _accumulates(automaton, t, z, mode, last, duration, params, rounded)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._flow.automaton import Automaton
+from .._flow.automaton import Automaton, StateAlone
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._flow.simulate import check_simulation, run_simulation
@@ -17,7 +17,7 @@ from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
-from .joint import joint_state, joint_system, JointParams
+from .joint import joint_state, joint_system, JointParams, own_params
 from .noise import Noise, place_noise, PlacedNoise, value_at
 from .semidefinite import check_covariance, packed_places, packed_size
 
@@ -109,7 +109,8 @@ def _covariance(
     joint, leading = joint_system(system, noise), tuple(each.dimension for each in system.modes.values())
     unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
     z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, noise, unit)
-    flown = run_simulation(Automaton(joint, leading=leading), z0, mode, t0, t1, inputs, max_jumps, integrator, save)
+    automaton = Automaton(joint, leading=leading, alone=StateAlone(system, own_params))
+    flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, save)
     # The trajectory of the state, and the covariances, from that of the joint state.
     parts = lambda z, mode: split(z, mode, system, unit)
     x, sigma = parts(flown.x, flown.mode)

@@ -5,7 +5,16 @@ $$(x, \Sigma, C), \quad C = \operatorname{cov}(x(t), x(t_k)); \qquad \dot C = A\
 with the flow and the jumps of $(x, \Sigma)$ of `joint.py`. Here the states of all modes are padded with zeros to the largest
 dimension, `size`, and so are the covariances: their places in the array do not depend on the mode, as an estimate whose mode is
 decided at run time needs it. Estimates have no domains: a mean may lie outside by as much as it is uncertain.
+
+The jump of an estimate applies on the guard's surface and off it, where an event is late or early:
+
+$$x^+ = R(t, x^-) + \gamma\,g(t, x^-), \qquad \gamma = \frac{f^+ - D_xR\,f^- - D_tR}{D_tg + D_xg\,f^-},$$
+
+the state now if the event was at its own time, or will be, to first order in $g$. On the surface the derivative of this map is
+the saltation matrix $\Xi = D_xR + \gamma\,D_xg$.
 """
+
+import dataclasses
 
 import equinox as eqx
 import jax
@@ -90,26 +99,19 @@ class _OfState(eqx.Module):
 
 
 class _Jump(eqx.Module):
-    r"""The jump, where the mean is on the guard's surface; with `late`, where it is not:
-
-    $$x^+ = R(t, x^-) + \gamma\,g(t, x^-), \qquad \gamma = \frac{f^+ - D_xR\,f^- - D_tR}{D_tg + D_xg\,f^-},$$
-
-    the state now if the event was at its own time, or will be, to first order in $g$. On the surface the derivative of this map
-    is the saltation matrix $\Xi = D_xR + \gamma\,D_xg$.
-    """
+    """The jump of an estimate. Without `saltation`, the reset, and its Jacobian in place of the saltation matrix."""
 
     joint: Reset
     system: HybridSystem
     way: Transition
     layout: Layout
     saltation: bool = eqx.field(static=True)
-    late: bool = eqx.field(static=True)
 
     def __call__(self, t: Time, z: State, params: JointParams) -> State:
         n, m = self.system.mode(self.way.source).dimension, self.system.mode(self.way.target).dimension
         layout, x, cross = self.layout, z[:n], None
         after = self.joint(t, z[layout.places(n)], params)
-        if self.late and self.saltation:
+        if self.saltation:
             after = after.at[:m].add(self._late(t, x, params))
         if layout.cross:
             if self.saltation:
@@ -128,14 +130,16 @@ class _Jump(eqx.Module):
         return (field(way.target, after) - carried) * (g / rate)
 
 
-def estimate_system(
-    system: HybridSystem, noise: PlacedNoise, *, cross: bool, saltation: bool, late: bool
-) -> tuple[HybridSystem, Layout]:
+def layout_of(system: HybridSystem, cross: bool) -> Layout:
+    """The layout of the estimates of a system. **Arguments:** `cross`: whether there is a cross covariance."""
+    return Layout(max(mode.dimension for mode in system.modes.values()), cross)
+
+
+def estimate_system(system: HybridSystem, noise: PlacedNoise, layout: Layout, *, saltation: bool) -> HybridSystem:
     """The hybrid system of the padded `(x, covariance, cross covariance)`, whose parameters are `JointParams`.
 
-    **Arguments:** `cross`: whether there is a cross covariance. `saltation`: as for `Jump` of `joint.py`. `late`: as for `_Jump`.
+    **Arguments:** `saltation`: as for `Jump` of `joint.py`.
     """
-    layout = Layout(max(mode.dimension for mode in system.modes.values()), cross)
     joint = joint_system(system, noise, saltation)
     names = tuple(f"z_{i}" for i in range(layout.length))
     modes = {
@@ -146,6 +150,16 @@ def estimate_system(
     for way, jump in zip(system.transitions, joint.transitions, strict=True):
         n = system.mode(way.source).dimension
         armed = None if way.armed is None else _OfState(way.armed, n)
-        leap = _Jump(jump.reset, system, way, layout, saltation, late)
+        leap = _Jump(jump.reset, system, way, layout, saltation)
         transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), leap, armed))
-    return HybridSystem(modes, tuple(transitions)), layout
+    return HybridSystem(modes, tuple(transitions))
+
+
+def with_eventless_modes(system: HybridSystem, noise: PlacedNoise) -> tuple[HybridSystem, PlacedNoise]:
+    """The system followed by a second mode for each of its modes, of the same flow and without events; and its noise.
+
+    So an estimate that flows on without an event is a matter of the mode's index, and the flow is compiled once.
+    """
+    again = {f"{name} without events": mode for name, mode in system.modes.items()}
+    doubled = HybridSystem(system.modes | again, system.transitions)
+    return doubled, dataclasses.replace(noise, flow=noise.flow * 2)

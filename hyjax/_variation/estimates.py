@@ -1,9 +1,13 @@
 """The results of a Kalman filter and of a smoother."""
 
+from collections.abc import Mapping
+
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._system.pictures import picture
 from .._system.results import RESULTS
 from .._system.types import Matrix, State
 
@@ -13,13 +17,16 @@ class Estimates(eqx.Module):
 
     States are padded with zeros to the largest dimension of a mode, `size`, and covariances likewise.
 
-    **Attributes:** `means`: shape `(times, size)`. `covariances`: shape `(times, size, size)`. `modes`: indices of the modes,
-    shape `(times,)`; -1 after a failure, where the numbers are NaN.
+    **Attributes:** `times`: shape `(times,)`. `means`: shape `(times, size)`. `covariances`: shape `(times, size, size)`.
+    `modes`: indices of the modes, shape `(times,)`; -1 after a failure, where the numbers are NaN. `coordinates`: the name of
+    each mode and the names of its coordinates.
     """
 
+    times: Float[Array, "*batch times"]
     means: Float[Array, "*batch times size"]
     covariances: Float[Array, "*batch times size size"]
     modes: Int[Array, "*batch times"]
+    coordinates: tuple[tuple[str, tuple[str, ...]], ...] = eqx.field(static=True)
 
     def nees(self, states: Float[Array, "*batch times size"]) -> Float[Array, "*batch times"]:
         r"""The normalized estimation error squared of true states, $(x - \hat x)^\top \Sigma^{-1} (x - \hat x)$.
@@ -32,6 +39,10 @@ class Estimates(eqx.Module):
         """
         error = states - self.means
         return jnp.sum(error * solve_semidefinite(self.covariances, error[..., None])[..., 0], axis=-1)
+
+    def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
+        """A figure of the means with their deviations over time; see `hyjax.plot.estimate_figure`."""
+        return picture("estimate_figure")(self, measurements)
 
 
 class Filtered(eqx.Module):
@@ -65,7 +76,11 @@ class Filtered(eqx.Module):
     @property
     def estimates(self) -> Estimates:
         """The estimates after each measurement."""
-        return Estimates(self.means, self.covariances, self.modes)
+        return Estimates(self.times, self.means, self.covariances, self.modes, self.predicted.coordinates)
+
+    def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
+        """A figure of the means with their deviations over time, and of the events; see `hyjax.plot.estimate_figure`."""
+        return picture("estimate_figure")(self.estimates, measurements, self.events)
 
 
 def solve_semidefinite(sigma: Float[Array, "*rows n n"], right: Float[Array, "*rows n k"]) -> Float[Array, "*rows n k"]:

@@ -50,6 +50,11 @@ class JointParams(eqx.Module):
         return value_at(self.noise.values[index], t, x, self.params) / self.unit
 
 
+def own_params(joint: JointParams) -> Params:
+    """The parameters of the system itself."""
+    return joint.params
+
+
 class _Flow(eqx.Module):
     vector_field: VectorField
     n: int = eqx.field(static=True)

@@ -8,22 +8,21 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, Int
 
-from .._flow.automaton import Automaton, Index, Padded
-from .._flow.automaton_flow import follow_automaton
+from .._flow.automaton import Automaton, Index, Padded, StateAlone
 from .._flow.linearize import linearizable
-from .._flow.mode_integrators import Integrators
-from .._flow.simulate import ArcStart, first_arc, follow_arc
+from .._flow.mode_integrators import Integrators, ModeIntegrators
 from .._flow.trees import select
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, State, Time
 from .covariance import covariance_unit
-from .estimate_system import estimate_system
+from .estimate_system import estimate_system, layout_of, with_eventless_modes
 from .estimates import Estimates, Filtered
-from .joint import JointParams
+from .joint import JointParams, own_params
 from .measurement import Innovation, innovation, Sensor, updated
-from .mode_test import Estimator, guards_at, hypotheses
+from .mode_test import Estimator, log_probabilities
 from .noise import PlacedNoise
+from .prediction import predict, Prediction
 
 
 class Settings(eqx.Module):
@@ -43,17 +42,6 @@ class _Now(eqx.Module):
     z: Padded
     mode: Index
     result: RESULTS
-
-
-class _Last(eqx.Module):
-    """The estimate before the last event since the previous measurement. `transition`: -1 without an event. `events`: how many
-    there were."""
-
-    t: Time
-    z: Padded
-    mode: Index
-    transition: Index
-    events: Int[Array, ""]
 
 
 class _Row(eqx.Module):
@@ -88,11 +76,12 @@ def run_filter(
     good = marks.good
     clean = lambda rows: jax.tree.map(lambda a: nan_unless(good.reshape(-1, *(1,) * (a.ndim - 1)), a), rows)
     rows, found = clean(rows), clean(rows.found)
-    _, layout = estimate_system(system, noise, cross=settings.smooth, saltation=True, late=False)
+    layout = layout_of(system, settings.smooth)
+    coordinates = tuple((name, mode.coordinates) for name, mode in system.modes.items())
 
     def estimates(z, modes):
         sigma = jax.vmap(layout.covariance)(z) * unit
-        return Estimates(jax.vmap(layout.state)(z), sigma, jnp.where(good, modes, -1))
+        return Estimates(times, jax.vmap(layout.state)(z), sigma, jnp.where(good, modes, -1), coordinates)
 
     after = estimates(rows.updated, marks.mode)
     return Filtered(
@@ -107,12 +96,17 @@ def run_filter(
 
 def _scan(inputs: tuple, mode0: Index, settings: Settings):
     system, sensor, x0, sigma0, t0, params, times, measurements = inputs
+    layout, noise = layout_of(system, settings.smooth), params.noise
+    tested, integrator = settings.mode_test and bool(system.transitions), settings.integrator
+    if tested:
+        names = system.names
+        system, noise = with_eventless_modes(system, noise)
+        if isinstance(integrator, ModeIntegrators):
+            integrator = integrator.renamed(system.names, names * 2)
+    flow = estimate_system(system, noise, layout, saltation=settings.saltation)
     dimensions = tuple(mode.dimension for mode in system.modes.values())
-    make = lambda late: estimate_system(
-        system, params.noise, cross=settings.smooth, saltation=settings.saltation, late=late
-    )
-    (flow, layout), (late, _) = make(False), make(True)
-    estimator = Estimator(Automaton(flow, leading=dimensions), Automaton(late, leading=dimensions), layout, params)
+    automaton = Automaton(flow, leading=dimensions, alone=StateAlone(system, own_params))
+    estimator = Estimator(automaton, Automaton(system), layout, params)
     more = layout.size - x0.size
     z0 = layout.join(jnp.pad(x0, (0, more)), jnp.pad(sigma0 / params.unit, (0, more)))
     start = _Now(t0, z0, mode0, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful))
@@ -121,12 +115,13 @@ def _scan(inputs: tuple, mode0: Index, settings: Settings):
         t, y = each
         going = now.result == RESULTS.successful
         until = jnp.where(going, t, now.t)
-        end, last = _predict(estimator, now, until, settings)
+        predicted = predict(estimator, now.t, now.z, now.mode, until, settings.max_jumps, integrator, tested)
+        end = predicted.end
         fit = lambda z, mode: innovation(
             sensor, t, layout.state(z), layout.covariance(z) * params.unit, mode, params.params, y
         )
-        if settings.mode_test and estimator.flow.surfaces.count:
-            z, mode, found, choice = _choose_mode(estimator, until, end, last, fit, settings.integrator)
+        if tested:
+            z, mode, found, choice = _most_probable(predicted, fit)
         else:
             z, mode, found, choice = end.z, end.mode, fit(end.z, end.mode), jnp.array(0)
         x, sigma = updated(found, layout.state(z), layout.covariance(z) * params.unit, sensor.error)
@@ -136,44 +131,22 @@ def _scan(inputs: tuple, mode0: Index, settings: Settings):
         result = choose(going, result, now.result)
         good = result == RESULTS.successful
         after = select(good, _Now(until, z_updated, mode, result), dataclasses.replace(now, result=result))
-        marks = _Marks(mode, last.events, choice, good)
+        marks = _Marks(mode, predicted.last.events, choice, good)
         return after, (_Row(z, z_updated, found), marks)
 
     end, (rows, marks) = jax.lax.scan(one, start, (times, measurements))
     return (rows, z0), (marks, end.result)
 
 
-def _predict(estimator: Estimator, now: _Now, until: Time, settings: Settings) -> tuple[ArcStart, _Last]:
-    """The estimate at the next measurement, through whatever events come; first the jump of a mean beyond a guard."""
-    z, mode = now.z, now.mode
-    if estimator.flow.surfaces.count:
-        beyond, k = guards_at(estimator, now.t, z, mode).passed()
-        z, mode = select(beyond, estimator.jump(now.t, z, mode, k), (z, mode))
-    start = first_arc(z, mode, now.t, until)
-    none = _Last(now.t, z, mode, jnp.array(-1), jnp.array(0))
-
-    def one(carry):
-        now, last = carry
-        is_last = last.events == settings.max_jumps
-        after, row = follow_arc(estimator.flow, now, is_last, start, until, estimator.params, settings.integrator)
-        before = _Last(row.end, row.x_end, row.mode, row.transition, last.events + 1)
-        return after, select(row.jumped, before, last)
-
-    return jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, none))
-
-
-def _choose_mode(estimator: Estimator, t: Time, end: ArcStart, last: _Last, fit, integrator: Integrators):
+def _most_probable(predicted: Prediction, fit) -> tuple[Padded, Index, Innovation, Int[Array, ""]]:
     """The estimate of the most probable hypothesis, its mode, its innovation, and which: 0 as predicted, -1 without the last
     event, 1 after the next event."""
-    # Without an event this takes no step.
-    until = jnp.where(last.transition >= 0, t, last.t - 1)
-    without = follow_automaton(
-        estimator.flow, last.t, last.z, last.mode, until, estimator.params, integrator, guarded=False
-    )
-    offered = hypotheses(estimator, t, end.z, end.mode, without.x, last.mode, last.transition)
+    end, last, early, without = predicted.end, predicted.last, predicted.early, predicted.without
+    z, mode = jnp.stack([end.z, without.z, early.z]), jnp.stack([end.mode, last.mode, early.mode])
     # As a batch, so that the sensor is compiled once.
-    found = jax.vmap(fit)(offered.z, offered.mode)
-    scores = offered.weight + stop_gradient(found.log_likelihood)
+    found = jax.vmap(fit)(z, mode)
+    scores = log_probabilities(last.transition >= 0, without.deviation, early.there, early.deviation)
+    scores = scores + stop_gradient(found.log_likelihood)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
-    z, mode, found = jax.tree.map(lambda rows: rows[best], (offered.z, offered.mode, found))
+    z, mode, found = jax.tree.map(lambda rows: rows[best], (z, mode, found))
     return z, mode, found, jnp.array([0, -1, 1])[best]

@@ -14,23 +14,19 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded, switched
-from .._system.types import Flag, Time
+from .._flow.trees import without_tangents
+from .._system.types import Flag, Scalar, Time
 from .estimate_system import Layout
 from .joint import JointParams
 
 
 class Estimator(eqx.Module):
-    """The systems of an estimate: `flow`, and `late`, whose resets are late or early jumps; see `estimate_system`."""
+    """The systems of an estimate: `flow`, that of `estimate_system`, and `state`, that of the state alone, of the same modes."""
 
     flow: Automaton
-    late: Automaton
+    state: Automaton
     layout: Layout
     params: JointParams
-
-    def jump(self, t: Time, z: Padded, mode: Index, guard: Int[Array, ""]) -> tuple[Padded, Index]:
-        """Estimate and mode after the transition of a guard of the mode, by a late or early jump."""
-        taken = jnp.maximum(self.flow.transition(mode, guard), 0)
-        return self.late.jump(t, z, taken, self.params), self.flow.target(taken)
 
 
 class GuardsAt(eqx.Module):
@@ -56,65 +52,44 @@ class GuardsAt(eqx.Module):
 
 def guards_at(estimator: Estimator, t: Time, z: Padded, mode: Index) -> GuardsAt:
     """The guards at an estimate, without derivatives."""
-    z, layout, params = stop_gradient(z), estimator.layout, estimator.params
-    surfaces, args = estimator.flow.surfaces, (mode, params)
-    values, rates = surfaces.rates(t, z, estimator.flow.field(t, z, args), args)
-    slopes = jax.jacfwd(lambda x: surfaces.values(t, z.at[: layout.size].set(x), args))(layout.state(z))
-    variances = jnp.einsum("gi,ij,gj->g", slopes, layout.covariance(z), slopes) + _levels(estimator, t, z, mode)
+    t, z, params = stop_gradient((t, z)) + (without_tangents(estimator.params),)
+    x, sigma = estimator.layout.state(z), estimator.layout.covariance(z)
+    surfaces, args = estimator.state.surfaces, (mode, params.params)
+    values, rates = surfaces.rates(t, x, estimator.state.field(t, x, args), args)
+    slopes = jax.jacfwd(lambda x: surfaces.values(t, x, args))(x)
+    variances = jnp.einsum("gi,ij,gj->g", slopes, sigma, slopes) + _levels(estimator, t, x, mode)
     tiny = float(jnp.finfo(z.dtype).tiny) ** 0.5
     deviations = values / jnp.sqrt(jnp.maximum(variances * params.unit, tiny))
-    return stop_gradient(GuardsAt(values, deviations, rates, surfaces.armed(t, z, args)))
+    return stop_gradient(GuardsAt(values, deviations, rates, surfaces.armed(t, x, args)))
 
 
-def _levels(estimator: Estimator, t: Time, z: Padded, mode: Index) -> Float[Array, " guards"]:
+def _levels(estimator: Estimator, t: Time, x: Float[Array, " size"], mode: Index) -> Float[Array, " guards"]:
     """The variances of the levels of the guards, in the unit of the covariance."""
-    system, params = estimator.flow.system, estimator.params
-    count = estimator.flow.surfaces.count
+    system, params = estimator.state.system, estimator.params
+    count = estimator.state.surfaces.count
     if not any(index is not None for index in params.noise.guard):
-        return jnp.zeros(count, z.dtype)
-    # A mode's number of coordinates is that of its state: those of the padding are zero.
+        return jnp.zeros(count, x.dtype)
     ways = [
-        (dimension, tuple(params.noise.guard[i] for i in system.leaving(name)))
-        for name, dimension in zip(system.names, estimator.flow.leading or (), strict=True)
+        (each.dimension, tuple(params.noise.guard[i] for i in system.leaving(name)))
+        for name, each in system.modes.items()
     ]
 
-    def levels(way, t, z, params):
+    def levels(way, t, x, params):
         n, own = way
-        known = [params.noise_at(index, t, z[:n], ()) for index in own]
-        return jnp.stack([*known, *[jnp.zeros((), z.dtype)] * (count - len(own))])
+        known = [params.noise_at(index, t, x[:n], ()) for index in own]
+        return jnp.stack([*known, *[jnp.zeros((), x.dtype)] * (count - len(own))])
 
-    return switched(mode, ways, levels, t, z, params)
-
-
-class Hypotheses(eqx.Module):
-    """Three estimates and their modes. `weight`: the logarithms of their probabilities; `-inf` for one that is none."""
-
-    z: Float[Array, "3 joint"]
-    mode: Int[Array, "3"]
-    weight: Float[Array, "3"]
+    return switched(mode, ways, levels, t, x, params)
 
 
-def hypotheses(
-    estimator: Estimator, t: Time, z: Padded, mode: Index, z_without: Padded, mode_without: Index, transition: Index
-) -> Hypotheses:
-    """The estimate as predicted; without its last event; after its next event.
+def log_probabilities(happened: Flag, last: Scalar, ahead: Flag, following: Scalar) -> Float[Array, "3"]:
+    """The logarithms of the probabilities that the estimate is as predicted, without its last event, after its next event; `-inf`
+    where there is no such event.
 
-    **Arguments:** `z_without`, `mode_without`: the estimate that flowed on without the last event, of the transition
-    `transition`, which is -1 where there was no event.
+    **Arguments:** `last`: the value of the last event's guard, had it not happened; `following`: that of the next event's guard;
+    both in deviations. `happened`, `ahead`: whether there are these events.
     """
-    happened = transition >= 0
-    both = jnp.stack([z, z_without]), jnp.stack([mode, mode_without])
-    found = jax.vmap(lambda *each: guards_at(estimator, t, *each))(*both)
-    guards, without = (jax.tree.map(lambda rows, i=i: rows[i], found) for i in range(2))
-    number = jax.vmap(lambda k: estimator.flow.transition(mode_without, k))(jnp.arange(without.values.size))
-    last = without.deviations[jnp.argmax(number == transition)]
-    ahead, k = guards.approached()
-    after, target = estimator.jump(t, z, mode, k)
     has = jnp.where(happened, norm.logcdf(-last), 0)
-    next_one = guards.deviations[k]
-    weights = (
-        has + jnp.where(ahead, norm.logcdf(next_one), 0),
-        jnp.where(happened, norm.logcdf(last), -jnp.inf),
-        jnp.where(ahead, has + norm.logcdf(-next_one), -jnp.inf),
-    )
-    return Hypotheses(jnp.stack([*both[0], after]), jnp.stack([*both[1], target]), jnp.stack(weights))
+    as_predicted = has + jnp.where(ahead, norm.logcdf(following), 0)
+    without = jnp.where(happened, norm.logcdf(last), -jnp.inf)
+    return jnp.stack([as_predicted, without, jnp.where(ahead, has + norm.logcdf(-following), -jnp.inf)])

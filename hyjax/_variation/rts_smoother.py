@@ -1,8 +1,13 @@
 r"""The smoother of Rauch, Tung and Striebel, back through events."""
 
+import dataclasses
+from collections.abc import Mapping
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
 
 from .._system.types import Matrix, State
 from .estimates import Estimates, Filtered, solve_semidefinite
@@ -12,11 +17,15 @@ class Smoothed(eqx.Module):
     """Estimates of the states given all measurements, from `rts_smoother`.
 
     **Attributes:** `estimates`: at the times of the measurements, in the modes in which the measurements were understood (those
-    of `Filtered.updated`). `initial`: mean and covariance at the start, shapes `(size,)` and `(size, size)`.
+    of `Filtered`). `initial`: mean and covariance at the start, shapes `(size,)` and `(size, size)`.
     """
 
     estimates: Estimates
     initial: tuple[State, Matrix]
+
+    def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
+        """A figure of the means with their deviations over time; see `hyjax.plot.estimate_figure`."""
+        return self.estimates.plot(measurements)
 
 
 @eqx.filter_jit
@@ -58,5 +67,5 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
     rows = before, predicted.means, predicted.covariances, filtered.cross
     first, (means, covariances) = jax.lax.scan(back, last, rows, reverse=True)
     ends = lambda rows, last: jnp.concatenate([rows[1:], last[None]])
-    estimates = Estimates(ends(means, last[0]), ends(covariances, last[1]), updated.modes)
+    estimates = dataclasses.replace(updated, means=ends(means, last[0]), covariances=ends(covariances, last[1]))
     return Smoothed(estimates, first)

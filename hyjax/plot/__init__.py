@@ -8,6 +8,7 @@ from .animate import (
 from .branch import branch_diagram as branch_diagram, locus_diagram as locus_diagram
 from .comparison import animate_optimization as animate_optimization
 from .covariance import covariance_figure as covariance_figure
+from .estimates import estimate_figure as estimate_figure
 from .gait import gait_figure as gait_figure
 from .optimization import optimization_figure as optimization_figure
 from .optimum import optimum_figure as optimum_figure
