@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._system.elimination import solve
 from .._system.types import Flag, Scalar, State, Time
-from .elimination import solve
 
 # The error estimate is the difference from the trapezoidal rule, as in diffrax.
 BACKWARD_EULER = dfx.ButcherTableau(
