@@ -160,6 +160,22 @@ def test_a_jump_restarts_a_multistep_method(solver):
     assert memory[1].order > 1 and fresh[1].order == 1 and size(on - anew) > 1e-5
 
 
+@pytest.mark.parametrize("solver", [S.Radau5(root_find_max_steps=1), S.NDF(root_find_max_steps=1)])
+def test_a_step_that_is_not_solved_is_not_taken(solver):
+    """One Newton iteration does not solve a nonlinear equation: the error estimate is infinite, and the result is its code."""
+    t, h = jnp.array(0.0), jnp.array(0.5)
+    memory = solver.init(TURNING, t, t + h, turned(t), None)
+    _, error, *_, result = jax.jit(lambda x: solver.step(TURNING, t, t + h, x, None, memory, False))(turned(t))
+    assert np.all(np.isinf(error)) and result == dfx.RESULTS.nonlinear_max_steps_reached
+
+
+def test_an_order_that_does_not_exist_is_refused():
+    for solver in (S.NDF, S.AdamsPECE):
+        for highest in (0, 13):
+            with pytest.raises(ValueError, match=f"highest={highest} must be an order from 1"):
+                solver(highest=highest)
+
+
 # At 1e-4 and at 1e-8 (1e-6 for order 2), about a third more than were taken when this was written.
 STEPS = {
     "Rosenbrock23": [180, 830], "TRBDF2": [370, 400], "Trapezoidal": [120, 500], "Rodas5P": [80, 390], "Radau5": [40, 300],
