@@ -206,6 +206,21 @@ def test_error_follows_the_tolerance(name):
     assert np.all(np.asarray(taken + rejected) <= STEPS[name])
 
 
+@pytest.mark.parametrize("solver", [S.Rodas5P(), S.AdamsPECE()])
+def test_states_are_trees_and_time_may_run_backwards(solver):
+    """a' = -a cos t from t = 2 back to 0, with b' = (a, 2 a) beside it, at five times between which steps are interpolated."""
+    field = lambda t, y, args: {"a": -y["a"] * jnp.cos(t), "b": y["a"] * jnp.array([1.0, 2.0])}
+    start, times = {"a": jnp.ones(()), "b": jnp.zeros(2)}, jnp.linspace(2.0, 0.0, 5)
+    sol = dfx.diffeqsolve(
+        dfx.ODETerm(field), solver, 2.0, 0.0, None, start, saveat=dfx.SaveAt(ts=times),
+        stepsize_controller=dfx.PIDController(rtol=1e-8, atol=1e-8),
+    )  # fmt: skip
+    assert sol.ys is not None
+    # The interpolant between some thirty steps has an error of fourth order.
+    assert_allclose(sol.ys["a"], np.exp(np.sin(2.0) - np.sin(times)), rtol=0, atol=1e-5)
+    assert_allclose(sol.ys["b"][:, 1], 2 * sol.ys["b"][:, 0], rtol=1e-14)
+
+
 # Derivatives and batches: x = cos t + (x0 - 1) exp(-p t).
 
 
@@ -213,7 +228,7 @@ def approach(t, x, p):
     return -p * (x - jnp.cos(t)) - jnp.sin(t)
 
 
-@pytest.mark.parametrize("name", some("Rodas5P", "NDF"))
+@pytest.mark.parametrize("name", some("NDF"))
 def test_derivatives_in_a_batch(name):
     """Reverse and forward mode through diffeqsolve, in two lanes of different stiffness, against the closed form."""
 
@@ -246,7 +261,7 @@ def following(t, x, p):
 falling = leave(following, 1, lambda t, x, p: x[0] - p["q"])
 
 
-@pytest.mark.parametrize("name", some("Rodas5P", "NDF", "AdamsPECE"))
+@pytest.mark.parametrize("name", some("NDF", "AdamsPECE"))
 def test_an_event_is_on_its_surface(name):
     """x = a cos t falls to q at arccos(q / a), however stiff: the surface's residual, the time and its derivatives."""
     integrator = hj.Integrator(ALL[name], rtol=1e-6, atol=1e-6)
