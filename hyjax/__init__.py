@@ -4,6 +4,7 @@ from typing import Any, TYPE_CHECKING
 
 from .cli import early as _early  # noqa: F401  # isort: skip  # before the imports below, which take seconds
 
+from . import solvers as solvers
 from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength

@@ -14,7 +14,7 @@ import pytest
 import scipy.linalg
 from numpy.testing import assert_allclose
 
-from hyjax._flow.elimination import det, null_vectors, solve, solver
+from hyjax._system.elimination import det, null_vectors, solve, solver
 
 DTYPES = [np.float32, np.float64, np.complex128]
 
@@ -268,12 +268,12 @@ def test_null_vectors_of_lower_rank():
     assert_allclose(matrix @ np.asarray(null_vectors(jnp.asarray(matrix), 2))[0], 0, atol=1e-15)
 
 
-# With `jnp.linalg.det` and `jnp.linalg.eigvals` this does not end, in jaxlib 0.10.2 on two cores: see `hyjax._flow.elimination`.
+# With `jnp.linalg.det` and `jnp.linalg.eigvals` this never ends, in jaxlib 0.10.2 on two cores: see `hyjax._system.elimination`.
 _OVERLAPPING = """
 import sys, threading
 import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
-from hyjax._flow.elimination import det
+from hyjax._system.elimination import det
 from hyjax._orbit.eigenvalues import spectrum
 fn = {"det": det, "spectrum": spectrum}[sys.argv[1]]
 lanes, n, threads, repetitions = map(int, sys.argv[2:])

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
-from .._flow.elimination import det
 from .._flow.linearize import with_columns
 from .._orbit.chain import follow_chain, return_matrices
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
+from .._system.elimination import det
 from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
 from .._system.types import Flag, Scalar

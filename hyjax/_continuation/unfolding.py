@@ -24,12 +24,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._flow.elimination import solve
 from .._flow.integrator import PlainForward
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._orbit.chain import Chain, follow_chain
 from .._orbit.problem import Problem
+from .._system.elimination import solve
 from .._system.types import Params, Scalar
 from .._system.where import with_leaves
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import Flag, Scalar, State, Time
-from .elimination import solve
+from ..solvers.newton import newton
 
 # The error estimate is the difference from the trapezoidal rule, as in diffrax.
 BACKWARD_EULER = dfx.ButcherTableau(
@@ -60,54 +60,21 @@ def implicit_step(
     first = int(tableau.a_diagonal[0] == 0)
 
     def stage(carry, each):
-        fields, worst = carry
+        fields, solved = carry
         i, c, lower, diagonal, predictor = each
         known, guess = x + h * (lower @ fields), h * diagonal * (predictor @ fields)
-        z, last = _solve(field, t + c * h, known, h * diagonal, known + guess, unit, most)
-        return (fields.at[i].set(field(t + c * h, z)), jnp.maximum(worst, last)), z
+        at, scale = t + c * h, h * diagonal
+        z, found = newton(lambda z: z - known - scale * field(at, z), known + guess, unit, most)
+        return (fields.at[i].set(field(at, z)), solved & found), z
 
-    start = jnp.zeros((count, x.size), dtype).at[0].set(f), jnp.zeros((), dtype)
+    start = jnp.zeros((count, x.size), dtype).at[0].set(f), jnp.array(True)
     rows = (c, lower, tableau.a_diagonal, predictor)
     each = (np.arange(count)[first:], *(row.astype(dtype)[first:] for row in rows))
-    (fields, worst), stages = jax.lax.scan(stage, start, each)
+    (fields, solved), stages = jax.lax.scan(stage, start, each)
 
     # The last stage of a stiffly accurate method is the end of the step. The sum over the stages would amplify stiff components.
     accurate = np.array_equal(lower[-1, :-1], tableau.b_sol[:-1]) and tableau.a_diagonal[-1] == tableau.b_sol[-1]
     after = stages[-1] if accurate else x + h * (tableau.b_sol.astype(dtype) @ fields)
     f_after = fields[-1] if accurate and c[-1] == 1 else field(t + h, after)
     error = h * (tableau.b_error.astype(dtype) @ fields)
-    return after, f_after, error, worst <= _half(dtype)
-
-
-def _solve(
-    field: Callable, t: Time, known: State, scale: Scalar, guess: State, unit: float | Scalar, most: int
-) -> tuple[State, Scalar]:
-    """The root `z` of `z = known + scale * field(t, z)`, and the relative size of Newton's last correction."""
-
-    def residual(z):
-        return z - known - scale * field(t, z)
-
-    def newton(residual, z):
-        def unsettled(carry):
-            _, size, count = carry
-            return (size > _half(z.dtype)) & (count < most)
-
-        def improve(carry):
-            z, _, count = carry
-            correction = solve(jax.jacfwd(residual)(z), residual(z))
-            size = jnp.max(jnp.abs(correction) / (unit + jnp.abs(z)))
-            return z - correction, size, count + 1
-
-        start = (z, jnp.full((), jnp.inf, z.dtype), jnp.array(0))
-        z, size, _ = jax.lax.while_loop(unsettled, improve, start)
-        return z, size
-
-    def tangent(linear, right):
-        return solve(jax.jacfwd(linear)(right), right)
-
-    return jax.lax.custom_root(residual, guess, newton, tangent, has_aux=True)
-
-
-def _half(dtype) -> float:
-    """The relative size below which a Newton correction is the last: the remaining error is of the order of its square."""
-    return float(jnp.finfo(dtype).eps) ** 0.5 / 16
+    return after, f_after, error, solved

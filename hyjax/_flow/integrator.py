@@ -19,7 +19,7 @@ class Integrator(eqx.Module):
 
     **Arguments:**
 
-    - `solver`: a diffrax solver: explicit, or implicit for a stiff flow, such as `diffrax.Kvaerno5()`.
+    - `solver`: a diffrax solver: explicit, or implicit for a stiff flow, such as `diffrax.Kvaerno5()`; or one of `hj.solvers`.
       The stages of an implicit method are solved to rounding, in at most its `root_find_max_steps` iterations.
     - `rtol`, `atol`: tolerances of the local error per step, relative and in units of the state. By default 1e-14 in float64 and
       1e-6 in float32; an analysis raises `ValueError` for an `rtol` that the dtype of the state cannot resolve.

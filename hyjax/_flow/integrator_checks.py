@@ -26,8 +26,8 @@ def check_solver(solver: dfx.AbstractSolver) -> None:
     for part in (solver, *_inside(solver)):
         if isinstance(part, dfx.AbstractImplicitSolver) and (part is not solver or implicit_tableau(part) is None):
             raise ValueError(
-                "Integrator: an implicit solver must be diffrax.ImplicitEuler() or a diagonally implicit Runge-Kutta method "
-                f"such as diffrax.Kvaerno5(), not wrapped in another solver; got {solver!r}."
+                "Integrator: an implicit solver must be one of hyjax.solvers, diffrax.ImplicitEuler() or a diagonally implicit "
+                f"Runge-Kutta method such as diffrax.Kvaerno5(), not wrapped in another solver; got {solver!r}."
             )
     finder = getattr(type(solver), "__dataclass_fields__", {}).get("root_finder")
     if finder is not None and eqx.tree_equal(getattr(solver, "root_finder", None), finder.default) is not True:

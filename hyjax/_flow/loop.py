@@ -151,7 +151,7 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)
     start = Progress(
-        last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, h), g, r),
+        last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
         up=g > course.noise, g_max=jnp.where(jnp.isfinite(g), jnp.abs(g), 0),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),

@@ -91,7 +91,7 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
         rate, radius = jnp.prod(growth[0, :2]) ** 0.5, jnp.prod(growth[1] ** 0.125)
         # The distance from the equilibrium is about the speed divided by this rate.
         at_rest = (speed <= rate * rtol ** (-2 / 3)) & (radius > 0)
-        least = 4 * (t_stop - t) / jnp.asarray(integrator.max_steps, x.dtype) if step.implicit else 0
+        least = 4 * (t_stop - t) / jnp.asarray(integrator.max_steps, x.dtype) if step.stiff else 0
         return jnp.where(at_rest, jnp.maximum(10 * rtol ** (1 / order) / radius, least), jnp.inf)
 
     # Computed only if some lane of the batch would hardly move, at its speed, in all its time.

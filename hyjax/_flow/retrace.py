@@ -46,7 +46,8 @@ def retrace(
         x, f, _, memory = step(t, x, f, length, memory)
         return k + 1, t + length, x, f, memory
 
-    start = (jnp.array(0), t0, x0, step.field(t0, x0), step.init(t0, x0, taken.lengths[0]))
+    f0 = step.field(t0, x0)
+    start = (jnp.array(0), t0, x0, f0, step.init(t0, x0, f0, taken.lengths[0]))
     _, t, x, f, _ = eqxi.while_loop(
         lambda carry: carry[0] < taken.count, body, start, max_steps=integrator.max_steps, kind=integrator.loop,
         checkpoints=getattr(integrator.adjoint, "checkpoints", None),

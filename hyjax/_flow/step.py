@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .._system.types import Scalar, State, Time
+from ..solvers.one_array import AbstractOneArraySolver
 from .implicit_step import implicit_step, implicit_tableau
 
 Field = Callable[[Time, State], State]
@@ -24,8 +25,8 @@ class Step:
 
     The stages of an explicit Runge-Kutta method are written out, without a loop or buffers; the vector field at the end of the
     step is evaluated anyway, and is the first stage of the next step. `unroll=False` makes a loop of the stages, which halves the
-    compile time and triples the run time. Diagonally implicit methods use `implicit_step`. Any other solver is called through
-    diffrax's stepping interface.
+    compile time and triples the run time. Diagonally implicit methods use `implicit_step`. The solvers of `hyjax.solvers` take
+    the vector field at the start and return the one at the end. Any other solver is called through diffrax's stepping interface.
 
     **Arguments:** `loop`: the kind of equinox loop that takes the steps. `unit`: the scale of a coordinate that is zero, for the
     relative corrections of an implicit method.
@@ -46,11 +47,16 @@ class Step:
         self.terms = dfx.ODETerm(lambda t, x, args: self.field(jnp.asarray(t), x))
         self.solver = _with_loop(solver, loop)
         self.explicit, self.implicit = _explicit_tableau(solver), implicit_tableau(solver)
+        self.own = solver if isinstance(solver, AbstractOneArraySolver) else None
+        # Whether steps may be long against the fastest time constant.
+        self.stiff = self.own.implicit if self.own else self.implicit is not None
         self.advance = _unrolled if unroll else _rolled
         self.unit = unit
 
-    def init(self, t: Time, x: State, h: Time) -> Any:
-        """The solver's memory before its first step."""
+    def init(self, t: Time, x: State, f: State, h: Time) -> Any:
+        """The solver's memory before its first step, `h`, from `(t, x)`, where the vector field is `f`."""
+        if self.own is not None:
+            return self.own.start(self.field, t, x, f)
         known = self.explicit or self.implicit
         return None if known else self.solver.init(self.terms, t, t + h, x, None)
 
@@ -65,6 +71,9 @@ class Step:
             most = self.solver.root_find_max_steps  # pyright: ignore[reportAttributeAccessIssue]
             after, f_after, error, solved = implicit_step(self.implicit, self.field, t, x, f, h, self.unit, most)
             return after, f_after, jnp.where(solved, error, jnp.inf), memory
+        if self.own is not None:
+            taken = self.own.take(self.field, t, x, f, h, memory)
+            return taken.x, taken.f, jnp.where(taken.solved, taken.error, jnp.inf), taken.memory
         after, error, _, memory, result = self.solver.step(self.terms, t, t + h, x, None, memory, False)
         error = jnp.zeros_like(x) if error is None else jnp.asarray(error)
         return after, self.field(t + h, after), jnp.where(result == dfx.RESULTS.successful, error, jnp.inf), memory

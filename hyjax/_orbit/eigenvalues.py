@@ -63,7 +63,7 @@ def _lapack_spectrum(matrix: Float[Array, "*lanes n n"]) -> Complex[Array, "*lan
     *lanes, n, _ = matrix.shape
     if n <= 2:
         return plain_spectrum(matrix)
-    # One matrix at a time. Hazard: two batched LAPACK calls that overlap can deadlock, see `hyjax/_flow/elimination.py`.
+    # One matrix at a time. Hazard: two batched LAPACK calls that overlap can deadlock, see `hyjax/_system/elimination.py`.
     return jax.lax.map(jnp.linalg.eigvals, matrix.reshape(-1, n, n)).reshape(*lanes, n)
 
 

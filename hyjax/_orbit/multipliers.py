@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
-from .._flow.elimination import null_vectors, solver
+from .._system.elimination import null_vectors, solver
 from .eigenvalues import spectrum
 
 Values = Complex[Array, " n"]

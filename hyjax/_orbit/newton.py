@@ -15,8 +15,8 @@ import optimistix as optx
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._flow.elimination import solve
 from .._flow.linearize import with_columns
+from .._system.elimination import solve
 
 RootFinder = optx.AbstractRootFinder | optx.AbstractLeastSquaresSolver
 

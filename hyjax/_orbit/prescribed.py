@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.elimination import solver
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
+from .._system.elimination import solver
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar
 from .._system.where import with_leaves

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._flow.elimination import solve_positive
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
+from .._system.elimination import solve_positive
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices

@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.elimination import solve
 from .._orbit.orbit import PeriodicOrbit
+from .._system.elimination import solve
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix, Scalar

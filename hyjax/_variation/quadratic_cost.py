@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.elimination import solver
 from .._flow.linearize import with_columns
+from .._system.elimination import solver
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .._system.where import free_leaves, Where, with_leaves

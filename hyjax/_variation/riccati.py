@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.elimination import solver
+from .._system.elimination import solver
 
 # 2^40 steps: enough for closed loops whose multipliers are 1e-11 inside the unit circle.
 PASSES = 40

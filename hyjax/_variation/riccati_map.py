@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 
 from .._flow.automaton import Automaton
 from .._flow.automaton_flow import follow_automaton
-from .._flow.elimination import solver
+from .._system.elimination import solver
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, Mode, VectorField
 from .._system.types import Matrix, Params, State, Time

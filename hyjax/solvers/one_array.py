@@ -1,0 +1,97 @@
+r"""The base of the solvers of this folder: one step of $\dot x = f(t, x)$ for a state in one array, as a diffrax solver."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TYPE_CHECKING
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from .._system.types import Flag, Matrix, State, Time
+
+if TYPE_CHECKING:
+    from typing import ClassVar as AbstractClassVar
+else:
+    from equinox import AbstractClassVar
+
+Field = Callable[[Time, State], State]
+
+
+class Taken(NamedTuple):
+    """A step: the state after it, the vector field there, the error estimate, the method's memory for the next step, and whether
+    the equations of the step were solved."""
+
+    x: State
+    f: State
+    error: State
+    memory: Any
+    solved: Flag
+
+
+class AbstractOneArraySolver(dfx.AbstractAdaptiveSolver):
+    """A diffrax solver whose method is written for a state in one real array: `start` and `take`.
+
+    In `diffrax.diffeqsolve` the state may be any PyTree of real arrays, and between steps the solution is the cubic Hermite
+    interpolant, whose error is of fourth order in the step. A step whose equations are not solved has an infinite error estimate,
+    so a step size controller rejects it; with steps of fixed length the result is `nonlinear_max_steps_reached`.
+    After a jump (`made_jump`) the memory is that of a first step.
+
+    `implicit`: whether the method is for stiff flows, with steps that may be long against the fastest time constant.
+    """
+
+    term_structure: ClassVar = dfx.AbstractTerm
+    interpolation_cls: ClassVar = dfx.ThirdOrderHermitePolynomialInterpolation
+    implicit: AbstractClassVar[bool]
+
+    @abc.abstractmethod
+    def start(self, field: Field, t: Time, x: State, f: State) -> Any:
+        """The method's memory before a first step from `(t, x)`, where the vector field is `f`."""
+
+    @abc.abstractmethod
+    def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: Any) -> Taken:
+        """A step of any length `h` from `(t, x)`, where the vector field is `f`."""
+
+    def func(self, terms, t0, y0, args):
+        return terms.vf(t0, y0, args)
+
+    def init(self, terms, t0, t1, y0, args):
+        field, t, x, _ = _as_one_array(terms, t0, y0, args)
+        f = field(t, x)
+        return f, self.start(field, t, x, f)
+
+    def step(self, terms, t0, t1, y0, args, solver_state, made_jump):
+        field, t, x, split = _as_one_array(terms, t0, y0, args)
+        f, memory = solver_state
+        if made_jump is not False:
+            again = field(t, x)
+            first = again, self.start(field, t, x, again)
+            f, memory = jax.tree.map(lambda a, b: jnp.where(made_jump, a, b), first, solver_state)
+        h = jnp.asarray(t1 - t0, x.dtype)
+        taken = self.take(field, t, x, f, h, memory)
+        dense = {"y0": y0, "y1": split(taken.x), "k0": split(h * f), "k1": split(h * taken.f)}
+        error = split(jnp.where(taken.solved, taken.error, jnp.inf))
+        result = dfx.RESULTS.where(taken.solved, dfx.RESULTS.successful, dfx.RESULTS.nonlinear_max_steps_reached)  # pyright: ignore
+        return dense["y1"], error, dense, (taken.f, taken.memory), result
+
+
+def linearized(field: Field, t: Time, x: State) -> tuple[Matrix, State]:
+    """The Jacobian of the vector field by the state, and its derivative by the time, in one pass of `n + 1` tangents."""
+    basis = jnp.eye(x.size + 1, dtype=x.dtype)
+    push = lambda dt, dx: jax.jvp(field, (t, x), (dt.astype(t.dtype), dx))[1]
+    columns = jax.vmap(push, out_axes=1)(basis[:, 0], basis[:, 1:])
+    return columns[:, 1:], columns[:, 0]
+
+
+def _as_one_array(terms, t0, y0, args) -> tuple[Field, Time, State, Callable]:
+    """The vector field of a diffrax term, the time and the state as arrays, and the map from arrays back to states."""
+    x, split = ravel_pytree(y0)
+    t = jnp.asarray(t0)
+    # The control over a unit of time: 1, or -1 where diffrax integrates backwards.
+    unit = terms.contr(jnp.zeros_like(t), jnp.ones_like(t))
+
+    def field(t, x):
+        return ravel_pytree(terms.vf_prod(t, split(x), args, unit))[0]
+
+    return field, t, x, split

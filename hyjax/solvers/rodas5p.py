@@ -1,0 +1,99 @@
+r"""Rodas5P, a Rosenbrock method of order 5."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._system.elimination import solver
+from .._system.types import State, Time
+from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+
+GAMMA = 0.21193756319429014
+_LAST = [-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256, 0.030198172008377946]
+# The weights of the earlier stages in the argument of each stage; a last row for the state after the step.
+ARGUMENTS = (
+    [],
+    [3.0],
+    [2.849394379747939, 0.45842242204463923],
+    [-6.954028509809101, 2.489845061869568, -10.358996098473584],
+    [2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641],
+    _LAST,
+    [*_LAST, 1.0],
+    [*_LAST, 1.0, 1.0],
+    [*_LAST, 1.0, 1.0, 1.0],
+)
+# The weights of the earlier stages in the right-hand side of each stage.
+COUPLING = (
+    [],
+    [-14.155112264123755],
+    [-17.97296035885952, -2.859693295451294],
+    [147.12150275711716, -1.41221402718213, 71.68940251302358],
+    [165.43517024871676, -0.4592823456491126, 42.90938336958603, -5.961986721573306],
+    [24.854864614690072, -3.0009227002832186, 47.4931110020768, 5.5814197821558125, -0.6610691825249471],
+    [30.91273214028599, -3.1208243349937974, 77.79954646070892, 34.28646028294783, -19.097331116725623,
+     -28.087943162872662],
+    [37.80277123390563, -3.2571969029072276, 112.26918849496327, 66.9347231244047, -40.06618937091002,
+     -54.66780262877968, -9.48861652309627],
+)  # fmt: skip
+TIMES = np.array([0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664, 1, 1, 1])
+DRIFT = np.array(
+    [0.21193756319429014, -0.42387512638858027, -0.3384627126235924, 1.8046452872882734, 2.325825639765069, 0, 0, 0]
+)
+
+
+class Rodas5P(AbstractOneArraySolver):
+    r"""A Rosenbrock method of order 5 with an error estimate of order 4: eight stages with one matrix,
+
+    $$(I - h\gamma\,D_xf)\,u_i = \gamma \Big(h f\big(t + c_i h,\ x + \sum_{j<i} a_{ij} u_j\big) + \sum_{j<i} C_{ij} u_j
+      + h^2 d_i\,D_tf\Big), \qquad x_1 = x + \sum_j a_{8j} u_j + u_8,$$
+
+    and the estimate $u_8$: the difference from the stage before. A step has one Jacobian by automatic differentiation, one
+    factorization, and no iteration. The method is stiffly accurate and L-stable, and keeps its order on the Prothero-Robinson
+    problem, where the order of most Rosenbrock methods falls. A good first choice for a stiff flow of small dimension.
+    A singular matrix gives an error estimate that is not finite, and the step is rejected.
+
+    Usage: `diffrax.diffeqsolve(terms, hj.solvers.Rodas5P(), ..., stepsize_controller=diffrax.PIDController(1e-8, 1e-8))`;
+    `hj.Integrator(hj.solvers.Rodas5P(), rtol=1e-8, atol=1e-8)`.
+
+    Source: Steinebach (2023), *Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the Julia
+    Differential Equations package*, BIT Numerical Mathematics 63:27; the numbers in the transformed form are those of
+    OrdinaryDiffEq.jl.
+    """
+
+    implicit: ClassVar[bool] = True
+
+    def order(self, terms):
+        return 5
+
+    def error_order(self, terms):
+        return 5
+
+    def start(self, field: Field, t: Time, x: State, f: State) -> Any:
+        return None
+
+    def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: Any) -> Taken:
+        weights, coupling, times, drifts = (each.astype(x.dtype) for each in (_A, _C, TIMES, DRIFT))
+        jacobian, drift = linearized(field, t, x)
+        divide = solver(jnp.eye(x.size, dtype=x.dtype) - h * GAMMA * jacobian)
+
+        def stage(stages, each):
+            i, c, d, row, coupled = each
+            slope = field(t + c * h, x + row @ stages)
+            u = divide(GAMMA * (h * slope + coupled @ stages + h**2 * d * drift))
+            return stages.at[i].set(u), None
+
+        first = divide(GAMMA * (h * f + h**2 * drifts[0] * drift))
+        stages = jnp.zeros((len(TIMES), x.size), x.dtype).at[0].set(first)
+        each = (np.arange(1, len(TIMES)), times[1:], drifts[1:], weights[1:-1], coupling[1:])
+        stages, _ = jax.lax.scan(stage, stages, each)
+        after = x + weights[-1] @ stages
+        return Taken(after, field(t + h, after), stages[-1], None, jnp.array(True))
+
+
+def _rows(ragged) -> np.ndarray:
+    return np.array([[*row, *[0.0] * (len(TIMES) - len(row))] for row in ragged])
+
+
+_A, _C = _rows(ARGUMENTS), _rows(COUPLING)

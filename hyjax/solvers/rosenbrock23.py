@@ -1,0 +1,52 @@
+r"""The modified Rosenbrock method of order 2 with a third-order estimate, known as ode23s."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from .._system.elimination import solver
+from .._system.types import State, Time
+from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+
+D = 1 / (2 + 2**0.5)
+E32 = 6 + 2**0.5
+
+
+class Rosenbrock23(AbstractOneArraySolver):
+    r"""The linearly implicit method of ode23s, of order 2: three stages with one matrix $W = I - h d\,D_xf$,
+
+    $$W k_1 = f_0 + h d\,D_tf, \qquad W (k_2 - k_1) = f(t + \tfrac h2,\ x + \tfrac h2 k_1) - k_1, \qquad x_1 = x + h k_2,$$
+
+    and a third stage for the error estimate $\tfrac h6 (k_1 - 2 k_2 + k_3)$, of third order. Here $d = 1 / (2 + \sqrt 2)$.
+
+    A step has one Jacobian by automatic differentiation, one factorization, and no iteration, so it cannot fail to converge. The
+    method is L-stable. It suits low accuracy (1e-2 to 1e-5) and small systems; beyond, `Rodas5P` takes far fewer steps.
+    A singular $W$ gives an error estimate that is not finite, and the step is rejected.
+
+    Usage: `diffrax.diffeqsolve(terms, hj.solvers.Rosenbrock23(), ..., stepsize_controller=diffrax.PIDController(1e-4, 1e-6))`;
+    `hj.Integrator(hj.solvers.Rosenbrock23(), rtol=1e-4, atol=1e-6)`.
+
+    Source: Shampine, Reichelt (1997), *The MATLAB ODE suite*, SIAM J. Sci. Comput. 18, sec. 3.1.
+    """
+
+    implicit: ClassVar[bool] = True
+
+    def order(self, terms):
+        return 2
+
+    def error_order(self, terms):
+        return 3
+
+    def start(self, field: Field, t: Time, x: State, f: State) -> Any:
+        return None
+
+    def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: Any) -> Taken:
+        jacobian, drift = linearized(field, t, x)
+        divide = solver(jnp.eye(x.size, dtype=x.dtype) - h * D * jacobian)
+        k1 = divide(f + h * D * drift)
+        middle = field(t + 0.5 * h, x + 0.5 * h * k1)
+        k2 = divide(middle - k1) + k1
+        after = x + h * k2
+        f_after = field(t + h, after)
+        k3 = divide(f_after - E32 * (k2 - middle) - 2 * (k1 - f) + h * D * drift)
+        return Taken(after, f_after, h / 6 * (k1 - 2 * k2 + k3), None, jnp.array(True))
