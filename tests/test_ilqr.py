@@ -1,0 +1,224 @@
+"""Hybrid iLQR: least squares, a bounce in closed form, gradients by differences, the published bouncing ball and its kink."""
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from test_riccati import PUSHED, QUIET
+
+import hyjax as hj
+from hyjax._variation.quadratic_model import control_gradient, quadratic_model
+from hyjax._variation.rollout import no_policy, no_rollout, roll_out
+from hyjax.models import bouncing_ball
+
+matplotlib.use("Agg")
+RESULTS = hj.RESULTS
+
+# The bouncing ball of Kong, Council, Johnson: 251 controls of 0.004 s each, so the end is at 1.004 s.
+STEPS, DT, GRAVITY, E, R = 251, 0.004, 9.8, 0.7, 1.25e-4
+TIMES, START, TARGET = DT * np.arange(STEPS + 1), np.array([4.0, 0.0]), np.array([1.0, 0.0])
+# A flow of second degree in time, which this method solves exactly.
+QUICK = hj.Integrator(dfx.Tsit5(), rtol=1e-10, atol=1e-10, unroll=False)
+
+
+def solve_ball(controls, hold=True, max_iterations=60, tolerance=1e-10):
+    """Gravity acts: its deviation is the force downward, of a ball of mass 1."""
+    return hj.ilqr(
+        bouncing_ball.system, jnp.array(START), bouncing_ball.Params(E, GRAVITY), mode="flight", times=jnp.array(TIMES),
+        where=lambda p: p.gravity, stage_cost=lambda t, x, u, p: R * jnp.sum(u**2),
+        terminal_cost=lambda t, x, p: 100 * jnp.sum((x - TARGET) ** 2), controls=controls[:, None], hold=hold,
+        max_iterations=max_iterations, max_events=6, tolerance=tolerance, integrator=QUICK,
+    )  # fmt: skip
+
+
+def effect(start, end):
+    """Height and speed at `end` by an upward force of 1 during each step, from `start` on."""
+    a, b = np.clip(TIMES[:-1], start, end), np.clip(TIMES[1:], start, end)
+    return np.stack([(b - a) * (end - (a + b) / 2), b - a])
+
+
+def least_cost(rows, right, equal=None):
+    """The least R |u|^2 + 100 |rows u - right|^2 and its u; with `equal` = (row, value), under row u = value."""
+    h, f = R * np.eye(STEPS) + 100 * rows.T @ rows, 100 * rows.T @ right
+    if equal is not None:
+        row, value = equal
+        h = np.block([[h, row[:, None]], [row[None], np.zeros((1, 1))]])
+        f = np.append(f, value)
+    u = np.linalg.solve(h, f)[:STEPS]
+    return R * u @ u + 100 * np.sum((rows @ u - right) ** 2), u
+
+
+def no_bounce():
+    """The least cost without the floor, a linear problem."""
+    end = TIMES[-1]
+    fallen = START + np.array([-GRAVITY * end**2 / 2, -GRAVITY * end])
+    return least_cost(effect(0, end), TARGET - fallen)
+
+
+def one_bounce(tau):
+    """The least cost with the one bounce at the time `tau`, its controls, and the speed of impact: for a given time the problem
+    is linear, and the height there is one constraint."""
+    end, left = TIMES[-1], TIMES[-1] - tau
+    height, speed = effect(0, tau)
+    later = np.array([left, 1.0])
+    rows = effect(tau, end) - E * later[:, None] * speed
+    free = later * E * GRAVITY * tau + np.array([-GRAVITY * left**2 / 2, -GRAVITY * left])
+    cost, u = least_cost(rows, TARGET - free, (height, GRAVITY * tau**2 / 2 - START[0]))
+    return cost, u, speed @ u - GRAVITY * tau
+
+
+def test_closed_forms_have_the_published_costs():
+    """With all 251 controls acting; the bounce is best at a grid time, 175 steps of 0.004 s, where the cost has a kink."""
+    assert_allclose(no_bounce()[0], 6.328393, atol=5e-7)
+    cost, _, v = one_bounce(0.7)
+    # The published digits.
+    assert_allclose(cost, 2.142216895, atol=5e-10)
+    assert_allclose(v, -9.1198855, atol=5e-8)
+    # One-sided derivatives by the bounce's time, with the error of one-sided differences, 1e-7 of them.
+    h = 1e-7
+    before, after = (one_bounce(0.7)[0] - one_bounce(0.7 - h)[0]) / h, (one_bounce(0.7 + h)[0] - one_bounce(0.7)[0]) / h
+    assert before < 0 < after
+    assert np.argmin([one_bounce(tau)[0] for tau in TIMES[100:240]]) == 75
+
+
+@pytest.fixture(scope="module")
+def ball():
+    """One batch: the authors' guess, a force of 100 N downward, without and with held directions; a hovering ball; free fall."""
+    guesses = jnp.array([100.0, 100.0, -GRAVITY, 0.0])[:, None] * jnp.ones(STEPS)
+    hold = jnp.array([False, True, True, True])
+    return jax.jit(jax.vmap(solve_ball))(guesses, hold)
+
+
+def lane(batch, k):
+    return jax.tree.map(lambda leaf: leaf[k], batch)
+
+
+def test_without_events_one_iteration_is_least_squares(ball):
+    found, (cost, u) = lane(ball, 2), no_bounce()
+    assert found.result == RESULTS.successful and int(found.events) == 0
+    # Linear dynamics and quadratic costs: exact but for rounding, 251 steps of 1e-16 relative to a state of 4.
+    assert_allclose(found.history.cost[1], cost, rtol=1e-10)
+    assert_allclose(found.controls[:, 0], -u, rtol=0, atol=1e-8)
+    assert_allclose(found.gradient, 0, atol=1e-9)
+
+
+def test_from_the_authors_guess(ball):
+    """Their saved answer costs 2.212670. Without held directions the search stalls at the kink; with them it comes to the
+    optimum. The sequence changes on the way from three bounces to one, and the cost falls."""
+    stalled, held = lane(ball, 0), lane(ball, 1)
+    for found in (stalled, held):
+        assert int(found.history.events[0]) == 3 and int(found.events) == 1
+        cost = np.asarray(found.history.cost[: int(found.iterations) + 1])
+        assert np.all(np.diff(cost) < 0) and np.all(np.isfinite(cost))
+        assert np.all(np.isnan(found.history.cost[len(cost) :]))
+    assert stalled.result == RESULTS.stalled and float(stalled.cost) < 2.212670
+    assert held.result == RESULTS.successful
+    assert_allclose(held.cost, one_bounce(0.7)[0], rtol=1e-7)
+    assert_allclose(held.event_times, 0.7, atol=1e-7)
+
+
+# Two modes of different dimension, whose flow, guards and resets depend on time, with two controls.
+GRID = jnp.linspace(0.0, 4.0, 17)
+EXACT = hj.Integrator(rtol=1e-13, atol=1e-13, unroll=False)
+WEIGHTS = {"two": np.array([1.0, 0.5]), "three": np.array([1.0, 0.2, 0.3])}
+
+
+def solve_pushed(decay, **options):
+    cost = lambda scale: {name: lambda t, x, p, w=w: scale * jnp.sum(w * (x - 0.5) ** 2) for name, w in WEIGHTS.items()}
+    stage = {
+        name: lambda t, x, u, p, w=w: 0.1 * jnp.sum(w * x**2) + 0.2 * jnp.sum(u**2) + 0.1 * u[0] * u[1]
+        for name, w in WEIGHTS.items()
+    }
+    return hj.ilqr(
+        PUSHED, jnp.array([0.2, 1.0]), QUIET | {"decay": decay}, mode="two", times=GRID, max_events=6,
+        where=lambda p: (p["push"], p["pull"]), stage_cost=stage, terminal_cost=cost(2.0), integrator=EXACT, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pushed():
+    """The optimum and its derivative by a parameter, at three values of the parameter."""
+    run = lambda decay: jax.value_and_grad(lambda decay: ((s := solve_pushed(decay)).cost, s), has_aux=True)(decay)
+    return jax.jit(jax.vmap(run))(jnp.array([0.7 - 1e-3, 0.7, 0.7 + 1e-3]))
+
+
+def test_gradient_of_the_cost_through_events(pushed):
+    """The adjoint equation against central differences of rollouts, at the guess and at the optimum."""
+    (_, batch), _ = pushed
+    problem = lane(batch, 1).problem
+
+    h, moves = 1e-5, 1e-5 * jnp.eye(32).reshape(32, 16, 2)
+
+    def roll(controls):
+        return roll_out(problem, no_rollout(problem, controls), no_policy(problem, controls), jnp.ones(()))
+
+    @jax.jit
+    def both(controls):
+        about = roll(controls)
+        ends = jax.vmap(lambda move: roll(controls + move).cost)(jnp.concatenate([moves, -moves]))
+        differences = (ends[:32] - ends[32:]).reshape(16, 2) / (2 * h)
+        return about.events, control_gradient(quadratic_model(problem, about)), differences
+
+    for controls in (jnp.zeros((16, 2)), batch.controls[1]):
+        events, gradient, differences = both(controls)
+        # Differences have an error of h^2 of third derivatives, and roundings of 1e-13 over h.
+        assert_allclose(gradient, differences, rtol=1e-6, atol=1e-7)
+        assert int(events) >= 2
+
+
+def test_optimum_of_modes_of_different_dimension(pushed):
+    (cost, batch), slope = pushed
+    assert np.all(batch.result._value == RESULTS.successful._value)
+    assert int(batch.events[1]) >= 2 and len(set(np.asarray(batch.modes[1]))) == 2
+    # The cost is quadratic at its minimum: a decrement of 1e-9 means a gradient of its square root.
+    assert np.max(np.abs(batch.gradient)) < 1e-4
+    # By the envelope theorem; the difference of optima has an error of the step's square, and that of the search over the step.
+    assert_allclose(slope[1], (cost[2] - cost[0]) / 2e-3, rtol=1e-4)
+
+
+def test_feedback_about_the_optimum(ball):
+    """Dropped from 2 cm higher or lower the ball bounces late or early; the closed loop costs less than the open loop, and comes
+    near the optimum of that start."""
+    held = lane(ball, 1)
+    starts = jnp.array([[4.02, 0.0], [3.98, 0.0]])
+    closed = jax.vmap(held.track)(starts)
+    blind = jax.vmap(eqx.tree_at(lambda s: s.gains, held, 0 * held.gains).track)(starts)
+    assert np.all(closed.events == 1) and np.all(closed.cost < blind.cost)
+    assert (closed.arcs.ends[0, 0] - 0.7) * (closed.arcs.ends[1, 0] - 0.7) < 0
+
+
+def test_picture(ball):
+    figure = lane(ball, 1).plot()
+    height, _, control, history = figure.axes
+    assert len([line for line in height.lines if line.get_gid() == "jump"]) == 1
+    assert_allclose(control.patches[0].get_data().values, ball.controls[1, :, 0])
+    assert history.get_xlabel() == "iteration"
+    with pytest.raises(ValueError, match="batch"):
+        ball.plot()
+
+
+def test_failure_and_misuse():
+    def ask(message, **changes):
+        options = {
+            "mode": "flight", "times": jnp.linspace(0, 1, 5), "where": lambda p: p.gravity,
+            "stage_cost": lambda t, x, u, p: u @ u, "terminal_cost": lambda t, x, p: x @ x,
+        }  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            hj.ilqr(bouncing_ball.system, jnp.array([1.0, 0.0]), bouncing_ball.Params(), **options | changes)
+
+    ask(r"times\[2\] is 0.1", times=jnp.array([0.0, 0.2, 0.1]))
+    ask(r"times of shape \(1,\) must have shape \(steps \+ 1,\)", times=jnp.zeros(1))
+    ask(r"controls of shape \(5, 1\) must have shape \(4, 1\)", controls=jnp.zeros((5, 1)))
+    ask(r"controls\[1\] = \[nan\] is not finite", controls=jnp.zeros((4, 1)).at[1].set(jnp.nan))
+    ask("stage_cost returns shape \\(2,\\) in mode 'flight'", stage_cost=lambda t, x, u, p: x)
+    ask("terminal_cost has no function for the modes \\['flight'\\]", terminal_cost={})
+    ask("'rest' is not one of the modes", terminal_cost={"rest": lambda t, x, p: x @ x})
+    ask("terminal_cost of mode 'flight' must be a function, not 3", terminal_cost=3)
+    ask("where must pick scalar leaves", where=lambda p: 2 * p.gravity if False else None)
+    ask("max_iterations=0 must be an integer of at least 1", max_iterations=0)
+    ask("max_events=-1 must be an integer of at least 0", max_events=-1)
+    ask("tolerance=2.0 must lie between 0 and 1", tolerance=2.0)
