@@ -1,9 +1,6 @@
 """Hybrid iLQR of legged systems: a runner over an obstacle, a walker from rest to its gait."""
 
-import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
-import pytest
 
 import hyjax as hj
 from hyjax.models import powered_compass_gait as walker, slip

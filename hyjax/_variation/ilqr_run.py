@@ -17,8 +17,8 @@ from .rollout import no_policy, no_rollout, roll_out, Rollout
 
 # The directions of each iteration: damping, and whether events near a grid time are held there.
 DAMPING, HELD = np.array([0.0, 1.0, 100.0, 0.0]), np.array([False, False, False, True])
-# The parts of each direction that are tried.
-PARTS = 0.4 ** np.arange(8)
+# The trial steps: the number of the direction, and the part of it.
+ALONG, PARTS = np.repeat(np.arange(4), 8), np.tile(0.4 ** np.arange(8), 4)
 # A step must lower the cost by this part of what its slope promises (Armijo).
 ARMIJO = 1e-4
 
@@ -46,17 +46,18 @@ def run_ilqr(
     damping, held = jnp.asarray(DAMPING, problem.x0.dtype), jnp.asarray(HELD) & hold
 
     def body(now: _State) -> _State:
-        along = lambda found: jax.vmap(lambda part: roll_out(problem, now.current, found.policy, part))(parts)
-        tried = jax.vmap(along)(now.directions)
+        policy = lambda number: jax.tree.map(lambda leaf: leaf[number], now.directions.policy)
+        trial = lambda number, part: roll_out(problem, now.current, policy(number), part)
+        tried = jax.vmap(trial)(jnp.asarray(ALONG), parts)
         before = now.current.cost
-        promised = now.directions.slope[:, None] * parts
+        promised = now.directions.slope[ALONG] * parts
         # The first rollout has no reference: its cost is compared with infinity.
         lower = (tried.cost < before) & (tried.cost <= before + ARMIJO * promised)
         best = jnp.argmin(jnp.where(lower, tried.cost, jnp.inf))
-        chosen = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[best], tried)
+        chosen = jax.tree.map(lambda leaf: leaf[best], tried)
         accepted = jnp.any(lower)
         current = select(accepted, chosen, now.current)
-        iteration = now.iteration + accepted
+        iteration = now.iteration + accepted.astype(now.iteration.dtype)
 
         model = quadratic_model(problem, current)
         directions = jax.vmap(lambda damping, held: direction(model, damping, held))(damping, held)

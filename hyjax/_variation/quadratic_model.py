@@ -111,20 +111,20 @@ def direction(model: QuadraticModel, damping: Scalar, held: Bool[Array, ""]) -> 
         pushed = q_uu @ gain + q_ux
         v_x = q_x + pushed.T @ k + gain.T @ q_u
         v_xx = h[:size, :size] + gain.T @ pushed + q_ux.T @ gain
-        return (v_x, (v_xx + v_xx.T) / 2), Policy(k, gain)
+        return (v_x, (v_xx + v_xx.T) / 2), (k, gain)
 
     rows = model.move, model.slope, model.bend, model.event_slope, model.event_off, weight
-    _, policy = jax.lax.scan(back, (model.end_slope, model.end_bend), rows, reverse=True)
+    _, (k, gain) = jax.lax.scan(back, (model.end_slope, model.end_bend), rows, reverse=True)
 
     def ahead(carry, row):
         dx, falls = carry
-        policy, move, slope = row
-        dv = jnp.concatenate([dx, policy.feedforward + policy.gain @ dx])
+        k, gain, move, slope = row
+        dv = jnp.concatenate([dx, k + gain @ dx])
         return (move @ dv, falls + slope @ dv), None
 
     start = jnp.zeros_like(model.end_slope), jnp.zeros((), model.slope.dtype)
-    (dx, falls), _ = jax.lax.scan(ahead, start, (policy, model.move, model.slope))
-    return Direction(policy, falls + model.end_slope @ dx)
+    (dx, falls), _ = jax.lax.scan(ahead, start, (k, gain, model.move, model.slope))
+    return Direction(Policy(k, gain), falls + model.end_slope @ dx)
 
 
 def control_gradient(model: QuadraticModel) -> Float[Array, "steps m"]:
