@@ -15,10 +15,13 @@ from .ilqr_solution import IlqrHistory, IlqrSolution
 from .quadratic_model import control_gradient, Direction, direction, quadratic_model
 from .rollout import no_policy, no_rollout, roll_out, Rollout
 
-# The directions of each iteration: damping, and whether events near a grid time are held there.
-DAMPING, HELD = np.array([0.0, 1.0, 100.0, 0.0]), np.array([False, False, False, True])
+# The directions of each iteration: damping; how near a grid time events are held there, -1 for none, in parts of a step; and
+# whether the policy is extended. The first is that of the model itself; the last but one holds only events that are on a kink.
+DAMPING = np.array([0.0, 1.0, 100.0, 0.0, 0.0, 0.0, 30.0])
+WITHIN = np.array([-1.0, -1.0, -1.0, -1.0, 0.1, 1e-3, 1e-3])
+EXTENDED = np.array([True, True, True, False, False, False, False])
 # The trial steps: the number of the direction, and the part of it.
-ALONG, PARTS = np.repeat(np.arange(4), 8), np.tile(0.4 ** np.arange(8), 4)
+ALONG, PARTS = np.repeat(np.arange(7), 8), np.tile(0.4 ** np.arange(8), 7)
 # A step must lower the cost by this part of what its slope promises (Armijo).
 ARMIJO = 1e-4
 
@@ -43,7 +46,8 @@ def run_ilqr(
     # Only the final cost has a derivative: see `_optimal_cost`.
     given, (problem, controls) = problem, without_tangents((problem, controls))
     parts = jnp.asarray(PARTS, problem.x0.dtype)
-    damping, held = jnp.asarray(DAMPING, problem.x0.dtype), jnp.asarray(HELD) & hold
+    damping = jnp.asarray(DAMPING, problem.x0.dtype)
+    within = jnp.where(hold, jnp.asarray(WITHIN, problem.x0.dtype), -1)
 
     def body(now: _State) -> _State:
         policy = lambda number: jax.tree.map(lambda leaf: leaf[number], now.directions.policy)
@@ -60,13 +64,14 @@ def run_ilqr(
         iteration = now.iteration + accepted.astype(now.iteration.dtype)
 
         model = quadratic_model(problem, current)
-        directions = jax.vmap(lambda damping, held: direction(model, damping, held))(damping, held)
+        kinds = damping, within, jnp.asarray(EXTENDED)
+        directions = jax.vmap(lambda *kind: direction(model, *kind))(*kinds)
         small = tolerance * jnp.abs(current.cost)
-        free, along_kink = -directions.slope[0], -directions.slope[-1]
-        level = free <= small
+        free, along_kink = -directions.slope[0], -directions.slope[-2]
+        level = jnp.abs(free) <= small
         slow = ~accepted | (before - current.cost <= small)
-        at_kink = hold & jnp.any(model.near) & (jnp.abs(along_kink) <= 10 * small)
-        optimal = level | (slow & (at_kink | (free <= 10 * small)))
+        at_kink = hold & jnp.any(model.away <= WITHIN[-1]) & (jnp.abs(along_kink) <= 10 * small)
+        optimal = level | (slow & (at_kink | (jnp.abs(free) <= 10 * small)))
 
         failed = (iteration < 0) & ~accepted
         result = choose(optimal, RESULTS.successful, choose(slow, RESULTS.stalled, RESULTS.optimum_not_found))

@@ -132,7 +132,8 @@ def _track(solution: IlqrSolution, x0: State) -> Rollout:
         x=solution.x, modes=solution.modes, numbers=solution.numbers, controls=solution.controls, arcs=solution.arcs,
         events=solution.events, cost=solution.cost, result=solution.result,
     )  # fmt: skip
-    policy = Policy(jnp.zeros_like(solution.controls), solution.gains)
+    none = jnp.zeros_like(solution.controls)
+    policy = Policy(none, solution.gains, none, jnp.array(True))
     found = roll_out(problem, reference, policy, jnp.zeros((), solution.cost.dtype))
     # NaN only where there is no reference.
     result = choose(jnp.isnan(solution.cost), solution.result, found.result)

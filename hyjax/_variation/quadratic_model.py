@@ -10,7 +10,8 @@ $$k = -Q_{uu}^{-1} Q_u, \qquad K = -Q_{uu}^{-1} Q_{ux}$$
 $$V_x = Q_x + K^\top Q_{uu} k + K^\top Q_u + Q_{ux}^\top k, \qquad
   V_{xx} = Q_{xx} + K^\top Q_{uu} K + K^\top Q_{ux} + Q_{ux}^\top K$$
 
-The second derivatives of $F$ are left out, as in the method of Gauss and Newton. $k$ and $K$ are those of
+The second derivatives of $F$ are left out, as in the method of Gauss and Newton, and those of a cost that are not those of a
+convex function are made so by larger diagonals: then $Q$ is convex and every direction a descent. $k$ and $K$ are those of
 $Q_{uu} + \mu\operatorname{diag}|Q_{uu}|$ with a damping $\mu \ge 0$.
 
 Source: Tassa, Erez, Todorov (2012), *Synthesis and stabilization of complex behaviors through online trajectory optimization*,
@@ -20,16 +21,14 @@ IROS, eqs. 5 and 11; Kong, Council, Johnson (2021), *iLQR for piecewise-smooth h
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from .._flow.elimination import solve
+from .._flow.elimination import smallest_pivot, solve
 from .._flow.linearize import with_columns
-from .._system.types import Scalar
+from .._system.types import Flag, Matrix, Scalar
 from .control_problem import ControlProblem
 from .rollout import Policy, Rollout
 
-# An event is near a grid time within this part of its step.
-NEAR = 0.1
 # The cost of the event's distance from the grid time, by the cost itself and the squared length of the step.
 HOLD = 1e6
 
@@ -40,8 +39,8 @@ class QuadraticModel(eqx.Module):
     **Attributes:** `move`: $(A, B)$, shape `(steps, size, size + m)`. `slope`, `bend`: first and second derivatives of the stage
     cost, `(steps, size + m)` and `(steps, size + m, size + m)`. `end_slope`, `end_bend`: of the terminal cost. `event_slope`: the
     derivative of the time of the last event of each step, `(steps, size + m)`. `event_off`: this time less that of the nearer
-    end of the step, `(steps,)`. `near`: whether there is such an event, near this end, `(steps,)`. `hold`: the weight of
-    `event_off` in a held direction, `(steps,)`.
+    end of the step, `(steps,)`. `away`: its size by the length of the step, infinite without an event, `(steps,)`. `hold`: the
+    weight of `event_off` in a held direction, `(steps,)`.
     """
 
     move: Float[Array, "steps size both"]
@@ -51,7 +50,7 @@ class QuadraticModel(eqx.Module):
     end_bend: Float[Array, "size size"]
     event_slope: Float[Array, "steps both"]
     event_off: Float[Array, " steps"]
-    near: Bool[Array, " steps"]
+    away: Float[Array, " steps"]
     hold: Float[Array, " steps"]
 
 
@@ -80,22 +79,32 @@ def quadratic_model(problem: ControlProblem, about: Rollout) -> QuadraticModel:
         v = jnp.concatenate([about.x[k], about.controls[k]])
         (_, event), (move, event_slope), _ = with_columns(end, v)
         off = jnp.where(event - t < until - event, event - t, event - until)
-        near = (event > t) & (jnp.abs(off) <= NEAR * (until - t))
-        return move, jax.jacfwd(cost)(v), jax.jacfwd(jax.jacfwd(cost))(v), event_slope, off, near
+        away = jnp.where(event > t, jnp.abs(off) / (until - t), jnp.inf)
+        return move, jax.jacfwd(cost)(v), _convex(jax.jacfwd(jax.jacfwd(cost))(v)), event_slope, off, away
 
-    move, slope, bend, event_slope, off, near = jax.vmap(step)(jnp.arange(len(about.controls)))
+    move, slope, bend, event_slope, off, away = jax.vmap(step)(jnp.arange(len(about.controls)))
     final = lambda z: problem.terminal_cost(problem.times[-1], z, about.modes[-1])
     z = about.x[-1]
     return QuadraticModel(
-        move=move, slope=slope, bend=bend, end_slope=jax.jacfwd(final)(z), end_bend=jax.jacfwd(jax.jacfwd(final))(z),
-        event_slope=event_slope, event_off=off, near=near, hold=HOLD * jnp.abs(about.cost) / jnp.diff(problem.times) ** 2,
+        move=move, slope=slope, bend=bend, end_slope=jax.jacfwd(final)(z), end_bend=_convex(jax.jacfwd(jax.jacfwd(final))(z)),
+        event_slope=event_slope, event_off=off, away=away, hold=HOLD * jnp.abs(about.cost) / jnp.diff(problem.times) ** 2,
     )  # fmt: skip
 
 
-def direction(model: QuadraticModel, damping: Scalar, held: Bool[Array, ""]) -> Direction:
-    """The direction of the model with a damping; with `held`, events near a grid time are led to it and held there."""
+def _convex(bend: Matrix) -> Matrix:
+    """A symmetric matrix that is positive semidefinite up to rounding; any other with its diagonal raised until it dominates."""
+    largest, diagonal = jnp.max(jnp.abs(bend)), jnp.diagonal(bend)
+    unit = jnp.where(largest > 0, largest, 1)
+    sound = smallest_pivot(bend / unit + jnp.finfo(bend.dtype).eps ** 0.5 * jnp.eye(len(bend), dtype=bend.dtype)) > 0
+    lacking = jnp.sum(jnp.abs(bend), axis=1) - jnp.abs(diagonal) - diagonal
+    return bend + jnp.diag(jnp.where(sound, 0, jnp.maximum(lacking, 0)))
+
+
+def direction(model: QuadraticModel, damping: Scalar, within: Scalar, extended: Flag) -> Direction:
+    """The direction of the model with a damping, in which events `within` this part of a step from a grid time are led to it and
+    held there; none for a negative number. `extended`: of its policy."""
     size = len(model.end_slope)
-    weight = jnp.where(held & model.near, model.hold, 0)
+    weight = jnp.where(model.away <= within, model.hold, 0)
 
     def back(carry, row):
         v_x, v_xx = carry
@@ -119,12 +128,13 @@ def direction(model: QuadraticModel, damping: Scalar, held: Bool[Array, ""]) -> 
     def ahead(carry, row):
         dx, falls = carry
         k, gain, move, slope = row
-        dv = jnp.concatenate([dx, k + gain @ dx])
-        return (move @ dv, falls + slope @ dv), None
+        du = k + gain @ dx
+        dv = jnp.concatenate([dx, du])
+        return (move @ dv, falls + slope @ dv), du
 
     start = jnp.zeros_like(model.end_slope), jnp.zeros((), model.slope.dtype)
-    (dx, falls), _ = jax.lax.scan(ahead, start, (k, gain, model.move, model.slope))
-    return Direction(Policy(k, gain), falls + model.end_slope @ dx)
+    (dx, falls), du = jax.lax.scan(ahead, start, (k, gain, model.move, model.slope))
+    return Direction(Policy(k, gain, du, extended), falls + model.end_slope @ dx)
 
 
 def control_gradient(model: QuadraticModel) -> Float[Array, "steps m"]:

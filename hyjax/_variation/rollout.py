@@ -1,8 +1,13 @@
 r"""Rollouts of a controlled hybrid system: with given controls, or with feedback about another rollout, through other events.
 
 A solution that is early or late at an event is compared with the arc of the reference in its own mode, continued beyond that
-event by the flow of this mode with guards ignored, and with the control, feedforward and gain of the step with the event held.
-After a jump the solution is compared with the arc, of its new mode, that starts nearest in time, as in `Regulator.simulate`.
+event by the flow of this mode with guards ignored, the control of the step with the event held; and feedforward and gain are
+those of this step. After a jump the solution is compared with the arc, of its new mode, that starts nearest in time, as in
+`Regulator.simulate`.
+
+An event near a grid time passes it under the smallest change, and then the solution is early or late for a whole step. There the
+extended policy is not that of the model to first order in $\alpha$, so the slope of the cost is another. A policy that is not
+extended takes the controls that the model predicts, $\bar u + \alpha\,\delta u$, and has no feedback there.
 """
 
 import equinox as eqx
@@ -15,7 +20,7 @@ from .._flow.automaton_flow import follow_automaton
 from .._flow.trees import select
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, Mode, VectorField
-from .._system.types import Params, Scalar, State, Time
+from .._system.types import Flag, Params, Scalar, State, Time
 from .control_problem import Control, ControlProblem
 
 
@@ -55,15 +60,19 @@ class Spans(eqx.Module):
 
 class Policy(eqx.Module):
     r"""$u = \bar u + \alpha\,k + K\,(x - \bar x)$ about a rollout. **Attributes:** `feedforward`: $k$, shape `(steps, m)`.
-    `gain`: $K$, shape `(steps, m, size)`."""
+    `gain`: $K$, shape `(steps, m, size)`. `predicted`: $\delta u$, the change for $\alpha = 1$ by the model, shape `(steps, m)`.
+    `extended`: whether there is feedback while the solution is early or late."""
 
     feedforward: Float[Array, "steps m"]
     gain: Float[Array, "steps m size"]
+    predicted: Float[Array, "steps m"]
+    extended: Flag
 
 
 def no_policy(problem: ControlProblem, controls: Float[Array, "steps m"]) -> Policy:
     """Given controls without feedback."""
-    return Policy(jnp.zeros_like(controls), jnp.zeros((*controls.shape, problem.x0.size), controls.dtype))
+    none = jnp.zeros_like(controls)
+    return Policy(none, jnp.zeros((*controls.shape, problem.x0.size), controls.dtype), none, jnp.array(True))
 
 
 def no_rollout(problem: ControlProblem, controls: Float[Array, "steps m"]) -> Rollout:
@@ -131,15 +140,16 @@ def _control(
     arcs, t, arc = reference.arcs, problem.times[k], jnp.maximum(now.arc, 0)
     compared = (now.arc >= 0) & span.there[arc]
     row = jnp.where(compared, jnp.clip(k, span.first[arc], span.last[arc]), k)
-    u = reference.controls[row]
     late, early = row < k, row > k
     t_known = jnp.where(late, arcs.ends[arc], jnp.where(early, arcs.starts[arc], t))
     x_known = jnp.where(late, arcs.x_ends[arc], jnp.where(early, arcs.x_starts[arc], reference.x[row]))
-    going = now.result == RESULTS.successful
-    wanted = _continued(problem, t_known, x_known, now.mode, jnp.where(going, t, t_known), problem.acted_on(u))
+    going, kept = now.result == RESULTS.successful, problem.acted_on(reference.controls[row])
+    wanted = _continued(problem, t_known, x_known, now.mode, jnp.where(going, t, t_known), kept)
     # Where the continuation does not exist, there is no feedback.
     deviation = jnp.where(compared & jnp.all(jnp.isfinite(wanted)), now.z - wanted, 0)
-    return u + jnp.where(compared, alpha * policy.feedforward[row] + policy.gain[row] @ deviation, 0)
+    fed_back = jnp.where(compared, alpha * policy.feedforward[row] + policy.gain[row] @ deviation, 0)
+    matched = policy.extended | (compared & ~late & ~early)
+    return reference.controls[k] + jnp.where(matched, fed_back, alpha * policy.predicted[k])
 
 
 def roll_out(problem: ControlProblem, reference: Rollout, policy: Policy, alpha: Scalar) -> Rollout:
