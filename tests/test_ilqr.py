@@ -138,7 +138,7 @@ WEIGHTS = {"two": np.array([1.0, 0.5]), "three": np.array([1.0, 0.2, 0.3])}
 
 COSTS = {
     "stage_cost": {
-        name: lambda t, x, u, p, w=w: 0.1 * jnp.sum(w * x**2) + 0.2 * jnp.sum(u**2) + 0.1 * u[0] * u[1]
+        name: lambda t, x, u, p, w=w: 0.1 * jnp.sum(w * x**2) + 2000 * jnp.sum(u**2) + 1000 * u[0] * u[1]
         for name, w in WEIGHTS.items()
     },
     "terminal_cost": {name: lambda t, x, p, w=w: 2 * jnp.sum(w * (x - 0.5) ** 2) for name, w in WEIGHTS.items()},
@@ -165,6 +165,7 @@ def test_gradient_through_events():
     """Of a search that ends early, in some random directions, against central differences of the costs of guesses. Modes of
     different dimension, whose flow, guards and resets depend on time."""
     begun, optimal = solve_pushed(tolerance=0.3), solve_pushed()
+    print(begun, optimal, optimal.history.decrement[:16], np.abs(optimal.gradient).max())
     assert int(begun.events) >= 2 and int(begun.iterations) < int(optimal.iterations)
     h = 1e-5
     for move in jax.random.normal(jax.random.key(0), (4, *begun.controls.shape)):
@@ -193,7 +194,7 @@ def test_feedback_about_the_optimum(held):
     closed = jax.vmap(held.track)(starts)
     blind = jax.vmap(eqx.tree_at(lambda s: s.gains, held, 0 * held.gains).track)(starts)
     assert np.all(closed.events == 1) and np.all(closed.cost < blind.cost)
-    assert (closed.arcs.ends[0, 0] - 0.7) * (closed.arcs.ends[1, 0] - 0.7) < 0
+    assert blind.arcs.ends[1, 0] < 0.7 < blind.arcs.ends[0, 0]
 
 
 def test_picture(held):

@@ -12,16 +12,17 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Flag, Scalar
 from .control_problem import ControlProblem
 from .ilqr_solution import IlqrHistory, IlqrSolution
-from .quadratic_model import control_gradient, Direction, direction, quadratic_model
+from .quadratic_model import control_gradient, Direction, direction, quadratic_model, QuadraticModel, released
 from .rollout import no_policy, no_rollout, roll_out, Rollout
 
 # The directions of each iteration: damping; how near a grid time events are held there, -1 for none, in parts of a step; and
-# whether the policy is extended. The first is that of the model itself; the last but one holds only events that are on a kink.
-DAMPING = np.array([0.0, 1.0, 100.0, 0.0, 0.0, 0.0, 30.0])
+# whether the policy is extended. The first is that of the model itself; the last holds only events that are on a kink, and one
+# more direction all of these but one.
+DAMPING = np.array([0.0, 1.0, 100.0, 0.0, 0.0, 30.0, 0.0])
 WITHIN = np.array([-1.0, -1.0, -1.0, -1.0, 0.1, 1e-3, 1e-3])
 EXTENDED = np.array([True, True, True, False, False, False, False])
 # The trial steps: the number of the direction, and the part of it.
-ALONG, PARTS = np.repeat(np.arange(7), 8), np.tile(0.4 ** np.arange(8), 7)
+ALONG, PARTS = np.repeat(np.arange(8), 8), np.tile(0.4 ** np.arange(8), 8)
 # A step must lower the cost by this part of what its slope promises (Armijo).
 ARMIJO = 1e-4
 
@@ -49,6 +50,14 @@ def run_ilqr(
     damping = jnp.asarray(DAMPING, problem.x0.dtype)
     within = jnp.where(hold, jnp.asarray(WITHIN, problem.x0.dtype), -1)
 
+    def all_directions(model: QuadraticModel) -> Direction:
+        held = model.away <= within[:, None]
+        kinds = damping, held, jnp.asarray(EXTENDED) | ~hold
+        found = jax.vmap(lambda *kind: direction(model, *kind))(*kinds)
+        fewer = released(model, held[-1], jax.tree.map(lambda leaf: leaf[-1], found))
+        more = direction(model, damping[-1], fewer, ~hold)
+        return jax.tree.map(lambda leaf, one: jnp.concatenate([leaf, one[None]]), found, more)
+
     def body(now: _State) -> _State:
         policy = lambda number: jax.tree.map(lambda leaf: leaf[number], now.directions.policy)
         trial = lambda number, part: roll_out(problem, now.current, policy(number), part)
@@ -64,13 +73,12 @@ def run_ilqr(
         iteration = now.iteration + accepted.astype(now.iteration.dtype)
 
         model = quadratic_model(problem, current)
-        kinds = damping, within, jnp.asarray(EXTENDED)
-        directions = jax.vmap(lambda *kind: direction(model, *kind))(*kinds)
+        directions = all_directions(model)
         small = tolerance * jnp.abs(current.cost)
-        free, along_kink = -directions.slope[0], -directions.slope[-2]
+        free, along_kink = -directions.slope[0], -directions.slope[-2:]
         level = jnp.abs(free) <= small
         slow = ~accepted | (before - current.cost <= small)
-        at_kink = hold & jnp.any(model.away <= WITHIN[-1]) & (jnp.abs(along_kink) <= 10 * small)
+        at_kink = hold & jnp.any(model.away <= WITHIN[-1]) & jnp.all(jnp.abs(along_kink) <= 10 * small)
         optimal = level | (slow & (at_kink | (jnp.abs(free) <= 10 * small)))
 
         failed = (iteration < 0) & ~accepted
@@ -82,10 +90,10 @@ def run_ilqr(
 
     first = no_rollout(problem, controls)
     none = no_policy(problem, controls)
-    spread = lambda leaf: jnp.broadcast_to(leaf, (len(damping), *leaf.shape))
+    spread = lambda leaf: jnp.broadcast_to(leaf, (len(damping) + 1, *leaf.shape))
     start = _State(
         iteration=jnp.array(-1), current=first,
-        directions=jax.tree.map(spread, Direction(none, jnp.zeros((), controls.dtype))),
+        directions=jax.tree.map(spread, Direction(none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
         gradient=jnp.zeros_like(controls), history=IlqrHistory.empty(max_iterations + 1, problem),
         done=jnp.array(False), result=RESULTS.successful,
     )  # fmt: skip

@@ -21,7 +21,7 @@ IROS, eqs. 5 and 11; Kong, Council, Johnson (2021), *iLQR for piecewise-smooth h
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._flow.elimination import smallest_pivot, solve
 from .._flow.linearize import with_columns
@@ -56,10 +56,12 @@ class QuadraticModel(eqx.Module):
 
 class Direction(eqx.Module):
     r"""A policy that lowers the model. **Attributes:** `slope`: $\mathrm dJ/\mathrm d\alpha$ at $\alpha = 0$, negative where the
-    cost falls."""
+    cost falls. `event_off`: the times of the events less those of the nearer ends of their steps, after the step of the model,
+    shape `(steps,)`."""
 
     policy: Policy
     slope: Scalar
+    event_off: Float[Array, " steps"]
 
 
 def quadratic_model(problem: ControlProblem, about: Rollout) -> QuadraticModel:
@@ -100,11 +102,11 @@ def _convex(bend: Matrix) -> Matrix:
     return bend + jnp.diag(jnp.where(sound, 0, jnp.maximum(lacking, 0)))
 
 
-def direction(model: QuadraticModel, damping: Scalar, within: Scalar, extended: Flag) -> Direction:
-    """The direction of the model with a damping, in which events `within` this part of a step from a grid time are led to it and
-    held there; none for a negative number. `extended`: of its policy."""
+def direction(model: QuadraticModel, damping: Scalar, held: Bool[Array, " steps"], extended: Flag) -> Direction:
+    """The direction of the model with a damping, in which the events of the steps `held` are led to the nearer grid times and
+    held there. `extended`: of its policy."""
     size = len(model.end_slope)
-    weight = jnp.where(model.away <= within, model.hold, 0)
+    weight = jnp.where(held, model.hold, 0)
 
     def back(carry, row):
         v_x, v_xx = carry
@@ -127,14 +129,24 @@ def direction(model: QuadraticModel, damping: Scalar, within: Scalar, extended: 
 
     def ahead(carry, row):
         dx, falls = carry
-        k, gain, move, slope = row
+        k, gain, move, slope, event_slope = row
         du = k + gain @ dx
         dv = jnp.concatenate([dx, du])
-        return (move @ dv, falls + slope @ dv), du
+        return (move @ dv, falls + slope @ dv), (du, event_slope @ dv)
 
     start = jnp.zeros_like(model.end_slope), jnp.zeros((), model.slope.dtype)
-    (dx, falls), du = jax.lax.scan(ahead, start, (k, gain, model.move, model.slope))
-    return Direction(Policy(k, gain, du, extended), falls + model.end_slope @ dx)
+    (dx, falls), (du, moved) = jax.lax.scan(ahead, start, (k, gain, model.move, model.slope, model.event_slope))
+    return Direction(Policy(k, gain, du, extended), falls + model.end_slope @ dx, model.event_off + moved)
+
+
+def released(model: QuadraticModel, held: Bool[Array, " steps"], along: Direction) -> Bool[Array, " steps"]:
+    """The events that stay held, of those held in a direction: all but the one that pulls hardest to the side on which it is.
+
+    The weight leaves an event off its grid time by its multiplier, so by how the cost of the model falls with its time. The model
+    is that of the side on which the event is now.
+    """
+    pull = jnp.where(held & (along.event_off * model.event_off > 0), jnp.abs(along.event_off) * model.hold, 0)
+    return held & ~((jnp.arange(len(pull)) == jnp.argmax(pull)) & (pull > 0))
 
 
 def control_gradient(model: QuadraticModel) -> Float[Array, "steps m"]:

@@ -1,13 +1,13 @@
 r"""Rollouts of a controlled hybrid system: with given controls, or with feedback about another rollout, through other events.
 
 A solution that is early or late at an event is compared with the arc of the reference in its own mode, continued beyond that
-event by the flow of this mode with guards ignored, the control of the step with the event held; and feedforward and gain are
-those of this step. After a jump the solution is compared with the arc, of its new mode, that starts nearest in time, as in
-`Regulator.simulate`.
+event by the flow of this mode with guards ignored and the control of the step with the event held; and its own control,
+feedforward and gain are those of this step. After a jump the solution is compared with the arc, of its new mode, that starts
+nearest in time, as in `Regulator.simulate`.
 
 An event near a grid time passes it under the smallest change, and then the solution is early or late for a whole step. There the
-extended policy is not that of the model to first order in $\alpha$, so the slope of the cost is another. A policy that is not
-extended takes the controls that the model predicts, $\bar u + \alpha\,\delta u$, and has no feedback there.
+extended policy does not tend to the reference's controls with $\alpha$, and the cost jumps. A policy that is not extended takes
+the controls that the model predicts, $\bar u + \alpha\,\delta u$, and has no feedback there.
 """
 
 import equinox as eqx
@@ -149,7 +149,8 @@ def _control(
     deviation = jnp.where(compared & jnp.all(jnp.isfinite(wanted)), now.z - wanted, 0)
     fed_back = jnp.where(compared, alpha * policy.feedforward[row] + policy.gain[row] @ deviation, 0)
     matched = policy.extended | (compared & ~late & ~early)
-    return reference.controls[k] + jnp.where(matched, fed_back, alpha * policy.predicted[k])
+    predicted = reference.controls[k] + alpha * policy.predicted[k]
+    return jnp.where(matched, reference.controls[row] + fed_back, predicted)
 
 
 def roll_out(problem: ControlProblem, reference: Rollout, policy: Policy, alpha: Scalar) -> Rollout:
