@@ -23,7 +23,7 @@ TIMES, START, TARGET = DT * np.arange(STEPS + 1), np.array([4.0, 0.0]), np.array
 
 # Defined once: a function that is new is compiled anew.
 BALL = {
-    "mode": "flight", "times": jnp.array(TIMES), "where": lambda p: p.gravity, "max_events": 6, "max_iterations": 60,
+    "mode": "flight", "times": jnp.array(TIMES), "where": lambda p: p.gravity, "max_events": 6, "max_iterations": 80,
     "stage_cost": lambda t, x, u, p: R * jnp.sum(u**2), "terminal_cost": lambda t, x, p: 100 * jnp.sum((x - TARGET) ** 2),
     # A flow of second degree in time, which this method solves exactly.
     "integrator": hj.Integrator(dfx.Tsit5(), rtol=1e-10, atol=1e-10, unroll=False),
@@ -96,8 +96,8 @@ def hovering():
 
 @pytest.fixture(scope="module")
 def held():
-    """From the authors' guess, a force of 100 N downward."""
-    return solve_ball(100.0)
+    """From free fall."""
+    return solve_ball(0.0)
 
 
 def test_without_events_one_iteration_is_least_squares(hovering):
@@ -109,25 +109,34 @@ def test_without_events_one_iteration_is_least_squares(hovering):
     assert_allclose(hovering.gradient, 0, atol=1e-9)
 
 
-def test_from_the_authors_guess(held):
-    """Their saved answer costs 2.212670. Without held directions the search stalls at the kink; with them it comes to the
-    optimum. The sequence changes on the way from three bounces to one, and the cost falls."""
-    stalled, (best, u, _) = solve_ball(100.0, hold=False), one_bounce(0.7)
-    for found in (stalled, held):
+def test_the_optimum_at_the_kink(held):
+    best, u, v = one_bounce(0.7)
+    assert held.result == RESULTS.successful and int(held.events) == 1
+    # The weight that holds the event leaves it off by 1e-11 s, where the cost's slope is 10 per second.
+    assert_allclose(held.cost, best, rtol=1e-9)
+    assert_allclose(held.event_times, 0.7, atol=1e-9)
+    assert_allclose(held.arcs.x_ends[0, 1], v, rtol=1e-4)
+    # The cost is quadratic along the kink: by its tolerance of 1e-10, with second derivatives of 2 R and more.
+    assert_allclose(held.controls[:, 0], -u, atol=0.05)
+    assert held.gradient.shape == (STEPS, 1) and "events at 0.7" in str(held)
+
+
+def test_from_the_authors_guess():
+    """A force of 100 N downward; their saved answer costs 2.212670. The sequence changes from three bounces to one, and the cost
+    falls. Without held directions the search stalls near the kink at 0.7; with them it ends at the least cost of the kink at
+    0.704, one of those at each grid time."""
+    stalled, ended = solve_ball(100.0, hold=False), solve_ball(100.0)
+    for found in (stalled, ended):
         assert int(found.history.events[0]) == 3 and int(found.events) == 1
         cost = np.asarray(found.history.cost[: int(found.iterations) + 1])
         assert np.all(np.diff(cost) < 0) and np.all(np.isfinite(cost))
         assert np.all(np.isnan(found.history.cost[len(cost) :]))
-    # Near the kink, where the model promises a decrease that no step has.
-    assert stalled.result == RESULTS.stalled and best + 1e-5 < stalled.cost < 2.212670
+    # The model promises a decrease that no step has.
+    assert stalled.result == RESULTS.stalled and one_bounce(0.7)[0] + 1e-5 < stalled.cost < 2.212670
     assert_allclose(stalled.event_times, 0.7, atol=1e-4)
-    assert held.result == RESULTS.successful
-    # The weight that holds the event leaves it off by 1e-11 s, where the cost's slope is 10 per second.
-    assert_allclose(held.cost, best, rtol=1e-9)
-    assert_allclose(held.event_times, 0.7, atol=1e-9)
-    # The cost is quadratic along the kink.
-    assert_allclose(held.controls[:, 0], -u, atol=0.1)
-    assert "from iteration   0: cost 342.8300871, flight x 4" in str(held) and "events at 0.7" in str(held)
+    assert ended.result == RESULTS.successful
+    assert_allclose(ended.cost, one_bounce(0.704)[0], rtol=1e-8)
+    assert "from iteration   0: cost 342.8300871, flight x 4" in str(ended)
 
 
 # Two modes of different dimension, whose flow, guards and resets depend on time, with two controls.
@@ -165,7 +174,6 @@ def test_gradient_through_events():
     """Of a search that ends early, in some random directions, against central differences of the costs of guesses. Modes of
     different dimension, whose flow, guards and resets depend on time."""
     begun, optimal = solve_pushed(tolerance=0.3), solve_pushed()
-    print(begun, optimal, optimal.history.decrement[:16], np.abs(optimal.gradient).max())
     assert int(begun.events) >= 2 and int(begun.iterations) < int(optimal.iterations)
     h = 1e-5
     for move in jax.random.normal(jax.random.key(0), (4, *begun.controls.shape)):
@@ -174,8 +182,8 @@ def test_gradient_through_events():
         assert_allclose(jnp.sum(begun.gradient * move), (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-7)
     assert optimal.result == RESULTS.successful and optimal.cost < begun.cost
     assert len(set(np.asarray(optimal.modes).tolist())) == 2
-    # A decrement of 1e-9 of a cost near 1, with second derivatives near 1.
-    assert np.max(np.abs(optimal.gradient)) < 1e-4
+    # A decrement of 1e-9 of a cost of 800, with second derivatives of 4000: its root is 0.06. At first the gradient is above 100.
+    assert np.max(np.abs(optimal.gradient)) < 0.06
 
 
 @pytest.mark.slow

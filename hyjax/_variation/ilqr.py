@@ -45,9 +45,9 @@ def ilqr(
     1. expands the cost to second and $F_k$ to first order about the last trajectory; the derivatives of $F_k$ contain the
        saltation matrices of its events;
     2. goes backward with the recursion of Riccati, to $k_k$ and $K_k$;
-    3. simulates $u = \bar u + \alpha k + K\,(x - \bar x)$ through the events that now come, for all of 8 steps $\alpha$ from 1 to
-       0.0016 and for dampings 0, 1 and 100 of $Q_{uu}$, as one batch, and takes the trajectory of the lowest cost. The cost falls
-       in every iteration, or the iteration ends.
+    3. simulates $u = \bar u + \alpha k + K\,(x - \bar x)$ through the events that now come, for 8 steps $\alpha$ from 1 to 0.0016
+       along each of several directions, as one batch, and takes the trajectory of the lowest cost: so the cost falls in every
+       iteration. The directions are those of the model with dampings 0, 1 and 100 of $Q_{uu}$, and with `hold` those below.
 
     **Extensions.** A solution that is early or late at an event is compared with the arc of the last trajectory in its own mode,
     continued beyond that event by the flow of this mode, with guards ignored, and with the control $\bar u$, the feedforward $k$
@@ -57,10 +57,14 @@ def ilqr(
     **Kinks.** An event at a grid time sees the control of one step before it, and of the other step after. The saltation matrix
     contains the vector fields at the event: so where an event passes a grid time, the derivatives of the cost jump, the cost has
     a kink, and a minimum may lie there. At a point of a kink that is no minimum, each of the two smooth pieces has its descent
-    direction across the kink, and on the other piece the cost rises: the line search fails, and a local method stalls. With
-    `hold`, which goes beyond the source, each iteration tries one more direction: in its model, events within a tenth of a step
-    of a grid time are led to this time and held there, and the other degrees of freedom minimize. Where no such direction lowers
-    the cost either, the trajectory is optimal along the kink, and no step that was tried across the kink lowers the cost.
+    direction across the kink, and on the other piece the cost rises: the line search fails, and a local method stalls. Moreover
+    a solution that is late for a whole step because its event has just passed a grid time has the control of the step before, by
+    the extension, and the cost jumps. With `hold`, which goes beyond the source, further directions are tried: without feedback
+    where the solution is early or late, so that the cost is continuous along them; and with events that are near a grid time led
+    to it and held there in the model, while the other degrees of freedom minimize: all that are within a tenth or a thousandth of
+    a step, all of these but the one with the multiplier that pulls hardest away from its kink, and all led to the next or the
+    previous grid time. Where none of these lowers the cost, the trajectory is optimal along its kinks. As there may be a kink at
+    each grid time, there may be such a minimum at each; several initial guesses help, and a finer grid lowers the barriers.
 
     **Arguments:** `x0`: shape `(n,)`. `mode`: that of `x0`. `times`: the grid, increasing, shape `(steps + 1,)`. `where`: selects
     the $m$ parameters that act, as `lambda p: (p.torque, p.push_off)`; vector fields, guards and resets see them. `controls`: the

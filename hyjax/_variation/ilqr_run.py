@@ -16,13 +16,14 @@ from .quadratic_model import control_gradient, Direction, direction, quadratic_m
 from .rollout import no_policy, no_rollout, roll_out, Rollout
 
 # The directions of each iteration: damping; how near a grid time events are held there, -1 for none, in parts of a step; and
-# whether the policy is extended. The first is that of the model itself; the last holds only events that are on a kink, and one
-# more direction all of these but one.
-DAMPING = np.array([0.0, 1.0, 100.0, 0.0, 0.0, 30.0, 0.0])
-WITHIN = np.array([-1.0, -1.0, -1.0, -1.0, 0.1, 1e-3, 1e-3])
-EXTENDED = np.array([True, True, True, False, False, False, False])
+# whether the policy is extended; and to which grid time they are led, the nearest, that before or that after. The first is that
+# of the model itself; the last holds only events that are on a kink, and one more direction all of these but one.
+DAMPING = np.array([0.0, 1.0, 100.0, 0.0, 0.0, 30.0, 0.0, 0.0, 0.0])
+WITHIN = np.array([-1.0, -1.0, -1.0, -1.0, 0.1, 1e-3, 1e-3, 1e-3, 1e-3])
+EXTENDED = np.array([True, True, True, False, False, False, False, False, False])
+SHIFT = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 1.0, 0.0])
 # The trial steps: the number of the direction, and the part of it.
-ALONG, PARTS = np.repeat(np.arange(8), 8), np.tile(0.4 ** np.arange(8), 8)
+ALONG, PARTS = np.repeat(np.arange(10), 8), np.tile(0.4 ** np.arange(8), 10)
 # A step must lower the cost by this part of what its slope promises (Armijo).
 ARMIJO = 1e-4
 
@@ -52,10 +53,11 @@ def run_ilqr(
 
     def all_directions(model: QuadraticModel) -> Direction:
         held = model.away <= within[:, None]
-        kinds = damping, held, jnp.asarray(EXTENDED) | ~hold
+        shift = jnp.asarray(SHIFT, problem.x0.dtype)[:, None] * jnp.diff(problem.times)
+        kinds = damping, held, jnp.asarray(EXTENDED) | ~hold, shift
         found = jax.vmap(lambda *kind: direction(model, *kind))(*kinds)
         fewer = released(model, held[-1], jax.tree.map(lambda leaf: leaf[-1], found))
-        more = direction(model, damping[-1], fewer, ~hold)
+        more = direction(model, damping[-1], fewer, ~hold, shift[-1])
         return jax.tree.map(lambda leaf, one: jnp.concatenate([leaf, one[None]]), found, more)
 
     def body(now: _State) -> _State:

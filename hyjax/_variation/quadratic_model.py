@@ -102,9 +102,11 @@ def _convex(bend: Matrix) -> Matrix:
     return bend + jnp.diag(jnp.where(sound, 0, jnp.maximum(lacking, 0)))
 
 
-def direction(model: QuadraticModel, damping: Scalar, held: Bool[Array, " steps"], extended: Flag) -> Direction:
-    """The direction of the model with a damping, in which the events of the steps `held` are led to the nearer grid times and
-    held there. `extended`: of its policy."""
+def direction(
+    model: QuadraticModel, damping: Scalar, held: Bool[Array, " steps"], extended: Flag, shift: Float[Array, " steps"]
+) -> Direction:
+    """The direction of the model with a damping, in which the events of the steps `held` are led to the nearer grid times, or
+    later than these by `shift`, and held there. `extended`: of its policy."""
     size = len(model.end_slope)
     weight = jnp.where(held, model.hold, 0)
 
@@ -124,7 +126,7 @@ def direction(model: QuadraticModel, damping: Scalar, held: Bool[Array, " steps"
         v_xx = h[:size, :size] + gain.T @ pushed + q_ux.T @ gain
         return (v_x, (v_xx + v_xx.T) / 2), (k, gain)
 
-    rows = model.move, model.slope, model.bend, model.event_slope, model.event_off, weight
+    rows = model.move, model.slope, model.bend, model.event_slope, model.event_off - shift, weight
     _, (k, gain) = jax.lax.scan(back, (model.end_slope, model.end_bend), rows, reverse=True)
 
     def ahead(carry, row):
