@@ -1,6 +1,9 @@
 """Hybrid iLQR of legged systems: a runner over an obstacle, a walker from rest to its gait."""
 
 import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax.models import powered_compass_gait as walker, slip
@@ -83,6 +86,21 @@ def run_over(steps=80, duration=4.0, **options):
         where=lambda p: (p["stiffness"], p["turn"]), terminal_cost={"flight": back_on_gait, "stance": energy_of_gait},
         **options,
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_runner_over_an_obstacle():
+    """The guess hits the obstacle; the optimum jumps over it with one stance less, and its landing is at a kink."""
+    found = run_over()
+    assert found.result == RESULTS.successful
+    cost = np.asarray(found.history.cost[: int(found.iterations) + 1])
+    assert np.all(np.diff(cost) < 0) and cost[0] > 20 * cost[-1]
+    assert int(found.history.events[0]) == 8 and int(found.events) == 6
+    x, y = np.asarray(found.x).T[:2]
+    # The penalty leaves a small part of the height.
+    assert np.max(obstacle(x) - y) < 0.1
+    # At the end the speed of the gait.
+    assert_allclose(found.x[-1, 2], 1.6, atol=0.02)
 
 
 def walk_from_rest(steps=80, duration=8.0, guess=0.1, phase=0.5, strides=3, **options):

@@ -97,7 +97,7 @@ def run_ilqr(
         iteration=jnp.array(-1), current=first,
         directions=jax.tree.map(spread, Direction(none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
         gradient=jnp.zeros_like(controls), history=IlqrHistory.empty(max_iterations + 1, problem),
-        done=jnp.array(False), result=RESULTS.successful,
+        done=jnp.array(False), result=RESULTS.successful,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     end = jax.lax.while_loop(lambda now: ~now.done, body, start)
     found, sound = end.current, end.iteration >= 0

@@ -83,7 +83,7 @@ def no_rollout(problem: ControlProblem, controls: Float[Array, "steps m"]) -> Ro
     return Rollout(
         x=jnp.broadcast_to(z, (steps + 1, z.size)), modes=nowhere, numbers=nowhere, controls=controls,
         arcs=ArcTable(spread(t), spread(t), spread(z), spread(z), jnp.full(rows, -1)), events=jnp.array(0),
-        cost=jnp.full((), jnp.inf, z.dtype), result=RESULTS.successful,
+        cost=jnp.full((), jnp.inf, z.dtype), result=RESULTS.successful,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def roll_out(problem: ControlProblem, reference: Rollout, policy: Policy, alpha:
     arcs = eqx.tree_at(lambda arcs: arcs.modes, arcs, arcs.modes.at[0].set(problem.mode0))
     arc = jnp.where(known.modes[0] == problem.mode0, jnp.array(0), -1)
     zero = jnp.zeros((), problem.x0.dtype)
-    start = _Now(problem.x0, problem.mode0, jnp.array(0), arc, arcs, zero, RESULTS.successful)
+    start = _Now(problem.x0, problem.mode0, jnp.array(0), arc, arcs, zero, RESULTS.successful)  # pyright: ignore[reportArgumentType]
     end, (x, modes, numbers, controls) = jax.lax.scan(one, start, jnp.arange(steps))
     cost = end.cost + problem.terminal_cost(problem.times[-1], end.z, end.mode)
     sound = (end.result != RESULTS.successful) | jnp.isfinite(cost)
