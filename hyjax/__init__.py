@@ -50,6 +50,8 @@ from ._variation.bouligand import (
 from ._variation.covariance import Covariance as Covariance, covariance as covariance
 from ._variation.entrainment import Entrainment as Entrainment, entrainment as entrainment
 from ._variation.estimates import Estimates as Estimates, Filtered as Filtered
+from ._variation.ilqr import ilqr as ilqr
+from ._variation.ilqr_solution import IlqrHistory as IlqrHistory, IlqrSolution as IlqrSolution
 from ._variation.isostable_response import (
     isostable_response as isostable_response,
     IsostableResponse as IsostableResponse,

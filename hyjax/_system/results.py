@@ -85,6 +85,11 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The optimality conditions do not hold where the minimization ended. Raise `max_iterations`, start elsewhere, or see "
         "`history`: a gait that is lost on the way stops it."
     )
+    stalled = (
+        "The minimization ended where its model promises a lower cost and no step of the line search has one. The cost may have "
+        "a kink there, such as where an event meets a time at which the controls change. Start elsewhere, take other times, or "
+        "raise the accuracy of the integrator."
+    )
     no_simple_multiplier = (
         "The monodromy matrix has no simple multiplier of this kind: 1 along the flow for a phase response, one other than zero "
         "for an isostable response. Neighbouring orbits may be periodic too, two multipliers may be equal, or the accuracy may "

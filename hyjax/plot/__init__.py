@@ -10,6 +10,7 @@ from .comparison import animate_optimization as animate_optimization
 from .covariance import covariance_figure as covariance_figure
 from .estimates import estimate_figure as estimate_figure
 from .gait import gait_figure as gait_figure
+from .ilqr import ilqr_figure as ilqr_figure
 from .optimization import optimization_figure as optimization_figure
 from .optimum import optimum_figure as optimum_figure
 from .orbit import multiplier_plane as multiplier_plane, phase_portrait as phase_portrait, time_series as time_series
