@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._flow.elimination import smallest_pivot, solve
 from .._flow.linearize import with_columns
+from .._system.elimination import smallest_pivot, solve
 from .._system.types import Flag, Matrix, Scalar
 from .control_problem import ControlProblem
 from .rollout import Policy, Rollout

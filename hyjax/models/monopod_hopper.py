@@ -94,8 +94,8 @@ def table_2(number: int, **others) -> Params:
     """The parameters of a row of the source's Table 2, 1 to 13; `others`: further parameters. `ValueError` for another number."""
     if number not in range(1, 14):
         raise ValueError(f"table_2: number={number!r} must be one of 1 to 13, the rows of Table 2.")
-    damping, toe_mass, stiffness, weight = TABLE_2[number - 1]
-    return Params(damping=damping, toe_mass=toe_mass, stiffness=stiffness, weight=weight, **others)
+    values = zip(("damping", "toe_mass", "stiffness", "weight"), TABLE_2[number - 1], strict=True)
+    return Params(**dict(values), **others)
 
 
 def equilibrium(params: Params, printed: bool = False) -> Float[Array, "4"]:
