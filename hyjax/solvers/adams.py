@@ -32,7 +32,7 @@ class AdamsPECE(AbstractOneArraySolver):
     evaluations, independent of the order.
 
     The method is explicit: in a stiff flow its stability limits the step. The step size controller is given the error order 6,
-    from the middle of the range: between 4 and 13 the number of steps differs by a few percent, and at the start, where the order
+    from the middle of the range: between 3 and 13 the number of steps differs by up to a fifth, and at the start, where the order
     is 1, a high one needs more trials. The order is a decision from numbers near rounding where the tolerance is; a gradient that
     repeats the steps (`DirectAdjoint`, `RecursiveCheckpointAdjoint`) may decide otherwise, within the tolerance.
 

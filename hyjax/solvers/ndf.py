@@ -35,8 +35,8 @@ class NDF(AbstractOneArraySolver):
     `highest=2`, or `Radau5`. A step solves one equation, by Newton's method to rounding, in at most `root_find_max_steps`
     iterations, or is rejected.
 
-    The step size controller is given the error order of the highest order: between 3 and 6 the number of steps differs by a few
-    percent. The order is a decision from numbers near rounding where the tolerance is; a gradient that repeats the steps
+    The step size controller is given the error order of the highest order: between 3 and 6 the number of steps differs by up to a
+    fifth. The order is a decision from numbers near rounding where the tolerance is; a gradient that repeats the steps
     (`DirectAdjoint`, `RecursiveCheckpointAdjoint`) may decide otherwise, within the tolerance.
 
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.NDF(), ..., stepsize_controller=diffrax.PIDController(1e-6, 1e-8))`;

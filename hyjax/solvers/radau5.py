@@ -36,8 +36,8 @@ class Radau5(AbstractOneArraySolver):
 
     The method is L-stable, stiffly accurate and of stage order 3, and hence the most robust one here at high accuracy and for
     strongly nonlinear stiff flows. Newton's method solves the equations of the three stages together, $3n$ unknowns, to rounding
-    in at most `root_find_max_steps` iterations, or the step is rejected; an iteration is some ten times as expensive as for a
-    diagonally implicit stage.
+    in at most `root_find_max_steps` iterations, or the step is rejected; so an iteration eliminates three times as many unknowns
+    as that of a diagonally implicit stage.
 
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Radau5(), ..., stepsize_controller=diffrax.PIDController(1e-8, 1e-8))`;
     `hj.Integrator(hj.solvers.Radau5(), rtol=1e-8, atol=1e-8)`.
