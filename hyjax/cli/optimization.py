@@ -1,6 +1,7 @@
 """The command `optimize`: the parameters of a gait that minimize or maximize an objective under constraints."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -111,19 +112,21 @@ def optimize(
         console = Console(width=max(Console().width, 120))
         for each in optimum_tables(model, record):
             console.print(each, highlight=False)
-    if found.result != "successful":
-        raise NotFound(f"{name}: {no_optimum(record, found, first_order)}")
-    if plot is not None:
+    # The gait at which a search ended without an optimum is drawn too: it shows where the search went.
+    drawn = math.isfinite(float(found.orbit.period))
+    if plot is not None and drawn:
         from ..plot.optimization import optimization_figure
 
         save_figure(plot, lambda: optimization_figure(found, model))
-    if animate is not None:
+    if animate is not None and drawn:
         from ..plot.animate import save_animation
         from ..plot.comparison import animate_optimization
 
         with as_misuse():
             save_animation(animate_optimization(found, model), animate)
         tell_written(animate)
+    if found.result != "successful":
+        raise NotFound(f"{name}: {no_optimum(record, found, first_order)}")
 
 
 def starting_gait(

@@ -33,7 +33,8 @@ def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) ->
     fig.suptitle(textwrap.fill(_title(gait, model), 110), fontsize=13)
     gaits, course = fig.subfigures(1, 2, width_ratios=(2, 1.05))
     axes = gaits.subplots(2, 2, sharex="row", sharey="row")
-    columns = zip((gait.before, gait.orbit), end_values(gait), ("starting gait", "optimal gait"), axes.T, strict=True)
+    last = "optimal gait" if gait.result == "successful" else "last gait, not an optimum"
+    columns = zip((gait.before, gait.orbit), end_values(gait), ("starting gait", last), axes.T, strict=True)
     for orbit, value, name, (portrait, series) in columns:
         phase_portrait(orbit, portrait, model=model)
         time_series(orbit, series, model=model)
