@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 # Kernels by XLA's older emitters: the same arithmetic, and two to three times less to compile, which is what tests do most.
@@ -22,7 +23,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(_CACHE)))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
-with install_import_hook("hyjax", "beartype.beartype"):
+# The hook stays after the statement, because a part of hyjax is imported when it is first used.
+with nullcontext(install_import_hook("hyjax", "beartype.beartype")):
     import hyjax as hj
     from hyjax import contact as contact, plot as plot
     from hyjax.models import compass_gait, rimless_wheel, simplest_walker

@@ -19,7 +19,7 @@ LAYERS = (
 BUILDS_ON = {"contact": {"_system"}, "models": {"_system", "contact"}}
 ROOT = pathlib.Path(hyjax.__file__).parent
 FILES = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
-# Former paths of public names, a file each in `_former`, which is on the package's path; they import from their new place.
+# Former paths of public names, a file each in `plot/_former`, which is on the package's path; they import from their new place.
 FORMER = {"animate", "plot_branch", "plot_sweep", "plot_trajectory"}
 RENAMED = {"Step": "PlacedArc"}
 
@@ -48,9 +48,9 @@ def imports(place: tuple[str, ...], lazily: bool) -> set[tuple[str, ...]]:
 def test_every_layer_is_known_and_the_top_is_small():
     folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
     assert folders == set(LAYERS)
-    top = {path.name for path in ROOT.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))}
-    assert top == folders | {"__init__.py", "__main__.py", "_former"}
-    assert {path.stem for path in (ROOT / "_former").glob("*.py")} == FORMER
+    top = {path.name for path in ROOT.iterdir() if path.suffix in (".py", ".pyi") or any(path.glob("*.py"))}
+    assert top == folders | {"__init__.py", "__init__.pyi", "__main__.py"}
+    assert {path.stem for path in (ROOT / "plot" / "_former").glob("*.py")} == FORMER
     assert len(top) <= 16
 
 
@@ -117,14 +117,16 @@ def test_import_is_lean():
     """Pictures, contacts and models are attributes of the package, imported with matplotlib only when used."""
     ask = """
 import sys, hyjax as hj
-late = {"matplotlib", "scipy.optimize", "xarray", "typer", "rich", "hyjax.plot", "hyjax.contact", "hyjax.models"}
+late = {"matplotlib", "scipy.optimize", "xarray", "typer", "rich", "diffrax", "hyjax.plot", "hyjax.contact", "hyjax.models"}
 print(*late & set(sys.modules))
 print(hj.plot.gait_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
 print(*{"matplotlib", "typer", "rich"} & set(sys.modules))
 """
     asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT.parent)
     assert asked.stdout == "\nhyjax.plot.gait hyjax.contact.contact Simplest walker\n\n", asked.stderr
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    for name in hyjax.__all__:
+        assert getattr(hyjax, name) is not None and name in dir(hyjax)
+    with pytest.raises(AttributeError, match="No hyjax attribute nothing"):
         hyjax.nothing  # noqa: B018  # pyright: ignore
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         hyjax.models.nothing  # noqa: B018
