@@ -1,10 +1,13 @@
-r"""Grazing: a periodic orbit that is tangent to a guard's surface.
+r"""Grazing: a periodic orbit that is tangent to a guard's surface; and corners: an arc of the orbit begins on such a surface.
 
 A branch ends at grazing: beyond it the guard fires where it did not, or no longer fires where it did, and the return map has a
 square root. The flow to the *extremum* of the guard, $\dot g = 0$, in place of the flow to its zero, is smooth. With it the
 orbit exists on both sides, and grazing is one more equation,
 
 $$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc } k.$$
+
+At a corner the guard `g` is zero at the arc's first state. Beyond it the guard fires at once, or no longer does, and the return
+map is discontinuous. With the guard ignored until the middle of the arc, the orbit exists on both sides.
 
 Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5 and 6.2.
 """
@@ -22,48 +25,13 @@ from .._flow.jump import reset
 from .._flow.linearize import with_columns
 from .._orbit.chain import Chain
 from .._orbit.newton import newton, Root
-from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._orbit.stride import run_stride
+from .._orbit.stride import run_stride, Stride
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.types import Flag, Scalar
+from .._system.types import Scalar
+from .touch import Touch
 from .unfolding import Unfolding
-
-# An extremum of a guard counts as near zero if it is below this fraction of the guard's largest value along the arc.
-NEAR = 0.02
-# If the arc after the touch is shorter than this fraction of the orbit's period, it is assumed to vanish at grazing.
-BRIEF = 1e-3
-# If the rate of a guard at an end of an arc is below this fraction of its largest rate along the arc, its extremum lies there.
-TANGENT = 1e-8
-
-
-class Touch(eqx.Module):
-    """The guard that a grazing orbit touches, and the arc in which it does.
-
-    **Attributes:** `arc`: index of the arc, counted over all strides. `transition`: index of the guard's transition. `taken`:
-    whether this guard ends the arc; otherwise the arc passes by it. `lowest`: whether the extremum of the guard is a minimum.
-    `t`, `window`: the extremum lies nearer than `window` to the time `t`. `size`: largest modulus of the guard along the arc.
-    `jump`: whether the reset of a taken guard is applied; without it, the orbit is on the side that misses the guard. `brief`:
-    whether the next arc vanishes at grazing, as after an impact of zero impulse. `at_end`: whether the guard that ends the arc is
-    zero where the touched guard has its extremum, as at a section where a velocity vanishes; the arc is then not divided.
-    """
-
-    t: Scalar
-    window: Scalar
-    size: Scalar
-    jump: Flag
-    arc: int = eqx.field(static=True)
-    transition: int = eqx.field(static=True)
-    taken: bool = eqx.field(static=True)
-    lowest: bool = eqx.field(static=True)
-    brief: bool = eqx.field(static=True)
-    at_end: bool = eqx.field(static=True)
-
-    @property
-    def divides(self) -> bool:
-        """Whether the arc is flown in two parts, to the extremum and from there to the arc's own guard."""
-        return not (self.taken or self.at_end)
 
 
 class TouchingOrbit(eqx.Module):
@@ -94,8 +62,8 @@ class TouchingOrbit(eqx.Module):
 
 
 def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, TouchingOrbit]:
-    """`H = (F, g)`, both scaled: the equation of the orbit, and the guard at its extremum. `v` has the state of the first stride
-    only, and the parameters."""
+    """`H = (F, g)`, both scaled: the equation of the orbit, and the guard at its extremum or at the arc's start. `v` has the
+    state of the first stride only, and the parameters."""
     (y,), values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     sequence = problem.sequence * problem.strides
@@ -108,9 +76,8 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     integrator = unfolding.integrator.renamed(names, sources)
     through = run_stride(system, t0, start, known, names, integrator, ways)
     at, after = through.impacts[touch.arc], through.impacts[(touch.arc + 1) % len(names)]
-    residual = jnp.append(
-        (through.impacts[-1].x - y) / unfolding.state_scale, way.guard(at.t, at.x, params) / touch.size
-    )
+    t, x = (at.t, at.x) if not touch.at_start else _first_of_arc(system, names, touch.arc, through, t0, start, known)
+    residual = jnp.append((through.impacts[-1].x - y) / unfolding.state_scale, way.guard(t, x, params) / touch.size)
     arcs = [k for k in range(len(names)) if not (touch.divides and k == touch.arc)]
     last = problem.system.transitions[problem.system.route(problem.sequence)[-1]]
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
@@ -124,7 +91,15 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
         end=through.x, period=through.time,
         guard_rates=through.guard_rates[np.array(arcs)], jacobians=None, result=through.result,
     )  # fmt: skip
-    return residual, TouchingOrbit(chain, at.x, reset(way, at.t, at.x, params), after.t - at.t)
+    return residual, TouchingOrbit(chain, x, x if touch.at_start else reset(way, t, x, params), after.t - at.t)
+
+
+def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through: Stride, t0, start, known):
+    """Time and state at which the arc `k` begins."""
+    if k == 0:
+        return t0, start
+    last = through.impacts[k - 1]
+    return last.t, reset(system.transitions[system.route(names)[k - 1]], last.t, last.x, known)
 
 
 @eqx.filter_jit
@@ -141,7 +116,8 @@ def solve_grazing(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, i
 def _with_extremum(
     system: HybridSystem, sequence: tuple[str, ...], touch: Touch
 ) -> tuple[HybridSystem, tuple[str, ...]]:
-    """A system with one mode for each arc of the orbit, in which the touching arc ends at the extremum of the guard.
+    """A system with one mode for each arc of the orbit, in which the touching arc ends at the extremum of the guard. At a corner
+    all arcs end as before, and the guard that is zero at the start of its arc is armed later.
 
     Its parameters are `(params, touch)`; the second result is its sequence of modes.
     """
@@ -167,7 +143,9 @@ def _with_extremum(
         if k == touch.arc and touch.divides:
             ways.append((towards, stay, near))
             modes.append(modes[-1])
-        if k == touch.arc and touch.taken:
+        if k == touch.arc and touch.taken and touch.at_start:
+            ways.append((_of_params(way.guard), jump, near if armed is None else _both(near, armed)))
+        elif k == touch.arc and touch.taken:
             ways.append((towards, _optional_reset(jump, mode, system.mode(way.target)), near))
         else:
             ways.append((_of_params(way.guard), jump, armed))
@@ -192,71 +170,12 @@ def _of_params(fn: Callable) -> Callable:
     return lambda t, x, q: fn(t, x, q[0])
 
 
+def _both(one: Callable, other: Callable) -> Callable:
+    return lambda t, x, q: one(t, x, q) & other(t, x, q)
+
+
 def _optional_reset(jump: Callable, source: Mode, target: Mode) -> Callable:
     """The reset where `Touch.jump`, else the identity; always the reset between modes of different dimension."""
     if source.dimension != target.dimension:
         return jump
     return lambda t, x, q: jnp.where(q[1].jump, jump(t, x, q), x)
-
-
-def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
-    """The guards whose extrema along the orbit are near zero, nearest first: candidates for grazing."""
-    found: list[tuple[float, Touch]] = []
-    route = orbit.system.route(orbit.sequence) * orbit.strides
-    arcs = orbit.sample(400)
-    brief = [bool(arc.t[-1] - arc.t[0] < BRIEF * orbit.period) for arc in arcs] + [False]
-    for k, arc in enumerate(arcs):
-        for e in orbit.system.leaving(arc.mode):
-            found += _touches_of(orbit, arc, k, e, e == route[k], brief[k + 1])
-    return [touch for closeness, touch in sorted(found, key=lambda each: each[0]) if closeness < NEAR]
-
-
-def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: bool) -> list[tuple[float, Touch]]:
-    t = np.asarray(arc.t)
-    height, rate = map(np.asarray, _along(orbit, arc, e))
-    size, fastest = np.max(np.abs(height)), np.max(np.abs(rate))
-    if not size > 0 or not fastest > 0:
-        return []
-    number = lambda value: jnp.asarray(value, arc.x.dtype)
-
-    def touch(time, window, own, lowest, at_end=False):
-        return Touch(
-            number(time), number(window), number(size), jnp.array(True), k, e, own, lowest, own and brief, at_end
-        )
-
-    found = []
-    at_end = not taken and abs(rate[-1]) < TANGENT * fastest
-    if at_end:
-        found.append((abs(height[-1]) / size, touch(t[-1], t[-1] - t[0], False, bool(rate[-2] < 0), at_end=True)))
-        t, height, rate = t[:-1], height[:-1], rate[:-1]
-    if abs(rate[0]) < TANGENT * fastest:
-        # The same extremum, as the start of the next arc.
-        t, height, rate = t[1:], height[1:], rate[1:]
-    ends = {True: (rate[:-1] < 0) & (rate[1:] >= 0), False: (rate[:-1] > 0) & (rate[1:] <= 0)}
-    for lowest, turns in ends.items():
-        places = np.flatnonzero(turns)
-        # The guard between two samples as a parabola.
-        share = rate[places] / (rate[places] - rate[places + 1])
-        times = t[places] + share * (t[places + 1] - t[places])
-        heights = height[places] + share * (t[places + 1] - t[places]) * rate[places] / 2
-        for n, time in enumerate(times):
-            apart = np.abs(np.delete(times, n) - time)
-            own = taken and not lowest and n == len(times) - 1
-            found.append((abs(heights[n]) / size, touch(time, np.min(apart, initial=t[-1] - t[0]) / 2, own, lowest)))
-        if taken and lowest:
-            # The guard falls slowly at the end of the arc: its minimum lies shortly after it.
-            window = np.min(t[-1] - times, initial=t[-1] - t[0]) / 2
-            found.append(((rate[-1] / fastest) ** 2, touch(t[-1], window, True, True)))
-    return found
-
-
-@eqx.filter_jit
-def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
-    """Values and rates of the guard of transition `e` along an arc."""
-    guard, field = orbit.system.transitions[e].guard, orbit.system.mode(arc.mode).vector_field
-
-    def at(t, x):
-        flow = (jnp.ones_like(t), field(t, x, orbit.params))
-        return jax.jvp(lambda t, x: guard(t, x, orbit.params), (t, x), flow)
-
-    return jax.vmap(at)(arc.t, arc.x)

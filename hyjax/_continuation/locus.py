@@ -22,28 +22,32 @@ from .._system.where import one_leaf, Where
 from .branch import Points
 from .continuation import Method
 from .curve import Curve, follow_curve, PseudoArclength
-from .grazing import grazing_equation, Touch
+from .grazing import grazing_equation
 from .interval import interval_to, Stop
 from .special_points import SpecialPoint
+from .touch import Touch
 from .unfolding import bordered, borders, Unfolding
 
 SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 
 
 def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = PseudoArclength()) -> "Locus":
-    r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings or grazing.
+    r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings, grazing
+    or corners.
 
-    **Arguments:** `point`: of kind `fold`, `period-doubling` or `grazing`, from `Branch.special_points`; the parameter of its
-    branch stays free. `where`: selects the second parameter. `stop`: the value of the second parameter, in its own unit, at
-    which to end; or bounds `(low, high)`, to follow the curve in both directions. `method`: as for `continuation`.
+    **Arguments:** `point`: of kind `fold`, `period-doubling`, `grazing` or `corner`, from `Branch.special_points`; the parameter
+    of its branch stays free. `where`: selects the second parameter. `stop`: the value of the second parameter, in its own unit,
+    at which to end; or bounds `(low, high)`, to follow the curve in both directions. `method`: as for `continuation`.
 
     **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where every end was reached,
     otherwise a code as for `continuation`. `ValueError` for a point of another kind, and where both parameters are the same.
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
-    if point.kind not in (*SHIFTS, "grazing"):
-        raise ValueError(f"locus: a {point.kind} point cannot be followed; fold, period-doubling and grazing can.")
+    if point.kind not in (*SHIFTS, "grazing", "corner"):
+        raise ValueError(
+            f"locus: a {point.kind} point cannot be followed; fold, period-doubling, grazing and corner can."
+        )
     old = point.unfolding
     second = one_leaf(where, old.params, "locus")
     if second == old.free[0]:

@@ -30,19 +30,28 @@ def describe_branch(branch, end: str | None = None) -> str:
 
 
 def described_end(branch) -> str:
-    """The result of a branch, described; where its special points have been located, an end at grazing is called so."""
-    values = ends_at_grazing(branch)
-    if values:
-        return f"grazing: the branch ends at the orbit that grazes at {' and '.join(values)}"
+    """The result of a branch, described; where its special points have been located, an end at grazing or at a corner is called
+    so."""
+    values = {kind: _ends_at(branch, kind) for kind in ("grazing", "corner")}
+    if values["corner"]:
+        place = " and ".join(values["corner"])
+        return f"corner: the branch ends at {place}, where an arc begins on the surface of a guard"
+    if values["grazing"]:
+        return f"grazing: the branch ends at the orbit that grazes at {' and '.join(values['grazing'])}"
     return described_code(branch.result)
 
 
 def end_name(branch) -> str:
-    """The name of a branch's result; `grazing` where the branch ends at a located grazing orbit."""
-    return "grazing" if ends_at_grazing(branch) else str(branch.result)
+    """The name of a branch's result; `grazing` or `corner` where such an orbit has been located at its end."""
+    return next((kind for kind in ("corner", "grazing") if _ends_at(branch, kind)), str(branch.result))
 
 
-def ends_at_grazing(branch) -> list[str]:
-    """The values of the parameter at which the branch ends at grazing, as far as its special points have been located."""
+def is_explained(branch) -> bool:
+    """Whether a grazing orbit or a corner has been located at an end of the branch."""
+    return bool(_ends_at(branch, "grazing") or _ends_at(branch, "corner"))
+
+
+def _ends_at(branch, kind: str) -> list[str]:
+    """The values of the parameter at which the branch ends so, as far as its special points have been located."""
     points = branch.__dict__.get("special_points") or ()
-    return [f"{float(point.value):.10g}" for point in points if point.kind == "grazing"]
+    return [f"{float(point.value):.10g}" for point in points if point.kind == kind]

@@ -7,6 +7,7 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 | neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for the multiplier $e^{i\theta}$ |
 | branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of $dF$, two entries; $F + \nu b = 0$ in place of $F = 0$ |
 | grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
+| corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
 """
 
 import dataclasses
@@ -27,24 +28,28 @@ from .._system.elimination import det
 from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
 from .._system.types import Flag, Scalar
-from .grazing import possible_touches, solve_grazing, Touch
+from .grazing import solve_grazing
+from .touch import possible_touches, Touch
 from .unfolding import bordered, borders, Unfolding
 
+# The rate of a guard along the branch, scaled, that counts as none.
+STILL = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 
 
 class SpecialPoint(Shown):
     r"""A bifurcation or grazing orbit on a branch: $F(y, \lambda) = 0$ with the condition of its `kind`.
 
-    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`. `value`: the parameter,
-    in its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair on the
-    unit circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`: the
-    largest residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of
-    the branch. `kernel`: null vectors of the singular matrix. `unfolding`: the equation `F`.
+    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`, `corner`. `value`: the
+    parameter, in its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair
+    on the unit circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`:
+    the largest residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of the
+    branch. `kernel`: null vectors of the singular matrix. `unfolding`: the equation `F`.
 
     At `grazing` one multiplier is infinite on the side where the guard is crossed, and no multiplier is critical: `multiplier`
     and `eigenvector` are NaN; so is the orbit's return Jacobian, which differs between both sides. The orbit's multipliers are
-    those of the side that misses the guard. `touch`: the guard that is touched, and the arc.
+    those of the side that misses the guard. `touch`: the guard that is touched, and the arc. At a `corner` an arc begins on the
+    surface of a guard, and the multipliers are those of the branch.
 
     Source: Kuznetsov (2004), Secs. 10.2-10.3.
     """
@@ -172,7 +177,7 @@ def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
 
 
 def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
-    """The grazing orbit near the last point `v` of a branch, or None if there is none."""
+    """The grazing orbit or the corner near the last point `v` of a branch, or None if there is none."""
     orbit, n = orbit_at(unfolding, v), unfolding.dimension
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
@@ -184,7 +189,15 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue
         touched = root.aux[1]
-        if touch.taken and touched.image.shape == touched.x.shape and jnp.allclose(touched.image, touched.x, rtol=1e-6):
+        if touch.at_start and not jnp.abs(root.aux[0][-1] @ tangent) > STILL:
+            # The guard is zero at the start of the arc all along the branch.
+            continue
+        if (
+            touch.taken
+            and not touch.at_start
+            and touched.image.shape == touched.x.shape
+            and jnp.allclose(touched.image, touched.x, rtol=1e-6)
+        ):
             # The reset changes nothing: the orbit is the same without the reset, and has finite multipliers.
             missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
             columns = solve_grazing(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
@@ -209,6 +222,6 @@ def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tan
     )  # fmt: skip
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
-        residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], unfolding=unfolding, kind="grazing",
-        touch=touch,
+        residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], unfolding=unfolding,
+        kind="corner" if touch.at_start else "grazing", touch=touch,
     )  # fmt: skip

@@ -42,7 +42,8 @@ def follow_branches(
     out: Annotated[Path | None, typer.Option(help="write the branches to this netCDF file, as branch.nc")] = None,
     overwrite: Overwrite = False,
 ):
-    """Follow the periodic orbits of a model over a parameter, through folds. Bifurcations and grazing are located."""
+    """Follow the periodic orbits of a model over a parameter, through folds. Bifurcations, grazing and corners are
+    located."""
     check_files(plot, out=out, overwrite=overwrite)
     check_count("--strides", strides, 1, MOST_STRIDES)
     check_count("--doublings", doublings, 0, 16)
@@ -103,10 +104,10 @@ def follow_branches(
         found["coordinate_units"] = "coordinate", [units.get(str(each), "") for each in found["coordinate"].values]
         found["period"].attrs["units"] = found["special_period"].attrs["units"] = model.time_unit
         save_netcdf(found, out)
-    from .._continuation.report import ends_at_grazing
+    from .._continuation.report import is_explained
 
     for number, (branch, end) in enumerate(zip(branches, ends, strict=True), start=1):
-        if int(branch.result._value) != 0 and not ends_at_grazing(branch):
+        if int(branch.result._value) != 0 and not is_explained(branch):
             raise NotFound(f"{name}: branch {number} ends early. {end}")
 
 
@@ -122,10 +123,10 @@ def _passes(branch, orbit) -> bool:
 
 def _end(branch) -> str:
     """How a branch ends, in the words of the command line."""
-    from .._continuation.report import described_end, ends_at_grazing
+    from .._continuation.report import described_end, is_explained
 
     code = str(branch.result)
-    if code == "successful" or ends_at_grazing(branch):
+    if code == "successful" or is_explained(branch):
         return described_end(branch)
     value = f"{branch.parameter} = {branch.values[-1]:.10g}"
     if code == "max_points_reached":

@@ -20,6 +20,7 @@ MARKS = {
     "neimark-sacker": ("D", "NS"),
     "branch-point": ("^", "BP"),
     "grazing": ("v", "grazing"),
+    "corner": ("P", "corner"),
 }
 
 
