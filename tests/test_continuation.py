@@ -1,5 +1,6 @@
 """Branches: closed forms of folds, doublings and crossings; the walker's cascade."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -11,9 +12,10 @@ from readme import claimed
 from scipy.optimize import fsolve
 
 import hyjax as hj
-from hyjax._continuation.curve import joined
+from hyjax._continuation.curve import follow_curve, joined
 from hyjax._continuation.dataset import branches_dataset
 from hyjax._continuation.switching import crossing_branches
+from hyjax._system.results import choose
 from hyjax.models import compass_gait, simplest_walker
 
 RESULTS = hj.RESULTS
@@ -52,6 +54,26 @@ def start(f, guess, params, dimension=1, strides=1):
     system = mapping(f, dimension)
     orbit = hj.periodic_orbit(system, jnp.append(jnp.asarray(guess), 0.0), params, sequence=("run",), strides=strides)
     return system, orbit
+
+
+class Passed(eqx.Module):
+    result: hj.RESULTS
+
+
+def test_points_whose_strides_fail_are_no_points_of_a_curve():
+    """The line x = p, whose strides take another transition from p = 0.5 on, where the equation holds as well."""
+
+    def evaluate(v):
+        result = choose(v[1] < 0.5, hj.RESULTS.successful, hj.RESULTS.unexpected_transition)
+        return v[:1] - v[1:], jnp.array([[1.0, -1.0]]), Passed(result)
+
+    up, method = jnp.array([0.0, 1.0]), hj.PseudoArclength()
+    state = follow_curve(evaluate, jnp.zeros(2), up, up, (jnp.array(-1.0), jnp.array(1.0)), method, 1e-12)
+    curve = state.curve
+    last = curve.v[curve.count - 1]
+    assert curve.stuck and curve.last.result == hj.RESULTS.unexpected_transition
+    # The last step tried is shorter than the shortest that the method takes.
+    assert 0 < 0.5 - last[1] < 2 * method.min_step
 
 
 def test_points_of_parallel_curves_are_not_joined():

@@ -171,17 +171,40 @@ def test_the_thrust_gives_what_the_ground_takes(hop):
     assert abs(hop.multipliers[0]) < 1 and np.all(np.abs(hop.multipliers[1:]) < 1e-3)
 
 
+# The special points of the branches from these hops, from the first direction's end to the second's, as in the model's docstring.
+BRANCHES = {
+    ("adhering", "stiffness", 100.0): {"fold": [29.63271808], "grazing": [24.59811634]},
+    ("adhering", "stiffness", 5.0): {"corner": [21.59247345]},
+    ("released", "stiffness", 100.0): {"fold": [29.30047331, 21.86136746], "grazing": [24.32354370]},
+    ("released", "stiffness", 5.0): {"fold": [19.58904346, 23.28881115], "grazing": [17.39405747]},
+    ("adhering", "damping", 10e3): {"fold": [11583.349915], "grazing": [16848.433474]},
+    ("adhering", "damping", 40e3): {"corner": [21972.361822]},
+    ("released", "damping", 40e3): {"corner": [21907.942762]},
+}
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_fold_over_the_damping():
-    """On ground that adheres, less damping ends in a fold, where the gait meets an unstable one."""
-    adhesion, sequence, x = HOPS["adhering"]
+@pytest.mark.parametrize(("kind", "field", "stop"), BRANCHES)
+def test_branches_of_the_hop(kind, field, stop):
+    """On both kinds of ground: multiplier 1 at folds, where the curve turns; corners where the leg begins stance with the rate of
+    its greatest compression."""
+    adhesion, sequence, x = HOPS[kind]
     params = thrusting_hopper.Params(damping=19275.0, adhesion=adhesion)
-    rolled = hj.Integrator(unroll=False)
+    rolled, where = hj.Integrator(unroll=False), lambda p: getattr(p, field)
     gait = hj.periodic_orbit(thrusting_hopper.system, jnp.asarray(x), params, sequence=sequence, integrator=rolled)
-    branch = hj.continuation(thrusting_hopper.system, gait, where=lambda p: p.damping, stop=10e3, integrator=rolled)
-    assert branch.stable[0] and not branch.stable[-1]
-    (fold,) = [point for point in branch.special_points if point.kind == "fold"]
-    assert_allclose(fold.orbit.multipliers[0], 1, atol=1e-7)
-    # Nothing is beyond it: the least damping of the branch, to the square of its step.
-    assert 0 <= branch.values.min() - fold.value < 0.01 * fold.value
+    branch = hj.continuation(thrusting_hopper.system, gait, where=where, stop=stop, integrator=rolled)
+    found = {}
+    for point in branch.special_points:
+        found.setdefault(point.kind, []).append(float(point.value))
+        if point.kind == "fold":
+            assert_allclose(point.orbit.multipliers[0], 1, atol=1e-7)
+            # Nothing is near beyond it: the nearest point of the branch, to the square of its step.
+            assert np.min(np.abs(branch.values / point.value - 1)) < 0.01
+        if point.kind == "corner":
+            touch_down = point.orbit.arc_ends[0][0]
+            # Rates of size 0.1.
+            assert_allclose(thrusting_hopper.closing_rate(0.0, touch_down, point.orbit.params), 0, atol=1e-12)
+    assert found.keys() == BRANCHES[kind, field, stop].keys()
+    for each, values in BRANCHES[kind, field, stop].items():
+        assert_allclose(found[each], values, rtol=1e-9)

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._orbit.newton import newton
+from .._system.results import RESULTS
 from .._system.types import Flag, Scalar
 
-# `v -> (H, dH/dv, aux)`.
+# `v -> (H, dH/dv, aux)`, where `aux.result` is the code of the strides.
 Evaluate = Callable[[Array], tuple[Array, Array, PyTree]]
 
 
@@ -186,7 +187,9 @@ def follow_curve(
         smooth = first | joined(state.v, state.tangent, root.y, tangent)
         # Up to the rounding of a start on a bound.
         within = ~first | ((root.y[-1] < high + 1e-5) & (root.y[-1] > low - 1e-5))
-        good = root.converged & within & straight & near & smooth & jnp.all(jnp.isfinite(tangent))
+        # Hazard: where two guards fire at once, the equation may hold for strides that take another transition.
+        sound = (aux.result == RESULTS.successful) & jnp.all(jnp.isfinite(tangent))
+        good = root.converged & within & straight & near & smooth & sound
 
         # A point beyond a bound is dropped; the next step ends on the bound.
         beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))

@@ -8,6 +8,22 @@ the compression at the end of stance, which is small or negative. What is left b
 Where the ground adheres, as in the source of the hopper, a hop is the sequence ("flight", "stance", "thrust"); where it does not,
 `adhesion=0`, it is ("flight", "stance", "thrust", "released").
 
+The hop with the damping 19275 and the stiffness 22.8 has the period 7.626646 and the multiplier -0.230276 on ground that adheres,
+7.599951 and -0.012799 on ground that does not. Its branches:
+
+| ground | over | from the hop | special points, in their order |
+|---|---|---|---|
+| adheres | stiffness | up | fold 29.632718, grazing 24.598116 |
+| adheres | stiffness | down | corner 21.592473 |
+| releases | stiffness | up | fold 29.300473, fold 21.861367, grazing 24.323544 |
+| releases | stiffness | down | fold 19.589043, fold 23.288811, grazing 17.394057 |
+| adheres | damping | up | corner 21972.3618 |
+| adheres | damping | down | fold 11583.3499, grazing 16848.4335 |
+| releases | damping | up | corner 21907.9428 |
+
+At a corner the leg begins stance just as it stops shortening: before, the thrust comes after the leg's next compression; beyond,
+at once. With the nominal damping many hops are stable at once, which differ in how often the ground swings during the flight.
+
 Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ordinary differential equation solvers for dynamical systems with
 impacts*, ASME J. Comput. Nonlinear Dyn. 12, 061016, for hopper and ground; Raibert (1986), *Legged Robots That Balance*, MIT
 Press, for a leg that is lengthened at its greatest compression.
