@@ -208,3 +208,26 @@ def test_branches_of_the_hop(kind, field, stop):
     assert found.keys() == BRANCHES[kind, field, stop].keys()
     for each, values in BRANCHES[kind, field, stop].items():
         assert_allclose(found[each], values, rtol=1e-9)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("x", "period", "doubling"),
+    [
+        ((0.0, 0.038606, 1.014473, 0.093234), 6.936491759, 3144.415188),
+        ((0.0, 0.046872, 1.015449, 0.118708), 7.749694089, 2241.075425),
+        ((0.0, 0.093806, 1.021689, 0.277717), 13.430878896, 3759.481952),
+    ],
+)
+def test_stable_hops_side_by_side_and_their_doublings(x, period, doubling):
+    rolled, system = hj.Integrator(unroll=False), thrusting_hopper.system
+    params = thrusting_hopper.Params()
+    gait = hj.periodic_orbit(system, jnp.asarray(x), params, sequence=thrusting_hopper.sequence, integrator=rolled)
+    assert gait.spectral_radius < 1
+    assert_allclose(gait.period, period, rtol=1e-9)
+    branch = hj.continuation(system, gait, where=lambda p: p.damping, stop=4000.0, integrator=rolled)
+    first = branch.special_points[0]
+    assert first.kind == "period-doubling"
+    assert_allclose(first.value, doubling, rtol=1e-9)
+    assert_allclose(first.orbit.multipliers[0], -1, atol=1e-9)

@@ -20,9 +20,12 @@ The hop with the damping 19275 and the stiffness 22.8 has the period 7.626646 an
 | adheres | damping | up | corner 21972.3618 |
 | adheres | damping | down | fold 11583.3499, grazing 16848.4335 |
 | releases | damping | up | corner 21907.9428 |
+| releases | damping | down | 12758.9433: below, the ground's force vanishes no sooner than at lift-off |
 
 At a corner the leg begins stance just as it stops shortening: before, the thrust comes after the leg's next compression; beyond,
-at once. With the nominal damping many hops are stable at once, which differ in how often the ground swings during the flight.
+at once. With the nominal parameters, on ground that adheres, hops with the periods 6.936492, 7.749694, 11.584829, 12.496402 and
+13.430879 are stable at once, which differ in how often the leg swings during the flight. Over the damping the first, the second
+and the last of them double their periods, at 3144.4152, 2241.0754 and 3759.4820.
 
 Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ordinary differential equation solvers for dynamical systems with
 impacts*, ASME J. Comput. Nonlinear Dyn. 12, 061016, for hopper and ground; Raibert (1986), *Legged Robots That Balance*, MIT
