@@ -92,7 +92,9 @@ def covariance(
     `t0` and `t1` as `simulate` is. After a failure the covariance up to the failure is kept, and `result` is the reason, a code
     of `simulate`. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or that are not covariances.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and Appendix C.
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and 143: in Table I the covariance $\Sigma$ of Appendix C, in Sec. II
+    state estimation; eqs. 36 and 38 are those of one time step, for which the equation of $\dot\Sigma$ stands here. Noise of
+    guards and resets: see `Noise`.
     """
     t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
     n = x0.size

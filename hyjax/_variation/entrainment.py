@@ -73,7 +73,7 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
 
     Source: Shirasaka, Kurebayashi, Nakao (2017), *Phase reduction theory for hybrid nonlinear oscillators*, Phys. Rev. E 95,
     012212, Sec. on injection locking; Nakao (2016), *Phase reduction approach to synchronisation of nonlinear oscillators*,
-    Contemp. Phys. 57, 188-214.
+    Contemp. Phys. 57, 188-214. In Kong, Payne, Zhu, Johnson (2024): Table I, the limit cycle of Sec. III-C and its period.
     """
     orbit = response.orbit
     if response.residual.ndim:

@@ -84,6 +84,8 @@ def kalman_filter(
     Source: Kong, Payne, Council, Johnson (2021), *The salted Kalman filter: Kalman filtering on hybrid dynamical systems*,
     Automatica 131; Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter*, IROS, for noise in guards and
     resets; Bucy, Joseph (1968), *Filtering for stochastic processes with applications to guidance*, for the covariance.
+    In Kong, Payne, Zhu, Johnson (2024): eqs. 36-38, in Table I the covariance $\Sigma$ of Appendix C, in Sec. II state
+    estimation.
     """
     if integrator is None:
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5

@@ -75,7 +75,8 @@ def lyapunov_spectrum(
 
     Source: Benettin, Galgani, Giorgilli, Strelcyn (1980), *Lyapunov characteristic exponents for smooth dynamical systems*,
     Meccanica 15; Müller (1995), *Calculation of Lyapunov exponents for dynamic systems with discontinuities*, Chaos, Solitons
-    and Fractals 5, for the events.
+    and Fractals 5, for the events. In Kong, Payne, Zhu, Johnson (2024): eqs. 30-32 for $V$; in Table I the Floquet exponent of
+    Sec. III-C, whose real part is the Lyapunov exponent; in Sec. II stability.
     """
     if integrator is None:
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
