@@ -23,8 +23,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.jump import reset, saltation_matrix
-from .._system.system import Domain, Guard, HybridSystem, Mode, Reset, Transition, VectorField
-from .._system.types import Flag, Matrix, State, Time
+from .._system.system import HybridSystem, Mode, Reset, Transition, VectorField
+from .._system.types import Matrix, State, Time
+from .follower import OfState
 from .joint import joint_system, JointParams
 from .noise import PlacedNoise
 from .semidefinite import pack, packed_size, unpack
@@ -88,16 +89,6 @@ class _Flow(eqx.Module):
         return layout.assemble(rate, n, turned)
 
 
-class _OfState(eqx.Module):
-    """A guard or `armed` of the state alone."""
-
-    fn: Guard | Domain
-    n: int = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: State, params: JointParams) -> Array | Flag:
-        return self.fn(t, z[: self.n], params.params)
-
-
 class _Jump(eqx.Module):
     """The jump of an estimate. Without `saltation`, the reset, and its Jacobian in place of the saltation matrix."""
 
@@ -149,9 +140,9 @@ def estimate_system(system: HybridSystem, noise: PlacedNoise, layout: Layout, *,
     transitions = []
     for way, jump in zip(system.transitions, joint.transitions, strict=True):
         n = system.mode(way.source).dimension
-        armed = None if way.armed is None else _OfState(way.armed, n)
+        armed = None if way.armed is None else OfState(way.armed, n)
         leap = _Jump(jump.reset, system, way, layout, saltation)
-        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), leap, armed))
+        transitions.append(Transition(way.source, way.target, OfState(way.guard, n), leap, armed))
     return HybridSystem(modes, tuple(transitions))
 
 
