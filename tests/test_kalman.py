@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax.models import bouncing_ball
+from hyjax.models import bouncing_ball, simplest_walker
 
 # Most of the time of these tests is compilation.
 ROLLED = hj.Integrator(unroll=False)
@@ -251,6 +251,14 @@ def test_misuse():
     refused("measurement_noise must be symmetric and positive semidefinite", measurement_noise=-jnp.eye(1))
     refused(r"sigma0 of shape \(1, 1\) must have", sigma0=jnp.eye(1))
     refused("max_jumps=-1 must be", max_jumps=-1)
+    refused("lies on or beyond the guard of the transition from 'flight' to 'flight'", x0=jnp.array([-0.1, -1.0]))
+    params = simplest_walker.Params()
+    struck = simplest_walker.guess(params)
+    with pytest.raises(ValueError, match=r"lies on or beyond the guard.* give the transition armed=\.\.\., true only"):
+        hj.kalman_filter(
+            simplest_walker.system,
+            **(given | {"x0": struck, "sigma0": jnp.eye(4), "params": params, "mode": "swing"}),
+        )
 
 
 def test_a_smoother_needs_cross_covariances(free):
