@@ -1,12 +1,15 @@
 """Attractors and basins of a quadratic map, in closed form; fates of a system that falls."""
 
 import jax.numpy as jnp
+import matplotlib
 import numpy as np
 import pytest
 import sweep_case as case
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
+
+matplotlib.use("Agg")
 
 START = jnp.array([0.4, 0.0])
 PARAMS = case.Params(2.8)
@@ -41,6 +44,16 @@ def test_lyapunov_exponents(found):
     # ln 2 at a = 4. A mean over 2000 strides of what varies by 1 or so, with correlations that cancel most of it.
     assert_allclose(exponent[4], np.log(2), rtol=0, atol=0.02)
     assert_allclose(found["stride_time"].values[:5], 1, rtol=1e-13)
+
+
+def test_a_stride_that_leaves_nothing(found):
+    """The exponent of a stride onto one state is minus infinity, a mark at the edge of the picture."""
+    gone = found.copy(deep=True)
+    gone["lyapunov"][2:4] = -np.inf
+    below = hj.plot.attractor_figure(gone).axes[1]
+    (marks,) = [line for line in below.lines if line.get_gid() == "minus infinity"]
+    assert_array_equal(marks.get_xdata(), A[2:4])
+    assert np.all(np.isnan(below.lines[-3].get_ydata()[2:4])) and np.all(np.isfinite(below.get_ylim()))
 
 
 def test_what_escapes_carries_a_code(found):

@@ -9,6 +9,10 @@ import xarray
 import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
+import hyjax as hj
+from hyjax.cli.section import parse_section, state_at_section
+from hyjax.models import linear_impact_oscillator
+
 
 def closed_form(slope, spoke=np.pi / 6, ratio=2 / 3):
     """The rimless wheel after a collision: its speed, from the energy won over a step, and how the speed's error shrinks."""
@@ -101,6 +105,7 @@ def test_basin(command):
     assert labels == ["orbit 1", "fell forward", "fell backward"]
 
 
+SECTION = ("attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3", "--section")
 FROM_THE_ORBIT = pytest.param((), id="from the orbit", marks=pytest.mark.slow)
 
 
@@ -133,6 +138,45 @@ def test_attractor(command, start):
     assert ran.returncode == 0 and rows[0] == ["slope", "period", "lyapunov", "result"]
     assert [row[3] for row in rows[1:]] == ["successful"] * 3 and [row[1] for row in rows[1:]] == ["1"] * 3
     assert_allclose([float(row[2]) for row in rows[1:]], printed["lyapunov"], rtol=1e-11)
+
+
+def test_attractor_of_a_section(command):
+    """The wheel as it passes 0.1 rad: faster than after the collision by the energy won since, and the same exponent."""
+    place = 0.1
+    ran = command(
+        "attractor", "rimless_wheel", "--section", f"stance:theta>{place}", "--x0=-0.5,0.6", "--where", "slope=0.2:0.3:2",
+        "--strides", "100", "--keep", "1", "--json", "--out", "attractor.nc",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    printed = json.loads(ran.stdout)
+    assert printed["period"] == [0, 0] and printed["results"] == {"successful": 2}
+    slope = np.array(printed["axes"]["slope"])
+    speed, multiplier = closed_form(slope)
+    won = 4 / 3 * (np.cos(slope - np.pi / 6) - np.cos(slope + place))
+    # The attractor's integrator has a tolerance of 1e-9; what is off the section is lost in each pass.
+    assert_allclose(printed["lyapunov"], np.log(multiplier), rtol=1e-8)
+    assert [row[1] for row in printed["exponents"]] == [None, None]
+    with xarray.open_dataset("attractor.nc") as stored:
+        assert_allclose(stored["x"][:, 0, 0], place, rtol=1e-8)
+        assert_allclose(stored["x"][:, 0, 1], np.sqrt(speed**2 + won), rtol=1e-8)
+        assert np.all(stored["exponents"][:, 1] == -np.inf)
+        assert stored.attrs["section"] == "surface in stance"
+
+
+def test_sections_by_their_texts():
+    """Both directions, and a period as a number and by a parameter."""
+    params = linear_impact_oscillator.Params(frequency=3.0)
+    x = np.array([0.2, 1.5, 0.0])
+    for text, sign in (("after:x_rate<0.5", 1), (" after : x_rate > 0.5 ", -1)):
+        section = parse_section(linear_impact_oscillator, text)
+        assert isinstance(section, hj.Section) and section.mode == "after"
+        assert section.surface(0.0, x, params) == sign * 1.0
+    for text, period in (("before:period=2pi/frequency", 2 * np.pi / 3), ("before:period=1/4", 0.25)):
+        section = parse_section(linear_impact_oscillator, text)
+        assert isinstance(section, hj.Stroboscope) and section.mode == "before"
+        assert_allclose(section.duration(params, float), period, rtol=1e-15)
+    start = state_at_section(linear_impact_oscillator, section, None)
+    assert_allclose(start(params), linear_impact_oscillator.start(params)[1])
 
 
 @pytest.mark.slow
@@ -178,6 +222,17 @@ def test_a_period_is_prescribed_and_the_slope_solved_for(command):
             "slope is varied by --where",
         ),
         (["attractor", "simplest_walker", "--where", "slope=0.01:0.02:many", "--json"], "not a count"),
+        ([*SECTION, "stance"], "'stance' is no section. Write MODE:COORDINATE<VALUE"),
+        ([*SECTION, "flight:theta<0"], "'flight' is not one of the modes ('stance',)"),
+        (
+            [*SECTION, "stance:speed<0"],
+            "mode 'stance' has no coordinate 'speed'. Its coordinates are: theta, theta_rate",
+        ),
+        ([*SECTION, "stance:theta=0"], "Write stance:theta<0 where theta falls, or stance:theta>0 where it rises"),
+        ([*SECTION, "stance:period=2pi/omega"], "there is no parameter 'omega'"),
+        ([*SECTION, "stance:period=-1"], "the period '-1' must be positive"),
+        ([*SECTION, "stance:theta<0", "--sequence", "stance"], "give either --section or --sequence"),
+        (["attractor", "slip", "--where", "energy=1:2:3", "--section", "stance:y<1"], "give --x0"),
         (["basin", "rimless_wheel", "--json"], "give --over"),
         (["basin", "simplest_walker", "--over", "phi=0:1:3", "--json"], "the plane of theta and theta_rate"),
     ],

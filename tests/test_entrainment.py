@@ -1,4 +1,4 @@
-"""Entrainment of a walker by a weak periodic push: the Arnold tongue of the phase equation, and that of the simulation."""
+"""Entrainment: the Arnold tongue of the phase equation, and that of the simulation of a pushed walker and of a kicked neuron."""
 
 import equinox as eqx
 import jax
@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from test_phase_response import neuron
 
 import hyjax as hj
 from hyjax.models import rimless_wheel
@@ -75,3 +76,53 @@ def test_tongue_of_a_pushed_wheel(wheel):
     # Extrapolated to zero strength the edges agree to what the bisection and the steps resolve.
     assert_allclose(2 * found[0] - found[1], 1, rtol=0, atol=5e-3)
     assert_allclose(2 * found[1] - found[2], 1, rtol=0, atol=5e-3)
+
+
+# The neuron v' = I - v, v = 1: v+ = 0, which a clock kicks.
+KICKED = hj.HybridSystem(
+    {"charge": hj.Mode(lambda t, x, p: jnp.stack([p["drive"] - x[0], jnp.ones(())]), ("v", "clock"))},
+    (
+        hj.Transition("charge", "charge", lambda t, x, p: 1 - x[0], lambda t, x, p: x.at[0].set(0.0)),
+        hj.Transition(
+            "charge", "charge", lambda t, x, p: p["period"] - x[1], lambda t, x, p: jnp.stack([x[0] + p["kick"], 0 * x[1]])
+        ),
+    ),
+)  # fmt: skip
+
+
+def test_a_kicked_neuron():
+    """A kick e at the phase theta shifts it by -ln(1 - e exp(theta) / I), exactly: the edges of locking for e < 0, where it is
+    stable, are those of a kick just after a firing and just before it."""
+    drive = 1.5
+    response = hj.phase_response(neuron(jnp.array(drive)), samples=9)
+    period = float(response.period)
+    gamma = np.concatenate([arc.z[:, 0] for arc in response.arcs]) / period
+    shift = lambda kick, phase: -np.log(1 - kick * np.exp(phase) / drive)
+    edges = lambda kick: period / (period - shift(kick, np.array([period, 0.0])))
+    ends, small = np.array([np.max(gamma), np.min(gamma)]), -1e-3
+    # What is left is of second order, by the expansion of the exact edges, and about 4 times its cube.
+    assert_allclose(1 + small * ends - edges(small), -(small**2) * ends**2 * (1 + period / 2), rtol=5e-3)
+
+    # Simulated with a large kick, by a tenth of the tongue's width inside of both edges and outside.
+    kick = -0.3
+    low, high = edges(kick)
+    ratios = low + np.array([0.1, 0.9, -0.1, 1.1]) * (high - low)
+
+    @jax.jit
+    @jax.vmap
+    def before_kicks(ratio):
+        params = {"drive": jnp.array(drive), "kick": jnp.array(kick), "period": period / ratio}
+        run = hj.simulate(
+            KICKED, jnp.array([0.3, 0.0]), params, mode="charge", t1=80.5 * params["period"], max_jumps=220,
+            integrator=hj.Integrator(rtol=1e-10, atol=1e-10, unroll=False),
+        )  # fmt: skip
+        return run.x_ends[:, 0], run.transitions == 1, run.result
+
+    v, kicked, result = before_kicks(jnp.asarray(ratios))
+    assert np.all(result == hj.RESULTS.successful) and np.all(np.sum(kicked, axis=1) == 80)
+    last = np.stack([row[at][-20:] for row, at in zip(np.asarray(v), np.asarray(kicked), strict=True)])
+    # In step the voltage before each kick is that of the phase at which the kick makes up for the difference of the periods; the
+    # distance from it shrinks by a factor of 0.64 to 0.82 with each kick.
+    phase = np.log((1 - np.exp(period / ratios[:2] - period)) * drive / kick)
+    assert_allclose(last[:2], np.broadcast_to((drive * (1 - np.exp(-phase)))[:, None], (2, 20)), rtol=1e-4)
+    assert np.all(np.ptp(last[2:], axis=1) > 0.3)

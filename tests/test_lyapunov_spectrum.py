@@ -1,5 +1,6 @@
 """Lyapunov exponents through events: volumes, orbits with known multipliers, a billiard."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,6 +67,11 @@ def test_an_orbit_has_the_logarithms_of_its_multipliers():
     # Whole periods; after eighty of them the tangent vectors have their directions to rounding.
     assert_allclose(spectrum.exponents, expected, rtol=0, atol=1e-10)
     assert spectrum.result == "successful" and int(spectrum.jumps) == 20
+    head, _, second = str(spectrum).split("\n")
+    assert head.endswith("with 20 jumps: successful") and second.startswith(f"  {expected[1]:+.6g} +- ")
+    # Printed so that it can be read where a reset lets nothing through.
+    lost = eqx.tree_at(lambda s: s.exponents, spectrum, jnp.array([-np.inf, -np.inf]))
+    assert str(lost).split("\n")[1].startswith("  -inf  (the jumps let nothing through")
 
 
 def test_orthonormal_rows():

@@ -1,4 +1,4 @@
-"""The Riccati equation and the regulator through events: closed forms, SciPy, the cost of the closed loop, feedback by stride."""
+"""The Riccati equation and the regulator along a trajectory through events: a closed form, SciPy, the cost of the closed loop."""
 
 import dataclasses
 
@@ -16,7 +16,6 @@ import hyjax as hj
 from hyjax._variation.reference_table import reference_table
 from hyjax._variation.riccati_map import backward, passage
 from hyjax._variation.riccati_solution import prepare
-from hyjax.models import simplest_walker, vibrating_table
 
 RESULTS = hj.RESULTS
 # Most of the time of these tests is compilation.
@@ -228,133 +227,7 @@ def test_gain_and_control(mixed_regulator, mixed):
     assert_allclose(moved, -1e-3 * mixed_regulator.gain(late, mode="two", arc=0)[:, 1], rtol=1e-5)
 
 
-PARAMS = vibrating_table.Params()
-PERIOD = 2 * np.pi / 10.0
-
-
-@pytest.fixture(scope="module")
-def table():
-    """The unstable orbit of the ball on the vibrating table, with negative phase of the impact."""
-    a, g, half = 0.05, 9.81, PERIOD / 2
-    ago = np.arccos((1 - 0.8) / (1 + 0.8) * g * half / (a * 10)) / 10
-    y = -a * np.sin(10 * ago) + g * half * ago - g * ago**2 / 2
-    guess = jnp.array([y, g * half - g * ago - a * 10])
-    return hj.periodic_orbit(
-        vibrating_table.system, guess, PARAMS, sequence=vibrating_table.sequence, integrator=ROLLED
-    )  # fmt: skip
-
-
-FORCE = {
-    "where": lambda p: p.gravity,
-    "state_cost": np.array([[1.0, 0.2], [0.2, 0.5]]),
-    "control_cost": 0.1 * jnp.eye(1),
-}
-
-
-def test_periodic_solution_against_scipy(table):
-    """The unstable orbit under a vertical force: 20 periods backward from zero with SciPy."""
-    assert float(table.spectral_radius) > 2
-    s = hj.riccati(table, **FORCE)
-    assert s.result == RESULTS.successful and s.multipliers is not None
-    end, v = float(table.elapsed[0, 0]), float(table.arc_ends[0][0, 1])
-    accel = 0.05 * 100 * np.sin(10 * end) - 9.81
-    xi = np.array([[-0.8, 0.0], [1.8 * accel / v, -0.8]])
-    a, b, q = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0], [-1.0]]), FORCE["state_cost"]
-
-    def rate(_, z):
-        p = z.reshape(2, 2)
-        return (a.T @ p + p @ a - p @ b @ b.T @ p / 0.1 + q).ravel()
-
-    back = lambda p, duration: solve_ivp(rate, (0, duration), p.ravel(), rtol=1e-12, atol=1e-13, method="DOP853")
-    p = np.zeros((2, 2))
-    for _ in range(20):
-        p = xi.T @ back(p, PERIOD - end).y[:, -1].reshape(2, 2) @ xi
-        p = back(p, end).y[:, -1].reshape(2, 2)
-    assert_allclose(s.cost, p, rtol=1e-10)
-    assert_allclose(s.cost_starts[0], p, rtol=1e-10)
-    assert np.max(np.abs(s.multipliers)) < 0.5
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow
-def test_closed_loop_around_an_orbit(table):
-    """The deviation at the starts of the periods obeys the characteristic equation of the multipliers, and the cost is P's."""
-    regulator, direction = hj.regulator(table, **FORCE), jnp.array([1.0, 3.0])
-
-    def run(eps):
-        loop = regulator.simulate(table.x + eps * direction, t1=10 * PERIOD + 0.01, max_jumps=22)
-        return (loop.trajectory.x_starts[::2, :2] - table.x) / eps, loop.cost / eps**2, loop.result
-
-    off, cost, result = jax.jit(jax.vmap(run))(jnp.array([1e-2, 1e-3, 1e-4]))
-    assert np.all(result._value == 0)
-    predicted = direction @ regulator.cost @ direction
-    assert np.all(np.abs(np.asarray(cost / predicted) - 1) < np.array([1e-2, 1e-3, 1e-4]))
-    first, second = np.asarray(regulator.multipliers)
-    expected = (first + second).real * off[2, 1:4] - (first * second).real * off[2, :3]
-    assert_allclose(off[2, 2:5], expected, atol=1e-3 * float(jnp.max(jnp.abs(off[2, 1]))))
-    assert np.max(np.abs(off[:, 10])) < 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("transverse", [pytest.param(False, marks=pytest.mark.exhaustive), True])
-def test_the_short_gait_walks_under_torque(walker, transverse):
-    """The unstable gait of the walker, by the slope at all times: held to the orbit's clock, or with a free phase. Both converge
-    with their largest multiplier."""
-    orbit = walker["short_0.009"]
-    regulator = hj.regulator(orbit, where=lambda p: p.slope, transverse=transverse)
-    assert orbit.spectral_radius > 3 and regulator.result == RESULTS.successful and regulator.multipliers is not None
-    flow = simplest_walker.system.mode("swing").vector_field(jnp.zeros(()), orbit.x, orbit.params)
-    assert (np.max(np.abs(regulator.cost @ flow)) < 1e-12) == transverse
-    start = simplest_walker.after_strike(orbit.params, orbit.x[0] + 1e-3, orbit.x[1])
-    loop = regulator.simulate(start, t1=10.5 * orbit.period, max_jumps=12, integrator=ROLLED)
-    assert loop.result == RESULTS.successful and int(loop.trajectory.jumps) == 10
-    away = np.max(np.abs(np.asarray(loop.trajectory.x_starts[:11, :4] - orbit.x)), axis=1)
-    # The other multipliers are at most 0.6 times the largest, and 0.6^8 = 0.02; the deviation is 3e-9 at least, far above the
-    # error of the reference.
-    assert_allclose(away[8] / away[7], np.max(np.abs(regulator.multipliers)), rtol=0.02)
-    predicted = (start - orbit.x) @ regulator.cost @ (start - orbit.x)
-    assert_allclose(loop.cost, predicted, rtol=1e-3)
-    late = np.abs(np.asarray(loop.trajectory.ends[9]) - 10 * np.asarray(orbit.period))
-    assert (late > 1e-5) == transverse
-
-
-@pytest.mark.slow
-def test_control_held_for_a_stride(table):
-    """A force that is constant during each stride is a coordinate without a rate. With cost and control once per stride, the
-    cost matrix of state and force carried back over the stride, and minimized over the force, is that of `stride_feedback`."""
-    q, r = np.array([[1.0, 0.2], [0.2, 0.5]]), np.array([[0.3]])
-    feedback = hj.stride_feedback(table, where=lambda p: p.gravity, state_cost=jnp.array(q), control_cost=jnp.array(r))
-    held = lambda t, z, p: jnp.append(vibrating_table.fall(t, z[:2], p) - jnp.stack([0 * z[2], z[2]]), 0.0)
-    plain = vibrating_table.system.transitions
-    ways = [
-        hj.Transition(
-            way.source, way.target, lambda t, z, p, way=way: way.guard(t, z[:2], p),
-            lambda t, z, p, way=way: jnp.append(way.reset(t, z[:2], p), z[2]),
-        )
-        for way in plain
-    ]  # fmt: skip
-    mode = hj.Mode(held, ("h", "h_rate", "force"))
-    system = hj.HybridSystem({"before": mode, "after": mode}, ways)
-    run = hj.simulate(
-        system, jnp.append(table.x, 0.0), PARAMS, mode="before", t1=table.period, max_jumps=2, integrator=ROLLED
-    )
-    assert int(run.jumps) == 2
-    # The coefficient of restitution does not act on the flow: no control, and no cost, within the stride.
-    final = jnp.zeros((3, 3)).at[:2, :2].set(feedback.cost)
-    s = hj.riccati(run, where=lambda p: p.restitution, state_cost=jnp.zeros((3, 3)), terminal_cost=final)
-    p = np.asarray(s.cost)
-    gain = np.linalg.solve(r + p[2:, 2:], p[2:, :2])
-    assert_allclose(gain, feedback.gain, rtol=1e-10)
-    assert_allclose(q + p[:2, :2] - p[:2, 2:] @ gain, feedback.cost, rtol=1e-10)
-
-
-def test_an_orbit_that_no_control_stabilizes(table):
-    """The coefficient of restitution does not act on the flow."""
-    s = hj.riccati(table, where=lambda p: p.restitution)
-    assert s.result == RESULTS.not_stabilized and np.all(np.isnan(s.cost))
-
-
-def test_misuse(mixed, table):
+def test_misuse(mixed):
     push = lambda p: p["push"]
     wrong = [
         ({"control_cost": -jnp.eye(1)}, "control_cost must be symmetric and positive definite, not"),
@@ -384,6 +257,6 @@ def test_misuse(mixed, table):
     failed = dataclasses.replace(mixed, result=RESULTS.zeno)
     with pytest.raises(ValueError, match=r"the reference failed, zeno: .* Give a reference whose result is successful"):
         hj.riccati(failed, where=push)
-    batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], table)
+    batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mixed)
     with pytest.raises(ValueError, match="this is a batch of 1 references"):
-        hj.riccati(batch, where=lambda p: p.gravity)
+        hj.riccati(batch, where=push)

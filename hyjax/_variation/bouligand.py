@@ -75,7 +75,8 @@ def bouligand_derivative(
     modes or in different states: there the flow is discontinuous.
 
     Source: Burden, Sastry, Koditschek, Revzen (2016), *Event-selected vector field discontinuities yield piecewise-
-    differentiable flows*, SIAM J. Appl. Dyn. Syst. 15, 1227-1267; Kong, Payne, Zhu, Johnson (2024), Sec. II.
+    differentiable flows*, SIAM J. Appl. Dyn. Syst. 15, 1227-1267. In Kong, Payne, Zhu, Johnson (2024): Sec. II, the Bouligand
+    derivative; Table I, $\Xi$ of eq. 9 and the event's time of eq. 27.
     """
     params = check_params(params)
     x = check_state(x, system.mode(mode).dimension, mode)

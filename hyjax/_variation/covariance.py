@@ -82,7 +82,11 @@ def covariance(
     This is the linear theory: its error is of the order of $\Sigma^2$ times the second derivatives of the flow. At a fixed time
     near an event, part of the states have jumped and part have not: there the covariance of the states is another, and the
     prediction holds again when all have jumped. It fails where a part of the states takes other events: near grazing, near
-    simultaneous events, and where the deviation $\sqrt\Sigma$ is not small against the way to another guard.
+    simultaneous events, and where the deviation $\sqrt\Sigma$ is not small against the way to another guard. Near grazing: an
+    event whose guard is off by $\delta g$ is late by $-\delta g/\dot g - \ddot g\,\delta g^2/(2\dot g^3)$, of which $\Xi$ has the
+    first term. With the guard's deviation $\sigma$ before the event the linear theory needs $\kappa = 2|\ddot
+    g|\,\sigma/\dot g^2$ small: the variance of the speed of a ball that meets a ceiling is larger than predicted by $\tfrac78
+    \kappa^2$, and at $\kappa = \tfrac12$ two deviations already graze.
 
     **Arguments:** `x0`: initial state, shape `(n,)`. `sigma0`: $\Sigma_0$, symmetric and positive semidefinite, of any rank,
     shape `(n, n)`, in the units of the state times those of the state. `noise`: $W$, $\sigma_g^2$ and $W_R$, a `Noise`; by
@@ -92,7 +96,9 @@ def covariance(
     `t0` and `t1` as `simulate` is. After a failure the covariance up to the failure is kept, and `result` is the reason, a code
     of `simulate`. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or that are not covariances.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and Appendix C.
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and 143: in Table I the covariance $\Sigma$ of Appendix C, in Sec. II
+    state estimation; eqs. 36 and 38 are those of one time step, for which the equation of $\dot\Sigma$ stands here. Noise of
+    guards and resets: see `Noise`.
     """
     t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
     n = x0.size

@@ -71,9 +71,19 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
         torque = lambda cycle, x, params: jnp.stack([0.0, jnp.cos(2 * jnp.pi * cycle)])
         low, high = hj.entrainment(response, torque).tongue(0.01)
 
+    **Kicks.** A push that moves the state at once by $\varepsilon\,\kappa$, once in each period of the push, is no function
+    `q(cycle, x, params)`: it has $\Gamma(\psi) = Z(\theta)^\top\kappa(x(\theta))/T$ at $\theta = \psi T$, without an integral.
+    $\Gamma$ jumps at the events with $Z$, and its extremes may lie at both sides of them, which are samples of the response:
+
+        gamma = jnp.concatenate([arc.z @ kick for arc in response.arcs]) / response.period
+        low, high = 1 + strength * jnp.min(gamma), 1 + strength * jnp.max(gamma)
+
+    for a positive strength. To simulate kicks, give the system a clock as a further coordinate, with the rate 1, and a transition
+    of each mode to itself with the guard `period - clock`, whose reset adds the kick and sets the clock to 0.
+
     Source: Shirasaka, Kurebayashi, Nakao (2017), *Phase reduction theory for hybrid nonlinear oscillators*, Phys. Rev. E 95,
     012212, Sec. on injection locking; Nakao (2016), *Phase reduction approach to synchronisation of nonlinear oscillators*,
-    Contemp. Phys. 57, 188-214.
+    Contemp. Phys. 57, 188-214. In Kong, Payne, Zhu, Johnson (2024): Table I, the limit cycle of Sec. III-C and its period.
     """
     orbit = response.orbit
     if response.residual.ndim:

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.jump import reset, saltation_matrix
-from .._system.system import Domain, Guard, HybridSystem, Mode, Reset, Transition, VectorField
-from .._system.types import Flag, Matrix, State, Time
-from .joint import joint_system, JointParams
+from .._system.system import HybridSystem, Mode, Transition, VectorField
+from .._system.types import Matrix, State, Time
+from .follower import OfState
+from .joint import joint_system, JointParams, Jump
 from .noise import PlacedNoise
 from .semidefinite import pack, packed_size, unpack
 
@@ -88,46 +88,22 @@ class _Flow(eqx.Module):
         return layout.assemble(rate, n, turned)
 
 
-class _OfState(eqx.Module):
-    """A guard or `armed` of the state alone."""
-
-    fn: Guard | Domain
-    n: int = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: State, params: JointParams) -> Array | Flag:
-        return self.fn(t, z[: self.n], params.params)
-
-
 class _Jump(eqx.Module):
-    """The jump of an estimate. Without `saltation`, the reset, and its Jacobian in place of the saltation matrix."""
+    """The jump of an estimate. Without its `saltation`, the reset, and its Jacobian in place of the saltation matrix."""
 
-    joint: Reset
-    system: HybridSystem
-    way: Transition
+    joint: Jump
     layout: Layout
-    saltation: bool = eqx.field(static=True)
 
     def __call__(self, t: Time, z: State, params: JointParams) -> State:
-        n, m = self.system.mode(self.way.source).dimension, self.system.mode(self.way.target).dimension
-        layout, x, cross = self.layout, z[:n], None
-        after = self.joint(t, z[layout.places(n)], params)
-        if self.saltation:
-            after = after.at[:m].add(self._late(t, x, params))
-        if layout.cross:
-            if self.saltation:
-                matrix = saltation_matrix(self.system, self.way, t, x, params.params)
-            else:
-                matrix = jax.jacfwd(lambda x: reset(self.way, t, x, params.params))(x)
-            cross = matrix @ layout.crossed(z)[:n]
-        return layout.assemble(after, m, cross)
-
-    def _late(self, t: Time, x: State, params: JointParams) -> Array:
-        given, way = params.params, self.way
-        field = lambda name, x: self.system.mode(name).vector_field(t, x, given)
-        along = (jnp.ones_like(t), field(way.source, x))
-        after, carried = jax.jvp(lambda t, x: reset(way, t, x, given), (t, x), along)
-        g, rate = jax.jvp(lambda t, x: way.guard(t, x, given), (t, x), along)
-        return (field(way.target, after) - carried) * (g / rate)
+        joint, layout, n = self.joint, self.layout, self.joint.source.dimension
+        x, sigma, field = z[:n], layout.covariance(z)[:n, :n], joint.target.vector_field
+        level = joint.saltation or joint.guard_noise is not None
+        after, matrix = joint.linear(t, x, params.params, field, level)
+        if joint.saltation:
+            after = after + matrix[:, n] * joint.guard(t, x, params.params)
+        compact = jnp.concatenate([after, pack(joint.spread(t, x, sigma, matrix, params))])
+        cross = matrix[:, :n] @ layout.crossed(z)[:n] if layout.cross else None
+        return layout.assemble(compact, len(after), cross)
 
 
 def layout_of(system: HybridSystem, cross: bool) -> Layout:
@@ -149,9 +125,10 @@ def estimate_system(system: HybridSystem, noise: PlacedNoise, layout: Layout, *,
     transitions = []
     for way, jump in zip(system.transitions, joint.transitions, strict=True):
         n = system.mode(way.source).dimension
-        armed = None if way.armed is None else _OfState(way.armed, n)
-        leap = _Jump(jump.reset, system, way, layout, saltation)
-        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), leap, armed))
+        armed = None if way.armed is None else OfState(way.armed, n)
+        assert isinstance(jump.reset, Jump)
+        leap = _Jump(jump.reset, layout)
+        transitions.append(Transition(way.source, way.target, OfState(way.guard, n), leap, armed))
     return HybridSystem(modes, tuple(transitions))
 
 

@@ -83,7 +83,9 @@ def ilqr(
     dtype, or that are not finite.
 
     Source: Kong, Council, Johnson (2021), *iLQR for piecewise-smooth hybrid dynamical systems*, IEEE CDC, 5374-5381; Tassa, Erez,
-    Todorov (2012), *Synthesis and stabilization of complex behaviors through online trajectory optimization*, IROS.
+    Todorov (2012), *Synthesis and stabilization of complex behaviors through online trajectory optimization*, IROS. In Kong,
+    Payne, Zhu, Johnson (2024): Sec. II, hybrid iLQR; eq. 33 for the derivatives of $F_k$ and eq. 40 at its events; in Table I
+    the co-vector quadratic matrix $P$ of eq. 40 and the loss function of eq. 144.
     """
     double = jnp.asarray(x0).dtype == np.float64
     if integrator is None:

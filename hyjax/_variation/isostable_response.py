@@ -65,7 +65,8 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
     `phase_response` refuses, and an index out of range.
 
     Source: Wilson, Moehlis (2016), *Isostable reduction of periodic orbits*, Phys. Rev. E 94, 052213, for smooth systems;
-    Shirasaka, Kurebayashi, Nakao (2017), Phys. Rev. E 95, 012212, for the jump of a gradient.
+    Shirasaka, Kurebayashi, Nakao (2017), Phys. Rev. E 95, 012212, for the jump of a gradient. In Kong, Payne, Zhu, Johnson
+    (2024): the adjoint of eqs. 30-32, and in Table I the Floquet exponent of Sec. III-C, here $\kappa$.
     """
     check_orbit(orbit, samples, "isostable_response")
     n = orbit.x.size

@@ -96,32 +96,45 @@ class Jump(eqx.Module):
         return self._after(t, z, joint, lambda t, x, params: jnp.zeros_like(x))
 
     def _after(self, t: Time, z: State, joint: JointParams, field_after: VectorField) -> After:
-        n, m = self.source.dimension, self.target.dimension
+        n = self.source.dimension
         x, sigma = z[:n], unpack(z[n:], n)
-        if self.guard_noise is not None:
-            variance = joint.noise_at(self.guard_noise, t, x, ())
-            sigma = jnp.block([[sigma, jnp.zeros((n, 1), x.dtype)], [jnp.zeros((1, n), x.dtype), variance[None, None]]])
-        # Without noise in the guard this coordinate is not there.
-        level = lambda z: jnp.sum(z[n:])
+        after, matrix = self.linear(t, x, joint.params, field_after, self.guard_noise is not None)
+        return jnp.concatenate([after, pack(self.spread(t, x, sigma, matrix, joint))])
+
+    def linear(
+        self, t: Time, x: State, params: Params, field_after: VectorField, level: bool
+    ) -> tuple[After, Float[Array, "after before"]]:
+        r"""The state after the jump, and its derivative: the saltation matrix and, with `level`, one more column: the derivative
+        by what is added to the guard, $\gamma$."""
+        n = self.source.dimension
         flow = lambda t, z, params: jnp.concatenate([self.source.vector_field(t, z[:n], params), jnp.zeros_like(z[n:])])
         way = Transition(
             "source",
             "target",
-            guard=lambda t, z, params: self.guard(t, z[:n], params) + level(z),
+            guard=lambda t, z, params: self.guard(t, z[:n], params) + jnp.sum(z[n:]),
             reset=lambda t, z, params: self.reset(t, z[:n], params),
         )
-        names = tuple(f"x{i}" for i in range(len(sigma)))
+        before = jnp.concatenate([x, jnp.zeros(int(level), x.dtype)])
+        names = tuple(f"x{i}" for i in range(len(before)))
         system = HybridSystem(
             {"source": Mode(flow, names), "target": Mode(field_after, self.target.coordinates)}, (way,)
         )
-        before = jnp.concatenate([x, jnp.zeros(len(sigma) - n, x.dtype)])
         if self.saltation:
-            xi = saltation_matrix(system, way, t, before, joint.params)
+            matrix = saltation_matrix(system, way, t, before, params)
         else:
-            xi = jax.jacfwd(lambda z: jnp.asarray(way.reset(t, z, joint.params), x.dtype))(before)
+            matrix = jax.jacfwd(lambda z: jnp.asarray(way.reset(t, z, params), x.dtype))(before)
+        return jnp.asarray(way.reset(t, before, params), x.dtype), matrix
+
+    def spread(
+        self, t: Time, x: State, sigma: Float[Array, "n n"], matrix: Float[Array, "after before"], joint: JointParams
+    ) -> Float[Array, "after after"]:
+        """The covariance after the jump from `x`, by the derivative of the jump."""
+        n, m = len(sigma), self.target.dimension
+        if matrix.shape[1] > n:
+            variance = joint.noise_at(self.guard_noise, t, x, ())
+            sigma = jnp.block([[sigma, jnp.zeros((n, 1), x.dtype)], [jnp.zeros((1, n), x.dtype), variance[None, None]]])
         more = joint.noise_at(self.reset_noise, t, x, (m, m))
-        after = way.reset(t, before, joint.params)
-        return jnp.concatenate([jnp.asarray(after, x.dtype), pack(xi @ sigma @ xi.T + (more + more.T) / 2)])
+        return matrix @ sigma @ matrix.T + (more + more.T) / 2
 
 
 def joint_system(system: HybridSystem, noise: PlacedNoise, saltation: bool = True) -> HybridSystem:

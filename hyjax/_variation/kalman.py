@@ -2,6 +2,7 @@ r"""The salted Kalman filter: the extended Kalman filter through events."""
 
 from collections.abc import Mapping
 
+import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float
 from .._flow.integrator import Integrator, PlainForward
 from .._flow.mode_integrators import IntegratorLike, with_adjoint
 from .._flow.simulate import check_simulation
+from .._system.shown import is_traced
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, State, Time
 from .estimates import Filtered
@@ -53,7 +55,9 @@ def kalman_filter(
 
     the state that has jumped at its own event, to first order in $g$; the derivative of this map is $\Xi$. (Kong et al. take
     $x^+ = R(t, x)$, and count the jump to the update.) There is at most one such jump. A guard that may be negative, and fall,
-    while the mode lasts needs `armed`, such as the height of a foot that scuffs the ground in the first half of a step.
+    while the mode lasts needs `armed`, such as the height of a foot that scuffs the ground in the first half of a step
+    (`hyjax.models.simplest_walker`): `dataclasses.replace(way, armed=lambda t, x, p: x[0] < 0)`, the stance leg leans forward. A
+    known start on or beyond such a guard is a `ValueError`.
 
     With `mode_test`, which goes beyond the source, a measurement also decides whether an event has happened at all: against the
     predicted estimate stand that in which the last event since the previous measurement has not happened yet, the flow before it
@@ -84,6 +88,8 @@ def kalman_filter(
     Source: Kong, Payne, Council, Johnson (2021), *The salted Kalman filter: Kalman filtering on hybrid dynamical systems*,
     Automatica 131; Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter*, IROS, for noise in guards and
     resets; Bucy, Joseph (1968), *Filtering for stochastic processes with applications to guidance*, for the covariance.
+    In Kong, Payne, Zhu, Johnson (2024): eqs. 36-38, in Table I the covariance $\Sigma$ of Appendix C, in Sec. II state
+    estimation.
     """
     if integrator is None:
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
@@ -92,11 +98,30 @@ def kalman_filter(
     sigma0 = check_covariance(sigma0, x0.size, x0.dtype, "kalman_filter: sigma0")
     placed = place_noise(noise, system, t0, x0.dtype, params)
     times, measurements = _check_measurements(times, measurements, t0)
+    _refuse_start_beyond_guard(system, t0, x0, params, mode)
     count = measurements.shape[1]
     error = check_covariance(measurement_noise, count, x0.dtype, "kalman_filter: measurement_noise")
     sensor = place_sensor(system, observe, error, t0, x0.dtype, params)
     settings = Settings(max_jumps, with_adjoint(integrator, PlainForward()), saltation, mode_test, smooth)
     return run_filter(system, placed, sensor, x0, sigma0, mode, t0, params, times, measurements, settings)
+
+
+def _refuse_start_beyond_guard(system: HybridSystem, t0: Time, x0: State, params: Params, mode: str) -> None:
+    """`ValueError` for a known start on or beyond a guard that falls there: the filter would jump at once."""
+    if is_traced((t0, x0, params)):
+        return
+    f = system.mode(mode).vector_field(t0, x0, params)
+    for way in (system.transitions[i] for i in system.leaving(mode)):
+        slope, gradient = jax.jacfwd(lambda t, x, way=way: way.guard(t, x, params), argnums=(0, 1))(t0, x0)
+        rounding = 64 * jnp.finfo(x0.dtype).eps * jnp.sum(jnp.abs(gradient * x0))
+        falls = (way.guard(t0, x0, params) <= rounding) & (slope + gradient @ f < 0)
+        if falls and (way.armed is None or way.armed(t0, x0, params)):
+            raise ValueError(
+                f"kalman_filter: x0={x0} lies on or beyond the guard of the transition from {way.source!r} to {way.target!r}, "
+                "which falls there: the filter would take this jump at once. If the guard may be negative while the mode "
+                "lasts, as that of a walker just after a strike, give the transition armed=..., true only where the event can "
+                "happen; otherwise start before the event or after its jump."
+            )
 
 
 def _check_measurements(times, measurements, t0: Time) -> tuple[Array, Array]:

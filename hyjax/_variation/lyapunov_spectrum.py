@@ -13,6 +13,7 @@ from .._flow.mode_integrators import IntegratorLike, Integrators, with_adjoint
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._flow.trees import select
 from .._system.results import nan_unless, RESULTS
+from .._system.shown import is_traced, Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
 from .orthonormal import orthonormal
@@ -22,13 +23,13 @@ from .tangent_system import split_tangents, tangent_system, with_tangents
 PARTS = 20
 
 
-class LyapunovSpectrum(eqx.Module):
+class LyapunovSpectrum(Shown):
     """The Lyapunov exponents of a trajectory, from `lyapunov_spectrum`.
 
     **Attributes:** `exponents`: largest first, shape `(count,)`, per unit of time. `errors`: their standard errors, from the
-    scatter of 20 parts of the trajectory. `jumps`: the number of jumps in the time that is measured. `duration`: that time. `t`,
-    `x`, `mode`: time, padded state and index of the mode at the end. `result`: a code of `simulate`; unless it is `successful`,
-    exponents and errors are NaN.
+    scatter of 20 parts of the trajectory, 0 for an exponent of `-inf`. `jumps`: the number of jumps in the time that is
+    measured. `duration`: that time. `t`, `x`, `mode`: time, padded state and index of the mode at the end. `result`: a code of
+    `simulate`; unless it is `successful`, exponents and errors are NaN.
     """
 
     exponents: Float[Array, "*batch count"]
@@ -39,6 +40,17 @@ class LyapunovSpectrum(eqx.Module):
     x: Float[Array, "*batch size"]
     mode: Int[Array, "*batch"]
     result: RESULTS
+
+    def __str__(self) -> str:
+        if is_traced(self) or self.duration.ndim:
+            return eqx.tree_pformat(self)
+        lines = [
+            f"Lyapunov exponents per unit of time, over {float(self.duration):.6g} with {int(self.jumps)} jumps: {self.result}"
+        ]
+        for value, error in zip(np.asarray(self.exponents), np.asarray(self.errors), strict=True):
+            lost = "  (the jumps let nothing through, or it is below rounding at the end of a segment)"
+            lines.append(f"  {value:+.6g}" + (lost if np.isneginf(value) else f" +- {error:.2g}"))
+        return "\n".join(lines)
 
 
 def lyapunov_spectrum(
@@ -75,7 +87,8 @@ def lyapunov_spectrum(
 
     Source: Benettin, Galgani, Giorgilli, Strelcyn (1980), *Lyapunov characteristic exponents for smooth dynamical systems*,
     Meccanica 15; Müller (1995), *Calculation of Lyapunov exponents for dynamic systems with discontinuities*, Chaos, Solitons
-    and Fractals 5, for the events.
+    and Fractals 5, for the events. In Kong, Payne, Zhu, Johnson (2024): eqs. 30-32 for $V$; in Table I the Floquet exponent of
+    Sec. III-C, whose real part is the Lyapunov exponent; in Sec. II stability.
     """
     if integrator is None:
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5

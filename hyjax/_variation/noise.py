@@ -38,8 +38,9 @@ class Noise(eqx.Module):
     `ValueError`, from the functions that take a `Noise`, for an unknown mode or transition, a wrong shape, and a matrix that is
     not a covariance.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), Sec. II-D; for noise in guards and resets Payne, Kong, Johnson (2022), *The
-    uncertainty aware salted Kalman filter: state estimation for hybrid systems with uncertain guards*, IROS.
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. II, noisy guards and uncertain resets: in Table I of the covariance $\Sigma$,
+    to whose eqs. 36-37 the noise adds. Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter: state
+    estimation for hybrid systems with uncertain guards*, IROS.
     """
 
     flow: Intensity | Mapping[str, Intensity] | None = None

@@ -67,7 +67,9 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
         slope = -sum(jnp.sum(arc.weights * jnp.sum(arc.z * rate(arc.x), axis=1)) for arc in response.arcs)
 
     Source: Shirasaka, Kurebayashi, Nakao (2017), *Phase reduction theory for hybrid nonlinear oscillators*, Phys. Rev. E 95,
-    012212.
+    012212. $Z$ is a co-vector in the sense of Kong, Payne, Zhu, Johnson (2024): the adjoint of eqs. 30-32 around the limit cycle
+    of Sec. III-C, with eq. 34 for $M$; in Table I $A$ of eq. 30, $\Xi$ of eq. 9 and the limit cycle; in Sec. II models of
+    neurons.
     """
     check_orbit(orbit, samples, "phase_response")
     response = _response(orbit, *transported(orbit, samples))

@@ -26,9 +26,9 @@ from .._flow.automaton_flow import follow_automaton
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, VectorField
 from .._system.types import Matrix, Params, State, Time
-from .quadratic_cost import across, linearized, QuadraticCost
+from .quadratic_cost import Linearized, QuadraticCost
 from .reference import Reference
-from .riccati_map import CostsToGo, Inputs, join_state, Joint, joint_names, Passage, RiccatiMap, split_state
+from .riccati_map import CostsToGo, Inputs, join_state, joint_flows, Passage, RiccatiMap, split_state
 
 
 class ReferenceTable(eqx.Module):
@@ -59,25 +59,12 @@ class ReferenceTable(eqx.Module):
         return x, to_end.before(after)
 
 
-class _Approach(eqx.Module):
-    """The vector field of the state and of the map from it to a later time."""
-
-    vector_field: VectorField
-    n: int = eqx.field(static=True)
-    size: int = eqx.field(static=True)
-    own: int = eqx.field(static=True)
-    transverse: bool = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: Joint, inputs: Inputs) -> Joint:
-        n, cost = self.n, inputs.cost
-        x, to_end = split_state(z, self.size)
-        point = linearized(self.vector_field, t, x[:n], inputs.params, cost.free)
-        a, h, q = to_end.a[:n, :n], to_end.h[:n, :n], cost.states[self.own]
-        q = across(q, point.rate) if self.transverse else q
-        acting = point.by_control @ cost.inverse @ point.by_control.T
-        back = point.by_state.T @ h
-        moved = RiccatiMap(a @ (acting @ h - point.by_state), -a @ acting @ a.T, h @ acting @ h - back - back.T - q)
-        return join_state(point.rate, moved, self.size)
+def _start_moved(point: Linearized, to_end: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
+    """The rate of the map as the start of its interval moves."""
+    a, h = to_end.a, to_end.h
+    acting = point.by_control @ cost.inverse @ point.by_control.T
+    back = point.by_state.T @ h
+    return RiccatiMap(a @ (acting @ h - point.by_state), -a @ acting @ a.T, h @ acting @ h - back - back.T - q)
 
 
 class _Reversed(eqx.Module):
@@ -94,11 +81,7 @@ def reference_table(
 ) -> ReferenceTable:
     """The table of a reference. **Arguments:** `margin`: the number of segments by which each arc is continued on both sides."""
     system, size = reference.system, reference.size
-    approach = {
-        name: Mode(_Approach(mode.vector_field, mode.dimension, size, own, transverse), joint_names(size))
-        for (name, mode), own in zip(system.modes.items(), cost.of_mode, strict=True)
-    }
-    joint, inputs = Automaton(HybridSystem(approach, ())), Inputs(reference.params, cost)
+    joint, inputs = joint_flows(system, cost, transverse, _start_moved), Inputs(reference.params, cost)
     backwards = {name: Mode(_Reversed(each.vector_field), each.coordinates) for name, each in system.modes.items()}
     backwards = Automaton(HybridSystem(backwards, ()))
     segments = through.nodes.shape[1]

@@ -126,8 +126,10 @@ def regulator(
 
     **Returns:** `Regulator`, also under `jit`, `vmap` and `grad`; `simulate` runs the closed loop.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40, and Sec. II-C for the extended reference; Rijnen, Saccon, Nijmeijer
-    (2015), *On optimal trajectory tracking for mechanical systems with unilateral constraints*, IEEE CDC.
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40 and 156, and Sec. II for the extended reference: in Table I $P$ of eq.
+    40, the penalties of Appendix D, and the perturbed impact time of Sec. III-B, beyond which the reference is continued.
+    Rijnen, Saccon, Nijmeijer (2015), *On optimal trajectory tracking for mechanical systems with unilateral constraints*, IEEE
+    CDC.
     """
     if not isinstance(segments, int) or segments < 1:
         raise ValueError(f"regulator: segments={segments!r} must be an integer of at least 1.")

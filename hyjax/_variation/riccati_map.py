@@ -19,6 +19,7 @@ the composition; Reid (1972), *Riccati Differential Equations*, for the three eq
 
 import functools as ft
 import operator
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -31,7 +32,7 @@ from .._system.elimination import solver
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, Mode, VectorField
 from .._system.types import Matrix, Params, State, Time
-from .quadratic_cost import across, linearized, QuadraticCost
+from .quadratic_cost import across, Linearized, linearized, QuadraticCost
 from .reference import Reference
 from .riccati import closed_loop
 from .semidefinite import pack, packed_size, unpack
@@ -68,27 +69,50 @@ class Inputs(eqx.Module):
     cost: QuadraticCost
 
 
-class _Flow(eqx.Module):
-    """The joint vector field of the state and the three matrices, all padded to the largest dimension."""
+# The rate of a map along a flow: from the vector field's derivatives, the map, and the costs with the mode's own $Q$.
+Moved = Callable[[Linearized, RiccatiMap, QuadraticCost, Matrix], RiccatiMap]
+
+
+class JointFlow(eqx.Module):
+    """The joint vector field of the state and of a map, all padded to the largest dimension, in one mode.
+
+    **Attributes:** `own`: the index of the mode's $Q$ among those of the costs. `moved`: the rate of the map.
+    """
 
     vector_field: VectorField
     n: int = eqx.field(static=True)
     size: int = eqx.field(static=True)
     own: int = eqx.field(static=True)
     transverse: bool = eqx.field(static=True)
+    moved: Moved = eqx.field(static=True)
 
     def __call__(self, t: Time, z: Joint, inputs: Inputs) -> Joint:
         n, cost = self.n, inputs.cost
-        x, riccati = split_state(z, self.size)
-        a, g = riccati.a[:n, :n], riccati.g[:n, :n]
+        x, found = split_state(z, self.size)
         point = linearized(self.vector_field, t, x[:n], inputs.params, cost.free)
-        q, b = cost.states[self.own], point.by_control
-        q = across(q, point.rate) if self.transverse else q
-        filtered = point.by_state - _times(g, q)
-        # Of F G + G F' - G Q G, half is (F - GQ/2) G.
-        half = _times((filtered + point.by_state) / 2, g)
-        driven = half + half.T + _times(_times(b, cost.inverse), b.T)
-        return join_state(point.rate, RiccatiMap(_times(filtered, a), driven, _times(a.T, _times(q, a))), self.size)
+        q = across(cost.states[self.own], point.rate) if self.transverse else cost.states[self.own]
+        block = RiccatiMap(found.a[:n, :n], found.g[:n, :n], found.h[:n, :n])
+        return join_state(point.rate, self.moved(point, block, cost, q), self.size)
+
+
+def joint_flows(system: HybridSystem, cost: QuadraticCost, transverse: bool, moved: Moved) -> Automaton:
+    """The flows of state and map in the modes of a system, without events; its parameters are `Inputs`."""
+    size = max(mode.dimension for mode in system.modes.values())
+    modes = {
+        name: Mode(JointFlow(mode.vector_field, mode.dimension, size, own, transverse, moved), joint_names(size))
+        for (name, mode), own in zip(system.modes.items(), cost.of_mode, strict=True)
+    }
+    return Automaton(HybridSystem(modes, ()))
+
+
+def _end_moved(point: Linearized, riccati: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
+    """The rate of the map as the end of its interval moves."""
+    a, g, b = riccati.a, riccati.g, point.by_control
+    filtered = point.by_state - _times(g, q)
+    # Of F G + G F' - G Q G, half is (F - GQ/2) G.
+    half = _times((filtered + point.by_state) / 2, g)
+    driven = half + half.T + _times(_times(b, cost.inverse), b.T)
+    return RiccatiMap(_times(filtered, a), driven, _times(a.T, _times(q, a)))
 
 
 def _times(a: Float[Array, "n k"], b: Float[Array, "k m"]) -> Float[Array, "n m"]:
@@ -132,11 +156,7 @@ class Passage(eqx.Module):
 def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse: bool) -> Passage:
     """The maps of the Riccati equation along a reference."""
     system, size = reference.system, reference.size
-    modes = {
-        name: Mode(_Flow(mode.vector_field, mode.dimension, size, own, transverse), joint_names(size))
-        for (name, mode), own in zip(system.modes.items(), cost.of_mode, strict=True)
-    }
-    automaton, inputs = Automaton(HybridSystem(modes, ())), Inputs(reference.params, cost)
+    automaton, inputs = joint_flows(system, cost, transverse, _end_moved), Inputs(reference.params, cost)
     none = jnp.zeros((size, size), reference.x_starts.dtype)
     dimensions = jnp.array([mode.dimension for mode in system.modes.values()])
 

@@ -74,8 +74,9 @@ def riccati(
     is `not_stabilized` where no control stabilizes the orbit. `ValueError` for a failed reference, and for costs of a wrong
     shape or that are not symmetric and (semi)definite.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40 and 156, and Appendix D; for the periodic solution Bittanti, Colaneri
-    (2009), *Periodic Systems*, ch. 6.
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40 and 156: in Table I the co-vector quadratic matrix $P$ of eq. 40 and the
+    penalties of Appendix D, in Sec. II optimal control; eq. 39 is that of one time step, for which the equation of $\dot P$
+    stands here. For the periodic solution Bittanti, Colaneri (2009), *Periodic Systems*, ch. 6.
     """
     given, cost, terminal = prepare(
         reference, where, state_cost, control_cost, terminal_cost, event_cost, transverse, "riccati"

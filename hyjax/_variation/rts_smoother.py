@@ -47,7 +47,8 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
     also under `jit`, `vmap` and `grad`; NaN where the filter failed. `ValueError` without `smooth=True`.
 
     Source: Rauch, Tung, Striebel (1965), *Maximum likelihood estimates of linear dynamic systems*, AIAA J. 3; with $\Phi$ from
-    Kong, Payne, Zhu, Johnson (2024), eqs. 33-34.
+    Kong, Payne, Zhu, Johnson (2024), eqs. 33-34: in Table I $A$ of eq. 30, $\Xi$ of eq. 9 and the covariance $\Sigma$ of
+    Appendix C.
     """
     if filtered.cross is None:
         raise ValueError("rts_smoother: the filter kept no cross covariances. Give kalman_filter(..., smooth=True).")

@@ -40,7 +40,8 @@ def gait_sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indi
     `jit` and `vmap`. Infinite for an orbit that is not stable, NaN for one that was not found. `ValueError` for a batch.
 
     Source: Hobbelen, Wisse (2007), *A disturbance rejection measure for limit cycle walkers: the gait sensitivity norm*, IEEE
-    Trans. Robot. 23, 1213-1224.
+    Trans. Robot. 23, 1213-1224. In Kong, Payne, Zhu, Johnson (2024): Table I, the Poincaré map of Sec. III-C, whose Jacobian is
+    $A$; Sec. II, sensitivities to parameters.
     """
     require_one(orbit, "gait_sensitivity_norm")
     return _norm(orbit, free_leaves(noise, orbit.params), indicator)

@@ -39,7 +39,9 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     `fixed_time` also where a multiplier is 1 up to half of the digits, as for every autonomous system. NaN for an orbit that
     was not found. `ValueError` for a batch of orbits, and for a noise that does not fit the system.
 
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38; Anderson, Moore (1979), *Optimal Filtering*, Sec. 4.1.
+    Source: Anderson, Moore (1979), *Optimal Filtering*, Sec. 4.1, for the stationary equation; Kong, Payne, Zhu, Johnson (2024),
+    eqs. 36-38, for $Q$, with eqs. 34-35 for the monodromy matrix: in Table I the covariance $\Sigma$ of Appendix C and the
+    Poincaré map of Sec. III-C.
     """
     require_one(orbit, "stationary_covariance")
     t = jnp.zeros((), orbit.x.dtype)

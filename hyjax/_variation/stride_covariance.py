@@ -37,7 +37,8 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
     orbit's parameters and in $N$, also under `jit` and `vmap`. Infinite for an orbit that is not stable, NaN for one that was not
     found. `ValueError` for a batch of orbits, and for a covariance of another shape, or that is not symmetric and semidefinite.
 
-    Source: Anderson, Moore (1979), *Optimal Filtering*, Sec. 4.1.
+    Source: Anderson, Moore (1979), *Optimal Filtering*, Sec. 4.1. In Kong, Payne, Zhu, Johnson (2024): Table I, the covariance
+    $\Sigma$ of Appendix C, eq. 37, and the Poincaré map of Sec. III-C, whose Jacobian is $A$.
     """
     require_one(orbit, "stride_covariance")
     free, dtype = free_leaves(noise, orbit.params), orbit.x.dtype

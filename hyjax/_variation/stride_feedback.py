@@ -137,7 +137,8 @@ def stride_feedback(
     or that are not symmetric and positive definite.
 
     Source: Kuo (1999), *Stabilization of lateral motion in passive dynamic walking*, Int. J. Robot. Res. 18, 917-930, for the
-    regulator once per step; Anderson, Moore (1990), *Optimal Control: Linear Quadratic Methods*.
+    regulator once per step; Anderson, Moore (1990), *Optimal Control: Linear Quadratic Methods*. In
+    Kong, Payne, Zhu, Johnson (2024): Table I, $P$ of eq. 40 with the penalties of Appendix D, and the Poincaré map of Sec. III-C.
     """
     require_one(orbit, "stride_feedback")
     free = free_leaves(where, orbit.params)

@@ -1,4 +1,4 @@
-"""The command `attractor`: long-run states of the return map over a grid of parameters."""
+"""The command `attractor`: long-run states of a return map, or of the map of a section, over a grid of parameters."""
 
 import math
 from pathlib import Path
@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, NotFound, parse_sequence, parse_state
+from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence, parse_state
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
-from .options import GridJson, Model, MOST_GRID_POINTS, MOST_POINTS, OtherParam, Overwrite, Sequence, Where
+from .options import GridJson, Model, MOST_GRID_POINTS, MOST_JUMPS, MOST_POINTS, OtherParam, Overwrite, Sequence, Where
 from .orbits import require_orbits
 from .output import nested_lists, print_record
+from .section import parse_section, state_at_section
 from .session import start_jax
 
 
@@ -26,12 +27,21 @@ def attractor(
         str | None, typer.Option(help="initial state, as 1.0,0.5; default: near the model's periodic orbit")
     ] = None,
     sequence: Sequence = None,
+    section: Annotated[
+        str | None,
+        typer.Option(
+            help="in place of a sequence: mode:coordinate<value, where the coordinate falls below it, mode:coordinate>value, or "
+            "mode:period=value or mode:period=2pi/parameter of a forced system, through whatever modes come"
+        ),
+    ] = None,
+    max_jumps: Annotated[int, typer.Option(help="largest number of jumps from section to section")] = 100,
     tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-9")] = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
     overwrite: Overwrite = False,
 ):
-    """Iterate the return map over a grid of parameters. The results are long-run states, periods and Lyapunov exponents."""
+    """Iterate a return map, or the map of a section, over a grid of parameters. The results are long-run states, periods and
+    Lyapunov exponents."""
     check_files(plot, out=out, overwrite=overwrite)
     check_count("--strides", strides, 2, MOST_GRID_POINTS)
     check_count("--keep", keep, 1, MOST_POINTS)
@@ -39,7 +49,11 @@ def attractor(
     cache = start_jax()
     model = load(name)
     params, values, lens, axes = parse_grid(model, where, param)
-    modes = parse_sequence(model, sequence)
+    if section is not None and sequence is not None:
+        raise Misuse("--section: give either --section or --sequence, not both.")
+    check_count("--max-jumps", max_jumps, 0, MOST_JUMPS)
+    surface = None if section is None else parse_section(model, section)
+    modes = () if surface is not None else parse_sequence(model, sequence)
     check_count("--keep times the points of the grid", keep * math.prod(map(len, axes)), 1, MOST_GRID_POINTS)
 
     import numpy as np
@@ -47,11 +61,16 @@ def attractor(
     from .._sweep.attractor import attractor as run
     from .._system.results import code_of
 
-    start = require_orbits(model, params, values, modes, 1, cache)[0] if x0 is None else parse_state(x0)
+    if surface is not None:
+        start = state_at_section(model, surface, x0)
+    elif x0 is not None:
+        start = parse_state(x0)
+    else:
+        start = require_orbits(model, params, values, modes, 1, cache)[0]
     with as_misuse():
         found = run(
-            model.system, start, params, where=lens, values=axes, sequence=modes, strides=strides, keep=keep,
-            integrator=integrator,
+            model.system, start, params, where=lens, values=axes, sequence=modes or None, section=surface, strides=strides,
+            keep=keep, max_jumps=max_jumps, integrator=integrator,
         )  # fmt: skip
     periods, times = np.unique(found["period"].values[found["result"].values == 0], return_counts=True)
     counts = count_results(found)

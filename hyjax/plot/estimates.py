@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .figure import COLOURS, GREY, INK, PALE, pyplot, symbol, tidy
+from .figure import COLOURS, GREY, INK, mode_legend, PALE, pyplot, symbol, tidy
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -66,11 +66,7 @@ def estimate_figure(
         ax.set_ylabel(symbol(name), color=INK)
     rows[-1, 0].set_xlabel("$t$")
     if len(visited) > 1:
-        handles = [
-            pyplot().Line2D([], [], color=COLOURS[k % len(COLOURS)], lw=2, label=estimates.coordinates[mode][0])
-            for k, mode in enumerate(visited)
-        ]
-        fig.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
+        mode_legend(fig, {estimates.coordinates[m][0]: COLOURS[k % len(COLOURS)] for k, m in enumerate(visited)})
     return fig
 
 

@@ -1,11 +1,13 @@
 """The common style of all pictures: colours, axes, symbols and units."""
 
 import re
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import matplotlib.axes
+    import matplotlib.figure
 
 # The colours of Okabe and Ito (2008), which colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -80,6 +82,12 @@ def open_axes(
     ax: matplotlib.axes.Axes = pyplot().subplots(figsize=figsize, layout="constrained")[1] if given is None else given
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def mode_legend(figure: "matplotlib.figure.Figure", colours: Mapping[str, str]) -> None:
+    """A legend of modes above a figure, a line for each in its colour."""
+    handles = [pyplot().Line2D([], [], color=colour, lw=2, label=name) for name, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
 
 
 def tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._system.where import leaf_names
-from .figure import BLUE, COLOURS, GREY, pyplot, symbol, tidy
+from .figure import BLUE, COLOURS, GREY, mode_legend, pyplot, symbol, tidy
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -34,10 +34,10 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
     axes = axes[:, 0]
     for ax in axes[1:count]:
         ax.sharex(axes[0])
-    for number, (name, mode) in enumerate(modes.items()):
+    for number, mode in enumerate(modes.values()):
         for t, x in _arcs(solution, number):
             for coordinate, values in zip(mode.coordinates, x.T, strict=False):
-                axes[names.index(coordinate)].plot(t, values, color=COLOURS[number % len(COLOURS)], lw=1.6, label=name)
+                axes[names.index(coordinate)].plot(t, values, color=COLOURS[number % len(COLOURS)], lw=1.6)
     for name, ax in zip(names, axes[: len(names)], strict=True):
         ax.set_ylabel(symbol(name))
     for name, ax, u in zip(acting, axes[len(names) : count], controls.T, strict=True):
@@ -50,10 +50,8 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
     axes[count - 1].set_xlabel("$t$")
     _draw_history(tidy(axes[count]), solution)
     if len(modes) > 1:
-        found = {}
-        for ax in axes[: len(names)]:
-            found |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-        fig.legend(found.values(), found.keys(), loc="outside upper right", ncols=len(found), frameon=False)
+        visited = sorted({int(mode) for mode in solution.arcs.modes if mode >= 0})
+        mode_legend(fig, {problem.system.names[k]: COLOURS[k % len(COLOURS)] for k in visited})
     return fig
 
 

@@ -57,7 +57,7 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "mat
 
 def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
     """The bifurcation diagram of attractors: the last states, and below the Lyapunov exponents, the largest in colour, over one
-    parameter. Exponents of minus infinity are not drawn.
+    parameter. Where the largest is minus infinity a triangle lies on the lower edge; others of minus infinity are not drawn.
 
     **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate.
 
@@ -83,7 +83,13 @@ def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> 
     others = found["exponents"].isel(exponent=slice(1, None)).transpose(name, ...).values.reshape(len(at), -1)
     if np.isfinite(others).any():
         axes[1].plot(at, np.where(np.isfinite(others), others, np.nan), color=GREY, lw=0.6)
-    axes[1].plot(at, exponent, color=COLOURS[1], lw=0.6)
+    axes[1].plot(at, np.where(np.isfinite(exponent), exponent, np.nan), color=COLOURS[1], lw=0.6)
+    gone = at[np.isneginf(exponent).any(axis=1)]
+    if gone.size:
+        edge = axes[1].get_xaxis_transform()
+        axes[1].plot(
+            gone, np.zeros(gone.size), "v", ms=4, color=COLOURS[1], transform=edge, clip_on=False, gid="minus infinity"
+        )
     axes[1].axhline(0, color=GREY, lw=0.8)
     axes[1].set(xlabel=_label(found, name), ylabel="Lyapunov\nexponent")
     for ax in axes:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, INK, pyplot, symbol, unit
+from .figure import COLOURS, GREY, INK, mode_legend, pyplot, symbol, unit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -48,8 +48,7 @@ def trajectory_figure(
     rows[-1, 0].set_xlabel(f"$t$ ({time_unit})" if time_unit else "$t$")
     visited = dict.fromkeys(arc.mode for arc in arcs)
     if len(modes) > 1:
-        handles = [plt.Line2D([], [], color=colours[mode], lw=2, label=mode) for mode in visited]
-        fig.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
+        mode_legend(fig, {mode: colours[mode] for mode in visited})
     fig.suptitle(getattr(model, "title", ""), x=0.02, ha="left", color=INK)
     return fig
 

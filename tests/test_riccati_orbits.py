@@ -1,0 +1,196 @@
+"""The Riccati equation and the regulator around periodic orbits: SciPy, a closed form with gradients, closed loops, feedback by
+stride."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
+
+import hyjax as hj
+from hyjax.models import simplest_walker, vibrating_table
+
+RESULTS = hj.RESULTS
+# Most of the time of these tests is compilation.
+ROLLED = hj.Integrator(unroll=False)
+
+PARAMS = vibrating_table.Params()
+PERIOD = 2 * np.pi / 10.0
+
+
+@pytest.fixture(scope="module")
+def table():
+    """The unstable orbit of the ball on the vibrating table, with negative phase of the impact."""
+    a, g, half = 0.05, 9.81, PERIOD / 2
+    ago = np.arccos((1 - 0.8) / (1 + 0.8) * g * half / (a * 10)) / 10
+    y = -a * np.sin(10 * ago) + g * half * ago - g * ago**2 / 2
+    guess = jnp.array([y, g * half - g * ago - a * 10])
+    return hj.periodic_orbit(
+        vibrating_table.system, guess, PARAMS, sequence=vibrating_table.sequence, integrator=ROLLED
+    )  # fmt: skip
+
+
+FORCE = {
+    "where": lambda p: p.gravity,
+    "state_cost": np.array([[1.0, 0.2], [0.2, 0.5]]),
+    "control_cost": 0.1 * jnp.eye(1),
+}
+
+
+def test_periodic_solution_against_scipy(table):
+    """The unstable orbit under a vertical force: 20 periods backward from zero with SciPy."""
+    assert float(table.spectral_radius) > 2
+    s = hj.riccati(table, **FORCE)
+    assert s.result == RESULTS.successful and s.multipliers is not None
+    end, v = float(table.elapsed[0, 0]), float(table.arc_ends[0][0, 1])
+    accel = 0.05 * 100 * np.sin(10 * end) - 9.81
+    xi = np.array([[-0.8, 0.0], [1.8 * accel / v, -0.8]])
+    a, b, q = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0], [-1.0]]), FORCE["state_cost"]
+
+    def rate(_, z):
+        p = z.reshape(2, 2)
+        return (a.T @ p + p @ a - p @ b @ b.T @ p / 0.1 + q).ravel()
+
+    back = lambda p, duration: solve_ivp(rate, (0, duration), p.ravel(), rtol=1e-12, atol=1e-13, method="DOP853")
+    p = np.zeros((2, 2))
+    for _ in range(20):
+        p = xi.T @ back(p, PERIOD - end).y[:, -1].reshape(2, 2) @ xi
+        p = back(p, end).y[:, -1].reshape(2, 2)
+    assert_allclose(s.cost, p, rtol=1e-10)
+    assert_allclose(s.cost_starts[0], p, rtol=1e-10)
+    assert np.max(np.abs(s.multipliers)) < 0.5
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_closed_loop_around_an_orbit(table):
+    """The deviation at the starts of the periods obeys the characteristic equation of the multipliers, and the cost is P's."""
+    regulator, direction = hj.regulator(table, **FORCE), jnp.array([1.0, 3.0])
+
+    def run(eps):
+        loop = regulator.simulate(table.x + eps * direction, t1=10 * PERIOD + 0.01, max_jumps=22)
+        return (loop.trajectory.x_starts[::2, :2] - table.x) / eps, loop.cost / eps**2, loop.result
+
+    off, cost, result = jax.jit(jax.vmap(run))(jnp.array([1e-2, 1e-3, 1e-4]))
+    assert np.all(result._value == 0)
+    predicted = direction @ regulator.cost @ direction
+    assert np.all(np.abs(np.asarray(cost / predicted) - 1) < np.array([1e-2, 1e-3, 1e-4]))
+    first, second = np.asarray(regulator.multipliers)
+    expected = (first + second).real * off[2, 1:4] - (first * second).real * off[2, :3]
+    assert_allclose(off[2, 2:5], expected, atol=1e-3 * float(jnp.max(jnp.abs(off[2, 1]))))
+    assert np.max(np.abs(off[:, 10])) < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transverse", [pytest.param(False, marks=pytest.mark.exhaustive), True])
+def test_the_short_gait_walks_under_torque(walker, transverse):
+    """The unstable gait of the walker, by the slope at all times: held to the orbit's clock, or with a free phase. Both converge
+    with their largest multiplier."""
+    orbit = walker["short_0.009"]
+    regulator = hj.regulator(orbit, where=lambda p: p.slope, transverse=transverse)
+    assert orbit.spectral_radius > 3 and regulator.result == RESULTS.successful and regulator.multipliers is not None
+    flow = simplest_walker.system.mode("swing").vector_field(jnp.zeros(()), orbit.x, orbit.params)
+    assert (np.max(np.abs(regulator.cost @ flow)) < 1e-12) == transverse
+    start = simplest_walker.after_strike(orbit.params, orbit.x[0] + 1e-3, orbit.x[1])
+    loop = regulator.simulate(start, t1=10.5 * orbit.period, max_jumps=12, integrator=ROLLED)
+    assert loop.result == RESULTS.successful and int(loop.trajectory.jumps) == 10
+    away = np.max(np.abs(np.asarray(loop.trajectory.x_starts[:11, :4] - orbit.x)), axis=1)
+    # The other multipliers are at most 0.6 times the largest, and 0.6^8 = 0.02; the deviation is 3e-9 at least, far above the
+    # error of the reference.
+    assert_allclose(away[8] / away[7], np.max(np.abs(regulator.multipliers)), rtol=0.02)
+    predicted = (start - orbit.x) @ regulator.cost @ (start - orbit.x)
+    assert_allclose(loop.cost, predicted, rtol=1e-3)
+    late = np.abs(np.asarray(loop.trajectory.ends[9]) - 10 * np.asarray(orbit.period))
+    assert (late > 1e-5) == transverse
+
+
+@pytest.mark.slow
+def test_control_held_for_a_stride(table):
+    """A force that is constant during each stride is a coordinate without a rate. With cost and control once per stride, the
+    cost matrix of state and force carried back over the stride, and minimized over the force, is that of `stride_feedback`."""
+    q, r = np.array([[1.0, 0.2], [0.2, 0.5]]), np.array([[0.3]])
+    feedback = hj.stride_feedback(table, where=lambda p: p.gravity, state_cost=jnp.array(q), control_cost=jnp.array(r))
+    held = lambda t, z, p: jnp.append(vibrating_table.fall(t, z[:2], p) - jnp.stack([0 * z[2], z[2]]), 0.0)
+    plain = vibrating_table.system.transitions
+    ways = [
+        hj.Transition(
+            way.source, way.target, lambda t, z, p, way=way: way.guard(t, z[:2], p),
+            lambda t, z, p, way=way: jnp.append(way.reset(t, z[:2], p), z[2]),
+        )
+        for way in plain
+    ]  # fmt: skip
+    mode = hj.Mode(held, ("h", "h_rate", "force"))
+    system = hj.HybridSystem({"before": mode, "after": mode}, ways)
+    run = hj.simulate(
+        system, jnp.append(table.x, 0.0), PARAMS, mode="before", t1=table.period, max_jumps=2, integrator=ROLLED
+    )
+    assert int(run.jumps) == 2
+    # The coefficient of restitution does not act on the flow: no control, and no cost, within the stride.
+    final = jnp.zeros((3, 3)).at[:2, :2].set(feedback.cost)
+    s = hj.riccati(run, where=lambda p: p.restitution, state_cost=jnp.zeros((3, 3)), terminal_cost=final)
+    p = np.asarray(s.cost)
+    gain = np.linalg.solve(r + p[2:, 2:], p[2:, :2])
+    assert_allclose(gain, feedback.gain, rtol=1e-10)
+    assert_allclose(q + p[:2, :2] - p[:2, 2:] @ gain, feedback.cost, rtol=1e-10)
+
+
+def test_an_orbit_that_no_control_stabilizes(table):
+    """The coefficient of restitution does not act on the flow."""
+    s = hj.riccati(table, where=lambda p: p.restitution)
+    assert s.result == RESULTS.not_stabilized and np.all(np.isnan(s.cost))
+
+
+# A neuron that charges and fires: the scalar Riccati equation, in closed form.
+FIRING = hj.HybridSystem(
+    {"charge": hj.Mode(lambda t, x, p: p["drive"] - p["leak"] * x + p["current"], ("v",))},
+    (hj.Transition("charge", "charge", lambda t, x, p: 1 - x[0], lambda t, x, p: 0 * x),),
+)
+DRIVE, Q, R, TIMES = 2.0, 2.0, 0.5, (0.3, 0.5)
+
+
+def neuron_regulator(leak):
+    """P just after a firing, and the gain at two times after it."""
+    params = {"drive": jnp.array(DRIVE), "leak": leak, "current": 0 * leak}
+    orbit = hj.periodic_orbit(FIRING, jnp.zeros(1), params, sequence=("charge",), integrator=ROLLED)
+    costs = {"where": lambda p: p["current"], "state_cost": Q * jnp.eye(1), "control_cost": R * jnp.eye(1)}
+    regulator = hj.regulator(orbit, **costs)
+    return jnp.stack([regulator.cost[0, 0], *(regulator.gain(t, mode="charge")[0, 0] for t in TIMES)])
+
+
+def neuron_in_closed_form(leak):
+    """Backward in time, (P - p+) / (P - p-) decays at the rate 2 w, and at the firing P is multiplied by the saltation matrix's
+    square: P is the positive root of a quadratic equation."""
+    w, firing = jnp.sqrt(leak**2 + Q / R), DRIVE / (DRIVE - leak)
+    period = jnp.log(firing) / leak
+    above, below, xi, fall = R * (w - leak), -R * (w + leak), firing**2, jnp.exp(-2 * w * period)
+    a, c = xi * (1 - fall), (1 - fall) * above * below
+    b = fall * (above + xi * below) - below - xi * above
+    p = (-b + jnp.sqrt(b**2 - 4 * a * c)) / (2 * a)
+    parts = [(xi * p - above) / (xi * p - below) * jnp.exp(-2 * w * (period - t)) for t in TIMES]
+    return jnp.stack([p, *((above - part * below) / (1 - part) / R for part in parts)])
+
+
+@pytest.mark.slow
+def test_gradients_of_the_periodic_solution():
+    """Through the orbit, its period, the periodic solution and the gains at times, by the leak: forward mode, reverse mode,
+    central differences, and the derivative of the closed form."""
+    mix = jnp.array([1.0, -2.0, 0.5])
+    mixed = lambda leak: mix @ neuron_regulator(leak)
+
+    @jax.jit
+    @jax.vmap
+    def found(leak):
+        values, by_leak = jax.jvp(neuron_regulator, (leak,), (jnp.ones_like(leak),))
+        return values, by_leak, jax.grad(mixed)(leak)
+
+    h = 1e-5
+    leaks = jnp.array([0.8 - h, 0.8, 0.8 + h])
+    values, forward, backward = (np.asarray(each) for each in found(leaks))
+    known, slope = jax.vmap(neuron_in_closed_form)(leaks), jax.jacfwd(neuron_in_closed_form)(leaks[1])
+    # Tolerances of the steps are 1e-14, and 32 polynomials of degree 5 on the arc leave 1e-11 of the gain.
+    assert_allclose(values, known, rtol=1e-10)
+    assert_allclose(forward[1], slope, rtol=1e-9)
+    assert_allclose(backward, forward @ mix, rtol=1e-12)
+    # The step's square of third derivatives, and rounding over the step.
+    assert_allclose((values[2] - values[0]) / (2 * h), forward[1], rtol=1e-8)
