@@ -25,6 +25,7 @@ from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoi
 from .stuck import stuck
 from .trajectory import samples_at, Trajectory
 from .trees import select
+from .watch import Watch
 
 
 def simulate(
@@ -185,14 +186,22 @@ class Flown(eqx.Module):
     slides: Flag
 
 
-def flow_arc(automaton: Automaton, now: ArcStart, start: ArcStart, t1: Time, params, integrator: Integrators) -> Flown:
-    """One arc. **Arguments:** `start`: of the simulation."""
+def flow_arc(
+    automaton: Automaton,
+    now: ArcStart,
+    start: ArcStart,
+    t1: Time,
+    params,
+    integrator: Integrators,
+    watch: Watch | None = None,
+) -> Flown:
+    """One arc. **Arguments:** `start`: of the simulation. `watch`: what to record of every step."""
     _, atol = integrator.tolerances(now.z.dtype)
     # An arc after the end begins where the simulation begins and takes no step; one that cannot leave its surface has length 0.
     t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
     zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
     until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, t1))
-    end = follow_automaton(automaton, t, z, mode, until, params, integrator)
+    end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch)
     return Flown(t, z, mode, end, automaton.transition(mode, end.event), zeno, slides)
 
 
