@@ -1,0 +1,119 @@
+"""One run of a solver study: a simulation with its samples and its numbers of steps, as one compiled program.
+
+The tolerances, the largest number of steps and the parameters are arguments of the program, so each solver is compiled once for
+all tolerances and sets of parameters.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from .._flow.automaton import Automaton, Index, Padded
+from .._flow.integrator import PlainForward
+from .._flow.mode_integrators import Integrators, Limits, with_adjoint, with_limits
+from .._flow.simulate import first_arc, flow_arc, leave_arc
+from .._flow.watch import Watch
+from .._system.results import RESULTS
+from .._system.types import Params, Time
+
+
+class Record(eqx.Module):
+    """A record of the steps. `samples`: states at the times; the first `filled` are known. `tried`, `taken`: numbers of steps."""
+
+    samples: Float[Array, "times size"]
+    filled: Int[Array, ""]
+    tried: Int[Array, ""]
+    taken: Int[Array, ""]
+
+
+class StudyRun(eqx.Module):
+    """A run. **Attributes:** `samples`: states at the given times, padded; NaN at a time that the run did not reach. `tried`,
+    `taken`: numbers of steps; the trials that locate an event are tried, and not taken. `jumps`: number of jumps. `result`: a
+    code of `RESULTS`."""
+
+    samples: Float[Array, "times size"]
+    tried: Int[Array, ""]
+    taken: Int[Array, ""]
+    jumps: Int[Array, ""]
+    result: RESULTS
+
+
+@eqx.filter_jit
+def study_run(
+    automaton: Automaton,
+    mode: Index,
+    z0: Padded,
+    t0: Time,
+    t1: Time,
+    params: Params,
+    integrator: Integrators,
+    limits: tuple[Limits, ...],
+    times: Float[Array, " times"],
+    max_jumps: Int[Array, ""],
+) -> StudyRun:
+    """Simulate from `t0` to `t1` with the integrator under `limits`, with states at `times`, which increase.
+
+    A state between two steps is the end of a real step of the solver from the last point, shortened: it has the accuracy of the
+    step, for every solver, and does not change the steps of the run. A time `inf` is not reached, and costs nothing: a run of
+    which only the duration is wanted is the same program with such times.
+    """
+    integrator = with_limits(with_adjoint(integrator, PlainForward()), limits)
+    start = first_arc(z0, mode, t0, t1)
+    zero = jnp.array(0)
+
+    def one(carry):
+        now, record, jumps = carry
+        flown = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, record))
+        z_after = automaton.jump(flown.end.t, flown.end.x, jnp.maximum(flown.taken, 0), params)
+        after, row = leave_arc(automaton, now, jumps >= max_jumps, flown, z_after)
+        return after, flown.end.seen, jumps + row.jumped.astype(jumps.dtype)
+
+    record = Record(jnp.full((times.size, z0.size), jnp.nan, z0.dtype), zero, zero, zero)
+    last, record, jumps = jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, record, zero))
+    # The last point of the loop may lie a rounding before the end time.
+    rest = (jnp.arange(times.size) >= record.filled) & (times <= _beyond(t1)) & (last.result == RESULTS.successful)
+    samples = jnp.where(rest[:, None], last.z, record.samples)
+    return StudyRun(samples, record.tried, record.taken, jumps, last.result)
+
+
+def sampling(times: Float[Array, " times"], record: Record) -> Watch:
+    """The watch that counts steps and keeps the states at `times`."""
+    count = times.size
+
+    def update(course, before, after) -> Record:
+        record, point = before.seen, before.last
+        x, f = jnp.stack(point.x), jnp.stack(point.f)
+        took = after.last.t > point.t
+        until = _beyond(after.last.t)
+
+        def within(carry):
+            k, _ = carry
+            return took & (k < count) & (times[jnp.minimum(k, count - 1)] <= until)
+
+        def sample(carry):
+            k, samples = carry
+            h = times[k] - point.t
+            there, *_ = course.step(point.t, x, f, h, point.memory)
+            # At the start of an arc, or in the rounding between an event and the last step before it, there is no step to take.
+            return k + 1, samples.at[k].set(jnp.where(h > 0, there, x))
+
+        filled, samples = jax.lax.while_loop(within, sample, (record.filled, record.samples))
+        return Record(samples, filled, record.tried + 1, record.taken + took.astype(record.taken.dtype))
+
+    return Watch(update, record)
+
+
+def _beyond(t: Time) -> Time:
+    """A time later by rounding."""
+    return t + 64 * float(jnp.finfo(t.dtype).eps) * jnp.abs(t)
+
+
+def limits_at(integrator: Integrators, rtol: float, atol: float, max_steps: int, dtype) -> tuple[Limits, ...]:
+    """The same limits for every part of an integrator, as arrays."""
+    real = lambda value: jnp.asarray(value, dtype)
+    whole = [part.max_time for part in integrator.parts]
+    one = Limits(real(rtol), real(atol), jnp.asarray(max_steps), real(0.0))
+    return tuple(dataclasses.replace(one, max_time=real(time)) for time in whole)
