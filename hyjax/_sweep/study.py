@@ -63,11 +63,11 @@ def solver_study(
 
     **Arguments:**
 
-    - `x0`, `mode`: initial state, shape `(n,)`, and the name of its mode. `params`: the parameters; or a `list` of several sets,
-    of
-      the same structure, and `x0` one state for all or a list of as many.
+    - `x0`, `mode`: initial state, shape `(n,)`, and the name of its mode. `params`: the parameters; or a `list` of several sets
+      of the same structure, and `x0` one state for all or a list of as many.
     - `solvers`: `{name: solver}`: a diffrax solver, one of `hj.solvers`, an `Integrator` whose tolerances and `max_steps` are
-      replaced, or integrators by mode, `{"stance": ..., "flight": ...}`, such as one solver per phase.
+      replaced (give it `variations=False`, as a solver alone has: a study has no derivatives), or integrators by mode,
+      `{"stance": ..., "flight": ...}`, such as one solver per phase.
     - `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`. One program is compiled for each solver and strategy, for all
       tolerances and sets.
     - `combined`: a vector field `f(t, x, params)` that holds in all modes, such as with a `jnp.where`; without it only events are
@@ -76,15 +76,13 @@ def solver_study(
     - `of`: the coordinate that is measured; by default the Euclidean norm of the state, for modes with the same coordinates.
     - `divergence`: the threshold $\varepsilon$, or one for each tolerance. `near_zero`: in units of the coordinate.
     - `samples`: number of times, `t0` and `t1` included, which is also the resolution of the divergence time.
-    - `reference`: two methods or more, by default `Dopri8` and `Rodas5P`; at `reference_tolerance`, events located. The first is
-    the
-      reference, and the largest difference of any other from it tells how accurate the reference is.
+    - `reference`: two methods or more, by default `Dopri8` and `Rodas5P`; at `reference_tolerance`, events located. The first
+      is the reference, and the largest difference of any other from it tells how accurate the reference is.
     - `max_jumps`, `max_steps`: the most jumps in a run, and the most steps in an arc.
     - `count_until`: evaluations are counted up to this time, by callbacks into Python of some microseconds each, and beyond it in
       proportion to the steps tried; by default to `t1`. `0` does not count.
-    - `timed`: whether to measure seconds: the median over `rounds`, in each of which all runs are made once, one after the other
-    on
-      one thread, compiled before. A run longer than 1 s is made once.
+    - `timed`: whether to measure seconds: the median over `rounds`, in each of which all runs are made once, one after the
+      other, on one thread, compiled before. A run longer than 1 s is made once.
     - `progress`: show a bar on stderr; by default on a terminal.
 
     **Returns:** an `xarray.Dataset` over `strategy`, `tolerance` (the `rtol`), `solver` and `set`: `divergence_time`,
@@ -94,8 +92,7 @@ def solver_study(
     of what is measured, and `reference_result`, over `method`, their codes. Over `set`, `time` and `coordinate`: `reference`.
     `ValueError` for arguments that cannot be used; `ImportError` without xarray.
 
-    Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ODE solvers for dynamical systems with impacts*, Sec. IV and
-    V.
+    Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ODE solvers for dynamical systems with impacts*, Sec. IV-V.
     """
     load_xarray()
     if not isinstance(samples, int) or samples < 2:

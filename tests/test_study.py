@@ -1,0 +1,198 @@
+"""The solver study: its measures against closed forms, its counts against the methods' own numbers, its points against the paper.
+
+The system is an oscillator with two springs, of frequency 1 above zero and 3 below it: arcs of sines, with events at their zeros.
+"""
+
+import diffrax as dfx
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax._sweep.points import points
+from hyjax._sweep.study_measures import divergence_time, integral_of_error
+
+END = 9.0
+SOLVERS = {"Dopri5": dfx.Dopri5(), "Rosenbrock23": hj.solvers.Rosenbrock23(), "Radau5": hj.solvers.Radau5()}
+TOLERANCES = (1e-3, 1e-5)
+
+
+def above(t, x, p):
+    return jnp.stack([x[1], -x[0]])
+
+
+def below(t, x, p):
+    return jnp.stack([x[1], -(p["below"] ** 2) * x[0]])
+
+
+def both(t, x, p):
+    return jnp.where(x[0] > 0, above(t, x, p), below(t, x, p))
+
+
+same = lambda t, x, p: x
+system = hj.HybridSystem(
+    {"above": hj.Mode(above, ("y", "v")), "below": hj.Mode(below, ("y", "v"))},
+    (
+        hj.Transition("above", "below", guard=lambda t, x, p: x[0], reset=same),
+        hj.Transition("below", "above", guard=lambda t, x, p: -x[0], reset=same),
+    ),
+)
+START = jnp.array([1.0, 0.0])
+SETS = [{"below": jnp.array(3.0)}, {"below": jnp.array(2.0)}]
+
+
+def exact(t, frequency):
+    """The height: cosine for a quarter of a period, then half periods below and above in turn."""
+    since = np.asarray(t) - np.pi / 2
+    phase = np.mod(since, np.pi / frequency + np.pi)
+    under = -np.sin(frequency * phase) / frequency
+    over = np.sin(phase - np.pi / frequency)
+    return np.where(since < 0, np.cos(t), np.where(phase < np.pi / frequency, under, over))
+
+
+@pytest.fixture(scope="module")
+def study():
+    return hj.solver_study(
+        system, START, SETS, mode="above", t1=END, solvers=SOLVERS, tolerances=TOLERANCES, combined=both, of="y",
+        divergence=(0.01, 1e-4), near_zero=0.05, samples=181, timed=False, progress=False,
+    )  # fmt: skip
+
+
+def test_reference_has_a_closed_form(study):
+    """Local errors of 1e-12 in some hundred steps; every time, next to events too."""
+    for k, params in enumerate(SETS):
+        assert_allclose(study.reference[k, :, 0], exact(study.time, float(params["below"])), rtol=0, atol=1e-10)
+    assert np.all(study.reference_error < 1e-10) and np.all(study.reference_error > 0)
+    assert np.all(study.reference_result == 0) and np.all(study.result == 0)
+
+
+def test_error_falls_with_the_tolerance(study):
+    """Events located, or the kink integrated through: both converge, and each tolerance diverges later at its own threshold."""
+    error = study.integral_of_error
+    assert np.all(error.isel(tolerance=1) < 0.2 * error.isel(tolerance=0))
+    # An error that is nowhere 1e-2 of what is measured has not diverged.
+    small = study.integral_of_error < 1e-6
+    assert np.all(study.divergence_time.values[small.values] == END)
+
+
+def test_jumps(study):
+    """After a quarter period, a jump at every zero until the end."""
+    for k, params in enumerate(SETS):
+        half = np.pi / float(params["below"])
+        zeros = np.pi / 2 + np.cumsum([0, *[half, np.pi] * 4])
+        assert np.all(study.jumps.sel(strategy="events")[..., k] == np.sum(zeros < END))
+    assert np.all(study.jumps.sel(strategy="combined") == 0)
+
+
+def test_evaluations_of_each_step(study):
+    """Without events, what is not proportional to the steps does not depend on the tolerance. A step of Dormand and Prince has
+    six new evaluations, since the last is the first of the next; one of Rosenbrock's method two, and one Jacobian."""
+    more = study.sel(strategy="combined").diff("tolerance").isel(tolerance=0)
+    tried = more.steps_tried
+    assert np.all(tried > 0)
+    for solver, evaluations, jacobians in (("Dopri5", 6, 0), ("Rosenbrock23", 2, 1)):
+        one = more.sel(solver=solver)
+        assert_allclose(one.evaluations, evaluations * one.steps_tried, rtol=1e-12)
+        assert_allclose(one.jacobians, jacobians * one.steps_tried, rtol=1e-12)
+    # Newton's method for Radau's three stages: three evaluations and Jacobians in each iteration, of which there are at least
+    # one; one Jacobian, and two evaluations, for the error estimate and the next step.
+    one = more.sel(solver="Radau5")
+    iterations = (one.jacobians - one.steps_tried) / 3
+    assert np.all(iterations >= one.steps_tried)
+    assert_allclose(one.evaluations, 3 * iterations + 2 * one.steps_tried, rtol=1e-12)
+    assert np.all(study.steps_taken <= study.steps_tried)
+
+
+def test_steps_are_those_of_diffrax(study):
+    """The same field, solver and controller by `diffrax.diffeqsolve`, which has a loop of its own: nearly the same steps, since
+    the last step and roundings of the times may differ."""
+    for i, tolerance in enumerate(TOLERANCES):
+        solution = dfx.diffeqsolve(
+            dfx.ODETerm(both), dfx.Dopri5(), 0.0, END, None, START, SETS[0],
+            stepsize_controller=dfx.PIDController(tolerance, tolerance),
+        )  # fmt: skip
+        found = study.sel(strategy="combined", solver="Dopri5").isel(tolerance=i, set=0)
+        assert abs(int(solution.stats["num_steps"]) - int(found.steps_tried)) <= 2
+        assert abs(int(solution.stats["num_accepted_steps"]) - int(found.steps_taken)) <= 2
+
+
+def test_measures_have_closed_forms():
+    t = np.linspace(0, 2, 2001)
+    error, size = 0.1 * t, np.full_like(t, 1.0)
+    # Trapezoids are exact for a straight line.
+    assert_allclose(integral_of_error(t, error), 0.2, rtol=1e-12)
+    assert_allclose(divergence_time(t, error, size, 0.05, 0.0), 0.5, atol=1.01e-3)
+    assert divergence_time(t, error, size, 0.5, 0.0) == 2
+    # A reference near zero is not looked at, until it is large again.
+    small = np.where(t < 1.5, 0.01, 1.0)
+    assert_allclose(divergence_time(t, error, small, 0.05, 0.05), 1.5, atol=1.01e-3)
+    # A run that failed at 0.3 has left the reference there; without a reference nothing is known.
+    failed = np.where(t < 0.3, 0.0, np.nan)
+    assert_allclose(divergence_time(t, failed, size, 0.05, 0.0), 0.3, atol=1.01e-3)
+    assert np.isnan(integral_of_error(t, failed)) and np.isnan(divergence_time(t, error, failed, 0.05, 0.0))
+
+
+def test_a_run_that_fails_has_a_code(study):
+    """Ten steps in an arc are too few; the program is the one already compiled."""
+    few = hj.solver_study(
+        system, START, SETS, mode="above", t1=END, solvers={"Dopri5": dfx.Dopri5()}, tolerances=[1e-9], of="y", samples=181,
+        max_steps=10, count_until=0.0, timed=False, progress=False,
+    )  # fmt: skip
+    assert np.all(few.result == int(hj.RESULTS.max_steps_reached._value))
+    assert np.all(np.isnan(few.integral_of_error)) and np.all(few.divergence_time < END)
+    assert np.all(few.steps_tried == 10) and "evaluations" not in few
+
+
+def test_points_of_the_paper():
+    """Best 10, worst 1, linear between; of 13 sets at most 130 and at least 13; a failed run counts as the worst."""
+    assert_allclose(points(np.array([0.0, 1.0, 4.0]), "largest"), [1, 3.25, 10])
+    assert_allclose(points(np.array([0.0, 1.0, 4.0]), "smallest"), [10, 7.75, 1])
+    assert_allclose(points(np.array([2.0, np.nan, 1.0]), "smallest"), [1, 1, 10])
+    assert_allclose(points(np.array([2.0, 2.0]), "smallest"), [10, 10])
+    assert_allclose(points(np.full(2, np.nan), "smallest"), [1, 1])
+    with pytest.raises(ValueError, match="best='least' must be"):
+        points(np.ones(2), "least")
+
+
+def test_solver_points(study):
+    import xarray
+
+    steps = np.array([[1.0] * 13, [3.0] * 13, [2.0] * 13])
+    dims = ("strategy", "tolerance", "solver", "set")
+    data = xarray.Dataset({"evaluations": (dims, steps[None, None]), "divergence_time": (dims, steps[None, None])})
+    found = hj.solver_points(data)
+    assert_allclose(found.evaluations[0, 0], [130, 13, 71.5])
+    assert_allclose(found.divergence_time[0, 0], [13, 130, 71.5])
+    # Of a study: one run of each tolerance has 10 points, over strategies, solvers and sets together.
+    ours = hj.solver_points(study)
+    assert ours.integral_of_error.dims == dims[:3] and "seconds" not in ours
+    assert np.all((ours.to_array() >= len(SETS)) & (ours.to_array() <= 10 * len(SETS)))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"solvers": {}}, "solvers must name at least one"),
+        ({"tolerances": ()}, "tolerances must have at least one"),
+        ({"tolerances": (1e-17,)}, "rtol=1e-17"),
+        ({"t1": -1.0}, "t1=-1.0"),
+        ({"of": "z"}, "of='z' must be a coordinate"),
+        ({"divergence": (0.1,)}, r"divergence=\(0.1,\)"),
+        ({"samples": 1}, "samples=1"),
+        ({"max_steps": 0}, "max_steps=0"),
+        ({"reference": {"one": dfx.Dopri8()}}, "two methods"),
+        ({"x0": [START]}, "1 states and params 2 sets"),
+        ({"mode": "sideways"}, "'sideways' is not one of the modes"),
+    ],
+)
+def test_misuse(changes, message):
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        given = dict(x0=START, params=SETS, mode="above", t1=END, solvers=SOLVERS, tolerances=TOLERANCES, of="y")
+        given |= changes
+        with pytest.raises(ValueError, match=message):
+            hj.solver_study(system, given.pop("x0"), given.pop("params"), timed=False, **given)
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
