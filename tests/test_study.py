@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 import hyjax as hj
 from hyjax._sweep.points import points
 from hyjax._sweep.study_measures import divergence_time, integral_of_error
+from hyjax.cli.reproduce.solver_tables import TABLE_3, TABLE_4, TABLE_5, TOLERANCES as PAPER_TOLERANCES
 
 END = 9.0
 SOLVERS = {"Dopri5": dfx.Dopri5(), "Rosenbrock23": hj.solvers.Rosenbrock23(), "Radau5": hj.solvers.Radau5()}
@@ -154,6 +155,15 @@ def test_points_of_the_paper():
     assert_allclose(points(np.full(2, np.nan), "smallest"), [1, 1])
     with pytest.raises(ValueError, match="best='least' must be"):
         points(np.ones(2), "least")
+
+
+def test_tables_of_the_paper():
+    """Sums of 13 times 1 to 10 points; Table 5 is eq. 36 of Table 3, to its two decimals."""
+    for table in (TABLE_3, TABLE_4):
+        sums = np.array([table[tolerance] for tolerance in PAPER_TOLERANCES])
+        assert sums.shape == (3, 7, 3) and np.all((sums >= 13) & (sums <= 130))
+    duration, _, error = np.array(TABLE_3[1e-6]).T
+    assert_allclose(2 * duration + error, TABLE_5, atol=0.011)
 
 
 def test_solver_points(study):

@@ -85,12 +85,12 @@ def solver_study(
       other, on one thread, compiled before. A run longer than 1 s is made once.
     - `progress`: show a bar on stderr; by default on a terminal.
 
-    **Returns:** an `xarray.Dataset` over `strategy`, `tolerance` (the `rtol`), `solver` and `set`: `divergence_time`,
-    `integral_of_error`, `steps_tried`, `steps_taken`, `jumps`, `evaluations`, `jacobians` (see `_sweep/study_count.py` for what
-    counts as one), `seconds`, and `result`, a code of `RESULTS`. A run that failed has as divergence time the first time that it
-    did not reach, and its integral is NaN. Over `set`: `reference_error`, the largest disagreement of the references, in the unit
-    of what is measured, and `reference_result`, over `method`, their codes. Over `set`, `time` and `coordinate`: `reference`.
-    `ValueError` for arguments that cannot be used; `ImportError` without xarray.
+    **Returns:** an `xarray.Dataset` over `strategy`, `tolerance` (the `rtol`; `atol` and `threshold` beside it), `solver` and
+    `set`: `divergence_time`, `integral_of_error`, `steps_tried`, `steps_taken`, `jumps`, `evaluations`, `jacobians` (see
+    `_sweep/study_count.py` for what counts as one), `seconds`, and `result`, a code of `RESULTS`. A run that failed has as
+    divergence time the first time that it did not reach, and its integral is NaN. Over `set`: `reference_error`, the largest
+    disagreement of the references, in the unit of what is measured, and `reference_result`, over `method`, their codes. Over
+    `set`, `time` and `coordinate`: `reference`. `ValueError` for arguments that cannot be used; `ImportError` without xarray.
 
     Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ODE solvers for dynamical systems with impacts*, Sec. IV-V.
     """
@@ -144,11 +144,11 @@ def solver_study(
             columns["seconds"] = interleaved_seconds(programs, rounds, advance).reshape(shape)
     coordinates = {
         "strategy": list(cases), "tolerance": [rtol for rtol, _ in pairs], "solver": list(solvers),
+        "atol": ("tolerance", [atol for _, atol in pairs]), "threshold": ("tolerance", thresholds),
         "set": np.arange(1, len(sets) + 1), "time": np.asarray(times), "coordinate": list(system.mode(mode).coordinates),
     }  # fmt: skip
     about = {
-        "measured": "norm of the state" if of is None else of, "atol": [atol for _, atol in pairs], "divergence": thresholds,
-        "near_zero": near_zero, "reference": list(methods), "reference_tolerance": reference_tolerance,
-        "counted_until": float(until), "rounds": rounds if timed else 0,
+        "measured": "norm of the state" if of is None else of, "near_zero": near_zero, "reference": list(methods),
+        "reference_tolerance": reference_tolerance, "counted_until": float(until), "rounds": rounds if timed else 0,
     }  # fmt: skip
     return study_dataset(columns, known, coordinates, about)

@@ -14,7 +14,7 @@ from .._flow.simulate import check_simulation
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .study_checks import integrators_of, Method
-from .study_count import counted, Counts
+from .study_count import counted, COUNTS
 from .study_run import limits_at, study_run, StudyRun
 
 
@@ -46,11 +46,10 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Strategy:
-    """A case with the integrator of each solver. `counting`: the same case, whose vector fields count in `counts`."""
+    """A case with the integrator of each solver. `counting`: the same case, whose vector fields count their evaluations."""
 
     case: Case
     counting: Case
-    counts: Counts
     integrators: tuple[Integrators, ...]
 
     def counted(
@@ -64,21 +63,21 @@ class Strategy:
     ) -> dict[str, float]:
         """Evaluations and Jacobians in a run that tries so many `steps`, counted until a time, and beyond it in proportion to
         the steps tried. `never`: times that are not reached."""
-        self.counts.start()
+        COUNTS.start()
         found = dataclasses.replace(self.counting, t1=until).run(integrator, tolerance, k, never)
         tried = int(found.tried)
         jax.effects_barrier()
         share = steps / tried if tried else float("nan")
-        return {"evaluations": self.counts.evaluations * share, "jacobians": self.counts.jacobians * share}
+        return {"evaluations": COUNTS.evaluations * share, "jacobians": COUNTS.jacobians * share}
 
 
 def strategies_of(cases: Mapping[str, Case], solvers: Mapping[str, Method]) -> list[Strategy]:
     """The strategy of each case."""
     found = []
     for case in cases.values():
-        system, counts = case.automaton.system, Counts()
-        counting = dataclasses.replace(case, automaton=Automaton(counted(system, counts)))
-        found.append(Strategy(case, counting, counts, tuple(integrators_of(system, solvers).values())))
+        system = case.automaton.system
+        counting = dataclasses.replace(case, automaton=Automaton(counted(system)))
+        found.append(Strategy(case, counting, tuple(integrators_of(system, solvers).values())))
     return found
 
 

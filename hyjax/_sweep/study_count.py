@@ -16,6 +16,7 @@ columns of `jacfwd` count once; and the lanes of a batched loop that have ended 
 """
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -44,31 +45,32 @@ class Counts:
         self.jacobians += 1
 
 
-def counted(system: HybridSystem, counts: Counts) -> HybridSystem:
-    """The system with vector fields that count their evaluations and Jacobians in `counts`.
+COUNTS = Counts()
+
+
+def counted(system: HybridSystem) -> HybridSystem:
+    """The system with vector fields that count their evaluations and Jacobians in `COUNTS`.
 
     The counts are complete after `jax.effects_barrier()`.
     """
-    wrapped: dict[int, Callable] = {}
-
-    def once(field: Callable) -> Callable:
-        # Modes that share a vector field share the wrapped one: a compiled program then has one branch for both.
-        return wrapped.setdefault(id(field), _counting(field, counts))
-
-    modes = {name: Mode(once(mode.vector_field), mode.coordinates, mode.domain) for name, mode in system.modes.items()}
+    modes = {
+        name: Mode(_counting(mode.vector_field), mode.coordinates, mode.domain) for name, mode in system.modes.items()
+    }
     return HybridSystem(modes, system.transitions)
 
 
-def _counting(field: Callable, counts: Counts) -> Callable:
+# Modes that share a vector field share the wrapped one, and so do studies of the same system: no program is compiled twice.
+@ft.lru_cache(maxsize=64)
+def _counting(field: Callable) -> Callable:
     @eqx.filter_custom_jvp
     def counting(t, x, params):
-        jax.debug.callback(counts.evaluated, x[0])
+        jax.debug.callback(COUNTS.evaluated, x[0])
         return field(t, x, params)
 
     @counting.def_jvp
     def _(primals, tangents):
         # The operand is the point, which all columns of a Jacobian share.
-        jax.debug.callback(counts.linearized, primals[1][0])
+        jax.debug.callback(COUNTS.linearized, primals[1][0])
         return eqx.filter_jvp(field, primals, tangents)
 
     return lambda t, x, params: counting(t, x, params)

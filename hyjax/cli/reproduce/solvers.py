@@ -1,0 +1,118 @@
+"""The study of Dallas, Machairas, Papadopoulos (2017): seven solvers for a hopper that is stiff in stance and not in flight."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import diffrax as dfx
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from ... import solvers as own
+from ..._flow.dataset import load_xarray, save_dataset
+from ..._sweep.points import solver_points
+from ..._sweep.study import solver_study
+from ..._system.version import version
+from ...models import monopod_hopper
+from .solver_tables import SOLVERS, TABLE_3, TABLE_4, TABLE_5, TOLERANCES
+
+if TYPE_CHECKING:
+    import xarray
+
+METHODS = {
+    "ode15s": own.NDF(),
+    "ode45": dfx.Dopri5(),
+    "ode23s": own.Rosenbrock23(),
+    "ode113": own.AdamsPECE(),
+    "ode23tb": own.TRBDF2(),
+    "ode23t": own.Trapezoidal(),
+    "ode23": dfx.Bosh3(),
+}
+# The source's threshold of eq. 32 at each tolerance, and the height below which eq. 32 is not evaluated.
+THRESHOLDS, NEAR_ZERO = {1e-3: 0.05, 1e-6: 0.01, 1e-9: 0.01}, 0.05
+END = 50.0
+# Evaluations are counted in the fall and the first stance, and beyond in proportion to the steps.
+COUNT_UNTIL = 6.0
+
+
+def solvers(out: Path | None, resume: bool) -> None:
+    """Run the study and print Tables 3 to 5 beside ours. **Arguments:** `out`: netCDF file of the study, written after each
+    tolerance. `resume`: keep the tolerances that the file has."""
+    console = Console(width=132)
+    study = _study(out, resume)
+    ours = solver_points(study)
+    for strategy, printed, title in (
+        ("combined", TABLE_3, "Table 3: points, transitions by one vector field with if ... else"),
+        ("events", TABLE_4, "Table 4: points, transitions by located events"),
+    ):
+        for tolerance in TOLERANCES:
+            here = ours.sel(strategy=strategy, tolerance=tolerance)
+            console.print(_points_table(f"{title}, tolerance {tolerance:g}", printed[tolerance], here))
+    console.print(_weighted_table(ours.sel(strategy="combined", tolerance=1e-6)))
+    failed = int(np.sum(study.result.values != 0))
+    worst = float(study.reference_error.max())
+    console.print(
+        f"{study.result.size} runs, {failed} of which failed. The references disagree by at most {worst:.1e}."
+    )
+
+
+def _study(out: Path | None, resume: bool) -> "xarray.Dataset":
+    """The study, tolerance by tolerance: only runs of the same tolerance are compared, so only these need be interleaved."""
+    xarray = load_xarray()
+    done = xarray.load_dataset(out) if out is not None and resume and out.exists() else None
+    if done is not None and done.attrs.get("hyjax_version") != version():
+        done = None
+    parts = [] if done is None else [done.sel(tolerance=[each]) for each in done.tolerance.values]
+    known = [] if done is None else done.tolerance.values.tolist()
+    for tolerance in TOLERANCES:
+        if tolerance not in known:
+            parts.append(_at(tolerance))
+        if out is not None:
+            whole = _joined(parts)
+            unfinished = out.with_name(f"{out.stem}.part.nc")
+            save_dataset(whole, unfinished)
+            unfinished.replace(out)
+    return _joined(parts)
+
+
+def _joined(parts: "list[xarray.Dataset]") -> "xarray.Dataset":
+    """Studies of several tolerances as one."""
+    return load_xarray().concat(parts, "tolerance", data_vars="minimal", coords="minimal", compat="override")
+
+
+def _at(tolerance: float) -> "xarray.Dataset":
+    sets = [monopod_hopper.table_2(number) for number in range(1, 14)]
+    mode, x0 = monopod_hopper.start(sets[0])
+    return solver_study(
+        monopod_hopper.system, x0, sets, mode=mode, t1=END, solvers=METHODS, tolerances=[tolerance], of="toe",
+        # Above the ground the force is zero: the vector field of stance holds in flight too.
+        combined=monopod_hopper.stand, divergence=THRESHOLDS[tolerance], near_zero=NEAR_ZERO, count_until=COUNT_UNTIL,
+    )  # fmt: skip
+
+
+def _points_table(title: str, printed: tuple[tuple[float, float, float], ...], ours: "xarray.Dataset") -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for column in ("SD paper", "seconds", "evaluations", "DT paper", "DT", "IAE paper", "IAE"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for solver, (duration, divergence, error) in zip(SOLVERS, printed, strict=True):
+        mine = {name: float(values) for name, values in ours.sel(solver=solver).data_vars.items()}
+        numbers = (
+            duration, mine["seconds"], mine["evaluations"], divergence, mine["divergence_time"], error,
+            mine["integral_of_error"],
+        )  # fmt: skip
+        table.add_row(solver, *(f"{number:.2f}" for number in numbers))
+    return table
+
+
+def _weighted_table(ours: "xarray.Dataset") -> Table:
+    title = "Table 5: 2 SD + IAE, tolerance 1e-06, if ... else"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for column in ("paper", "by seconds", "by evaluations"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for solver, paper in zip(SOLVERS, TABLE_5, strict=True):
+        mine = ours.sel(solver=solver)
+        weighted = (float(2 * mine[cost] + mine.integral_of_error) for cost in ("seconds", "evaluations"))
+        table.add_row(solver, *(f"{number:.2f}" for number in (paper, *weighted)))
+    return table
