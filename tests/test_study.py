@@ -3,6 +3,8 @@
 The system is an oscillator with two springs, of frequency 1 above zero and 3 below it: arcs of sines, with events at their zeros.
 """
 
+from types import SimpleNamespace
+
 import diffrax as dfx
 import jax.numpy as jnp
 import jaxtyping
@@ -11,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._sweep import study_timing
 from hyjax._sweep.points import points
 from hyjax._sweep.study_measures import divergence_time, integral_of_error
 from hyjax.cli.reproduce.solver_tables import TABLE_3, TABLE_4, TABLE_5, TOLERANCES as PAPER_TOLERANCES
@@ -133,6 +136,25 @@ def test_measures_have_closed_forms():
     failed = np.where(t < 0.3, 0.0, np.nan)
     assert_allclose(divergence_time(t, failed, size, 0.05, 0.0), 0.3, atol=1.01e-3)
     assert np.isnan(integral_of_error(t, failed)) and np.isnan(divergence_time(t, error, failed, 0.05, 0.0))
+
+
+def test_timing_is_interleaved(monkeypatch):
+    """By a clock that the programs advance: every round runs each, and one that took long is not run again."""
+    now, ran = [0.0], []
+
+    def program(name, *durations):
+        each = iter(durations)
+
+        def run():
+            ran.append(name)
+            now[0] += next(each)
+
+        return run
+
+    monkeypatch.setattr(study_timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    programs = [program("a", 0.25, 1.0, 0.5), program("b", 2.0), program("c", 0.125, 0.125, 0.25)]
+    assert study_timing.interleaved_seconds(programs, 3, lambda _: None).tolist() == [0.5, 2.0, 0.125]
+    assert ran == ["a", "b", "c", "a", "c", "a", "c"]
 
 
 def test_a_run_that_fails_has_a_code(study):

@@ -31,8 +31,8 @@ METHODS = {
 # The source's threshold of eq. 32 at each tolerance, and the height below which eq. 32 is not evaluated.
 THRESHOLDS, NEAR_ZERO = {1e-3: 0.05, 1e-6: 0.01, 1e-9: 0.01}, 0.05
 END = 50.0
-# Evaluations are counted in the fall and the first stance, and beyond in proportion to the steps.
-COUNT_UNTIL = 6.0
+# Evaluations are counted until every set has been in stance (set 3 falls until 10), and beyond in proportion to the steps.
+COUNT_UNTIL = 12.0
 
 
 def solvers(out: Path | None, resume: bool) -> None:
