@@ -146,9 +146,10 @@ def solver_study(
         "strategy": list(cases), "tolerance": [rtol for rtol, _ in pairs], "solver": list(solvers),
         "atol": ("tolerance", [atol for _, atol in pairs]), "threshold": ("tolerance", thresholds),
         "set": np.arange(1, len(sets) + 1), "time": np.asarray(times), "coordinate": list(system.mode(mode).coordinates),
+        "method": list(methods),
     }  # fmt: skip
     about = {
-        "measured": "norm of the state" if of is None else of, "near_zero": near_zero, "reference": list(methods),
+        "measured": "norm of the state" if of is None else of, "near_zero": near_zero, "reference": ", ".join(methods),
         "reference_tolerance": reference_tolerance, "counted_until": float(until), "rounds": rounds if timed else 0,
     }  # fmt: skip
     return study_dataset(columns, known, coordinates, about)

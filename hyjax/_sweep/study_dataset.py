@@ -45,4 +45,4 @@ def study_dataset(
     data["reference_result"] = ("set", "method"), known.result, code_flags()
     device = jax.local_devices()[0]
     attributes = about | {"hyjax_version": version(), "device": f"{device.platform} {device.device_kind}"}
-    return load_xarray().Dataset(data, coordinates | {"method": about["reference"]}, attributes)
+    return load_xarray().Dataset(data, coordinates, attributes)

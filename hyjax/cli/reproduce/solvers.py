@@ -14,6 +14,7 @@ from ..._sweep.points import solver_points
 from ..._sweep.study import solver_study
 from ..._system.version import version
 from ...models import monopod_hopper
+from ..arguments import as_misuse, Misuse
 from .solver_tables import SOLVERS, TABLE_3, TABLE_4, TABLE_5, TOLERANCES
 
 if TYPE_CHECKING:
@@ -58,12 +59,8 @@ def solvers(out: Path | None, resume: bool) -> None:
 
 def _study(out: Path | None, resume: bool) -> "xarray.Dataset":
     """The study, tolerance by tolerance: only runs of the same tolerance are compared, so only these need be interleaved."""
-    xarray = load_xarray()
-    done = xarray.load_dataset(out) if out is not None and resume and out.exists() else None
-    if done is not None and done.attrs.get("hyjax_version") != version():
-        done = None
-    parts = [] if done is None else [done.sel(tolerance=[each]) for each in done.tolerance.values]
-    known = [] if done is None else done.tolerance.values.tolist()
+    parts = _stored(out) if out is not None and resume and out.exists() else []
+    known = [float(part.tolerance[0]) for part in parts]
     for tolerance in TOLERANCES:
         if tolerance not in known:
             parts.append(_at(tolerance))
@@ -73,6 +70,15 @@ def _study(out: Path | None, resume: bool) -> "xarray.Dataset":
             save_dataset(whole, unfinished)
             unfinished.replace(out)
     return _joined(parts)
+
+
+def _stored(path: Path) -> "list[xarray.Dataset]":
+    """The studies of the tolerances that a file has. `Misuse` for a file that this command, in this version, did not write."""
+    with as_misuse():
+        done = load_xarray().load_dataset(path)
+    if done.attrs.get("hyjax_version") != version() or done.attrs.get("counted_until") != COUNT_UNTIL:
+        raise Misuse(f"{path}: not a study that hyjax {version()} wrote, so it cannot be resumed. Give another path.")
+    return [done.sel(tolerance=[each]) for each in done.tolerance.values]
 
 
 def _joined(parts: "list[xarray.Dataset]") -> "xarray.Dataset":
