@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import diffrax as dfx
 import jax.numpy as jnp
 import jaxtyping
+import matplotlib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -17,6 +18,9 @@ from hyjax._sweep import study_timing
 from hyjax._sweep.points import points
 from hyjax._sweep.study_measures import divergence_time, integral_of_error
 from hyjax.cli.reproduce.solver_tables import TABLE_3, TABLE_4, TABLE_5, TOLERANCES as PAPER_TOLERANCES
+from hyjax.plot.figure import pyplot
+
+matplotlib.use("Agg")
 
 END = 9.0
 SOLVERS = {"Dopri5": dfx.Dopri5(), "Rosenbrock23": hj.solvers.Rosenbrock23(), "Radau5": hj.solvers.Radau5()}
@@ -228,3 +232,19 @@ def test_misuse(changes, message):
             hj.solver_study(system, given.pop("x0"), given.pop("params"), timed=False, **given)
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_pictures(study):
+    """A curve for each solver through its runs; a number for each tolerance and solver."""
+    fig = hj.plot.work_precision_figure(study, set=2)
+    assert [ax.get_title() for ax in fig.axes] == ["events", "combined"]
+    drawn = fig.axes[1].get_lines()[1].get_xydata().T
+    runs = study.sel(strategy="combined", solver="Rosenbrock23", set=2)
+    assert np.array_equal(drawn, [runs.evaluations, runs.integral_of_error])
+    fig = hj.plot.points_figure(hj.solver_points(study), "evaluations")
+    assert len(fig.axes[0].texts) == len(SOLVERS) * len(TOLERANCES)
+    with pytest.raises(ValueError, match="cost='money' and set=2"):
+        hj.plot.work_precision_figure(study, set=2, cost="money")
+    with pytest.raises(ValueError, match="measure='seconds' must be one of"):
+        hj.plot.points_figure(hj.solver_points(study), "seconds")
+    pyplot().close("all")
