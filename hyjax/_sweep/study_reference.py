@@ -10,6 +10,9 @@ from .._flow.mode_integrators import Integrators
 from .study_case import Case
 from .study_measures import Yardstick
 
+# In an arc of the reference, whatever the limit of the runs.
+MOST_STEPS = 100_000_000
+
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
@@ -33,6 +36,7 @@ def reference_of(
     advance: Callable[[int], None],
 ) -> Reference:
     """The runs of all sets by all methods at a tolerance `(rtol, atol)`."""
+    case = dataclasses.replace(case, max_steps=MOST_STEPS)
     states, errors, codes = [], [], []
     for k in range(len(case.sets)):
         runs = []
