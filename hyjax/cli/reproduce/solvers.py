@@ -78,7 +78,7 @@ def _stored(path: Path) -> "list[xarray.Dataset]":
         done = load_xarray().load_dataset(path)
     if done.attrs.get("hyjax_version") != version() or done.attrs.get("counted_until") != COUNT_UNTIL:
         raise Misuse(f"{path}: not a study that hyjax {version()} wrote, so it cannot be resumed. Give another path.")
-    return [done.sel(tolerance=[each]) for each in done.tolerance.values]
+    return [done.isel(tolerance=[i]) for i in range(done.sizes["tolerance"])]
 
 
 def _joined(parts: "list[xarray.Dataset]") -> "xarray.Dataset":
