@@ -42,14 +42,15 @@ def solvers(out: Path | None, resume: bool) -> None:
     console = Console(width=132)
     study = _study(out, resume)
     ours = solver_points(study)
+    # Hazard: `tolerance` as a keyword of `sel` is xarray's own argument.
     for strategy, printed, title in (
         ("combined", TABLE_3, "Table 3: points, transitions by one vector field with if ... else"),
         ("events", TABLE_4, "Table 4: points, transitions by located events"),
     ):
         for tolerance in TOLERANCES:
-            here = ours.sel(strategy=strategy, tolerance=tolerance)
+            here = ours.sel({"strategy": strategy, "tolerance": tolerance})
             console.print(_points_table(f"{title}, tolerance {tolerance:g}", printed[tolerance], here))
-    console.print(_weighted_table(ours.sel(strategy="combined", tolerance=1e-6)))
+    console.print(_weighted_table(ours.sel({"strategy": "combined", "tolerance": 1e-6})))
     failed = int(np.sum(study.result.values != 0))
     worst = float(study.reference_error.max())
     console.print(
