@@ -231,6 +231,7 @@ def test_strides_that_depend_on_when_they_start():
     assert_allclose(points[0].multiplier, -1, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""

@@ -163,6 +163,7 @@ def forced_start():
     return x
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_forced_stride_and_its_derivatives():
     """In state, parameters, and the time at which it starts."""

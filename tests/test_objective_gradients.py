@@ -26,7 +26,7 @@ VARIED = {
     "compass_gait": {"slope": 0.05, "mu": 2.0, "beta": 1.0},
     "powered_compass_gait": {"slope": 0.01, "stiffness": 0.1, "push_off": 0.15, "com": 0.5},
     "kneed_walker": {"slope": 0.01, "hip_mass": 0.5, "a1": 0.3},
-    "slip": {"attack_angle": 0.1, "stiffness": 20.0, "energy": 2.0},
+    "slip": {"attack_angle": 0.1, "stiffness": 20.0, "energy": 1.0},
     "slip_retraction": {"retraction_angle": 0.1, "retraction_rate": 0.3, "stiffness": 25.0},
     "bhounsule_walker": {"push_off": 0.3, "torque_1": 1.5, "step_time": 0.5},
 }

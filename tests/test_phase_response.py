@@ -114,6 +114,7 @@ RENAMED = hj.HybridSystem(
 )
 
 
+@pytest.mark.exhaustive
 def test_pair_with_gradients():
     """Half a rhythm of the pair has the multiplier h'(u), which is negative: kappa = (ln(-h') + pi i) / T. With the derivatives
     by all parameters in the direction (1, 1, 1)."""

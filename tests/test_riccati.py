@@ -275,6 +275,7 @@ def test_periodic_solution_against_scipy(table):
     assert np.max(np.abs(s.multipliers)) < 0.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_closed_loop_around_an_orbit(table):
     """The deviation at the starts of the periods obeys the characteristic equation of the multipliers, and the cost is P's."""

@@ -31,6 +31,7 @@ def test_norm_of_a_map_in_closed_form():
     assert_allclose(slope, jax.vmap(jax.grad(exact))(r), rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.exhaustive
 def test_orbits_without_a_norm():
     """At r = 3.2 the fixed point is unstable. The map's stride takes the time 1, whatever happens."""
     found = jax.vmap(lambda r: norm_of_map(r, lambda stride: stride.x[0]))(jnp.array([3.2, 2.8]))

@@ -40,6 +40,7 @@ def check(branch, *expected):
     assert_allclose([float(point.value) for point in branch.special_points], [s for _, s in expected], atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_doublings_within_one_step():
     """The multiplier -1 - e + s^2 is outside the circle between -sqrt(e) and sqrt(e); two multipliers that follow each other."""
     e, quadratic = 1e-4, blocks(np.diag([1.0, 0]), np.zeros((2, 2)))

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from .._system.pictures import picture
 from .._system.results import RESULTS
 from .._system.types import Matrix, State
+from .semidefinite import solve_semidefinite
 
 
 class Estimates(eqx.Module):
@@ -81,14 +82,3 @@ class Filtered(eqx.Module):
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
         """A figure of the means with their deviations over time, and of the events; see `hyjax.plot.estimate_figure`."""
         return picture("estimate_figure")(self.estimates, measurements, self.events)
-
-
-def solve_semidefinite(sigma: Float[Array, "*rows n n"], right: Float[Array, "*rows n k"]) -> Float[Array, "*rows n k"]:
-    r"""$D^{-1} (D^{-1}\Sigma D^{-1})^+ D^{-1} B$ with the deviations $D$: a generalized inverse of a covariance.
-
-    With the pseudo-inverse of the correlations, rounding errors do not depend on the coordinates' units.
-    """
-    deviations = jnp.sqrt(jnp.diagonal(sigma, axis1=-2, axis2=-1))
-    scale = jnp.where(deviations > 0, 1 / jnp.where(deviations > 0, deviations, 1), 0)
-    inverse = jnp.linalg.pinv(sigma * scale[..., :, None] * scale[..., None, :], hermitian=True)
-    return scale[..., :, None] * (inverse @ (scale[..., :, None] * right))

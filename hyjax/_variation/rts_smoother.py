@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._system.types import Matrix, State
-from .estimates import Estimates, Filtered, solve_semidefinite
+from .estimates import Estimates, Filtered
+from .semidefinite import solve_semidefinite
 
 
 class Smoothed(eqx.Module):

@@ -1,4 +1,6 @@
-"""Symmetric matrices given by a user, checked; and packed as the numbers of their lower triangle."""
+"""Symmetric matrices given by a user, checked; packed as the numbers of their lower triangle; and covariances inverted."""
+
+from collections.abc import Callable
 
 import jax.core
 import jax.numpy as jnp
@@ -14,29 +16,27 @@ def check_covariance(matrix, size: int, dtype, name: str) -> Matrix:
     `ValueError` for another shape than `(size, size)`, and for a matrix that is not finite, symmetric and positive semidefinite
     (where it is not traced); its message begins with `name`.
     """
-    matrix = jnp.asarray(matrix, dtype)
-    if matrix.shape != (size, size):
-        raise ValueError(f"{name} of shape {matrix.shape} must have the shape {(size, size)}.")
-    if not isinstance(matrix, jax.core.Tracer):
-        values = np.asarray(matrix)
-        sound = np.all(np.isfinite(values)) and np.allclose(values, values.T, rtol=1e-6, atol=0)
-        # An eigenvalue that is zero is found up to rounding of the largest.
-        if not sound or np.min(np.linalg.eigvalsh(values)) < -1e-6 * np.max(np.abs(values)):
-            raise ValueError(f"{name} must be symmetric and positive semidefinite, not {values.tolist()}.")
+    # An eigenvalue that is zero is found up to rounding of the largest.
+    semidefinite = lambda values: bool(np.min(np.linalg.eigvalsh(values)) >= -1e-6 * np.max(np.abs(values)))
+    matrix = _checked(matrix, size, dtype, name, "semidefinite", semidefinite)
     return (matrix + matrix.T) / 2
 
 
 def check_positive(matrix, size: int, dtype, name: str) -> Matrix:
     """A matrix as an array of that dtype. `ValueError` for another shape than `(size, size)`, and for a matrix that is not
     finite, symmetric and positive definite (where it is not traced); its message begins with `name`."""
+    return _checked(matrix, size, dtype, name, "definite", lambda values: bool(np.min(np.linalg.eigvalsh(values)) > 0))
+
+
+def _checked(matrix, size: int, dtype, name: str, kind: str, is_kind: Callable[[np.ndarray], bool]) -> Matrix:
     matrix = jnp.asarray(matrix, dtype)
     if matrix.shape != (size, size):
         raise ValueError(f"{name} of shape {matrix.shape} must have the shape {(size, size)}.")
     if not isinstance(matrix, jax.core.Tracer):
         values = np.asarray(matrix)
-        symmetric = np.allclose(values, values.T, rtol=1e-6, atol=0)
-        if not (np.all(np.isfinite(values)) and symmetric and np.min(np.linalg.eigvalsh(values)) > 0):
-            raise ValueError(f"{name} must be symmetric and positive definite, not {values.tolist()}.")
+        symmetric = np.all(np.isfinite(values)) and np.allclose(values, values.T, rtol=1e-6, atol=0)
+        if not (symmetric and is_kind(values)):
+            raise ValueError(f"{name} must be symmetric and positive {kind}, not {values.tolist()}.")
     return matrix
 
 
@@ -61,3 +61,14 @@ def pack(matrix: Float[Array, "n n"]) -> Float[Array, " packed"]:
 def unpack(packed: Float[Array, " packed"], n: int) -> Float[Array, "n n"]:
     """The symmetric matrix of a packed triangle."""
     return packed[packed_places(n)]
+
+
+def solve_semidefinite(sigma: Float[Array, "*rows n n"], right: Float[Array, "*rows n k"]) -> Float[Array, "*rows n k"]:
+    r"""$D^{-1} (D^{-1}\Sigma D^{-1})^+ D^{-1} B$ with the deviations $D$: a generalized inverse of a covariance.
+
+    With the pseudo-inverse of the correlations, rounding errors do not depend on the coordinates' units.
+    """
+    deviations = jnp.sqrt(jnp.diagonal(sigma, axis1=-2, axis2=-1))
+    scale = jnp.where(deviations > 0, 1 / jnp.where(deviations > 0, deviations, 1), 0)
+    inverse = jnp.linalg.pinv(sigma * scale[..., :, None] * scale[..., None, :], hermitian=True)
+    return scale[..., :, None] * (inverse @ (scale[..., :, None] * right))

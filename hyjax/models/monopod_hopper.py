@@ -59,17 +59,12 @@ class Params(eqx.Module):
     adhesion: Float[Array, ""] = parameter(1.0, "1", "1: the ground may pull, as in the source; 0: it may not")
 
     def __check_init__(self):
-        require_hopper(self)
-
-
-def require_hopper(params) -> None:
-    """`ValueError` for parameters that are no hopper's."""
-    require_nonnegative(params, "damping")
-    require_positive(params, "toe_mass", "stiffness", "weight")
-    refuse_unless(
-        params.toe_mass < FULL, f"toe_mass={params.toe_mass} must be less than 4 pi^2, the mass of toe and body."
-    )
-    require_unit_interval(params, "adhesion")
+        require_nonnegative(self, "damping")
+        require_positive(self, "toe_mass", "stiffness", "weight")
+        refuse_unless(
+            self.toe_mass < FULL, f"toe_mass={self.toe_mass} must be less than 4 pi^2, the mass of toe and body."
+        )
+        require_unit_interval(self, "adhesion")
 
 
 # The source's Table 2: (b, m, k, f) of its sets 1 to 13.

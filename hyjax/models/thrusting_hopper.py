@@ -13,11 +13,11 @@ impacts*, ASME J. Comput. Nonlinear Dyn. 12, 061016, for hopper and ground; Raib
 Press, for a leg that is lengthened at its greatest compression.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
+from . import monopod_hopper
 from ._parameter import parameter, require_nonnegative
 from .monopod_hopper import (
     accelerated,
@@ -28,7 +28,6 @@ from .monopod_hopper import (
     outline as outline,
     pull,
     push,
-    require_hopper,
     stand,
     start as start,
     time_unit as time_unit,
@@ -44,18 +43,12 @@ title = "Thrusting hopper"
 source = "Dallas, Machairas, Papadopoulos, J. Comput. Nonlinear Dyn. 12 (2017), with a thrust"
 
 
-class Params(eqx.Module):
+class Params(monopod_hopper.Params):
     """Ground, masses, weight and thrust, without dimension."""
 
-    damping: Float[Array, ""] = parameter(1951.0, "1", "damping b of the ground")
-    toe_mass: Float[Array, ""] = parameter(1.88, "1", "4 pi^2 times the toe's part m of the mass")
-    stiffness: Float[Array, ""] = parameter(22.8, "1", "stiffness k of the ground, against that of the leg")
-    weight: Float[Array, ""] = parameter(0.051, "1", "weight f")
     thrust: Float[Array, ""] = parameter(0.01, "l", "lengthening delta of the leg's free length")
-    adhesion: Float[Array, ""] = parameter(1.0, "1", "1: the ground may pull, as in the source; 0: it may not")
 
     def __check_init__(self):
-        require_hopper(self)
         require_nonnegative(self, "thrust")
 
 
