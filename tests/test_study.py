@@ -6,14 +6,17 @@ The system is an oscillator with two springs, of frequency 1 above zero and 3 be
 from types import SimpleNamespace
 
 import diffrax as dfx
+import jax
 import jax.numpy as jnp
 import jaxtyping
 import matplotlib
 import numpy as np
 import pytest
+from counting import Counter
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._flow.step import Step
 from hyjax._sweep import study_timing
 from hyjax._sweep.points import points
 from hyjax._sweep.study_measures import divergence_time, integral_of_error
@@ -81,7 +84,7 @@ def test_reference_has_a_closed_form(study):
 def test_error_falls_with_the_tolerance(study):
     """Events located, or the kink integrated through: both converge, and each tolerance diverges later at its own threshold."""
     error = study.integral_of_error
-    assert np.all(error.isel(tolerance=1) < 0.2 * error.isel(tolerance=0))
+    assert np.all(error.isel(rtol=1) < 0.2 * error.isel(rtol=0))
     # An error that is nowhere 1e-2 of what is measured has not diverged.
     small = study.integral_of_error < 1e-6
     assert np.all(study.divergence_time.values[small.values] == END)
@@ -96,23 +99,52 @@ def test_jumps(study):
     assert np.all(study.jumps.sel(strategy="combined") == 0)
 
 
-def test_evaluations_of_each_step(study):
-    """Without events, what is not proportional to the steps does not depend on the tolerance. A step of Dormand and Prince has
-    six new evaluations, since the last is the first of the next; one of Rosenbrock's method two, and one Jacobian."""
-    more = study.sel(strategy="combined").diff("tolerance").isel(tolerance=0)
-    tried = more.steps_tried
-    assert np.all(tried > 0)
+def test_evaluations_are_those_of_the_steps(study):
+    """A step of Dormand and Prince has six new evaluations, since the last is the first of the next; one of Rosenbrock's method
+    two, and one Jacobian. Radau: three of each in every iteration, of which a step has at least one; two evaluations and one
+    Jacobian besides."""
+    tried = study.steps_tried
+    assert np.all(tried > 0) and np.all(study.steps_taken <= tried)
     for solver, evaluations, jacobians in (("Dopri5", 6, 0), ("Rosenbrock23", 2, 1)):
-        one = more.sel(solver=solver)
-        assert_allclose(one.evaluations, evaluations * one.steps_tried, rtol=1e-12)
-        assert_allclose(one.jacobians, jacobians * one.steps_tried, rtol=1e-12)
-    # Newton's method for Radau's three stages: three evaluations and Jacobians in each iteration, of which there are at least
-    # one; one Jacobian, and two evaluations, for the error estimate and the next step.
-    one = more.sel(solver="Radau5")
+        one = study.sel(solver=solver)
+        assert np.all(one.evaluations == evaluations * one.steps_tried)
+        assert np.all(one.jacobians == jacobians * one.steps_tried)
+    one = study.sel(solver="Radau5")
     iterations = (one.jacobians - one.steps_tried) / 3
     assert np.all(iterations >= one.steps_tried)
-    assert_allclose(one.evaluations, 3 * iterations + 2 * one.steps_tried, rtol=1e-12)
-    assert np.all(study.steps_taken <= study.steps_tried)
+    assert np.all(one.evaluations == 3 * iterations + 2 * one.steps_tried)
+
+
+def steep(t, x, p):
+    return jnp.stack([x[1], 30 * (1 - x[0] ** 2) * x[1] - x[0] + jnp.sin(t)])
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        dfx.Dopri5(), dfx.Dopri8(), dfx.Bosh3(), dfx.Heun(), dfx.ImplicitEuler(), dfx.Kvaerno3(), hj.solvers.TRBDF2(),
+        hj.solvers.Rosenbrock23(), hj.solvers.Rodas5P(), hj.solvers.Trapezoidal(), hj.solvers.Radau5(), hj.solvers.NDF(),
+        hj.solvers.AdamsPECE(),
+    ],
+    ids=lambda solver: type(solver).__name__,
+)  # fmt: skip
+def test_work_of_a_step(solver):
+    """The declared work of one step of every method, against callbacks in the vector field."""
+    counter = Counter(steep)
+    step = Step(solver, counter.field, None, False, "lax", 1e-3)
+    t, x, h = jnp.array(0.2), jnp.array([1.5, 0.1]), jnp.array(0.05)
+    f = jnp.asarray(steep(t, x, None))
+    memory = step.init(t, x, f, h)
+    jax.effects_barrier()
+    before = counter.evaluations, counter.jacobians
+    iterations = int(jax.jit(step)(t, x, f, h, memory)[-1])
+    jax.effects_barrier()
+    work = step.work
+    assert work is not None
+    assert counter.evaluations - before[0] == work.evaluations + work.each_evaluations * iterations
+    assert counter.jacobians - before[1] == work.jacobians + work.each_jacobians * iterations
+    # Newton's method settles quadratically on this field: more than one iteration in each of its equations, and far from ten.
+    assert (2 if work.each_jacobians else 0) <= iterations <= 20
 
 
 def test_steps_are_those_of_diffrax(study):
@@ -123,7 +155,7 @@ def test_steps_are_those_of_diffrax(study):
             dfx.ODETerm(both), dfx.Dopri5(), 0.0, END, 0.01, START, SETS[0],
             stepsize_controller=dfx.PIDController(tolerance, tolerance),
         )  # fmt: skip
-        found = study.sel(strategy="combined", solver="Dopri5").isel(tolerance=i, set=0)
+        found = study.sel(strategy="combined", solver="Dopri5").isel(rtol=i, set=0)
         assert abs(int(solution.stats["num_steps"]) - int(found.steps_tried)) <= 1
         assert abs(int(solution.stats["num_accepted_steps"]) - int(found.steps_taken)) <= 1
 
@@ -167,11 +199,11 @@ def test_a_run_that_fails_has_a_code(study):
     """Ten steps in an arc are too few; the program is the one already compiled."""
     few = hj.solver_study(
         system, START, SETS, mode="above", t1=END, solvers={"Dopri5": DOPRI5}, tolerances=[1e-9], of="y", samples=181,
-        max_steps=10, count_until=0.0, timed=False, progress=False,
+        max_steps=10, timed=False, progress=False,
     )  # fmt: skip
     assert np.all(few.result == int(hj.RESULTS.max_steps_reached._value))
     assert np.all(np.isnan(few.integral_of_error)) and np.all(few.divergence_time < END)
-    assert np.all(few.steps_tried == 10) and "evaluations" not in few
+    assert np.all(few.steps_tried == 10) and "seconds" not in few
 
 
 def test_points_of_the_paper():
@@ -198,7 +230,7 @@ def test_solver_points(study):
     import xarray
 
     steps = np.array([[1.0] * 13, [3.0] * 13, [2.0] * 13])
-    dims = ("strategy", "tolerance", "solver", "set")
+    dims = ("strategy", "rtol", "solver", "set")
     data = xarray.Dataset({"evaluations": (dims, steps[None, None]), "divergence_time": (dims, steps[None, None])})
     found = hj.solver_points(data)
     assert_allclose(found.evaluations[0, 0], [130, 13, 71.5])

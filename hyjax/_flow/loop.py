@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
-from .._system.types import Flag, Scalar, State, Time
+from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
 from .guard_cubic import Look
 from .guard_resolution import coarseness, inner_points
@@ -77,7 +77,7 @@ class Progress(eqx.Module):
 
 class Attempt(eqx.Module):
     """A trial step from the last point. `final`: it ends at the end time. `keep`, `h`, `control`: the controller's decision, next
-    step and memory."""
+    step and memory. `iterations`: of Newton's method."""
 
     dt: Scalar
     final: Flag
@@ -88,6 +88,7 @@ class Attempt(eqx.Module):
     keep: Flag
     h: Scalar
     control: Any
+    iterations: Count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +126,7 @@ def run(
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
         after = advance(course, now, attempt, *look(course, now, attempt))
-        return after if watch is None else dataclasses.replace(after, seen=watch.update(course, now, after))
+        return after if watch is None else dataclasses.replace(after, seen=watch.update(course, now, attempt, after))
 
     # Hazard: if the condition depends on one carried flag alone, XLA evaluates the loop in search of its trip count, and copies
     # everything the flag depends on (https://github.com/openxla/xla/pull/19194; 2.4 times slower in jaxlib 0.10.2). A second
@@ -198,11 +199,11 @@ def try_step(course: Course, now: Progress) -> Attempt:
     final = dt >= left
     dt = jnp.where(final, left, dt)
     x, f = jnp.stack(last.x), jnp.stack(last.f)
-    x1, f1, error, memory = course.step(last.t, x, f, dt, last.memory)
+    x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory)
     finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
     error = jnp.where(finite, error, jnp.inf)
     keep, h, control = _aside(course.pace.after, dt, x, x1, error, now.control)
-    return Attempt(dt, final, x1, f1, memory, finite, keep, h, control)
+    return Attempt(dt, final, x1, f1, memory, finite, keep, h, control, iterations)
 
 
 def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:

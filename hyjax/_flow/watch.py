@@ -9,9 +9,9 @@ from jaxtyping import PyTree
 class Watch(NamedTuple):
     """A record of the steps of `loop.run`, which has no derivatives.
 
-    **Attributes:** `seen`: the record before the first step, arrays. `update(course, before, after)`: the record after one more
-    trial step, from the loop's constants and the `Progress` before and after the trial; `before.seen` is the record before it.
-    The step was taken where `after.last.t` is later than `before.last.t`.
+    **Attributes:** `seen`: the record before the first step, arrays. `update(course, before, attempt, after)`: the record after
+    one more trial step, from the loop's constants, the `Progress` before the trial, the `Attempt`, and the `Progress` after it;
+    `before.seen` is the record before it. The step was taken where `after.last.t` is later than `before.last.t`.
     """
 
     update: Callable[..., PyTree]

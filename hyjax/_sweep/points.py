@@ -43,7 +43,7 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
     Of one tolerance, the runs of all solvers, sets and strategies compete: the best has 10 points, the worst 1, and others by
     linear interpolation. So with 13 sets a solver has between 13 and 130. Only runs of the same tolerance are compared.
 
-    **Arguments:** `study`: from `solver_study`. **Returns:** a dataset over `strategy`, `tolerance` and `solver` with the points
+    **Arguments:** `study`: from `solver_study`. **Returns:** a dataset over `strategy`, `rtol` and `solver` with the points
     of each measure that the study has: `divergence_time` (largest is best), `integral_of_error`, `evaluations` and `seconds`
     (smallest). A weighted sum of criteria (eq. 36) is `2 * points.seconds + points.integral_of_error`.
 
@@ -58,8 +58,8 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
     for name, best in MEASURES.items():
         if name not in study:
             continue
-        ordered = study[name].transpose("tolerance", *dims)
+        ordered = study[name].transpose("rtol", *dims)
         each = np.stack([points(values, best) for values in ordered.values])
         summed = ordered.copy(data=each).sum("set")
-        found[name] = summed.transpose("strategy", "tolerance", "solver").assign_attrs(long_name=f"points by {name}")
+        found[name] = summed.transpose("strategy", "rtol", "solver").assign_attrs(long_name=f"points by {name}")
     return xarray.Dataset(found)

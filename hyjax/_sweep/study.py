@@ -13,7 +13,7 @@ from .._system.system import HybridSystem, VectorField
 from .._system.types import Params, State, Time
 from ..solvers.rodas5p import Rodas5P
 from .progress import progress_bar
-from .study_case import case_of, strategies_of
+from .study_case import case_of
 from .study_checks import combined_system, coordinate_of, integrators_of, listed, Method, pairs_of, thresholds_of
 from .study_dataset import study_dataset
 from .study_measures import Yardstick
@@ -46,9 +46,8 @@ def solver_study(
     reference_tolerance: float = 1e-12,
     max_jumps: int = 1000,
     max_steps: int = 1_000_000,
-    count_until: float | None = None,
     timed: bool = True,
-    rounds: int = 5,
+    rounds: int = 3,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Compare solvers on a system: simulate it from `t0` to `t1` with each solver at each tolerance, for each set of parameters.
@@ -79,15 +78,14 @@ def solver_study(
     - `reference`: two methods or more, by default `Dopri8` and `Rodas5P`; at `reference_tolerance`, events located. The first
       is the reference, and the largest difference of any other from it tells how accurate the reference is.
     - `max_jumps`, `max_steps`: the most jumps in a run, and the most steps in an arc.
-    - `count_until`: evaluations are counted up to this time, by callbacks into Python of some microseconds each, and beyond it in
-      proportion to the steps tried; by default to `t1`. `0` does not count.
     - `timed`: whether to measure seconds: the median over `rounds`, in each of which all runs are made once, one after the
-      other, on one thread, compiled before. A run longer than 1 s is made once.
+      other, on one thread, compiled before. A run longer than 0.3 s is made once.
     - `progress`: show a bar on stderr; by default on a terminal.
 
-    **Returns:** an `xarray.Dataset` over `strategy`, `tolerance` (the `rtol`; `atol` and `threshold` beside it), `solver` and
-    `set`: `divergence_time`, `integral_of_error`, `steps_tried`, `steps_taken`, `jumps`, `evaluations`, `jacobians` (see
-    `_sweep/study_count.py` for what counts as one), `seconds`, and `result`, a code of `RESULTS`. A run that failed has as
+    **Returns:** an `xarray.Dataset` over `strategy`, `rtol` (`atol` and `threshold` beside it), `solver` and
+    `set`: `divergence_time`, `integral_of_error`, `steps_tried`, `steps_taken`, `jumps`, `evaluations`, `jacobians` (of
+    the vector field in the steps tried, see `hyjax/solvers/work.py`; NaN for a solver that is called through diffrax), `seconds`,
+    and `result`, a code of `RESULTS`. A run that failed has as
     divergence time the first time that it did not reach, and its integral is NaN. Over `set`: `reference_error`, the largest
     disagreement of the references, in the unit of what is measured, and `reference_result`, over `method`, their codes. Over
     `set`, `time` and `coordinate`: `reference`. `ValueError` for arguments that cannot be used; `ImportError` without xarray.
@@ -111,14 +109,12 @@ def solver_study(
     if combined is not None:
         whole = combined_system(system, mode, combined)
         cases["combined"] = case_of(whole, "combined", states, sets, t0, t1, max_jumps, max_steps)
-    strategies = strategies_of(cases, solvers)
-    until = case.t1 if count_until is None else jnp.minimum(jnp.asarray(count_until, case.t1.dtype), case.t1)
-    counts = bool(until > case.t0)
+    strategies = [(each, list(integrators_of(each.automaton.system, solvers).values())) for each in cases.values()]
 
     times = jnp.linspace(case.t0, case.t1, samples)
     never = jnp.full_like(times, jnp.inf)
     shape = len(strategies), len(pairs), len(solvers), len(sets)
-    total = len(methods) * len(sets) + int(np.prod(shape)) * (1 + counts + timed)
+    total = len(methods) * len(sets) + int(np.prod(shape)) * (1 + timed)
     columns: dict[str, np.ndarray] = {}
     programs = []
     with progress_bar("runs", total, 0, progress) as advance:
@@ -127,29 +123,24 @@ def solver_study(
         )
         for place in np.ndindex(*shape):
             s, i, j, k = place
-            strategy = strategies[s]
-            integrator = strategy.integrators[j]
-            row = yardstick.measured(
-                times, strategy.case.run(integrator, pairs[i], k, times), known.x[k], thresholds[i]
-            )
+            here, integrators = strategies[s]
+            run = partial(here.run, integrators[j], pairs[i], k)
+            row = yardstick.measured(times, run(times), known.x[k], thresholds[i])
             advance(1)
-            if counts:
-                row |= strategy.counted(integrator, pairs[i], k, until, never, row["steps_tried"])
-                advance(1)
             # A time that is never reached: the same program, without samples.
-            programs.append(partial(strategy.case.run, integrator, pairs[i], k, never))
+            programs.append(partial(run, never))
             for name, number in row.items():
                 columns.setdefault(name, np.full(shape, np.nan))[place] = number
         if timed:
             columns["seconds"] = interleaved_seconds(programs, rounds, advance).reshape(shape)
     coordinates = {
-        "strategy": list(cases), "tolerance": [rtol for rtol, _ in pairs], "solver": list(solvers),
-        "atol": ("tolerance", [atol for _, atol in pairs]), "threshold": ("tolerance", thresholds),
+        "strategy": list(cases), "rtol": [rtol for rtol, _ in pairs], "solver": list(solvers),
+        "atol": ("rtol", [atol for _, atol in pairs]), "threshold": ("rtol", thresholds),
         "set": np.arange(1, len(sets) + 1), "time": np.asarray(times), "coordinate": list(system.mode(mode).coordinates),
         "method": list(methods),
     }  # fmt: skip
     about = {
         "measured": "norm of the state" if of is None else of, "near_zero": near_zero, "reference": ", ".join(methods),
-        "reference_tolerance": reference_tolerance, "counted_until": float(until), "rounds": rounds if timed else 0,
+        "reference_tolerance": reference_tolerance, "rounds": rounds if timed else 0,
     }  # fmt: skip
     return study_dataset(columns, known, coordinates, about)

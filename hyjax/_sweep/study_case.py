@@ -1,9 +1,8 @@
 """The runs of a solver study: what those of one strategy of transition share."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -13,8 +12,6 @@ from .._flow.mode_integrators import Integrators
 from .._flow.simulate import check_simulation
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
-from .study_checks import integrators_of, Method
-from .study_count import counted, COUNTS
 from .study_run import limits_at, study_run, StudyRun
 
 
@@ -42,43 +39,6 @@ class Case:
         limits = limits_at(integrator, *tolerance, self.max_steps, z0.dtype)
         most = jnp.asarray(self.max_jumps)
         return study_run(self.automaton, self.mode, z0, self.t0, self.t1, params, integrator, limits, times, most)
-
-
-@dataclasses.dataclass(frozen=True)
-class Strategy:
-    """A case with the integrator of each solver. `counting`: the same case, whose vector fields count their evaluations."""
-
-    case: Case
-    counting: Case
-    integrators: tuple[Integrators, ...]
-
-    def counted(
-        self,
-        integrator: Integrators,
-        tolerance: tuple[float, float],
-        k: int,
-        until: Time,
-        never: Float[Array, " times"],
-        steps: float,
-    ) -> dict[str, float]:
-        """Evaluations and Jacobians in a run that tries so many `steps`, counted until a time, and beyond it in proportion to
-        the steps tried. `never`: times that are not reached."""
-        COUNTS.start()
-        found = dataclasses.replace(self.counting, t1=until).run(integrator, tolerance, k, never)
-        tried = int(found.tried)
-        jax.effects_barrier()
-        share = steps / tried if tried else float("nan")
-        return {"evaluations": COUNTS.evaluations * share, "jacobians": COUNTS.jacobians * share}
-
-
-def strategies_of(cases: Mapping[str, Case], solvers: Mapping[str, Method]) -> list[Strategy]:
-    """The strategy of each case."""
-    found = []
-    for case in cases.values():
-        system = case.automaton.system
-        counting = dataclasses.replace(case, automaton=Automaton(counted(system)))
-        found.append(Strategy(case, counting, tuple(integrators_of(system, solvers).values())))
-    return found
 
 
 def case_of(

@@ -13,7 +13,7 @@ from .study_reference import Reference
 if TYPE_CHECKING:
     import xarray
 
-DIMS = ("strategy", "tolerance", "solver", "set")
+DIMS = ("strategy", "rtol", "solver", "set")
 LONG_NAMES = {
     "divergence_time": "first time of a relative error above the threshold",
     "integral_of_error": "integral of the absolute error over the time",
@@ -29,7 +29,7 @@ LONG_NAMES = {
 def study_dataset(
     columns: dict[str, np.ndarray], known: Reference, coordinates: dict[str, Any], about: dict[str, Any]
 ) -> "xarray.Dataset":
-    """The measures over `strategy`, `tolerance`, `solver` and `set`, with the reference.
+    """The measures over `strategy`, `rtol`, `solver` and `set`, with the reference.
 
     **Arguments:** `columns`: the measures by name. `coordinates`: of every dimension. `about`: attributes, values of netCDF.
     """

@@ -30,9 +30,11 @@ class Yardstick:
         return {
             "divergence_time": divergence_time(t, error, size, threshold, self.near_zero),
             "integral_of_error": integral_of_error(t, error),
-            "steps_tried": float(run.tried),
-            "steps_taken": float(run.taken),
+            "steps_tried": float(run.tally.tried),
+            "steps_taken": float(run.tally.taken),
             "jumps": float(run.jumps),
+            "evaluations": float(run.tally.evaluations),
+            "jacobians": float(run.tally.jacobians),
             "result": float(run.result._value),
         }
 

@@ -17,26 +17,39 @@ from .._flow.mode_integrators import Integrators, Limits, with_adjoint, with_lim
 from .._flow.simulate import first_arc, flow_arc, leave_arc
 from .._flow.watch import Watch
 from .._system.results import RESULTS
-from .._system.types import Params, Time
+from .._system.types import Count, Flag, Params, Time
+from ..solvers.work import Work
+
+
+class Tally(eqx.Module):
+    """The work of a run.
+
+    **Attributes:** `tried`, `taken`: steps; the trials that locate an event are tried, and not taken. `evaluations`, `jacobians`:
+    of the vector field in the steps tried, see `hyjax/solvers/work.py`; NaN where a solver's work is not known. Those at the
+    start of an arc, a few for the choice of the first step, are not counted.
+    """
+
+    tried: Int[Array, ""]
+    taken: Int[Array, ""]
+    evaluations: Float[Array, ""]
+    jacobians: Float[Array, ""]
 
 
 class Record(eqx.Module):
-    """A record of the steps. `samples`: states at the times; the first `filled` are known. `tried`, `taken`: numbers of steps."""
+    """A record of the steps. `samples`: states at the times; the first `filled` are known. `tally`: the numbers of steps and of
+    evaluations."""
 
     samples: Float[Array, "times size"]
     filled: Int[Array, ""]
-    tried: Int[Array, ""]
-    taken: Int[Array, ""]
+    tally: Tally
 
 
 class StudyRun(eqx.Module):
-    """A run. **Attributes:** `samples`: states at the given times, padded; NaN at a time that the run did not reach. `tried`,
-    `taken`: numbers of steps; the trials that locate an event are tried, and not taken. `jumps`: number of jumps. `result`: a
-    code of `RESULTS`."""
+    """A run. **Attributes:** `samples`: states at the given times, padded; NaN at a time that the run did not reach. `tally`: its
+    work. `jumps`: number of jumps. `result`: a code of `RESULTS`."""
 
     samples: Float[Array, "times size"]
-    tried: Int[Array, ""]
-    taken: Int[Array, ""]
+    tally: Tally
     jumps: Int[Array, ""]
     result: RESULTS
 
@@ -71,19 +84,20 @@ def study_run(
         after, row = leave_arc(automaton, now, jumps >= max_jumps, flown, z_after)
         return after, flown.end.seen, jumps + row.jumped.astype(jumps.dtype)
 
-    record = Record(jnp.full((times.size, z0.size), jnp.nan, z0.dtype), zero, zero, zero)
+    none = jnp.zeros((), z0.dtype)
+    record = Record(jnp.full((times.size, z0.size), jnp.nan, z0.dtype), zero, Tally(zero, zero, none, none))
     last, record, jumps = jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, record, zero))
     # The last point of the loop may lie a rounding before the end time.
     rest = (jnp.arange(times.size) >= record.filled) & (times <= _beyond(t1)) & (last.result == RESULTS.successful)
     samples = jnp.where(rest[:, None], last.z, record.samples)
-    return StudyRun(samples, record.tried, record.taken, jumps, last.result)
+    return StudyRun(samples, record.tally, jumps, last.result)
 
 
 def sampling(times: Float[Array, " times"], record: Record) -> Watch:
-    """The watch that counts steps and keeps the states at `times`."""
+    """The watch that counts steps and evaluations and keeps the states at `times`."""
     count = times.size
 
-    def update(course, before, after) -> Record:
+    def update(course, before, attempt, after) -> Record:
         record, point = before.seen, before.last
         x, f = jnp.stack(point.x), jnp.stack(point.f)
         took = after.last.t > point.t
@@ -101,9 +115,22 @@ def sampling(times: Float[Array, " times"], record: Record) -> Watch:
             return k + 1, samples.at[k].set(jnp.where(h > 0, there, x))
 
         filled, samples = jax.lax.while_loop(within, sample, (record.filled, record.samples))
-        return Record(samples, filled, record.tried + 1, record.taken + took.astype(record.taken.dtype))
+        return Record(samples, filled, tallied(record.tally, course.step.work, took, attempt.iterations))
 
     return Watch(update, record)
+
+
+def tallied(tally: Tally, work: Work | None, took: Flag, iterations: Count) -> Tally:
+    """The tally after one more step."""
+    more = jnp.nan, jnp.nan
+    if work is not None:
+        more = (
+            work.evaluations + work.each_evaluations * iterations,
+            work.jacobians + work.each_jacobians * iterations,
+        )
+    evaluations, jacobians = (jnp.asarray(each, tally.evaluations.dtype) for each in more)
+    taken = tally.taken + took.astype(tally.taken.dtype)
+    return Tally(tally.tried + 1, taken, tally.evaluations + evaluations, tally.jacobians + jacobians)
 
 
 def _beyond(t: Time) -> Time:

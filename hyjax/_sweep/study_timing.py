@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-LONG = 1.0
+LONG = 0.3
 
 
 def interleaved_seconds(programs: Sequence[Callable[[], Any]], rounds: int, done: Callable[[int], None]) -> np.ndarray:

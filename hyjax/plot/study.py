@@ -52,7 +52,7 @@ def points_figure(points: "xarray.Dataset", measure: str = "integral_of_error") 
     """
     if measure not in points:
         raise ValueError(f"points_figure: measure={measure!r} must be one of {sorted(map(str, points))}.")
-    column = points[measure].transpose("strategy", "solver", "tolerance")
+    column = points[measure].transpose("strategy", "solver", "rtol")
     names, solvers = column["strategy"].values, column["solver"].values
     fig, axes = pyplot().subplots(1, len(names), figsize=(3.2 * len(names), 3.4), squeeze=False, layout="constrained")
     low, high = float(column.min()), float(column.max())
@@ -63,8 +63,8 @@ def points_figure(points: "xarray.Dataset", measure: str = "integral_of_error") 
             ax.text(
                 place, row, f"{value:.0f}", ha="center", va="center", color=INK if value > (low + high) / 2 else "white"
             )
-        ax.set(title=str(name), xlabel="tolerance")
-        ax.set_xticks(range(values.shape[1]), [f"{each:g}" for each in column["tolerance"].values])
+        ax.set(title=str(name), xlabel="rtol")
+        ax.set_xticks(range(values.shape[1]), [f"{each:g}" for each in column["rtol"].values])
         ax.set_yticks(range(len(solvers)), [str(each) for each in solvers])
     fig.colorbar(image, ax=axes[0], label=f"points, {measure.replace('_', ' ')}")
     return fig

@@ -32,8 +32,6 @@ METHODS = {
 # The source's threshold of eq. 32 at each tolerance, and the height below which eq. 32 is not evaluated.
 THRESHOLDS, NEAR_ZERO = {1e-3: 0.05, 1e-6: 0.01, 1e-9: 0.01}, 0.05
 END = 50.0
-# Evaluations are counted until every set has been in stance (set 3 falls until 10), and beyond in proportion to the steps.
-COUNT_UNTIL = 12.0
 
 
 def solvers(out: Path | None, resume: bool) -> None:
@@ -42,15 +40,14 @@ def solvers(out: Path | None, resume: bool) -> None:
     console = Console(width=132)
     study = _study(out, resume)
     ours = solver_points(study)
-    # Hazard: `tolerance` as a keyword of `sel` is xarray's own argument.
     for strategy, printed, title in (
         ("combined", TABLE_3, "Table 3: points, transitions by one vector field with if ... else"),
         ("events", TABLE_4, "Table 4: points, transitions by located events"),
     ):
         for tolerance in TOLERANCES:
-            here = ours.sel({"strategy": strategy, "tolerance": tolerance})
+            here = ours.sel(strategy=strategy, rtol=tolerance)
             console.print(_points_table(f"{title}, tolerance {tolerance:g}", printed[tolerance], here))
-    console.print(_weighted_table(ours.sel({"strategy": "combined", "tolerance": 1e-6})))
+    console.print(_weighted_table(ours.sel(strategy="combined", rtol=1e-6)))
     failed = int(np.sum(study.result.values != 0))
     worst = float(study.reference_error.max())
     console.print(
@@ -61,7 +58,7 @@ def solvers(out: Path | None, resume: bool) -> None:
 def _study(out: Path | None, resume: bool) -> "xarray.Dataset":
     """The study, tolerance by tolerance: only runs of the same tolerance are compared, so only these need be interleaved."""
     parts = _stored(out) if out is not None and resume and out.exists() else []
-    known = [float(part.tolerance[0]) for part in parts]
+    known = [float(part.rtol[0]) for part in parts]
     for tolerance in TOLERANCES:
         if tolerance not in known:
             parts.append(_at(tolerance))
@@ -77,14 +74,14 @@ def _stored(path: Path) -> "list[xarray.Dataset]":
     """The studies of the tolerances that a file has. `Misuse` for a file that this command, in this version, did not write."""
     with as_misuse():
         done = load_xarray().load_dataset(path)
-    if done.attrs.get("hyjax_version") != version() or done.attrs.get("counted_until") != COUNT_UNTIL:
+    if done.attrs.get("hyjax_version") != version():
         raise Misuse(f"{path}: not a study that hyjax {version()} wrote, so it cannot be resumed. Give another path.")
-    return [done.isel(tolerance=[i]) for i in range(done.sizes["tolerance"])]
+    return [done.isel(rtol=[i]) for i in range(done.sizes["rtol"])]
 
 
 def _joined(parts: "list[xarray.Dataset]") -> "xarray.Dataset":
     """Studies of several tolerances as one."""
-    return load_xarray().concat(parts, "tolerance", data_vars="minimal", coords="minimal", compat="override")
+    return load_xarray().concat(parts, "rtol", data_vars="minimal", coords="minimal", compat="override")
 
 
 def _at(tolerance: float) -> "xarray.Dataset":
@@ -93,7 +90,7 @@ def _at(tolerance: float) -> "xarray.Dataset":
     return solver_study(
         monopod_hopper.system, x0, sets, mode=mode, t1=END, solvers=METHODS, tolerances=[tolerance], of="toe",
         # Above the ground the force is zero: the vector field of stance holds in flight too.
-        combined=monopod_hopper.stand, divergence=THRESHOLDS[tolerance], near_zero=NEAR_ZERO, count_until=COUNT_UNTIL,
+        combined=monopod_hopper.stand, divergence=THRESHOLDS[tolerance], near_zero=NEAR_ZERO,
     )  # fmt: skip
 
 
