@@ -269,16 +269,23 @@ def test_misuse(changes, message):
 
 
 def test_pictures(study):
-    """A curve for each solver through its runs; a number for each tolerance and solver."""
-    fig = hj.plot.work_precision_figure(study, set=2)
-    assert [ax.get_title() for ax in fig.axes] == ["events", "combined"]
+    """A curve for each solver through its runs; the points of each tolerance and solver, and their ranks."""
+    fig = hj.plot.work_precision_figure(study, sets=[2])
+    assert [ax.get_title() for ax in fig.axes] == ["set 2, events", "set 2, combined"]
     drawn = fig.axes[1].get_lines()[1].get_xydata().T
     runs = study.sel(strategy="combined", solver="Rosenbrock23", set=2)
     assert np.array_equal(drawn, [runs.evaluations, runs.integral_of_error])
-    fig = hj.plot.points_figure(hj.solver_points(study), "evaluations")
-    assert len(fig.axes[0].texts) == len(SOLVERS) * len(TOLERANCES)
-    with pytest.raises(ValueError, match="cost='money' and set=2"):
-        hj.plot.work_precision_figure(study, set=2, cost="money")
-    with pytest.raises(ValueError, match="measure='seconds' must be one of"):
-        hj.plot.points_figure(hj.solver_points(study), "seconds")
+    assert len([ax for ax in hj.plot.work_precision_figure(study, strategies=["events"]).axes if ax.lines]) == len(SETS)
+    ours = hj.solver_points(study)
+    fig = hj.plot.points_figure(ours)
+    panel = next(ax for ax in fig.axes if ax.get_title() == "evaluations, combined")
+    written = np.array([int(text.get_text()) for text in panel.texts]).reshape(len(SOLVERS), len(TOLERANCES))
+    values = ours.evaluations.sel(strategy="combined").transpose("solver", "rtol").values
+    assert_allclose(written, values, atol=0.5)
+    ranks = np.asarray(panel.images[0].get_array())
+    assert all(sorted(column) == [1, 2, 3] for column in ranks.T)
+    assert np.array_equal(np.argsort(ranks[:, 0]), np.argsort(-values[:, 0]))
+    for wrong in ({"cost": "money"}, {"sets": [3]}, {"strategies": []}):
+        with pytest.raises(ValueError, match="must be in the study"):
+            hj.plot.work_precision_figure(study, **wrong)
     pyplot().close("all")

@@ -36,7 +36,7 @@ class Case:
     ) -> StudyRun:
         """The run of set `k` with a tolerance `(rtol, atol)`, and its states at `times`."""
         z0, params = self.sets[k]
-        limits = limits_at(integrator, *tolerance, self.max_steps, z0.dtype)
+        limits = limits_at(*tolerance, self.max_steps, z0.dtype)
         most = jnp.asarray(self.max_jumps)
         return study_run(self.automaton, self.mode, z0, self.t0, self.t1, params, integrator, limits, times, most)
 

@@ -4,8 +4,6 @@ The tolerances, the largest number of steps and the parameters are arguments of 
 all tolerances and sets of parameters.
 """
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -63,7 +61,7 @@ def study_run(
     t1: Time,
     params: Params,
     integrator: Integrators,
-    limits: tuple[Limits, ...],
+    limits: Limits,
     times: Float[Array, " times"],
     max_jumps: Int[Array, ""],
 ) -> StudyRun:
@@ -73,7 +71,7 @@ def study_run(
     step, for every solver, and does not change the steps of the run. A time `inf` is not reached, and costs nothing: a run of
     which only the duration is wanted is the same program with such times.
     """
-    integrator = with_limits(with_adjoint(integrator, PlainForward()), limits)
+    integrator = with_limits(with_adjoint(integrator, PlainForward()), [limits] * len(integrator.parts))
     start = first_arc(z0, mode, t0, t1)
     zero = jnp.array(0)
 
@@ -138,9 +136,8 @@ def _beyond(t: Time) -> Time:
     return t + 64 * float(jnp.finfo(t.dtype).eps) * jnp.abs(t)
 
 
-def limits_at(integrator: Integrators, rtol: float, atol: float, max_steps: int, dtype) -> tuple[Limits, ...]:
-    """The same limits for every part of an integrator, as arrays."""
-    real = lambda value: jnp.asarray(value, dtype)
-    whole = [part.max_time for part in integrator.parts]
-    one = Limits(real(rtol), real(atol), jnp.asarray(max_steps), real(0.0))
-    return tuple(dataclasses.replace(one, max_time=real(time)) for time in whole)
+def limits_at(rtol: float, atol: float, max_steps: int, dtype) -> Limits:
+    """The limits of a run, as arrays. A simulation has no use for `max_time`."""
+    return Limits(
+        jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype), jnp.asarray(max_steps), jnp.asarray(jnp.inf, dtype)
+    )

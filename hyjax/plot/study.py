@@ -1,5 +1,7 @@
-"""Pictures of solver studies: work against precision, and points."""
+"""Pictures of solver studies: work against precision, and ranks."""
 
+import itertools as it
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,57 +16,70 @@ MARKERS = "osD^vP*X"
 
 
 def work_precision_figure(
-    study: "xarray.Dataset", set: int = 1, cost: str = "evaluations"
+    study: "xarray.Dataset",
+    sets: Sequence[int] | None = None,
+    strategies: Sequence[str] | None = None,
+    cost: str = "evaluations",
 ) -> "matplotlib.figure.Figure":
-    """The error of each solver against its cost, one curve over the tolerances, for one set of parameters; a panel per strategy.
+    """The error of each solver against its cost, one curve over the tolerances; a panel for each set and strategy.
 
-    The nearer to the lower left, the better. **Arguments:** `study`: of `hyjax.solver_study`. `set`: the number of the set.
-    `cost`: a measure, such as `evaluations`, `steps_tried` or `seconds`. **Returns:** the figure. A run that failed is not
-    drawn. `ValueError` for a measure or a set that the study does not have.
+    The nearer to the lower left, the better. **Arguments:** `study`: of `hyjax.solver_study`. `sets`, `strategies`: those that
+    are drawn, by default all. `cost`: a measure, such as `evaluations`, `steps_tried` or `seconds`. **Returns:** the figure. A
+    run that failed is not drawn. `ValueError` for what the study does not have.
     """
-    if cost not in study or set not in study["set"].values:
+    chosen = {"set": sets, "strategy": strategies}
+    has = {name: study[name].values.tolist() for name in chosen}
+    given = {name: has[name] if each is None else list(each) for name, each in chosen.items()}
+    if cost not in study or any(not given[name] or set(given[name]) - set(has[name]) for name in has):
         raise ValueError(
-            f"work_precision_figure: cost={cost!r} and set={set} must be in the study, which has {sorted(map(str, study))} and "
-            f"the sets {study['set'].values.tolist()}."
+            f"work_precision_figure: cost={cost!r}, sets={sets} and strategies={strategies} must be in the study, which has "
+            f"{sorted(map(str, study))} and {has}."
         )
-    here = study.sel(set=set)
-    names = here["strategy"].values
+    panels = list(it.product(given["set"], given["strategy"]))
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
     fig, axes = pyplot().subplots(
-        1, len(names), figsize=(4 * len(names), 3.4), sharey=True, squeeze=False, layout="constrained"
-    )
-    for ax, name in zip(axes[0], names, strict=True):
-        for k, solver in enumerate(here["solver"].values):
-            runs = here.sel(strategy=name, solver=solver)
+        rows, columns, figsize=(3.2 * columns, 2.6 * rows + 0.5), sharex=True, sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for ax, (number, strategy) in zip(axes.flat, panels, strict=False):
+        for k, solver in enumerate(study["solver"].values):
+            runs = study.sel(set=number, strategy=strategy, solver=solver)
             style = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)], "ms": 4}
             ax.loglog(runs[cost].values, runs["integral_of_error"].values, label=str(solver), **style)
-        ax.set(title=str(name), xlabel=cost.replace("_", " "))
+        ax.set_title(f"set {number}, {strategy}", fontsize="medium")
         open_axes(ax)
-    axes[0, 0].set_ylabel("integral of the error")
-    axes[0, -1].legend(frameon=False, fontsize="small")
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    fig.supxlabel(cost.replace("_", " "))
+    fig.supylabel("integral of the error")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=8, frameon=False)
     return fig
 
 
-def points_figure(points: "xarray.Dataset", measure: str = "integral_of_error") -> "matplotlib.figure.Figure":
-    """The points of the solvers by one measure as a heat map: solvers against tolerances, a panel per strategy.
+def points_figure(points: "xarray.Dataset") -> "matplotlib.figure.Figure":
+    """The ranks of the solvers as a heat map, from 1 for the most points, with the points written in: solvers against tolerances,
+    a panel for each measure and strategy.
 
-    **Arguments:** `points`: of `hyjax.solver_points`. `measure`: such as `evaluations`. **Returns:** the figure. `ValueError` for
-    a measure that the points do not have.
+    **Arguments:** `points`: of `hyjax.solver_points`. **Returns:** the figure.
     """
-    if measure not in points:
-        raise ValueError(f"points_figure: measure={measure!r} must be one of {sorted(map(str, points))}.")
-    column = points[measure].transpose("strategy", "solver", "rtol")
-    names, solvers = column["strategy"].values, column["solver"].values
-    fig, axes = pyplot().subplots(1, len(names), figsize=(3.2 * len(names), 3.4), squeeze=False, layout="constrained")
-    low, high = float(column.min()), float(column.max())
-    for ax, name in zip(axes[0], names, strict=True):
-        values = column.sel(strategy=name).values
-        image = ax.imshow(values, vmin=low, vmax=high, aspect="auto", cmap="viridis")
-        for (row, place), value in np.ndenumerate(values):
-            ax.text(
-                place, row, f"{value:.0f}", ha="center", va="center", color=INK if value > (low + high) / 2 else "white"
-            )
-        ax.set(title=str(name), xlabel="rtol")
-        ax.set_xticks(range(values.shape[1]), [f"{each:g}" for each in column["rtol"].values])
+    measures, names, solvers = list(points), points["strategy"].values, points["solver"].values
+    size = 2.6 * len(measures) + 1, 0.35 * len(solvers) * len(names) + 1.4
+    fig, axes = pyplot().subplots(
+        len(names), len(measures), figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    for (row, name), (column, measure) in it.product(enumerate(names), enumerate(measures)):
+        ax = axes[row, column]
+        values = points[measure].sel(strategy=name).transpose("solver", "rtol").values
+        # The best is 1, and equal points share the better rank.
+        ranks = 1 + np.sum(values[:, None] < values[None, :], axis=1)
+        image = ax.imshow(ranks, vmin=1, vmax=len(solvers), aspect="auto", cmap="viridis_r")
+        for (i, j), value in np.ndenumerate(values):
+            late = ranks[i, j] > (1 + len(solvers)) / 2
+            ax.text(j, i, f"{value:.0f}", ha="center", va="center", color="white" if late else INK)
+        ax.set_title(f"{str(measure).replace('_', ' ')}, {name}", fontsize="small")
+        ax.set_xticks(range(values.shape[1]), [f"{each:g}" for each in points["rtol"].values])
         ax.set_yticks(range(len(solvers)), [str(each) for each in solvers])
-    fig.colorbar(image, ax=axes[0], label=f"points, {measure.replace('_', ' ')}")
+    fig.supxlabel("tolerance")
+    fig.colorbar(image, ax=axes, label="rank", ticks=range(1, len(solvers) + 1))
     return fig
