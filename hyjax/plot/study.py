@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, INK, open_axes, pyplot
+from .figure import COLOURS, GREY, INK, open_axes, pyplot
 
 if TYPE_CHECKING:
     import matplotlib.figure
     import xarray
 
-MARKERS = "osD^vP*X"
+STYLES = tuple(zip((*COLOURS, INK, GREY), "osD^vP*X", strict=True))
 
 
 def work_precision_figure(
@@ -45,8 +45,9 @@ def work_precision_figure(
     for ax, (number, strategy) in zip(axes.flat, panels, strict=False):
         for k, solver in enumerate(study["solver"].values):
             runs = study.sel(set=number, strategy=strategy, solver=solver)
-            style = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)], "ms": 4}
-            ax.loglog(runs[cost].values, runs["integral_of_error"].values, label=str(solver), **style)
+            colour, marker = STYLES[k % len(STYLES)]
+            x, y = runs[cost].values, runs["integral_of_error"].values
+            ax.loglog(x, y, color=colour, marker=marker, ms=4, label=str(solver))
         ax.set_title(f"set {number}, {strategy}", fontsize="medium")
         open_axes(ax)
     for ax in axes.flat[len(panels) :]:

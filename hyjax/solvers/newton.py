@@ -37,14 +37,15 @@ def newton(
             return z - correction, size, count + 1
 
         start = (z, jnp.full((), jnp.inf, z.dtype), jnp.array(0))
-        z, *how = jax.lax.while_loop(unsettled, improve, start)
-        return z, how
+        z, size, count = jax.lax.while_loop(unsettled, improve, start)
+        # Hazard: `custom_root` gives an integer beside the root an integer tangent (seen in jax 0.10.2).
+        return z, (size, count.astype(size.dtype))
 
     def tangent(linear, right):
         return solve(jax.jacfwd(linear)(right), right)
 
     z, (size, count) = jax.lax.custom_root(residual, guess, iterate, tangent, has_aux=True)
-    return z, size <= _half(guess.dtype), count
+    return z, size <= _half(guess.dtype), jax.lax.stop_gradient(count).astype(int)
 
 
 def zero_scale(x: State) -> Scalar:

@@ -41,12 +41,15 @@ def reproduce_saltation(
 def reproduce_solvers(
     out: Annotated[Path | None, typer.Option(help="write the study to this netCDF file, as study.nc")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="keep the tolerances that the file has already")] = False,
+    plot: Annotated[Path | None, typer.Option(help="draw work against precision to this file")] = None,
+    plot_points: Annotated[Path | None, typer.Option(help="draw the ranks of the solvers to this file")] = None,
 ):
     """Dallas, Machairas, Papadopoulos (2017): seven solvers for a hopper that is stiff in stance. Tables 3 to 5."""
     if resume and out is None:
         raise Misuse("--resume needs the file: give --out.")
-    check_files(None, out=out, overwrite=resume)
+    check_files(plot, out=out, overwrite=resume)
+    check_files(plot_points, overwrite=resume)
     start_jax()
     from .solvers import solvers
 
-    solvers(out, resume)
+    solvers(out, resume, plot, plot_points)

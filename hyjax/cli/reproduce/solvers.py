@@ -14,7 +14,10 @@ from ..._sweep.points import solver_points
 from ..._sweep.study import solver_study
 from ..._system.version import version
 from ...models import monopod_hopper
+from ...plot.study import points_figure, work_precision_figure
 from ..arguments import as_misuse, Misuse
+from ..files import save_figure
+from .solver_remarks import agreement_table, cheapest_table, remarks
 from .solver_tables import SOLVERS, TABLE_3, TABLE_4, TABLE_5, TOLERANCES
 
 if TYPE_CHECKING:
@@ -32,11 +35,13 @@ METHODS = {
 # The source's threshold of eq. 32 at each tolerance, and the height below which eq. 32 is not evaluated.
 THRESHOLDS, NEAR_ZERO = {1e-3: 0.05, 1e-6: 0.01, 1e-9: 0.01}, 0.05
 END = 50.0
+# A table is as wide as the longest title, which then takes one line.
+TITLE = 88
 
 
-def solvers(out: Path | None, resume: bool) -> None:
+def solvers(out: Path | None, resume: bool, plot: Path | None = None, plot_points: Path | None = None) -> None:
     """Run the study and print Tables 3 to 5 beside ours. **Arguments:** `out`: netCDF file of the study, written after each
-    tolerance. `resume`: keep the tolerances that the file has."""
+    tolerance. `resume`: keep the tolerances that the file has. `plot`, `plot_points`: pictures of the runs and of the ranks."""
     console = Console(width=132)
     study = _study(out, resume)
     ours = solver_points(study)
@@ -48,11 +53,15 @@ def solvers(out: Path | None, resume: bool) -> None:
             here = ours.sel(strategy=strategy, rtol=tolerance)
             console.print(_points_table(f"{title}, tolerance {tolerance:g}", printed[tolerance], here))
     console.print(_weighted_table(ours.sel(strategy="combined", rtol=1e-6)))
+    for table in (agreement_table(ours), cheapest_table(study)):
+        console.print()
+        console.print(table)
     failed = int(np.sum(study.result.values != 0))
-    worst = float(study.reference_error.max())
-    console.print(
-        f"{study.result.size} runs, {failed} of which failed. The references disagree by at most {worst:.1e}."
-    )
+    console.print(f"\n{study.result.size} runs, {failed} of which failed.")
+    for line in remarks(study, ours):
+        console.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
+    save_figure(plot, lambda: work_precision_figure(study, strategies=["events"]))
+    save_figure(plot_points, lambda: points_figure(ours))
 
 
 def _study(out: Path | None, resume: bool) -> "xarray.Dataset":
@@ -95,7 +104,7 @@ def _at(tolerance: float) -> "xarray.Dataset":
 
 
 def _points_table(title: str, printed: tuple[tuple[float, float, float], ...], ours: "xarray.Dataset") -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, min_width=TITLE)
     table.add_column("", no_wrap=True)
     for column in ("SD paper", "seconds", "evaluations", "DT paper", "DT", "IAE paper", "IAE"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -111,7 +120,7 @@ def _points_table(title: str, printed: tuple[tuple[float, float, float], ...], o
 
 def _weighted_table(ours: "xarray.Dataset") -> Table:
     title = "Table 5: 2 SD + IAE, tolerance 1e-06, if ... else"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, min_width=TITLE)
     table.add_column("", no_wrap=True)
     for column in ("paper", "by seconds", "by evaluations"):
         table.add_column(column, justify="right", no_wrap=True)
