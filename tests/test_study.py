@@ -1,6 +1,6 @@
 """The solver study: its measures against closed forms, its counts against the methods' own numbers, its points against the paper.
 
-The system is an oscillator with two springs, of frequency 1 above zero and 3 below it: arcs of sines, with events at their zeros.
+The system is an oscillator with two springs, `springs.py`.
 """
 
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from counting import Counter
 from numpy.testing import assert_allclose
+from springs import both, exact, START, system
 
 import hyjax as hj
 from hyjax._flow.step import Step
@@ -32,37 +33,7 @@ SOLVERS = {"Dopri5": DOPRI5, "Rosenbrock23": hj.solvers.Rosenbrock23(), "Radau5"
 TOLERANCES = (1e-3, 1e-5)
 
 
-def above(t, x, p):
-    return jnp.stack([x[1], -x[0]])
-
-
-def below(t, x, p):
-    return jnp.stack([x[1], -(p["below"] ** 2) * x[0]])
-
-
-def both(t, x, p):
-    return jnp.where(x[0] > 0, above(t, x, p), below(t, x, p))
-
-
-same = lambda t, x, p: x
-system = hj.HybridSystem(
-    {"above": hj.Mode(above, ("y", "v")), "below": hj.Mode(below, ("y", "v"))},
-    (
-        hj.Transition("above", "below", guard=lambda t, x, p: x[0], reset=same),
-        hj.Transition("below", "above", guard=lambda t, x, p: -x[0], reset=same),
-    ),
-)
-START = jnp.array([1.0, 0.0])
 SETS = [{"below": jnp.array(3.0)}, {"below": jnp.array(2.0)}]
-
-
-def exact(t, frequency):
-    """The height: cosine for a quarter of a period, then half periods below and above in turn."""
-    since = np.asarray(t) - np.pi / 2
-    phase = np.mod(since, np.pi / frequency + np.pi)
-    under = -np.sin(frequency * phase) / frequency
-    over = np.sin(phase - np.pi / frequency)
-    return np.where(since < 0, np.cos(t), np.where(phase < np.pi / frequency, under, over))
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +162,8 @@ def test_timing_is_interleaved(monkeypatch):
 
     monkeypatch.setattr(study_timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     programs = [program("a", 0.25, 1.0, 0.5), program("b", 2.0), program("c", 0.125, 0.125, 0.25)]
-    assert study_timing.interleaved_seconds(programs, 3, lambda _: None).tolist() == [0.5, 2.0, 0.125]
+    taken = study_timing.interleaved_durations(programs, 3, lambda _: None, 1.5)
+    assert taken == [[0.25, 1.0, 0.5], [2.0], [0.125, 0.125, 0.25]]
     assert ran == ["a", "b", "c", "a", "c", "a", "c"]
 
 

@@ -85,7 +85,9 @@ def check_simulation(
     t0, t1 = jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
     for name, each in system.modes.items():
         check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
-    if not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer) and t1 < t0:
+    known = not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer)
+    # Under `jit` a comparison of JAX arrays is traced even where both are known.
+    if known and float(t1) < float(t0):
         raise ValueError(f"simulate: the end time t1={t1} lies before the start time t0={t0}. Give t1 >= t0.")
     return t0, x0, t1, params, integrator
 

@@ -4,27 +4,34 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
 
 from .._flow.dataset import load_xarray
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Params, State, Time
-from ..solvers.rodas5p import Rodas5P
 from .progress import progress_bar
 from .study_case import case_of
-from .study_checks import combined_system, coordinate_of, integrators_of, listed, Method, pairs_of, thresholds_of
+from .study_checks import (
+    combined_system,
+    coordinate_of,
+    integrators_of,
+    listed,
+    Method,
+    pairs_of,
+    require_two,
+    thresholds_of,
+)
 from .study_dataset import study_dataset
 from .study_measures import Yardstick
-from .study_reference import reference_of
-from .study_timing import interleaved_seconds
+from .study_reference import REFERENCE, reference_of
+from .study_timing import interleaved_durations
 
 if TYPE_CHECKING:
     import xarray
 
-# Of different kinds: what one of them does wrong, the other does not.
-REFERENCE: dict[str, Method] = {"Dopri8": dfx.Dopri8(), "Rodas5P": Rodas5P()}
+# A run of so many seconds is made once.
+LONG = 0.3
 
 
 def solver_study(
@@ -100,11 +107,9 @@ def solver_study(
     pairs = pairs_of(tolerances, case.t0.dtype)
     thresholds = thresholds_of(divergence, len(pairs))
     yardstick = Yardstick(coordinate_of(system, of), system.mode(mode).dimension, near_zero)
-    methods = integrators_of(system, REFERENCE if reference is None else reference)
-    if len(methods) < 2:
-        raise ValueError(
-            "solver_study: reference= needs two methods, whose disagreement tells the error of the reference."
-        )
+    known_by = REFERENCE if reference is None else reference
+    require_two(known_by)
+    methods = integrators_of(system, known_by)
     cases = {"events": case}
     if combined is not None:
         whole = combined_system(system, mode, combined)
@@ -132,7 +137,8 @@ def solver_study(
             for name, number in row.items():
                 columns.setdefault(name, np.full(shape, np.nan))[place] = number
         if timed:
-            columns["seconds"] = interleaved_seconds(programs, rounds, advance).reshape(shape)
+            durations = interleaved_durations(programs, rounds, advance, LONG)
+            columns["seconds"] = np.array([np.median(each) for each in durations]).reshape(shape)
     coordinates = {
         "strategy": list(cases), "rtol": [rtol for rtol, _ in pairs], "solver": list(solvers),
         "atol": ("rtol", [atol for _, atol in pairs]), "threshold": ("rtol", thresholds),

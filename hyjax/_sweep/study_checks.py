@@ -26,16 +26,27 @@ def listed(x0: State | list[State], params: Params | list[Params]) -> tuple[list
 
 def integrators_of(system: HybridSystem, solvers: Mapping[str, Method]) -> dict[str, Integrators]:
     """The integrator of each name. A solver alone is an `Integrator` with `variations=False`: a study has no derivatives."""
-    if not solvers:
-        raise ValueError("solver_study: solvers must name at least one, such as {'ode45': diffrax.Dopri5()}.")
+    require_methods(solvers)
     lone = lambda each: Integrator(each, variations=False) if isinstance(each, dfx.AbstractSolver) else each
     return {name: for_modes(system, lone(each)) for name, each in solvers.items()}
+
+
+def require_methods(solvers: Mapping[str, Method]) -> None:
+    """`ValueError` unless there is one."""
+    if not solvers:
+        raise ValueError("study: solvers must name at least one, such as {'ode45': diffrax.Dopri5()}.")
+
+
+def require_two(reference: Mapping[str, Method]) -> None:
+    """`ValueError` unless there are two methods."""
+    if len(reference) < 2:
+        raise ValueError("study: reference= needs two methods, whose disagreement tells the error of the reference.")
 
 
 def pairs_of(tolerances: Sequence[float | tuple[float, float]], dtype) -> list[tuple[float, float]]:
     """`(rtol, atol)` of each tolerance; `ValueError` for those that an `Integrator` refuses."""
     if not len(tolerances):
-        raise ValueError("solver_study: tolerances must have at least one number, such as (1e-3, 1e-6).")
+        raise ValueError("study: tolerances must have at least one number, such as (1e-3, 1e-6).")
     pairs = [each if isinstance(each, tuple) else (each, each) for each in tolerances]
     return [Integrator(rtol=float(rtol), atol=float(atol)).tolerances(dtype) for rtol, atol in pairs]  # pyright: ignore
 

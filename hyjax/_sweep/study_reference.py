@@ -3,13 +3,18 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
+import diffrax as dfx
 import jax
 import numpy as np
 
 from .._flow.mode_integrators import Integrators
+from ..solvers.rodas5p import Rodas5P
 from .study_case import Case
+from .study_checks import Method
 from .study_measures import Yardstick
 
+# Of different kinds: what one of them does wrong, the other does not.
+REFERENCE: dict[str, Method] = {"Dopri8": dfx.Dopri8(), "Rodas5P": Rodas5P()}
 # In an arc of the reference, whatever the limit of the runs.
 MOST_STEPS = 100_000_000
 

@@ -5,25 +5,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
-
-LONG = 0.3
 
 
-def interleaved_seconds(programs: Sequence[Callable[[], Any]], rounds: int, done: Callable[[int], None]) -> np.ndarray:
-    """The median duration of each program, in seconds, over rounds in each of which every program runs once.
+def interleaved_durations(
+    programs: Sequence[Callable[[], Any]], rounds: int, done: Callable[[int], None], long: float
+) -> list[list[float]]:
+    """The durations of each program, in seconds, in rounds in each of which every program runs once.
 
-    The programs are compiled already. A program that took longer than `LONG` seconds in the first round is not run again.
+    The programs are compiled already. A program that took longer than `long` seconds in the first round is not run again.
     **Arguments:** `rounds`: how many. `done`: called with 1 after each run of the first round.
     """
     taken: list[list[float]] = [[] for _ in programs]
     for round_ in range(rounds):
         for program, durations in zip(programs, taken, strict=True):
-            if round_ and durations[0] > LONG:
+            if round_ and durations[0] > long:
                 continue
             begin = time.perf_counter()
             jax.block_until_ready(program())
             durations.append(time.perf_counter() - begin)
             if not round_:
                 done(1)
-    return np.array([np.median(durations) for durations in taken])
+    return taken
