@@ -90,7 +90,7 @@ def quantity_study(
         first, *others = (
             value(program)
             for each in known.values()
-            for program in _programs(quantity, each, [finest], MOST_STEPS, False)
+            for program in _programs(quantity, each, [finest], MOST_STEPS, compile_once)
         )
         if not all(np.all(np.isfinite(each)) for each in (first, *others)):
             raise ValueError("quantity_study: the quantity is not finite for the reference. Give another reference=.")
@@ -128,13 +128,16 @@ def quantity_study(
 def _programs(
     quantity: Callable, method: Method, pairs: Sequence[tuple[float, float]], max_steps: int, compile_once: bool
 ) -> list[Callable[[], jax.Array]]:
-    """A compiled program for each tolerance."""
-    flat = lambda limits: ravel_pytree(quantity(limited(method, limits)))[0]
-    sizes = [Limits(rtol, atol, max_steps, jnp.inf) for rtol, atol in pairs]
-    if compile_once:
-        program = eqx.filter_jit(flat)
-        return [partial(program, jax.tree.map(jnp.asarray, each)) for each in sizes]
-    return [eqx.filter_jit(partial(flat, each)) for each in sizes]
+    """The program for each tolerance."""
+    # Numbers that are no arrays are constants of the compiled program.
+    number = jnp.asarray if compile_once else lambda value: value
+    sizes = [Limits(*map(number, (rtol, atol, max_steps, 0.0))) for rtol, atol in pairs]
+    return [partial(_flat, quantity, method, each) for each in sizes]
+
+
+@eqx.filter_jit
+def _flat(quantity: Callable, method: Method, limits: Limits) -> jax.Array:
+    return ravel_pytree(quantity(limited(method, limits)))[0]
 
 
 def limited(method: Method, limits: Limits) -> IntegratorLike:
