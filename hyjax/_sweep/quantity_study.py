@@ -60,8 +60,8 @@ def quantity_study(
     `max_steps`
       are replaced. `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`.
     - `reference`: two methods or more, by default `Dopri8` and `Rodas5P`, at `reference_tolerance`.
-    - `compile_once`: compile one program for all tolerances of a solver, in which they are traced. `hj.simulate` allows this;
-      `hj.periodic_orbit`, whose result keeps its integrator, does not.
+    - `compile_once`: compile one program for all tolerances of a solver, in which they are traced. Not for a
+      quantity that takes it from a result which keeps its integrator, such as those of `simulate` and `periodic_orbit`.
     - `timed`, `rounds`: as in `solver_study`; a run longer than 2 s is made once. `progress`: show a bar on stderr; by default
       on a terminal.
 

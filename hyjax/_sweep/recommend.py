@@ -7,16 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.automaton import Automaton
-from .._flow.integrator import Integrator, PlainForward
-from .._flow.mode_integrators import for_modes, IntegratorLike, Limits, with_adjoint
-from .._flow.simulate import check_simulation, end_of_simulation, first_arc
-from .._system.results import RESULTS
+from .._flow.integrator import Integrator
+from .._flow.mode_integrators import for_modes, IntegratorLike, Limits
+from .._flow.simulate import check_simulation
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from ..solvers.ndf import NDF
 from ..solvers.rodas5p import Rodas5P
 from ..solvers.rosenbrock23 import Rosenbrock23
+from .final_state import final_state
 from .quantity_study import limited, quantity_study
 from .recommendation import Recommendation
 from .study_checks import Method
@@ -88,21 +87,13 @@ def recommend_integrator(
         if isinstance(each, Mapping):
             for_modes(system, each)
 
-    automaton = Automaton(system)
-    states = jax.vmap(automaton.pad)(x0) if lanes else automaton.pad(x0)
+    final = final_state(system, mode, params, max_jumps)
 
-    def final(given: IntegratorLike):
-        integrator = with_adjoint(for_modes(system, given), PlainForward())
-
-        def one(z):
-            first = first_arc(z, jnp.array(automaton.names.index(mode)), start, end)
-            last, _ = end_of_simulation(automaton, first, end, params, max_jumps, integrator)
-            return jnp.where(last.result == RESULTS.successful, last.z, jnp.nan)
-
-        return jax.vmap(one)(states) if lanes else one(states)
+    def states(integrator: IntegratorLike):
+        return jax.vmap(lambda x: final(integrator, x, start, end))(x0) if lanes else final(integrator, x0, start, end)
 
     measured = quantity_study(
-        final if quantity is None else quantity, solvers=given, tolerances=tolerances, reference=reference, max_steps=max_steps,
+        states if quantity is None else quantity, solvers=given, tolerances=tolerances, reference=reference, max_steps=max_steps,
         compile_once=quantity is None, rounds=rounds, progress=progress,
     )  # fmt: skip
     integrators = {

@@ -73,7 +73,7 @@ def solver_study(
       of the same structure, and `x0` one state for all or a list of as many.
     - `solvers`: `{name: solver}`: a diffrax solver, one of `hj.solvers`, an `Integrator` whose tolerances and `max_steps` are
       replaced (give it `variations=False`, as a solver alone has: a study has no derivatives), or integrators by mode,
-      `{"stance": ..., "flight": ...}`, such as one solver per phase.
+      `{"stance": ..., "flight": ...}`, such as one solver per phase, which needs events: not with `combined`.
     - `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`. One program is compiled for each solver and strategy, for all
       tolerances and sets.
     - `combined`: a vector field `f(t, x, params)` that holds in all modes, such as with a `jnp.where`; without it only events are
