@@ -88,7 +88,8 @@ def _duration(study: "xarray.Dataset") -> list[str]:
     each = ", ".join(f"{name} {1e6 * float(value):.1f}" for name, value in zip(SOLVERS, per_step, strict=True))
     lines = [
         f"Seconds and evaluations rank differently because a step costs more than its evaluations: microseconds a step, {each}. "
-        "A compiled vector field of four coordinates costs nanoseconds; an interpreted one, as in MATLAB, counts for more."
+        "A compiled vector field of four coordinates costs nanoseconds; an interpreted one, as in MATLAB, counts for more. "
+        "Jacobians are not among the evaluations; the dataset has them."
     ]
     ratio, work = (study[name].sel(strategy="events") / study[name].sel(strategy="combined") for name in COSTS)
     lines.append(
