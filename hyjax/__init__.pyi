@@ -33,7 +33,12 @@ from ._orbit.stride import (
 )
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
+from ._sweep.points import solver_points as solver_points
+from ._sweep.quantity_study import quantity_study as quantity_study
+from ._sweep.recommend import recommend_integrator as recommend_integrator
+from ._sweep.recommendation import Recommendation as Recommendation
 from ._sweep.store import open_sweep as open_sweep, StoreError as StoreError
+from ._sweep.study import solver_study as solver_study
 from ._sweep.sweep import sweep as sweep
 from ._system.cache import enable_cache as enable_cache
 from ._system.results import RESULTS as RESULTS

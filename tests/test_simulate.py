@@ -506,3 +506,18 @@ def test_a_block_rocks_as_housner_says():
     assert_allclose(trajectory.ends[:4], ends, rtol=1e-12)
     rates = np.abs(np.stack([trajectory.x_ends[:4, 5], trajectory.x_starts[1:5, 5]]))
     assert_allclose(rates[1] / rates[0], 1 - 1.5 * np.sin(np.arctan(0.25)) ** 2, rtol=1e-12)
+
+
+def test_known_times_may_be_arrays_under_jit():
+    """Start and end time known before tracing are compared as numbers, and the wrong order is still refused."""
+    params = bouncing_ball.Params()
+    mode, x0 = bouncing_ball.start(params)
+
+    def end(t0, t1):
+        known = jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
+        run = lambda x: hj.simulate(bouncing_ball.system, x, params, mode=mode, t0=known[0], t1=known[1], max_jumps=1).x
+        return jax.eval_shape(run, x0)
+
+    assert end(0.0, 1.0).shape == x0.shape
+    with pytest.raises(ValueError, match="lies before the start time"):
+        end(1.0, 0.0)

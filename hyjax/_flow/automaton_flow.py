@@ -8,6 +8,7 @@ from .integrate import Arrival, integrate
 from .mode_integrators import Integrators
 from .surfaces import no_surfaces
 from .trees import select
+from .watch import Watch
 
 
 def follow_automaton(
@@ -19,9 +20,10 @@ def follow_automaton(
     params: Params,
     integrator: Integrators,
     guarded: bool = True,
+    watch: Watch | None = None,
 ) -> Arrival:
     """Flow from `(t, z)` until a guard of the mode falls, the flow leaves the mode's domain, or the time is `until`;
-    `guarded=False` ignores guards and domain.
+    `guarded=False` ignores guards and domain. `watch`: what to record of every step.
 
     Each distinct integrator has its own loop, over the modes that it integrates. A lane in another mode takes no step in that
     loop, and so does not prolong the loop for the batch.
@@ -31,7 +33,8 @@ def follow_automaton(
         alone = automaton.restricted(names)
         surfaces = alone.surfaces_within(t, z, params) if guarded else no_surfaces()
         mine = alone.includes(mode)
-        found = integrate(alone.field, surfaces, t, z, jnp.where(mine, until, t - 1), (mode, params), own)
+        found = integrate(alone.field, surfaces, t, z, jnp.where(mine, until, t - 1), (mode, params), own, watch)
+        watch = None if watch is None else watch._replace(seen=found.seen)
         arrival = found if arrival is None else select(mine, found, arrival)
     assert arrival is not None
     return arrival

@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._system.types import Flag, Scalar, State, Time
+from .._system.types import Count, Flag, Scalar, State, Time
 from ..solvers.newton import newton
+from ..solvers.work import Work
 
 # The error estimate is the difference from the trapezoidal rule, as in diffrax.
 BACKWARD_EULER = dfx.ButcherTableau(
@@ -43,8 +44,8 @@ def implicit_tableau(solver: dfx.AbstractSolver) -> dfx.ButcherTableau | None:
 
 def implicit_step(
     tableau: dfx.ButcherTableau, field: Callable, t: Time, x: State, f: State, h: Time, unit: float | Scalar, most: int
-) -> tuple[State, State, State, Flag]:
-    """`(x, vector field at x, error estimate, whether all stages were solved)` after a step `h` from `(t, x)`.
+) -> tuple[State, State, State, Flag, Count]:
+    """`(x, vector field at x, error estimate, whether all stages were solved, iterations)` after a step `h` from `(t, x)`.
 
     **Arguments:** `f`: the vector field at `(t, x)`. `unit`: the scale of a coordinate that is zero, for relative corrections.
     `most`: the largest number of Newton iterations for a stage.
@@ -56,25 +57,44 @@ def implicit_step(
     for i, (row, guess) in enumerate(zip(tableau.a_lower, tableau.a_predictor, strict=True), start=1):
         lower[i, :i], predictor[i, :i] = row, guess
     c = np.append(tableau.c1, tableau.c)
-    # The first stage of most methods is explicit: the vector field at the start of the step.
-    first = int(tableau.a_diagonal[0] == 0)
+    first = _first_implicit(tableau)
 
     def stage(carry, each):
-        fields, solved = carry
+        fields, solved, iterations = carry
         i, c, lower, diagonal, predictor = each
         known, guess = x + h * (lower @ fields), h * diagonal * (predictor @ fields)
         at, scale = t + c * h, h * diagonal
-        z, found = newton(lambda z: z - known - scale * field(at, z), known + guess, unit, most)
-        return (fields.at[i].set(field(at, z)), solved & found), z
+        z, found, count = newton(lambda z: z - known - scale * field(at, z), known + guess, unit, most)
+        return (fields.at[i].set(field(at, z)), solved & found, iterations + count), z
 
-    start = jnp.zeros((count, x.size), dtype).at[0].set(f), jnp.array(True)
+    start = jnp.zeros((count, x.size), dtype).at[0].set(f), jnp.array(True), jnp.array(0)
     rows = (c, lower, tableau.a_diagonal, predictor)
     each = (np.arange(count)[first:], *(row.astype(dtype)[first:] for row in rows))
-    (fields, solved), stages = jax.lax.scan(stage, start, each)
+    (fields, solved, iterations), stages = jax.lax.scan(stage, start, each)
 
-    # The last stage of a stiffly accurate method is the end of the step. The sum over the stages would amplify stiff components.
-    accurate = np.array_equal(lower[-1, :-1], tableau.b_sol[:-1]) and tableau.a_diagonal[-1] == tableau.b_sol[-1]
+    # The sum over the stages would amplify stiff components.
+    accurate = _stiffly_accurate(tableau)
     after = stages[-1] if accurate else x + h * (tableau.b_sol.astype(dtype) @ fields)
     f_after = fields[-1] if accurate and c[-1] == 1 else field(t + h, after)
     error = h * (tableau.b_error.astype(dtype) @ fields)
-    return after, f_after, error, solved
+    return after, f_after, error, solved, iterations
+
+
+def implicit_work(tableau: dfx.ButcherTableau) -> Work:
+    """The work of a step: an evaluation after each implicit stage, and one at the end where no stage is there."""
+    stages = tableau.num_stages - _first_implicit(tableau)
+    at_end = _stiffly_accurate(tableau) and tableau.c[-1] == 1
+    return Work(stages + (not at_end), 0, 1, 1)
+
+
+def _first_implicit(tableau: dfx.ButcherTableau) -> int:
+    """The first stage with an equation: that of most methods is explicit, the vector field at the start of the step."""
+    assert tableau.a_diagonal is not None
+    return int(tableau.a_diagonal[0] == 0)
+
+
+def _stiffly_accurate(tableau: dfx.ButcherTableau) -> bool:
+    """Whether the last stage is the state at the end of the step."""
+    assert tableau.a_diagonal is not None
+    rows = np.array_equal(tableau.a_lower[-1], tableau.b_sol[:-1])
+    return bool(rows and tableau.a_diagonal[-1] == tableau.b_sol[-1])

@@ -5,6 +5,7 @@ The tangents of the state pass through the solver's steps; the derivatives of th
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,11 +22,13 @@ from .loop import Ending, run
 from .retrace import retrace
 from .surfaces import Guards, Surfaces
 from .trees import without_tangents
+from .watch import Watch
 
 
 class Arrival(eqx.Module):
     """The end of a flow. `event`: the number of the guard met, or -1 at the end time or a limit of the domain. `guard_rate`: the
-    rate of that surface; at the end time, of the time left, -1. `steps`: the number of steps tried."""
+    rate of that surface; at the end time, of the time left, -1. `steps`: the number of steps tried. `seen`: what a `Watch` has
+    seen."""
 
     t: Time
     x: State
@@ -33,15 +36,24 @@ class Arrival(eqx.Module):
     guard_rate: Scalar
     steps: Int[Array, ""]
     result: RESULTS
+    seen: Any = None
 
 
 def integrate(
-    field: Callable, surfaces: Surfaces, t0: Time, x0: State, t1: Time, args: PyTree, integrator: Integrator
+    field: Callable,
+    surfaces: Surfaces,
+    t0: Time,
+    x0: State,
+    t1: Time,
+    args: PyTree,
+    integrator: Integrator,
+    watch: Watch | None = None,
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
     A surface met within rounding of `t1` counts as met. The result is `successful` also where the flow ends at `t1`, and
-    `outside_domain` where it leaves the domain, or begins outside.
+    `outside_domain` where it leaves the domain, or begins outside. **Arguments:** `watch`: what to record of every step, not
+    differentiated.
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
@@ -54,12 +66,13 @@ def integrate(
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
 
     def take_steps(inputs: PyTree):
-        progress = run(*inputs, integrator=integrator, keep=again)
+        progress = run(*inputs, integrator=integrator, keep=again, watch=watch)
         last = progress.last
         return (last.t, jnp.stack(last.x), jnp.stack(last.f)), (
             progress.end,
             progress.g_max,
             progress.steps,
+            progress.seen,
             progress.taken,
         )
 
@@ -69,7 +82,7 @@ def integrate(
         t, x, f = retrace(field, t0, x0, args, aux[-1], integrator)  # pyright: ignore[reportArgumentType]
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
-    end, g_max, steps, _ = jax.tree.map(stop_gradient, aux)
+    end, g_max, steps, seen, _ = jax.tree.map(stop_gradient, aux)
 
     # From the end of the last step to the surface; or from just beyond t1 back to t1. The square of this time is far below
     # rounding, so the flow is a straight line. A flow that failed before t1 stays at its last step.
@@ -87,7 +100,8 @@ def integrate(
     result = _code(surfaces, end, guard_rate, g_max, steps, integrator)
     if surfaces.limits:
         result = choose(left, RESULTS.outside_domain, result)
-    return Arrival(t, x, jnp.where(left, -1, end.event) if surfaces.limits else end.event, guard_rate, steps, result)
+    event = jnp.where(left, -1, end.event) if surfaces.limits else end.event
+    return Arrival(t, x, event, guard_rate, steps, result, seen)
 
 
 def _on_surface(

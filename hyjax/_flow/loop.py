@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
-from .._system.types import Flag, Scalar, State, Time
+from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
 from .guard_cubic import Look
 from .guard_resolution import coarseness, inner_points
@@ -28,6 +28,7 @@ from .retrace import Taken
 from .step import Step
 from .surfaces import Guards, Mask, rounding, Surfaces
 from .trees import select, without_tangents
+from .watch import Watch
 
 
 class Point(eqx.Module):
@@ -59,7 +60,7 @@ class Ending(eqx.Module):
 class Progress(eqx.Module):
     """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
     guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far.
-    `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`."""
+    `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen."""
 
     last: Point
     dt: Scalar
@@ -71,11 +72,12 @@ class Progress(eqx.Module):
     steps: Int[Array, ""]
     end: Ending
     taken: Taken | None
+    seen: PyTree
 
 
 class Attempt(eqx.Module):
     """A trial step from the last point. `final`: it ends at the end time. `keep`, `h`, `control`: the controller's decision, next
-    step and memory."""
+    step and memory. `iterations`: of Newton's method."""
 
     dt: Scalar
     final: Flag
@@ -86,6 +88,7 @@ class Attempt(eqx.Module):
     keep: Flag
     h: Scalar
     control: Any
+    iterations: Count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,16 +115,18 @@ def run(
     integrator: Integrator,
     *,
     keep: bool,
+    watch: Watch | None = None,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
-    **Arguments:** `keep`: whether to keep the lengths of the steps.
+    **Arguments:** `keep`: whether to keep the lengths of the steps. `watch`: what to record of every step.
     """
-    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep)
+    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, watch and watch.seen)
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
-        return advance(course, now, attempt, *look(course, now, attempt))
+        after = advance(course, now, attempt, *look(course, now, attempt))
+        return after if watch is None else dataclasses.replace(after, seen=watch.update(course, now, attempt, after))
 
     # Hazard: if the condition depends on one carried flag alone, XLA evaluates the loop in search of its trip count, and copies
     # everything the flag depends on (https://github.com/openxla/xla/pull/19194; 2.4 times slower in jaxlib 0.10.2). A second
@@ -133,7 +138,9 @@ def run(
     return jax.lax.while_loop(going, body, start)
 
 
-def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool) -> tuple[Course, Progress]:
+def _begin(
+    field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool, seen
+) -> tuple[Course, Progress]:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
     step = Step(integrator.solver, field, args, integrator.unroll, "lax", atol / rtol)
@@ -158,7 +165,7 @@ def _begin(field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, 
         end=_unless_outside(
             surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound)
         ),
-        taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None,
+        taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None, seen=seen,
     )  # fmt: skip
     return course, start
 
@@ -192,11 +199,11 @@ def try_step(course: Course, now: Progress) -> Attempt:
     final = dt >= left
     dt = jnp.where(final, left, dt)
     x, f = jnp.stack(last.x), jnp.stack(last.f)
-    x1, f1, error, memory = course.step(last.t, x, f, dt, last.memory)
+    x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory)
     finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
     error = jnp.where(finite, error, jnp.inf)
     keep, h, control = _aside(course.pace.after, dt, x, x1, error, now.control)
-    return Attempt(dt, final, x1, f1, memory, finite, keep, h, control)
+    return Attempt(dt, final, x1, f1, memory, finite, keep, h, control, iterations)
 
 
 def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:
@@ -278,6 +285,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
             broken=stalled & ~attempt.finite,
         ),
         taken=now.taken.tried(attempt.dt, take) if now.taken else None,
+        seen=now.seen,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import diffrax as dfx
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -49,10 +50,19 @@ class ModeIntegrators(eqx.Module):
     def groups(self) -> list[tuple[Integrator, tuple[str, ...] | None]]:
         """The distinct integrators, each with the names of its modes."""
         return [
-            (part, tuple(name for name, other in zip(self.names, self.parts, strict=True) if other == part))
+            (part, tuple(name for name, other in zip(self.names, self.parts, strict=True) if _same(other, part)))
             for k, part in enumerate(self.parts)
-            if part not in self.parts[:k]
+            if not any(_same(part, other) for other in self.parts[:k])
         ]
+
+
+def _same(one: Integrator, other: Integrator) -> bool:
+    """Whether two integrators are equal. Traced numbers, whose values are not known, are equal if they are the same tracer."""
+    (a, how), (b, how_other) = jax.tree.flatten(one), jax.tree.flatten(other)
+    if how != how_other:
+        return False
+    traced = lambda pair: any(isinstance(each, jax.core.Tracer) for each in pair)
+    return all(x is y or (not traced((x, y)) and bool(np.all(x == y))) for x, y in zip(a, b, strict=True))
 
 
 def _largest(numbers: Sequence[float | Array]) -> float | Array:

@@ -43,7 +43,7 @@ def retrace(
     def body(carry):
         k, t, x, f, memory = carry
         length = taken.lengths[k]
-        x, f, _, memory = step(t, x, f, length, memory)
+        x, f, _, memory, _ = step(t, x, f, length, memory)
         return k + 1, t + length, x, f, memory
 
     f0 = step.field(t0, x0)

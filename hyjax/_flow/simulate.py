@@ -25,6 +25,7 @@ from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoi
 from .stuck import stuck
 from .trajectory import samples_at, Trajectory
 from .trees import select
+from .watch import Watch
 
 
 def simulate(
@@ -84,7 +85,9 @@ def check_simulation(
     t0, t1 = jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
     for name, each in system.modes.items():
         check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
-    if not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer) and t1 < t0:
+    known = not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer)
+    # Under `jit` a comparison of JAX arrays is traced even where both are known.
+    if known and float(t1) < float(t0):
         raise ValueError(f"simulate: the end time t1={t1} lies before the start time t0={t0}. Give t1 >= t0.")
     return t0, x0, t1, params, integrator
 
@@ -185,14 +188,22 @@ class Flown(eqx.Module):
     slides: Flag
 
 
-def flow_arc(automaton: Automaton, now: ArcStart, start: ArcStart, t1: Time, params, integrator: Integrators) -> Flown:
-    """One arc. **Arguments:** `start`: of the simulation."""
+def flow_arc(
+    automaton: Automaton,
+    now: ArcStart,
+    start: ArcStart,
+    t1: Time,
+    params,
+    integrator: Integrators,
+    watch: Watch | None = None,
+) -> Flown:
+    """One arc. **Arguments:** `start`: of the simulation. `watch`: what to record of every step."""
     _, atol = integrator.tolerances(now.z.dtype)
     # An arc after the end begins where the simulation begins and takes no step; one that cannot leave its surface has length 0.
     t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
     zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
     until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, t1))
-    end = follow_automaton(automaton, t, z, mode, until, params, integrator)
+    end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch)
     return Flown(t, z, mode, end, automaton.transition(mode, end.event), zeno, slides)
 
 

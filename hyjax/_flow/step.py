@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._system.types import Scalar, State, Time
+from .._system.types import Count, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver
-from .implicit_step import implicit_step, implicit_tableau
+from ..solvers.work import Work
+from .implicit_step import implicit_step, implicit_tableau, implicit_work
 
 Field = Callable[[Time, State], State]
 Loop = Literal["lax", "bounded", "checkpointed"]
@@ -60,23 +61,35 @@ class Step:
         known = self.explicit or self.implicit
         return None if known else self.solver.init(self.terms, t, t + h, x, None)
 
-    def __call__(self, t: Time, x: State, f: State, h: Time, memory: Any) -> tuple[State, State, State, Any]:
-        """`(x, vector field at x, error estimate, memory)` after a step `h` from `(t, x)`, where the vector field is `f`.
+    @property
+    def work(self) -> Work | None:
+        """The evaluations of a step; `None` for a solver that is called through diffrax, whose evaluations are not known."""
+        if self.explicit is not None:
+            return Work(len(self.explicit.a_lower) + (not self.explicit.fsal))
+        if self.implicit is not None:
+            return implicit_work(self.implicit)
+        return None if self.own is None else self.own.work
+
+    def __call__(self, t: Time, x: State, f: State, h: Time, memory: Any) -> tuple[State, State, State, Any, Count]:
+        """`(x, vector field at x, error estimate, memory, iterations)` after a step `h` from `(t, x)`, where the vector field is
+        `f`. `iterations`: of Newton's method, in all stages.
 
         The estimate is infinite where the implicit equations of the step were not solved, and zero for a solver without one.
         """
+        none = jnp.array(0)
         if self.explicit is not None:
-            return *self.advance(self.explicit, self.field, t, x, f, h), memory
+            return *self.advance(self.explicit, self.field, t, x, f, h), memory, none
         if self.implicit is not None:
             most = self.solver.root_find_max_steps  # pyright: ignore[reportAttributeAccessIssue]
-            after, f_after, error, solved = implicit_step(self.implicit, self.field, t, x, f, h, self.unit, most)
-            return after, f_after, jnp.where(solved, error, jnp.inf), memory
+            after, f_after, error, solved, count = implicit_step(self.implicit, self.field, t, x, f, h, self.unit, most)
+            return after, f_after, jnp.where(solved, error, jnp.inf), memory, count
         if self.own is not None:
             taken = self.own.take(self.field, t, x, f, h, memory)
-            return taken.x, taken.f, jnp.where(taken.solved, taken.error, jnp.inf), taken.memory
+            return taken.x, taken.f, jnp.where(taken.solved, taken.error, jnp.inf), taken.memory, taken.iterations
         after, error, _, memory, result = self.solver.step(self.terms, t, t + h, x, None, memory, False)
         error = jnp.zeros_like(x) if error is None else jnp.asarray(error)
-        return after, self.field(t + h, after), jnp.where(result == dfx.RESULTS.successful, error, jnp.inf), memory
+        error = jnp.where(result == dfx.RESULTS.successful, error, jnp.inf)
+        return after, self.field(t + h, after), error, memory, none
 
 
 def _explicit_tableau(solver: dfx.AbstractSolver) -> dfx.ButcherTableau | None:

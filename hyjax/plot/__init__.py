@@ -16,5 +16,6 @@ from .optimum import optimum_figure as optimum_figure
 from .orbit import multiplier_plane as multiplier_plane, phase_portrait as phase_portrait, time_series as time_series
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .response import response_figure as response_figure, tongue_figure as tongue_figure
+from .study import points_figure as points_figure, work_precision_figure as work_precision_figure
 from .sweep import attractor_figure as attractor_figure, basin_figure as basin_figure, sweep_figure as sweep_figure
 from .trajectory import trajectory_figure as trajectory_figure

@@ -9,6 +9,7 @@ from .._system.types import State, Time
 from .divided_differences import first, History, moved, next_order, products, remainders
 from .newton import zero_scale
 from .one_array import AbstractOneArraySolver, Field, Taken
+from .work import Work
 
 HIGHEST = 12
 # Gauss-Legendre nodes and weights on [0, 1]: exact for the polynomials of a step, of degree 12 and less.
@@ -45,6 +46,7 @@ class AdamsPECE(AbstractOneArraySolver):
 
     highest: int = HIGHEST
     implicit: ClassVar[bool] = False
+    work: ClassVar[Work] = Work(2)
 
     def __check_init__(self):
         if self.highest not in range(1, HIGHEST + 1):
@@ -76,5 +78,10 @@ class AdamsPECE(AbstractOneArraySolver):
         order = next_order(errors, after, zero_scale(x), k, memory.known + 1, self.highest)
         f_after = field(t + h, after)
         return Taken(
-            after, f_after, errors[k - 1], moved(memory, h, remainders(terms, f_after), order), jnp.array(True)
+            after,
+            f_after,
+            errors[k - 1],
+            moved(memory, h, remainders(terms, f_after), order),
+            jnp.array(True),
+            jnp.array(0),
         )

@@ -9,6 +9,7 @@ from .._system.types import State, Time
 from .divided_differences import first, History, moved, next_order, remainders, sums
 from .newton import newton, zero_scale
 from .one_array import AbstractOneArraySolver, Field, Taken
+from .work import Work
 
 HIGHEST = 5
 KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
@@ -50,6 +51,7 @@ class NDF(AbstractOneArraySolver):
     kappa: bool = True
     root_find_max_steps: int = 10
     implicit: ClassVar[bool] = True
+    work: ClassVar[Work] = Work(1, 0, 1, 1)
 
     def __check_init__(self):
         if self.highest not in range(1, HIGHEST + 1):
@@ -79,10 +81,10 @@ class NDF(AbstractOneArraySolver):
         known = (alphas[k] * base - slope - kappas[k] * alphas[k] * ahead) / lead
         unit = zero_scale(x)
         residual = lambda z: z - known - h / lead * field(t + h, z)
-        after, solved = newton(residual, ahead, unit, self.root_find_max_steps)
+        after, solved, iterations = newton(residual, ahead, unit, self.root_find_max_steps)
 
         left = remainders(terms, after)
         orders = np.arange(1, self.highest + 1)
         errors = (shares[orders] + kappas[orders] * alphas[orders])[:, None] * left[orders + 1]
         order = next_order(errors, after, unit, k, memory.known, self.highest)
-        return Taken(after, field(t + h, after), errors[k - 1], moved(memory, h, left, order), solved)
+        return Taken(after, field(t + h, after), errors[k - 1], moved(memory, h, left, order), solved, iterations)

@@ -9,13 +9,15 @@ import jax
 import jax.numpy as jnp
 
 from .._system.elimination import solve
-from .._system.types import Flag, Scalar, State
+from .._system.types import Count, Flag, Scalar, State
 
 
 def newton(
     residual: Callable[[State], State], guess: State, unit: float | Scalar | State, most: int
-) -> tuple[State, Flag]:
-    """The root of `residual`, and whether it was found.
+) -> tuple[State, Flag, Count]:
+    """The root of `residual`, whether it was found, and the number of iterations.
+
+    An iteration evaluates the residual once and its Jacobian once.
 
     The last correction is below the square root of rounding, relative to the root or to `unit`, and the error that remains is of
     the order of its square. The derivatives, to every order, are those of the implicit function theorem.
@@ -35,14 +37,15 @@ def newton(
             return z - correction, size, count + 1
 
         start = (z, jnp.full((), jnp.inf, z.dtype), jnp.array(0))
-        z, size, _ = jax.lax.while_loop(unsettled, improve, start)
-        return z, size
+        z, size, count = jax.lax.while_loop(unsettled, improve, start)
+        # Hazard: `custom_root` gives an integer beside the root an integer tangent (seen in jax 0.10.2).
+        return z, (size, count.astype(size.dtype))
 
     def tangent(linear, right):
         return solve(jax.jacfwd(linear)(right), right)
 
-    z, size = jax.lax.custom_root(residual, guess, iterate, tangent, has_aux=True)
-    return z, size <= _half(guess.dtype)
+    z, (size, count) = jax.lax.custom_root(residual, guess, iterate, tangent, has_aux=True)
+    return z, size <= _half(guess.dtype), jax.lax.stop_gradient(count).astype(int)
 
 
 def zero_scale(x: State) -> Scalar:

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from .._system.types import Flag, Matrix, State, Time
+from .._system.types import Count, Flag, Matrix, State, Time
+from .work import Work
 
 if TYPE_CHECKING:
     from typing import ClassVar as AbstractClassVar
@@ -20,14 +21,15 @@ Field = Callable[[Time, State], State]
 
 
 class Taken(NamedTuple):
-    """A step: the state after it, the vector field there, the error estimate, the method's memory for the next step, and whether
-    the equations of the step were solved."""
+    """A step: the state after it, the vector field there, the error estimate, the method's memory for the next step, whether the
+    equations of the step were solved, and in how many iterations of Newton's method."""
 
     x: State
     f: State
     error: State
     memory: Any
     solved: Flag
+    iterations: Count
 
 
 class AbstractOneArraySolver(dfx.AbstractAdaptiveSolver):
@@ -38,12 +40,14 @@ class AbstractOneArraySolver(dfx.AbstractAdaptiveSolver):
     so a step size controller rejects it; with steps of fixed length the result is `nonlinear_max_steps_reached`.
     After a jump (`made_jump`) the memory is that of a first step.
 
-    `implicit`: whether the method is for stiff flows, with steps that may be long against the fastest time constant.
+    `implicit`: whether the method is for stiff flows, with steps that may be long against the fastest time constant. `work`: the
+    evaluations of a step.
     """
 
     term_structure: ClassVar = dfx.AbstractTerm
     interpolation_cls: ClassVar = dfx.ThirdOrderHermitePolynomialInterpolation
     implicit: AbstractClassVar[bool]
+    work: AbstractClassVar[Work]
 
     @abc.abstractmethod
     def start(self, field: Field, t: Time, x: State, f: State) -> Any:

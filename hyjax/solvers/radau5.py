@@ -10,6 +10,7 @@ from .._system.elimination import solver
 from .._system.types import State, Time
 from .newton import newton, zero_scale
 from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .work import Work
 
 _R = 6**0.5
 TIMES = np.array([(4 - _R) / 10, (4 + _R) / 10, 1.0])
@@ -47,6 +48,7 @@ class Radau5(AbstractOneArraySolver):
 
     root_find_max_steps: int = 10
     implicit: ClassVar[bool] = True
+    work: ClassVar[Work] = Work(2, 1, 3, 3)
 
     def order(self, terms):
         return 5
@@ -67,7 +69,7 @@ class Radau5(AbstractOneArraySolver):
 
         # The scale of a coordinate of the increments is that of the state.
         unit = jnp.tile(zero_scale(x) + jnp.abs(x), 3)
-        z, solved = newton(residual, jnp.zeros(3 * x.size, x.dtype), unit, self.root_find_max_steps)
+        z, solved, iterations = newton(residual, jnp.zeros(3 * x.size, x.dtype), unit, self.root_find_max_steps)
         z = z.reshape(3, x.size)
         after = x + z[2]
         jacobian, _ = linearized(field, t, x)
@@ -75,4 +77,4 @@ class Radau5(AbstractOneArraySolver):
         known = GAMMA * (companion @ z)
         error = divide(h * GAMMA * f + known)
         error = divide(h * GAMMA * field(t, x + error) + known)
-        return Taken(after, field(t + h, after), error, None, solved)
+        return Taken(after, field(t + h, after), error, None, solved, iterations)

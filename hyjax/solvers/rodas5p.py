@@ -9,6 +9,7 @@ import numpy as np
 from .._system.elimination import solver
 from .._system.types import State, Time
 from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .work import Work
 
 GAMMA = 0.21193756319429014
 _LAST = [-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256, 0.030198172008377946]
@@ -63,6 +64,7 @@ class Rodas5P(AbstractOneArraySolver):
     """
 
     implicit: ClassVar[bool] = True
+    work: ClassVar[Work] = Work(8, 1)
 
     def order(self, terms):
         return 5
@@ -89,7 +91,7 @@ class Rodas5P(AbstractOneArraySolver):
         each = (np.arange(1, len(TIMES)), times[1:], drifts[1:], weights[1:-1], coupling[1:])
         stages, _ = jax.lax.scan(stage, stages, each)
         after = x + weights[-1] @ stages
-        return Taken(after, field(t + h, after), stages[-1], None, jnp.array(True))
+        return Taken(after, field(t + h, after), stages[-1], None, jnp.array(True), jnp.array(0))
 
 
 def _rows(ragged) -> np.ndarray:

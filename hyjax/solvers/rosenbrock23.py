@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from .._system.elimination import solver
 from .._system.types import State, Time
 from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .work import Work
 
 D = 1 / (2 + 2**0.5)
 E32 = 6 + 2**0.5
@@ -30,6 +31,7 @@ class Rosenbrock23(AbstractOneArraySolver):
     """
 
     implicit: ClassVar[bool] = True
+    work: ClassVar[Work] = Work(2, 1)
 
     def order(self, terms):
         return 2
@@ -49,4 +51,4 @@ class Rosenbrock23(AbstractOneArraySolver):
         after = x + h * k2
         f_after = field(t + h, after)
         k3 = divide(f_after - E32 * (k2 - middle) - 2 * (k1 - f) + h * D * drift)
-        return Taken(after, f_after, h / 6 * (k1 - 2 * k2 + k3), None, jnp.array(True))
+        return Taken(after, f_after, h / 6 * (k1 - 2 * k2 + k3), None, jnp.array(True), jnp.array(0))

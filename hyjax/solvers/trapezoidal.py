@@ -9,6 +9,7 @@ from .._system.elimination import solver
 from .._system.types import Scalar, State, Time
 from .newton import newton, zero_scale
 from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .work import Work
 
 Memory = tuple[State, Scalar]
 
@@ -37,6 +38,7 @@ class Trapezoidal(AbstractOneArraySolver):
 
     root_find_max_steps: int = 10
     implicit: ClassVar[bool] = True
+    work: ClassVar[Work] = Work(1, 1, 1, 1)
 
     def order(self, terms):
         return 2
@@ -52,10 +54,10 @@ class Trapezoidal(AbstractOneArraySolver):
         before, span = memory
         known, half = x + 0.5 * h * f, 0.5 * h
         residual = lambda z: z - known - half * field(t + h, z)
-        after, solved = newton(residual, x, zero_scale(x), self.root_find_max_steps)
+        after, solved, iterations = newton(residual, x, zero_scale(x), self.root_find_max_steps)
         f_after = field(t + h, after)
         difference = (f_after - f) / h
         raw = h**3 / 6 * (difference - before) / (span + h)
         jacobian, _ = linearized(field, t + h, after)
         error = solver(jnp.eye(x.size, dtype=x.dtype) - half * jacobian)(raw)
-        return Taken(after, f_after, error, (difference, h), solved)
+        return Taken(after, f_after, error, (difference, h), solved, iterations)

@@ -1,10 +1,11 @@
-"""The commands `reproduce bhounsule` and `reproduce saltation`."""
+"""The commands `reproduce bhounsule`, `reproduce saltation` and `reproduce solvers`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..arguments import Misuse
 from ..files import check_files
 from ..session import start_jax
 
@@ -34,3 +35,21 @@ def reproduce_saltation(
     from .saltation import saltation
 
     saltation(plot=plot)
+
+
+@app.command("solvers")
+def reproduce_solvers(
+    out: Annotated[Path | None, typer.Option(help="write the study to this netCDF file, as study.nc")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="keep the tolerances that the file has already")] = False,
+    plot: Annotated[Path | None, typer.Option(help="draw work against precision to this file")] = None,
+    plot_points: Annotated[Path | None, typer.Option(help="draw the ranks of the solvers to this file")] = None,
+):
+    """Dallas, Machairas, Papadopoulos (2017): seven solvers for a hopper that is stiff in stance. Tables 3 to 5."""
+    if resume and out is None:
+        raise Misuse("--resume needs the file: give --out.")
+    check_files(plot, out=out, overwrite=resume)
+    check_files(plot_points, overwrite=resume)
+    start_jax()
+    from .solvers import solvers
+
+    solvers(out, resume, plot, plot_points)
