@@ -78,8 +78,17 @@ def test_a_wheel_from_stance_to_stance():
     after = np.sqrt(mu**2 * (w**2 + down) + 2 * unit * (np.cos(alpha - half) - np.cos(alpha)))
     section = hj.Section("stance", lambda t, x, p: -x[0])
     arguments = rimless_wheel.system, jnp.array([0.0, w]), params
-    crossing = hj.section_map(*arguments, section=section)
+    through = jax.jit(lambda x: hj.section_map(arguments[0], x, params, section=section))
+    crossing = through(arguments[1])
     assert_allclose(crossing.x, [0, after], rtol=1e-13, atol=1e-13)
+    # The states on the section are zero to rounding, on either side, and the next crossing is that of the next stride.
+    passes = [crossing]
+    for _ in range(12):
+        passes.append(through(passes[-1].x))
+        assert passes[-1].jumps == 1 and passes[-1].time > 1
+    # Starts by hand on either side, nearer than rounding.
+    for aside in (1e-34, 1e-20, 0.0, -1e-34, -1e-20):
+        assert_allclose(through(jnp.array([aside, w])).x[1], after, rtol=1e-13)
     assert int(crossing.jumps) == 1 and crossing.mode == 0 and crossing.transitions[0] == 0
     jacobian = hj.section_jacobian(*arguments, section=section)
     assert_allclose(jacobian[1, 1], mu**2 * w / after, rtol=1e-12)

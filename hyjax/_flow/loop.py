@@ -155,12 +155,15 @@ def _begin(
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
     no, zero = jnp.array(False), jnp.zeros((), dtype)
+    # A start from which a guard falls to zero within rounding of the first step is on the surface. Hazard: where the surface is at
+    # zero, the state's own rounding tends to zero.
+    touching = 64 * eps * jnp.abs(h) * jnp.maximum(-r, 0)
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)
     start = Progress(
         last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
-        up=g > course.noise, g_max=jnp.where(jnp.isfinite(g), jnp.abs(g), 0),
+        up=g > jnp.maximum(course.noise, touching), g_max=jnp.where(jnp.isfinite(g), jnp.abs(g), 0),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
         end=_unless_outside(
             surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound)
