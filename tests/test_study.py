@@ -92,15 +92,18 @@ def steep(t, x, p):
     return jnp.stack([x[1], 30 * (1 - x[0] ** 2) * x[1] - x[0] + jnp.sin(t)])
 
 
+QUICK = [dfx.Dopri8(), dfx.Kvaerno3(), hj.solvers.Rosenbrock23(), hj.solvers.Radau5(), hj.solvers.NDF()]
+MORE = [
+    dfx.Dopri5(), dfx.Bosh3(), dfx.Heun(), dfx.ImplicitEuler(), hj.solvers.TRBDF2(), hj.solvers.Rodas5P(),
+    hj.solvers.Trapezoidal(), hj.solvers.AdamsPECE(),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "solver",
-    [
-        dfx.Dopri5(), dfx.Dopri8(), dfx.Bosh3(), dfx.Heun(), dfx.ImplicitEuler(), dfx.Kvaerno3(), hj.solvers.TRBDF2(),
-        hj.solvers.Rosenbrock23(), hj.solvers.Rodas5P(), hj.solvers.Trapezoidal(), hj.solvers.Radau5(), hj.solvers.NDF(),
-        hj.solvers.AdamsPECE(),
-    ],
-    ids=lambda solver: type(solver).__name__,
-)  # fmt: skip
+    [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)],
+    ids=lambda each: type(each).__name__,
+)
 def test_work_of_a_step(solver):
     """The declared work of one step of every method, against callbacks in the vector field."""
     counter = Counter(steep)
