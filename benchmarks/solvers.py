@@ -6,7 +6,120 @@ is as accurate as Dopri8 at 1e-6, of the tolerances 1e-4 to 1e-10.
 
     python benchmarks/solvers.py [--quick]
 
-RESULTS
+On two cores, both in use by others at the time:
+
+    Set 11: stiffness ratio 857, as printed 175520; damping at rest 47 per unit of time; 9 stances, 27.5 of 50.0 units of time
+
+    all stances of set 11: error at most 7.2e-07; references disagree by 3e-12
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Dopri8               1e-06   7.2e-07      1.45            1.00 x
+    Tsit5                1e-08   7.0e-08      1.99            0.73 x
+    Bosh3                1e-08   3.2e-07      5.17            0.28 x
+    Rodas5P              1e-08   2.7e-08     10.30            0.14 x
+    NDF                  1e-10   3.8e-08     21.93            0.07 x
+    AdamsPECE            1e-10   2.6e-08     38.70            0.04 x
+    Radau5               1e-06   2.9e-07     39.99            0.04 x
+    Rosenbrock23         1e-10   4.6e-07    102.19            0.01 x
+    TRBDF2                       not that accurate
+
+    the last stance of set 11, to rest: error at most 1.6e-08; references disagree by 5e-14
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Tsit5                1e-08   6.1e-09      0.27            1.28 x
+    Dopri8               1e-08   5.6e-10      0.34            1.03 x
+    Rodas5P              1e-08   1.5e-09      1.13            0.31 x
+    Bosh3                1e-10   2.5e-09      1.77            0.20 x
+    NDF                  1e-10   9.5e-09      2.29            0.15 x
+    AdamsPECE            1e-10   2.8e-10      2.77            0.13 x
+    Radau5               1e-08   1.9e-10     10.94            0.03 x
+    Rosenbrock23                 not that accurate
+    TRBDF2                       not that accurate
+
+    Set 12: stiffness ratio 16860, as printed 180619; damping at rest 0 per unit of time; 54 stances, 6.8 of 50.0 units of time
+
+    all stances of set 12: error at most 6.3e-06; references disagree by 4e-11
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Dopri8               1e-06   6.3e-06      1.39            1.00 x
+    Tsit5                1e-08   1.4e-07      2.61            0.53 x
+    Rodas5P              1e-06   5.0e-06     10.59            0.13 x
+    AdamsPECE            1e-08   2.2e-06     40.51            0.03 x
+    NDF                  1e-10   1.8e-07     79.99            0.02 x
+    Bosh3                1e-10   8.3e-08     90.46            0.02 x
+    Radau5               1e-06   1.5e-06    136.64            0.01 x
+    Rosenbrock23         1e-10   2.8e-06    295.98            0.00 x
+    TRBDF2               1e-10   2.8e-06    572.43            0.00 x
+
+    whole run of set 11: error at most 1.4e-06; references disagree by 1e-12
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Dopri8               1e-06   1.4e-06      8.20            1.00 x
+    Tsit5 / Rodas5P      1e-06   9.6e-07      9.27            0.88 x
+    Rodas5P              1e-06   8.4e-07      9.69            0.85 x
+    Tsit5                1e-08   4.7e-08     12.59            0.65 x
+    NDF                  1e-08   8.3e-07     20.00            0.41 x
+    Tsit5 / NDF          1e-10   4.0e-08     40.23            0.20 x
+    Tsit5 / Radau5       1e-06   2.9e-07     41.61            0.20 x
+    Bosh3                1e-08   1.2e-07     43.36            0.19 x
+    Radau5               1e-06   1.1e-07     52.03            0.16 x
+    AdamsPECE            1e-08   7.5e-07     52.34            0.16 x
+    Rosenbrock23         1e-10   6.5e-08    285.17            0.03 x
+    TRBDF2               1e-10   1.4e-06    377.60            0.02 x
+
+    whole run of set 5: error at most 8.3e-06; references disagree by 3e-11
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Dopri8               1e-06   8.3e-06      1.68            1.00 x
+    Tsit5                1e-08   4.8e-07      5.37            0.31 x
+    Tsit5 / Rodas5P      1e-08   5.5e-07     10.68            0.16 x
+    Rodas5P              1e-08   1.8e-07     13.09            0.13 x
+    AdamsPECE            1e-08   7.2e-06     36.61            0.05 x
+    Tsit5 / NDF          1e-10   1.1e-07     45.71            0.04 x
+    NDF                  1e-10   6.4e-07     50.53            0.03 x
+    Radau5               1e-06   2.9e-06     58.49            0.03 x
+    Tsit5 / Radau5       1e-08   4.2e-07     71.44            0.02 x
+    Bosh3                1e-10   1.8e-07    133.21            0.01 x
+    Rosenbrock23         1e-10   5.3e-06    259.25            0.01 x
+    TRBDF2               1e-10   6.8e-06    447.51            0.00 x
+
+    set 11 with 10 times its damping, to t = 20: error at most 1.0e-05; references disagree by 2e-13
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Tsit5 / Rodas5P      1e-06   2.4e-06      1.76            6.83 x
+    Rodas5P              1e-06   2.4e-06      2.11            5.70 x
+    NDF                  1e-08   9.3e-07      4.66            2.58 x
+    Tsit5                1e-08   9.0e-09     11.39            1.05 x
+    Dopri8               1e-06   7.0e-08     12.00            1.00 x
+    Radau5               1e-06   1.3e-07     15.51            0.77 x
+
+    set 11 with 100 times its damping, to t = 20: error at most 1.0e-05; references disagree by 7e-14
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Rodas5P              1e-06   6.3e-07      1.37           27.61 x
+    Tsit5 / Rodas5P      1e-06   6.3e-07      1.58           24.06 x
+    NDF                  1e-08   3.1e-06      3.09           12.27 x
+    Radau5               1e-06   2.7e-07     10.16            3.74 x
+    Dopri8               1e-10   4.8e-12     31.22            1.22 x
+    Tsit5                1e-08   2.3e-08     36.35            1.04 x
+
+    set 11 with 1000 times its damping, to t = 20: error at most 1.0e-05; references disagree by 1e-12
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Rodas5P              1e-06   7.6e-07      0.78          116.23 x
+    Tsit5 / Rodas5P      1e-06   7.6e-07      0.92           98.34 x
+    NDF                  1e-08   3.4e-06      1.97           46.16 x
+    Radau5               1e-06   2.9e-07      5.72           15.89 x
+    Dopri8               1e-08   7.1e-10     75.62            1.20 x
+    Tsit5                1e-10   1.0e-10     84.16            1.08 x
+
+    1000 lanes of set 11 to t = 10 under vmap: error at most 4.6e-06; references disagree by 1e-11
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Dopri8               1e-06   4.6e-06    263.49            1.00 x
+    Tsit5 / Rodas5P      1e-08   1.7e-07    367.06            0.72 x
+    Tsit5                1e-08   2.5e-06    391.04            0.67 x
+    Rodas5P              1e-08   1.3e-07    461.45            0.57 x
+    Bosh3                1e-08   1.1e-06    966.06            0.27 x
+    NDF                          not that accurate
+    Rosenbrock23                 not that accurate
+
+    d(period)/d(stiffness) of the thrusting hopper: error at most 1.0e-03; references disagree by 2e-06
+                          rtol     error        ms   Dopri8 1e-6 takes
+    Dopri8               1e-09   3.8e-07      4.80            1.60 x
+    Tsit5                1e-09   6.3e-05     14.92            0.52 x
+    Rodas5P              1e-09   3.5e-05     58.75            0.13 x
 """
 
 import argparse
@@ -154,27 +267,23 @@ table(
 )
 
 if not quick:
-    guess = thrusting_hopper.guess(thrusting_hopper.Params())
+    # Several hops coexist: all candidates start from the same accurate one, that of the default integrator.
+    nominal = thrusting_hopper.Params()
+    guess = thrusting_hopper.guess(nominal)
+    guess = hj.periodic_orbit(thrusting_hopper.system, guess, nominal, sequence=thrusting_hopper.sequence).x
 
     def sensitivity(integrator):
         """The derivative of the hop's period by the ground's stiffness."""
 
         def period(stiffness):
-            there = thrusting_hopper.Params(stiffness=stiffness)
             orbit = hj.periodic_orbit(
-                thrusting_hopper.system,
-                guess,
-                there,
-                sequence=thrusting_hopper.sequence,
-                integrator=integrator,
-                throw=False,
-            )
+                thrusting_hopper.system, guess, thrusting_hopper.Params(stiffness=stiffness),
+                sequence=thrusting_hopper.sequence, integrator=integrator, near=0.01, throw=False,
+            )  # fmt: skip
             return jnp.where(orbit.result == hj.RESULTS.successful, orbit.period, jnp.nan)
 
-        return jax.grad(period)(jnp.array(22.8))
+        return jax.grad(period)(nominal.stiffness)
 
-    some = {
-        name: hj.Integrator(explicit[name] if name in explicit else implicit[name])
-        for name in ("Tsit5", "Dopri8", "Rodas5P", "Radau5")
-    }
-    table("d(period)/d(stiffness) of the thrusting hopper", sensitivity, some, compile_once=False, finest=(1e-6, 1e-9))
+    some = {name: hj.Integrator((explicit | implicit)[name]) for name in ("Tsit5", "Dopri8", "Rodas5P")}
+    name = "d(period)/d(stiffness) of the thrusting hopper"
+    table(name, sensitivity, some, compile_once=False, finest=(1e-6, 1e-9), allowed=1e-3)

@@ -92,15 +92,18 @@ def steep(t, x, p):
     return jnp.stack([x[1], 30 * (1 - x[0] ** 2) * x[1] - x[0] + jnp.sin(t)])
 
 
+QUICK = [dfx.Dopri8(), dfx.Kvaerno3(), hj.solvers.Rosenbrock23(), hj.solvers.Radau5(), hj.solvers.NDF()]
+MORE = [
+    dfx.Dopri5(), dfx.Bosh3(), dfx.Heun(), dfx.ImplicitEuler(), hj.solvers.TRBDF2(), hj.solvers.Rodas5P(),
+    hj.solvers.Trapezoidal(), hj.solvers.AdamsPECE(),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "solver",
-    [
-        dfx.Dopri5(), dfx.Dopri8(), dfx.Bosh3(), dfx.Heun(), dfx.ImplicitEuler(), dfx.Kvaerno3(), hj.solvers.TRBDF2(),
-        hj.solvers.Rosenbrock23(), hj.solvers.Rodas5P(), hj.solvers.Trapezoidal(), hj.solvers.Radau5(), hj.solvers.NDF(),
-        hj.solvers.AdamsPECE(),
-    ],
-    ids=lambda solver: type(solver).__name__,
-)  # fmt: skip
+    [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)],
+    ids=lambda each: type(each).__name__,
+)
 def test_work_of_a_step(solver):
     """The declared work of one step of every method, against callbacks in the vector field."""
     counter = Counter(steep)
@@ -131,6 +134,27 @@ def test_steps_are_those_of_diffrax(study):
         found = study.sel(strategy="combined", solver="Dopri5").isel(rtol=i, set=0)
         assert abs(int(solution.stats["num_steps"]) - int(found.steps_tried)) <= 1
         assert abs(int(solution.stats["num_accepted_steps"]) - int(found.steps_taken)) <= 1
+
+
+@pytest.mark.slow
+def test_solver_of_each_mode(study):
+    """One solver named for each mode is the run without names; another in one mode has Jacobians there alone, and each step
+    has the work of its own solver."""
+    rosenbrock = hj.Integrator(SOLVERS["Rosenbrock23"], variations=False)
+    by_mode = {"same": {"above": DOPRI5, "below": DOPRI5}, "mixed": {"above": DOPRI5, "below": rosenbrock}}
+    found = hj.solver_study(
+        system, START, SETS, mode="above", t1=END, solvers=by_mode, tolerances=TOLERANCES, of="y", samples=181,
+        reference=REFERENCE, timed=False, progress=False,
+    )  # fmt: skip
+    alone = study.sel(strategy="events", solver="Dopri5")
+    same, mixed = (found.sel(strategy="events", solver=name) for name in by_mode)
+    for name in ("steps_tried", "steps_taken", "jumps", "evaluations", "jacobians"):
+        assert np.array_equal(same[name], alone[name])
+    # Programs that differ in nothing but names may round differently.
+    assert_allclose(same.integral_of_error, alone.integral_of_error, rtol=1e-6)
+    implicit = mixed.jacobians
+    assert np.all((implicit > 0) & (implicit < mixed.steps_tried))
+    assert np.all(mixed.evaluations == 2 * implicit + 6 * (mixed.steps_tried - implicit))
 
 
 def test_measures_have_closed_forms():

@@ -55,7 +55,8 @@ def quantity_study(
     **Arguments:**
 
     - `quantity`: a function of an integrator, or of integrators by mode where `solvers` has such; its values are a PyTree of real
-      arrays, NaN where they cannot be found. The function is compiled.
+      arrays, NaN where they cannot be found. The function is compiled. Where several orbits coexist, start from an accurate one
+      with `near=`: from a rough guess another integrator may find another orbit.
     - `solvers`: `{name: solver}`, each a diffrax solver, an `Integrator`, or integrators by mode, whose tolerances and
     `max_steps`
       are replaced. `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`.

@@ -36,7 +36,7 @@ def recommend_integrator(
     t0: float | Time = 0.0,
     accuracy: float = 1e-6,
     candidates: Mapping[str, Method] | None = None,
-    tolerances: Sequence[float] = (1e-4, 1e-6, 1e-8, 1e-10),
+    tolerances: Sequence[float | tuple[float, float]] = (1e-4, 1e-6, 1e-8, 1e-10),
     quantity: Callable[[IntegratorLike], PyTree] | None = None,
     reference: Mapping[str, Method] | None = None,
     max_jumps: int = 100,
@@ -59,7 +59,7 @@ def recommend_integrator(
     - `accuracy`: the relative error that the result must not exceed.
     - `candidates`: `{name: solver}`, each a diffrax solver, one of `hj.solvers`, an `Integrator`, or integrators by mode such as
       `{"stance": Integrator(hj.solvers.Rodas5P()), "flight": Integrator(diffrax.Tsit5())}`. By default Bosh3, Tsit5, Dopri8,
-      Rosenbrock23, Rodas5P and NDF. `tolerances`: each `rtol = atol`.
+      Rosenbrock23, Rodas5P and NDF. `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`.
     - `quantity`: another quantity than the final state, such as a gradient: see `quantity_study`. Then `x0` and `t1` are
       only checked.
     - `reference`: two methods or more, by default Dopri8 and Rodas5P, whose disagreement tells how accurate the reference is.
@@ -96,8 +96,9 @@ def recommend_integrator(
         states if quantity is None else quantity, solvers=given, tolerances=tolerances, reference=reference, max_steps=max_steps,
         compile_once=quantity is None, rounds=rounds, progress=progress,
     )  # fmt: skip
+    pairs = list(zip(measured["rtol"].values.tolist(), measured["atol"].values.tolist(), strict=True))
     integrators = {
-        name: [limited(each, Limits(rtol, rtol, max_steps, jnp.inf)) for rtol in measured["rtol"].values.tolist()]
+        name: [limited(each, Limits(rtol, atol, max_steps, jnp.inf)) for rtol, atol in pairs]
         for name, each in given.items()
     }
     what = "the final state" if quantity is None else "the given quantity"
