@@ -23,8 +23,12 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(_CACHE)))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
-# The hook stays after the statement, because a part of hyjax is imported when it is first used.
-with nullcontext(install_import_hook("hyjax", "beartype.beartype")):
+# All but the command line, whose annotations typer replaces. The hook stays after the statement, because a part of hyjax is
+# imported when it is first used.
+_CHECKED = (
+    "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "_sweep", "contact", "models", "plot",
+)  # fmt: skip
+with nullcontext(install_import_hook([f"hyjax.{layer}" for layer in _CHECKED], "beartype.beartype")):
     import hyjax as hj
     from hyjax import contact as contact, plot as plot
     from hyjax.models import compass_gait, rimless_wheel, simplest_walker
