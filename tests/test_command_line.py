@@ -241,4 +241,10 @@ def test_reproduce_saltation(command, tmp_path):
     assert [row[0] for row in drops] == ["into sliding"] * 2 + ["into sticking"] * 2
     spreads = np.array([[float(each) for each in row[2:]] for row in drops])
     assert_allclose(spreads[:, 0], spreads[:, 2], rtol=0.05, atol=1e-4)
+    # From one constant flow to another the deviation is a linear function: by the saltation matrix, by the reset, and simulated.
+    *deviations, first, second = [row[2:] for row in rows(ran.stdout, 5) if "deviation" in row[0]]
+    assert deviations == [["0.1000", "0.1000", "0.1000"], ["-0.1000", "0.0500", "-0.1000"]]
+    for row, known in ((first, 0.1), (second, np.hypot(0.15, 0.05))):
+        assert_allclose([float(row[0]), float(row[2])], known, rtol=0.05)
+    assert float(second[1]) == 0.05
     assert np.all(spreads[[0, 2], 1] > 0.1) and (tmp_path / "drops.png").stat().st_size > 10_000

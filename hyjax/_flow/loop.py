@@ -155,8 +155,8 @@ def _begin(
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
     no, zero = jnp.array(False), jnp.zeros((), dtype)
-    # A start from which a guard falls to zero within rounding of the first step is on the surface. Hazard: where the surface is at
-    # zero, the state's own rounding tends to zero.
+    # A start from which a guard falls to zero within rounding of the first step is on the surface. Hazard: where the surface is
+    # at zero, the state's own rounding tends to zero.
     touching = 64 * eps * jnp.abs(h) * jnp.maximum(-r, 0)
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)

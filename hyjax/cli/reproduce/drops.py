@@ -1,6 +1,7 @@
 """Figures 1 and 7 of Kong et al. (2024): balls dropped on a slope; the covariance by the saltation matrix and by the reset
 alone."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, TYPE_CHECKING
 
 import jax
@@ -14,7 +15,7 @@ from ..._system.system import HybridSystem, Mode, Transition
 from ..._variation.covariance import Covariance, covariance
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    import matplotlib.axes
 
 SLOPE, GRAVITY, BALLS, TIME = 0.5, 9.81, 2000, 1.0
 NORMAL, ALONG = np.array([np.sin(SLOPE), np.cos(SLOPE)]), np.array([np.cos(SLOPE), -np.sin(SLOPE)])
@@ -95,12 +96,11 @@ def drops_table(drops: tuple[Drop, ...]) -> Table:
     return table
 
 
-def drops_figure(drops: tuple[Drop, ...]) -> "matplotlib.figure.Figure":
+def draw_drops(drops: tuple[Drop, ...], axes: "Sequence[matplotlib.axes.Axes]") -> None:
     """The balls at the first and at the last instant, with ellipses of two standard deviations."""
     from ...plot.covariance import draw_ellipse
-    from ...plot.figure import COLOURS, GREY, INK, pyplot
+    from ...plot.figure import COLOURS, GREY, INK
 
-    fig, axes = pyplot().subplots(1, len(drops), figsize=(8, 3.6), sharey=True, layout="constrained")
     for ax, drop in zip(axes, drops, strict=True):
         means = START[:2], np.asarray(drop.found.trajectory.x)[:2]
         for balls in (drop.starts, drop.ends):
@@ -113,6 +113,4 @@ def drops_figure(drops: tuple[Drop, ...]) -> "matplotlib.figure.Figure":
         reach = np.array([-1.0, 1.0])[:, None] * 1.2 * ALONG + means[1] - (means[1] @ NORMAL) * NORMAL
         ax.plot(*reach.T, color=INK, lw=0.8)
         ax.set(title=drop.title, xlabel="$q_1$ (m)", aspect="equal")
-    axes[0].set_ylabel("$q_2$ (m)")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False)
-    return fig
+        ax.set_ylabel("$q_2$ (m)")

@@ -12,7 +12,8 @@ from rich.table import Table
 from ..._flow.jump import saltation_matrix
 from ...models import ball_on_slope
 from ..files import save_figure
-from .drops import drops, drops_figure, drops_table
+from .constant_flow import constant_flow, constant_flow_table, ConstantFlow, draw_constant_flow
+from .drops import draw_drops, Drop, drops, drops_table
 from .transitions import ContactTransition, TRANSITIONS
 
 REMARKS = """\
@@ -34,7 +35,8 @@ VELOCITY = Fraction(1), Fraction(-2)
 
 def saltation(states: int = 16, plot: Path | None = None) -> None:
     """Compare the closed forms of eqs. 70-94 with the generic matrices, and those of the ball on a slope, eqs. 51-58; drop balls
-    on a slope, Figs. 1 and 7. `plot`: write a picture of these balls to this file."""
+    on a slope, Figs. 1 and 7; cross from one constant flow to another, Figs. 5 and 6. `plot`: write a picture of these
+    covariances to this file."""
     console = Console(width=120)
     table = Table(title="Rigid bodies with one contact (Sec. V)", title_justify="left", box=None, pad_edge=False)
     for column in ("transition", "eq.", "largest entry", "largest difference"):
@@ -57,8 +59,22 @@ def saltation(states: int = 16, plot: Path | None = None) -> None:
     dropped = drops()
     console.print()
     console.print(drops_table(dropped))
+    crossed = constant_flow()
+    console.print()
+    console.print(constant_flow_table(crossed))
     console.print(f"\n{REMARKS}", highlight=False, markup=False, soft_wrap=True)
-    save_figure(plot, lambda: drops_figure(dropped))
+    save_figure(plot, lambda: _figure(dropped, crossed))
+
+
+def _figure(dropped: tuple[Drop, ...], crossed: ConstantFlow):
+    """Figs. 1, 7 and 6: sampled states, and ellipses of the covariances by the saltation matrix and by the reset alone."""
+    from ...plot.figure import pyplot
+
+    fig, axes = pyplot().subplots(1, len(dropped) + 1, figsize=(12, 3.6), layout="constrained")
+    draw_drops(dropped, axes[:-1])
+    draw_constant_flow(crossed, axes[-1])
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False)
+    return fig
 
 
 def _compare(event: ContactTransition, draws: list) -> tuple[float, float]:
