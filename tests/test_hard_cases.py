@@ -370,6 +370,8 @@ def test_gradients_under_checkpoint():
     assert_allclose(jax.grad(jax.checkpoint(time))(0.3), -1 / np.sqrt(1 - 0.09), rtol=1e-13)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_networks_as_parameters():
     """A module with functions among its leaves, through `simulate`, its samples and its derivatives."""
     network = eqx.nn.MLP(2, 2, 4, 1, activation=jnp.tanh, key=jax.random.key(0))

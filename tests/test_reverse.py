@@ -31,6 +31,8 @@ def floats(params):
 # Steps are not adapted again on the way back
 
 
+@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_backward_passes_take_the_steps_that_were_taken():
     """Variations of a network's flow: compiled into the backward pass, its error estimates have other roundings, and steps that
     were adapted to them once more would end elsewhere. (So the derivative was once wrong in its third digit.)"""

@@ -188,6 +188,8 @@ def without_saltation(regulator, run, terminal):
     return dataclasses.replace(regulator, cost=cost, tracker=dataclasses.replace(regulator.tracker, table=table))
 
 
+@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_cost_of_the_closed_loop(mixed, mixed_regulator):
     """The cost from a start that is off by eps is eps^2 d'P d (1 + O(eps)), with events early and late; by the reset's Jacobian
     in place of the saltation matrix, the prediction is wrong and the cost higher."""

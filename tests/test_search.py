@@ -83,6 +83,8 @@ def test_bad_region():
         hj.find_orbits(simplest_walker.system, params, sequence=("swing",), region=(low, high), starts=0)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_region_without_width():
     """A coordinate that is zero but for rounding, in a region where it is zero."""
 
