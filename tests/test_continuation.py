@@ -115,6 +115,7 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert "period-doubling at 3" in str(doubling)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_doubled_branch_of_the_logistic_map(doubling):
     """The orbit of two exists beyond 3 and doubles at 1 + sqrt(6)."""

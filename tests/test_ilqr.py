@@ -187,6 +187,7 @@ def solve_pushed(decay=0.7, **options):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_gradient_through_events():
     """Of a search that ends early, in some random directions, against central differences of the costs of guesses. Modes of
@@ -204,6 +205,7 @@ def test_gradient_through_events():
     assert np.max(np.abs(optimal.gradient)) < 0.06
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_derivative_of_the_optimum():
     """By a parameter, of a batch, against the difference of optima: the envelope theorem. The difference has an error of the

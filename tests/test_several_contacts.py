@@ -121,6 +121,7 @@ def test_both_ends_of_a_rod_at_once():
     assert_allclose(tilted.t, np.sqrt(2 * 0.499), rtol=1e-14)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_elastic_corner_keeps_the_energy():
     """A bead between a floor and an upright wall: heights and speeds are those of two independent motions."""
