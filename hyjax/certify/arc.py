@@ -1,0 +1,130 @@
+"""A set of states along one arc: steps of the flow, the event at its end, the jump."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex
+from jaxtyping import Array, Bool, Float
+
+from .checks import decided, quiet
+from .event import arrive, guard_surface, mapped, projected, with_lateness
+from .interpret import evaluate
+from .mode_field import ModeField
+from .rounding import up
+from .state_set import Frame, identity_frame, StateSet
+from .step import advance
+from .taylor_model import TaylorModel
+
+# A guard within this of zero at the start of an arc is on its surface, as in `simulate`.
+ON_SURFACE = 1e-9
+
+
+class Tube(eqx.Module):
+    """The states of an arc over time.
+
+    **Attributes:** `low`, `high`: bounds of all states at the starts of the steps, shape `(steps, n)`.
+    `box_low`, `box_high`: bounds during the steps, shape `(steps, n)`. `elapsed`: the earliest times of the starts of the steps,
+    shape `(steps,)`. `last`: the latest time of the event.
+    """
+
+    low: Float[Array, "nodes n"]
+    high: Float[Array, "nodes n"]
+    box_low: Float[Array, "nodes n"]
+    box_high: Float[Array, "nodes n"]
+    elapsed: Float[Array, " nodes"]
+    last: Float[Array, ""]
+
+
+class ArcProgram(eqx.Module):
+    """What the enclosure of an arc is compiled from: the mode's functions, the guard that ends the arc, the sizes. Static."""
+
+    field: ModeField = eqx.field(static=True)
+    ending: int = eqx.field(static=True)
+    orders: int = eqx.field(static=True)
+
+
+def run_arc(
+    program: ArcProgram,
+    frames: Frame,
+    states: StateSet,
+    h: TaylorModel,
+    window: Float[Array, ""],
+    wind: Float[Array, "groups n columns"],
+    begin: int,
+    leaving: Bool[Array, " guards"],
+) -> tuple[StateSet, Frame, TaylorModel, Tube, dict[str, Bool[Array, ""]]]:
+    """The set of states from the start of an arc to its event.
+
+    **Arguments:** `frames`: stacked, one more than steps. `states`: in the first of them. `h`: the length $h(s)$ of a step.
+    `window`: the longest time from the last step to the event. `begin`: the first of the arc's groups of generators. `leaving`:
+    whether the states start on the surface of each guard of the mode.
+
+    **Returns:** the states on the guard's surface, in one variable more than before if there is a disturbance; their frame; the
+    ball that holds them; the tube; and what must be true.
+    """
+    field, groups, steps = program.field, wind.shape[0], frames.matrix.shape[0] - 1
+
+    def one(carry, given):
+        states, leaving = carry
+        frame, after, index = given
+        hull = states.hull(frame)
+        ended, box = advance(field, states, h, frame, after, wind, begin + groups * index, program.orders)
+        silent, leaving = quiet(field, box.states, ended, after, leaving)
+        bounds = (hull.low, hull.high, box.states.low, box.states.high)
+        return (ended, leaving), (bounds, box.proved, jnp.all(silent))
+
+    before, after = jax.tree.map(lambda a: a[:-1], frames), jax.tree.map(lambda a: a[1:], frames)
+    (states, leaving), (bounds, held, silent) = jax.lax.scan(
+        one, (states, leaving), (before, after, jnp.arange(steps))
+    )
+    last = jax.tree.map(lambda a: a[-1], frames)
+    hull, surface = states.hull(last), guard_surface(field, program.ending)
+    states = with_lateness(field, surface, states, last) if groups else states
+    at = arrive(field, surface, states, last, window, wind, begin + groups * steps, program.orders)
+    ended = projected(field, surface, at, last)
+    others, _ = quiet(field, at.box.states, ended, last, leaving & False)
+    conditions = {
+        "a box holds the flow of every step": jnp.all(held) & at.conditions["box"],
+        "no guard fires before the arc's end": jnp.all(silent) & jnp.all(others.at[program.ending].set(True)),
+        "the guard falls at the arc's end": at.conditions["falls"],
+        "the guard is positive before the arc's end": at.conditions["before"],
+        "every state crosses the guard's surface": at.conditions["crosses"],
+    }
+    if field.armed[program.ending] is not None:
+        armed = evaluate(field.armed[program.ending], [at.box.states, *field.leaves])[0][0]
+        conditions["the guard is armed"] = decided(armed)
+    rows = [jnp.concatenate([row, end[None]]) for row, end in zip(
+        bounds, (hull.low, hull.high, at.box.states.low, at.box.states.high), strict=True
+    )]  # fmt: skip
+    tube = Tube(*rows, elapsed=jnp.arange(steps + 1) * h.low, last=up(steps * h.high + at.times.high))
+    return ended, last, at.on_surface, tube, conditions
+
+
+def starts_on(
+    field: ModeField,
+    states: StateSet,
+    frame: Frame,
+    around: TaylorModel,
+    composites: Sequence[tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]],
+) -> Bool[Array, " guards"]:
+    """Whether every state of a set starts the next arc on the surface of its guards: `composites` are the guards after the jump
+    with their Jacobians."""
+    found = []
+    for function, jacobian in composites:
+        height = mapped(field, states, frame, around, function, jacobian)
+        found.append(height.hull(identity_frame(1)).largest[0] < ON_SURFACE)
+    return jnp.stack(found)
+
+
+def start_set(lifted: TaylorModel, tangents: TaylorModel, groups: int, columns: int) -> StateSet:
+    """The states $x(s)$ without disturbance, with their derivatives by the coordinates of the section."""
+    return StateSet(
+        lifted.coefficients,
+        jnp.zeros((groups, lifted.shape[0], columns)),
+        lifted.radius,
+        tangents.center,
+        tangents.radius,
+        lifted.basis,
+    )

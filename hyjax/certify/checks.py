@@ -1,0 +1,54 @@
+r"""That no event comes before its time: conditions on the guards over the states of a step."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from .interpret import Decision, evaluate
+from .mode_field import ModeField
+from .state_set import Frame, StateSet
+from .step import first
+from .taylor_model import TaylorModel
+
+
+def decided(value) -> Bool[Array, ""]:
+    """Whether a comparison holds for all values with certainty."""
+    return jnp.all(value.value & value.certain) if isinstance(value, Decision) else jnp.all(value)
+
+
+def refuted(value) -> Bool[Array, ""]:
+    """Whether a comparison fails for all values with certainty."""
+    return jnp.all(~value.value & value.certain) if isinstance(value, Decision) else jnp.all(~value)
+
+
+def guard_range(
+    field: ModeField, which: int, states: StateSet, frame: Frame, around: TaylorModel
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Bounds of a guard over a set of states, by its gradient over a ball `around` that holds the set."""
+    value = first(field.guards[which], states.model, field.leaves)[0]
+    reach = states.support(first(field.gradients[which], around, field.leaves)[:-1], frame)
+    return value.low - reach, value.high + reach
+
+
+def quiet(
+    field: ModeField, box: TaylorModel, end: StateSet, frame: Frame, leaving: Bool[Array, " guards"]
+) -> tuple[Bool[Array, " guards"], Bool[Array, " guards"]]:
+    r"""For each guard of a mode, that it does not fire while the states are in a box.
+
+    A guard fires where it falls through zero while armed. So it does not where it is not zero, or rises, or is not armed; nor where
+    it falls throughout and is positive at the end; nor after a start on its surface while it falls from there (`leaving`): it was
+    never positive. **Arguments:** `end`: the states at the end of the step.
+
+    **Returns:** whether each guard is quiet, and whether the arc still leaves its surface.
+    """
+    silent, still = [], []
+    for i, guard in enumerate(field.guards):
+        value = first(guard, box, field.leaves)
+        height, rate = value[0], value[1]
+        lowest, _ = guard_range(field, i, end, frame, box)
+        falls = rate.high < 0
+        calm = (height.low > 0) | (height.high < 0) | (rate.low > 0) | (falls & (leaving[i] | (lowest > 0)))
+        if field.armed[i] is not None:
+            calm = calm | refuted(evaluate(field.armed[i], [box, *field.leaves])[0][0])
+        silent.append(calm)
+        still.append(falls & leaving[i])
+    return jnp.stack(silent), jnp.stack(still)

@@ -1,0 +1,228 @@
+r"""The event at the end of an arc: every state of a set crosses the surface of a guard, and jumps.
+
+The states $p(s)$ flow for the time $\tau(s)$, a polynomial with $g(\varphi_{\tau(s)}(p(s))) \approx 0$. A displacement $\zeta$ from
+there reaches the surface after a time $|\theta| \le |g| / \kappa$, where $\dot g \le -\kappa < 0$, and becomes
+$\Pi\zeta = \zeta - f\,(D_xg\,\zeta) / \dot g$. The largest displacements by a disturbance are those along the flow, states that are
+late or early: before the event they are made a variable of the polynomial, so that what the projection leaves of them is of
+second order.
+
+Source: Wilczak, Zgliczyński (2011), Sec. 4, for Poincaré maps; the projection is that of Kong et al. (2024), Eq. 9.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex
+from jaxtyping import Array, Bool, Float, Int
+
+from . import functions
+from .basis import Basis, basis
+from .mode_field import ModeField
+from .rounding import up
+from .state_set import bounded_product, Frame, identity_frame, StateSet
+from .step import Box, displaced, first, flow_series, gust, matrix_slope, nested, picard_box, remainder, stored, widened
+from .taylor import flow_coefficients
+from .taylor_model import add, ball, multiply, scale, TaylorModel, total
+
+# Newton's iterations for the polynomial of the time; what is left is bounded.
+ITERATIONS = 8
+
+
+class Surface(eqx.Module):
+    r"""A surface $g = 0$ that states cross while $g$ falls.
+
+    **Attributes:** `height`: $(g, \dot g)$ of a set of states, shape `(2,)`. `slope`: $(D_xg, \dot g)$, shape `(n + 1,)`.
+    """
+
+    height: Callable[[TaylorModel], TaylorModel] = eqx.field(static=True)
+    slope: Callable[[TaylorModel], TaylorModel] = eqx.field(static=True)
+
+
+def guard_surface(field: ModeField, which: int) -> Surface:
+    """The surface of the mode's guard `which`."""
+    return Surface(
+        lambda x: first(field.guards[which], x, field.leaves),
+        lambda x: first(field.gradients[which], x, field.leaves),
+    )
+
+
+def with_lateness(field: ModeField, surface: Surface, states: StateSet, frame: Frame) -> StateSet:
+    r"""The set with one variable more: $\zeta = f_0 t s_{m+1} + (I - f_0\nu^T)\,\zeta$ with $\nu = D_xg / \dot g$ at the center, and
+    $t$ a bound of $|\nu^T\zeta|$. The derivatives by the coordinates are as they were."""
+    center = ball(states.polynomial[0])
+    rate = first(field.field, center, field.leaves).center
+    slope = surface.slope(center).center
+    normal = slope[:-1] / slope[-1]
+    late = states.support(ball(normal), frame)
+    larger = basis(states.basis.variables + 1, max(states.basis.degree, 2))
+    at = [larger.index((*exponents, 0)) for exponents in states.basis.exponents.tolist()]
+    polynomial = jnp.zeros((larger.size, field.dimension)).at[jnp.array(at)].set(states.polynomial)
+    polynomial = polynomial.at[larger.linear(states.basis.variables)].set(rate * late)
+    row = jnp.outer(rate, normal)
+    size = (jnp.abs(row) + jnp.eye(field.dimension)) @ states.offset(frame)
+    local = up(2.0**-49 * (size + jnp.abs(rate) * late), field.dimension)
+    model = TaylorModel(polynomial, jnp.zeros(field.dimension), larger)
+    moved = displaced(states, model, ball(jnp.eye(field.dimension) - row), local, frame, frame)
+    return StateSet(
+        moved.polynomial, moved.generators, moved.error, states.variation, states.variation_error, larger
+    )
+
+
+def without_last(states: StateSet, smaller: Basis) -> StateSet:
+    """The set with the last variable's terms as errors; in the frame of the coordinates. Squares are one-sided."""
+    larger, kept = states.basis, []
+    center, error = states.polynomial[0], states.error
+    for exponents, coefficient in zip(larger.exponents.tolist(), states.polynomial, strict=True):
+        if exponents[-1] == 0 and sum(exponents) <= smaller.degree:
+            kept.append(coefficient)
+        elif exponents[-1] == 2 and sum(exponents) == 2:
+            center, error = center + 0.5 * coefficient, error + 0.5 * jnp.abs(coefficient)
+            error = error + 2.0**-52 * jnp.abs(center)
+        else:
+            error = error + jnp.abs(coefficient)
+    polynomial = jnp.stack(kept).at[0].set(center)
+    return StateSet(
+        polynomial, states.generators, up(error, larger.size), states.variation, states.variation_error, smaller
+    )
+
+
+class Arrival(eqx.Module):
+    r"""The states of a set at a surface, and what was proved on the way there.
+
+    **Attributes:** `states`: the set near the surface, at the times $\tau(s)$, in its `frame`. `on_surface`: the ball of all states
+    on the surface. `residue`: a bound of the distance along the flow of the polynomial from the surface. `waiting`: of the effect of
+    the disturbance on the way from there to the surface. `late`: $|\theta|$. `box`: of the step. `times`: a ball that holds the
+    times to the surface. `conditions`: what must be true, and whether it is proved.
+    """
+
+    states: StateSet
+    frame: Frame
+    on_surface: TaylorModel
+    residue: Float[Array, " n"]
+    waiting: Float[Array, " n"]
+    late: Float[Array, ""]
+    growth: Float[Array, ""]
+    box: Box
+    times: TaylorModel
+    conditions: dict[str, Bool[Array, ""]]
+
+
+def product(a: TaylorModel, b: TaylorModel) -> TaylorModel:
+    """The product of matrices of Taylor models."""
+    return total(multiply(a[:, :, None], b[None]), (1,))
+
+
+def _polynomial(a: TaylorModel) -> TaylorModel:
+    return TaylorModel(a.coefficients, jnp.zeros_like(a.radius), a.basis)
+
+
+def arrive(
+    field: ModeField,
+    surface: Surface,
+    states: StateSet,
+    frame: Frame,
+    window: Float[Array, ""],
+    wind: Float[Array, "groups n columns"],
+    index: int | Int[Array, ""],
+    orders: int,
+) -> Arrival:
+    """Every state of a set crosses a surface within the time `window`.
+
+    **Arguments:** `states`: before the surface, with its `frame`. `wind`: the disturbance,
+    $E_g$; its generators are stored from the group `index` on. `orders`: of the series.
+    """
+    breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
+    hull = states.hull(frame)
+    box = picard_box(field, hull, window, breeze)
+    from_hull, from_box, growth = flow_series(field, hull, box, window, orders + 1)
+    series = flow_coefficients(field.field, states.model, field.leaves, orders)
+    left_out = remainder(from_box, window)
+
+    def improved(_, time):
+        value = surface.height(_polynomial(nested(series, time)))
+        rate = jnp.where(value.center[1] == 0, 1.0, value.center[1])
+        return _polynomial(add(time, scale(value[0], -1 / rate)))
+
+    guess = TaylorModel(jnp.zeros((states.basis.size,)).at[0].set(0.5 * window), jnp.zeros(()), states.basis)
+    time = jax.lax.fori_loop(0, ITERATIONS, improved, guess)
+    model = widened(nested(series, time), left_out[:, 0])
+    times = time.ball()
+    matrix = widened(nested(from_hull.first(orders + 1), times)[:, 1:], left_out[:, 1:])
+    local = jnp.zeros(field.dimension)
+    if wind.shape[0]:
+        # The displacements within a shorter time are among those within the longest.
+        generators, local = gust(field, box, matrix_slope(from_hull), growth, wind, times.high)
+    before_set = states
+    states = displaced(states, model, matrix, local, frame, frame)
+    if wind.shape[0]:
+        states = stored(states, generators, index)
+
+    # From there to the surface: |theta| <= |g| / kappa.
+    around = states.hull(frame)
+    slowest = -surface.height(box.states)[1].high
+    certain = jnp.where(slowest > 0, slowest, 1.0)
+    slope = surface.slope(box.states)[:-1]
+    on_polynomial = surface.height(states.model)[0].largest
+    late = up(up(on_polynomial + states.support(slope, frame)) / certain, 2)
+    on_surface = ball(around.center, up(around.radius + late * (box.rate.largest + breeze), 4))
+    times = ball(times.center, up(times.radius + late))
+    start = surface.height(before_set.model)[0].low - before_set.support(slope, frame)
+    conditions = {
+        "box": box.proved,
+        "falls": slowest > 0,
+        "before": start > 0,
+        "crosses": (times.low > 0) & (times.high < window),
+    }
+    residue = up(box.rate.largest * on_polynomial / certain, 3)
+    waiting = up(late * (breeze + growth * jnp.sum(breeze)), 3)
+    return Arrival(states, frame, on_surface, residue, waiting, late, growth, box, times, conditions)
+
+
+def projected(field: ModeField, surface: Surface, at: Arrival, after: Frame) -> StateSet:
+    r"""The states on the surface, in the frame `after`, as displacements from the polynomial: $\zeta - f\,(D_xg\,\zeta) / \dot g$.
+
+    The derivative of the flow for the time $|\theta|$ differs from $I$ by $|\theta|\,|A|(I + \gamma)$.
+    """
+    states, frame, n = at.states, at.frame, field.dimension
+    slope = surface.slope(at.on_surface)
+    rate = first(field.field, at.on_surface, field.leaves)
+    direction = functions.divide(rate, slope[-1:])
+    gradient = slope[:-1]
+    shear = at.box.slope.largest
+    stretch = up(at.late * (shear + at.growth * jnp.sum(shear, axis=1, keepdims=True)), 2 * n)
+    row = jnp.outer(direction.center, gradient.center)
+    matrix = ball(jnp.eye(n) - row)
+    size = jnp.abs(matrix.center)
+    bent = up(size + jnp.outer(direction.largest, gradient.largest))
+
+    def spread(along: Array, moduli: Array) -> Array:
+        """Of the projection of vectors: by the direction's radius, the gradient's, by stretching, by rounding."""
+        tilt = jnp.tensordot(direction.radius, along, 0)
+        turn = jnp.tensordot(jnp.abs(direction.center), gradient.radius @ moduli, 0)
+        rounding = 2.0**-50 * (jnp.abs(row) + jnp.eye(n)) @ moduli
+        return up(tilt + turn + bent @ (stretch @ moduli) + rounding, 4 * n)
+
+    offset = up(states.offset(frame) + at.residue + at.waiting)
+    along = states.support(gradient, frame) + up(gradient.largest @ (at.residue + at.waiting), n)
+    local = spread(along, offset) + up(bent @ (at.residue + at.waiting), n) + at.residue
+    tangents = states.tangents(frame)
+    pushed, more = bounded_product(gradient.center, states.variation)
+    turned, rounding = bounded_product(gradient.center, frame.matrix)
+    error = (jnp.abs(turned) + rounding) @ states.variation_error
+    reached = up(jnp.abs(pushed) + more + error + gradient.radius @ tangents.largest, 4 * n)
+    return displaced(states, states.model, matrix, up(local), frame, after, spread(reached, tangents.largest))
+
+
+def mapped(
+    field: ModeField, states: StateSet, frame: Frame, around: TaylorModel, function: jex.ClosedJaxpr, jacobian: jex.ClosedJaxpr
+) -> StateSet:
+    r"""The image of the states on a surface under a smooth map $R$: a reset, or the coordinates of a section.
+
+    $R(y + \zeta) = R(y) + D_xR\,\zeta$ with the Jacobian over the ball `around`, which holds all of the set. The result is in the
+    frame of its coordinates.
+    """
+    matrix = first(jacobian, around, field.leaves)
+    image = first(function, states.model, field.leaves)
+    return displaced(states, image, matrix, jnp.zeros(image.shape), frame, identity_frame(image.shape[0]))

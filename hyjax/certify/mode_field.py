@@ -1,0 +1,105 @@
+r"""A mode's functions as core jaxprs: vector field, variational field, guards with their rates, resets."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex
+
+from .._system.system import HybridSystem, Transition
+from .._system.types import Params
+from .core import core_jaxpr
+
+
+def depends_on_time(system: HybridSystem, params: Params) -> bool:
+    """Whether a vector field, guard, reset or `armed` of the system reads the time."""
+    for mode_name, mode in system.modes.items():
+        x = jnp.zeros(mode.dimension)
+        functions: list[Callable] = [mode.vector_field]
+        for i in system.leaving(mode_name):
+            transition = system.transitions[i]
+            functions += [transition.guard, transition.reset]
+            functions += [transition.armed] if transition.armed is not None else []
+        for function in functions:
+            closed = core_jaxpr(lambda t, x, *p, function=function: function(t, x, jax.tree.unflatten(jax.tree.structure(params), p)), 0.0, x, *jax.tree.leaves(params))  # fmt: skip # noqa: E501
+            clock = closed.jaxpr.invars[0]
+            if any(clock in equation.invars for equation in closed.jaxpr.eqns) or clock in closed.jaxpr.outvars:
+                return True
+    return False
+
+
+class ModeField:
+    r"""The functions of a mode, on a state that carries the time as its last entry if the system depends on time.
+
+    **Attributes:** `field`: $\dot x = f(x)$. `variational`: the columns $(x, V)$, shape `(n, 1 + n)`, with $\dot V = D_x f\,V$.
+    `guards`: for each transition that leaves the mode, $(g, \dot g)$ along the flow, shape `(2,)`. `armed`: for each, or None.
+    `dimension`: of the state with its time. All take the state and the leaves of the parameters.
+    """
+
+    def __init__(self, system: HybridSystem, name: str, params: Params, timed: bool):
+        self.mode, self.name, self.timed = system.mode(name), name, timed
+        self.dimension = self.mode.dimension + timed
+        self.structure = jax.tree.structure(params)
+        self.leaves = [jnp.asarray(leaf, float) for leaf in jax.tree.leaves(params)]
+        self.transitions = system.leaving(name)
+        x = jnp.zeros(self.dimension)
+        self.field = self._core(self.rate, x)
+        self.variational = self._core(self._columns, jnp.zeros((self.dimension, 1 + self.dimension)))
+        self.guards, self.armed, self.gradients = [], [], []
+        for i in self.transitions:
+            guard = self.of_state(system.transitions[i].guard)
+            self.guards.append(self._core(self._with_rate(guard), x))
+            self.gradients.append(self._core(self._with_gradient(guard), x))
+            armed = system.transitions[i].armed
+            self.armed.append(None if armed is None else self._core(self.of_state(armed), x))
+
+    def _core(self, function: Callable, x) -> jex.ClosedJaxpr:
+        return core_jaxpr(lambda x, *leaves: function(x, jax.tree.unflatten(self.structure, leaves)), x, *self.leaves)
+
+    def of_state(self, function: Callable) -> Callable:
+        """A function of `(t, x, params)` as one of the state that carries the time, and the parameters."""
+        if self.timed:
+            return lambda x, params: function(x[-1], x[:-1], params)
+        return lambda x, params: function(jnp.zeros(()), x, params)
+
+    def rate(self, x, params):
+        """The vector field, with the rate 1 of the time."""
+        rate = self.of_state(self.mode.vector_field)(x, params)
+        return jnp.concatenate([rate, jnp.ones(1)]) if self.timed else rate
+
+    def _columns(self, columns, params):
+        x, tangents = columns[:, 0], columns[:, 1:]
+        rate, push = jax.linearize(lambda x: self.rate(x, params), x)
+        return jnp.concatenate([rate[:, None], jax.vmap(push, in_axes=1, out_axes=1)(tangents)], axis=1)
+
+    def _with_rate(self, guard):
+        def both(x, params):
+            value, rate = jax.jvp(lambda x: guard(x, params), (x,), (self.rate(x, params),))
+            return jnp.stack([value, rate])
+
+        return both
+
+    def _with_gradient(self, guard):
+        """The gradient of the guard and its rate, shape `(n + 1,)`."""
+
+        def both(x, params):
+            gradient = jax.jacfwd(lambda x: guard(x, params))(x)
+            _, rate = jax.jvp(lambda x: guard(x, params), (x,), (self.rate(x, params),))
+            return jnp.concatenate([gradient, rate[None]])
+
+        return both
+
+    def jump(self, transition: Transition) -> tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]:
+        """The reset, and its Jacobian, on states that carry the time."""
+        reset = self.of_state(transition.reset)
+
+        def after(x, params):
+            return jnp.concatenate([reset(x, params), x[-1:]]) if self.timed else reset(x, params)
+
+        return self.map(after)
+
+    def map(self, function: Callable) -> tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]:
+        """A map of the state, `(x, params)`, and its Jacobian."""
+        x = jnp.zeros(self.dimension)
+        jacobian = jax.jacfwd(function)
+        return self._core(function, x), self._core(jacobian, x)

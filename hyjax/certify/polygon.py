@@ -1,0 +1,97 @@
+r"""Convex polygons in the plane of a section: a cover by pieces, and whether an image lies inside."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .basis import Basis
+from .rounding import EPS, up
+from .taylor_model import ball, TaylorModel
+
+_ROUNDED = 2.0**-49
+
+
+class Polygon(eqx.Module):
+    r"""A convex polygon with the origin inside, the hull of its vertices.
+
+    **Attributes:** `vertices`: exact floats, counterclockwise, shape `(k, 2)`.
+    """
+
+    vertices: Float[np.ndarray, "k 2"]
+
+    @property
+    def edges(self) -> TaylorModel:
+        """Outward normals $(\\Delta_y, -\\Delta_x)$ of the edges, as balls, shape `(k, 2)`."""
+        steps = np.roll(self.vertices, -1, axis=0) - self.vertices
+        normals = np.stack([steps[:, 1], -steps[:, 0]], axis=1)
+        return ball(jnp.asarray(normals), jnp.asarray(EPS * np.abs(normals) + 1e-300))
+
+    def convex(self) -> bool:
+        """Whether it is proved that the vertices turn counterclockwise and the origin is inside every edge."""
+        normals, radius = np.asarray(self.edges.center), np.asarray(self.edges.radius)
+        steps = np.roll(self.vertices, -1, axis=0) - self.vertices
+        following = np.roll(steps, -1, axis=0)
+        # Turning: the next step points inward, against the normal.
+        turn = -np.sum(normals * following, axis=1)
+        slack = np.sum(np.abs(normals) * np.abs(following), axis=1) * 2.0**-45 + np.sum(radius * np.abs(following), axis=1)
+        away = np.sum(normals * self.vertices, axis=1)
+        error = np.sum((np.abs(normals) * 2.0**-45 + radius) * np.abs(self.vertices), axis=1)
+        angles = np.unwrap(np.arctan2(self.vertices[:, 1], self.vertices[:, 0]))
+        once = abs(angles[-1] - angles[0]) < 2 * np.pi
+        return bool(np.all(turn > slack) and np.all(away > error) and once)
+
+    def pieces(self, basis: Basis, rings: int) -> TaylorModel:
+        """Quadrilaterals between rays to the vertices and `rings` scaled copies of the boundary, which share their corners: the
+        polygon is covered. Shape `(k * rings, N, 2)` of the coefficients; the first ring has triangles."""
+        scales = np.sqrt(np.arange(rings + 1) / rings) if rings > 1 else np.array([0.0, 1.0])
+        corners = scales[:, None, None] * self.vertices
+        a, b = corners[:-1], corners[1:]
+        c, d = np.roll(b, -1, axis=1), np.roll(a, -1, axis=1)
+        quads = np.stack([a, b, c, d], axis=2).reshape(-1, 4, 2)
+        coefficients = np.zeros((len(quads), basis.size, 2))
+        a, b, c, d = np.moveaxis(quads, 1, 0)
+        coefficients[:, 0] = 0.25 * (a + b + c + d)
+        coefficients[:, basis.linear(0)] = 0.25 * (b + c - a - d)
+        coefficients[:, basis.linear(1)] = 0.25 * (c + d - a - b)
+        coefficients[:, basis.index((1, 1))] = 0.25 * (a + c - b - d)
+        radius = EPS * 4 * np.abs(quads).sum(axis=1)
+        return TaylorModel(jnp.asarray(coefficients), jnp.asarray(radius), basis)
+
+
+def from_supports(directions: Float[np.ndarray, "k 2"], supports: Float[np.ndarray, " k"]) -> Polygon:
+    """The polygon of points $y$ with $l_i \\cdot y \\le b_i$, for directions in order and the supports of one convex set."""
+    following, values = np.roll(directions, -1, axis=0), np.roll(supports, -1)
+    determinant = directions[:, 0] * following[:, 1] - directions[:, 1] * following[:, 0]
+    x = (supports * following[:, 1] - values * directions[:, 1]) / determinant
+    y = (directions[:, 0] * values - following[:, 0] * supports) / determinant
+    return Polygon(np.stack([x, y], axis=1))
+
+
+def reach(
+    rows: TaylorModel,
+    model: TaylorModel,
+    generators: Float[Array, "groups 2 columns"],
+    radius: Float[Array, " 2"],
+) -> Float[Array, " k"]:
+    r"""Upper bounds of $\nu_i \cdot y$ over the points $q(s) + \sum_g G_g u_g \pm r$, for rows $\nu_i$, a ball of shape `(k, 2)`."""
+    center, spread = rows.center, rows.radius
+    along = jnp.einsum("ki,ni->kn", center, model.coefficients)
+    parts = along[:, 0] + jnp.sum(jnp.abs(along[:, 1:]), axis=1)
+    blown = jnp.einsum("ki,gij->kgj", center, generators)
+    norms = jnp.sum(jnp.sqrt(jnp.sum(blown**2, axis=2)), axis=1)
+    size = jnp.abs(center) + spread
+    moduli = jnp.sum(jnp.abs(model.coefficients), axis=0) + jnp.sum(jnp.abs(generators), axis=(0, 2))
+    rounding = 2.0**-46 * (size @ moduli) + spread @ moduli
+    return parts + norms * (1 + 2.0**-46) + up(size @ (radius + model.radius) + rounding, 8)
+
+
+def inside(polygon: Polygon, reached: Float[Array, "pieces k"]) -> tuple[Bool[Array, " pieces"], float]:
+    """Which pieces' images are proved to lie in the interior, and the largest ratio of an image to the polygon, as seen from the
+    origin: below 1 means inside."""
+    normals, radius = np.asarray(polygon.edges.center), np.asarray(polygon.edges.radius)
+    away = np.sum(normals * polygon.vertices, axis=1)
+    error = np.sum((np.abs(normals) * 2.0**-46 + radius) * np.abs(polygon.vertices), axis=1)
+    ratio = np.asarray(reached) / (away - error)
+    ratio = np.where(np.isfinite(ratio), ratio, np.inf) * (1 + _ROUNDED)
+    return jnp.asarray(np.all(ratio < 1, axis=1)), float(ratio.max())

@@ -1,0 +1,311 @@
+r"""The return map of an orbit over sets: what `krawczyk`, `attracting` and the tubes are built on."""
+
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.stride import run_stride
+from .._system.results import RESULTS
+from .arc import ArcProgram, ON_SURFACE, run_arc, start_set, starts_on, Tube
+from .basis import Basis
+from .disturbance import Disturbance, NONE
+from .event import mapped, product, without_last
+from .mode_field import depends_on_time, ModeField
+from .section import ABSENT, section_of_reset, SectionChart
+from .state_set import frame_of, identity_frame, StateSet
+from .step import columns_of, first, nested
+from .taylor import flow_coefficients
+from .taylor_model import add, ball, TaylorModel
+
+
+class Image(eqx.Module):
+    r"""The image of a set under the return map: $z'(s) = q(s) + \sum_g G_g u_g \pm r$.
+
+    **Attributes:** `model`: $q$, shape `(m,)`. `generators`: shape `(groups, m, columns)`. `radius`: $r$, shape `(m,)`. `jacobian`:
+    the ball that holds the derivative of the return map without disturbance, at every point of the set, shape `(m, m)`. `tubes`:
+    one for each arc. `conditions`: what must be true, and whether it is proved.
+    """
+
+    model: TaylorModel
+    generators: Float[Array, "groups m columns"]
+    radius: Float[Array, " m"]
+    jacobian: TaylorModel
+    tubes: tuple[Tube, ...]
+    conditions: dict[str, Bool[Array, ""]]
+
+    @property
+    def proved(self) -> Bool[Array, ""]:
+        """Whether the image is one: every condition is proved."""
+        return jnp.all(jnp.stack(list(self.conditions.values())))
+
+
+class ReturnMap:
+    """The enclosure of the return map of an orbit, compiled for sets of one form.
+
+    **Arguments:** `orbit`: a single `PeriodicOrbit`. `disturbance`: of the vector fields. `section`: the coordinates; `None`: what
+    the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `ValueError` for an orbit that failed or a batch.
+    """
+
+    def __init__(
+        self,
+        orbit: PeriodicOrbit,
+        disturbance: Disturbance = NONE,
+        section: SectionChart | None = None,
+        steps: int = 64,
+        orders: int = 12,
+    ):
+        if orbit.period.ndim:
+            raise ValueError("certify: this is a batch of orbits; give one of them, orbit[i].")
+        if not bool(orbit.result == RESULTS.successful):
+            raise ValueError(f"certify: the orbit failed ({orbit.result}); correct the guess first.")
+        if orbit.period.dtype != jnp.float64:
+            raise ValueError("certify: enclosures need float64: jax.config.update('jax_enable_x64', True) at the start.")
+        self.orbit, self.params, self.disturbance = orbit, orbit.params, disturbance
+        system = self.system = orbit.system
+        self.timed = depends_on_time(system, orbit.params)
+        self.sequence = orbit.sequence * orbit.strides
+        self.route = tuple(system.route(orbit.sequence)) * orbit.strides
+        self.steps, self.orders = steps, orders
+        fields = {name: ModeField(system, name, orbit.params, self.timed) for name in set(self.sequence)}
+        self.fields = tuple(fields[name] for name in self.sequence)
+        self.programs = tuple(
+            ArcProgram(field, field.transitions.index(i), orders) for field, i in zip(self.fields, self.route, strict=True)
+        )
+        self.starts, self.ends, self.durations = self._reference()
+        self.closing = self._resets()[-1]
+        names = system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())
+        self.section = section or section_of_reset(self.fields[-1], self.closing, self.ends[-1], names)
+        self.derived = section is None
+        self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
+        self.winds = tuple(
+            disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields
+        )
+        self._lift = self.fields[0]._core(self.section.lift, jnp.asarray(self.z))
+        self._lift_slope = self.fields[0]._core(jax.jacfwd(self.section.lift), jnp.asarray(self.z))
+        self._chart = self.fields[-1].map(self.section.chart)
+        self._jumps = tuple(field.map(after) for field, after in zip(self.fields, self._resets(), strict=True))
+        self._surfaces = self._composites()
+        self.frames, self.flows = self._frames()
+        self.jacobian, self.late = self._linearize()
+        self.axes = frame_of(np.linalg.inv(eigenbasis(self.jacobian)))
+        self._ending = self.fields[-1].map(
+            lambda y, p: self.axes.matrix @ (self.section.chart(y, p) - jnp.asarray(self.z))
+        )
+
+    def _reference(self):
+        """States at the starts and ends of the arcs, with the time, and durations, from the orbit."""
+        orbit, starts, ends, durations = self.orbit, [], [], []
+        clock = 0.0
+        resets = self._resets()
+        state = None
+        for stride in range(orbit.strides):
+            begun, passed = float(orbit.starts[stride]), 0.0
+            x = orbit.nodes[stride]
+            for j in range(len(orbit.sequence)):
+                elapsed = float(orbit.elapsed[stride, j])
+                first_time = begun + passed
+                starts.append(jnp.append(x, first_time) if self.timed else x)
+                y = orbit.arc_ends[j][stride]
+                ends.append(jnp.append(y, begun + elapsed) if self.timed else y)
+                durations.append(elapsed - passed)
+                x = resets[j](ends[-1], self.params)
+                x = x[:-1] if self.timed else x
+                passed = elapsed
+        del clock, state
+        return starts, ends, np.array(durations)
+
+    def _resets(self):
+        """The jumps of the arcs as functions of `(y, params)`; the last one takes the period off the time."""
+        jumps = []
+        for j, i in enumerate(self.route):
+            transition = self.system.transitions[i]
+
+            def after(y, params, transition=transition, last=j == len(self.route) - 1):
+                if not self.timed:
+                    return transition.reset(jnp.zeros(()), y, params)
+                time = y[-1:] - self.orbit.period if last else y[-1:]
+                return jnp.concatenate([transition.reset(y[-1], y[:-1], params), time])
+
+            jumps.append(after)
+        return jumps
+
+    def _composites(self):
+        """For each arc but the last: the guards of the next mode after the jump, with Jacobians; for the start: after the lift."""
+        found = []
+        for j in range(len(self.route) - 1):
+            field, after, following = self.fields[j], self._resets()[j], self.fields[j + 1]
+            pairs = []
+            for i in following.transitions:
+                guard = following.of_state(self.system.transitions[i].guard)
+                pairs.append(field.map(lambda y, p, guard=guard, after=after: guard(after(y, p), p)[None]))
+            found.append(pairs)
+        begin = self.fields[0]
+        lifted = []
+        for i in begin.transitions:
+            guard = begin.of_state(self.system.transitions[i].guard)
+            lifted.append(begin._core(lambda z, p, guard=guard: guard(self.section.lift(z, p), p), jnp.asarray(self.z)))
+        self._start_guards = lifted
+        return found
+
+    def _frames(self):
+        """Along the orbit: the factors Q of the flow's derivative, columns by size; and the derivatives of the steps."""
+        frames, flows = [], []
+        for field, x, duration in zip(self.fields, self.starts, self.durations, strict=True):
+            steps = np.asarray(_reference_flow(field, jnp.asarray(x), duration / self.steps, self.steps))
+            frame, chain = np.eye(field.dimension), [identity_frame(field.dimension)]
+            for flow in steps:
+                pushed = flow @ frame
+                order = np.argsort(-np.linalg.norm(pushed, axis=0), kind="stable")
+                frame, _ = np.linalg.qr(pushed[:, order])
+                chain.append(frame_of(frame))
+            frames.append(jax.tree.map(lambda *each: jnp.stack(each), *chain))
+            flows.append(steps)
+        return tuple(frames), flows
+
+    @ft.cached_property
+    def _crossing_times(self):
+        """Compiled: the durations of the arcs of one stride from coordinates of the section, by the orbit's integrator."""
+
+        def times(z):
+            x = self.section.lift(z, self.params)
+            t, x = (x[-1], x[:-1]) if self.timed else (jnp.zeros(()), x)
+            stride = run_stride(self.system, t, x, self.params, self.sequence, self.orbit.integrator)
+            ends = jnp.stack([impact.t for impact in stride.impacts]) - t
+            ends = jnp.where(stride.result == RESULTS.successful, ends, jnp.nan)
+            return jnp.diff(ends, prepend=0.0)
+
+        return jax.jit(jax.vmap(times))
+
+    def timing(self, pieces: TaylorModel, margin: float = 1.2) -> tuple[Float[Array, "pieces arcs N"], Float[Array, "pieces arcs"]]:
+        """The lengths $h(s)$ of the steps, and the windows, for a batch of pieces, so that every state reaches the events within the
+        windows.
+
+        From the durations of the arcs at the pieces' centers and at the middles of their faces: numbers without a proof, on which no
+        enclosure depends; NaN where a stride fails.
+        """
+        basis, turn = pieces.basis, np.asarray(self.axes.inverse).T
+        center = self.z + np.asarray(pieces.coefficients[:, 0]) @ turn
+        units = [np.asarray(pieces.coefficients[:, basis.linear(j)]) @ turn for j in range(basis.variables)]
+        points = [center] + [center + sign * unit for unit in units for sign in (1, -1)]
+        times = np.asarray(self._crossing_times(jnp.asarray(np.concatenate(points))))
+        times = times.reshape(len(points), len(center), -1)
+        middle, faces = times[0], times[1:].reshape(basis.variables, 2, *times.shape[1:])
+        slopes = 0.5 * (faces[:, 0] - faces[:, 1])
+        bend = np.abs(faces.sum(axis=1) - 2 * middle).sum(axis=0)
+        half = margin * (2 * bend + 1.5 * self.late) + 1e-8
+        h = np.zeros((*middle.shape, basis.size))
+        h[..., 0] = (middle - half) / self.steps
+        for j in range(basis.variables):
+            h[..., basis.linear(j)] = slopes[j] / self.steps
+        return jnp.asarray(h), jnp.asarray(2 * half)
+
+    def image(self, piece: TaylorModel, h: Float[Array, "arcs N"], window: Float[Array, " arcs"]) -> Image:
+        """The image of the set $z(s)$, in the coordinates `axes` about `z`; pure, for `jit` and `vmap`.
+
+        **Arguments:** `h`, `window`: of each arc, as `timing` proposes them.
+        """
+        basis = piece.basis
+        leaves = self.fields[0].leaves
+        turn = ball(self.axes.inverse, self.axes.inverse_radius)
+        piece = add(product(turn, piece[:, None])[:, 0], ball(jnp.asarray(self.z)))
+        groups = [wind.shape[0] * (self.steps + 1) if self.disturbance.bound else 0 for wind in self.winds]
+        columns = max(2 * wind.shape[2] for wind in self.winds)
+        lifted = first(self._lift, piece, leaves)
+        tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
+        states = start_set(lifted, tangents, sum(groups), columns)
+        leaving = jnp.stack([first(g, piece, leaves).largest < ON_SURFACE for g in self._start_guards])
+        tubes, conditions = [], {}
+        for j, program in enumerate(self.programs):
+            field = program.field
+            wind = self.winds[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
+            wind = jnp.pad(wind, ((0, 0), (0, 0), (0, columns // 2 - wind.shape[2]))) if wind.shape[0] else wind
+            time = TaylorModel(h[j], jnp.zeros(()), basis)
+            states, frame, around, tube, proved = run_arc(
+                program, self.frames[j], states, time, window[j], wind, sum(groups[:j]), leaving
+            )
+            tubes.append(tube)
+            for name, holds in proved.items():
+                conditions[name] = conditions.get(name, True) & holds
+            if j < len(self.programs) - 1:
+                leaving = starts_on(field, states, frame, around, self._surfaces[j])
+                states = self._smaller(mapped(field, states, frame, around, *self._jumps[j]), basis)
+        end = self._smaller(mapped(field, states, frame, around, *self._ending), basis)
+        if self.derived:
+            y = self.ends[-1]
+            far = jnp.max(jnp.abs(around.center - y) + around.radius)
+            slope = first(self._jumps[-1][1], ball(y, jnp.full(y.shape, far)), leaves).largest
+            read = jnp.asarray([name in self.section.names for name in self._names()])
+            unread = jnp.all(jnp.where(read, 0.0, jnp.max(slope, axis=0)) < ABSENT)
+            conditions["the reset reads the section's coordinates alone"] = unread
+        tangents = end.tangents(identity_frame(end.error.shape[0]))
+        return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions)
+
+    def _smaller(self, states: StateSet, basis: Basis) -> StateSet:
+        return states if states.basis is basis else without_last(states, basis)
+
+    def _names(self):
+        return self.system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())
+
+    def _linearize(self) -> tuple[np.ndarray, np.ndarray]:
+        """The Jacobian of the return map on the orbit, and for each arc how late a disturbance can make its event, to first order:
+        numbers without a proof, on which no enclosure depends."""
+        tangents = np.asarray(first(self._lift_slope, ball(jnp.asarray(self.z)), self.fields[0].leaves).center)
+        late, blown = [], np.zeros((self.fields[0].dimension, 0))
+        for j, (field, flows, wind, y) in enumerate(zip(self.fields, self.flows, self.winds, self.ends, strict=True)):
+            h, point = self.durations[j] / self.steps, ball(jnp.asarray(y))
+            for flow in flows:
+                blown = np.concatenate([flow @ blown, *(h * np.asarray(group) for group in wind)], axis=1)
+                tangents = flow @ tangents
+            gradient = np.asarray(first(field.gradients[self.programs[j].ending], point, field.leaves).center)
+            width = max(wind.shape[2], 1)
+            sizes = np.add.reduceat((gradient[:-1] @ blown) ** 2, np.arange(0, blown.shape[1], width))
+            late.append(np.sqrt(sizes).sum() / abs(gradient[-1]))
+            rate = np.asarray(first(field.field, point, field.leaves).center)
+            project = np.eye(field.dimension) - np.outer(rate, gradient[:-1]) / gradient[-1]
+            after = self._chart if j == len(self.flows) - 1 else self._jumps[j]
+            slope = np.asarray(first(after[1], point, field.leaves).center) @ project
+            tangents, blown = slope @ tangents, slope @ blown
+        return tangents, np.array(late)
+
+
+def eigenbasis(matrix: np.ndarray) -> np.ndarray:
+    """A real basis in which a matrix is nearly block-diagonal: eigenvectors, real and imaginary part of complex ones; where these
+    are nearly dependent, the identity."""
+    values, vectors = np.linalg.eig(matrix)
+    columns = []
+    for value, vector in zip(values, vectors.T, strict=True):
+        if value.imag == 0:
+            columns.append(vector.real / np.linalg.norm(vector.real))
+        elif value.imag > 0:
+            pair = np.stack([vector.real, vector.imag], axis=1)
+            columns += list((pair / np.linalg.norm(pair, 2)).T)
+    basis = np.stack(columns, axis=1)
+    return basis if np.linalg.cond(basis) < 1e6 else np.eye(len(matrix))
+
+
+def _reference_flow(field: ModeField, x, h, steps: int):
+    """The derivatives of the flow over each step from `x`, as numbers without a proof."""
+
+    @jax.jit
+    def run(x):
+        def one(x, _):
+            columns = columns_of(ball(x), ball(jnp.eye(field.dimension)))
+            end = nested(flow_coefficients(field.variational, columns, field.leaves, 12), ball(jnp.asarray(h))).center
+            return end[:, 0], end[:, 1:]
+
+        return jax.lax.scan(one, x, None, length=steps)[1]
+
+    return run(x)
+
+
+def piece_of(low: Float[Array, " m"], high: Float[Array, " m"], basis: Basis) -> TaylorModel:
+    """The box between two corners as a polynomial of its coordinates; `basis` has as many variables as the box."""
+    coefficients = jnp.zeros((basis.size, len(low))).at[0].set(0.5 * (low + high))
+    for j in range(len(low)):
+        coefficients = coefficients.at[basis.linear(j), j].set(0.5 * (high - low)[j])
+    return TaylorModel(coefficients, jnp.zeros(len(low)), basis)
