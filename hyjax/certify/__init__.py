@@ -1,6 +1,6 @@
 """Bounds on the states of a hybrid system: tubes of Euler's method, and what they do and do not prove."""
 
-from .euler_tube import euler_tube as euler_tube, EulerTube as EulerTube
+from .euler_tube import euler_tube as euler_tube
 from .one_sided import (
     LogarithmicNorm as LogarithmicNorm,
     OneSidedLipschitz as OneSidedLipschitz,
@@ -12,3 +12,4 @@ from .stroboscopic import (
     stroboscopic_inclusion as stroboscopic_inclusion,
     StroboscopicInclusion as StroboscopicInclusion,
 )
+from .tube import EulerTube as EulerTube

@@ -1,4 +1,4 @@
-r"""The tube about Euler's method along a trajectory: an Euler state, and a radius about it, step by step."""
+r"""The tube of Euler's method along a trajectory, by the method of ORBITADOR."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,113 +8,20 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from .._flow.automaton import Automaton
 from .._flow.check import check_mode, check_params, check_state
 from .._orbit.second_lap import uses_time
 from .._system.results import choose, nan_unless, RESULTS
-from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Count, Flag, Params, Scalar, State, Time
 from .one_sided import LogarithmicNorm, OneSidedLipschitz, size
 from .radius import Formula, sharp_radius
+from .tube import EulerTube
 
 # About how many rows are kept by default.
 ROWS = 1000
-
-
-class EulerTube(Shown):
-    r"""The tube about Euler's method from `euler_tube`: balls of radius $\delta$ about the Euler states.
-
-    Rows are those of the steps 0, `every`, 2 `every` ... and the last step; after a failure they are NaN, with the mode -1. `print`
-    shows the reasons why it is no proof.
-
-    **Attributes:** `times`, `states`, `modes`, `radii`: shapes `(rows,)`, `(rows, n)`, `(rows,)`, `(rows,)`; at a jump the state
-    after it. `osl_sums`: the sum of $\lambda$ over all steps up to a row, `osl_positive` that of the positive $\lambda$ alone,
-    shapes `(rows,)`, per unit of time: a growth is $\exp(\tau\sum\lambda)$. `jumps`: the number of jumps. `jump_steps`: the
-    steps at whose end the resets were applied, counted from 1, shape `(max_jumps,)`, with -1 where there was none. `enclosed`:
-    whether all balls stayed within those for which the constants were asked. `tau`, `disturbance`: as given. `result`:
-    `successful`; `nonfinite`, where a state, radius or $\lambda$ is not a number; `max_jumps_reached`. `osl`, `formula`: as
-    given. `autonomous`: whether no function of the system computes with the time. `guarded`: whether a transition leaves the
-    first mode.
-    """
-
-    times: Float[Array, "*batch rows"]
-    states: Float[Array, "*batch rows n"]
-    modes: Int[Array, "*batch rows"]
-    radii: Float[Array, "*batch rows"]
-    osl_sums: Float[Array, "*batch rows"]
-    osl_positive: Float[Array, "*batch rows"]
-    jumps: Int[Array, "*batch"]
-    jump_steps: Int[Array, "*batch jumps"]
-    enclosed: Bool[Array, "*batch"]
-    tau: Float[Array, "*batch"]
-    disturbance: Float[Array, "*batch"]
-    result: RESULTS
-    osl: OneSidedLipschitz
-    formula: Formula = eqx.field(static=True)
-    autonomous: bool = eqx.field(static=True)
-    guarded: bool = eqx.field(static=True)
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why the radii are not proved bounds on the distance of solutions, a sentence each. `TypeError` for a traced tube."""
-        found = list(self.osl.reasons)
-        if np.any(np.asarray(self.jumps) > 0):
-            found.append(
-                "D3: the radius is not propagated through the jumps: solutions in the ball jump at other times, and the "
-                "saltation matrix changes their distance."
-            )
-        elif self.guarded:
-            found.append(
-                "Guards are looked at along the Euler states alone: another solution in the ball may have jumped."
-            )
-        if not np.all(np.asarray(self.enclosed)):
-            found.append("In some step the ball outgrew that for which the constants hold: take a smaller tau.")
-        if not self.result == RESULTS.successful:
-            found.append(f"The tube ended early: {self.result}.")
-        return tuple(found)
-
-    @property
-    def sound(self) -> bool:
-        """Whether the radii are proved bounds: without `reasons`."""
-        return not self.reasons
-
-    @property
-    def cycle_reasons(self) -> tuple[str, ...]:
-        """Why the tube, sound or not, proves no attracting cycle by an inclusion of its ball after a period, a sentence each."""
-        found = []
-        total, positive = (np.asarray(sums)[..., -1] for sums in (self.osl_sums, self.osl_positive))
-        exponent = 2 * positive + total
-        if self.formula is not sharp_radius and np.any((total < 0) & (exponent > 0)):
-            found.append(
-                "D2: the sum of lambda is negative, but the published radius contracts only where that with three times its "
-                f"positive part, {_number(exponent)}, is negative."
-            )
-        if self.autonomous:
-            found.append(
-                "D5: the system is autonomous: a disturbance along the flow shifts the phase, so no ball that meets a limit "
-                "cycle returns into itself at a fixed time. Use the return map to a section."
-            )
-        return tuple(found)
-
-    def __str__(self) -> str:
-        if self.radii.ndim > 1:
-            return f"{self.radii.shape[0]} Euler tubes: radius {_number(self.radii[:, -1])} at the end"
-        rows, steps = len(self.times), round(float((self.times[-1] - self.times[0]) / self.tau))
-        jumped = ", ".join(str(int(step)) for step in self.jump_steps if step >= 0)
-        lines = [
-            f"Euler tube: {steps} steps of {float(self.tau):g}, {rows} rows, {int(self.jumps)} jumps: {self.result}",
-            f"  radius        {_number(self.radii[0])} to {_number(self.radii[-1])}, disturbance {_number(self.disturbance)}",
-            f"  sum of lambda {_number(self.osl_sums[-1])}, of the positive {_number(self.osl_positive[-1])}",
-            *([f"  jumps at steps {jumped}"] if jumped else []),
-            "  the radii are proved" if self.sound else "  not proved:",
-            *(f"  - {reason}" for reason in self.reasons),
-            *(["  no proof of an attracting cycle:"] if self.cycle_reasons else []),
-            *(f"  - {reason}" for reason in self.cycle_reasons),
-        ]
-        return "\n".join(lines)
 
 
 def euler_tube(
@@ -137,11 +44,11 @@ def euler_tube(
 
     $$\delta_{i+1} = \delta(\tau;\ \delta_i, \lambda_i, C_i, b) \quad\text{by `formula`}$$
 
-    A guard is looked at at the ends of the steps alone: where it has fallen through zero in a step and its transition is armed,
-    the reset is applied to the Euler state, and the radius is unchanged. This is the method of ORBITADOR. In a mode without guards,
-    and with an `osl` whose constants are proved, every solution $\dot x = f(t, x) + w(t)$, $|w| \le b$, that starts in the first
-    ball is at each row's time in the row's ball: rounding errors are added to the radii. In all other cases the tube is no proof,
-    and `reasons` of the result says why.
+    Guards are looked at at the ends of the steps alone: where one has fallen through zero in a step and its transition is armed,
+    the reset is applied to the Euler state, and the radius is unchanged. This is the method of ORBITADOR. In a mode without
+    guards, and with an `osl` whose constants are proved, every solution $\dot x = f(t, x) + w(t)$, $|w| \le b$, that starts in
+    the first ball is at each row's time in the row's ball: rounding errors are added to the radii. In all other cases the tube
+    is no proof, and `reasons` of the result says why.
 
     **Arguments:** `x0`: centre of the first ball, shape `(n,)`. `tau`: length of a step, in units of time. `steps`: their number,
     static. `radius`: of the first ball, in units of the state, Euclidean. `disturbance`: $b$, the largest Euclidean size of what
@@ -150,8 +57,8 @@ def euler_tube(
     mode; not needed where there is only one. `t0`: start time. `every`: how many steps from row to row of the result, static; by
     default there are about 1000 rows. `max_jumps`: the largest number of jumps, static. Domains of modes are not looked at.
 
-    **Returns:** `EulerTube`, also under `jit` and `vmap`. A failure is its `result`. `ValueError` for arguments of a wrong shape or
-    dtype, that are negative or not finite, and for modes of different dimensions, between which a radius has no meaning.
+    **Returns:** `EulerTube`, also under `jit` and `vmap`. A failure is its `result`. `ValueError` for arguments of a wrong shape
+    or dtype, that are negative or not finite, and for modes of different dimensions, between which a radius has no meaning.
 
     Source: Jerray, Fribourg (2020), *Generation of bounded invariants via stroboscopic set-valued maps*, arXiv 2012.09310.
     """
@@ -170,11 +77,13 @@ def euler_tube(
     for name, value in (("steps", steps), ("every", every), ("max_jumps", max_jumps)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"euler_tube: {name}={value!r} must be an integer of at least 1.")
-    numbers = [_checked(*each, x0.dtype) for each in (("tau", tau), ("radius", radius), ("disturbance", disturbance))]
-    autonomous = not uses_time(system, system.names, range(len(system.transitions)), params, x0.dtype)
-    start = jnp.asarray(t0, x0.dtype), x0, jnp.array(system.names.index(mode))
-    static = steps, every, max_jumps, autonomous, bool(system.leaving(mode))
-    return _tube(Automaton(system), *start, params, *numbers, osl, formula, *static)
+    given = ("tau", tau), ("radius", radius), ("disturbance", disturbance)
+    numbers = tuple(_checked(name, value, x0.dtype) for name, value in given)
+    autonomous = is_autonomous(system, params, x0.dtype)
+    return _tube(
+        Automaton(system), jnp.asarray(t0, x0.dtype), x0, jnp.array(system.names.index(mode)), params, numbers, osl, formula,
+        steps, every, max_jumps, autonomous, bool(system.leaving(mode)),
+    )  # fmt: skip
 
 
 class _Now(NamedTuple):
@@ -187,18 +96,22 @@ class _Now(NamedTuple):
     osl_positive: Scalar
     jumps: Count
     jump_steps: Int[Array, " jumps"]
+    jump_states: Float[Array, "jumps n"]
     enclosed: Flag
     result: RESULTS
 
 
 @eqx.filter_jit
 def _tube(
-    automaton: Automaton, t0, x0, mode, params, tau, radius, disturbance, osl: OneSidedLipschitz, formula: Formula,
+    automaton: Automaton, t0, x0, mode, params, numbers: tuple[Scalar, ...], osl: OneSidedLipschitz, formula: Formula,
     steps: int, every: int, max_jumps: int, autonomous: bool, guarded: bool,
 ) -> EulerTube:  # fmt: skip
+    tau, radius, disturbance = numbers
     take = _step(automaton, t0, params, tau, disturbance, osl, formula, max_jumps)
     none = jnp.zeros((), int)
-    begin = _Now(x0, mode, radius, 0 * tau, 0 * tau, none, jnp.full(max_jumps, -1), jnp.array(True), RESULTS.successful)
+    steps_at, states_at = jnp.full(max_jumps, -1), jnp.full((max_jumps, x0.size), jnp.nan, x0.dtype)
+    good: RESULTS = RESULTS.successful  # pyright: ignore[reportAssignmentType]
+    begin = _Now(x0, mode, radius, 0 * tau, 0 * tau, none, steps_at, states_at, jnp.array(True), good)
 
     def row(now, first):
         end = jax.lax.fori_loop(first, jnp.minimum(first + every, steps), take, now)
@@ -210,7 +123,7 @@ def _tube(
     counts = jnp.append(firsts, steps).astype(x0.dtype)
     return EulerTube(
         times=t0 + counts * tau, states=x, modes=modes, radii=radii, osl_sums=sums, osl_positive=positive,
-        jumps=end.jumps, jump_steps=end.jump_steps, enclosed=end.enclosed, tau=tau, disturbance=disturbance,
+        jumps=end.jumps, jump_steps=end.jump_steps, jump_states=end.jump_states, enclosed=end.enclosed, tau=tau, disturbance=disturbance,
         result=end.result, osl=osl, formula=formula, autonomous=autonomous, guarded=guarded,
     )  # fmt: skip
 
@@ -245,15 +158,15 @@ def _step(automaton: Automaton, t0, params, tau, disturbance, osl, formula, max_
         radius = grown * (1 + rounding) + eps * (size(now.x) + 2 * tau * speed) + tiny
         radius = jnp.where(jnp.isnan(grown), grown, radius)
         fired, x, mode = _jump(surfaces, automaton, t, after, now, x, params)
-        jumps = now.jumps + fired
         late = now.jumps >= max_jumps
         finite = jnp.all(jnp.isfinite(x)) & ~jnp.isnan(radius) & ~jnp.isnan(known.osl)
         result = choose(~finite, RESULTS.nonfinite, choose(fired & late, RESULTS.max_jumps_reached, now.result))
         result = choose(now.result == RESULTS.successful, result, now.result)
-        at = jnp.where(fired, now.jumps, max_jumps)
+        counted = fired & (result == RESULTS.successful)
+        at = jnp.where(counted, now.jumps, max_jumps)
         return _Now(
-            x, mode, radius, now.osl_sum + known.osl, now.osl_positive + jnp.maximum(known.osl, 0), jumps,
-            now.jump_steps.at[at].set(i + 1, mode="drop"), enclosed, result,
+            x, mode, radius, now.osl_sum + known.osl, now.osl_positive + jnp.maximum(known.osl, 0), now.jumps + counted.astype(int),
+            now.jump_steps.at[at].set(i + 1, mode="drop"), now.jump_states.at[at].set(x, mode="drop"), enclosed, result,
         )  # fmt: skip
 
     return step
@@ -272,6 +185,11 @@ def _jump(surfaces, automaton: Automaton, t, after, now: _Now, x: State, params)
     return fired, jnp.where(fired, jumped, x), jnp.where(fired, automaton.target(transition), now.mode)
 
 
+def is_autonomous(system: HybridSystem, params: Params, dtype) -> bool:
+    """Whether no function of the system computes with the time."""
+    return not uses_time(system, system.names, range(len(system.transitions)), params, dtype)
+
+
 def _only_mode(system: HybridSystem) -> str:
     if len(system.names) > 1:
         raise ValueError(f"euler_tube: give the first mode, mode=..., one of {system.names}.")
@@ -286,7 +204,3 @@ def _checked(name: str, value: float | Float[ArrayLike, ""], dtype) -> Scalar:
         if not np.isfinite(number) or number < 0 or (name == "tau" and number == 0):
             raise ValueError(f"euler_tube: {name}={value} must be finite and {least}.")
     return number
-
-
-def _number(value) -> str:
-    return np.array2string(np.asarray(value), formatter={"float_kind": lambda each: f"{each:.6g}"})

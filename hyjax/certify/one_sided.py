@@ -44,8 +44,8 @@ class OneSidedLipschitz(eqx.Module):
 class LogarithmicNorm(OneSidedLipschitz):
     r"""The logarithmic norm of the Jacobian at the Euler point, $\mu_2(J) = \max\operatorname{eig}\tfrac12(J + J^\top)$.
 
-    The least one-sided Lipschitz constant on a convex set is the largest $\mu_2(J)$ on it. Here it is taken at one point: it lacks
-    the change of $J$ over the ball and along the step. `slope`: $\|J\|_2\,|f| + |D_tf|$, at that point too.
+    The least one-sided Lipschitz constant on a convex set is the largest $\mu_2(J)$ on it. Here it is taken at one point: it
+    lacks the change of $J$ over the ball and along the step. `slope`: $\|J\|_2\,|f| + |D_tf|$, at that point too.
 
     Source: Söderlind (2006), *The logarithmic norm. History and modern theory*, BIT 46, 631-652.
     """
@@ -62,9 +62,9 @@ class LogarithmicNorm(OneSidedLipschitz):
 class RadialQuotient(OneSidedLipschitz):
     r"""The Rayleigh quotient of the Jacobian along the state, $\lambda = x^\top J x/|x|^2$; 0 at $x = 0$.
 
-    It is the growth of the distance between $x$ and $(1 + a)x$, $a \to 0$: of one direction. A one-sided Lipschitz constant bounds
-    the growth in all directions, and is never less than the largest real part of an eigenvalue of $J$, in whatever norm (defect
-    D1 in `docs/orbitador.md`). `slope`: as for `LogarithmicNorm`. For comparison with published numbers only.
+    It is the growth of the distance between $x$ and $(1 + a)x$, $a \to 0$: of one direction. A one-sided Lipschitz constant
+    bounds the growth in all directions, and is never less than the largest real part of an eigenvalue of $J$, in whatever norm
+    (defect D1 in `docs/orbitador.md`). `slope`: as for `LogarithmicNorm`. For comparison with published numbers only.
     """
 
     @property

@@ -47,7 +47,7 @@ def sharp_radius(
 
     Source: the comparison lemma, in Khalil (2002), *Nonlinear Systems*, Lemma 3.4.
     """
-    t, osl = jnp.asarray(t), jnp.asarray(osl)
+    radius, t, osl, slope, disturbance = map(jnp.asarray, (radius, t, osl, slope, disturbance))
     one, two, _ = phi_functions(osl * t)
     return radius * jnp.exp(osl * t) + disturbance * t * one + slope * t**2 * two
 

@@ -5,13 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._flow.check import check_params
 from .._system.section import Stroboscope
 from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
-from .euler_tube import euler_tube, EulerTube
+from .euler_tube import euler_tube, is_autonomous
 from .one_sided import LogarithmicNorm, OneSidedLipschitz, size
 from .radius import Formula, sharp_radius
+from .tube import EulerTube
 
 # Times in a period at which the vector field is compared with itself a period later, and the largest relative difference.
 PHASES, CLOSE = 7, 1e-6
@@ -20,9 +22,9 @@ PHASES, CLOSE = 7, 1e-6
 class StroboscopicInclusion(Shown):
     r"""Whether the ball after a period lies in the ball before it, from `stroboscopic_inclusion`.
 
-    **Attributes:** `tube`: the `EulerTube` of one period. `distance`: that of the centres before and after, in units of the state.
-    `contraction`: $\exp(\tau\sum\lambda)$, the factor by which the distance of two solutions shrinks in a period. `included`:
-    whether `distance` and the radius after the period together are less than the radius before.
+    **Attributes:** `tube`: the `EulerTube` of one period. `distance`: that of the centres before and after, in units of the
+    state. `contraction`: $\exp(\tau\sum\lambda)$, the factor by which the distance of two solutions shrinks in a period.
+    `included`: whether `distance` and the radius after the period together are less than the radius before.
     """
 
     tube: EulerTube
@@ -87,8 +89,8 @@ def stroboscopic_inclusion(
     Refused for a system that does not depend on time. There the disturbance $w = \eta f(x(t))$ only rescales time: a limit cycle
     remains one, while the phase of a solution on it shifts by $T(1 + \eta) - T^*$ in each period $T$, and comes everywhere. So no
     ball that meets a limit cycle and does not hold all of it is mapped into itself under all disturbances; and without
-    disturbance only where $T$ is exactly a multiple of the cycle's period $T^*$. For such a system take the return map to a section
-    (`stride`, `section_map`).
+    disturbance only where $T$ is exactly a multiple of the cycle's period $T^*$. For such a system take the return map to a
+    section (`stride`, `section_map`).
 
     **Arguments:** `x0`: centre of the ball, at the time 0, shape `(n,)`. `section`: the mode of `x0`, and the period. `steps`: of
     Euler's method in a period, static. `radius`, `disturbance`, `osl`, `formula`: as for `euler_tube`.
@@ -96,22 +98,22 @@ def stroboscopic_inclusion(
     **Returns:** `StroboscopicInclusion`, also under `jit` and `vmap`. `ValueError` for a system that does not depend on time, for
     a vector field without that period, and as `euler_tube`.
 
-    Source: Jerray, Fribourg (2020), *Generation of bounded invariants via stroboscopic set-valued maps*, arXiv 2012.09310, for the
-    inclusion; Lohmiller, Slotine (1998), *On contraction analysis for non-linear systems*, Automatica 34, for the contraction.
+    Source: Jerray, Fribourg (2020), *Generation of bounded invariants via stroboscopic set-valued maps*, arXiv 2012.09310;
+    Lohmiller, Slotine (1998), *On contraction analysis for non-linear systems*, Automatica 34, for the contraction.
     """
     x0 = jnp.asarray(x0)
     period = section.duration(params, x0.dtype)
-    tube = euler_tube(
-        system, x0, params, tau=period / steps, steps=steps, radius=radius, disturbance=disturbance, osl=osl,
-        formula=formula, mode=section.mode,
-    )  # fmt: skip
-    if tube.autonomous:
+    if is_autonomous(system, check_params(params), x0.dtype):
         raise ValueError(
             "stroboscopic_inclusion: the system does not depend on time, so a disturbance along the flow shifts the phase of its "
             "limit cycle without end, and no ball returns into itself after a fixed time. Take the return map to a section: "
             "stride, or section_map with a Section."
         )
     _check_period(system, x0, params, section, period)
+    tube = euler_tube(
+        system, x0, params, tau=period / steps, steps=steps, radius=radius, disturbance=disturbance, osl=osl,
+        formula=formula, mode=section.mode,
+    )  # fmt: skip
     distance = size(tube.states[-1] - x0)
     # The rounding of both sides.
     included = (distance + tube.radii[-1]) * (1 + 64 * float(jnp.finfo(x0.dtype).eps)) < tube.radii[0]
@@ -128,6 +130,6 @@ def _check_period(system: HybridSystem, x0: State, params: Params, section: Stro
     change = float(jnp.max(jnp.abs(later - values)))
     if change > CLOSE * float(jnp.max(jnp.abs(values))):
         raise ValueError(
-            f"stroboscopic_inclusion: a period of {float(period):g} later the vector field at x0 differs by {change:.3g}. Give the "
-            "period of the forcing to Stroboscope."
+            f"stroboscopic_inclusion: a period of {float(period):g} later the vector field at x0 differs by {change:.3g}. "
+            "Give the period of the forcing to Stroboscope."
         )
