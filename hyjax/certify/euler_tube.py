@@ -8,7 +8,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton
 from .._flow.check import check_mode, check_params, check_state
@@ -73,10 +73,10 @@ def euler_tube(
         )
     for name in system.names:
         check_mode(system, name, jnp.zeros((), x0.dtype), x0, params)
-    every = max(1, -(-steps // ROWS)) if every is None and isinstance(steps, int) else every
-    for name, value in (("steps", steps), ("every", every), ("max_jumps", max_jumps)):
+    for name, value in (("steps", steps), ("every", 1 if every is None else every), ("max_jumps", max_jumps)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"euler_tube: {name}={value!r} must be an integer of at least 1.")
+    every = -(-steps // ROWS) if every is None else every
     given = ("tau", tau), ("radius", radius), ("disturbance", disturbance)
     numbers = tuple(_checked(name, value, x0.dtype) for name, value in given)
     autonomous = is_autonomous(system, params, x0.dtype)
@@ -123,8 +123,8 @@ def _tube(
     counts = jnp.append(firsts, steps).astype(x0.dtype)
     return EulerTube(
         times=t0 + counts * tau, states=x, modes=modes, radii=radii, osl_sums=sums, osl_positive=positive,
-        jumps=end.jumps, jump_steps=end.jump_steps, jump_states=end.jump_states, enclosed=end.enclosed, tau=tau, disturbance=disturbance,
-        result=end.result, osl=osl, formula=formula, autonomous=autonomous, guarded=guarded,
+        jumps=end.jumps, jump_steps=end.jump_steps, jump_states=end.jump_states, enclosed=end.enclosed, tau=tau,
+        disturbance=disturbance, result=end.result, osl=osl, formula=formula, autonomous=autonomous, guarded=guarded,
     )  # fmt: skip
 
 
@@ -165,8 +165,9 @@ def _step(automaton: Automaton, t0, params, tau, disturbance, osl, formula, max_
         counted = fired & (result == RESULTS.successful)
         at = jnp.where(counted, now.jumps, max_jumps)
         return _Now(
-            x, mode, radius, now.osl_sum + known.osl, now.osl_positive + jnp.maximum(known.osl, 0), now.jumps + counted.astype(int),
-            now.jump_steps.at[at].set(i + 1, mode="drop"), now.jump_states.at[at].set(x, mode="drop"), enclosed, result,
+            x, mode, radius, now.osl_sum + known.osl, now.osl_positive + jnp.maximum(known.osl, 0),
+            now.jumps + counted.astype(int), now.jump_steps.at[at].set(i + 1, mode="drop"),
+            now.jump_states.at[at].set(x, mode="drop"), enclosed, result,
         )  # fmt: skip
 
     return step
@@ -193,10 +194,11 @@ def is_autonomous(system: HybridSystem, params: Params, dtype) -> bool:
 def _only_mode(system: HybridSystem) -> str:
     if len(system.names) > 1:
         raise ValueError(f"euler_tube: give the first mode, mode=..., one of {system.names}.")
-    return system.names[0]
+    (mode,) = system.names
+    return mode
 
 
-def _checked(name: str, value: float | Float[ArrayLike, ""], dtype) -> Scalar:
+def _checked(name: str, value: float | Scalar, dtype) -> Scalar:
     """The number as an array; `ValueError` for one that is negative or not finite, and for a `tau` of zero."""
     number = jnp.asarray(value, dtype)
     if not isinstance(number, jax.core.Tracer):

@@ -18,8 +18,8 @@ class EulerTube(Shown):
     **Attributes:** `times`, `states`, `modes`, `radii`: shapes `(rows,)`, `(rows, n)`, `(rows,)`, `(rows,)`; at a jump the state
     after it. `osl_sums`: the sum of $\lambda$ over all steps up to a row, `osl_positive` that of the positive $\lambda$ alone,
     shapes `(rows,)`, per unit of time: a growth is $\exp(\tau\sum\lambda)$. `jumps`: the number of jumps. `jump_steps`: the
-    steps at whose end the resets were applied, counted from 1, shape `(max_jumps,)`, with -1 where there was none; `jump_states`: the states after
-    them, shape `(max_jumps, n)`, with NaN. `enclosed`:
+    steps at whose end the resets were applied, counted from 1, shape `(max_jumps,)`, with -1 where there was none;
+    `jump_states`: the states after them, shape `(max_jumps, n)`, with NaN. `enclosed`:
     whether all balls stayed within those for which the constants were asked. `tau`, `disturbance`: as given. `result`:
     `successful`; `nonfinite`, where a state, radius or $\lambda$ is not a number; `max_jumps_reached`. `osl`, `formula`: as
     given. `autonomous`: whether no function of the system computes with the time. `guarded`: whether a transition leaves the

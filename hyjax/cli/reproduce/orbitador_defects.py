@@ -16,12 +16,12 @@ from ..._flow.simulate import simulate
 from ..._orbit.orbit import periodic_orbit, PeriodicOrbit
 from ..._variation.phase_response import phase_response
 from ...models import simplest_walker
-from .orbitador_page import LOWEST_UPPER, PARAMS, RADIUS, START, STEPS, TAU, W, walker
-from .orbitador_tube import field, Tubes
+from .orbitador_page import LOWEST_UPPER, PARAMS, PERIODS, RADIUS, START, STEPS, TAU, W, walker
+from .orbitador_tube import field, strobes, Tubes
 
 PERIOD = STEPS * TAU
-# Sampled states of the ball, beside those in the directions that grow most; and of the orbit.
-STARTS, PHASES = 200, 4000
+# Sampled states of the ball, beside those in the directions that grow most; and strobes, within which the largest ball is left.
+STARTS, STROBES = 200, 1000
 
 
 class Impact(NamedTuple):
@@ -92,8 +92,8 @@ def _ball(found: Tubes) -> tuple[Impact, Violation]:
     ways = np.concatenate([ways, -np.asarray(ways), spread / np.linalg.norm(spread, axis=1, keepdims=True)])
     starts = start + RADIUS * np.concatenate([np.zeros((1, 4)), ways])
     states, times, (before, after) = jax.tree.map(np.asarray, jax.jit(jax.vmap(run))(jnp.asarray(starts)))
-    strobes = np.asarray(found.page.states)[:: len(found.page.times) // 5]
-    reached = [float(np.max(np.linalg.norm(states[:, k] - strobes[k + 1], axis=1))) for k in range(2)]
+    euler = strobes(found.page.states)
+    reached = [float(np.max(np.linalg.norm(states[:, k] - euler[k + 1], axis=1))) for k in range(2)]
     radii = [found.borders["published"][name].radii for name in ("w", "2 w")]
     strike, x = walker.transitions[0], jnp.asarray(before[0])
     at = float(times[0])
@@ -114,26 +114,26 @@ def _drifts(found: Tubes, orbit: PeriodicOrbit) -> tuple[float, tuple[Drift, ...
     With the disturbance w = eta f the state stays on the cycle and is after n strobes at the phase n T (1 + eta).
     """
     cycle = float(orbit.period)
-    # Two laps, so that the phases about each state of the first half are in one piece.
-    times = jnp.linspace(0, 2 * cycle, 2 * PHASES, endpoint=False)
-    went = simulate(walker, orbit.x, PARAMS, mode="swing", t1=2 * cycle, max_jumps=4, save=times)
-    assert went.samples is not None
-    states = went.samples.x
+
+    @jax.jit
+    def at(phases):
+        went = simulate(walker, orbit.x, PARAMS, mode="swing", t1=2 * cycle, max_jumps=4, save=phases)
+        assert went.samples is not None
+        return went.samples.x
+
+    counts = np.arange(1, STROBES)
+    grid = np.linspace(0, 2 * cycle, 3 * len(counts) + 1)
+    states = at(jnp.asarray(grid))
     speed = float(jnp.max(jnp.linalg.norm(jax.vmap(field)(states), axis=1)))
-    strobe = found.page.states[4 * (len(found.page.times) // 5)]
-    nearest = float(times[PHASES // 2 + jnp.argmin(jnp.linalg.norm(states[PHASES // 2 : -PHASES // 2] - strobe, axis=1))])
+    strobe = strobes(found.page.states)[PERIODS - 1]
+    nearest = grid[int(jnp.argmin(jnp.linalg.norm(states - strobe, axis=1)))]
     eta = W / speed
-    counts = np.arange(1, 1000)
-    shifts = [PERIOD * (1 + each) - cycle for each in (eta, -eta, 0)]
-    phases = np.stack([np.mod(nearest + counts * shift, cycle) for shift in shifts])
-    order = np.argsort(phases, axis=None)
-    at = simulate(walker, orbit.x, PARAMS, mode="swing", t1=cycle, max_jumps=2, save=jnp.asarray(phases.ravel()[order]))
-    centre = simulate(walker, orbit.x, PARAMS, mode="swing", t1=2 * cycle, max_jumps=4, save=jnp.array([nearest]))
-    assert at.samples is not None and centre.samples is not None
-    distances = np.empty(phases.size)
-    distances[order] = np.linalg.norm(at.samples.x - centre.samples.x, axis=1)
-    distances = distances.reshape(phases.shape)
+    phases = [np.mod(nearest + counts * (PERIOD * (1 + each) - cycle), cycle) for each in (eta, -eta, 0)]
+    states = np.asarray(at(jnp.asarray(np.concatenate([*phases, [nearest]]))))
+    distances = np.linalg.norm(states[:-1] - states[-1], axis=1).reshape(3, -1)
     published = found.borders["published"]
-    radii = published["w"].radii[4], published["sqrt(2) w"].radii[4], float(found.last[:, 0].max()) + LOWEST_UPPER
+    radii = [published[name].radii[PERIODS - 1] for name in ("w", "sqrt(2) w")]
+    # Of the page: the radius at the least value of the upper border, that of phi_1 just before the impact.
+    radii.append(LOWEST_UPPER - float(np.min(found.last[:, 0])))
     first = lambda row, radius: int(counts[np.argmax(row > radius)])
     return speed, tuple(Drift(float(r), *(first(row, r) for row in distances)) for r in radii)

@@ -15,7 +15,7 @@ START = np.array([0.009, -0.05869, -0.0009629, -0.3432])
 TAU, STEPS, PERIODS = 2e-5, 194129, 5
 RADIUS, W = 1e-3, 1e-4
 ARMED_BELOW = -0.1
-PARAMS = simplest_walker.Params(slope=0.009)
+PARAMS = simplest_walker.Params(slope=jnp.asarray(0.009))
 # Printed: the sum of lambda over the period i0 = 4, and the extremes of the borders of the tube of phi_1 in it.
 PRINTED_SUM, LOWEST_UPPER, HIGHEST_LOWER = -3010.0, -0.1856, 0.1856
 

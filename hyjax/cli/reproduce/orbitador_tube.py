@@ -17,20 +17,18 @@ READINGS = {"0": 0.0, "w/2": W / 2, "w": W, "sqrt(2) w": np.sqrt(2) * W, "2 w": 
 FORMULAS = {"published": published_radius, "sharp": sharp_radius}
 
 
+RADIAL, LOGARITHMIC = "radial quotient x'Jx/|x|^2", "logarithmic norm, Euclidean"
+ABSCISSA, TRACE = "largest real part of an eigenvalue of J", "trace of J"
 # What lambda may be, in the order of `_lambda_sums`.
 DEFINITIONS = (
-    "radial quotient x'Jx/|x|^2",
-    "pair (x, 0.99 x)",
-    "pair (x, 1.01 x)",
-    "pair (x, 0)",
-    "pair (x, -x)",
-    "pair (x, 2 x)",
+    RADIAL,
+    *(f"pair (x, {partner})" for partner in ("0.99 x", "1.01 x", "0", "-x", "2 x")),
     "pair of consecutive states",
-    "logarithmic norm, Euclidean",
+    LOGARITHMIC,
     "logarithmic norm, 1-norm",
     "logarithmic norm, maximum norm",
-    "largest real part of an eigenvalue of J",
-    "trace of J",
+    ABSCISSA,
+    TRACE,
     "least eigenvalue of (J + J')/2",
 )
 
@@ -47,8 +45,8 @@ class Borders(NamedTuple):
 
 
 class Tubes(NamedTuple):
-    """The tube of the page, for `disturbance=W`; borders by formula and by reading of w; that with the logarithmic norm; the Euler
-    states of the last period, shape `(STEPS + 1, 4)`; the tube with the misprinted reset."""
+    """The tube of the page, for `disturbance=W`; borders by formula and by reading of w; the tube with the logarithmic norm; the
+    Euler states of the last period, shape `(STEPS + 1, 4)`; the tube with the misprinted reset."""
 
     page: EulerTube
     borders: dict[str, dict[str, Borders]]
@@ -56,41 +54,66 @@ class Tubes(NamedTuple):
     last: np.ndarray
     misprinted: EulerTube
 
+    @property
+    def impacts(self) -> np.ndarray:
+        """The steps of the impacts."""
+        steps = np.asarray(self.page.jump_steps)
+        return steps[steps >= 0]
+
+    @property
+    def sums_by_period(self) -> np.ndarray:
+        """The sum of lambda over each period."""
+        return np.diff(strobes(self.page.osl_sums))
+
+    @property
+    def positive_and_negative(self) -> tuple[float, float]:
+        """The sums of the positive and of the negative lambda over the last period."""
+        positive = float(np.diff(strobes(self.page.osl_positive))[-1])
+        return positive, float(self.sums_by_period[-1]) - positive
+
+
+def strobes(rows) -> np.ndarray:
+    """The rows of a tube at the times 0, T ... 5T."""
+    return np.asarray(rows)[:: STEPS // EVERY]
+
 
 def tubes() -> Tubes:
     """All tubes: each scan is of 970 645 steps."""
-    of = lambda b, formula: euler_tube(
-        walker, jnp.asarray(START), PARAMS, tau=TAU, steps=PERIODS * STEPS, radius=RADIUS, disturbance=b,
-        osl=RadialQuotient(), formula=formula, every=EVERY,
-    )  # fmt: skip
-    bounds, borders, found = jnp.asarray(list(READINGS.values())), {}, {}
+    bounds, borders, found, radial = jnp.asarray(list(READINGS.values())), {}, {}, RadialQuotient()
     last = np.zeros(0)
     for name, formula in FORMULAS.items():
-        found[name] = jax.vmap(lambda b, formula=formula: of(b, formula))(bounds)
-        per_period = np.asarray(found[name].radii)[:, :: STEPS // EVERY]
-        strobes = np.asarray(found[name].states)[0, :: STEPS // EVERY]
-        last, thick = _last_period(strobes[-2], per_period[:, -2], bounds, formula)
-        moved = np.linalg.norm(strobes[-1] - strobes[-2])
+        found[name] = jax.vmap(lambda b, formula=formula: _tube(walker, radial, b, formula))(bounds)
+        per_period, states = strobes(found[name].radii.T).T, strobes(found[name].states[0])
+        last, thick = _last_period(states[-2], per_period[:, -2], bounds, formula)
+        moved = np.linalg.norm(states[-1] - states[-2])
         borders[name] = {
             reading: Borders(
-                radii, np.min(last[:, 0] + delta), np.max(last[:, 0] - delta), bool(moved + radii[-1] < radii[-2])
+                radii,
+                float(np.min(last[:, 0] + delta)),
+                float(np.max(last[:, 0] - delta)),
+                bool(moved + radii[-1] < radii[-2]),
             )
             for reading, radii, delta in zip(READINGS, per_period, thick, strict=True)
         }
     number = list(READINGS).index("w")
     page = jax.tree.map(lambda leaf: leaf[number], found["published"])
-    common = dict(tau=TAU, radius=RADIUS, disturbance=W, every=EVERY)
-    start = jnp.asarray(START)
-    true = euler_tube(walker, start, PARAMS, steps=PERIODS * STEPS, osl=LogarithmicNorm(), **common)
-    misprinted = euler_tube(printed_walker, start, PARAMS, steps=PERIODS * STEPS, osl=RadialQuotient(), **common)
+    true, misprinted = _tube(walker, LogarithmicNorm(), W, sharp_radius), _tube(printed_walker, radial, W, sharp_radius)
     return Tubes(page, borders, true, last, misprinted)
+
+
+def _tube(system, osl, disturbance, formula) -> EulerTube:
+    """The tube over all periods."""
+    return euler_tube(
+        system, jnp.asarray(START), PARAMS, tau=TAU, steps=PERIODS * STEPS, radius=RADIUS, disturbance=disturbance, osl=osl,
+        formula=formula, every=EVERY, max_jumps=2 * PERIODS,
+    )  # fmt: skip
 
 
 def _last_period(x: np.ndarray, radii: np.ndarray, bounds: jax.Array, formula) -> tuple[np.ndarray, np.ndarray]:
     """States, and radii for each bound, at every step of the period that starts at `x`."""
     run = lambda radius, b: euler_tube(
         walker, jnp.asarray(x), PARAMS, tau=TAU, steps=STEPS, radius=radius, disturbance=b, osl=RadialQuotient(),
-        formula=formula, every=1,
+        formula=formula, every=1, max_jumps=2,
     )  # fmt: skip
     found = jax.vmap(run)(jnp.asarray(radii), bounds)
     return np.asarray(found.states)[0], np.asarray(found.radii)
