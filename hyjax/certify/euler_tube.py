@@ -194,8 +194,7 @@ def is_autonomous(system: HybridSystem, params: Params, dtype) -> bool:
 def _only_mode(system: HybridSystem) -> str:
     if len(system.names) > 1:
         raise ValueError(f"euler_tube: give the first mode, mode=..., one of {system.names}.")
-    (mode,) = system.names
-    return mode
+    return next(iter(system.names))
 
 
 def _checked(name: str, value: float | Scalar, dtype) -> Scalar:

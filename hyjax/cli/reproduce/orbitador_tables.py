@@ -53,8 +53,8 @@ def page_table(found: Tubes, sums: dict[str, float], rest: Defects) -> Table:
     reproduced = any(published[name].inside for name in readings)
     table.add_row(
         "B(5T) in B(4T)", "yes", "yes" if reproduced else "no",
-        f"{'Reproduced' if reproduced else 'Not reproduced'}. It holds by the published formula for {inside['published']}, by the "
-        f"sharp formula for {inside['sharp']}, of {', '.join(READINGS)}.",
+        f"{'Reproduced' if reproduced else 'Not reproduced'}. It holds by the published formula for {inside['published']}, by "
+        f"the sharp formula for {inside['sharp']}, of {', '.join(READINGS)}.",
     )  # fmt: skip
     return table
 
