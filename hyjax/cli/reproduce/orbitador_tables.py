@@ -98,7 +98,8 @@ def defect_sentences(found: Tubes, sums: dict[str, float], rest: Defects) -> dic
     return {
         "D1": f"lambda is no one-sided Lipschitz constant. In every norm such constants sum up to at least "
         f"{sums[ABSCISSA]:,.0f} a period, the sum of sqrt(cos(phi1 - gamma)); in the Euclidean norm to "
-        f"{sums[LOGARITHMIC]:,.0f}. The trace of J is {sums[TRACE] + 0.0:g}: all dissipation is in the impact.",
+        f"{sums[LOGARITHMIC]:,.0f}. The trace of J is {sums[TRACE] + 0.0:g}: the flow keeps volumes, and only the impact "
+        "contracts.",
         "D2": _contraction(*found.positive_and_negative),
         "D3": f"The radius is not changed by the impact, but the saltation matrix has the norm {impact.saltation:.3f} (the "
         f"reset's Jacobian {impact.reset:.3f}). States of the ball strike within {impact.spread:.3f} of each other, and between "
