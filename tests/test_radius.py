@@ -68,7 +68,9 @@ def digits():
 
 
 @pytest.mark.parametrize("t", [TAU, 0.5])
-@pytest.mark.parametrize("radius, slope, disturbance", [(1e-3, 0.4, 1e-4), (0.0, 0.4, 0.0), (0.0, 0.0, 1e-4), (0.0, 2.0, 0.3)])
+@pytest.mark.parametrize(
+    "radius, slope, disturbance", [(1e-3, 0.4, 1e-4), (0.0, 0.4, 0.0), (0.0, 0.0, 1e-4), (0.0, 2.0, 0.3)]
+)
 def test_the_formulas_in_fifty_digits(t, radius, slope, disturbance):
     """All terms, and each alone, where it is not hidden by the first."""
     osl = [each for each in OSL if abs(each) * t < 200]
@@ -88,7 +90,9 @@ def test_the_functions_phi():
     z = np.append(z, [0.0, -1e200])
     found = phi_functions(jnp.asarray(z))
     for k, values in enumerate(found, 1):
-        sums = [(mpmath.exp(v) - sum(v**j / mpmath.factorial(j) for j in range(k))) / v**k for v in map(mpmath.mpf, z) if v]
+        sums = [
+            (mpmath.exp(v) - sum(v**j / mpmath.factorial(j) for j in range(k))) / v**k for v in map(mpmath.mpf, z) if v
+        ]
         exact = [float(each) for each in sums]
         exact.insert(len(z) - 2, 1 / float(mpmath.factorial(k)))
         assert_allclose(values, exact, rtol=5e-15)
@@ -125,4 +129,6 @@ def test_single_precision_and_derivatives():
         assert_allclose(formula(*given), formula(*map(float, given)), rtol=1e-6)
         assert formula(given[0], TAU, 1.12, 0.4).dtype == jnp.float32
     # Of delta_0 t + b t^2/2 + C t^3/6, the derivative at lambda = 0.
-    assert_allclose(jax.grad(lambda lam: sharp_radius(1e-3, 0.1, lam, 0.4, 1e-4))(0.0), 1e-4 + 1e-4 * 0.005 + 0.4 * 1e-3 / 6)
+    assert_allclose(
+        jax.grad(lambda lam: sharp_radius(1e-3, 0.1, lam, 0.4, 1e-4))(0.0), 1e-4 + 1e-4 * 0.005 + 0.4 * 1e-3 / 6
+    )

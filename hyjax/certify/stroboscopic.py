@@ -123,7 +123,7 @@ def stroboscopic_inclusion(
 def _check_period(system: HybridSystem, x0: State, params: Params, section: Stroboscope, period: Scalar) -> None:
     """`ValueError` for a vector field that is another at `x0` a period later."""
     field = system.mode(section.mode).vector_field
-    times = period * jnp.arange(PHASES) / PHASES
+    times = jnp.linspace(0, period, PHASES)
     values, later = (jnp.stack([field(t, x0, params) for t in shifted]) for shifted in (times, times + period))
     if any(isinstance(each, jax.core.Tracer) for each in (values, later)):
         return
