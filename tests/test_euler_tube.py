@@ -265,6 +265,10 @@ def test_only_proved_constants_in_a_mode_without_guards_are_sound():
     assert np.all(away <= np.asarray(tube.radii) * (1 + 1e-15)) and away[-1] > 0.5 * float(tube.radii[-1])
     assert "another solution in the ball may have jumped" in run(guarded, Proved()).reasons[0]
     assert not run(free, LogarithmicNorm()).sound
+    other = euler_tube(
+        free, jnp.zeros(3), None, tau=0.01, steps=5, radius=0.1, osl=Proved(), formula=lambda *given: given[0]
+    )
+    assert "neither sharp_radius nor published_radius" in other.reasons[0]
     # With one long step the ball leaves that for which the constants are asked.
     long = euler_tube(free, jnp.zeros(3), None, tau=5.0, steps=1, radius=0.01, osl=Proved())
     assert not bool(long.enclosed) and "take a smaller tau" in long.reasons[0]

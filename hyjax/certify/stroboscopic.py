@@ -1,5 +1,6 @@
 r"""Stroboscopic inclusion: a ball of states that a system driven with a period maps into itself in one period."""
 
+import equinox as eqx
 import jax.core
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._flow.check import check_params
 from .._system.section import Stroboscope
-from .._system.shown import Shown
+from .._system.shown import is_traced, Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
 from .euler_tube import euler_tube, is_autonomous
@@ -53,6 +54,8 @@ class StroboscopicInclusion(Shown):
         return not self.reasons
 
     def __str__(self) -> str:
+        if is_traced(self):
+            return eqx.tree_pformat(self)
         if self.distance.ndim:
             return f"{self.distance.shape[0]} stroboscopic inclusions, {int(jnp.sum(self.included))} included"
         after = float(self.distance + self.tube.radii[-1])

@@ -5,9 +5,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._system.results import RESULTS
-from .._system.shown import Shown
+from .._system.shown import is_traced, Shown
 from .one_sided import OneSidedLipschitz
-from .radius import Formula, published_radius
+from .radius import Formula, published_radius, sharp_radius
 
 
 class EulerTube(Shown):
@@ -19,11 +19,10 @@ class EulerTube(Shown):
     after it. `osl_sums`: the sum of $\lambda$ over all steps up to a row, `osl_positive` that of the positive $\lambda$ alone,
     shapes `(rows,)`, per unit of time: a growth is $\exp(\tau\sum\lambda)$. `jumps`: the number of jumps. `jump_steps`: the
     steps at whose end the resets were applied, counted from 1, shape `(max_jumps,)`, with -1 where there was none;
-    `jump_states`: the states after them, shape `(max_jumps, n)`, with NaN. `enclosed`:
-    whether all balls stayed within those for which the constants were asked. `tau`, `disturbance`: as given. `result`:
-    `successful`; `nonfinite`, where a state, radius or $\lambda$ is not a number; `max_jumps_reached`. `osl`, `formula`: as
-    given. `autonomous`: whether no function of the system computes with the time. `guarded`: whether a transition leaves the
-    first mode.
+    `jump_states`: the states after them, shape `(max_jumps, n)`, with NaN. `enclosed`: whether all balls stayed within those for
+    which the constants were asked. `tau`, `disturbance`, `osl`, `formula`: as given. `result`: `successful`; `nonfinite`, where a
+    state, radius or $\lambda$ is not a number; `max_jumps_reached`. `autonomous`: whether no function of the system computes with
+    the time. `guarded`: whether a transition leaves the first mode.
     """
 
     times: Float[Array, "*batch rows"]
@@ -48,6 +47,8 @@ class EulerTube(Shown):
     def reasons(self) -> tuple[str, ...]:
         """Why the radii are not proved bounds on the distance of solutions, a sentence each. `TypeError` for a traced tube."""
         found = list(self.osl.reasons)
+        if self.formula not in (sharp_radius, published_radius):
+            found.append("The formula of the radius is neither sharp_radius nor published_radius, which are derived.")
         if np.any(np.asarray(self.jumps) > 0):
             found.append(
                 "D3: the radius is not propagated through the jumps: solutions in the ball jump at other times, and the "
@@ -87,6 +88,8 @@ class EulerTube(Shown):
         return tuple(found)
 
     def __str__(self) -> str:
+        if is_traced(self):
+            return eqx.tree_pformat(self)
         if self.radii.ndim > 1:
             return f"{self.radii.shape[0]} Euler tubes: radius {_number(self.radii[:, -1])} at the end"
         rows, steps = len(self.times), round(float((self.times[-1] - self.times[0]) / self.tau))
