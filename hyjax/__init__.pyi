@@ -1,6 +1,6 @@
 """The public names. `__init__.py` imports each when it is first used."""
 
-from . import contact as contact, models as models, plot as plot, solvers as solvers
+from . import certify as certify, contact as contact, models as models, plot as plot, solvers as solvers
 from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength

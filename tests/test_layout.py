@@ -13,8 +13,8 @@ import hyjax
 
 # From what a user writes down to the command line. `contact` and `models` build on the first alone.
 LAYERS = (
-    "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "_sweep", "contact", "models", "plot",
-    "cli",
+    "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "certify", "_sweep", "contact", "models",
+    "plot", "cli",
 )  # fmt: skip
 BUILDS_ON = {"contact": {"_system"}, "models": {"_system", "contact"}}
 ROOT = pathlib.Path(hyjax.__file__).parent

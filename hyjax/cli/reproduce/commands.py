@@ -1,4 +1,4 @@
-"""The commands `reproduce bhounsule`, `reproduce saltation` and `reproduce solvers`."""
+"""The commands `reproduce bhounsule`, `reproduce orbitador`, `reproduce saltation` and `reproduce solvers`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from ..arguments import Misuse
 from ..files import check_files
+from ..options import Json
 from ..session import start_jax
 
 app = typer.Typer(
@@ -22,6 +23,19 @@ def reproduce_bhounsule():
     from .bhounsule import bhounsule
 
     bhounsule()
+
+
+@app.command("orbitador")
+def reproduce_orbitador(
+    as_json: Json = False,
+    plot: Annotated[Path | None, typer.Option(help="draw the tube of phi_1 and the radii to this file")] = None,
+):
+    """ORBITADOR's biped: the tube of Euler's method, its numbers, and why they prove no limit cycle."""
+    check_files(plot)
+    start_jax()
+    from .orbitador import orbitador
+
+    orbitador(as_json, plot)
 
 
 @app.command("saltation")

@@ -1,0 +1,207 @@
+r"""The tube of Euler's method along a trajectory, by the method of ORBITADOR."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._flow.automaton import Automaton
+from .._flow.check import check_mode, check_params, check_state
+from .._orbit.second_lap import uses_time
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Count, Flag, Params, Scalar, State, Time
+from .one_sided import LogarithmicNorm, OneSidedLipschitz, size
+from .radius import Formula, sharp_radius
+from .tube import EulerTube
+
+# About how many rows are kept by default.
+ROWS = 1000
+
+
+def euler_tube(
+    system: HybridSystem,
+    x0: State,
+    params: Params,
+    *,
+    tau: float | Scalar,
+    steps: int,
+    radius: float | Scalar,
+    disturbance: float | Scalar = 0.0,
+    osl: OneSidedLipschitz = LogarithmicNorm(),
+    formula: Formula = sharp_radius,
+    mode: str | None = None,
+    t0: float | Time = 0.0,
+    every: int | None = None,
+    max_jumps: int = 100,
+) -> EulerTube:
+    r"""The tube of Euler's method about one trajectory: $\tilde x_{i+1} = \tilde x_i + \tau f(t_i, \tilde x_i)$, with a radius.
+
+    $$\delta_{i+1} = \delta(\tau;\ \delta_i, \lambda_i, C_i, b) \quad\text{by `formula`}$$
+
+    Guards are looked at at the ends of the steps alone: where one has fallen through zero in a step and its transition is armed,
+    the reset is applied to the Euler state, and the radius is unchanged. This is the method of ORBITADOR. In a mode without
+    guards, and with an `osl` whose constants are proved, every solution $\dot x = f(t, x) + w(t)$, $|w| \le b$, that starts in
+    the first ball is at each row's time in the row's ball: rounding errors are added to the radii. In all other cases the tube
+    is no proof, and `reasons` of the result says why.
+
+    **Arguments:** `x0`: centre of the first ball, shape `(n,)`. `tau`: length of a step, in units of time. `steps`: their number,
+    static. `radius`: of the first ball, in units of the state, Euclidean. `disturbance`: $b$, the largest Euclidean size of what
+    is added to the vector field, in units of the state per time. `osl`: the estimate of $\lambda$ and $C$: `LogarithmicNorm()`,
+    `RadialQuotient()`, or another `OneSidedLipschitz`. `formula`: `sharp_radius` or `published_radius`. `mode`: name of the first
+    mode; not needed where there is only one. `t0`: start time. `every`: how many steps from row to row of the result, static; by
+    default there are about 1000 rows. `max_jumps`: the largest number of jumps, static. Domains of modes are not looked at.
+
+    **Returns:** `EulerTube`, also under `jit` and `vmap`. A failure is its `result`. `ValueError` for arguments of a wrong shape
+    or dtype, that are negative or not finite, and for modes of different dimensions, between which a radius has no meaning.
+
+    Source: Jerray, Fribourg (2020), *Generation of bounded invariants via stroboscopic set-valued maps*, arXiv 2012.09310.
+    """
+    mode = _only_mode(system) if mode is None else mode
+    params = check_params(params)
+    x0 = check_state(x0, system.mode(mode).dimension, mode)
+    if len({each.dimension for each in system.modes.values()}) > 1:
+        dimensions = {name: each.dimension for name, each in system.modes.items()}
+        raise ValueError(
+            f"euler_tube: the modes have the dimensions {dimensions}. A ball of one has no radius in another; use a system "
+            "whose modes have the same dimension."
+        )
+    for name in system.names:
+        check_mode(system, name, jnp.zeros((), x0.dtype), x0, params)
+    for name, value in (("steps", steps), ("every", 1 if every is None else every), ("max_jumps", max_jumps)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"euler_tube: {name}={value!r} must be an integer of at least 1.")
+    every = -(-steps // ROWS) if every is None else every
+    given = ("tau", tau), ("radius", radius), ("disturbance", disturbance)
+    numbers = tuple(_checked(name, value, x0.dtype) for name, value in given)
+    autonomous = is_autonomous(system, params, x0.dtype)
+    return _tube(
+        Automaton(system), jnp.asarray(t0, x0.dtype), x0, jnp.array(system.names.index(mode)), params, numbers, osl, formula,
+        steps, every, max_jumps, autonomous, bool(system.leaving(mode)),
+    )  # fmt: skip
+
+
+class _Now(NamedTuple):
+    """The state after some steps."""
+
+    x: State
+    mode: Count
+    radius: Scalar
+    osl_sum: Scalar
+    osl_positive: Scalar
+    jumps: Count
+    jump_steps: Int[Array, " jumps"]
+    jump_states: Float[Array, "jumps n"]
+    enclosed: Flag
+    result: RESULTS
+
+
+@eqx.filter_jit
+def _tube(
+    automaton: Automaton, t0, x0, mode, params, numbers: tuple[Scalar, ...], osl: OneSidedLipschitz, formula: Formula,
+    steps: int, every: int, max_jumps: int, autonomous: bool, guarded: bool,
+) -> EulerTube:  # fmt: skip
+    tau, radius, disturbance = numbers
+    take = _step(automaton, t0, params, tau, disturbance, osl, formula, max_jumps)
+    none = jnp.zeros((), int)
+    steps_at, states_at = jnp.full(max_jumps, -1), jnp.full((max_jumps, x0.size), jnp.nan, x0.dtype)
+    good: RESULTS = RESULTS.successful  # pyright: ignore[reportAssignmentType]
+    begin = _Now(x0, mode, radius, 0 * tau, 0 * tau, none, steps_at, states_at, jnp.array(True), good)
+
+    def row(now, first):
+        end = jax.lax.fori_loop(first, jnp.minimum(first + every, steps), take, now)
+        return end, _row(end)
+
+    firsts = jnp.arange(0, steps, every)
+    end, rows = jax.lax.scan(row, begin, firsts)
+    x, modes, radii, sums, positive = jax.tree.map(lambda one, more: jnp.append(one[None], more, 0), _row(begin), rows)
+    counts = jnp.append(firsts, steps).astype(x0.dtype)
+    return EulerTube(
+        times=t0 + counts * tau, states=x, modes=modes, radii=radii, osl_sums=sums, osl_positive=positive,
+        jumps=end.jumps, jump_steps=end.jump_steps, jump_states=end.jump_states, enclosed=end.enclosed, tau=tau,
+        disturbance=disturbance, result=end.result, osl=osl, formula=formula, autonomous=autonomous, guarded=guarded,
+    )  # fmt: skip
+
+
+def _row(now: _Now):
+    good = now.result == RESULTS.successful
+    numbers = (nan_unless(good, value) for value in (now.x, now.radius, now.osl_sum, now.osl_positive))
+    x, radius, total, positive = numbers
+    return x, jnp.where(good, now.mode, -1), radius, total, positive
+
+
+def _step(automaton: Automaton, t0, params, tau, disturbance, osl, formula, max_jumps: int) -> Callable:
+    """One step of the tube, `(i, now) -> now`."""
+    eps, tiny = float(jnp.finfo(tau.dtype).eps), float(jnp.finfo(tau.dtype).tiny)
+    surfaces = automaton.surfaces if automaton.system.transitions else None
+
+    def step(i, now: _Now) -> _Now:
+        t, after = t0 + i.astype(tau.dtype) * tau, t0 + (i + 1).astype(tau.dtype) * tau
+        args = (now.mode, params)
+        rate = automaton.field(t, now.x, args)
+        speed = size(rate)
+        # A ball twice as large as the tube is expected to be within this step.
+        reach = 2 * (now.radius + tau * (speed + disturbance)) + tiny
+        known = osl.constants(lambda t, x: automaton.field(t, x, args), t, now.x, tau, reach)
+        added = disturbance + known.error
+        largest = sharp_radius(now.radius, tau, jnp.maximum(known.osl, 0), known.slope, added)
+        enclosed = now.enclosed & (largest + tau * speed <= 0.99 * reach)
+        x = now.x + tau * rate
+        # Rounding, of the formula and of the step.
+        grown = formula(now.radius, tau, known.osl, known.slope, added)
+        rounding = eps * (64 + 2 * jnp.abs(known.osl) * tau)
+        radius = grown * (1 + rounding) + eps * (size(now.x) + 2 * tau * speed) + tiny
+        radius = jnp.where(jnp.isnan(grown), grown, radius)
+        fired, x, mode = _jump(surfaces, automaton, t, after, now, x, params)
+        late = now.jumps >= max_jumps
+        finite = jnp.all(jnp.isfinite(x)) & ~jnp.isnan(radius) & ~jnp.isnan(known.osl)
+        result = choose(~finite, RESULTS.nonfinite, choose(fired & late, RESULTS.max_jumps_reached, now.result))
+        result = choose(now.result == RESULTS.successful, result, now.result)
+        counted = fired & (result == RESULTS.successful)
+        at = jnp.where(counted, now.jumps, max_jumps)
+        return _Now(
+            x, mode, radius, now.osl_sum + known.osl, now.osl_positive + jnp.maximum(known.osl, 0),
+            now.jumps + counted.astype(int), now.jump_steps.at[at].set(i + 1, mode="drop"),
+            now.jump_states.at[at].set(x, mode="drop"), enclosed, result,
+        )  # fmt: skip
+
+    return step
+
+
+def _jump(surfaces, automaton: Automaton, t, after, now: _Now, x: State, params) -> tuple[Flag, State, Count]:
+    """Whether a guard has fallen in the step to `x`, and the state and mode after the jump: of several guards, the first."""
+    if surfaces is None:
+        return jnp.array(False), x, now.mode
+    args = (now.mode, params)
+    fallen = (surfaces.values(t, now.x, args) > 0) & (surfaces.values(after, x, args) <= 0)
+    fallen = fallen & surfaces.armed(after, x, args)
+    fired = jnp.any(fallen)
+    transition = automaton.transition(now.mode, jnp.argmax(fallen))
+    jumped = automaton.jump(after, x, transition, params)
+    return fired, jnp.where(fired, jumped, x), jnp.where(fired, automaton.target(transition), now.mode)
+
+
+def is_autonomous(system: HybridSystem, params: Params, dtype) -> bool:
+    """Whether no function of the system computes with the time."""
+    return not uses_time(system, system.names, range(len(system.transitions)), params, dtype)
+
+
+def _only_mode(system: HybridSystem) -> str:
+    if len(system.names) > 1:
+        raise ValueError(f"euler_tube: give the first mode, mode=..., one of {system.names}.")
+    return next(iter(system.names))
+
+
+def _checked(name: str, value: float | Scalar, dtype) -> Scalar:
+    """The number as an array; `ValueError` for one that is negative or not finite, and for a `tau` of zero."""
+    number = jnp.asarray(value, dtype)
+    if not isinstance(number, jax.core.Tracer):
+        least = "positive" if name == "tau" else "not negative"
+        if not np.isfinite(number) or number < 0 or (name == "tau" and number == 0):
+            raise ValueError(f"euler_tube: {name}={value} must be finite and {least}.")
+    return number

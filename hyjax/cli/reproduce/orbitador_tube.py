@@ -1,0 +1,167 @@
+"""The tubes of the ORBITADOR page, and the numbers of its lambda, by several definitions."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...certify import euler_tube, EulerTube, LogarithmicNorm, published_radius, RadialQuotient, sharp_radius
+from ...models import simplest_walker
+from .orbitador_page import PARAMS, PERIODS, printed_walker, RADIUS, START, STEPS, TAU, W, walker
+
+# Steps from row to row, 137 rows a period.
+EVERY = 1417
+# Bounds of the disturbance, by the reading of the page's w.
+READINGS = {"0": 0.0, "w/2": W / 2, "w": W, "sqrt(2) w": np.sqrt(2) * W, "2 w": 2 * W}
+FORMULAS = {"published": published_radius, "sharp": sharp_radius}
+
+
+RADIAL, LOGARITHMIC = "radial quotient x'Jx/|x|^2", "logarithmic norm, Euclidean"
+ABSCISSA, TRACE = "largest real part of an eigenvalue of J", "trace of J"
+# What lambda may be, in the order of `_lambda_sums`.
+DEFINITIONS = (
+    RADIAL,
+    *(f"pair (x, {partner})" for partner in ("0.99 x", "1.01 x", "0", "-x", "2 x")),
+    "pair of consecutive states",
+    LOGARITHMIC,
+    "logarithmic norm, 1-norm",
+    "logarithmic norm, maximum norm",
+    ABSCISSA,
+    TRACE,
+    "least eigenvalue of (J + J')/2",
+)
+
+
+class Borders(NamedTuple):
+    """The tube with one bound of the disturbance. `radii`: at the times 0, T ... 5T. `lowest_upper`, `highest_lower`: the least
+    value of the upper border of phi_1 and the largest of the lower, in the last period. `inside`: whether the last ball lies in
+    the ball of a period before."""
+
+    radii: np.ndarray
+    lowest_upper: float
+    highest_lower: float
+    inside: bool
+
+
+class Tubes(NamedTuple):
+    """The tube of the page, for `disturbance=W`; borders by formula and by reading of w; the tube with the logarithmic norm; the
+    Euler states of the last period, shape `(STEPS + 1, 4)`; the tube with the misprinted reset."""
+
+    page: EulerTube
+    borders: dict[str, dict[str, Borders]]
+    true: EulerTube
+    last: np.ndarray
+    misprinted: EulerTube
+
+    @property
+    def impacts(self) -> np.ndarray:
+        """The steps of the impacts."""
+        steps = np.asarray(self.page.jump_steps)
+        return steps[steps >= 0]
+
+    @property
+    def sums_by_period(self) -> np.ndarray:
+        """The sum of lambda over each period."""
+        return np.diff(strobes(self.page.osl_sums))
+
+    @property
+    def positive_and_negative(self) -> tuple[float, float]:
+        """The sums of the positive and of the negative lambda over the last period."""
+        positive = float(np.diff(strobes(self.page.osl_positive))[-1])
+        return positive, float(self.sums_by_period[-1]) - positive
+
+
+def strobes(rows) -> np.ndarray:
+    """The rows of a tube at the times 0, T ... 5T."""
+    return np.asarray(rows)[:: STEPS // EVERY]
+
+
+def tubes() -> Tubes:
+    """All tubes: each scan is of 970 645 steps."""
+    bounds, borders, found, radial = jnp.asarray(list(READINGS.values())), {}, {}, RadialQuotient()
+    last = np.zeros(0)
+    for name, formula in FORMULAS.items():
+        found[name] = jax.vmap(lambda b, formula=formula: _tube(walker, radial, b, formula))(bounds)
+        per_period, states = strobes(found[name].radii.T).T, strobes(found[name].states[0])
+        last, thick = _last_period(states[-2], per_period[:, -2], bounds, formula)
+        moved = np.linalg.norm(states[-1] - states[-2])
+        borders[name] = {
+            reading: Borders(
+                radii,
+                float(np.min(last[:, 0] + delta)),
+                float(np.max(last[:, 0] - delta)),
+                bool(moved + radii[-1] < radii[-2]),
+            )
+            for reading, radii, delta in zip(READINGS, per_period, thick, strict=True)
+        }
+    number = list(READINGS).index("w")
+    page = jax.tree.map(lambda leaf: leaf[number], found["published"])
+    true, misprinted = _tube(walker, LogarithmicNorm(), W, sharp_radius), _tube(printed_walker, radial, W, sharp_radius)
+    return Tubes(page, borders, true, last, misprinted)
+
+
+def _tube(system, osl, disturbance, formula) -> EulerTube:
+    """The tube over all periods."""
+    return euler_tube(
+        system, jnp.asarray(START), PARAMS, tau=TAU, steps=PERIODS * STEPS, radius=RADIUS, disturbance=disturbance, osl=osl,
+        formula=formula, every=EVERY, max_jumps=2 * PERIODS,
+    )  # fmt: skip
+
+
+def _last_period(x: np.ndarray, radii: np.ndarray, bounds: jax.Array, formula) -> tuple[np.ndarray, np.ndarray]:
+    """States, and radii for each bound, at every step of the period that starts at `x`."""
+    run = lambda radius, b: euler_tube(
+        walker, jnp.asarray(x), PARAMS, tau=TAU, steps=STEPS, radius=radius, disturbance=b, osl=RadialQuotient(),
+        formula=formula, every=1, max_jumps=2,
+    )  # fmt: skip
+    found = jax.vmap(run)(jnp.asarray(radii), bounds)
+    return np.asarray(found.states)[0], np.asarray(found.radii)
+
+
+def lambda_sums(states: np.ndarray) -> dict[str, float]:
+    """The sum over the steps of a period of what lambda may be, by name. `states`: shape `(STEPS + 1, 4)`."""
+    return dict(zip(DEFINITIONS, map(float, _lambda_sums(jnp.asarray(states))), strict=True))
+
+
+def field(x):
+    return simplest_walker.swing(jnp.zeros((), x.dtype), x, PARAMS)
+
+
+def _pair(x, y):
+    """The growth of the distance of two states."""
+    return (field(x) - field(y)) @ (x - y) / ((x - y) @ (x - y))
+
+
+def _norm_at_infinity(jacobian):
+    """The logarithmic norm of the maximum norm."""
+    diagonal = jnp.diag(jacobian)
+    return jnp.max(diagonal + jnp.sum(jnp.abs(jacobian), axis=1) - jnp.abs(diagonal))
+
+
+def _abscissa(x):
+    """The largest real part of an eigenvalue of the Jacobian: it is block triangular, with the blocks of theta and of phi."""
+    theta, theta_rate, phi, _ = x
+    cosine = jnp.cos(theta - PARAMS.slope)
+    squared = jnp.stack([cosine, (theta_rate**2 - cosine) * jnp.cos(phi)])
+    return jnp.max(jnp.sqrt(jnp.maximum(squared, 0)))
+
+
+@jax.jit
+def _lambda_sums(states) -> tuple[jax.Array, ...]:
+    x = states[:-1]
+    jacobians = jax.vmap(jax.jacfwd(field))(x)
+    eigenvalues = jnp.linalg.eigvalsh((jacobians + jnp.swapaxes(jacobians, 1, 2)) / 2)
+    along = lambda partners: jnp.sum(jax.vmap(_pair)(x, partners))
+    each = lambda fn, values: jnp.sum(jax.vmap(fn)(values))
+    return (
+        each(lambda x: x @ jax.jvp(field, (x,), (x,))[1] / (x @ x), x),
+        *(along(factor * x) for factor in (0.99, 1.01, 0, -1, 2)),
+        along(states[1:]),
+        jnp.sum(eigenvalues[:, -1]),
+        each(lambda jacobian: _norm_at_infinity(jacobian.T), jacobians),
+        each(_norm_at_infinity, jacobians),
+        each(_abscissa, x),
+        jnp.sum(jnp.trace(jacobians, axis1=1, axis2=2)),
+        jnp.sum(eigenvalues[:, 0]),
+    )

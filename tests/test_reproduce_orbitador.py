@@ -1,0 +1,212 @@
+"""The command `reproduce orbitador`: its numbers beside an independent reference, and its sentences for numbers made up here."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax.certify import published_radius, RadialQuotient
+from hyjax.cli.reproduce import orbitador as reproduce
+from hyjax.cli.reproduce.orbitador_defects import Defects, defects, Drift, Impact, Violation
+from hyjax.cli.reproduce.orbitador_page import PARAMS, PERIODS, RADIUS, START, STEPS, TAU, W, walker
+from hyjax.cli.reproduce.orbitador_tables import defect_sentences
+from hyjax.cli.reproduce.orbitador_tube import (
+    _last_period,
+    _tube,
+    ABSCISSA,
+    Borders,
+    DEFINITIONS,
+    EVERY,
+    field,
+    lambda_sums,
+    LOGARITHMIC,
+    RADIAL,
+    READINGS,
+    strobes,
+    Tubes,
+)
+
+# The sum over the period i0 = 4 (independent reference: another program, in NumPy), to the digits known.
+SUMS = {
+    RADIAL: (-3010.24, 0.01),
+    "pair (x, 0.99 x)": (-3010.0, 0.1),
+    "pair (x, 1.01 x)": (-3010.5, 0.1),
+    "pair (x, 0)": (-3002.3, 0.1),
+    "pair (x, -x)": (-3022.4, 0.1),
+    "pair (x, 2 x)": (-3042.6, 0.1),
+    "pair of consecutive states": (1500.9, 0.1),
+    LOGARITHMIC: (217_821, 1),
+    "logarithmic norm, 1-norm": (391_493, 1),
+    "logarithmic norm, maximum norm": (393_243, 1),
+    ABSCISSA: (193_688, 1),
+    "trace of J": (0, 1e-9),
+    "least eigenvalue of (J + J')/2": (-217_524, 1),
+}
+# Of the published formula, by reading of w: the radii at 0, T ... 5T, and -m+ and M-.
+BORDERS = {
+    "w/2": ([0.0010, 0.0016, 0.0023, 0.0033, 0.0046, 0.0063], 0.1926),
+    "w": ([0.0010, 0.0020, 0.0032, 0.0046, 0.0065, 0.0090], 0.1892),
+    "sqrt(2) w": ([0.0010, 0.0025, 0.0040, 0.0059, 0.0084, 0.0117], 0.1860),
+    "2 w": ([0.0010, 0.0032, 0.0053, 0.0079, 0.0112, 0.0156], 0.1812),
+}
+
+
+# The numbers
+
+
+@pytest.fixture(scope="module")
+def page():
+    return _tube(walker, RadialQuotient(), W, published_radius)
+
+
+@pytest.fixture(scope="module")
+def found(page):
+    """The tube of the page, with the radii of the reference in place of the other tubes."""
+    state = np.asarray(strobes(page.states)[PERIODS - 1])
+    last, _ = _last_period(state, np.full(1, RADIUS), jnp.zeros(1), published_radius)
+    borders = {name: Borders(np.array(radii), -edge, edge, False) for name, (radii, edge) in BORDERS.items()}
+    return Tubes(page, {"published": borders}, page, last, page)
+
+
+@pytest.mark.slow
+def test_sums_of_lambda(found):
+    sums = lambda_sums(found.last)
+    assert list(sums) == list(DEFINITIONS) == list(SUMS)
+    for name, (value, digit) in SUMS.items():
+        assert abs(sums[name] - value) <= 0.6 * digit, name
+    # The largest real part of an eigenvalue, in closed form, is that of the Jacobian.
+    jacobians = jax.vmap(jax.jacfwd(field))(jnp.asarray(found.last[::10_000]))
+    numbers = np.max(np.linalg.eigvals(np.asarray(jacobians)).real, axis=1)
+    assert_allclose(numbers, np.sqrt(np.cos(found.last[::10_000, 0] - 0.009)), rtol=1e-12)
+    positive, negative = found.positive_and_negative
+    assert_allclose([positive, negative, 3 * positive + negative], [17_301, -20_311, 31_592], atol=0.6)
+
+
+@pytest.mark.slow
+def test_impact_violation_and_drift(found):
+    """D3, D4 and D5; each to the digits of the reference."""
+    rest = defects(found)
+    assert_allclose(float(rest.orbit.period), 3.88246375285, atol=6e-12)
+    assert_allclose(rest.impact, [2.609, 2.248, 0.0355, 0.896], atol=5.1e-4)
+    assert_allclose(rest.violation.reached, [0.00604, 0.0091], rtol=0.01)
+    assert max(rest.violation.doubled) < rest.violation.reached[0]
+    assert_allclose([rest.speed, rest.shift], [0.348, 36.03], rtol=1e-3)
+    assert [each[1:3] for each in rest.drifts] == [(16, 19), (20, 25), (35, 43)]
+    # The radii of the reference have two digits.
+    assert_allclose([each.undisturbed for each in rest.drifts], [161, 208, 364], atol=1)
+
+    # A system that is itself faster by eta, from the state of the cycle that is as long before its impact as the page's start:
+    # inside the first ball after 15 strobes, outside after 16.
+    faster = lambda t, x, p: (1 + W / rest.speed) * field(x)
+    system = hj.HybridSystem({"swing": hj.Mode(faster, walker.modes["swing"].coordinates)}, walker.transitions)
+    ahead = TAU * int(found.impacts[0])
+    start = hj.simulate(walker, rest.orbit.x, PARAMS, mode="swing", t1=rest.orbit.period - ahead, max_jumps=1).x
+    times = jnp.asarray(TAU * STEPS * np.arange(1, 17))
+    went = hj.simulate(system, start, PARAMS, mode="swing", t1=times[-1], max_jumps=20, save=times)
+    away = np.linalg.norm(went.samples.x - start, axis=1)
+    assert away[14] < 0.0065 < away[15]
+
+
+@pytest.mark.exhaustive
+def test_the_whole_command(command):
+    """`--json`, with every tube: 50 to 90 seconds."""
+    ran = command("reproduce", "orbitador", "--json")
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    assert record["impact_steps"] == [99_223, 293_347, 487_484, 681_613, 875_742]
+    assert record["impacts_with_the_printed_reset"] == 1
+    assert_allclose(record["largest_phi_1_with_the_printed_reset"], 6.12, atol=0.005)
+    assert_allclose(record["largest_phi_1"], 0.20032, atol=5e-6)
+    assert list(record["borders"]["published"]) == list(READINGS)
+    for name, (radii, edge) in BORDERS.items():
+        each = record["borders"]["published"][name]
+        assert_allclose(each["radii"], radii, atol=6e-5)
+        assert_allclose([-each["lowest_upper"], each["highest_lower"]], edge, atol=6e-5)
+    inside = {
+        (formula, name) for formula, by in record["borders"].items() for name, each in by.items() if each["inside"]
+    }
+    assert inside == {("sharp", "0")}
+    assert_allclose(record["borders"]["sharp"]["w"]["lowest_upper"], -0.1971, atol=6e-5)
+    assert_allclose(record["radii_with_the_logarithmic_norm"], [1e-3, 0.085, 6.7, 519, 4e4, 3e6], rtol=0.06)
+    assert [record["D5"][k]["undisturbed"] for k in range(3)] == [161, 207, 364]
+
+
+# What is said of them
+
+
+@pytest.fixture
+def made_up():
+    """Tubes of 685 steps, a row each, and numbers of our own."""
+    short = hj.certify.euler_tube(
+        walker, jnp.asarray(START), PARAMS, tau=TAU, steps=PERIODS * STEPS // EVERY, radius=RADIUS, osl=RadialQuotient(),
+        formula=published_radius, every=1, max_jumps=10,
+    )  # fmt: skip
+    steps = jnp.full(10, -1).at[:3].set(jnp.array([5, 5 + STEPS, 5 + 2 * STEPS]))
+    short = dataclasses.replace(short, jump_steps=steps, jumps=jnp.array(3), jump_states=jnp.full((10, 4), 0.25))
+    borders = {
+        name: Borders(np.full(PERIODS + 1, 1e-3), -edge, edge, name == "0")
+        for name, edge in zip(READINGS, range(1, 6), strict=True)
+    }
+    found = Tubes(short, {"published": borders, "sharp": borders}, short, np.zeros((3, 4)), short)
+    sums = dict(zip(DEFINITIONS, np.arange(1.0, 14.0), strict=True)) | {RADIAL: -3010.3}
+    rest = Defects(
+        SimpleNamespace(period=3.5), Impact(2.5, 2.25, 0.125, 0.75), Violation((0.5, 0.25), (0.0625, 0.03125), (0.1, 0.2)),
+        0.5, (Drift(0.0125, 10, 20, 30),), 12.5,
+    )  # fmt: skip
+    return found, sums, rest
+
+
+@pytest.fixture
+def without_runs(monkeypatch, made_up):
+    found, sums, rest = made_up
+    monkeypatch.setattr(reproduce, "tubes", lambda: found)
+    monkeypatch.setattr(reproduce, "lambda_sums", lambda states: sums)
+    monkeypatch.setattr(reproduce, "defects", lambda found: rest)
+    return sums
+
+
+def test_tables_and_picture(command, without_runs):
+    ran = command("reproduce", "orbitador", "--plot", "tube.png")
+    assert ran.returncode == 0, ran.stderr
+    text = " ".join(ran.stdout.split())
+    assert "194129 194129, 194129 Reproduced, with cos(2 phi1)" in text and "at the steps 5, 194134, 388263" in text
+    assert "-3010 -3010.30 Reproduced by the radial quotient" in text
+    assert "-0.1856 -2.0000 Approximately only: -2.0000 for b = w/2" in text
+    assert "Not reproduced. It holds by the published formula for b = 0" in text
+    for words in (
+        "at least 11 a period",
+        "norm 2.500 (the",
+        "up to 0.50000 from",
+        "0.0125: 10, 20, 30",
+        "12.50 w = 1.25e-03",
+    ):
+        assert words in text
+    (figure,) = ran.figures.values()
+    assert [ax.get_ylabel() for ax in figure.axes] == [r"$\phi_1$ (rad)", "radius of the tube"]
+    assert len(figure.axes[1].lines) == 2
+
+    without_runs[RADIAL] = -2900.0
+    assert "Not reproduced by the radial quotient" in " ".join(command("reproduce", "orbitador").stdout.split())
+
+
+def test_json(command, without_runs):
+    ran = command("reproduce", "orbitador", "--json")
+    record = json.loads(ran.stdout)
+    assert record["D3"] == {"saltation": 2.5, "reset": 2.25, "spread": 0.125, "jump": 0.75}
+    assert record["D5"] == [{"radius": 0.0125, "faster": 10, "slower": 20, "undisturbed": 30}]
+    assert record["sum_of_lambda"][RADIAL] == -3010.3 and record["D1_least_sum_in_any_norm"] == 11
+    assert len(record["sum_of_lambda_by_period"]) == PERIODS and record["largest_phi_1"] == 0.25
+
+
+def test_sentence_of_contraction(made_up):
+    """Three times the positive sum and the negative: a growth of the radius by the root of its exponential."""
+    found, sums, rest = made_up
+    positive, negative = found.positive_and_negative
+    growth = np.exp(TAU * (3 * positive + negative) / 2)
+    assert f"a growth by {growth:.3f} a period" in defect_sentences(found, sums, rest)["D2"]
