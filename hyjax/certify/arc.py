@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float
 
+from .basis import Basis
 from .checks import decided, quiet
-from .event import arrive, guard_surface, mapped, projected, with_lateness
+from .event import arrive, gathered, guard_surface, Hidden, mapped, projected, spread_out
 from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import up
@@ -45,6 +46,24 @@ class ArcProgram(eqx.Module):
     orders: int = eqx.field(static=True)
 
 
+class Ended(eqx.Module):
+    """The states of a set on the surface of the guard that ends an arc.
+
+    **Attributes:** `states`: in the `frame`; with displacements as further variables if there is a disturbance, which are then
+    `hidden`. `around`: the ball that holds all states.
+    """
+
+    states: StateSet
+    frame: Frame
+    around: TaylorModel
+    hidden: Hidden | None
+
+    def mapped(self, field: ModeField, function: jex.ClosedJaxpr, jacobian: jex.ClosedJaxpr, basis: Basis) -> StateSet:
+        """The image under a smooth map, in the variables of `basis`, in the frame of its coordinates."""
+        image = mapped(field, self.states, self.frame, self.around, function, jacobian)
+        return image if self.hidden is None else gathered(image, self.hidden, basis)
+
+
 def run_arc(
     program: ArcProgram,
     frames: Frame,
@@ -54,15 +73,14 @@ def run_arc(
     wind: Float[Array, "groups n columns"],
     begin: int,
     leaving: Bool[Array, " guards"],
-) -> tuple[StateSet, Frame, TaylorModel, Tube, dict[str, Bool[Array, ""]]]:
+) -> tuple[Ended, Tube, dict[str, Bool[Array, ""]]]:
     """The set of states from the start of an arc to its event.
 
     **Arguments:** `frames`: stacked, one more than steps. `states`: in the first of them. `h`: the length $h(s)$ of a step.
     `window`: the longest time from the last step to the event. `begin`: the first of the arc's groups of generators. `leaving`:
     whether the states start on the surface of each guard of the mode.
 
-    **Returns:** the states on the guard's surface, in one variable more than before if there is a disturbance; their frame; the
-    ball that holds them; the tube; and what must be true.
+    **Returns:** the states on the guard's surface, the tube, and what must be true.
     """
     field, groups, steps = program.field, wind.shape[0], frames.matrix.shape[0] - 1
 
@@ -81,8 +99,8 @@ def run_arc(
     )
     last = jax.tree.map(lambda a: a[-1], frames)
     hull, surface = states.hull(last), guard_surface(field, program.ending)
-    states = with_lateness(field, surface, states, last) if groups else states
-    at = arrive(field, surface, states, last, window, wind, begin + groups * steps, program.orders)
+    states, hidden = spread_out(states, last) if groups else (states, None)
+    at = arrive(field, surface, states, last, window, wind, program.orders)
     ended = projected(field, surface, at, last)
     others, _ = quiet(field, at.box.states, ended, last, leaving & False)
     conditions = {
@@ -99,23 +117,16 @@ def run_arc(
         bounds, (hull.low, hull.high, at.box.states.low, at.box.states.high), strict=True
     )]  # fmt: skip
     tube = Tube(*rows, elapsed=jnp.arange(steps + 1) * h.low, last=up(steps * h.high + at.times.high))
-    return ended, last, at.on_surface, tube, conditions
+    return Ended(ended, last, at.on_surface, hidden), tube, conditions
 
 
 def starts_on(
-    field: ModeField,
-    states: StateSet,
-    frame: Frame,
-    around: TaylorModel,
-    composites: Sequence[tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]],
+    field: ModeField, ended: Ended, composites: Sequence[tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]], basis: Basis
 ) -> Bool[Array, " guards"]:
     """Whether every state of a set starts the next arc on the surface of its guards: `composites` are the guards after the jump
     with their Jacobians."""
-    found = []
-    for function, jacobian in composites:
-        height = mapped(field, states, frame, around, function, jacobian)
-        found.append(height.hull(identity_frame(1)).largest[0] < ON_SURFACE)
-    return jnp.stack(found)
+    heights = [ended.mapped(field, *pair, basis).hull(identity_frame(1)).largest[0] for pair in composites]
+    return jnp.stack(heights) < ON_SURFACE
 
 
 def start_set(lifted: TaylorModel, tangents: TaylorModel, groups: int, columns: int) -> StateSet:

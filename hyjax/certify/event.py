@@ -2,9 +2,8 @@ r"""The event at the end of an arc: every state of a set crosses the surface of 
 
 The states $p(s)$ flow for the time $\tau(s)$, a polynomial with $g(\varphi_{\tau(s)}(p(s))) \approx 0$. A displacement $\zeta$ from
 there reaches the surface after a time $|\theta| \le |g| / \kappa$, where $\dot g \le -\kappa < 0$, and becomes
-$\Pi\zeta = \zeta - f\,(D_xg\,\zeta) / \dot g$. The largest displacements by a disturbance are those along the flow, states that are
-late or early: before the event they are made a variable of the polynomial, so that what the projection leaves of them is of
-second order.
+$\Pi\zeta = \zeta - f\,(D_xg\,\zeta) / \dot g$. The displacements by a disturbance are first made variables of the polynomial, so that
+the second order of the event is in the Taylor model.
 
 Source: Wilczak, Zgliczyński (2011), Sec. 4, for Poincaré maps; the projection is that of Kong et al. (2024), Eq. 9.
 """
@@ -15,14 +14,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.extend import core as jex
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from . import functions
 from .basis import Basis, basis
 from .mode_field import ModeField
-from .rounding import up
+from .rounding import TINY, up
 from .state_set import bounded_product, Frame, identity_frame, StateSet
-from .step import Box, displaced, first, flow_series, gust, matrix_slope, nested, picard_box, remainder, stored, widened
+from .step import Box, displaced, first, flow_series, gust, matrix_slope, nested, picard_box, remainder, widened
 from .taylor import flow_coefficients
 from .taylor_model import add, ball, multiply, scale, TaylorModel, total
 
@@ -48,43 +47,81 @@ def guard_surface(field: ModeField, which: int) -> Surface:
     )
 
 
-def with_lateness(field: ModeField, surface: Surface, states: StateSet, frame: Frame) -> StateSet:
-    r"""The set with one variable more: $\zeta = f_0 t s_{m+1} + (I - f_0\nu^T)\,\zeta$ with $\nu = D_xg / \dot g$ at the center, and
-    $t$ a bound of $|\nu^T\zeta|$. The derivatives by the coordinates are as they were."""
-    center = ball(states.polynomial[0])
-    rate = first(field.field, center, field.leaves).center
-    slope = surface.slope(center).center
-    normal = slope[:-1] / slope[-1]
-    late = states.support(ball(normal), frame)
-    larger = basis(states.basis.variables + 1, max(states.basis.degree, 2))
-    at = [larger.index((*exponents, 0)) for exponents in states.basis.exponents.tolist()]
-    polynomial = jnp.zeros((larger.size, field.dimension)).at[jnp.array(at)].set(states.polynomial)
-    polynomial = polynomial.at[larger.linear(states.basis.variables)].set(rate * late)
-    row = jnp.outer(rate, normal)
-    size = (jnp.abs(row) + jnp.eye(field.dimension)) @ states.offset(frame)
-    local = up(2.0**-49 * (size + jnp.abs(rate) * late), field.dimension)
-    model = TaylorModel(polynomial, jnp.zeros(field.dimension), larger)
-    moved = displaced(states, model, ball(jnp.eye(field.dimension) - row), local, frame, frame)
-    return StateSet(
-        moved.polynomial, moved.generators, moved.error, states.variation, states.variation_error, larger
+class Hidden(eqx.Module):
+    r"""What the displacements of a set are in variables $v \in [-1, 1]^n$: $v = \sum_g H_g u_g$ up to `error`.
+
+    **Attributes:** `generators`: $H_g$, shape `(groups, n, columns)`. `error`: shape `(n,)`.
+    """
+
+    generators: Float[Array, "groups n columns"]
+    error: Float[Array, " n"]
+
+
+def spread_out(states: StateSet, frame: Frame) -> tuple[StateSet, Hidden]:
+    r"""The set as a polynomial alone, $p(s) + F D v$, with the axes of the frame as further variables, $|v_i| \le 1$.
+
+    So the event's Taylor model has the effect of displacements to second order, between them and with $s$. The set forgets how the
+    $v_i$ depend on each other; `gathered` puts that back in the terms that are linear in $v$. The derivatives by the coordinates are
+    as they were.
+    """
+    n, m = states.error.shape[0], states.basis.variables
+    turned, rounding = bounded_product(frame.inverse, states.generators)
+    moduli = jnp.sum(jnp.abs(states.generators), axis=(0, 2))
+    error = up(states.error + jnp.sum(rounding, axis=(0, 2)) + frame.inverse_radius @ moduli, 2 * n)
+    norms = jnp.sum(jnp.sqrt(jnp.sum(turned**2, axis=2)), axis=0) * (1 + 2.0**-49)
+    sizes = up(norms + error, states.generators.shape[0]) + TINY
+    larger = basis(m + n, max(states.basis.degree, 2))
+    rest = (0,) * n
+    at = [larger.index((*exponents, *rest)) for exponents in states.basis.exponents.tolist()]
+    polynomial = jnp.zeros((larger.size, n)).at[jnp.array(at)].set(states.polynomial)
+    axes = frame.matrix * sizes
+    for i in range(n):
+        polynomial = polynomial.at[larger.linear(m + i)].set(axes[:, i])
+    # The columns F_i D_i are rounded: a displacement differs by a rounding of its modulus.
+    slack = up(2.0**-51 * (jnp.abs(axes) @ jnp.ones(n)), n) + TINY
+    local = StateSet(
+        polynomial,
+        jnp.zeros((0, n, states.generators.shape[2])),
+        up((jnp.abs(frame.inverse) + frame.inverse_radius) @ slack, 2 * n),
+        states.variation,
+        states.variation_error,
+        larger,
     )
+    return local, Hidden(turned / sizes[:, None], up(error / sizes + 2.0**-50 * (norms / sizes), 4))
 
 
-def without_last(states: StateSet, smaller: Basis) -> StateSet:
-    """The set with the last variable's terms as errors; in the frame of the coordinates. Squares are one-sided."""
-    larger, kept = states.basis, []
-    center, error = states.polynomial[0], states.error
+def gathered(states: StateSet, hidden: Hidden, smaller: Basis) -> StateSet:
+    r"""The set with $v$ as displacements again: in each term $s_j^k v_i$ that is linear in $v$, $v = H u$; in the frame of the
+    coordinates. Groups: those of the linear terms, of the terms with each $s_j$, and of the event itself."""
+    larger, m, n = states.basis, smaller.variables, states.error.shape[0]
+    kept, center, error = [], states.polynomial[0], states.error
+    pushes = [jnp.zeros((n, larger.variables - m)) for _ in range(m + 1)]
     for exponents, coefficient in zip(larger.exponents.tolist(), states.polynomial, strict=True):
-        if exponents[-1] == 0 and sum(exponents) <= smaller.degree:
+        by_s, by_v = exponents[:m], exponents[m:]
+        if sum(by_v) == 0 and sum(by_s) <= smaller.degree:
             kept.append(coefficient)
-        elif exponents[-1] == 2 and sum(exponents) == 2:
+        elif sum(by_v) == 1 and sum(by_s) <= 1:
+            which = by_s.index(1) + 1 if 1 in by_s else 0
+            pushes[which] = pushes[which].at[:, by_v.index(1)].set(coefficient)
+        elif max(by_v) == 2 and sum(exponents) == 2:
+            # A square is between 0 and 1.
             center, error = center + 0.5 * coefficient, error + 0.5 * jnp.abs(coefficient)
-            error = error + 2.0**-52 * jnp.abs(center)
+            error = error + 2.0**-51 * jnp.abs(center)
         else:
             error = error + jnp.abs(coefficient)
-    polynomial = jnp.stack(kept).at[0].set(center)
+    groups = []
+    for push in pushes:
+        product, rounding = bounded_product(push, hidden.generators)
+        groups.append(product)
+        error = error + jnp.sum(rounding, axis=(0, 2)) + jnp.abs(push) @ hidden.error
     return StateSet(
-        polynomial, states.generators, up(error, larger.size), states.variation, states.variation_error, smaller
+        jnp.stack(kept).at[0].set(center),
+        # The linear terms keep their places, some of which are reserved for later arcs.
+        jnp.concatenate([*groups, states.generators]),
+        up(error, larger.size),
+        states.variation,
+        states.variation_error,
+        smaller,
     )
 
 
@@ -125,13 +162,12 @@ def arrive(
     frame: Frame,
     window: Float[Array, ""],
     wind: Float[Array, "groups n columns"],
-    index: int | Int[Array, ""],
     orders: int,
 ) -> Arrival:
     """Every state of a set crosses a surface within the time `window`.
 
     **Arguments:** `states`: before the surface, with its `frame`. `wind`: the disturbance,
-    $E_g$; its generators are stored from the group `index` on. `orders`: of the series.
+    $E_g$: the set has no other generators then. `orders`: of the series.
     """
     breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
     hull = states.hull(frame)
@@ -157,7 +193,7 @@ def arrive(
     before_set = states
     states = displaced(states, model, matrix, local, frame, frame)
     if wind.shape[0]:
-        states = stored(states, generators, index)
+        states = eqx.tree_at(lambda each: each.generators, states, generators)
 
     # From there to the surface: |theta| <= |g| / kappa.
     around = states.hull(frame)

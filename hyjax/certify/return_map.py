@@ -14,10 +14,10 @@ from .._system.results import RESULTS
 from .arc import ArcProgram, ON_SURFACE, run_arc, start_set, starts_on, Tube
 from .basis import Basis
 from .disturbance import Disturbance, NONE
-from .event import mapped, product, without_last
+from .event import product
 from .mode_field import depends_on_time, ModeField
 from .section import ABSENT, section_of_reset, SectionChart
-from .state_set import frame_of, identity_frame, StateSet
+from .state_set import frame_of, identity_frame
 from .step import columns_of, first, nested
 from .taylor import flow_coefficients
 from .taylor_model import add, ball, TaylorModel
@@ -213,7 +213,7 @@ class ReturnMap:
         leaves = self.fields[0].leaves
         turn = ball(self.axes.inverse, self.axes.inverse_radius)
         piece = add(product(turn, piece[:, None])[:, 0], ball(jnp.asarray(self.z)))
-        groups = [wind.shape[0] * (self.steps + 1) if self.disturbance.bound else 0 for wind in self.winds]
+        groups = [wind.shape[0] * self.steps if self.disturbance.bound else 0 for wind in self.winds]
         columns = max(2 * wind.shape[2] for wind in self.winds)
         lifted = first(self._lift, piece, leaves)
         tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
@@ -225,16 +225,16 @@ class ReturnMap:
             wind = self.winds[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
             wind = jnp.pad(wind, ((0, 0), (0, 0), (0, columns // 2 - wind.shape[2]))) if wind.shape[0] else wind
             time = TaylorModel(h[j], jnp.zeros(()), basis)
-            states, frame, around, tube, proved = run_arc(
+            ended, tube, proved = run_arc(
                 program, self.frames[j], states, time, window[j], wind, sum(groups[:j]), leaving
             )
             tubes.append(tube)
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
-                leaving = starts_on(field, states, frame, around, self._surfaces[j])
-                states = self._smaller(mapped(field, states, frame, around, *self._jumps[j]), basis)
-        end = self._smaller(mapped(field, states, frame, around, *self._ending), basis)
+                leaving = starts_on(field, ended, self._surfaces[j], basis)
+                states = ended.mapped(field, *self._jumps[j], basis)
+        end, around = ended.mapped(field, *self._ending, basis), ended.around
         if self.derived:
             y = self.ends[-1]
             far = jnp.max(jnp.abs(around.center - y) + around.radius)
@@ -244,9 +244,6 @@ class ReturnMap:
             conditions["the reset reads the section's coordinates alone"] = unread
         tangents = end.tangents(identity_frame(end.error.shape[0]))
         return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions)
-
-    def _smaller(self, states: StateSet, basis: Basis) -> StateSet:
-        return states if states.basis is basis else without_last(states, basis)
 
     def _names(self):
         return self.system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())
