@@ -1,5 +1,8 @@
-"""Bounds on the states of a hybrid system: tubes of Euler's method, and what they do and do not prove."""
+"""Proofs of limit cycles by arithmetic that rounds outward; tubes of Euler's method, and what they do and do not prove."""
 
+from .attracting import attracting as attracting
+from .certificate import Certificate as Certificate
+from .disturbance import Disturbance as Disturbance
 from .euler_tube import euler_tube as euler_tube
 from .one_sided import (
     LogarithmicNorm as LogarithmicNorm,

@@ -1,6 +1,7 @@
 r"""The return map of an orbit over sets: what `krawczyk`, `attracting` and the tubes are built on."""
 
 import functools as ft
+import itertools
 
 import equinox as eqx
 import jax
@@ -185,22 +186,26 @@ class ReturnMap:
         """The lengths $h(s)$ of the steps, and the windows, for a batch of pieces, so that every state reaches the events within the
         windows.
 
-        From the durations of the arcs at the pieces' centers and at the middles of their faces: numbers without a proof, on which no
+        From the durations of the arcs at the pieces' centers, faces and corners: numbers without a proof, on which no
         enclosure depends; NaN where a stride fails.
         """
         basis, turn = pieces.basis, np.asarray(self.axes.inverse).T
-        center = self.z + np.asarray(pieces.coefficients[:, 0]) @ turn
-        units = [np.asarray(pieces.coefficients[:, basis.linear(j)]) @ turn for j in range(basis.variables)]
-        points = [center] + [center + sign * unit for unit in units for sign in (1, -1)]
-        times = np.asarray(self._crossing_times(jnp.asarray(np.concatenate(points))))
-        times = times.reshape(len(points), len(center), -1)
-        middle, faces = times[0], times[1:].reshape(basis.variables, 2, *times.shape[1:])
-        slopes = 0.5 * (faces[:, 0] - faces[:, 1])
-        bend = np.abs(faces.sum(axis=1) - 2 * middle).sum(axis=0)
-        half = margin * (2 * bend + 1.5 * self.late) + 1e-8
+        sides = np.eye(basis.variables)
+        corners = np.array(list(itertools.product((1.0, -1.0), repeat=min(basis.variables, 4))))
+        corners = np.pad(corners, ((0, 0), (0, basis.variables - corners.shape[1])))
+        at = np.concatenate([np.zeros((1, basis.variables)), sides, -sides, corners])
+        monomials = np.prod(at[:, None, :] ** basis.exponents, axis=2)
+        points = self.z + np.einsum("pn,bni->pbi", monomials, np.asarray(pieces.coefficients)) @ turn
+        times = np.asarray(self._crossing_times(jnp.asarray(points.reshape(-1, points.shape[-1]))))
+        times = times.reshape(*points.shape[:2], -1)
+        m = basis.variables
+        slopes = 0.5 * (times[1 : m + 1] - times[m + 1 : 2 * m + 1])
+        middle = times[0]
+        apart = np.max(np.abs(times - middle - np.einsum("pj,jba->pba", at, slopes)), axis=0)
+        half = margin * (1.5 * apart + 1.5 * self.late) + 1e-7
         h = np.zeros((*middle.shape, basis.size))
         h[..., 0] = (middle - half) / self.steps
-        for j in range(basis.variables):
+        for j in range(m):
             h[..., basis.linear(j)] = slopes[j] / self.steps
         return jnp.asarray(h), jnp.asarray(2 * half)
 
