@@ -27,11 +27,11 @@ from jaxtyping import Array, Bool, Float
 
 from .exponential import _LN2, reduced
 from .polynomials import floating, horner, power_of_two
-from .rounding import enclosure, EPS, LARGEST, points, TINY, UNSURE, up
+from .rounding import enclosure, EPS, not_negative, points, TINY, UNSURE, up
 
 _LOG = tuple(1 / (2 * i + 3) for i in range(10))
-# The radii begin here, above the subnormal numbers.
-_SMALLEST = 1e-305
+# The radii begin and end here, away from the subnormal numbers and from infinity.
+_SMALLEST, _LARGEST = 1e-305, 1e308
 # No number that is likely to occur, because copies of m may differ there.
 _LEAST = 0.70410273
 _LEAST_BITS = int(np.float64(_LEAST).view(np.int64))
@@ -46,7 +46,8 @@ def _parts(a: Floats) -> tuple[Floats, Floats, Bool[Array, "..."]]:
     m = jax.lax.bitcast_convert_type(bits - (e << 52), jnp.float64)
     s = (m - 1) / (m + 1)
     z = s * s
-    unsure = (m < _LEAST * (1 + UNSURE)) | (m > 2 * _LEAST * (1 - UNSURE))
+    # One comparison: of two, the one might see a copy of m near B and the other one near 2 B.
+    unsure = jnp.abs(m - 1.5 * _LEAST) > _LEAST * (0.5 - UNSURE)
     return floating(e), 2 * s + 2 * s * (z * horner(_LOG, z)), unsure
 
 
@@ -56,7 +57,7 @@ def log(a: Floats) -> tuple[Floats, Floats]:
 
     **Arguments:** `a`: float64, any shape.
     **Returns:** `(value, radius)`. The radius is between $2^{-51}$ and $2^{-48.9}$ of the value, also near $a = 1$. It is
-    infinite for $a < 10^{-305}$, zero and negative numbers, infinity and NaN, and 1 at a number within $10^{-11}$ of
+    infinite for $a < 10^{-305}$, zero and negative numbers, $a > 10^{308}$ and NaN, and 1 at a number within $10^{-11}$ of
     $0.70410273\cdot2^e$.
     Source: see the module.
     """
@@ -64,7 +65,7 @@ def log(a: Floats) -> tuple[Floats, Floats]:
     e, log_m, unsure = _parts(a)
     value = e * _LN2[0] + (log_m + e * _LN2[1])
     radius = jnp.where(unsure, 1, up(EPS * (jnp.abs(value) + 3.25 * jnp.abs(log_m))))
-    return enclosure(value, radius, (a >= _SMALLEST) & (a <= LARGEST))
+    return enclosure(value, radius, (a >= _SMALLEST) & (a <= _LARGEST))
 
 
 @ft.partial(jax.jit, static_argnames="exponent")
@@ -88,16 +89,17 @@ def power(a: Floats, exponent: float) -> tuple[Floats, Floats]:
     f, late = head * e - n, tail * e
     w = (f + late) * math.log(2) + exponent * log_m
     w_radius = EPS * (3 * (jnp.abs(f) + jnp.abs(late)) + 4 * abs(exponent) * jnp.abs(log_m))
-    narrow = jnp.abs(w) < 700
-    k, p, apart = reduced(jnp.where(narrow, w, 0))
+    k, p, apart = reduced(jnp.where(jnp.abs(w) < 700, w, 0))
     scale = power_of_two(jnp.clip(n + k, -1022, 1023))
     value = scale * (1 + p)
     radius = up(value * (2 * EPS + w_radius * (1 + w_radius)))
-    known = (a >= _SMALLEST) & (a <= LARGEST) & ~unsure & ~apart & narrow & (n + k <= 1021) & (w_radius < 0.5)
+    known = (
+        (a >= _SMALLEST) & (a <= _LARGEST) & ~unsure & ~apart & (jnp.abs(w) < 650) & (n + k <= 1021) & (w_radius < 0.5)
+    )
     value, radius = enclosure(value, radius, known)
     if exponent <= 0:
         return value, radius
-    # Nearly zero: 0 <= a^p <= 10^(-305 p). The values end below, where the radii do not depend on them.
+    # Nearly zero: 0 <= a^p <= 10^(-305 p). Between the two ends the radius is infinite.
     value = jnp.where(a < 0.5 * _SMALLEST, 0, value)
-    near_zero = (a >= 0) & (a < _SMALLEST)
+    near_zero = not_negative(a) & (a < 0.2 * _SMALLEST)
     return value, jnp.where(near_zero, 1.001 * _SMALLEST**exponent + TINY, radius)

@@ -23,10 +23,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .polynomials import horner
-from .rounding import enclosure, EPS, LARGEST, points, up
+from .rounding import enclosure, EPS, not_negative, points, up
 
-# The radii are relative above the first; the values are zero below the second.
-_SMALLEST, _VALUES = 1e-305, 5e-306
+# The radii are relative above the first; the values are zero below the second. The radii end at the third.
+_SMALLEST, _VALUES, _LARGEST = 1e-305, 5e-306, 1e308
 _TERMS = {2: 15, 3: 18}
 
 Floats = Float[Array, "..."]
@@ -44,16 +44,14 @@ def _binomial(n: int) -> tuple[float, ...]:
 
 
 def root(a: Floats, n: int) -> Floats:
-    """The root of order 2 or 3, to 3.6 or 6.2 roundings; 0 where a is less than 5e-306 or NaN."""
-    good = a >= _VALUES
-    a = jnp.where(good, a, 1)
+    """The root of order 2 or 3, to 3.6 or 6.2 roundings; 0 where a is less than 5e-306 or NaN, and anything for infinity."""
     bits = jax.lax.bitcast_convert_type(a, jnp.int64)
     y = jax.lax.bitcast_convert_type(_start_bits(n) - (bits >> 1 if n == 2 else jax.lax.div(bits, 3)), jnp.float64)
     s = a * y
     for _ in range(n - 2):
         s = s * y
     h = 1 - s * y
-    return jnp.where(good, s + s * (h * horner(_binomial(n), h)), 0)
+    return jnp.where(a >= _VALUES, s + s * (h * horner(_binomial(n), h)), 0)
 
 
 @jax.jit
@@ -62,20 +60,21 @@ def sqrt(a: Floats) -> tuple[Floats, Floats]:
 
     **Arguments:** `a`: float64, any shape.
     **Returns:** `(value, radius)`. The radius is $2^{-49.4}$ of the value, and $4\cdot10^{-153}$ for $0 \le a < 10^{-305}$. It is
-    infinite for negative numbers, infinity and NaN. Source: see the module.
+    infinite for negative numbers, $a > 10^{308}$ and NaN. Source: see the module.
     """
     a = points(a)
     value = root(a, 2)
     # sqrt(1e-305) < 3.2e-153.
     radius = jnp.where(a >= _SMALLEST, up(3 * EPS * value), 4e-153)
-    return enclosure(value, radius, (a >= 0) & (a <= LARGEST))
+    return enclosure(value, radius, not_negative(a) & (a <= _LARGEST))
 
 
 @jax.jit
 def cbrt(a: Floats) -> tuple[Floats, Floats]:
     r"""The real cube root with its radius, $2^{-48.7}$ of the value, and $5\cdot10^{-102}$ for $|a| < 10^{-305}$.
 
-    **Arguments:** `a`: float64, any shape, of either sign. **Returns:** `(value, radius)`; infinite radius for infinity and NaN.
+    **Arguments:** `a`: float64, any shape, of either sign.
+    **Returns:** `(value, radius)`; infinite radius for $|a| > 10^{308}$ and NaN.
     Source: see the module.
     """
     a = points(a)
@@ -83,7 +82,7 @@ def cbrt(a: Floats) -> tuple[Floats, Floats]:
     value = root(size, 3)
     # The copies of `a` may have either sign only where it is within their distance of zero.
     radius = jnp.where(size >= _SMALLEST, up(5 * EPS * value), 5e-102)
-    return enclosure(jnp.where(a < 0, -value, value), radius, size <= LARGEST)
+    return enclosure(jnp.where(a < 0, -value, value), radius, size <= _LARGEST)
 
 
 @jax.jit

@@ -5,7 +5,7 @@ assumed of the machine and of the compiler:
 
 1. Numbers are IEEE binary64, and one operation $+, -, \cdot, /$ gives $(a \circ b)(1 + \epsilon) + \eta$ with $|\epsilon| \le u$,
    $u = 2^{-53}$ (`UNIT` is slightly more), and $|\eta| \le 2^{-1022}$. Rounding to integers, comparisons, choices, signs and
-   operations on the bits of a number are exact.
+   operations on the bits of a number are exact, comparisons up to 3.
 2. A product and a sum may be one operation (a fused multiply-add) or two, sums of many terms may be taken in any order, and a
    division by a constant may be a product with its inverse, $\epsilon \le 2.5u$.
 3. Results below $2^{-1022}$ may be flushed to zero, or not. So may operands: where one is flushed, $|\eta| \le 2^{-1022}$ times
@@ -25,7 +25,8 @@ evaluation of the two. Three consequences:
 - The radius is at least three times the deviation that is proved of the value. Two copies of the value differ by up to twice that
   deviation, so where a copy is used as a number the radius, taken about the copy, still holds $x$.
 - A choice (the integer of an argument reduction, a case) may turn out differently in two copies of its argument. Where two
-  outcomes within `UNSURE` of the threshold would not fit together, the radius is large; where they fit, both are right.
+  outcomes within `UNSURE` of the threshold would not fit together, the radius is large; where they fit, both are right. So values
+  are right beyond the place where their radii end, and what tells the neighbourhood of a threshold sees the chosen number once.
 
 With copies of an argument $a_1, a_2, \ldots$ within $\delta$ of a real number $\alpha$, the functions of `elementary` obey
 $|f(\alpha) - \text{value}| \le \text{radius} + 32\,\delta\sup|f'|$ over that neighbourhood, for $\delta \le$ `UNSURE` / 4
@@ -37,6 +38,7 @@ Source: Higham (2002), *Accuracy and Stability of Numerical Algorithms*, ch. 2 a
 Rump (1999), *Fast and parallel interval arithmetic*, BIT 39, for midpoint and radius.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -68,6 +70,12 @@ def points(a) -> Float[Array, "..."]:
     if a.dtype != jnp.float64:
         raise ValueError(f"Enclosures need float64, not {a.dtype}: set jax.config.update('jax_enable_x64', True).")
     return a
+
+
+def not_negative(a: Float[Array, "..."]) -> Bool[Array, "..."]:
+    """Whether `a` is zero or positive, by its bits: in a comparison of floats a negative subnormal number may count as zero."""
+    bits = jax.lax.bitcast_convert_type(a, jnp.int64)
+    return (bits >= 0) | (bits == jnp.iinfo(jnp.int64).min)
 
 
 def enclosure(

@@ -33,8 +33,8 @@ from .rounding import enclosure, EPS, points, UNSURE, up
 _HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 _SIN = tuple((-1) ** (i + 1) / math.factorial(2 * i + 3) for i in range(8))
 _COS = tuple((-1) ** i / math.factorial(2 * i + 4) for i in range(7))
-# The radius ends at the first, the value after the second: where copies of an argument lie on both sides, both are right.
-_RANGE, _VALUES = 1.0e6, 1.2e6
+# The radii end at the first, the values at the second, the reduction at the third: each is right beyond the one before.
+_RANGE, _VALUES, _REDUCED = 1.0e6, 1.1e6, 1.2e6
 
 Floats = Float[Array, "..."]
 
@@ -50,8 +50,7 @@ def sin_cos(a: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     Source: see the module.
     """
     a = points(a)
-    near = jnp.abs(a) < _VALUES
-    x = jnp.where(near, a, 0)
+    x = jnp.where(jnp.abs(a) < _REDUCED, a, 0)
     t = x * (2 / math.pi) + 1 / 64
     k = jnp.round(t)
     r = x
@@ -62,7 +61,7 @@ def sin_cos(a: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     cosine = 1 - (0.5 * z - z * z * horner(_COS, z))
     # The quarter turns that follow the reduced angle.
     turns = integer(k)
-    odd = (turns & 1) != 0
+    odd, near = (turns & 1) != 0, jnp.abs(a) < _VALUES
     s = jnp.where(odd, cosine, sine)
     c = jnp.where(odd, sine, cosine)
     s = jnp.where(near, jnp.where((turns & 2) != 0, -s, s), 0)
@@ -73,6 +72,6 @@ def sin_cos(a: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
     def radius(value):
         small = up(3 * EPS * jnp.abs(value) + 2.0**-118 * jnp.abs(k))
-        return jnp.where(inside, jnp.where(unsure, 2.5, small), 1)
+        return jnp.where(unsure, 2.5, jnp.where(inside, small, 1))
 
     return (*enclosure(s, radius(s), finite), *enclosure(c, radius(c), finite))
