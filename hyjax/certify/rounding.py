@@ -38,6 +38,8 @@ Source: Higham (2002), *Accuracy and Stability of Numerical Algorithms*, ch. 2 a
 Rump (1999), *Fast and parallel interval arithmetic*, BIT 39, for midpoint and radius.
 """
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,8 +55,11 @@ TINY = 1e-290
 UNSURE = 2.0**-36
 LARGEST = float(np.finfo(np.float64).max)
 
+# Of JAX, of NumPy, or one.
+_Numbers = TypeVar("_Numbers", Array, np.ndarray, float)
 
-def up(radius: Float[Array, "..."], n: int = 1) -> Float[Array, "..."]:
+
+def up(radius: _Numbers, n: int = 1) -> _Numbers:
     r"""An upper bound of an expression of non-negative terms by sums, products and quotients, of about $8n$ roundings.
 
     $r\,(1 + 8n\,2^{-51}) + 10^{-290}$: the roundings change $r$ by at most the factor $(1 + u)^{8n}$, of which this is four times

@@ -44,9 +44,9 @@ def sin_cos(a: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     r"""Sine and cosine with their radii, $|\sin a - s| \le r_s$ and $|\cos a - c| \le r_c$.
 
     **Arguments:** `a`: rad, float64, any shape.
-    **Returns:** `(s, r_s, c, r_c)`, of the same shape. The radii are $2^{-49.4}$ of the values for $|a| \le 10^6$. Beyond, the
-    values are 0 and the radii 1; where `a` is not finite, the radii are infinite. At an argument within $10^{-11}$ of a threshold
-    of the reduction, an odd multiple of $\pi/4$ less 0.0245, the radii are 2.5.
+    **Returns:** `(s, r_s, c, r_c)`, of the same shape. The radii are $2^{-49.4}$ of the values for $|a| \le 10^6$. Beyond, they
+    are 1, and the values 0 from $1.1\cdot10^6$; where `a` is not finite, the radii are infinite. At an argument within $10^{-11}$
+    of a threshold of the reduction, an odd multiple of $\pi/4$ less 0.0245, the radii are 2.5.
     Source: see the module.
     """
     a = points(a)
