@@ -70,7 +70,7 @@ def test_known_integers(n):
         order = np.argsort(found.centres.real)
         assert np.all(np.abs(found.centres[order] - known) <= found.radii[order])
         # Rounding times the condition of the vectors.
-        assert np.max(found.radii) < 1e-14 * np.linalg.cond(vectors) * np.linalg.norm(matrix)
+        assert np.max(found.radii) < 1e-14 * np.linalg.cond(vectors) * np.linalg.norm(matrix) + 1e-140
         low, high = found.moduli()
         assert np.all(low[order] <= np.abs(known)) and np.all(np.abs(known) <= high[order])
         assert np.all(high - low <= 2.001 * found.radii + 1e-13)

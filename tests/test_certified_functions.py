@@ -1,4 +1,4 @@
-"""Elementary functions with rigorous radii, against Arb's intervals of 51 digits: compiled, and as a compiler may evaluate them.
+"""Elementary functions with rigorous radii, against Arb's intervals of 51 digits.
 
 Exact values are independent; a test that no enclosure misses them is one that finds misses when radii are divided by 64.
 """
@@ -9,125 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from enclosures import EXACT, exact_power, misses
+from elementary_cases import apart, everywhere, FUNCTIONS, HALF_PI, INF, missed, NAN, ordinary, SUBNORMAL
+from enclosures import exact_power, misses
 from flint import arb, ctx
-from float_copies import COPIES, evaluated
 
-from hyjax.certify import arctangent, elementary, exponential, logarithm, roots, rounding, trigonometric
+from hyjax.certify import arctangent, elementary, exponential, roots, rounding, trigonometric
 
 COUNT, MANY = 20_000, 1_000_000
-HALF_PI, LN2, INF, NAN = np.pi / 2, np.log(2), np.inf, np.nan
-SUBNORMAL = [5e-324, 1e-310, 2.2250738585072009e-308, 2.2250738585072014e-308]
-
-
-def apart(function, *arguments):
-    """A pair of results for each exact function."""
-    results = function(*arguments)
-    return list(zip(results[::2], results[1::2], strict=True))
-
-
-POWERS = {
-    f"power {name}": ft.partial(elementary.power, exponent=p)
-    for name, p in (("0.75", 0.75), ("-1.5", -1.5), ("1/3", 1 / 3))
-}
-PLAIN = ("exp", "expm1", "tanh", "log", "sqrt", "cbrt", "reciprocal", "atan", "asin", "acos")
-FUNCTIONS = {"sin cos": elementary.sin_cos, **{name: getattr(elementary, name) for name in PLAIN}, **POWERS}
-POSITIVE = {"log", "sqrt", *POWERS}
-# Magnitudes of the arguments with a finite relative radius, as powers of ten; and moderate ones, uniform.
-MAGNITUDES = {"sin cos": (-300, 6), "exp": (-300, 2.8), "expm1": (-300, 2.8), "asin": (-300, 0), "acos": (-300, 0)}
-MAGNITUDES["power -1.5"] = (-200, 170)
-MODERATE = {"sin cos": 40, "exp": 40, "expm1": 3, "tanh": 4, "asin": 1, "acos": 1}
-
-
-def exacts(name):
-    return [EXACT[each] for each in (name.split() if name == "sin cos" else [name])]
-
-
-def signed(name, a, rng):
-    return a if name in POSITIVE else a * rng.choice([-1.0, 1.0], a.shape)
-
-
-def ordinary(name, count, rng):
-    """Half of them log-uniform, half uniform, where the relative radius is finite."""
-    low, high = MAGNITUDES.get(name, (-299, 299))
-    wide = 10 ** rng.uniform(low, high, count // 2)
-    return signed(name, np.concatenate([wide, rng.uniform(0, MODERATE.get(name, 8), count - count // 2)]), rng)
-
-
-def thresholds(rng):
-    """Arguments at which a case of some function changes, and zeros of sine and cosine."""
-    k = np.concatenate([np.arange(-24, 25), rng.integers(-700_000, 700_000, 100)])
-    octaves = np.concatenate([np.arange(-3, 4), rng.integers(-990, 990, 40)])
-    sixteenths = np.arange(1, 8, 2) * np.pi / 16
-    return np.concatenate(
-        [k * HALF_PI, (k + 0.5 - 1 / 64) * HALF_PI, (k[:49] + 0.5 - 1 / 64) * LN2, 355 / 113 * np.arange(1, 60)]
-        + [
-            logarithm._LEAST * 2.0**octaves,
-            2.0**octaves,
-            np.tan(sixteenths),
-            np.sin(sixteenths),
-            np.cos(2 * sixteenths),
-        ]
-        + [
-            [
-                1.0,
-                22.0,
-                44.0,
-                708.0,
-                708.5,
-                709.0,
-                709.78,
-                745.0,
-                1e6,
-                1.2e6,
-                1e-305,
-                5e-306,
-                1e-300,
-                1e300,
-                0.55,
-                0.5493,
-            ]
-        ]
-    )
-
-
-def hard(rng):
-    """Neighbours of thresholds, by a unit of the last place and by 1e-12 to 1e-9; the ends of the range of floats."""
-    at = thresholds(rng)
-    near = [at + n * np.spacing(at) for n in range(-3, 4)] + [
-        at + each * d for each in (-1, 1) for d in (1e-12, 1e-11, 1e-9)
-    ]
-    largest = rounding.LARGEST
-    # The float whose distance from a multiple of pi/2 is the smallest (Muller, 2016).
-    ends = [0.0, *SUBNORMAL, 6381956970095103 * 2.0**797, largest, largest / 2, 1e308, 2.0**1023, INF]
-    every = np.concatenate([*near, ends, [-each for each in ends]])
-    return np.concatenate([every, -every, [NAN]])
-
-
-def everywhere(name, count, rng):
-    """Ordinary arguments, those of all magnitudes, and the hard ones."""
-    wide = signed(name, 10 ** rng.uniform(-300, 300, count // 5), rng)
-    special = hard(rng)
-    return np.concatenate([special, wide, ordinary(name, count - wide.size - special.size, rng)])
-
-
-def finite(a):
-    """Exact values are asked for at finite arguments."""
-    return np.isfinite(a)
 
 
 @ft.cache
 def compiled(name):
     return jax.jit(FUNCTIONS[name])
-
-
-def missed(name, a, pairs, divisor=1.0):
-    found = []
-    for exact, (value, radius) in zip(exacts(name), pairs, strict=True):
-        value, radius, keep = np.asarray(value), np.asarray(radius), finite(a)
-        assert np.all(np.isfinite(value)) and np.all(radius >= 0)
-        found += [a[keep][i] for i in misses(exact, a[keep], value[keep], radius[keep] / divisor)]
-    return found
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -255,67 +148,6 @@ def test_of_any_shape_and_of_constants():
             folded = jax.jit(lambda some=some, function=function: function(jnp.asarray(some)))
             assert not missed(name, some.ravel(), [(np.ravel(v), np.ravel(r)) for v, r in apart(folded)])
             assert all(each.shape == shape for each in function(jnp.asarray(some)))
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_any_evaluation_of_the_program(name):
-    """Each use of each intermediate number sees another copy, rounded up or down, with fused products or without.
-
-    Directed rounding has up to twice the error of rounding to nearest, and the radii are three times what is proved for that: two
-    thirds of a radius suffice, unless it is that of a threshold.
-    """
-    rng = np.random.default_rng(6)
-    a = np.concatenate([ordinary(name, 1500, rng), rng.choice(hard(rng), 1500)])
-    pairs = apart(evaluated, FUNCTIONS[name], np.broadcast_to(a, (COPIES, a.size)), rng)
-    for i in range(COPIES):
-        some = [(value[i], np.where(radius[i] < 0.5, radius[i] * 2 / 3, radius[i])) for value, radius in pairs]
-        assert not missed(name, a, some)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_copies_of_the_argument(name):
-    """Within 2^-39 of a number, relative to it if it is small or the function is one of magnitudes: as `rounding` states."""
-    rng = np.random.default_rng(7)
-    at = thresholds(rng)
-    ends = [
-        1e6,
-        1.1e6,
-        1.2e6,
-        5e-306,
-        1e-305,
-        2e-306,
-        logarithm._LEAST,
-        logarithm._LEAST * 2.0**-30,
-        *arctangent._THRESHOLDS,
-    ]
-    few = np.concatenate(
-        [ends, np.sin(np.arctan(arctangent._THRESHOLDS)), np.cos(2 * np.arctan(arctangent._THRESHOLDS))]
-    )
-    at = np.concatenate([at, at + 1e-12, np.tile(few, 30), ordinary(name, 500, rng)])
-    magnitude = name in {"log", "sqrt", "cbrt", "reciprocal", *POWERS}
-    relative = 2.0**-39 * (1.0 if magnitude else np.minimum(1.0, 1 / np.abs(at)))
-    copies = at * (1 + rng.uniform(-1, 1, (COPIES, at.size)) * relative)
-    allowed = 32 * relative * sensitivity(name, at)
-    for i, (values, radii) in enumerate(apart(evaluated, FUNCTIONS[name], copies, rng)):
-        keep = np.isfinite(allowed[i])
-        for value, radius in zip(values, radii, strict=True):
-            assert not misses(exacts(name)[i], at[keep], value[keep], radius[keep] + allowed[i][keep]).size
-
-
-def sensitivity(name, a):
-    """|a f'(a)|, not finite where the test is not made."""
-    size = np.abs(a)
-    inside = np.maximum((1 - size) * (1 + size), 0)
-    with np.errstate(all="ignore"):
-        if name == "sin cos":
-            return size * np.maximum(np.abs([np.cos(a), np.sin(a)]), 1e-10)
-        exponent = {"power 0.75": 0.75, "power -1.5": -1.5, "power 1/3": 1 / 3}.get(name, NAN)
-        found = {
-            "exp": size * np.exp(a), "expm1": size * np.exp(a), "tanh": size * np.cosh(a) ** -2.0 + 1e-10, "log": 1 + 0 * a,
-            "sqrt": 0.5 * np.sqrt(a), "cbrt": np.cbrt(size) / 3, "reciprocal": 1 / size, "atan": size / (1 + a * a),
-            "asin": size * inside**-0.5, "acos": size * inside**-0.5,
-        }  # fmt: skip
-        return found.get(name, abs(exponent) * a**exponent)[None]
 
 
 def test_a_wrong_reduction_or_polynomial_is_found(monkeypatch):
