@@ -165,7 +165,7 @@ def test_norms():
         assert np.linalg.norm(radius, 2) <= norm_bound(0 * matrix, radius) <= 1.001 * np.linalg.norm(radius, 2)
     exact = arb_mat([[3, 4], [0, 5]])
     largest = (exact.transpose() * exact).eig()
-    assert max(float(abs(value).mid()) for value in largest) ** 0.5 <= norm_bound([[3, 4], [0, 5]]) < 6.7083
+    assert max(float(abs(value).mid()) for value in largest) ** 0.5 <= norm_bound(np.array([[3, 4], [0, 5]])) < 6.7083
 
 
 @pytest.mark.parametrize("radius", [0.0, 1e-12, 1e-3])

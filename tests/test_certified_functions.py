@@ -100,14 +100,13 @@ def test_undefined_and_infinite_arguments():
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_within_a_larger_program(fused):
-    """The argument is computed in the same program and used further; every product may be fused with a sum, or none.
+    """The argument is computed in the same program and used further, in kernels of either generation of XLA's emitters.
 
     The program's argument is not one number there, so the exact one is that of exact arithmetic, and the radius is wider by the
     rounding of a b + c, times 32 as `rounding` states. Also under `vmap`, and of several axes.
     """
-    options = {"xla_cpu_use_fusion_emitters": fused} | ({} if fused else {"xla_cpu_max_isa": "AVX"})
 
-    @ft.partial(jax.jit, compiler_options=options)
+    @ft.partial(jax.jit, compiler_options={"xla_cpu_use_fusion_emitters": fused})
     @ft.partial(jax.vmap, in_axes=(0, 0, None))
     def program(a, b, c):
         m, product = a * b + c, a * 3.7

@@ -42,12 +42,17 @@ _ANGLES = (
     (1.1780972450961724, 2.7563998718653792e-17),
     (1.5707963267948966, 6.123233995736766e-17),
 )
+# Copies of a root are further apart than those of its argument: where it is small, and in the uses of its start.
+_OF_ROOTS = 128.0
 
 Floats = Float[Array, "..."]
 
 
-def _angle(x: Floats | float, y: Floats) -> tuple[Floats, Floats, Bool[Array, "..."]]:
-    """The angle of (x, y), |t|, and whether copies of the case may differ; x and y not negative, not both zero."""
+def _angle(x: Floats | float, y: Floats, width: float) -> tuple[Floats, Floats, Bool[Array, "..."]]:
+    """The angle of (x, y), |t|, and whether copies of the case may differ; x and y not negative, not both zero.
+
+    `width`: of the neighbourhood of a threshold, in units of `UNSURE`.
+    """
     beyond = [y > threshold * x for threshold in _THRESHOLDS]
 
     def chosen(values):
@@ -62,8 +67,7 @@ def _angle(x: Floats | float, y: Floats) -> tuple[Floats, Floats, Bool[Array, ".
     angle = chosen([high for high, _ in _ANGLES]) + (
         chosen([low for _, low in _ANGLES]) + (t + t * (z * horner(_ATAN, z)))
     )
-    # Copies of x are further apart than those of the argument of the arc sine, by up to 5, and by 5 again in the product.
-    near = [jnp.abs(y - threshold * x) < 16 * UNSURE * (x + y) for threshold in _THRESHOLDS]
+    near = [jnp.abs(y - threshold * x) < width * UNSURE * (x + y) for threshold in _THRESHOLDS]
     return angle, jnp.abs(t), ft.reduce(jnp.logical_or, near)
 
 
@@ -78,11 +82,11 @@ def atan(a: Floats) -> tuple[Floats, Floats]:
 
     **Arguments:** `a`: float64, any shape.
     **Returns:** `(value, radius)`. The radius is between $2^{-51}$ and $2^{-48.5}$ of the value, also near 0 and at $\pm\infty$.
-    It is infinite for NaN, and 1 within $2\cdot10^{-9}$ of the tangent of an odd multiple of $\pi/16$. Source: see the module.
+    It is infinite for NaN, and 1 within $10^{-9}$ of the tangent of an odd multiple of $\pi/16$. Source: see the module.
     """
     a = points(a)
-    angle, t, unsure = _angle(1.0, jnp.abs(a))
-    return enclosure(jnp.where(a < 0, -angle, angle), _radius(angle, t, unsure, 0), ~jnp.isnan(a))
+    angle, t, unsure = _angle(1.0, jnp.abs(a), 2.0)
+    return enclosure(jnp.where(a < 0, -angle, angle), _radius(angle, t, unsure, 0.0), ~jnp.isnan(a))
 
 
 @jax.jit
@@ -90,10 +94,10 @@ def asin(a: Floats) -> tuple[Floats, Floats]:
     r"""The arc sine with its radius, at most $2^{-47.4}$ of the value.
 
     **Arguments:** `a`: float64, any shape. **Returns:** `(value, radius)`; infinite radius for $|a| > 1$ and NaN, and 1 within
-    $10^{-9}$ of the sine of an odd multiple of $\pi/16$. Source: see the module.
+    $10^{-8}$ of the sine of an odd multiple of $\pi/16$. Source: see the module.
     """
     a = points(a)
-    angle, t, unsure = _angle(root((1 - a) * (1 + a), 2), jnp.abs(a))
+    angle, t, unsure = _angle(root((1 - a) * (1 + a), 2), jnp.abs(a), _OF_ROOTS)
     return enclosure(jnp.where(a < 0, -angle, angle), _radius(angle, t, unsure, 6.2), jnp.abs(a) <= 1)
 
 
@@ -102,8 +106,8 @@ def acos(a: Floats) -> tuple[Floats, Floats]:
     r"""The arc cosine with its radius, at most $2^{-47.1}$ of the value, also near $a = 1$.
 
     **Arguments:** `a`: float64, any shape. **Returns:** `(value, radius)`; infinite radius for $|a| > 1$ and NaN, and 2 within
-    $10^{-9}$ of the cosine of an odd multiple of $\pi/8$. Source: see the module.
+    $10^{-8}$ of the cosine of an odd multiple of $\pi/8$. Source: see the module.
     """
     a = points(a)
-    angle, t, unsure = _angle(root(1 + a, 2), root(1 - a, 2))
+    angle, t, unsure = _angle(root(1 + a, 2), root(1 - a, 2), _OF_ROOTS)
     return enclosure(2 * angle, 2 * _radius(angle, t, unsure, 8.5), jnp.abs(a) <= 1)

@@ -93,5 +93,6 @@ def reciprocal(a: Floats) -> tuple[Floats, Floats]:
     Source: see the module.
     """
     a = points(a)
-    value = 1 / a
+    # Finite for every copy of a number that may be flushed to zero.
+    value = 1 / jnp.where(jnp.abs(a) >= 1e-301, a, 1)
     return enclosure(value, up(EPS * jnp.abs(value)), jnp.abs(a) >= 1e-300)
