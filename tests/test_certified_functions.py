@@ -1,0 +1,216 @@
+"""Elementary functions with rigorous radii, against Arb's intervals of 51 digits.
+
+Exact values are independent; a test that no enclosure misses them is one that finds misses when radii are divided by 64.
+"""
+
+import functools as ft
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from elementary_cases import apart, everywhere, FUNCTIONS, HALF_PI, INF, missed, NAN, ordinary, SUBNORMAL
+from enclosures import exact_power, misses
+from flint import arb, ctx
+
+from hyjax.certify import arctangent, elementary, exponential, roots, rounding, trigonometric
+
+COUNT, MANY = 20_000, 1_000_000
+
+
+@ft.cache
+def compiled(name):
+    return jax.jit(FUNCTIONS[name])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_enclosure_misses(name):
+    a = everywhere(name, COUNT, np.random.default_rng(1))
+    assert not missed(name, a, apart(compiled(name), jnp.asarray(a)))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_enclosure_of_a_million_misses(name):
+    a = everywhere(name, MANY, np.random.default_rng(2))
+    assert not missed(name, a, apart(compiled(name), jnp.asarray(a)))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_divided_radii_are_found_to_miss(name):
+    """The largest errors are between a thirtieth and a quarter of the radii: at a sixty-fourth many enclosures miss."""
+    a = ordinary(name, COUNT, np.random.default_rng(3))[-2000:]
+    padded = jnp.asarray(np.resize(a, COUNT))
+    pairs = [(value[:2000], radius[:2000]) for value, radius in apart(compiled(name), padded)]
+    assert len(missed(name, a, pairs, divisor=64.0)) > 200
+
+
+# log2 of radius / |value|: the largest and the median over the ordinary arguments, as the functions' documentation states.
+TIGHT = {
+    "sin cos": (-49.4, -49.4), "exp": (-49.9, -49.9), "expm1": (-48.6, -48.6), "tanh": (-48.6, -48.6), "log": (-48.8, -50.9),
+    "sqrt": (-49.4, -49.4), "cbrt": (-48.6, -48.6), "reciprocal": (-50.9, -50.9), "atan": (-48.4, -50.0), "asin": (-47.3, -47.3),
+    "acos": (-47.0, -47.3), "power 0.75": (-48.7, -49.2), "power -1.5": (-48.3, -48.9), "power 1/3": (-49.1, -49.3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_radii_are_tight(name):
+    a = ordinary(name, COUNT, np.random.default_rng(4))
+    for value, radius in apart(compiled(name), jnp.asarray(a)):
+        value, radius = np.abs(value), np.asarray(radius)
+        # TINY is no more than a thousandth of the radius from here on.
+        some = value > 1e-271
+        bits = np.log2(radius[some] / value[some])
+        largest, median = TIGHT[name]
+        # One in 10^9 of the arguments lies at a threshold: none of these.
+        assert np.max(bits) < largest and np.median(bits) < median
+        assert np.all(radius[~some] < 1e-284)
+
+
+def test_undefined_and_infinite_arguments():
+    """Infinite radii, never NaN; the limits at infinity where there are any."""
+    undefined = {
+        "sin cos": [INF, -INF, NAN], "exp": [INF, NAN, 709.9, 1e300], "expm1": [INF, NAN, 1e300], "tanh": [NAN],
+        "log": [0.0, -0.0, -1.0, *SUBNORMAL, INF, -INF, NAN], "sqrt": [-1.0, -1e-300, INF, -INF, NAN], "cbrt": [INF, -INF, NAN],
+        "reciprocal": [0.0, -0.0, *SUBNORMAL, NAN], "atan": [NAN], "asin": [1 + 2.0**-52, -2.0, 1e300, INF, NAN],
+        "acos": [1 + 2.0**-52, -2.0, 1e300, INF, NAN], "power 0.75": [-1.0, INF, NAN], "power -1.5": [0.0, -1.0, INF, NAN],
+        "power 1/3": [-1.0, -1e-310, INF, NAN],
+    }  # fmt: skip
+    assert undefined.keys() == FUNCTIONS.keys()
+    for name, arguments in undefined.items():
+        for value, radius in apart(compiled(name), jnp.asarray(np.resize(arguments, COUNT))):
+            assert np.all(radius == INF) and np.all(np.isfinite(value)), name
+    limits = {
+        "exp": [(-INF, 0)], "expm1": [(-INF, -1)], "tanh": [(INF, 1), (-INF, -1)], "atan": [(INF, HALF_PI), (-INF, -HALF_PI)],
+        "reciprocal": [(INF, 0), (-INF, 0)], "sqrt": [(0.0, 0), (-0.0, 0)], "cbrt": [(0.0, 0)], "power 0.75": [(0.0, 0)],
+        "power 1/3": [(0.0, 0)], "asin": [(1.0, HALF_PI)], "acos": [(1.0, 0), (-1.0, np.pi)],
+    }  # fmt: skip
+    for name, known in limits.items():
+        for argument, limit in known:
+            ((value, radius),) = apart(compiled(name), jnp.full(COUNT, argument))
+            # The float nearest to pi differs from it by 1.3e-16.
+            assert abs(value[0] - limit) <= radius[0] + 2e-16 * abs(limit) and radius[0] < 2e-14, (name, argument)
+    far = jnp.full(COUNT, 6381956970095103 * 2.0**797)
+    assert [float(each[0]) for each in compiled("sin cos")(far)] == [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="float64, not float32"):
+        elementary.exp(jnp.ones(3, jnp.float32))
+    with pytest.raises(ValueError, match="exponent inf must be finite"):
+        elementary.power(jnp.ones(3), exponent=INF)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_within_a_larger_program(fused):
+    """The argument is computed in the same program and used further, in kernels of either generation of XLA's emitters.
+
+    The program's argument is not one number there, so the exact one is that of exact arithmetic, and the radius is wider by the
+    rounding of a b + c, times 32 as `rounding` states. Also under `vmap`, and of several axes.
+    """
+
+    @ft.partial(jax.jit, compiler_options={"xla_cpu_use_fusion_emitters": fused})
+    @ft.partial(jax.vmap, in_axes=(0, 0, None))
+    def program(a, b, c):
+        m, product = a * b + c, a * 3.7
+        sine, sine_radius, cosine, cosine_radius = elementary.sin_cos(m)
+        exp, exp_radius = elementary.exp(product)
+        log, log_radius = elementary.log(m * m + 0.1 * product)
+        used = m * m + sine * cosine + product - exp + 3 * log
+        return (sine, sine_radius), (cosine, cosine_radius), (exp, exp_radius), (log, log_radius), used
+
+    rng = np.random.default_rng(5)
+    a, b, c = rng.uniform(1, 9, (50, 40)), rng.uniform(-5, 5, (50, 40)), rng.uniform(-2, 2, 40)
+    *pairs, used = program(*map(jnp.asarray, (a, b, c)))
+    assert np.all(np.isfinite(used))
+    c = np.broadcast_to(c, a.shape)
+    m, u = a * b + c, 2.0**-53
+    of_log = m * m + 0.37 * a
+    deviations = 32 * u * np.array(
+        [(np.abs(a * b) + np.abs(m)), np.abs(a * b) + np.abs(m), 3.7 * a * np.exp(3.7 * a),
+         (2 * np.abs(m) * (np.abs(a * b) + np.abs(m)) + 2 * m * m + a) / of_log]
+    )  # fmt: skip
+    wanted = [
+        lambda a, b, c: (a * b + c).sin(),
+        lambda a, b, c: (a * b + c).cos(),
+        lambda a, b, c: (a * arb(3.7)).exp(),
+        lambda a, b, c: ((a * b + c) ** 2 + arb(0.1) * arb(3.7) * a).log(),
+    ]
+    for exact, (value, radius), deviation in zip(wanted, pairs, deviations, strict=True):
+        assert value.shape == a.shape
+        assert not misses(exact, (a, b, c), value, np.asarray(radius) + deviation).size
+
+
+def test_of_any_shape_and_of_constants():
+    """Also of constants, which the compiler evaluates itself."""
+    a = np.linspace(0.1, 0.9, 6)
+    for name, function in FUNCTIONS.items():
+        for shape in ((), (2, 3), (0,)):
+            some = np.resize(a, shape)
+            folded = jax.jit(lambda some=some, function=function: function(jnp.asarray(some)))
+            assert not missed(name, some.ravel(), [(np.ravel(v), np.ravel(r)) for v, r in apart(folded)])
+            assert all(each.shape == shape for each in function(jnp.asarray(some)))
+
+
+def test_a_wrong_reduction_or_polynomial_is_found(monkeypatch):
+    """The second part of pi/2 without its last bit, at the zeros; a coefficient that is off by 1e-4."""
+    a = np.arange(1, 2000) * HALF_PI + np.linspace(0, 0.8, 1999) * (np.arange(1999) % 2)
+    run = lambda: apart(jax.jit(lambda a: trigonometric.sin_cos.__wrapped__(a)), jnp.asarray(a))
+    assert not missed("sin cos", a, run())
+    first, second, third = trigonometric._HALF_PI
+    monkeypatch.setattr(trigonometric, "_HALF_PI", (first, second - 2.0**-66, third))
+    assert missed("sin cos", a, run())
+    monkeypatch.undo()
+    wrong = list(trigonometric._SIN)
+    wrong[5] *= 1 + 1e-4
+    monkeypatch.setattr(trigonometric, "_SIN", tuple(wrong))
+    assert missed("sin cos", a, run())
+
+
+def test_constants_of_the_reductions():
+    """Short enough for exact products, and of the accuracy that the bounds assume."""
+    before, ctx.prec = ctx.prec, 300
+    try:
+        for parts, whole, bits, rest in (
+            (trigonometric._HALF_PI, arb.pi() / 2, 33, 1.1e-37),
+            (exponential._LN2, arb(2).log(), 42, 2e-31),
+        ):
+            assert abs(sum(map(arb, parts), arb(0)) - whole) < rest
+            for part in parts[:-1]:
+                fraction, _ = np.frexp(part)
+                assert fraction * 2.0**bits == np.round(fraction * 2.0**bits)
+        tangents = [*map(arb, arctangent._TANGENTS)]
+        for tangent, (high, low) in zip(tangents, arctangent._ANGLES, strict=False):
+            assert abs(tangent.atan() - arb(high) - arb(low)) < 2e-33
+        assert abs(sum(map(arb, arctangent._ANGLES[4]), arb(0)) - arb.pi() / 2) < 2e-33
+        for j, threshold in enumerate(arctangent._THRESHOLDS):
+            # At a threshold both neighbours have |t| = tan(pi/16), to the rounding of the constants.
+            tan = (arb.pi() / 16).tan()
+            assert abs((arb(threshold) - tangents[j]) / (1 + arb(threshold) * tangents[j]) - tan) < 1e-15
+            assert abs(tan - arb(arctangent._THRESHOLDS[0])) < 1e-15
+    finally:
+        ctx.prec = before
+
+
+@pytest.mark.parametrize(("n", "bound"), [(2, 0.094), (3, 0.127)])
+def test_start_of_the_roots(n, bound):
+    """|1 - a y^n| over a period of the start's error, which is n octaves; and at the ends of the range."""
+    a = np.concatenate([np.linspace(1, 2**n, 100_000), [1e-305, 5e-306, rounding.LARGEST]])
+    bits = roots._start_bits(n) - (a.view(np.int64) >> 1 if n == 2 else a.view(np.int64) // 3)
+    y = bits.view(np.float64)
+    h = 1 - (a * y) * y ** (n - 1)
+    assert np.max(np.abs(h)) < bound
+    series = lambda h: 1 + h * sum(c * h**i for i, c in enumerate(roots._binomial(n)))
+    for h in (-bound, bound):
+        before, ctx.prec = ctx.prec, 200
+        exact = (arb(1) - arb(h)).log() * (arb(1) / n - 1)
+        assert abs(exact.exp() - arb(series(h))) < 1e-15
+        ctx.prec = before
+
+
+def test_bounds_of_sums_and_exact_powers():
+    """`up` covers the sum of 1000 terms in the least favourable order; powers agree with those of Arb by another route."""
+    terms = np.full(1000, 1 / 3)
+    total = np.float64(0)
+    for each in terms:
+        total = np.nextafter(total + each, 0)
+    assert float(rounding.up(jnp.asarray(total), 1000 // 8)) >= 1000 * (1 / 3)
+    assert rounding.up(jnp.asarray(INF)) == INF and rounding.up(jnp.asarray(0.0)) > 0
+    assert abs(exact_power(0.75)(arb(2)) - (arb(8)).root(4)) < 1e-14
