@@ -94,9 +94,7 @@ def run_arc(
         return (ended, leaving), (bounds, box.proved, jnp.all(silent))
 
     before, after = jax.tree.map(lambda a: a[:-1], frames), jax.tree.map(lambda a: a[1:], frames)
-    (states, leaving), (bounds, held, silent) = jax.lax.scan(
-        one, (states, leaving), (before, after, jnp.arange(steps))
-    )
+    (states, leaving), (bounds, held, silent) = jax.lax.scan(one, (states, leaving), (before, after, jnp.arange(steps)))
     last = jax.tree.map(lambda a: a[-1], frames)
     hull, surface = states.hull(last), guard_surface(field, program.ending)
     states, hidden = spread_out(states, last) if groups else (states, None)

@@ -25,8 +25,8 @@ BATCH = 64
 class _Images:
     """The images of the pieces of polygons, by one compiled program."""
 
-    def __init__(self, of: ReturnMap, rings: int, degree: int):
-        self.of, self.rings, self.basis = of, rings, basis(2, degree)
+    def __init__(self, of: ReturnMap, rings: int, sectors: int, degree: int):
+        self.of, self.rings, self.sectors, self.basis = of, rings, sectors, basis(2, degree)
         self.seconds = 0.0
 
         def one(piece):
@@ -43,15 +43,13 @@ class _Images:
         @jax.jit
         def run(pieces, rows, spread):
             count = pieces[0].shape[0]
-            return jax.lax.map(
-                lambda piece: one((*piece, rows, spread)), pieces, batch_size=min(BATCH, count)
-            )
+            return jax.lax.map(lambda piece: one((*piece, rows, spread)), pieces, batch_size=min(BATCH, count))
 
         self._run = run
 
     def __call__(self, polygon: Polygon, rows: TaylorModel):
         """How far the image reaches along the rows, what is proved of each piece, the norm of the Jacobian, the tubes."""
-        pieces = polygon.pieces(self.basis, self.rings)
+        pieces = polygon.pieces(self.basis, self.rings, self.sectors)
         h, window = self.of.timing(pieces)
         far, conditions, norm, bounds = jax.block_until_ready(
             self._run((pieces.coefficients, pieces.radius, h, window), rows.center, rows.radius)
@@ -86,6 +84,7 @@ def attracting(
     radius: float | None = None,
     facets: int = 32,
     rings: int = 4,
+    sectors: int | None = None,
     steps: int = 64,
     orders: int = 10,
     degree: int = 2,
@@ -94,16 +93,17 @@ def attracting(
 ) -> Certificate:
     r"""A set on a section that the return map takes into its interior, under every disturbance: a proof, or an honest failure.
 
-    With the return map $P_w$ of disturbances $\|w(t)\| \le b$: if $P_w(B) \subset \mathrm{int}\,B$ for a compact $B$, every orbit that
-    starts in $B$ returns to $B$ forever. Without a disturbance the images $P(B_i) \subset B_{i+1}$ are followed to a convex set on which
-    $\|D P\|_2 < 1$ and which is mapped into itself: then $B$ holds exactly one fixed point, and every orbit from $B$ converges to its
-    limit cycle.
+    With the return map $P_w$ of disturbances $\|w(t)\| \le b$: if $P_w(B) \subset \mathrm{int}\,B$ for a compact $B$, every orbit
+    that starts in $B$ returns to $B$ forever. Without a disturbance the images $P(B_i) \subset B_{i+1}$ are followed to a convex
+    set on which $\|D P\|_2 < 1$ and which is mapped into itself: then $B$ holds exactly one fixed point, and every orbit from $B$
+    converges to its limit cycle.
 
     **Arguments:** `orbit`: a stable orbit whose section has two coordinates. `disturbance`: of the rates; its norm, bound and
     channels. `radius`: the size of $B$ without a disturbance, in the coordinates of the certificate; `None`: found. With a
-    disturbance $B$ is found by iteration of sets. `facets`, `rings`: $B$ is a polygon of so many edges, cut into `facets * rings`
-    pieces. `steps`: of each arc. `orders`: of the Taylor series in time; `degree`: of the polynomials of the initial state.
-    `iterations`: at most so many sets. `section`: other coordinates than the entries that the closing reset reads.
+    disturbance $B$ is found by iteration of sets. `facets`: $B$ is a polygon of so many edges. `rings`, `sectors`: it is cut into
+    `rings * sectors` pieces, with as many sectors as edges by default. `steps`: of each arc. `orders`: of the Taylor series in
+    time; `degree`: of the polynomials of the initial state. `iterations`: at most so many sets. `section`: other coordinates than
+    the entries that the closing reset reads.
 
     **Returns:** a `Certificate`, `proved` or not. `ValueError` for an orbit that failed, a batch, and a section that has not two
     coordinates.
@@ -118,7 +118,7 @@ def attracting(
         )
     if not (facets >= 8 and rings >= 1):
         raise ValueError(f"attracting: facets={facets} must be at least 8, and rings={rings} at least 1.")
-    images = _Images(of, rings, degree)
+    images = _Images(of, rings, sectors or facets, degree)
     begun = time.perf_counter()
     directions, _ = _regular(facets, 1.0)
     images(from_supports(*_regular(facets, 1e-6)), from_supports(*_regular(facets, 1e-6)).edges)
@@ -142,7 +142,7 @@ def attracting(
         norm=norm,
         sets=chain,
         tubes=tuple(TubeBounds.over(each) for each in bounds),
-        pieces=facets * rings,
+        pieces=(sectors or facets) * rings,
         assumptions=ASSUMPTIONS,
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
@@ -172,12 +172,26 @@ def _supports(images: _Images, polygon: Polygon, directions):
 def _invariant(images: _Images, directions, radius: float | None, iterations: int):
     """A polygon that the disturbed return map takes inside: the limit of images of sets, each a little larger."""
     supports = np.full(len(directions), radius or 1e-6)
-    ratio, reasons, bounds, norm, polygon = np.inf, ("no set was found",), [], np.inf, from_supports(directions, supports)
+    ratio, reasons, bounds, norm, polygon = (
+        np.inf,
+        ("no set was found",),
+        [],
+        np.inf,
+        from_supports(directions, supports),
+    )
     for count in range(1, iterations + 1):
         polygon = from_supports(directions, supports)
         image, failed, norm, bounds = _supports(images, polygon, directions)
         if not np.all(np.isfinite(image)):
-            return polygon, np.inf, (f"the sets of the iteration grow without bound, at set {count}", *failed), False, count, bounds, norm
+            return (
+                polygon,
+                np.inf,
+                (f"the sets of the iteration grow without bound, at set {count}", *failed),
+                False,
+                count,
+                bounds,
+                norm,
+            )
         guess = float(np.max(image / supports))
         if guess < 1 and not failed:
             ratio, reasons, norm, bounds = _tested(images, polygon)
@@ -189,7 +203,8 @@ def _invariant(images: _Images, directions, radius: float | None, iterations: in
 
 
 def _funnel(images: _Images, directions, radius: float | None, iterations: int):
-    """A polygon that the return map takes inside, and sets that hold the images of one another down to one on which it contracts."""
+    """A polygon that the return map takes inside, and sets that hold the images of one another down to one on which it
+    contracts."""
     size = radius or 0.1
     for _ in range(1 if radius else 12):
         polygon = from_supports(directions, np.full(len(directions), size))

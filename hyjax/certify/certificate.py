@@ -11,8 +11,8 @@ from .._system.shown import Shown
 from .disturbance import Disturbance
 
 ASSUMPTIONS = (
-    "arithmetic is IEEE binary64, rounded to nearest; products and sums may be fused, summed in any order, and flushed below 2^-1022",
-    "XLA compiles + - * / and square roots faithfully; no other function of the machine is trusted",
+    "arithmetic is IEEE binary64, rounded to nearest; products and sums may be fused, summed in any order, and flushed below
+    2^-1022", "XLA compiles + - * / and square roots faithfully; no other function of the machine is trusted",
     "the parameters are exactly the given floating-point numbers, and the functions of the system those that JAX traces",
     "a guard whose value is within 1e-9 of zero for all states at the start of an arc is on its surface, and not positive",
     "the domains of the modes are not part of the proof",
@@ -42,12 +42,12 @@ class TubeBounds:
 class Certificate(Shown):
     r"""A set on a section, and whether it is proved that the return map takes it into its interior.
 
-    **Attributes:** `status`: `"proved"` or `"not proved"`, which does not mean disproved. `ratio`: how far the image reaches, relative
-    to the set, as seen from the orbit; below 1 it is inside. `reasons`: why it is not proved. `polygon`: vertices of the set,
-    counterclockwise, shape `(k, 2)`, in coordinates $y$ with $z = $ `center` $ + $ `axes` $ y$, where $z$ are the entries
+    **Attributes:** `status`: `"proved"` or `"not proved"`, which does not mean disproved. `ratio`: how far the image reaches,
+    relative to the set, as seen from the orbit; below 1 it is inside. `reasons`: why it is not proved. `polygon`: vertices of the
+    set, counterclockwise, shape `(k, 2)`, in coordinates $y$ with $z = $ `center` $ + $ `axes` $ y$, where $z$ are the entries
     `coordinates` of the pre-impact state. `converges`: whether every orbit from the set is proved to converge to the cycle; never
-    with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`: bounds of the states,
-    arc by arc. `pieces`: of the set. `seconds`: of the proof; `compile_seconds`: before it. `assumptions`: of the proof.
+    with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`: bounds of the
+    states, arc by arc. `pieces`: of the set. `seconds`: of the proof; `compile_seconds`: before it. `assumptions`: of the proof.
     """
 
     status: str = eqx.field(static=True)

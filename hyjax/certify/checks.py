@@ -34,9 +34,9 @@ def quiet(
 ) -> tuple[Bool[Array, " guards"], Bool[Array, " guards"]]:
     r"""For each guard of a mode, that it does not fire while the states are in a box.
 
-    A guard fires where it falls through zero while armed. So it does not where it is not zero, or rises, or is not armed; nor where
-    it falls throughout and is positive at the end; nor after a start on its surface while it falls from there (`leaving`): it was
-    never positive. **Arguments:** `end`: the states at the end of the step.
+    A guard fires where it falls through zero while armed. So it does not where it is not zero, or rises, or is not armed; nor
+    where it falls throughout and is positive at the end; nor after a start on its surface while it falls from there (`leaving`):
+    it was never positive. **Arguments:** `end`: the states at the end of the step.
 
     **Returns:** whether each guard is quiet, and whether the arc still leaves its surface.
     """

@@ -25,7 +25,8 @@ class Disturbance(eqx.Module):
             raise ValueError(f"Disturbance: norm={self.norm!r} must be '2' or 'inf'.")
 
     def of_mode(self, coordinates: tuple[str, ...], dimension: int) -> Float[Array, "groups n columns"]:
-        """The set of $E w$ as groups of columns, $\\sum_g E_g u_g$ with $\\|u_g\\|_2 \\le 1$, for states of length `dimension`."""
+        """The set of $E w$ as groups of columns, $\\sum_g E_g u_g$ with $\\|u_g\\|_2 \\le 1$, for states of length
+        `dimension`."""
         names = coordinates if self.channels is None else [name for name in coordinates if name in self.channels]
         columns = np.zeros((dimension, len(names)))
         for j, name in enumerate(names):

@@ -1,9 +1,9 @@
 r"""The event at the end of an arc: every state of a set crosses the surface of a guard, and jumps.
 
-The states $p(s)$ flow for the time $\tau(s)$, a polynomial with $g(\varphi_{\tau(s)}(p(s))) \approx 0$. A displacement $\zeta$ from
-there reaches the surface after a time $|\theta| \le |g| / \kappa$, where $\dot g \le -\kappa < 0$, and becomes
-$\Pi\zeta = \zeta - f\,(D_xg\,\zeta) / \dot g$. The displacements by a disturbance are first made variables of the polynomial, so that
-the second order of the event is in the Taylor model.
+The states $p(s)$ flow for the time $\tau(s)$, a polynomial with $g(\varphi_{\tau(s)}(p(s))) \approx 0$. A displacement $\zeta$
+from there reaches the surface after a time $|\theta| \le |g| / \kappa$, where $\dot g \le -\kappa < 0$, and becomes
+$\Pi\zeta = \zeta - f\,(D_xg\,\zeta) / \dot g$. The displacements by a disturbance are first made variables of the polynomial, so
+that the second order of the event is in the Taylor model.
 
 Source: Wilczak, Zgliczyński (2011), Sec. 4, for Poincaré maps; the projection is that of Kong et al. (2024), Eq. 9.
 """
@@ -60,9 +60,9 @@ class Hidden(eqx.Module):
 def spread_out(states: StateSet, frame: Frame) -> tuple[StateSet, Hidden]:
     r"""The set as a polynomial alone, $p(s) + F D v$, with the axes of the frame as further variables, $|v_i| \le 1$.
 
-    So the event's Taylor model has the effect of displacements to second order, between them and with $s$. The set forgets how the
-    $v_i$ depend on each other; `gathered` puts that back in the terms that are linear in $v$. The derivatives by the coordinates are
-    as they were.
+    So the event's Taylor model has the effect of displacements to second order, between them and with $s$. The set forgets how
+    the $v_i$ depend on each other; `gathered` puts that back in the terms that are linear in $v$. The derivatives by the
+    coordinates are as they were.
     """
     n, m = states.error.shape[0], states.basis.variables
     turned, rounding = bounded_product(frame.inverse, states.generators)
@@ -77,8 +77,8 @@ def spread_out(states: StateSet, frame: Frame) -> tuple[StateSet, Hidden]:
     axes = frame.matrix * sizes
     for i in range(n):
         polynomial = polynomial.at[larger.linear(m + i)].set(axes[:, i])
-    # The columns F_i D_i are rounded: a displacement differs by a rounding of its modulus.
-    slack = up(2.0**-51 * (jnp.abs(axes) @ jnp.ones(n)), n) + TINY
+    # The sizes D are sums of many terms, of which another copy may be rounded otherwise.
+    slack = up(2.0**-40 * (jnp.abs(axes) @ jnp.ones(n)), n) + TINY
     local = StateSet(
         polynomial,
         jnp.zeros((0, n, states.generators.shape[2])),
@@ -87,7 +87,7 @@ def spread_out(states: StateSet, frame: Frame) -> tuple[StateSet, Hidden]:
         states.variation_error,
         larger,
     )
-    return local, Hidden(turned / sizes[:, None], up(error / sizes + 2.0**-50 * (norms / sizes), 4))
+    return local, Hidden(turned / sizes[:, None], up(error / sizes + 2.0**-40, 4))
 
 
 def gathered(states: StateSet, hidden: Hidden, smaller: Basis) -> StateSet:
@@ -128,10 +128,10 @@ def gathered(states: StateSet, hidden: Hidden, smaller: Basis) -> StateSet:
 class Arrival(eqx.Module):
     r"""The states of a set at a surface, and what was proved on the way there.
 
-    **Attributes:** `states`: the set near the surface, at the times $\tau(s)$, in its `frame`. `on_surface`: the ball of all states
-    on the surface. `residue`: a bound of the distance along the flow of the polynomial from the surface. `waiting`: of the effect of
-    the disturbance on the way from there to the surface. `late`: $|\theta|$. `box`: of the step. `times`: a ball that holds the
-    times to the surface. `conditions`: what must be true, and whether it is proved.
+    **Attributes:** `states`: the set near the surface, at the times $\tau(s)$, in its `frame`. `on_surface`: the ball of all
+    states on the surface. `residue`: a bound of the distance along the flow of the polynomial from the surface. `waiting`: of the
+    effect of the disturbance on the way from there to the surface. `late`: $|\theta|$. `box`: of the step. `times`: a ball that
+    holds the times to the surface. `conditions`: what must be true, and whether it is proved.
     """
 
     states: StateSet
@@ -217,7 +217,8 @@ def arrive(
 
 
 def projected(field: ModeField, surface: Surface, at: Arrival, after: Frame) -> StateSet:
-    r"""The states on the surface, in the frame `after`, as displacements from the polynomial: $\zeta - f\,(D_xg\,\zeta) / \dot g$.
+    r"""The states on the surface, in the frame `after`, as displacements from the polynomial: $\zeta - f\,(D_xg\,\zeta) / \dot
+    g$.
 
     The derivative of the flow for the time $|\theta|$ differs from $I$ by $|\theta|\,|A|(I + \gamma)$.
     """
@@ -252,7 +253,12 @@ def projected(field: ModeField, surface: Surface, at: Arrival, after: Frame) -> 
 
 
 def mapped(
-    field: ModeField, states: StateSet, frame: Frame, around: TaylorModel, function: jex.ClosedJaxpr, jacobian: jex.ClosedJaxpr
+    field: ModeField,
+    states: StateSet,
+    frame: Frame,
+    around: TaylorModel,
+    function: jex.ClosedJaxpr,
+    jacobian: jex.ClosedJaxpr,
 ) -> StateSet:
     r"""The image of the states on a surface under a smooth map $R$: a reset, or the coordinates of a section.
 

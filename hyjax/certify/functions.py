@@ -9,6 +9,7 @@ Source: Makino, Berz (2003), Sec. 3.
 
 import math
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -26,13 +27,24 @@ def _expand(a: TaylorModel, derivatives: list[TaylorModel], remainder: Array) ->
     return TaylorModel(result.coefficients, up(result.radius + remainder), a.basis)
 
 
+def _pinned(a: Array) -> Array:
+    """The same numbers, of which all uses see the same bits.
+
+    XLA may evaluate an expression again in each of its uses, fused there with other operations; a reduction of the argument that
+    takes its integer from one copy and its remainder from another is not the function's. The result of a sort is stored: jaxlib
+    0.10 moves `optimization_barrier` out of the way before it fuses. NaN becomes infinite, of which nothing is known.
+    """
+    pair = jnp.stack([a, jnp.full_like(a, jnp.inf)], axis=-1)
+    return jax.lax.sort(pair, dimension=-1)[..., 0]
+
+
 def _power(rho: Array, n: int) -> Array:
     return up(rho**n, n)
 
 
 def sin_cos(a: TaylorModel) -> tuple[TaylorModel, TaylorModel]:
     """Sine and cosine."""
-    sine, sine_radius, cosine, cosine_radius = elementary.sin_cos(a.center)
+    sine, sine_radius, cosine, cosine_radius = elementary.sin_cos(_pinned(a.center))
     s, c = ball(sine, sine_radius), ball(cosine, cosine_radius)
     degree, rho = a.basis.degree, a.spread
     remainder = up(_power(rho, degree + 1) / math.factorial(degree + 1), 2)
@@ -56,9 +68,9 @@ def _widened(derivatives: list[TaylorModel]) -> list[TaylorModel]:
 
 def exp(a: TaylorModel) -> TaylorModel:
     """The exponential function."""
-    value, radius = elementary.exp(a.center)
+    value, radius = elementary.exp(_pinned(a.center))
     degree, rho = a.basis.degree, a.spread
-    top, top_radius = elementary.exp(a.high)
+    top, top_radius = elementary.exp(_pinned(a.high))
     remainder = up(up(top + top_radius) * _power(rho, degree + 1) / math.factorial(degree + 1), 3)
     e = ball(value, radius)
     return _expand(a, _widened([scale(e, 1 / math.factorial(i)) for i in range(degree + 1)]), remainder)
@@ -126,7 +138,7 @@ def log(a: TaylorModel) -> TaylorModel:
     good = gap > 0
     center = jnp.where(good, a.center, 1.0)
     inverse = ball(*elementary.reciprocal(center))
-    derivatives, power = [ball(*elementary.log(center))], constant(jnp.ones_like(center), inverse.basis)
+    derivatives, power = [ball(*elementary.log(_pinned(center)))], constant(jnp.ones_like(center), inverse.basis)
     for i in range(1, degree + 1):
         power = multiply(power, inverse)
         derivatives.append(scale(power, (-1.0) ** (i + 1) / i))
@@ -140,7 +152,7 @@ def atan(a: TaylorModel) -> TaylorModel:
     delta = TaylorModel(a.coefficients.at[0].set(0), a.radius, a.basis)
     one = constant(jnp.ones_like(a.center), a.basis)
     v = divide(delta, add(one, multiply(constant(a.center, a.basis), a)))
-    value, radius = elementary.atan(a.center)
+    value, radius = elementary.atan(_pinned(a.center))
     total, power, square, order = constant(value, a.basis, radius), v, multiply(v, v), 1
     while order <= a.basis.degree:
         total = add(total, scale(power, 1 / order))

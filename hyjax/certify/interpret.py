@@ -98,6 +98,7 @@ def apply(equation, inputs: list) -> list:
 
 def structural(equation, inputs: list):
     """Apply a primitive that only places entries to the coefficients and to the radius."""
+
     def bind(operands):
         return equation.primitive.bind(*operands, **equation.params)
 
@@ -108,9 +109,7 @@ def structural(equation, inputs: list):
         return Decision(value, certain)
     basis = max((each.basis for each in models), key=lambda basis: basis.size)
     inputs = [embed(each, basis) if enclosed(each) else each for each in inputs]
-    parts = [
-        bind([each.coefficients[i] if enclosed(each) else each for each in inputs]) for i in range(basis.size)
-    ]
+    parts = [bind([each.coefficients[i] if enclosed(each) else each for each in inputs]) for i in range(basis.size)]
     return TaylorModel(jnp.stack(parts), bind([each.radius if enclosed(each) else each for each in inputs]), basis)
 
 
@@ -136,7 +135,7 @@ def _logic(name: str, *inputs) -> Decision:
     a, b = inputs
     value = a.value & b.value if name == "and" else a.value | b.value
     # One certain operand may decide.
-    decides = (name == "or")
+    decides = name == "or"
     alone = (a.certain & (a.value == decides)) | (b.certain & (b.value == decides))
     return Decision(value, alone | (a.certain & b.certain))
 

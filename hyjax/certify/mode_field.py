@@ -21,7 +21,11 @@ def depends_on_time(system: HybridSystem, params: Params) -> bool:
             functions += [transition.guard, transition.reset]
             functions += [transition.armed] if transition.armed is not None else []
         for function in functions:
-            closed = core_jaxpr(lambda t, x, *p, function=function: function(t, x, jax.tree.unflatten(jax.tree.structure(params), p)), 0.0, x, *jax.tree.leaves(params))  # fmt: skip # noqa: E501
+
+            def of_leaves(t, x, *leaves, function=function):
+                return function(t, x, jax.tree.unflatten(jax.tree.structure(params), leaves))
+
+            closed = core_jaxpr(of_leaves, 0.0, x, *jax.tree.leaves(params))
             clock = closed.jaxpr.invars[0]
             if any(clock in equation.invars for equation in closed.jaxpr.eqns) or clock in closed.jaxpr.outvars:
                 return True

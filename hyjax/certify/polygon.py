@@ -34,18 +34,33 @@ class Polygon(eqx.Module):
         following = np.roll(steps, -1, axis=0)
         # Turning: the next step points inward, against the normal.
         turn = -np.sum(normals * following, axis=1)
-        slack = np.sum(np.abs(normals) * np.abs(following), axis=1) * 2.0**-45 + np.sum(radius * np.abs(following), axis=1)
+        slack = np.sum(np.abs(normals) * np.abs(following), axis=1) * 2.0**-45 + np.sum(
+            radius * np.abs(following), axis=1
+        )
         away = np.sum(normals * self.vertices, axis=1)
         error = np.sum((np.abs(normals) * 2.0**-45 + radius) * np.abs(self.vertices), axis=1)
         angles = np.unwrap(np.arctan2(self.vertices[:, 1], self.vertices[:, 0]))
         once = abs(angles[-1] - angles[0]) < 2 * np.pi
         return bool(np.all(turn > slack) and np.all(away > error) and once)
 
-    def pieces(self, basis: Basis, rings: int) -> TaylorModel:
-        """Quadrilaterals between rays to the vertices and `rings` scaled copies of the boundary, which share their corners: the
-        polygon is covered. Shape `(k * rings, N, 2)` of the coefficients; the first ring has triangles."""
-        scales = np.sqrt(np.arange(rings + 1) / rings) if rings > 1 else np.array([0.0, 1.0])
-        corners = scales[:, None, None] * self.vertices
+    def divided(self, sectors: int) -> Float[np.ndarray, "sectors 2"]:
+        """Points around the boundary, the vertices among them: the longest segments are halved, until there are `sectors`."""
+        k = len(self.vertices)
+        lengths = np.linalg.norm(np.roll(self.vertices, -1, axis=0) - self.vertices, axis=1)
+        parts = np.ones(k, int)
+        for _ in range(max(sectors - k, 0)):
+            parts[np.argmax(lengths / parts)] += 1
+        points = []
+        for start, end, count in zip(self.vertices, np.roll(self.vertices, -1, axis=0), parts, strict=True):
+            points += [start + j / count * (end - start) for j in range(count)]
+        return np.array(points)
+
+    def pieces(self, basis: Basis, rings: int, sectors: int) -> TaylorModel:
+        """Quadrilaterals between rays to points of the boundary and `rings` scaled copies of the boundary, which share their
+        corners: the polygon is covered, its edges to within the radius of the pieces. Shape `(sectors * rings, N, 2)` of the
+        coefficients; the first ring has triangles."""
+        scales = np.sqrt(np.arange(rings + 1) / rings)
+        corners = scales[:, None, None] * self.divided(sectors)
         a, b = corners[:-1], corners[1:]
         c, d = np.roll(b, -1, axis=1), np.roll(a, -1, axis=1)
         quads = np.stack([a, b, c, d], axis=2).reshape(-1, 4, 2)
@@ -55,7 +70,7 @@ class Polygon(eqx.Module):
         coefficients[:, basis.linear(0)] = 0.25 * (b + c - a - d)
         coefficients[:, basis.linear(1)] = 0.25 * (c + d - a - b)
         coefficients[:, basis.index((1, 1))] = 0.25 * (a + c - b - d)
-        radius = EPS * 4 * np.abs(quads).sum(axis=1)
+        radius = EPS * 16 * np.abs(quads).sum(axis=1)
         return TaylorModel(jnp.asarray(coefficients), jnp.asarray(radius), basis)
 
 
@@ -74,7 +89,8 @@ def reach(
     generators: Float[Array, "groups 2 columns"],
     radius: Float[Array, " 2"],
 ) -> Float[Array, " k"]:
-    r"""Upper bounds of $\nu_i \cdot y$ over the points $q(s) + \sum_g G_g u_g \pm r$, for rows $\nu_i$, a ball of shape `(k, 2)`."""
+    r"""Upper bounds of $\nu_i \cdot y$ over the points $q(s) + \sum_g G_g u_g \pm r$, for rows $\nu_i$, a ball of shape `(k,
+    2)`."""
     center, spread = rows.center, rows.radius
     along = jnp.einsum("ki,ni->kn", center, model.coefficients)
     parts = along[:, 0] + jnp.sum(jnp.abs(along[:, 1:]), axis=1)

@@ -27,9 +27,9 @@ from .taylor_model import add, ball, TaylorModel
 class Image(eqx.Module):
     r"""The image of a set under the return map: $z'(s) = q(s) + \sum_g G_g u_g \pm r$.
 
-    **Attributes:** `model`: $q$, shape `(m,)`. `generators`: shape `(groups, m, columns)`. `radius`: $r$, shape `(m,)`. `jacobian`:
-    the ball that holds the derivative of the return map without disturbance, at every point of the set, shape `(m, m)`. `tubes`:
-    one for each arc. `conditions`: what must be true, and whether it is proved.
+    **Attributes:** `model`: $q$, shape `(m,)`. `generators`: shape `(groups, m, columns)`. `radius`: $r$, shape `(m,)`.
+    `jacobian`: the ball that holds the derivative of the return map without disturbance, at every point of the set, shape `(m,
+    m)`. `tubes`: one for each arc. `conditions`: what must be true, and whether it is proved.
     """
 
     model: TaylorModel
@@ -48,8 +48,9 @@ class Image(eqx.Module):
 class ReturnMap:
     """The enclosure of the return map of an orbit, compiled for sets of one form.
 
-    **Arguments:** `orbit`: a single `PeriodicOrbit`. `disturbance`: of the vector fields. `section`: the coordinates; `None`: what
-    the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `ValueError` for an orbit that failed or a batch.
+    **Arguments:** `orbit`: a single `PeriodicOrbit`. `disturbance`: of the vector fields. `section`: the coordinates; `None`:
+    what the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `ValueError` for an orbit that failed or
+    a batch.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class ReturnMap:
         if not bool(orbit.result == RESULTS.successful):
             raise ValueError(f"certify: the orbit failed ({orbit.result}); correct the guess first.")
         if orbit.period.dtype != jnp.float64:
-            raise ValueError("certify: enclosures need float64: jax.config.update('jax_enable_x64', True) at the start.")
+            raise ValueError(
+                "certify: enclosures need float64: jax.config.update('jax_enable_x64', True) at the start."
+            )
         self.orbit, self.params, self.disturbance = orbit, orbit.params, disturbance
         system = self.system = orbit.system
         self.timed = depends_on_time(system, orbit.params)
@@ -75,7 +78,8 @@ class ReturnMap:
         fields = {name: ModeField(system, name, orbit.params, self.timed) for name in set(self.sequence)}
         self.fields = tuple(fields[name] for name in self.sequence)
         self.programs = tuple(
-            ArcProgram(field, field.transitions.index(i), orders) for field, i in zip(self.fields, self.route, strict=True)
+            ArcProgram(field, field.transitions.index(i), orders)
+            for field, i in zip(self.fields, self.route, strict=True)
         )
         self.starts, self.ends, self.durations = self._reference()
         self.closing = self._resets()[-1]
@@ -83,9 +87,7 @@ class ReturnMap:
         self.section = section or section_of_reset(self.fields[-1], self.closing, self.ends[-1], names)
         self.derived = section is None
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
-        self.winds = tuple(
-            disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields
-        )
+        self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self._lift = self.fields[0]._core(self.section.lift, jnp.asarray(self.z))
         self._lift_slope = self.fields[0]._core(jax.jacfwd(self.section.lift), jnp.asarray(self.z))
         self._chart = self.fields[-1].map(self.section.chart)
@@ -136,7 +138,8 @@ class ReturnMap:
         return jumps
 
     def _composites(self):
-        """For each arc but the last: the guards of the next mode after the jump, with Jacobians; for the start: after the lift."""
+        """For each arc but the last: the guards of the next mode after the jump, with Jacobians; for the start: after the
+        lift."""
         found = []
         for j in range(len(self.route) - 1):
             field, after, following = self.fields[j], self._resets()[j], self.fields[j + 1]
@@ -182,9 +185,11 @@ class ReturnMap:
 
         return jax.jit(jax.vmap(times))
 
-    def timing(self, pieces: TaylorModel, margin: float = 1.2) -> tuple[Float[Array, "pieces arcs N"], Float[Array, "pieces arcs"]]:
-        """The lengths $h(s)$ of the steps, and the windows, for a batch of pieces, so that every state reaches the events within the
-        windows.
+    def timing(
+        self, pieces: TaylorModel, margin: float = 1.2
+    ) -> tuple[Float[Array, "pieces arcs N"], Float[Array, "pieces arcs"]]:
+        """The lengths $h(s)$ of the steps, and the windows, for a batch of pieces, so that every state reaches the events within
+        the windows.
 
         From the durations of the arcs at the pieces' centers, faces and corners: numbers without a proof, on which no
         enclosure depends; NaN where a stride fails.
@@ -254,8 +259,8 @@ class ReturnMap:
         return self.system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())
 
     def _linearize(self) -> tuple[np.ndarray, np.ndarray]:
-        """The Jacobian of the return map on the orbit, and for each arc how late a disturbance can make its event, to first order:
-        numbers without a proof, on which no enclosure depends."""
+        """The Jacobian of the return map on the orbit, and for each arc how late a disturbance can make its event, to first
+        order: numbers without a proof, on which no enclosure depends."""
         tangents = np.asarray(first(self._lift_slope, ball(jnp.asarray(self.z)), self.fields[0].leaves).center)
         late, blown = [], np.zeros((self.fields[0].dimension, 0))
         for j, (field, flows, wind, y) in enumerate(zip(self.fields, self.flows, self.winds, self.ends, strict=True)):

@@ -21,7 +21,8 @@ class SectionChart(eqx.Module):
 
     **Arguments:** `lift`: `(z, params) -> x`, the state at the start of the first arc, just after a jump. `chart`:
     `(y, params) -> z`, from the pre-impact state of the jump that closes the orbit. States carry the time as their last entry if
-    the system depends on time. `names`: of the coordinates. The return map is $z \mapsto \mathrm{chart}(\varphi(\mathrm{lift}(z)))$.
+    the system depends on time. `names`: of the coordinates. The return map is $z \mapsto
+    \mathrm{chart}(\varphi(\mathrm{lift}(z)))$.
     """
 
     lift: Callable[[Float[Array, " m"], Params], State] = eqx.field(static=True)
@@ -30,7 +31,8 @@ class SectionChart(eqx.Module):
 
 
 def entries_read(field: ModeField, reset: Callable[[State, Params], State], y: State) -> tuple[int, ...]:
-    """The entries of the pre-impact state on which the reset depends: columns of its Jacobian that do not vanish by their form."""
+    """The entries of the pre-impact state on which the reset depends: columns of its Jacobian that do not vanish by their
+    form."""
     _, jacobian = field.map(reset)
     slope = first(jacobian, ball(y, jnp.full(y.shape, 1e-3)), field.leaves)
     return tuple(int(i) for i in np.flatnonzero(np.asarray(jnp.max(slope.largest, axis=0)) > ABSENT))
@@ -48,7 +50,9 @@ def section_of_reset(
     rest = jnp.asarray(y)
 
     def lift(z, params):
-        return reset(jnp.concatenate([z[list(at).index(i)][None] if i in at else rest[i : i + 1] for i in range(len(y))]), params)
+        return reset(
+            jnp.concatenate([z[list(at).index(i)][None] if i in at else rest[i : i + 1] for i in range(len(y))]), params
+        )
 
     def chart(y, params):
         return jnp.stack([y[i] for i in at])

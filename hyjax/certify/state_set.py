@@ -25,9 +25,9 @@ class StateSet(eqx.Module):
     r"""The states $p(s) + \sum_g G_g u_g + F e$ with $s \in [-1, 1]^m$, $\|u_g\|_2 \le 1$, $|e| \le \epsilon$.
 
     **Attributes:** `polynomial`: the coefficients of $p$, shape `(N, n)`, exact floats. `generators`: $G_g$, shape
-    `(groups, n, columns)`. `error`: $\epsilon$, shape `(n,)`, in the coordinates of the frame $F$. `variation`: the midpoint of the
-    states' derivative by $s$, shape `(n, m)`; `variation_error`: the radius of its error in the coordinates of the frame. `basis`:
-    the monomials of $p$, static.
+    `(groups, n, columns)`. `error`: $\epsilon$, shape `(n,)`, in the coordinates of the frame $F$. `variation`: the midpoint of
+    the states' derivative by $s$, shape `(n, m)`; `variation_error`: the radius of its error in the coordinates of the frame.
+    `basis`: the monomials of $p$, static.
     """
 
     polynomial: Float[Array, "N n"]
@@ -72,8 +72,8 @@ def identity_frame(n: int) -> Frame:
 
 
 def frame_of(matrix: np.ndarray) -> Frame:
-    r"""A frame with a proved inverse, from $\|I - R F\|_\infty \le \delta < 1$: $|F^{-1} - R| \le \frac{\delta}{1 - \delta}\max|R|$ by
-    columns. `ValueError` for a matrix that is singular to rounding."""
+    r"""A frame with a proved inverse, from $\|I - R F\|_\infty \le \delta < 1$: $|F^{-1} - R| \le \frac{\delta}{1 -
+    \delta}\max|R|$ by columns. `ValueError` for a matrix that is singular to rounding."""
     n = len(matrix)
     inverse = np.linalg.inv(matrix)
     size = np.abs(inverse) @ np.abs(matrix)

@@ -1,11 +1,11 @@
 r"""One step of a rigorous integration: where all states of a set are after a time, and between.
 
-For $x = p(s) + \zeta$: $\varphi_h(x) = \varphi_h(p(s)) + \Phi\,\zeta$, with the Taylor series in time of the polynomial, and $\Phi$ the
-derivative of the flow, enclosed over the hull of the set, from the series of the variational equation. The remainders of both
-series are their coefficients of the next order over a box that holds all states for the time of the step, by Picard's theorem.
-A disturbance adds $\int_0^h \Psi(h, \tau) E w(\tau)\,d\tau$ with $\Psi = I + (h - \tau)A + \dots$: its support in the direction $l$
-is at most $h\sqrt{|E^T(I + \tfrac h2 A)^T l|^2 + \tfrac{h^2}{12}|E^T A^T l|^2}$, by Jensen's inequality, plus a radius for what is
-left out.
+For $x = p(s) + \zeta$: $\varphi_h(x) = \varphi_h(p(s)) + \Phi\,\zeta$, with the Taylor series in time of the polynomial, and
+$\Phi$ the derivative of the flow, enclosed over the hull of the set, from the series of the variational equation. The remainders
+of both series are their coefficients of the next order over a box that holds all states for the time of the step, by Picard's
+theorem. A disturbance adds $\int_0^h \Psi(h, \tau) E w(\tau)\,d\tau$ with $\Psi = I + (h - \tau)A + \dots$: its support in the
+direction $l$ is at most $h\sqrt{|E^T(I + \tfrac h2 A)^T l|^2 + \tfrac{h^2}{12}|E^T A^T l|^2}$, by Jensen's inequality, plus a
+radius for what is left out.
 
 Source: Lohner (1992), *Computation of guaranteed enclosures for the solutions of ordinary initial and boundary value problems*;
 Wilczak, Zgliczyński (2011), *C^r-Lohner algorithm*, Schedae Informaticae 20.
@@ -25,14 +25,12 @@ from .state_set import bounded_product, Frame, StateSet
 from .taylor import flow_coefficients
 from .taylor_model import add, ball, multiply, Series, TaylorModel
 
-_ROUNDED = 2.0**-49
-
 
 class Box(eqx.Module):
     """What is known for the whole time of a step.
 
-    **Attributes:** `states`: the ball that holds all states. `proved`: whether Picard's condition was met. `rate`: the ball of the
-    vector field there. `slope`: that of its Jacobian, shape `(n, n)`.
+    **Attributes:** `states`: the ball that holds all states. `proved`: whether Picard's condition was met. `rate`: the ball of
+    the vector field there. `slope`: that of its Jacobian, shape `(n, n)`.
     """
 
     states: TaylorModel
@@ -66,20 +64,23 @@ def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], wind: 
         return ball(center, up(start.radius + reach + EPS * (jnp.abs(center) + reach), 2) + TINY)
 
     def wider(box: TaylorModel) -> TaylorModel:
-        return ball(box.center, 1.1 * box.radius + 1e-18 * jnp.abs(box.center) + 1e-30)
+        return ball(box.center, 1.1 * box.radius + 2.0**-44 * jnp.abs(box.center) + 1e-30)
 
     box = start
     for _ in range(3):
         box = wider(next_box(box))
     image = next_box(box)
-    inside = jnp.abs(image.center - box.center) + image.radius <= box.radius * (1 - _ROUNDED)
+    # With a margin for another copy of the box, in which the rate is evaluated.
+    inside = jnp.abs(image.center - box.center) + image.radius <= box.radius * (1 - 2.0**-30) - 2.0**-48 * jnp.abs(
+        box.center
+    )
     columns = first(field.variational, columns_of(box, ball(jnp.eye(field.dimension))), field.leaves)
     return Box(image, jnp.all(inside), columns[:, 0], columns[:, 1:])
 
 
 def flow_series(field: ModeField, hull: TaylorModel, box: Box, h: Float[Array, ""], orders: int):
-    r"""The coefficients in time of states and of the derivative $V$ of the flow: from `hull` with $V = I$, and from the box with all
-    $V$ of the step, $|V - I| \le e^{h\|A\|} - 1$. Series of balls of shape `(n, 1 + n)`."""
+    r"""The coefficients in time of states and of the derivative $V$ of the flow: from `hull` with $V = I$, and from the box with
+    all $V$ of the step, $|V - I| \le e^{h\|A\|} - 1$. Series of balls of shape `(n, 1 + n)`."""
     n = field.dimension
     norm = jnp.max(jnp.sum(box.slope.largest, axis=1)) * h
     # e^a - 1 <= a / (1 - a / 2) for 0 <= a < 2.
@@ -111,8 +112,9 @@ def gust(
 ) -> tuple[Float[Array, "groups n columns"], Float[Array, " n"]]:
     r"""The displacement by the disturbance within a step: generators and a radius, for a midpoint $A$ of the Jacobian, `slope`.
 
-    $\Psi(h, \tau) - I - (h - \tau)A = \int_\tau^h (A(\sigma) - A) + A(\sigma)(\Psi(\sigma, \tau) - I)\,d\sigma$, in modulus at most
-    $(h - \tau)\,|\Delta A| + \tfrac12 (h - \tau)^2 |A|^2 (I + \gamma)$ with the step's growth, $|\Psi - I| \le \gamma$ by entries.
+    $\Psi(h, \tau) - I - (h - \tau)A = \int_\tau^h (A(\sigma) - A) + A(\sigma)(\Psi(\sigma, \tau) - I)\,d\sigma$, in modulus at
+    most $(h - \tau)\,|\Delta A| + \tfrac12 (h - \tau)^2 |A|^2 (I + \gamma)$ with the step's growth, $|\Psi - I| \le \gamma$ by
+    entries.
     """
     middle, error = bounded_product(slope, wind)
     generators = jnp.concatenate([h * (wind + 0.5 * h * middle), h * h / jnp.sqrt(12.0) * (1 + 1e-15) * middle], axis=2)
@@ -151,8 +153,8 @@ def displaced(
 ) -> StateSet:
     r"""The set of $q(s) + \Phi\zeta + \delta$, from the set of $p(s) + \zeta$.
 
-    **Arguments:** `moved`: $q$. `matrix`: the ball $\Phi$. `local`: the radius of further errors, $|\delta|$; `varied`: of those of
-    the derivatives. `frame`, `after`: of the errors of the set and of the result.
+    **Arguments:** `moved`: $q$. `matrix`: the ball $\Phi$. `local`: the radius of further errors, $|\delta|$; `varied`: of those
+    of the derivatives. `frame`, `after`: of the errors of the set and of the result.
     """
     pushed, rounding = bounded_product(matrix.center, states.generators)
     offset = states.offset(frame)
@@ -192,8 +194,8 @@ def advance(
 ) -> tuple[StateSet, Box]:
     """The states after the time `h(s)`, and those on the way.
 
-    **Arguments:** `h`: a positive time, which may depend on $s$. `wind`: the disturbance, $E_g$; its generators are stored from the
-    group `index` on. `orders`: of the series.
+    **Arguments:** `h`: a positive time, which may depend on $s$. `wind`: the disturbance, $E_g$; its generators are stored from
+    the group `index` on. `orders`: of the series.
     """
     hull, longest = states.hull(frame), h.high
     box = picard_box(field, hull, longest, jnp.sum(jnp.abs(wind), axis=(0, 2)))

@@ -1,7 +1,7 @@
 r"""Taylor coefficients in time of a flow, by recurrences over the jaxpr of its vector field.
 
-With $u_n$ the coefficients of $u(t)$, $(uv)_n = \sum_j u_j v_{n-j}$, $(\sin u)_n = \frac1n\sum_j j u_j (\cos u)_{n-j}$ and so on, and
-$x_{n+1} = f_n / (n + 1)$ for $\dot x = f(x)$. The jaxpr is read twice: for the order zero by functions of Taylor models, and
+With $u_n$ the coefficients of $u(t)$, $(uv)_n = \sum_j u_j v_{n-j}$, $(\sin u)_n = \frac1n\sum_j j u_j (\cos u)_{n-j}$ and so on,
+and $x_{n+1} = f_n / (n + 1)$ for $\dot x = f(x)$. The jaxpr is read twice: for the order zero by functions of Taylor models, and
 once for all further orders, in a loop.
 
 Source: Moore (1966), *Interval Analysis*, Ch. 11; Griewank, Walther (2008), *Evaluating Derivatives*, Sec. 13.2.
@@ -126,7 +126,13 @@ class _Recurrences:
             atoms, name = equation.invars, equation.primitive.name
             if not any(self.varies(atom) for atom in atoms):
                 continue
-            known.update(zip(equation.outvars, self._outputs(i, equation, atoms, name, coefficient, put, memory, n, number)))
+            known.update(
+                zip(
+                    equation.outvars,
+                    self._outputs(i, equation, atoms, name, coefficient, put, memory, n, number),
+                    strict=True,
+                )
+            )
         return embed(coefficient(self.jaxpr.outvars[0]), self.basis), memory
 
     def _outputs(self, i, equation, atoms, name, coefficient, put, memory, n, number) -> list:
@@ -252,5 +258,3 @@ def flow_coefficients(closed: jex.ClosedJaxpr, x: TaylorModel, others: list, ord
 
     states, _ = jax.lax.fori_loop(1, orders, advance, (states, memory))
     return states
-
-

@@ -26,8 +26,8 @@ from .rounding import EPS, TINY, UNIT, up
 class TaylorModel(eqx.Module):
     r"""A polynomial and a radius, $|u(s) - \sum_\alpha c_\alpha s^\alpha| \le r$ for $s \in [-1, 1]^m$.
 
-    **Attributes:** `coefficients`: shape `(N, *shape)`, in the order of `basis`. `radius`: shape `shape`, not negative; infinite or
-    NaN where nothing is known. `basis`: the monomials, static.
+    **Attributes:** `coefficients`: shape `(N, *shape)`, in the order of `basis`. `radius`: shape `shape`, not negative; infinite
+    or NaN where nothing is known. `basis`: the monomials, static.
     """
 
     coefficients: Float[Array, "N *shape"]
