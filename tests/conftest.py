@@ -26,7 +26,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 # All but the command line, whose annotations typer replaces, and the models, which tests call with plain numbers. The hook stays
 # after the statement, because a part of hyjax is imported when it is first used.
 _CHECKED = (
-    "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "certify", "_sweep", "contact",
+    "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "_sweep", "contact",
     "plot",
 )  # fmt: skip
 with nullcontext(install_import_hook([f"hyjax.{layer}" for layer in _CHECKED], "beartype.beartype")):

@@ -87,6 +87,7 @@ def _integer_pow(x, *, y):
             power = base if power is None else lax.mul(power, base)
         exponent //= 2
         base = lax.mul(base, base) if exponent else base
+    assert power is not None
     return power if y > 0 else lax.div(_constant(x, 1), power)
 
 

@@ -1,6 +1,7 @@
 """A jaxpr evaluated over Taylor models: the enclosure of a function that was written for numbers."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -29,7 +30,7 @@ LOGIC = {"and", "or", "not"}
 FUNCTIONS = {"exp": functions.exp, "log": functions.log, "sqrt": functions.sqrt, "atan": functions.atan}
 
 
-def refuse(name: str):
+def refuse(name: str) -> NoReturn:
     """`ValueError` that names a primitive without an enclosure."""
     raise ValueError(
         f"certify: JAX's primitive {name!r} has no enclosure. Write the vector field, guard or reset with + - * /, sqrt, exp, "
@@ -38,18 +39,18 @@ def refuse(name: str):
     )
 
 
-def enclosed(value) -> bool:
+def enclosed(value: Any) -> bool:
     return isinstance(value, TaylorModel)
 
 
-def lifted(value):
+def lifted(value: Any) -> Any:
     """Floating-point numbers as balls of radius zero; all else as it is."""
     if isinstance(value, TaylorModel | Decision) or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
         return value
     return ball(jnp.asarray(value, float))
 
 
-def evaluate(closed: jex.ClosedJaxpr, arguments: Sequence) -> tuple[list, dict]:
+def evaluate(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> tuple[list[Any], dict]:
     """The values of a core jaxpr's results, and of all its variables.
 
     **Arguments:** `closed`: from `core_jaxpr`. `arguments`: a Taylor model or an array for each input; floating-point arrays are
@@ -64,11 +65,11 @@ def evaluate(closed: jex.ClosedJaxpr, arguments: Sequence) -> tuple[list, dict]:
     return [read(known, atom) for atom in jaxpr.outvars], known
 
 
-def read(known: dict, atom):
+def read(known: dict, atom: Any) -> Any:
     return lifted(atom.val) if isinstance(atom, jex.Literal) else known[atom]
 
 
-def apply(equation, inputs: list) -> list:
+def apply(equation: Any, inputs: list[Any]) -> list[Any]:
     """The results of one equation of a core jaxpr."""
     name, params = equation.primitive.name, equation.params
     if not any(isinstance(each, TaylorModel | Decision) for each in inputs):
@@ -96,7 +97,7 @@ def apply(equation, inputs: list) -> list:
     refuse(name)
 
 
-def structural(equation, inputs: list):
+def structural(equation: Any, inputs: list[Any]) -> Any:
     """Apply a primitive that only places entries to the coefficients and to the radius."""
 
     def bind(operands):
@@ -124,7 +125,7 @@ def _compared(name: str, a, b) -> Decision:
     return Decision(value, away | same)
 
 
-def _decision(value) -> Decision:
+def _decision(value: Any) -> Decision:
     return value if isinstance(value, Decision) else Decision(value, jnp.ones_like(value, bool))
 
 
@@ -140,7 +141,7 @@ def _logic(name: str, *inputs) -> Decision:
     return Decision(value, alone | (a.certain & b.certain))
 
 
-def _selected(which, *cases):
+def _selected(which: Any, *cases: Any) -> Any:
     which = _decision(which)
     if len(cases) != 2 or which.value.dtype != bool:
         refuse("select_n of more than two cases")

@@ -102,7 +102,7 @@ def reach(
     return parts + norms * (1 + 2.0**-46) + up(size @ (radius + model.radius) + rounding, 8)
 
 
-def inside(polygon: Polygon, reached: Float[Array, "pieces k"]) -> tuple[Bool[Array, " pieces"], float]:
+def inside(polygon: Polygon, reached: Float[np.ndarray, "pieces k"]) -> tuple[Bool[Array, " pieces"], float]:
     """Which pieces' images are proved to lie in the interior, and the largest ratio of an image to the polygon, as seen from the
     origin: below 1 means inside."""
     normals, radius = np.asarray(polygon.edges.center), np.asarray(polygon.edges.radius)

@@ -96,7 +96,8 @@ def nested(series: Series, time: TaylorModel) -> TaylorModel:
     """The sum of the series at a time that is a Taylor model, by Horner's rule."""
 
     def outward(result, coefficient):
-        return add(multiply(result, time), TaylorModel(*coefficient, series.basis)), None
+        coefficients, radius = coefficient
+        return add(multiply(result, time), TaylorModel(coefficients, radius, series.basis)), None
 
     return jax.lax.scan(outward, series[-1], (series.coefficients[:-1], series.radius[:-1]), reverse=True)[0]
 

@@ -86,15 +86,19 @@ class _Recurrences:
             if not any(self.varies(atom) for atom in equation.invars):
                 continue
             if name == "mul" and all(self.varies(atom) for atom in equation.invars):
-                remember((i, "a"), inputs[0]), remember((i, "b"), inputs[1])
+                remember((i, "a"), inputs[0])
+                remember((i, "b"), inputs[1])
             elif name == "div" and self.varies(equation.invars[1]):
-                remember((i, "b"), inputs[1]), remember((i, "q"), known[equation.outvars[0]])
+                remember((i, "b"), inputs[1])
+                remember((i, "q"), known[equation.outvars[0]])
                 memory[i, "1/b"] = functions.reciprocal(embed(inputs[1], self.basis))
             elif name in _TRIGONOMETRIC:
                 if self.pair[equation.invars[0]] != i:
                     continue
                 sine, cosine = functions.sin_cos(embed(inputs[0], self.basis))
-                remember((i, "u"), inputs[0]), remember((i, "s"), sine), remember((i, "c"), cosine)
+                remember((i, "u"), inputs[0])
+                remember((i, "s"), sine)
+                remember((i, "c"), cosine)
             elif name in FUNCTIONS:
                 remember((i, "u"), inputs[0])
                 remember((i, "y"), known[equation.outvars[0]])
@@ -161,7 +165,8 @@ class _Recurrences:
             rates = weighted(put((i, "u"), values[0]))
             sine = over(convolve(rates, memory[i, "c"], n), number)
             cosine = over(negative(convolve(rates, memory[i, "s"], n)), number)
-            put((i, "s"), sine), put((i, "c"), cosine)
+            put((i, "s"), sine)
+            put((i, "c"), cosine)
             return [sine if name == "sin" else cosine]
         if name in FUNCTIONS:
             return [self._function(i, name, values[0], put, memory, n, number)]

@@ -210,7 +210,7 @@ def convolve(a: Series, b: Series, n) -> TaylorModel:
     p, q = _grades_of(left), _grades_of(right)
     out = truncation(basis.degree)
     # Terms of the polynomial: each of `count` products and sums rounds by a half ulp of the sum of moduli.
-    count = basis.products * (n + 1) + 2
+    count = basis.products * (jnp.asarray(n, left.radius.dtype) + 1) + 2
     kept = np.ones_like(out)
     kept[-1], kept[:, -1] = 0, 0
     pairs = p[:, :, None] * q[:, None, :]
