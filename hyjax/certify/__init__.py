@@ -4,12 +4,14 @@ from .attracting import attracting as attracting
 from .certificate import Certificate as Certificate
 from .disturbance import Disturbance as Disturbance
 from .euler_tube import euler_tube as euler_tube
+from .krawczyk import krawczyk as krawczyk
 from .one_sided import (
     LogarithmicNorm as LogarithmicNorm,
     OneSidedLipschitz as OneSidedLipschitz,
     RadialQuotient as RadialQuotient,
     StepConstants as StepConstants,
 )
+from .proved_orbit import Enclosed as Enclosed, ProvedOrbit as ProvedOrbit
 from .radius import published_radius as published_radius, sharp_radius as sharp_radius
 from .stroboscopic import (
     stroboscopic_inclusion as stroboscopic_inclusion,

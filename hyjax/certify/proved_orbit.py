@@ -1,0 +1,124 @@
+"""The result of a proof that there is a periodic orbit: bounds of its numbers, and what the proof rests on."""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from .._orbit.orbit import PeriodicOrbit
+from .._system.shown import Shown
+from .arc import ON_SURFACE
+from .eigenvalues import EigenvalueEnclosure
+from .rounding import EPS, TINY, up
+
+
+class Enclosed(eqx.Module):
+    r"""Numbers between bounds, $|x - \text{midpoint}| \le \text{radius}$ in each entry; NaN where nothing is proved.
+
+    **Attributes:** `midpoint`, `radius`: of one shape.
+    """
+
+    midpoint: Float[np.ndarray, "*shape"]
+    radius: Float[np.ndarray, "*shape"]
+
+    @classmethod
+    def between(cls, low, high, more=0.0) -> "Enclosed":
+        """The numbers between two bounds, each moved outward by `more`."""
+        midpoint = np.asarray(0.5 * (np.asarray(low) + np.asarray(high)))
+        half = np.maximum(high - midpoint, midpoint - low)
+        return cls(midpoint, np.asarray(up(half + more + EPS * np.abs(midpoint)) + TINY))
+
+    def contains(self, value) -> np.ndarray:
+        """Whether each entry of `value`, floats, is surely within the bounds."""
+        distance = np.abs(np.asarray(value) - self.midpoint)
+        return distance * (1 + EPS) + EPS * np.abs(self.midpoint) <= self.radius
+
+
+class ProvedOrbit(Shown):
+    r"""A periodic orbit that is proved to exist, from `krawczyk`, or why it is not proved.
+
+    **Attributes:** `reasons`: why it is not proved, a sentence each; none where it is. `names`: of the section's coordinates, the
+    entries of the state before the closing jump that its reset reads. `coordinates`: their bounds. `near`, `unique_within`: exactly
+    one periodic orbit of this route passes within `unique_within` of `near`, in each coordinate. `starts`, `ends`: bounds of the
+    states just after and just before the jumps, one for each arc, with the time as last entry if the system depends on it.
+    `period`: its bounds; for a system that depends on time it is the number that the proof takes off the time, of radius zero.
+    `multipliers`: those of the return map in the section's coordinates. Where these are fewer than the mode's coordinates the
+    remaining multipliers of `PeriodicOrbit` are zero exactly: the reset does not read the rest. None where nothing is proved.
+    `seconds`: of the proof, with compilation. `assumptions`: what the proof rests on, a sentence each.
+    """
+
+    reasons: tuple[str, ...]
+    names: tuple[str, ...]
+    near: Float[np.ndarray, " m"]
+    unique_within: float
+    coordinates: Enclosed
+    starts: tuple[Enclosed, ...]
+    ends: tuple[Enclosed, ...]
+    period: Enclosed
+    multipliers: EigenvalueEnclosure | None
+    seconds: float
+    assumptions: tuple[str, ...]
+
+    @property
+    def proved(self) -> bool:
+        """Whether existence and uniqueness are proved."""
+        return not self.reasons
+
+    @property
+    def status(self) -> str:
+        """`"proved"` or `"not proved"`."""
+        return "proved" if self.proved else "not proved"
+
+    @property
+    def center(self) -> Float[np.ndarray, " m"]:
+        """The midpoints of the bounds of the section's coordinates."""
+        return self.coordinates.midpoint
+
+    @property
+    def radius(self) -> Float[np.ndarray, " m"]:
+        """The radii of the bounds of the section's coordinates."""
+        return self.coordinates.radius
+
+    @property
+    def state(self) -> Enclosed:
+        """The bounds of the state just after the closing jump. `ValueError` where nothing is proved."""
+        if not self.starts:
+            raise ValueError(f"ProvedOrbit: not proved, so there are no bounds of the state. {' '.join(self.reasons)}")
+        return self.starts[0]
+
+    def __str__(self) -> str:
+        rows = [("status", self.status)]
+        rows += [("reason", reason) for reason in self.reasons]
+        if self.multipliers is not None:
+            each = zip(self.names, self.center, self.radius, strict=True)
+            rows += [(name, _bounded(midpoint, radius)) for name, midpoint, radius in each]
+            rows += [("period", _bounded(self.period.midpoint, self.period.radius))]
+            for k, (center, radius) in enumerate(zip(self.multipliers.centres, self.multipliers.radii, strict=True)):
+                rows += [(f"multiplier {k + 1}", _bounded(complex(center), radius))]
+            rows += [("unique within", f"{self.unique_within:g} in each coordinate")]
+        rows += [("seconds", f"{self.seconds:.3g}")]
+        rows += [("assumption", sentence) for sentence in self.assumptions]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(["ProvedOrbit", *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+
+def _bounded(midpoint, radius) -> str:
+    """A midpoint with all its digits, and its radius rounded up."""
+    size = f"{float(radius) * 1.05:.1e}"
+    if isinstance(midpoint, complex) and midpoint.imag:
+        return f"{midpoint.real:+.17g} {midpoint.imag:+.17g}i +- {size}"
+    return f"{np.real(midpoint):+.17g} +- {size}"
+
+
+def assumptions_of(orbit: PeriodicOrbit, timed: bool) -> tuple[str, ...]:
+    """What a proof about an orbit of the system rests on, a sentence each."""
+    sentences = [
+        "Numbers are IEEE binary64, and +, -, *, / are rounded to nearest and compiled by XLA without fast math.",
+        "The parameters, and the constants in the functions of the system, are the floats that are given, exactly.",
+        f"A guard within {ON_SURFACE:g} of zero at the start of an arc is on its surface, and not positive, as in simulate.",
+        "The domains of the modes are not part of the proof.",
+    ]
+    if timed:
+        sentences.append(
+            f"The system repeats itself after the period {float(orbit.period)!r}, which the proof takes off the time, exactly."
+        )
+    return tuple(sentences)
