@@ -16,6 +16,7 @@ from .._system import version as installed  # noqa: E402
 from .arguments import Misuse, NotFound  # noqa: E402
 from .attractor import attractor  # noqa: E402
 from .basin import basin  # noqa: E402
+from .certify import certify  # noqa: E402
 from .continuation import follow_branches  # noqa: E402
 from .gait import gait  # noqa: E402
 from .models import models  # noqa: E402
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Simulation and stability analysis of hybrid dynamical systems: periodic orbits, multipliers, branches, sweeps, "
-    "optimal gaits.",
+    "optimal gaits, certificates.",
 )
 
 
@@ -53,6 +54,7 @@ app.command()(optimize)
 app.command()(sweep)
 app.command()(attractor)
 app.command()(basin)
+app.command()(certify)
 app.add_typer(reproduce, name="reproduce")
 
 

@@ -1,0 +1,73 @@
+"""The command `certify`: a proof that a model's limit cycle attracts, under disturbances."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from .arguments import as_misuse, check_count, load, NotFound, parse_parameters, parse_sequence
+from .options import Json, Model, Param, Sequence
+from .orbits import MOST_STARTS, require_orbits
+from .session import start_jax
+
+
+def certify(
+    name: Model,
+    param: Param = None,
+    sequence: Sequence = None,
+    disturbance: Annotated[float, typer.Option(help="bound of the disturbance of the rates; 0: none")] = 0.0,
+    norm: Annotated[str, typer.Option(help="norm of the disturbance: 2, or inf for each rate by itself")] = "2",
+    channel: Annotated[
+        list[str] | None, typer.Option(help="coordinate whose rate is disturbed; repeat; default: all")
+    ] = None,
+    radius: Annotated[
+        float | None, typer.Option(help="size of the set, in the certificate's coordinates; default: found")
+    ] = None,
+    facets: Annotated[int, typer.Option(help="edges of the polygon")] = 16,
+    rings: Annotated[int, typer.Option(help="rings of pieces into which the polygon is cut")] = 2,
+    sectors: Annotated[int | None, typer.Option(help="pieces around the polygon; default: as many as edges")] = None,
+    steps: Annotated[int, typer.Option(help="steps of each arc")] = 32,
+    orders: Annotated[int, typer.Option(help="orders of the Taylor series in time")] = 12,
+    degree: Annotated[int, typer.Option(help="degree of the polynomials of the initial state")] = 2,
+    as_json: Json = False,
+):
+    """Prove that the stable limit cycle of a model attracts: a set on a section is mapped into its interior.
+
+    Exit status 1 if it is not proved, which does not mean that it is false: more pieces, facets or steps may prove it.
+    """
+    for option, value, least in (("--facets", facets, 8), ("--rings", rings, 1), ("--steps", steps, 1), ("--orders", orders, 2)):
+        check_count(option, value, least, 10_000)
+    check_count("--degree", degree, 2, 6)
+    cache = start_jax()
+    model = load(name)
+    params, values = parse_parameters(model, param)
+    modes = parse_sequence(model, sequence)
+    from ..certify import attracting, Disturbance
+
+    coordinates = {each for mode in modes for each in model.system.modes[mode].coordinates}
+    with as_misuse():
+        if channel is not None and not set(channel) <= coordinates:
+            raise ValueError(f"--channel {' '.join(sorted(set(channel) - coordinates))}: one of {sorted(coordinates)}.")
+        wind = Disturbance(disturbance, norm, None if channel is None else tuple(channel))
+    orbits = require_orbits(model, params, values, modes, 1, cache, MOST_STARTS, None)
+    stable = [orbits[i] for i in range(len(orbits)) if bool(orbits[i].stable)]
+    if not stable:
+        raise NotFound(f"{name} has no stable orbit at these parameters: nothing attracts.")
+    with as_misuse():
+        proof = attracting(
+            stable[0], disturbance=wind, radius=radius, facets=facets, rings=rings, sectors=sectors, steps=steps,
+            orders=orders, degree=degree,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({
+            "model": name, "parameters": values, "status": proof.status, "ratio": float(proof.ratio),
+            "converges": bool(proof.converges), "reasons": list(proof.reasons), "coordinates": list(proof.coordinates),
+            "vertices": proof.vertices.tolist(), "center": proof.center.tolist(),
+            "disturbance": {"bound": wind.bound, "norm": wind.norm, "channels": wind.channels},
+            "pieces": proof.pieces, "sets": proof.sets, "seconds": proof.seconds,
+            "compile_seconds": proof.compile_seconds, "assumptions": list(proof.assumptions),
+        }))  # fmt: skip
+    else:
+        print(proof)
+    if not proof.proved:
+        raise NotFound(f"not proved: {'; '.join(proof.reasons)}. Try more --rings, --facets or --steps.")
