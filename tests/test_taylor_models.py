@@ -32,7 +32,9 @@ def exact(model, s, error):
     for k in range(COUNT):
         total = mpmath.mpf(float(model.radius[k])) * mpmath.mpf(error)
         for exponents, c in zip(model.basis.exponents, np.asarray(model.coefficients[:, k]), strict=True):
-            total += mpmath.mpf(float(c)) * mpmath.mpf(s[0]) ** int(exponents[0]) * mpmath.mpf(s[1]) ** int(exponents[1])
+            total += (
+                mpmath.mpf(float(c)) * mpmath.mpf(s[0]) ** int(exponents[0]) * mpmath.mpf(s[1]) ** int(exponents[1])
+            )
         values.append(total)
     return values
 
@@ -41,7 +43,8 @@ def excess(result, s, values):
     """The largest |value - polynomial| / radius; must be at most 1."""
     flat = exact(TaylorModel(result.coefficients, jnp.zeros_like(result.radius), result.basis), s, 0.0)
     return max(
-        float(abs(v - p) / mpmath.mpf(float(r))) for v, p, r in zip(values, flat, np.asarray(result.radius), strict=True)
+        float(abs(v - p) / mpmath.mpf(float(r)))
+        for v, p, r in zip(values, flat, np.asarray(result.radius), strict=True)
     )
 
 
@@ -100,14 +103,18 @@ def test_harness_detects_a_wrong_enclosure():
 
 def test_functions_that_are_not_defined_have_an_infinite_radius():
     across = ball(jnp.array([0.0, 1e-3, -0.5]), jnp.array([0.1, 0.1, 0.1]))
-    assert np.all(np.isinf(functions.reciprocal(across).radius[:2])) and np.isfinite(functions.reciprocal(across).radius[2])
+    assert np.all(np.isinf(functions.reciprocal(across).radius[:2])) and np.isfinite(
+        functions.reciprocal(across).radius[2]
+    )
     for function in (functions.sqrt, functions.log):
         assert np.all(np.isinf(function(across).radius))
 
 
 def composite(x):
     r = jnp.sqrt(x @ x)
-    return jnp.stack([jnp.where(r > 0.1, jnp.tanh(x[0]) * x[1] ** 3, 0.0), jnp.arctan2(x[1], r), jnp.maximum(x[0], x[1])])
+    return jnp.stack(
+        [jnp.where(r > 0.1, jnp.tanh(x[0]) * x[1] ** 3, 0.0), jnp.arctan2(x[1], r), jnp.maximum(x[0], x[1])]
+    )
 
 
 def test_a_function_of_jax_is_enclosed_by_its_jaxpr():
@@ -121,7 +128,9 @@ def test_a_function_of_jax_is_enclosed_by_its_jaxpr():
     assert np.all(np.asarray(result.radius) < 4 * np.ptp(values, axis=0))
 
 
-@pytest.mark.parametrize("function", [lambda x: jnp.linalg.solve(jnp.eye(2) + x, x), lambda x: jnp.sort(x), jnp.cumprod])
+@pytest.mark.parametrize(
+    "function", [lambda x: jnp.linalg.solve(jnp.eye(2) + x, x), lambda x: jnp.sort(x), jnp.cumprod]
+)
 def test_a_primitive_without_an_enclosure_is_named(function):
     with pytest.raises(ValueError, match="primitive '[a-z_]+' has no enclosure"):
         enclosure(function, ball(jnp.array([0.7, -0.4])))

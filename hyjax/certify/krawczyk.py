@@ -55,8 +55,8 @@ def krawczyk(
     and no other before it.
 
     **Arguments:** `orbit`: one `PeriodicOrbit`, in float64. `radius`: half the width of the box about the orbit, for each
-    coordinate in its unit; `"auto"`: the largest of $10^{-4}, \ldots, 10^{-10}$ for which the proof succeeds. `steps`: of each arc.
-    `orders`: of the series in time. `degree`: of the polynomials in the coordinates.
+    coordinate in its unit; `"auto"`: the largest of $10^{-4}, \ldots, 10^{-10}$ for which the proof succeeds. `steps`: of each
+    arc. `orders`: of the series in time. `degree`: of the polynomials in the coordinates.
 
     **Returns:** `ProvedOrbit`. It is `"not proved"`, with `reasons`, where an enclosure is too wide or a guard's condition fails,
     also for orbits with a multiplier 1, which are not isolated. `ValueError` for a batch, an orbit that failed, float32, and

@@ -35,7 +35,12 @@ def certify(
 
     Exit status 1 if it is not proved, which does not mean that it is false: more pieces, facets or steps may prove it.
     """
-    for option, value, least in (("--facets", facets, 8), ("--rings", rings, 1), ("--steps", steps, 1), ("--orders", orders, 2)):
+    for option, value, least in (
+        ("--facets", facets, 8),
+        ("--rings", rings, 1),
+        ("--steps", steps, 1),
+        ("--orders", orders, 2),
+    ):
         check_count(option, value, least, 10_000)
     check_count("--degree", degree, 2, 6)
     cache = start_jax()
