@@ -114,13 +114,10 @@ def run_arc(
     rows = [jnp.concatenate([row, end[None]]) for row, end in zip(
         bounds, (hull.low, hull.high, at.box.states.low, at.box.states.high), strict=True
     )]  # fmt: skip
-<<<<<<< HEAD
-    tube = Tube(*rows, elapsed=jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low, last=up(steps * h.high + at.times.high))
+    tube = Tube(
+        *rows, elapsed=jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low, last=up(steps * h.high + at.times.high)
+    )
     return Ended(ended, last, at.on_surface, hidden), tube, conditions
-=======
-    tube = Tube(*rows, elapsed=jnp.arange(steps + 1.0) * h.low, last=up(steps * h.high + at.times.high))
-    return ended, last, at.on_surface, tube, conditions
->>>>>>> krawczyk
 
 
 def starts_on(

@@ -24,16 +24,10 @@ class Frame(eqx.Module):
 class StateSet(eqx.Module):
     r"""The states $p(s) + \sum_g G_g u_g + F e$ with $s \in [-1, 1]^m$, $\|u_g\|_2 \le 1$, $|e| \le \epsilon$.
 
-        **Attributes:** `polynomial`: the coefficients of $p$, shape `(N, n)`, exact floats. `generators`: $G_g$, shape
-    <<<<<<< HEAD
-        `(groups, n, columns)`. `error`: $\epsilon$, shape `(n,)`, in the coordinates of the frame $F$. `variation`: the midpoint of
-        the states' derivative by $s$, shape `(n, m)`; `variation_error`: the radius of its error in the coordinates of the frame.
-        `basis`: the monomials of $p$, static.
-    =======
-        `(groups, n, vectors)`. `error`: $\epsilon$, shape `(n,)`, in the coordinates of the frame $F$. `variation`: the midpoint of the
-        states' derivative by $s$, shape `(n, m)`; `variation_error`: the radius of its error in the coordinates of the frame. `basis`:
-        the monomials of $p$, static.
-    >>>>>>> krawczyk
+    **Attributes:** `polynomial`: the coefficients of $p$, shape `(N, n)`, exact floats. `generators`: $G_g$, shape
+    `(groups, n, vectors)`. `error`: $\epsilon$, shape `(n,)`, in the coordinates of the frame $F$. `variation`: the midpoint of
+    the states' derivative by $s$, shape `(n, m)`; `variation_error`: the radius of its error in the coordinates of the frame.
+    `basis`: the monomials of $p$, static.
     """
 
     polynomial: Float[Array, "N n"]
