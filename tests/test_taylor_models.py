@@ -71,8 +71,8 @@ def test_functions_hold_their_values(name, degree):
         for s in [(1.0, -1.0), (0.0, 0.0), tuple(rng.uniform(-1, 1, 2))]:
             for error in (-1.0, 1.0, float(rng.uniform(-1, 1))):
                 assert excess(result, s, [true(v) for v in exact(model, s, error)]) <= 1
-        # Narrow: what is left out is of second order in the spread of ten coefficients, as those of high degree are as large as the
-        # others, or of first order for a ball; beside the radius of the argument, and rounding.
+        # Narrow: what is left out is of second order in the spread of ten coefficients, as those of high degree are as large as
+        # the others, or of first order for a ball; beside the radius of the argument, and rounding.
         allowed = 40 * (12 * spread) ** min(degree + 1, 2) + 12 * np.asarray(model.radius) + 1e-13
         assert np.all(np.asarray(result.radius) <= allowed)
 
@@ -132,12 +132,12 @@ def test_a_function_of_jax_is_enclosed_by_its_jaxpr():
     "function", [lambda x: jnp.linalg.solve(jnp.eye(2) + x, x), lambda x: jnp.sort(x), jnp.cumprod]
 )
 def test_a_primitive_without_an_enclosure_is_named(function):
-    with pytest.raises(ValueError, match="primitive '[a-z_]+' has no enclosure"):
+    with pytest.raises(ValueError, match=r"primitive '[a-z_]+' has no enclosure"):
         enclosure(function, ball(jnp.array([0.7, -0.4])))
 
 
 def test_taylor_coefficients_are_those_of_closed_forms():
-    """Of x' = x^2, x = x0 / (1 - x0 t); y' = sqrt y, y = (sqrt y0 + t/2)^2; z' = cos z, z = gd(t + c); w' = 1/w: w^2 = w0^2 + 2t."""
+    """x' = x^2: x0 / (1 - x0 t); y' = sqrt y: (sqrt y0 + t/2)^2; z' = cos z: gd(t + c); w' = 1/w: w^2 = w0^2 + 2t."""
 
     def field(x):
         return jnp.stack([x[0] ** 2, jnp.sqrt(x[1]), jnp.cos(x[2]), 1 / x[3], jnp.exp(-x[4]), jnp.arctan(x[5])])

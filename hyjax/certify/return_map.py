@@ -17,10 +17,10 @@ from .basis import Basis
 from .disturbance import Disturbance, NONE
 from .event import product
 from .mode_field import depends_on_time, ModeField
+from .reference import eigenbasis, reference_flow
 from .section import ABSENT, section_of_reset, SectionChart
 from .state_set import frame_of, identity_frame
-from .step import columns_of, first, nested
-from .taylor import flow_coefficients
+from .step import first
 from .taylor_model import add, ball, TaylorModel
 
 
@@ -160,7 +160,7 @@ class ReturnMap:
         """Along the orbit: the factors Q of the flow's derivative, columns by size; and the derivatives of the steps."""
         frames, flows = [], []
         for field, x, duration in zip(self.fields, self.starts, self.durations, strict=True):
-            steps = np.asarray(_reference_flow(field, jnp.asarray(x), duration / self.steps, self.steps))
+            steps = np.asarray(reference_flow(field, jnp.asarray(x), duration / self.steps, self.steps))
             frame, chain = np.eye(field.dimension), [identity_frame(field.dimension)]
             for flow in steps:
                 pushed = flow @ frame
@@ -192,7 +192,7 @@ class ReturnMap:
         the windows.
 
         From the durations of the arcs at the pieces' centers, faces and corners: numbers without a proof, on which no
-        enclosure depends; NaN where a stride fails.
+        enclosure depends; those of the orbit where a stride fails or takes another time by far.
         """
         basis, turn = pieces.basis, np.asarray(self.axes.inverse).T
         sides = np.eye(basis.variables)
@@ -203,6 +203,8 @@ class ReturnMap:
         points = self.z + np.einsum("pn,bni->pbi", monomials, np.asarray(pieces.coefficients)) @ turn
         times = np.asarray(self._crossing_times(jnp.asarray(points.reshape(-1, points.shape[-1]))))
         times = times.reshape(*points.shape[:2], -1)
+        # A start on the wrong side of a surface may cross it at once, or a period later.
+        times = np.where(np.abs(times - self.durations) < 0.3 * self.durations, times, self.durations)
         m = basis.variables
         slopes = 0.5 * (times[1 : m + 1] - times[m + 1 : 2 * m + 1])
         middle = times[0]
@@ -278,36 +280,6 @@ class ReturnMap:
             slope = np.asarray(first(after[1], point, field.leaves).center) @ project
             tangents, blown = slope @ tangents, slope @ blown
         return tangents, np.array(late)
-
-
-def eigenbasis(matrix: np.ndarray) -> np.ndarray:
-    """A real basis in which a matrix is nearly block-diagonal: eigenvectors, real and imaginary part of complex ones; where these
-    are nearly dependent, the identity."""
-    values, vectors = np.linalg.eig(matrix)
-    columns = []
-    for value, vector in zip(values, vectors.T, strict=True):
-        if value.imag == 0:
-            columns.append(vector.real / np.linalg.norm(vector.real))
-        elif value.imag > 0:
-            pair = np.stack([vector.real, vector.imag], axis=1)
-            columns += list((pair / np.linalg.norm(pair, 2)).T)
-    basis = np.stack(columns, axis=1)
-    return basis if np.linalg.cond(basis) < 1e6 else np.eye(len(matrix))
-
-
-def _reference_flow(field: ModeField, x, h, steps: int):
-    """The derivatives of the flow over each step from `x`, as numbers without a proof."""
-
-    @jax.jit
-    def run(x):
-        def one(x, _):
-            columns = columns_of(ball(x), ball(jnp.eye(field.dimension)))
-            end = nested(flow_coefficients(field.variational, columns, field.leaves, 12), ball(jnp.asarray(h))).center
-            return end[:, 0], end[:, 1:]
-
-        return jax.lax.scan(one, x, None, length=steps)[1]
-
-    return run(x)
 
 
 def piece_of(low: Float[Array, " m"], high: Float[Array, " m"], basis: Basis) -> TaylorModel:
