@@ -17,7 +17,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
 from .basis import basis
@@ -218,13 +218,9 @@ def _ball(a: TaylorModel) -> BallMatrix:
 
 def _failed(image: Image) -> tuple[str, ...]:
     """The conditions that are not proved, and whether the numbers are finite."""
-    failed = [name for name, holds in image.conditions.items() if not _true(holds)]
+    failed = [name for name, holds in image.conditions.items() if not bool(np.all(np.asarray(holds)))]
     finite = [np.all(np.isfinite(each)) for each in (*_value(image), *_ball(image.jacobian))]
     return tuple(failed) if failed or all(finite) else ("the enclosure is finite",)
-
-
-def _true(holds: Bool[np.ndarray, ""]) -> bool:
-    return bool(np.all(np.asarray(holds)))
 
 
 def _no_numbers(map: ReturnMap) -> dict:

@@ -114,9 +114,15 @@ def common(a: TaylorModel, b: TaylorModel) -> tuple[TaylorModel, TaylorModel]:
 def add(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     """The sum; shapes are broadcast."""
     a, b = common(a, b)
-    total = a.coefficients + b.coefficients
+    rank = max(a.radius.ndim, b.radius.ndim)
+    total = _of_rank(a, rank) + _of_rank(b, rank)
     rounding = jnp.sum(jnp.abs(total), axis=0) * EPS
     return TaylorModel(total, up(a.radius + b.radius + rounding + TINY, a.basis.size), a.basis)
+
+
+def _of_rank(a: TaylorModel, rank: int) -> Array:
+    """The coefficients with axes of length one after that of the monomials, so that shapes of different rank are broadcast."""
+    return a.coefficients.reshape((a.basis.size,) + (1,) * (rank - a.radius.ndim) + a.radius.shape)
 
 
 def negative(a: TaylorModel) -> TaylorModel:
