@@ -6,8 +6,9 @@ import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-# Kernels by XLA's older emitters: the same arithmetic, and two to three times less to compile, which is what tests do most.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+# Kernels by XLA's older emitters and LLVM's first level of optimization: the same arithmetic, and two to three times less to
+# compile, which is what tests do most.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
 
 import jax
 import jax.numpy as jnp
