@@ -21,7 +21,6 @@ Numerica 19, for the approach.
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Complex, Float, Int
-from numpy.typing import ArrayLike
 
 from .matrix_balls import (
     approximate_inverse,
@@ -32,6 +31,7 @@ from .matrix_balls import (
     Matrix,
     neumann_tail,
     nonnegative_norm,
+    Numbers,
     product,
     root_above,
     root_below,
@@ -71,7 +71,7 @@ class EigenvalueEnclosure(eqx.Module):
         return np.maximum(low - self.radii - EPS * (low + self.radii), 0), up(high + self.radii)
 
 
-def enclose_eigenvalues(matrix: ArrayLike, radius: ArrayLike = 0.0) -> EigenvalueEnclosure:
+def enclose_eigenvalues(matrix: Numbers, radius: Numbers | float = 0.0) -> EigenvalueEnclosure:
     r"""Discs that hold the eigenvalues of every real matrix $X$ with $|X - A| \le R$, in each entry.
 
     **Arguments:** `matrix`: $A$, shape `(n, n)`. `radius`: $R$, shape `(n, n)` or one number, not negative.
@@ -98,7 +98,7 @@ def _smallest(a: BallMatrix) -> EigenvalueEnclosure:
     return best
 
 
-def norm_bound(matrix: ArrayLike, radius: ArrayLike = 0.0) -> float:
+def norm_bound(matrix: Numbers, radius: Numbers | float = 0.0) -> float:
     r"""An upper bound of the 2-norm of every real matrix within a radius: $\|A\|_2 + \|R\|_2$ for a midpoint and its radius.
 
     $\|A\|_2^2$ is the largest eigenvalue of $A^\top A$, and no matrix of the set is further from $A$ than $\|R\|_2$.
@@ -126,7 +126,7 @@ def _modulus_below(real, imaginary):
     return root_below(np.maximum(total * (1 - 2.0**-49) - TINY, 0))
 
 
-def _blocks(z: Complex[np.ndarray, "m n"]) -> Matrix:
+def _blocks(z: Complex[np.ndarray, "m n"]) -> Float[np.ndarray, "2*m 2*n"]:
     """A complex matrix as a real one of twice the size, so that products are those of real matrices."""
     return np.block([[np.real(z), -np.imag(z)], [np.imag(z), np.real(z)]])
 

@@ -14,12 +14,12 @@ Algorithms*, sec. 3.5, for $\gamma_n$; Neumaier (1990), *Interval Methods for Sy
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
-from numpy.typing import ArrayLike
+from jaxtyping import Array, Float
 
 from .rounding import EPS, TINY, UNIT, up
 
 Matrix = Float[np.ndarray, "m n"]
+Numbers = Array | np.ndarray
 
 
 class BallMatrix(NamedTuple):
@@ -34,7 +34,7 @@ class BallMatrix(NamedTuple):
         return up(np.abs(self.mid) + self.rad)
 
 
-def ball_matrix(matrix: ArrayLike, radius: ArrayLike = 0.0) -> BallMatrix:
+def ball_matrix(matrix: Numbers, radius: Numbers | float = 0.0) -> BallMatrix:
     """A midpoint and a radius as float64. `ValueError` unless the one is a matrix, and the other fits and is not negative."""
     mid = np.asarray(matrix, np.float64)
     rad = np.asarray(radius, np.float64)
@@ -75,7 +75,7 @@ def root_below(x):
     return np.where(root * root * (1 + 2.0**-51) + TINY <= x, root, 0)
 
 
-def _near_perron(e: Matrix) -> Float[np.ndarray, " n"]:
+def _near_perron(e: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " n"]:
     """A positive vector near that of Perron for a matrix of non-negative entries: it makes the largest (E v)_i / v_i small."""
     v = np.ones(len(e))
     for _ in range(8):
@@ -92,7 +92,7 @@ def nonnegative_norm(r: Matrix) -> float:
     return float(root_above(np.max(up(up(gram @ v, len(v) // 4 + 1) / v))))
 
 
-def neumann_tail(e: Matrix, x: Matrix) -> Matrix:
+def neumann_tail(e: Float[np.ndarray, "n n"], x: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
     r"""A bound of $\sum_{m\ge1} E^mX$ for matrices of non-negative entries; infinite unless $E$ is seen to contract.
 
     With $v > 0$ and $Ev \le \epsilon v$, $\epsilon < 1$, and columns $X_j \le s_jv$: $EX + \epsilon^2v s^\top/(1 - \epsilon)$.
@@ -111,7 +111,7 @@ def neumann_tail(e: Matrix, x: Matrix) -> Matrix:
     return up(up(e @ x, n // 4 + 1) + factor * v[:, None] * s, 2)
 
 
-def enclose_inverse(matrix: ArrayLike, radius: ArrayLike = 0.0) -> tuple[Matrix, Matrix]:
+def enclose_inverse(matrix: Numbers, radius: Numbers | float = 0.0) -> tuple[Matrix, Matrix]:
     r"""The inverses of all real matrices within a radius: their midpoint and radius.
 
     With $W \approx A^{-1}$ and $E = I - WX$, $X^{-1} = W + \sum_{m\ge1}E^mW$ where $E$ contracts.
