@@ -57,7 +57,6 @@ def holds_eigenvalue(multipliers, value):
 def test_the_circle_of_a_plane_field(round_orbit):
     proved = krawczyk(round_orbit, steps=48)
     assert proved.proved, proved.reasons
-    # The digits of pi are nearer to the float than its last place; the bounds must not be narrower than rounding.
     assert proved.period.contains(2 * np.pi)
     assert proved.period.radius < 1e-11
     assert np.all(proved.coordinates.contains([-1.0]))
