@@ -27,14 +27,14 @@ def line(t, x, params):
     return x[1]
 
 
-def unchanged(t, x, params):
-    return x
+def onto_the_line(t, x, params):
+    return jnp.stack([x[0], jnp.zeros_like(x[1])])
 
 
 # The unit circle, of period 2 pi; r' = rate r (1 - r^2) has the derivative -2 rate at r = 1.
 circle = hj.HybridSystem(
     modes={"plane": hj.Mode(spiral, ("x", "y"))},
-    transitions=(hj.Transition("plane", "plane", guard=line, reset=unchanged),),
+    transitions=(hj.Transition("plane", "plane", guard=line, reset=onto_the_line),),
 )
 
 
@@ -57,19 +57,18 @@ def holds_eigenvalue(multipliers, value):
 def test_the_circle_of_a_plane_field(round_orbit):
     proved = krawczyk(round_orbit, steps=48)
     assert proved.proved, proved.reasons
-    # The digits of pi are nearer to the float than its last place; the bounds must not be narrower than rounding.
     assert proved.period.contains(2 * np.pi)
     assert proved.period.radius < 1e-11
-    assert np.all(proved.coordinates.contains([-1.0, 0.0]))
+    assert np.all(proved.coordinates.contains([-1.0]))
     assert np.all(proved.state.contains([-1.0, 0.0]))
     assert np.all(proved.radius < 1e-12)
     assert holds_eigenvalue(proved.multipliers, np.exp(-0.4 * np.pi))
-    assert holds_eigenvalue(proved.multipliers, 0.0)
+    assert len(proved.multipliers.centres) == 1
     assert "unique within" in str(proved) and "assumption" in str(proved)
 
 
 def test_a_circle_with_a_multiplier_1_is_not_proved(round_orbit):
-    # Without attraction all circles are orbits, and this one's multipliers are 1 and 0.
+    # Without attraction all circles are orbits, and this one's multiplier is 1.
     family = eqx.tree_at(lambda orbit: orbit.params.rate, round_orbit, jnp.array(0.0))
     refused = krawczyk(family, steps=48)
     assert refused.status == "not proved" and "multiplier 1" in refused.reasons[0]
@@ -78,6 +77,7 @@ def test_a_circle_with_a_multiplier_1_is_not_proved(round_orbit):
         _ = refused.state
 
 
+@pytest.mark.slow
 def test_an_orbit_of_another_system_is_not_proved(round_orbit):
     larger = eqx.tree_at(lambda orbit: orbit.params.size, round_orbit, jnp.array(1.00001))
     refused = krawczyk(larger, steps=48)

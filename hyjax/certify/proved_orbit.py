@@ -30,7 +30,7 @@ class Enclosed(eqx.Module):
     def contains(self, value) -> np.ndarray:
         """Whether each entry of `value`, floats, is surely within the bounds."""
         distance = np.abs(np.asarray(value) - self.midpoint)
-        return distance * (1 + EPS) + EPS * np.abs(self.midpoint) <= self.radius
+        return np.asarray(distance * (1 + EPS) + EPS * np.abs(self.midpoint) <= self.radius)
 
 
 class ProvedOrbit(Shown):
