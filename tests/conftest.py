@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 # Kernels by XLA's older emitters and LLVM's first level of optimization: the same arithmetic, and two to three times less to
 # compile, which is what tests do most.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
+_QUICKLY_COMPILED = " --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + _QUICKLY_COMPILED
 
 import jax
 import jax.numpy as jnp
