@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 # Kernels by XLA's older emitters and LLVM's first level of optimization: the same arithmetic, and two to three times less to
 # compile, which is what tests do most.
-_QUICKLY_COMPILED = " --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + _QUICKLY_COMPILED
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=1"
 
 import jax
 import jax.numpy as jnp
