@@ -110,7 +110,7 @@ SHORT = (
 @pytest.mark.parametrize("reference", [LONG, SHORT], ids=["stable", "saddle"])
 def test_the_walkers_gaits(reference):
     state, period, multipliers = reference
-    orbit = of_model(walker, walker.after_strike(walker.Params(), state[0], state[1]))
+    orbit = of_model(walker, walker.after_strike(walker.Params(), *jnp.array(state[:2])))
     proved = krawczyk(orbit)
     assert proved.proved, proved.reasons
     assert proved.names == ("theta", "theta_rate")
