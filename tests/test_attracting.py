@@ -172,6 +172,8 @@ def test_bad_input_is_refused(gait):
         hj.certify.Disturbance(-1.0)
     with pytest.raises(ValueError, match="norm='1'"):
         hj.certify.Disturbance(1e-4, norm="1")
+    with pytest.raises(ValueError, match="radius=-1"):
+        hj.certify.attracting(gait, radius=-1.0)
     with pytest.raises(ValueError, match="rings=0"):
         hj.certify.attracting(gait, rings=0)
     with pytest.raises(ValueError, match="batch"):

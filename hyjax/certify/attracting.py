@@ -118,6 +118,8 @@ def attracting(
         )
     if not (facets >= 8 and rings >= 1):
         raise ValueError(f"attracting: facets={facets} must be at least 8, and rings={rings} at least 1.")
+    if radius is not None and not (np.isfinite(radius) and radius > 0):
+        raise ValueError(f"attracting: radius={radius} must be positive and finite; None finds one.")
     images = _Images(of, rings, sectors or facets, degree)
     begun = time.perf_counter()
     directions, _ = _regular(facets, 1.0)

@@ -1,6 +1,7 @@
 """The command `certify`: a proof that a model's limit cycle attracts, under disturbances."""
 
 import json
+import math
 from typing import Annotated
 
 import typer
@@ -33,7 +34,7 @@ def certify(
 ):
     """Prove that the stable limit cycle of a model attracts: a set on a section is mapped into its interior.
 
-    Exit status 1 if it is not proved, which does not mean that it is false: more pieces, facets or steps may prove it.
+    Exit status 0 if it is proved, 1 if not, which does not mean that it is false: more pieces, facets or steps may prove it.
     """
     for option, value, least in (
         ("--facets", facets, 8),
@@ -65,7 +66,7 @@ def certify(
         )  # fmt: skip
     if as_json:
         print(json.dumps({
-            "model": name, "parameters": values, "status": proof.status, "ratio": float(proof.ratio),
+            "model": name, "params": values, "status": proof.status, "ratio": proof.ratio if math.isfinite(proof.ratio) else None,
             "converges": bool(proof.converges), "reasons": list(proof.reasons), "coordinates": list(proof.coordinates),
             "vertices": proof.vertices.tolist(), "center": proof.center.tolist(),
             "disturbance": {"bound": wind.bound, "norm": wind.norm, "channels": wind.channels},
