@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax.certify.polygon import from_supports, inside, Polygon
+from hyjax.certify.polygon import from_supports, holds, inside, Polygon
 from hyjax.certify.return_map import ReturnMap
 from hyjax.models import simplest_walker as walker
 
@@ -190,6 +190,8 @@ def test_polygons_are_covered_and_turn_once():
     assert not Polygon(star).convex() and not Polygon(polygon.vertices + 5.0).convex()
     from hyjax.certify.basis import basis
 
+    supports = 1 + 0.1 * np.cos(2 * angles)
+    assert holds(polygon, directions, supports * (1 - 1e-9)) and not holds(polygon, directions, supports * (1 + 1e-9))
     pieces = polygon.pieces(basis(2, 2), 3, 20)
     area = 0.0
     for coefficients in np.asarray(pieces.coefficients):

@@ -83,13 +83,14 @@ def run_arc(
     **Returns:** the states on the guard's surface, the tube, and what must be true.
     """
     field, groups, steps = program.field, wind.shape[0], frames.matrix.shape[0] - 1
+    breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
 
     def one(carry, given):
         states, leaving = carry
         frame, after, index = given
         hull = states.hull(frame)
         ended, box = advance(field, states, h, frame, after, wind, begin + groups * index, program.orders)
-        silent, leaving = quiet(field, box.states, ended, after, leaving)
+        silent, leaving = quiet(field, box.states, ended, after, leaving, breeze)
         bounds = (hull.low, hull.high, box.states.low, box.states.high)
         return (ended, leaving), (bounds, box.proved, jnp.all(silent))
 
@@ -100,9 +101,9 @@ def run_arc(
     states, hidden = spread_out(states, last) if groups else (states, None)
     at = arrive(field, surface, states, last, window, wind, program.orders)
     ended = projected(field, surface, at, last)
-    others, _ = quiet(field, at.box.states, ended, last, leaving & False)
+    others, _ = quiet(field, at.box.states, ended, last, leaving & False, breeze)
     conditions = {
-        "a box holds the flow of every step": jnp.all(held) & at.conditions["box"],
+        "a box holds the flow of every step": jnp.all(held) & at.conditions["box"] & (h.low > 0),
         "no guard fires before the arc's end": jnp.all(silent) & jnp.all(others.at[program.ending].set(True)),
         "the guard falls at the arc's end": at.conditions["falls"],
         "the guard is positive before the arc's end": at.conditions["before"],

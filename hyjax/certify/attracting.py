@@ -11,7 +11,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .basis import basis
 from .certificate import ASSUMPTIONS, Certificate, TubeBounds
 from .disturbance import Disturbance, NONE
-from .polygon import from_supports, inside, Polygon, reach
+from .polygon import from_supports, holds, inside, Polygon, reach
 from .return_map import Image, ReturnMap
 from .section import SectionChart
 from .taylor_model import TaylorModel
@@ -224,9 +224,10 @@ def _funnel(images: _Images, directions, radius: float | None, iterations: int):
             if inner < 1 and not why and norm_inner < 1:
                 return polygon, ratio, (), True, count, bounds, norm_inner
         image, failed, _, _ = _supports(images, current, directions)
-        if failed:
+        following = from_supports(directions, image * (1 + 1e-9) + 1e-14)
+        if failed or not holds(following, directions, image):
             break
-        current, count = from_supports(directions, image * (1 + 1e-9) + 1e-14), count + 1
+        current, count = following, count + 1
         _, _, norm, _ = _tested(images, current)
     # The set is mapped inside all the same; that its orbits converge is not proved.
     return polygon, ratio, (), False, count, bounds, norm

@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float
 from .interpret import Decision, evaluate
 from .mode_field import ModeField
 from .state_set import Frame, StateSet
-from .step import first
+from .step import first, widened
 from .taylor_model import TaylorModel
 
 
@@ -30,7 +30,12 @@ def guard_range(
 
 
 def quiet(
-    field: ModeField, box: TaylorModel, end: StateSet, frame: Frame, leaving: Bool[Array, " guards"]
+    field: ModeField,
+    box: TaylorModel,
+    end: StateSet,
+    frame: Frame,
+    leaving: Bool[Array, " guards"],
+    breeze: Float[Array, " n"],
 ) -> tuple[Bool[Array, " guards"], Bool[Array, " guards"]]:
     r"""For each guard of a mode, that it does not fire while the states are in a box.
 
@@ -43,7 +48,8 @@ def quiet(
     silent, still = [], []
     for i, guard in enumerate(field.guards):
         value = first(guard, box, field.leaves)
-        height, rate = value[0], value[1]
+        slope = first(field.gradients[i], box, field.leaves)[:-1]
+        height, rate = value[0], widened(value[1], jnp.sum(slope.largest * breeze))
         lowest, _ = guard_range(field, i, end, frame, box)
         falls = rate.high < 0
         calm = (height.low > 0) | (height.high < 0) | (rate.low > 0) | (falls & (leaving[i] | (lowest > 0)))

@@ -16,12 +16,25 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float
 
+from .._system.types import Matrix
 from . import functions
 from .basis import Basis, basis
 from .mode_field import ModeField
 from .rounding import TINY, up
 from .state_set import bounded_product, Frame, identity_frame, StateSet
-from .step import Box, displaced, first, flow_series, gust, matrix_slope, nested, picard_box, remainder, widened
+from .step import (
+    Box,
+    columns_of,
+    displaced,
+    first,
+    flow_series,
+    gust,
+    matrix_slope,
+    nested,
+    picard_box,
+    remainder,
+    widened,
+)
 from .taylor import flow_coefficients
 from .taylor_model import add, ball, multiply, scale, TaylorModel, total
 
@@ -130,8 +143,8 @@ class Arrival(eqx.Module):
 
     **Attributes:** `states`: the set near the surface, at the times $\tau(s)$, in its `frame`. `on_surface`: the ball of all
     states on the surface. `residue`: a bound of the distance along the flow of the polynomial from the surface. `waiting`: of the
-    effect of the disturbance on the way from there to the surface. `late`: $|\theta|$. `box`: of the step. `times`: a ball that
-    holds the times to the surface. `conditions`: what must be true, and whether it is proved.
+    effect of the disturbance on the way from there to the surface. `stretch`: of $|\Phi_\theta - I|$. `box`: of the step.
+    `times`: a ball that holds the times to the surface. `conditions`: what must be true, and whether it is proved.
     """
 
     states: StateSet
@@ -139,8 +152,7 @@ class Arrival(eqx.Module):
     on_surface: TaylorModel
     residue: Float[Array, " n"]
     waiting: Float[Array, " n"]
-    late: Float[Array, ""]
-    growth: Float[Array, ""]
+    stretch: Matrix
     box: Box
     times: TaylorModel
     conditions: dict[str, Bool[Array, ""]]
@@ -166,8 +178,8 @@ def arrive(
 ) -> Arrival:
     """Every state of a set crosses a surface within the time `window`.
 
-    **Arguments:** `states`: before the surface, with its `frame`. `wind`: the disturbance,
-    $E_g$: the set has no other generators then. `orders`: of the series.
+    **Arguments:** `states`: before the surface, with its `frame`. `wind`: the disturbance, $E_g$; if there is one, the set has no
+    other generators. `orders`: of the series.
     """
     breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
     hull = states.hull(frame)
@@ -195,25 +207,35 @@ def arrive(
     if wind.shape[0]:
         states = eqx.tree_at(lambda each: each.generators, states, generators)
 
-    # From there to the surface: |theta| <= |g| / kappa.
+    # From there to the surface: |theta| <= |g| / kappa, in a ball that no state leaves meanwhile. The disturbance slows g's fall.
     around = states.hull(frame)
-    slowest = -surface.height(box.states)[1].high
+    room = up(window * (1.5 * box.rate.largest + breeze), 2)
+    near = ball(around.center, up(around.radius + room))
+    columns = first(field.variational, columns_of(near, ball(jnp.eye(field.dimension))), field.leaves)
+    rate, shear = columns[:, 0].largest, columns[:, 1:].largest
+    slope = surface.slope(near)[:-1]
+    slowest = -surface.height(near)[1].high - up(jnp.sum(slope.largest * breeze), 2)
     certain = jnp.where(slowest > 0, slowest, 1.0)
-    slope = surface.slope(box.states)[:-1]
     on_polynomial = surface.height(states.model)[0].largest
     late = up(up(on_polynomial + states.support(slope, frame)) / certain, 2)
-    on_surface = ball(around.center, up(around.radius + late * (box.rate.largest + breeze), 4))
+    on_surface = ball(around.center, up(around.radius + late * (rate + breeze), 4))
     times = ball(times.center, up(times.radius + late))
-    start = surface.height(before_set.model)[0].low - before_set.support(slope, frame)
+    during = surface.slope(box.states)[:-1]
+    slowed = -surface.height(box.states)[1].high - up(jnp.sum(during.largest * breeze), 2)
+    start = surface.height(before_set.model)[0].low - before_set.support(during, frame)
     conditions = {
-        "box": box.proved,
-        "falls": slowest > 0,
+        "box": box.proved & jnp.all(up(late * (rate + breeze)) < room),
+        "falls": (slowest > 0) & (slowed > 0),
         "before": start > 0,
         "crosses": (times.low > 0) & (times.high < window),
     }
-    residue = up(box.rate.largest * on_polynomial / certain, 3)
+    # A vector's growth for the time |theta|, e^a - 1 <= a / (1 - a / 2).
+    norm = up(late * jnp.max(jnp.sum(shear, axis=1)), field.dimension)
+    growth = jnp.where(norm < 1, up(norm / (1 - 0.5 * norm), 3), jnp.inf)
+    residue = up(rate * on_polynomial / certain, 3)
     waiting = up(late * (breeze + growth * jnp.sum(breeze)), 3)
-    return Arrival(states, frame, on_surface, residue, waiting, late, growth, box, times, conditions)
+    stretch = up(late * (shear + growth * jnp.sum(shear, axis=1, keepdims=True)), 2 * field.dimension)
+    return Arrival(states, frame, on_surface, residue, waiting, stretch, box, times, conditions)
 
 
 def projected(field: ModeField, surface: Surface, at: Arrival, after: Frame) -> StateSet:
@@ -227,8 +249,6 @@ def projected(field: ModeField, surface: Surface, at: Arrival, after: Frame) -> 
     rate = first(field.field, at.on_surface, field.leaves)
     direction = functions.divide(rate, slope[-1:])
     gradient = slope[:-1]
-    shear = at.box.slope.largest
-    stretch = up(at.late * (shear + at.growth * jnp.sum(shear, axis=1, keepdims=True)), 2 * n)
     row = jnp.outer(direction.center, gradient.center)
     matrix = ball(jnp.eye(n) - row)
     size = jnp.abs(matrix.center)
@@ -239,7 +259,7 @@ def projected(field: ModeField, surface: Surface, at: Arrival, after: Frame) -> 
         tilt = jnp.tensordot(direction.radius, along, 0)
         turn = jnp.tensordot(jnp.abs(direction.center), gradient.radius @ moduli, 0)
         rounding = 2.0**-50 * (jnp.abs(row) + jnp.eye(n)) @ moduli
-        return up(tilt + turn + bent @ (stretch @ moduli) + rounding, 4 * n)
+        return up(tilt + turn + bent @ (at.stretch @ moduli) + rounding, 4 * n)
 
     offset = up(states.offset(frame) + at.residue + at.waiting)
     along = states.support(gradient, frame) + up(gradient.largest @ (at.residue + at.waiting), n)

@@ -83,6 +83,23 @@ def from_supports(directions: Float[np.ndarray, "k 2"], supports: Float[np.ndarr
     return Polygon(np.stack([x, y], axis=1))
 
 
+def holds(polygon: Polygon, directions: Float[np.ndarray, "k 2"], supports: Float[np.ndarray, " k"]) -> bool:
+    r"""Whether it is proved that the polygon holds all $y$ with $l_i \cdot y \le b_i$: edge by edge, its normal is
+    $\nu_i = c_i l_i + \delta_i$ with $c_i > 0$, and $c_i b_i + |\delta_i||y| < \nu_i \cdot v_i$. The edges are in the order of
+    the directions."""
+    normals, radius = (
+        np.roll(np.asarray(polygon.edges.center), 1, axis=0),
+        np.roll(np.asarray(polygon.edges.radius), 1, axis=0),
+    )
+    factor = np.sum(normals * directions, axis=1) / np.sum(directions**2, axis=1)
+    apart = np.abs(normals - factor[:, None] * directions) + radius + 2.0**-48 * np.abs(normals)
+    away = np.sum(normals * polygon.vertices, axis=1)
+    error = np.sum((np.abs(normals) * 2.0**-46 + radius) * np.abs(polygon.vertices), axis=1)
+    far = 4 * np.abs(polygon.vertices).max()
+    bound = factor * supports + np.sum(apart, axis=1) * far + 2.0**-46 * np.abs(factor * supports)
+    return polygon.convex() and bool(np.all(factor > 0) and np.all(bound < away - error))
+
+
 def reach(
     rows: TaylorModel,
     model: TaylorModel,
