@@ -67,6 +67,7 @@ def test_the_circle_of_a_plane_field(round_orbit):
     assert "unique within" in str(proved) and "assumption" in str(proved)
 
 
+@pytest.mark.slow
 def test_a_circle_with_a_multiplier_1_is_not_proved(round_orbit):
     # Without attraction all circles are orbits, and this one's multiplier is 1.
     family = eqx.tree_at(lambda orbit: orbit.params.rate, round_orbit, jnp.array(0.0))
@@ -107,7 +108,10 @@ SHORT = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reference", [LONG, SHORT], ids=["stable", "saddle"])
+@pytest.mark.parametrize(
+    "reference",
+    [pytest.param(LONG, id="stable"), pytest.param(SHORT, id="saddle", marks=pytest.mark.exhaustive)],
+)
 def test_the_walkers_gaits(reference):
     state, period, multipliers = reference
     orbit = of_model(walker, walker.after_strike(walker.Params(), *jnp.array(state[:2])))

@@ -88,7 +88,7 @@ def test_sums_of_lambda(found):
     assert_allclose([positive, negative, 3 * positive + negative], [17_301, -20_311, 31_592], atol=0.6)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_impact_violation_and_drift(found):
     """D3, D4 and D5; each to the digits of the reference."""
     rest = defects(found)
