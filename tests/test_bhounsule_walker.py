@@ -180,7 +180,7 @@ def strides_as_asked(orbit, params):
     return jnp.stack([2 * jnp.sin(orbit.x[0]), orbit.period])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_published_minima_by_gradients_through_the_orbit():
     """From a constant torque and another push-off, whose steps are 6 cm longer and slower. One program serves both speeds."""
     for (speed, least), (_, expected) in COSTS.items():

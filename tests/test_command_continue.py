@@ -16,7 +16,7 @@ from hyjax.models import simplest_walker
 DOUBLINGS = [0.01508843794111946, 0.0176693748624628]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_branches_printed_stored_and_drawn(command):
     """Both gaits, and the one of two strides from the doubling of the first to its own."""
     ran = command(

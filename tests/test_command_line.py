@@ -221,7 +221,7 @@ def test_reproduce_bhounsule(command):
     assert "wrong order" in ran.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_reproduce_saltation(command, tmp_path):
     """Every transition of the paper, and the differences printed are rounding, of forces that cancel where a contact is lost."""
     ran = command("reproduce", "saltation", "--plot", str(tmp_path / "drops.png"))

@@ -327,7 +327,7 @@ def test_cascade_of_the_walker(walk):
         assert_allclose(np.min(np.abs(again.multipliers + 1)), 0, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_first_doubling_of_the_compass_gait():
     """By Taylor series in 26 digits (mpmath's `odefun`) the state returns at this slope to 1e-16, and det(DS + I), by central
     differences of step 1e-9, is 1.4e-14: its rate in the slope is -45."""

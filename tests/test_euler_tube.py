@@ -216,7 +216,7 @@ def test_five_periods_of_the_walker():
     assert "jumps at steps 99223, 293347, 487484, 681613, 875742" in repr(page)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_solutions_leave_the_tube_of_the_walker():
     """In the first ball, in the direction that grows most, undisturbed: after a period further from the Euler state than the
     radius (independent reference: 0.00604 and 0.0020)."""

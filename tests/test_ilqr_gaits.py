@@ -88,7 +88,7 @@ def run_over(steps=80, duration=4.0, **options):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_runner_over_an_obstacle():
     """The guess hits the obstacle; the optimum jumps over it with one stance less, and its landing is at a kink."""
     found = run_over()

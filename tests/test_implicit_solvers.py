@@ -113,7 +113,7 @@ def test_nonlinear_stages(stiffness):
     assert_allclose(curvature, jax.hessian(exact)(u), rtol=0, atol=1e-11 * max(stiffness, 10) ** 2)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_gradients_through_implicit_steps():
     """Reverse mode through the steps themselves, and forward mode over it: the same steps, the same derivatives."""
     z = jnp.asarray(Z)

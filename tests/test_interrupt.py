@@ -83,7 +83,7 @@ def test_other_processes_keep_their_interrupts(arguments, expected):
     assert is_command(arguments) is expected
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_sweep_is_resumed(tmp_path):
     store = tmp_path / "sweep.zarr"
     command = (

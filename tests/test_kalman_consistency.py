@@ -87,7 +87,7 @@ def fall_and_slide():
                            (hj.Transition("flight", "slide", gap, stop),)), along  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_consistency_on_the_slope():
     """A plastic impact, after which the covariance has rank two, and stays so; no noise but of measurements."""
     system, along = fall_and_slide()

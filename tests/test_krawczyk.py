@@ -107,7 +107,7 @@ SHORT = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "reference",
     [pytest.param(LONG, id="stable"), pytest.param(SHORT, id="saddle", marks=pytest.mark.exhaustive)],

@@ -121,7 +121,7 @@ def lorentz_gas():
     return hj.HybridSystem({"free": hj.Mode(fly, ("x", "y", "vx", "vy", "hits"))}, tuple(ways))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_billiard():
     """The hexagonal Lorentz gas: exponents in pairs of opposite sign, and the mean free path of an ergodic billiard, the free
     area pi / 2 over half the circumference of a disk."""

@@ -171,7 +171,7 @@ def neuron_in_closed_form(leak):
     return jnp.stack([p, *((above - part * below) / (1 - part) / R for part in parts)])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_gradients_of_the_periodic_solution():
     """Through the orbit, its period, the periodic solution and the gains at times, by the leak: forward mode, reverse mode,
     central differences, and the derivative of the closed form."""

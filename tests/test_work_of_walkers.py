@@ -40,7 +40,7 @@ def dense(field, x, period, quantities, n=20001):
     return times, np.asarray(jax.vmap(quantities)(jnp.asarray(flow.sol(times).T)))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_balance_of_energy():
     """Of the powered compass gait with motor, damper and spring: positive less negative work is the integral of the power, and
     the energy gained in the swing."""
