@@ -184,7 +184,7 @@ def test_natural_parameter_ends_at_the_fold():
     assert_allclose(branch.x[:, 0], np.sqrt(branch.values), rtol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_branch_point_and_the_branch_that_crosses():
     system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
     branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.55)
@@ -217,7 +217,7 @@ def test_neimark_sacker():
         hj.switch_branch(point, stop=2.3)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_strides_that_depend_on_when_they_start():
     """Of two strides the second starts when the first ends, which depends on the state: a doubling against a root in SciPy."""
 

@@ -17,7 +17,7 @@ from hyjax.models import thrusting_hopper
 HOPS = jnp.array([[0.0, 0.071243, 1.018221, 0.192800], [0.0, 0.076503, 1.018930, 0.209637]])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_stable_hop_is_not_taken_for_its_neighbour():
     rolled, params = hj.Integrator(unroll=False), thrusting_hopper.Params(weight=0.035, damping=2800.0)
     sequence, system = thrusting_hopper.sequence, thrusting_hopper.system

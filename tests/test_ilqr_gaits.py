@@ -118,7 +118,7 @@ def walk_from_rest(steps=80, duration=8.0, torque=0.05, **options):
     return target, found
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_walker_from_rest_to_its_gait():
     target, found = walk_from_rest(tolerance=1e-6)
     cost = np.asarray(found.history.cost[: int(found.iterations) + 1])

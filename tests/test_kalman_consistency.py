@@ -307,7 +307,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_consistency_on_a_runner_and_a_walker(name):
     """Three strides or more of SLIP, whose height and vertical speed are measured, and of the simplest walker, by the angles of

@@ -62,7 +62,7 @@ def stride_and_time(system, x, p, t=0.0):
 STARTS = np.array([[0.0, 2.7], [0.0, 1.0], [0.4, 2.0], [1.0, -0.5]])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_stride_and_its_derivatives():
     f, exact = ft.partial(stride_and_time, leaky), leaky_stride
     for transform in (lambda f: f, ft.partial(jax.jacfwd, argnums=(0, 1)), ft.partial(jax.jacrev, argnums=(0, 1))):

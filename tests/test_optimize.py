@@ -212,7 +212,7 @@ def least_effort(pulse):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_optimum_over_a_limit(least_effort):
     """The gain reaches its bound 1.5 where drive^2 = 0.75, and stays there."""
     branch = hj.follow_optimum(least_effort, limit="T", stop=1.0, points=10)

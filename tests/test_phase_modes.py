@@ -87,7 +87,7 @@ def test_modes_of_different_dimension(swinging):
         assert_allclose(-advance[name], value, rtol=0, atol=1e-11, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_phase_shift_by_simulation(swinging):
     """A push at a sample of each mode, simulated until it has decayed: later events are earlier by Z dx."""
     _, response = swinging

@@ -149,7 +149,7 @@ def test_equal_springs_are_one_spring():
     assert_allclose(jump, np.eye(4), rtol=0, atol=1e-15)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_unequal_springs():
     """The monodromy matrix has the spectrum of the return map; level ground fixes the speed as for one spring."""
     params = two_spring_walker.Params(0.0, 2.0, 1.0, 0.1)

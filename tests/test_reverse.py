@@ -183,7 +183,7 @@ def network_gait(system, params, integrator, guess=None):
     return hj.periodic_orbit(system, guess, params, sequence=("swing",), integrator=integrator, throw=False)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_five_thousand_weights():
     """The gradient of period and largest multiplier, along random directions: as forward mode and as differences have it."""
     params = weighted(68)

@@ -62,7 +62,7 @@ def test_no_isolated_orbit():
         assert len(gaits(bouncing_ball, params)) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_orbits_of_two_strides_are_not_those_of_one():
     assert len(gaits(simplest_walker, simplest_walker.Params(0.009), strides=2)) == 0
     # Just beyond the period doubling at 0.01506 the walker limps, in a stable way.
@@ -207,7 +207,7 @@ def test_orbits_next_to_a_doubling(beyond):
         assert_allclose(np.sort(two.nodes[0, :, 0]), nodes, rtol=0, atol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("frequency", "count"),
     [pytest.param(1.0, 5, marks=pytest.mark.exhaustive), (1.04, 9), pytest.param(1.1, 3, marks=pytest.mark.exhaustive)],
@@ -222,7 +222,7 @@ def test_every_orbit_of_the_bang_bang_oscillator(frequency, count):
         assert np.abs(np.asarray(found.x) - [6.339, -7.510, 0]).max(axis=-1).min() < 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("amplitude", [0.09998, pytest.param(0.099971, marks=pytest.mark.exhaustive)])
 def test_both_orbits_between_fold_and_grazing(amplitude):
     """Between the fold at 0.0999707536 and grazing at 0.1 the linear impact oscillator has two orbits of one impact. To the one

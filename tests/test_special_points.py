@@ -60,7 +60,7 @@ def test_what_is_not_located_is_said():
     assert "not located: a special point between" in str(branch)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("apart", [0.06, 0.03, 0.01, 0.001, -0.001, -0.01, -0.03, -0.06])
 def test_neimark_sacker_near_a_neutral_saddle(apart):
     """A pair on the circle at s = 0, and the product of 2 and (1 + s - apart) / 2 is 1 at s = apart."""
@@ -78,7 +78,7 @@ def test_two_neimark_sacker_points(apart, way):
     check(branch, ("neimark-sacker", 0), ("neimark-sacker", apart))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_special_points_of_random_maps():
     """Against the spectra at 20 001 values of the parameter."""
     random = np.random.default_rng(0)

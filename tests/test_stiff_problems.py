@@ -64,7 +64,7 @@ SOLVERS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_digits_of_a_stiff_problem(problem):
     field, start, end, small, published = PROBLEMS[problem]
