@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._orbit.orbit import PeriodicOrbit
+from .assumptions import assumptions_of
 from .basis import basis
-from .certificate import ASSUMPTIONS, Certificate, TubeBounds
+from .certificate import Certificate, TubeBounds
 from .disturbance import Disturbance, NONE
 from .polygon import from_supports, holds, inside, Polygon, reach
 from .return_map import Image, ReturnMap
@@ -27,7 +28,6 @@ class _Images:
 
     def __init__(self, of: ReturnMap, rings: int, sectors: int, degree: int):
         self.of, self.rings, self.sectors, self.basis = of, rings, sectors, basis(2, degree)
-        self.seconds = 0.0
 
         def one(piece):
             coefficients, radius, h, window, rows, spread = piece
@@ -123,7 +123,8 @@ def attracting(
     images = _Images(of, rings, sectors or facets, degree)
     begun = time.perf_counter()
     directions, _ = _regular(facets, 1.0)
-    images(from_supports(*_regular(facets, 1e-6)), from_supports(*_regular(facets, 1e-6)).edges)
+    small = from_supports(directions, np.full(facets, 1e-6))
+    images(small, small.edges)
     compiled = time.perf_counter() - begun
     begun = time.perf_counter()
     if disturbance.bound:
@@ -145,7 +146,7 @@ def attracting(
         sets=chain,
         tubes=tuple(TubeBounds.over(each) for each in bounds),
         pieces=(sectors or facets) * rings,
-        assumptions=ASSUMPTIONS,
+        assumptions=assumptions_of(orbit, of.timed),
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
         orbit=orbit,
@@ -217,17 +218,15 @@ def _funnel(images: _Images, directions, radius: float | None, iterations: int):
     if not (ratio < 1 and not reasons):
         reasons = (*reasons, *((f"the image reaches {ratio:.4f} of the set",) if not ratio < 1 else ()))
         return polygon, ratio, reasons, False, 1, bounds, norm
-    current, count = polygon, 1
+    current, count, inner, why = polygon, 1, ratio, reasons
     while count < iterations:
-        if norm < 1:
-            inner, why, norm_inner, _ = _tested(images, current)
-            if inner < 1 and not why and norm_inner < 1:
-                return polygon, ratio, (), True, count, bounds, norm_inner
+        if inner < 1 and not why and norm < 1:
+            return polygon, ratio, (), True, count, bounds, norm
         image, failed, _, _ = _supports(images, current, directions)
         following = from_supports(directions, image * (1 + 1e-9) + 1e-14)
         if failed or not holds(following, directions, image):
             break
         current, count = following, count + 1
-        _, _, norm, _ = _tested(images, current)
+        inner, why, norm, _ = _tested(images, current)
     # The set is mapped inside all the same; that its orbits converge is not proved.
     return polygon, ratio, (), False, count, bounds, norm

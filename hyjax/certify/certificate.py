@@ -10,14 +10,6 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.shown import Shown
 from .disturbance import Disturbance
 
-ASSUMPTIONS = (
-    "arithmetic is IEEE binary64, rounded to nearest; products and sums may be fused, summed in any order, flushed below 2^-1022",
-    "XLA compiles + - * / and square roots faithfully; no other function of the machine is trusted",
-    "the parameters are exactly the given floating-point numbers, and the functions of the system those that JAX traces",
-    "a guard whose value is within 1e-9 of zero for all states at the start of an arc is on its surface, and not positive",
-    "the domains of the modes are not part of the proof",
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class TubeBounds:

@@ -20,13 +20,10 @@ def refuted(value) -> Bool[Array, ""]:
     return jnp.all(~value.value & value.certain) if isinstance(value, Decision) else jnp.all(~value)
 
 
-def guard_range(
-    field: ModeField, which: int, states: StateSet, frame: Frame, around: TaylorModel
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Bounds of a guard over a set of states, by its gradient over a ball `around` that holds the set."""
+def lowest_guard(field: ModeField, which: int, states: StateSet, frame: Frame, slope: TaylorModel) -> Float[Array, ""]:
+    """A lower bound of a guard over a set of states; `slope`: its gradient over a ball that holds the set."""
     value = first(field.guards[which], states.model, field.leaves)[0]
-    reach = states.support(first(field.gradients[which], around, field.leaves)[:-1], frame)
-    return value.low - reach, value.high + reach
+    return value.low - states.support(slope, frame)
 
 
 def quiet(
@@ -41,7 +38,8 @@ def quiet(
 
     A guard fires where it falls through zero while armed. So it does not where it is not zero, or rises, or is not armed; nor
     where it falls throughout and is positive at the end; nor after a start on its surface while it falls from there (`leaving`):
-    it was never positive. **Arguments:** `end`: the states at the end of the step.
+    it was never positive. **Arguments:** `end`: the states at the end of the step. `breeze`: the bound of the
+    disturbance of each rate, which changes the guard's rate by up to $|D_xg|$ times it.
 
     **Returns:** whether each guard is quiet, and whether the arc still leaves its surface.
     """
@@ -50,9 +48,13 @@ def quiet(
         value = first(guard, box, field.leaves)
         slope = first(field.gradients[i], box, field.leaves)[:-1]
         height, rate = value[0], widened(value[1], jnp.sum(slope.largest * breeze))
-        lowest, _ = guard_range(field, i, end, frame, box)
         falls = rate.high < 0
-        calm = (height.low > 0) | (height.high < 0) | (rate.low > 0) | (falls & (leaving[i] | (lowest > 0)))
+        calm = (
+            (height.low > 0)
+            | (height.high < 0)
+            | (rate.low > 0)
+            | (falls & (leaving[i] | (lowest_guard(field, i, end, frame, slope) > 0)))
+        )
         if field.armed[i] is not None:
             calm = calm | refuted(evaluate(field.armed[i], [box, *field.leaves])[0][0])
         silent.append(calm)

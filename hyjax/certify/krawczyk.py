@@ -20,10 +20,11 @@ import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
+from .assumptions import assumptions_of
 from .basis import basis
 from .eigenvalues import enclose_eigenvalues
 from .matrix_balls import approximate_inverse, BallMatrix, difference, exactly, product
-from .proved_orbit import assumptions_of, Enclosed, ProvedOrbit
+from .proved_orbit import Enclosed, ProvedOrbit
 from .return_map import Image, ReturnMap
 from .rounding import EPS, TINY, up
 from .taylor_model import TaylorModel

@@ -6,30 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core as jex
 
-from .._system.system import HybridSystem, Transition
+from .._system.system import HybridSystem
 from .._system.types import Params
 from .core import core_jaxpr
-
-
-def depends_on_time(system: HybridSystem, params: Params) -> bool:
-    """Whether a vector field, guard, reset or `armed` of the system reads the time."""
-    for mode_name, mode in system.modes.items():
-        x = jnp.zeros(mode.dimension)
-        functions: list[Callable] = [mode.vector_field]
-        for i in system.leaving(mode_name):
-            transition = system.transitions[i]
-            functions += [transition.guard, transition.reset]
-            functions += [transition.armed] if transition.armed is not None else []
-        for function in functions:
-
-            def of_leaves(t, x, *leaves, function=function):
-                return function(t, x, jax.tree.unflatten(jax.tree.structure(params), leaves))
-
-            closed = core_jaxpr(of_leaves, 0.0, x, *jax.tree.leaves(params))
-            clock = closed.jaxpr.invars[0]
-            if any(clock in equation.invars for equation in closed.jaxpr.eqns) or clock in closed.jaxpr.outvars:
-                return True
-    return False
 
 
 class ModeField:
@@ -92,15 +71,6 @@ class ModeField:
             return jnp.concatenate([gradient, rate[None]])
 
         return both
-
-    def jump(self, transition: Transition) -> tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]:
-        """The reset, and its Jacobian, on states that carry the time."""
-        reset = self.of_state(transition.reset)
-
-        def after(x, params):
-            return jnp.concatenate([reset(x, params), x[-1:]]) if self.timed else reset(x, params)
-
-        return self.map(after)
 
     def map(self, function: Callable) -> tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]:
         """A map of the state, `(x, params)`, and its Jacobian."""

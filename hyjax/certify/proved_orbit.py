@@ -4,9 +4,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from .._orbit.orbit import PeriodicOrbit
 from .._system.shown import Shown
-from .arc import ON_SURFACE
 from .eigenvalues import EigenvalueEnclosure
 from .rounding import EPS, TINY, up
 
@@ -107,18 +105,3 @@ def _bounded(midpoint, radius) -> str:
     if isinstance(midpoint, complex) and midpoint.imag:
         return f"{midpoint.real:+.17g} {midpoint.imag:+.17g}i +- {size}"
     return f"{np.real(midpoint):+.17g} +- {size}"
-
-
-def assumptions_of(orbit: PeriodicOrbit, timed: bool) -> tuple[str, ...]:
-    """What a proof about an orbit of the system rests on, a sentence each."""
-    sentences = [
-        "Numbers are IEEE binary64, and +, -, *, / are rounded to nearest and compiled by XLA without fast math.",
-        "The parameters, and the constants in the functions of the system, are the floats that are given, exactly.",
-        f"A guard within {ON_SURFACE:g} of zero at the start of an arc is on its surface, and not positive, as in simulate.",
-        "The domains of the modes are not part of the proof.",
-    ]
-    if timed:
-        sentences.append(
-            f"The system repeats itself after the period {float(orbit.period)!r}, which the proof takes off the time, exactly."
-        )
-    return tuple(sentences)

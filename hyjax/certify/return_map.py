@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.second_lap import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
 from .arc import ArcProgram, ON_SURFACE, run_arc, start_set, starts_on, Tube
 from .basis import Basis
 from .disturbance import Disturbance, NONE
 from .event import product
-from .mode_field import depends_on_time, ModeField
+from .mode_field import ModeField
 from .reference import eigenbasis, reference_flow
 from .section import ABSENT, section_of_reset, SectionChart
 from .state_set import frame_of, identity_frame
@@ -71,7 +72,7 @@ class ReturnMap:
             )
         self.orbit, self.params, self.disturbance = orbit, orbit.params, disturbance
         system = self.system = orbit.system
-        self.timed = depends_on_time(system, orbit.params)
+        self.timed = uses_time(system, system.names, range(len(system.transitions)), orbit.params, orbit.period.dtype)
         self.sequence = orbit.sequence * orbit.strides
         self.route = tuple(system.route(orbit.sequence)) * orbit.strides
         self.steps, self.orders = steps, orders
@@ -82,9 +83,7 @@ class ReturnMap:
             for field, i in zip(self.fields, self.route, strict=True)
         )
         self.starts, self.ends, self.durations = self._reference()
-        self.closing = self._resets()[-1]
-        names = system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())
-        self.section = section or section_of_reset(self.fields[-1], self.closing, self.ends[-1], names)
+        self.section = section or section_of_reset(self.fields[-1], self._resets()[-1], self.ends[-1], self._names())
         self.derived = section is None
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
@@ -103,23 +102,19 @@ class ReturnMap:
     def _reference(self):
         """States at the starts and ends of the arcs, with the time, and durations, from the orbit."""
         orbit, starts, ends, durations = self.orbit, [], [], []
-        clock = 0.0
         resets = self._resets()
-        state = None
         for stride in range(orbit.strides):
             begun, passed = float(orbit.starts[stride]), 0.0
             x = orbit.nodes[stride]
             for j in range(len(orbit.sequence)):
                 elapsed = float(orbit.elapsed[stride, j])
-                first_time = begun + passed
-                starts.append(jnp.append(x, first_time) if self.timed else x)
+                starts.append(jnp.append(x, begun + passed) if self.timed else x)
                 y = orbit.arc_ends[j][stride]
                 ends.append(jnp.append(y, begun + elapsed) if self.timed else y)
                 durations.append(elapsed - passed)
                 x = resets[j](ends[-1], self.params)
                 x = x[:-1] if self.timed else x
                 passed = elapsed
-        del clock, state
         return starts, ends, np.array(durations)
 
     def _resets(self):

@@ -143,13 +143,6 @@ def scale(a: TaylorModel, factor: Array | float) -> TaylorModel:
     return TaylorModel(product, up(a.radius * size + rounding + TINY * (1 + size), a.basis.size), a.basis)
 
 
-def grades(a: TaylorModel) -> Float[Array, "grades *shape"]:
-    """The norms of the homogeneous parts, degree by degree, and the radius last; shape `(degree + 2, *shape)`."""
-    size, degrees = jnp.abs(a.coefficients), a.basis.degrees
-    parts = [jnp.sum(size[degrees == d], axis=0) for d in range(a.basis.degree + 1)]
-    return jnp.stack([*parts, a.radius])
-
-
 def truncation(degree: int) -> np.ndarray:
     """Which products of grades the polynomial leaves out: degrees beyond `degree`, and all with a radius."""
     d = np.arange(degree + 2)
@@ -206,7 +199,7 @@ def _reversed(entries: Array, n) -> Array:
 def convolve(a: Series, b: Series, n) -> TaylorModel:
     r"""The coefficient of order `n` of a product, $\sum_{j=0}^n a_j b_{n-j}$. Orders beyond those known are zero."""
     basis = a.basis
-    later = Series(_reversed(b.coefficients, n), _reversed(b.radius, n), basis) if not _static(n, 0) else b
+    later = b if isinstance(n, int) and n == 0 else Series(_reversed(b.coefficients, n), _reversed(b.radius, n), basis)
     rank = max(a.radius.ndim, b.radius.ndim) - 1
     left, right = _aligned(a, rank), _aligned(later, rank)
     padded = jnp.concatenate([right.coefficients, jnp.zeros_like(right.coefficients[:, :1])], axis=1)
@@ -226,10 +219,6 @@ def convolve(a: Series, b: Series, n) -> TaylorModel:
     return TaylorModel(product, up(radius + tiny, a.basis.degree + 4), basis)
 
 
-def _static(n, value: int) -> bool:
-    return isinstance(n, int) and n == value
-
-
 def _aligned(a: Series, rank: int) -> Series:
     """With leading axes of length one, so that shapes of different rank are broadcast."""
     shape = a.radius.shape[1:]
@@ -240,6 +229,7 @@ def _aligned(a: Series, rank: int) -> Series:
 
 
 def _grades_of(a: Series) -> Array:
+    """The norms of the homogeneous parts of each order, degree by degree, and the radius last."""
     size, degrees = jnp.abs(a.coefficients), a.basis.degrees
     parts = [jnp.sum(size[:, degrees == d], axis=1) for d in range(a.basis.degree + 1)]
     return jnp.stack([*parts, a.radius], axis=1)

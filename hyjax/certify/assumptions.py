@@ -1,0 +1,20 @@
+"""What the proofs of this folder rest on."""
+
+from .._orbit.orbit import PeriodicOrbit
+from .arc import ON_SURFACE
+
+
+def assumptions_of(orbit: PeriodicOrbit, timed: bool) -> tuple[str, ...]:
+    """What a proof about an orbit of the system rests on, a sentence each; `timed`: whether the system depends on time."""
+    sentences = [
+        "Numbers are IEEE binary64, rounded to nearest; operations may be fused, summed in any order, flushed below 2^-1022.",
+        "XLA compiles +, -, *, / and square roots without fast math; no other function of the machine is trusted.",
+        "The parameters, and the constants in the functions of the system, are the floats that are given, exactly.",
+        f"A guard within {ON_SURFACE:g} of zero at the start of an arc is on its surface, and not positive, as in simulate.",
+        "The domains of the modes are not part of the proof.",
+    ]
+    if timed:
+        sentences.append(
+            f"The system repeats itself after the period {float(orbit.period)!r}, which the proof takes off the time, exactly."
+        )
+    return tuple(sentences)
