@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float
 
 from .basis import Basis
 from .checks import decided, quiet
 from .event import arrive, gathered, guard_surface, Hidden, mapped, projected, spread_out
+from .graph import Graph
 from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import up
@@ -58,7 +58,7 @@ class Ended(eqx.Module):
     around: TaylorModel
     hidden: Hidden | None
 
-    def mapped(self, field: ModeField, function: jex.ClosedJaxpr, jacobian: jex.ClosedJaxpr, basis: Basis) -> StateSet:
+    def mapped(self, field: ModeField, function: Graph, jacobian: Graph, basis: Basis) -> StateSet:
         """The image under a smooth map, in the variables of `basis`, in the frame of its coordinates."""
         image = mapped(field, self.states, self.frame, self.around, function, jacobian)
         return image if self.hidden is None else gathered(image, self.hidden, basis)
@@ -110,7 +110,7 @@ def run_arc(
         "every state crosses the guard's surface": at.conditions["crosses"],
     }
     if field.armed[program.ending] is not None:
-        armed = evaluate(field.armed[program.ending], [at.box.states, *field.leaves])[0][0]
+        armed = evaluate(field.armed[program.ending], at.box.states, field.leaves)
         conditions["the guard is armed"] = decided(armed)
     rows = [jnp.concatenate([row, end[None]]) for row, end in zip(
         bounds, (hull.low, hull.high, at.box.states.low, at.box.states.high), strict=True
@@ -122,7 +122,7 @@ def run_arc(
 
 
 def starts_on(
-    field: ModeField, ended: Ended, composites: Sequence[tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]], basis: Basis
+    field: ModeField, ended: Ended, composites: Sequence[tuple[Graph, Graph]], basis: Basis
 ) -> Bool[Array, " guards"]:
     """Whether every state of a set starts the next arc on the surface of its guards: `composites` are the guards after the jump
     with their Jacobians."""

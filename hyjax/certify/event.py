@@ -13,12 +13,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float
 
 from .._system.types import Matrix
 from . import functions
 from .basis import Basis, basis
+from .graph import Graph
 from .mode_field import ModeField
 from .rounding import TINY, up
 from .state_set import bounded_product, Frame, identity_frame, StateSet
@@ -277,8 +277,8 @@ def mapped(
     states: StateSet,
     frame: Frame,
     around: TaylorModel,
-    function: jex.ClosedJaxpr,
-    jacobian: jex.ClosedJaxpr,
+    function: Graph,
+    jacobian: Graph,
 ) -> StateSet:
     r"""The image of the states on a surface under a smooth map $R$: a reset, or the coordinates of a section.
 

@@ -14,10 +14,10 @@ Wilczak, Zgliczyński (2011), *C^r-Lohner algorithm*, Schedae Informaticae 20.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float, Int
 
 from .._system.types import Matrix
+from .graph import Graph
 from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import EPS, TINY, up
@@ -39,9 +39,9 @@ class Box(eqx.Module):
     slope: TaylorModel
 
 
-def first(closed: jex.ClosedJaxpr, x: TaylorModel, leaves: list) -> TaylorModel:
-    """The result of a core jaxpr at a set of states."""
-    return evaluate(closed, [x, *leaves])[0][0]
+def first(graph: Graph, x: TaylorModel, leaves: list) -> TaylorModel:
+    """The values of a function at a set of states."""
+    return evaluate(graph, x, leaves)
 
 
 def columns_of(x: TaylorModel, tangents: TaylorModel) -> TaylorModel:
