@@ -221,7 +221,7 @@ def _vanishes(coefficient: Fraction | Form) -> bool:
 
 
 def logic(name: str, *operands: Condition | bool) -> Condition | bool:
-    """"and", "or" or "not" of conditions."""
+    """ "and", "or" or "not" of conditions."""
     if name == "not":
         return (not operands[0]) if isinstance(operands[0], bool) else Condition(name, operands)
     decides = name == "or"

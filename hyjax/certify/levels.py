@@ -61,7 +61,7 @@ class Levels:
     """The atoms that some results need, by levels.
 
     **Attributes:** `levels`. `results`: the rows of the results, or conditions. `coefficients`: the constants, by which the rows
-    multiply. Memory begins with the number one and the inputs.
+    multiply. `read`: the inputs that the results depend on. Memory begins with the number one and all inputs.
     """
 
     def __init__(self, atoms: list[tuple], results: list, varies: bool):
@@ -71,9 +71,12 @@ class Levels:
         self._slots[ONE] = 0
         inputs = {atom: operands[0] for atom, (name, operands) in enumerate(atoms) if name == "input"}
         self._slots.update({atom: 1 + i for atom, i in inputs.items()})
+        self.read = tuple(sorted(i for atom, i in inputs.items() if atom in depth))
         self._next = 1 + len(inputs)
         last = max(depth.values(), default=0)
-        self.levels = tuple(self._level([atom for atom, each in depth.items() if each == k]) for k in range(1, last + 1))
+        self.levels = tuple(
+            self._level([atom for atom, each in depth.items() if each == k]) for k in range(1, last + 1)
+        )
         forms = list(_forms_of(results))
         self.results = self._rows(forms)
         self.conditions = tuple(self._numbered(each, forms) for each in results if not isinstance(each, Form))

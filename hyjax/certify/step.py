@@ -25,6 +25,9 @@ from .state_set import bounded_product, Frame, StateSet
 from .taylor import flow_coefficients
 from .taylor_model import add, ball, multiply, Series, TaylorModel
 
+# How often the box of Picard's theorem is enlarged before it is tested.
+ENLARGED = 3
+
 
 class Box(eqx.Module):
     """What is known for the whole time of a step.
@@ -66,16 +69,17 @@ def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], wind: 
     def wider(box: TaylorModel) -> TaylorModel:
         return ball(box.center, 1.1 * box.radius + 2.0**-44 * jnp.abs(box.center) + 1e-30)
 
-    box = start
-    for _ in range(3):
-        box = wider(next_box(box))
-    image = next_box(box)
-    # With a margin for another copy of the box, in which the rate is evaluated.
-    inside = jnp.abs(image.center - box.center) + image.radius <= box.radius * (1 - 2.0**-30) - 2.0**-48 * jnp.abs(
-        box.center
-    )
+    def improved(_, found):
+        box, *_ = found
+        image = next_box(box)
+        # With a margin for another copy of the box, in which the rate is evaluated.
+        distance = jnp.abs(image.center - box.center) + image.radius
+        inside = distance <= box.radius * (1 - 2.0**-30) - 2.0**-48 * jnp.abs(box.center)
+        return wider(image), box, image, jnp.all(inside)
+
+    _, box, image, inside = jax.lax.fori_loop(0, ENLARGED + 1, improved, (start, start, start, jnp.asarray(False)))
     columns = first(field.variational, columns_of(box, ball(jnp.eye(field.dimension))), field.leaves)
-    return Box(image, jnp.all(inside), columns[:, 0], columns[:, 1:])
+    return Box(image, inside, columns[:, 0], columns[:, 1:])
 
 
 def flow_series(field: ModeField, hull: TaylorModel, box: Box, h: Float[Array, ""], orders: int):

@@ -13,25 +13,57 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from . import functions
 from .graph import Graph
 from .interpret import combine, decisions, Evaluated, joined, known, operand, run
 from .levels import Kind, Level
 from .rounding import EPS, TINY, up
-from .taylor_model import constant, convolve, negative, multiply, scale, Series, subtract, TaylorModel, zeros
+from .taylor_model import (
+    constant,
+    left_factor,
+    multiply,
+    negative,
+    placed,
+    product_of,
+    right_factor,
+    scale,
+    Series,
+    subtract,
+    TaylorModel,
+    zeros,
+)
 
 # The kinds of atoms whose recurrence has a convolution.
 CONVOLVED = ("mul", "div", "sin_cos", "exp", "sqrt", "log", "atan")
 
 
 class Recurrence(NamedTuple):
-    """What the recurrences of a level remember: the two series of the convolutions, and values of order zero by the kind's name:
-    the reciprocals by which quotients, roots and logarithms multiply, and what was chosen."""
+    r"""What the recurrences of a level remember.
 
-    left: Series | None
-    right: Series | None
+    **Attributes:** `left`: the factors $l_j$ at index `j`, shape `(orders, N + degree + 2, atoms)`. `right`: $r_j$ at index `orders
+    - 1 - j` and zeros beyond, so that $r_{n-j}$, or zero, is at index `j` of a slice; shape `(2 orders - 1, ...)`. `first`: values of
+    order zero by the kind's name: the reciprocals by which quotients, roots and logarithms multiply, and what was chosen.
+    """
+
+    left: Array
+    right: Array
     first: dict[str, Any]
+
+    @property
+    def orders(self) -> int:
+        return self.left.shape[0]
+
+    def put(self, n, left: TaylorModel, right: TaylorModel) -> "Recurrence":
+        """With the terms of order `n` of the two series."""
+        later = placed(self.right, self.orders - 1 - n, right_factor(right, self.orders))
+        return Recurrence(placed(self.left, n, left_factor(left)), later, self.first)
+
+    def convolved(self, n, basis) -> TaylorModel:
+        r"""$\sum_{j=0}^n l_j r_{n-j}$."""
+        right = jax.lax.dynamic_slice_in_dim(self.right, self.orders - 1 - n, self.orders)
+        return product_of(self.left, right, basis)
 
 
 def over(a: TaylorModel, number) -> TaylorModel:
@@ -77,8 +109,10 @@ def _started(level: Level, at: Evaluated, orders: int) -> Recurrence:
         elif kind.name == "max":
             first["max"] = subtract(a, operand(kind, at.operands, 1))
     if not left:
-        return Recurrence(None, None, first)
-    return Recurrence(*(zeros(orders, each).put(0, each) for each in (joined(left), joined(right))), first)
+        return Recurrence(jnp.zeros(0), jnp.zeros(0), first)
+    l, r = joined(left), joined(right)
+    size = (l.basis.size + l.basis.degree + 2, *l.shape)
+    return Recurrence(jnp.zeros((orders, *size)), jnp.zeros((2 * orders - 1, *size)), first).put(0, l, r)
 
 
 def _before(level: Level, operands: TaylorModel, number) -> tuple[TaylorModel, TaylorModel]:
@@ -162,23 +196,24 @@ def _known_where(certain, a: TaylorModel) -> TaylorModel:
     return TaylorModel(a.coefficients, jnp.where(certain, a.radius, jnp.inf), a.basis)
 
 
-def _advanced(level: Level, at: Recurrence, memory: TaylorModel, constants, n, number) -> tuple[TaylorModel, Recurrence]:
+def _advanced(
+    level: Level, at: Recurrence, memory: TaylorModel, constants, n, number
+) -> tuple[TaylorModel, Recurrence]:
     """The coefficients of order `n` in memory, with those of a level's atoms; and what the level remembers."""
-    operands = combine(level.rows, memory, constants)
-    left, right, values, column = at.left, at.right, [], 0
-    if left is not None:
+    operands, values, column = combine(level.rows, memory, constants), [], 0
+    convolved = [kind.name for kind in level.kinds if kind.name in CONVOLVED]
+    if convolved:
         before = _before(level, operands, number)
-        left, right = left.put(n, before[0]), right.put(n, before[1])
-        sums = convolve(left, right, n)
+        at = at.put(n, *before)
+        sums = at.convolved(n, operands.basis)
     for kind in level.kinds:
         width = 0 if kind.name not in CONVOLVED else kind.count * (2 if kind.name == "sin_cos" else 1)
         part = sums[column : column + width] if width else operands[:0]
         values.append(_value(kind, operands, part, at.first, number))
         column += width
-    if left is not None and any(kind.name in CONVOLVED[1:] for kind in level.kinds):
-        after = _after(level, *before, values, number)
-        left, right = left.put(n, after[0]), right.put(n, after[1])
-    return joined([memory, *values]), Recurrence(left, right, at.first)
+    if convolved and convolved != ["mul"]:
+        at = at.put(n, *_after(level, *before, values, number))
+    return joined([memory, *values]), at
 
 
 def flow_coefficients(graph: Graph, x: TaylorModel, leaves: Sequence[Any], orders: int) -> Series:
