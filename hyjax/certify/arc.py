@@ -98,7 +98,11 @@ def run_arc(
         silent, left = quiet(field, flow.box.states, ended, after, leaving, breeze)
         hull, box = states.hull(frame), flow.box.states
         states, leaving = jax.tree.map(ft.partial(jnp.where, over), (states, leaving), (ended, left))
-        return (states, leaving, flow), ((hull.low, hull.high, box.low, box.high), flow.box.proved, over | jnp.all(silent))
+        return (states, leaving, flow), (
+            (hull.low, hull.high, box.low, box.high),
+            flow.box.proved,
+            over | jnp.all(silent),
+        )
 
     last = jax.tree.map(lambda a: a[-1], frames)
     none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(flow_from, states, last, window))
@@ -136,9 +140,7 @@ def _with_last(bounds, hull: TaylorModel, box: TaylorModel) -> tuple[Array, ...]
     return tuple(rows.at[-1].set(row) for rows, row in zip(bounds, last, strict=True))
 
 
-def starts_on(
-    field: ModeField, ended: Ended, heights: Graph, slopes: Graph, basis: Basis
-) -> Bool[Array, " guards"]:
+def starts_on(field: ModeField, ended: Ended, heights: Graph, slopes: Graph, basis: Basis) -> Bool[Array, " guards"]:
     """Whether every state of a set starts the next arc on the surface of its guards: `heights` are the guards after the jump,
     `slopes` their Jacobian."""
     image = ended.mapped(field, heights, slopes, basis)

@@ -146,7 +146,7 @@ def attracting(
         sets=chain,
         tubes=tuple(TubeBounds.over(each) for each in bounds),
         pieces=(sectors or facets) * rings,
-        assumptions=assumptions_of(orbit, of.timed),
+        assumptions=assumptions_of(of.forcing),
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
         orbit=orbit,

@@ -27,26 +27,27 @@ class SectionChart(eqx.Module):
 
 def entries_read(field: ModeField, reset: Callable[[State, Params], State]) -> tuple[int, ...]:
     """The entries of the pre-impact state on which the reset depends, by the computational graph: exactly, for all states."""
-    return field.map(reset)[0].varying.read
+    return field.map(lambda y, params, _: reset(y, params))[0].varying.read
 
 
 def section_of_reset(
     field: ModeField, reset: Callable[[State, Params], State], y: State, names: tuple[str, ...]
-) -> SectionChart:
+) -> tuple[SectionChart, Callable[[Float[Array, " m"]], State]]:
     r"""The section whose coordinates are the entries of the pre-impact state that the closing reset reads.
 
     **Arguments:** `field`: of the mode before the reset. `reset`: `(y, params)`. `y`: the orbit's pre-impact state, whose other
-    entries stand for those that are not read.
+    entries stand for those that are not read. **Returns:** the section, and the pre-impact state with given coordinates.
     """
     at = np.array(entries_read(field, reset))
     rest = jnp.asarray(y)
 
+    def before(z):
+        return jnp.concatenate([z[list(at).index(i)][None] if i in at else rest[i : i + 1] for i in range(len(y))])
+
     def lift(z, params):
-        return reset(
-            jnp.concatenate([z[list(at).index(i)][None] if i in at else rest[i : i + 1] for i in range(len(y))]), params
-        )
+        return reset(before(z), params)
 
     def chart(y, params):
         return jnp.stack([y[i] for i in at])
 
-    return SectionChart(lift, chart, tuple(names[i] for i in at))
+    return SectionChart(lift, chart, tuple(names[i] for i in at)), before
