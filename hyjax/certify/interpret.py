@@ -28,8 +28,8 @@ class Decision(eqx.Module):
 class Constants(NamedTuple):
     """The numbers by which rows multiply, as balls; of shape `(constants,)`."""
 
-    center: Float[Array, " constants"]
-    radius: Float[Array, " constants"]
+    center: Float[np.ndarray, " constants"]
+    radius: Float[np.ndarray, " constants"]
 
 
 class Evaluated(NamedTuple):
@@ -48,7 +48,7 @@ def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorMode
     if exact and rows.index.shape[1] == 1:
         return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]), memory.basis)
     radius = jnp.sum(jnp.abs(c) * memory.radius[rows.index], axis=1)
-    if not isinstance(r, np.ndarray) or r.any():
+    if r.any():
         size = jnp.sum(jnp.abs(memory.coefficients), axis=0) + memory.radius
         radius = radius + jnp.sum(r * size[rows.index], axis=1)
     radius = radius + EPS * rows.one_sum * jnp.sum(jnp.abs(result), axis=0)
