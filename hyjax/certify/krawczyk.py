@@ -5,7 +5,8 @@ For $F(y) = P(y) - y$ on a box $Y = c \pm r$, and any matrix $C$, near $(DP(c) -
 $$K = c - C\,F(c) + \big(I - C\,(DP(Y) - I)\big)(Y - c) .$$
 
 Every fixed point of $P$ in $Y$ is in $K$; and if $K$ is in the interior of $Y$, there is one, and only one. Stability does not
-matter. Where the box is replaced by $K \cap Y$ the enclosure shrinks, until the rounding of $F(c)$ is all that is left.
+matter. Once it is proved, the operator is applied again with $F(c)$ in exact arithmetic of Python, where its rounding is some
+$10^{-25}$: what is left is that the bounds are floats.
 
 Source: Krawczyk (1969), *Newton-Algorithmen zur Bestimmung von Nullstellen mit Fehlerschranken*, Computing 4; Rump (2010),
 *Verification methods*, Acta Numerica 19, Sec. 13; Wilczak, Zgliczyński (2011), for the return map.
@@ -46,7 +47,8 @@ def krawczyk(
     coordinate in its unit; `"auto"`: the largest of $10^{-4}, \ldots, 10^{-10}$ for which the proof succeeds. `steps`: of each
     arc. `orders`: of the series in time. `degree`: of the polynomials in the coordinates.
 
-    **Returns:** `ProvedOrbit`. It is `"not proved"`, with `reasons`, where an enclosure is too wide or a guard's condition fails,
+    **Returns:** `ProvedOrbit`, with bounds to the last digit of a float but for the multipliers, whose bounds are those of the
+    return map's derivative in floats. It is `"not proved"`, with `reasons`, where an enclosure is too wide or a guard's condition fails,
     also for orbits with a multiplier 1, which are not isolated. `ValueError` for a batch, an orbit that failed, float32, and
     arguments that are not positive.
 

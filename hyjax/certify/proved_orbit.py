@@ -55,7 +55,8 @@ class ProvedOrbit(Shown):
     entries of the state before the closing jump that its reset reads. `coordinates`: their bounds. `near`, `unique_within`:
     exactly one periodic orbit of this route passes within `unique_within` of `near`, in each coordinate. `starts`, `ends`: bounds
     of the states just after and just before the jumps, one for each arc, with the time as last entry if the system depends on it.
-    `period`: its bounds; for a system that depends on time it is the number that the proof takes off the time, of radius zero.
+    `period`: its bounds; for a system that depends on time, of the number that the closing jump takes off the time: by
+    `assumptions`, that of the forcing.
     `multipliers`: those of the return map in the section's coordinates. Where these are fewer than the mode's coordinates the
     remaining multipliers of `PeriodicOrbit` are zero exactly: the reset does not read the rest. None where nothing is proved.
     `seconds`: of the proof, with compilation. `assumptions`: what the proof rests on, a sentence each.
