@@ -1,9 +1,11 @@
 r"""Convex polygons in the plane of a section: a cover by pieces, and whether an image lies inside."""
 
+import itertools
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .basis import Basis
 from .rounding import EPS, up
@@ -43,27 +45,47 @@ class Polygon(eqx.Module):
         once = abs(angles[-1] - angles[0]) < 2 * np.pi
         return bool(np.all(turn > slack) and np.all(away > error) and once)
 
-    def divided(self, sectors: int) -> Float[np.ndarray, "sectors 2"]:
-        """Points around the boundary, the vertices among them: the longest segments are halved, until there are `sectors`."""
-        k = len(self.vertices)
+    def _parts(self, sectors: int) -> Int[np.ndarray, " k"]:
+        """Into how many segments each edge is cut: the longest are halved, until there are `sectors`."""
         lengths = np.linalg.norm(np.roll(self.vertices, -1, axis=0) - self.vertices, axis=1)
-        parts = np.ones(k, int)
-        for _ in range(max(sectors - k, 0)):
+        parts = np.ones(len(self.vertices), int)
+        for _ in range(sectors - len(parts)):
             parts[np.argmax(lengths / parts)] += 1
-        points = []
-        for start, end, count in zip(self.vertices, np.roll(self.vertices, -1, axis=0), parts, strict=True):
+        return parts
+
+    def divided(self, sectors: int) -> Float[np.ndarray, "sectors 2"]:
+        """Points around the boundary, the vertices among them; `sectors`: how many, at least as many as vertices."""
+        ends, points = np.roll(self.vertices, -1, axis=0), []
+        for start, end, count in zip(self.vertices, ends, self._parts(sectors), strict=True):
             points += [start + j / count * (end - start) for j in range(count)]
         return np.array(points)
 
+    def corner_pieces(self, rings: int, sectors: int) -> Int[np.ndarray, " k"]:
+        """The indices of pieces that hold the vertices."""
+        parts = self._parts(self.rounded(rings, sectors))
+        return np.cumsum(parts) - parts
+
+    def rounded(self, rings: int, sectors: int) -> int:
+        """The least multiple of $2^{rings - 1}$ that is neither below `sectors` nor the number of vertices."""
+        multiple = 2 ** (rings - 1)
+        return -(-max(sectors, len(self.vertices)) // multiple) * multiple
+
     def pieces(self, basis: Basis, rings: int, sectors: int) -> TaylorModel:
-        """Quadrilaterals between rays to points of the boundary and `rings` scaled copies of the boundary, which share their
-        corners: the polygon is covered, its edges to within the radius of the pieces. Shape `(sectors * rings, N, 2)` of the
-        coefficients; the first ring has triangles."""
-        scales = np.sqrt(np.arange(rings + 1) / rings)
-        corners = scales[:, None, None] * self.divided(sectors)
-        a, b = corners[:-1], corners[1:]
-        c, d = np.roll(b, -1, axis=1), np.roll(a, -1, axis=1)
-        quads = np.stack([a, b, c, d], axis=2).reshape(-1, 4, 2)
+        r"""Quadrilaterals in rings, of which each has half as many as the next one outside, of twice the size; triangles around
+        the origin. Shape `(pieces, N, 2)` of the coefficients; `sectors`: of the outermost ring, to be `rounded`.
+
+        Neighbours share their edges, and the outermost edges lie on the boundary: the pieces together are the image of a disk
+        that takes its boundary once around that of the polygon, so they cover the polygon, to within their radius.
+        """
+        outer, quads = self.divided(self.rounded(rings, sectors)), []
+        depth = (2.0 ** np.arange(rings + 1) - 1) / (2.0**rings - 1)
+        for shallow, deep in itertools.pairwise(depth):
+            coarse = (1 - deep) / (1 - shallow) * outer[:: 2 if deep < 1 else 1]
+            middle = 0.5 * (coarse + np.roll(coarse, -1, axis=0))
+            inner = np.stack([coarse, middle], axis=1).reshape(-1, 2) if deep < 1 else coarse
+            quads.append(np.stack([inner, outer, np.roll(outer, -1, axis=0), np.roll(inner, -1, axis=0)], axis=1))
+            outer = coarse
+        quads = np.concatenate(quads)
         coefficients = np.zeros((len(quads), basis.size, 2))
         a, b, c, d = np.moveaxis(quads, 1, 0)
         coefficients[:, 0] = 0.25 * (a + b + c + d)
