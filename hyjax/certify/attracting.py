@@ -1,122 +1,22 @@
 r"""Proof that a limit cycle attracts: a set on a section that the return map takes into its interior."""
 
-import os
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
 from .assumptions import assumptions_of
-from .basis import basis
 from .certificate import Certificate, TubeBounds
 from .disturbance import Disturbance, NONE
-from .polygon import from_supports, holds, inside, Polygon, reach
-from .return_map import Image, ReturnMap
+from .piece_images import PieceImages
+from .polygon import from_supports, holds
+from .return_map import ReturnMap
 from .section import SectionChart
-from .taylor_model import TaylorModel
 
-# Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside.
-WIDER = 1.006
-# Pieces evaluated together by one thread.
-BATCH = 16
-
-
-class _Images:
-    """The images of the pieces of polygons, by one compiled program."""
-
-    def __init__(self, of: ReturnMap, rings: int, sectors: int, degree: int):
-        self.of, self.rings, self.sectors, self.basis = of, rings, sectors, basis(2, degree)
-
-        def one(piece, rows, spread):
-            coefficients, radius, h, window = piece
-            image: Image = of.image(TaylorModel(coefficients, radius, self.basis), h, window)
-            directions = TaylorModel(rows[None], spread, image.jacobian.basis)
-            far = reach(directions, image.model, image.generators, image.radius)
-            size = image.jacobian.largest
-            # The 2-norm is at most that of the midpoint, and of the radius by Frobenius.
-            norm = jnp.sqrt(jnp.sum(image.jacobian.radius**2)) * (1 + 2.0**-45) + _norm(image.jacobian.center)
-            bounds = [(tube.box_low, tube.box_high, tube.elapsed, tube.last) for tube in image.tubes]
-            return far, image.conditions, norm + 2.0**-45 * jnp.sum(size), bounds
-
-        self._run = jax.jit(jax.vmap(one, in_axes=(0, None, None)))
-
-    def __call__(self, polygon: Polygon, directions, only: Int[np.ndarray, " some"] | None = None):
-        """How far the image reaches along the directions, and along the polygon's edges; what is proved of each piece, the norm
-        of the Jacobian, the tubes; `only`: of these pieces."""
-        pieces = polygon.pieces(self.basis, self.rings, self.sectors)
-        every = np.arange(len(pieces.radius)) if only is None else only
-        edges = polygon.edges
-        rows = jnp.concatenate([jnp.asarray(directions), edges.center])
-        spread = jnp.concatenate([jnp.zeros_like(directions), edges.radius])
-
-        def run(i):
-            at = every[np.minimum(np.arange(i, i + BATCH), len(every) - 1)]
-            batch = TaylorModel(pieces.coefficients[at], pieces.radius[at], pieces.basis)
-            given = (batch.coefficients, batch.radius, *self.of.timing(batch))
-            return jax.device_get(self._run(given, rows, spread))
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            done = list(pool.map(run, range(0, len(every), BATCH)))
-        return _Reached(
-            *jax.tree.map(lambda *each: np.concatenate(each)[: len(every)], *done), polygon, len(directions)
-        )
-
-
-class _Reached(NamedTuple):
-    """How far the image of each piece reaches along the directions, then along the edges of the polygon; what is proved of it."""
-
-    far: Float[np.ndarray, "pieces rows"]
-    conditions: dict[str, Bool[np.ndarray, " pieces"]]
-    norms: Float[np.ndarray, " pieces"]
-    bounds: list
-    polygon: Polygon
-    directions: int
-
-    @property
-    def supports(self) -> Float[np.ndarray, " directions"]:
-        """Of the image, along the directions."""
-        return np.max(self.far[:, : self.directions], axis=0)
-
-    @property
-    def norm(self) -> float:
-        """A bound of the 2-norm of the Jacobian over the polygon."""
-        return float(np.max(self.norms))
-
-    @property
-    def ratio(self) -> float:
-        """Of the image to the polygon: below 1, the image is inside."""
-        return inside(self.polygon, self.far[:, self.directions :])[1]
-
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """What is not proved of the pieces."""
-        return tuple(
-            f"not proved for {int(np.sum(~each))} of {len(each)} pieces: {name}"
-            for name, each in self.conditions.items()
-            if not np.all(each)
-        )
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it is not proved that the polygon is mapped into its interior; empty: it is proved."""
-        found = self.failed
-        if not self.polygon.convex():
-            found = (*found, "the set is not proved to be a convex polygon around the orbit")
-        if not self.ratio < 1:
-            found = (*found, f"the image reaches {self.ratio:.4f} of the set")
-        return found
-
-
-def _norm(a: Float[Array, "2 2"]) -> Float[Array, ""]:
-    """The 2-norm of a matrix of two rows: its largest singular value, from the trace and determinant of its Gram matrix."""
-    gram = a.T @ a
-    mean, half = 0.5 * (gram[0, 0] + gram[1, 1]), 0.5 * (gram[0, 0] - gram[1, 1])
-    return jnp.sqrt(mean + jnp.sqrt(half**2 + gram[0, 1] ** 2)) * (1 + 2.0**-45)
+# Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside; all
+# pieces are tested when the images of points are below this.
+WIDER, SETTLED = 1.01, 0.994
 
 
 def _around(count: int) -> Float[np.ndarray, "k 2"]:
@@ -168,10 +68,10 @@ def attracting(
         raise ValueError(f"attracting: facets={facets} must be at least 8, and rings={rings} at least 1.")
     if radius is not None and not (np.isfinite(radius) and radius > 0):
         raise ValueError(f"attracting: radius={radius} must be positive and finite; None finds one.")
-    images = _Images(of, rings, sectors or max(facets, 6 * 2**rings), degree)
+    images = PieceImages(of, rings, sectors or max(facets, 6 * 2**rings), degree)
     begun = time.perf_counter()
     directions = _around(facets)
-    small = images(from_supports(directions, np.full(facets, 1e-6)), directions, np.zeros(1, int))
+    small = images.boundary(from_supports(directions, np.full(facets, 1e-6)), directions)
     compiled = time.perf_counter() - begun
     begun = time.perf_counter()
     if disturbance.bound:
@@ -211,40 +111,46 @@ def _linear_set(of: ReturnMap, directions, gain: Float[np.ndarray, " k"]) -> Flo
     return total
 
 
-def _invariant(images: _Images, directions, supports: Float[np.ndarray, " k"], iterations: int):
+def _invariant(images: PieceImages, directions, supports: Float[np.ndarray, " k"], iterations: int):
     """A polygon that the disturbed return map takes inside: the limit of images of sets, each a little larger.
 
-    On the way only the pieces with the vertices are mapped, whose images reach farthest under a linear map; `more` is by how much
-    the others reached farther at the last test of all pieces.
+    On the way only points at the boundary are mapped, whose images reach farthest; `more` is by how much the pieces reached
+    farther at the last test of all.
     """
     more, reached, polygon = np.ones(len(directions)), None, from_supports(directions, supports)
     for count in range(1, iterations + 1):
         polygon = from_supports(directions, supports)
-        part = images(polygon, directions, polygon.corner_pieces(images.rings, images.sectors))
+        part = images.boundary(polygon, directions)
         image = part.supports * more
         if not np.all(np.isfinite(image)):
             break
-        if np.max(image / supports) < 1 and not part.failed:
-            reached = images(polygon, directions)
+        if np.max(image / supports) < SETTLED and not part.failed:
+            reached = images.all(polygon, directions)
             if not reached.reasons:
                 return reached, count, reached.norm
             more = np.maximum(more, reached.supports / part.supports)
             image = part.supports * more
         supports = np.maximum(image, 1e-12) * WIDER
-    reached = reached or images(polygon, directions)
+    reached = reached or images.all(polygon, directions)
     return reached, iterations, reached.norm
 
 
-def _funnel(images: _Images, directions, radius: float | None, iterations: int):
+def _funnel(images: PieceImages, directions, radius: float | None, iterations: int):
     """A polygon that the return map takes inside, and sets that hold the images of one another down to one on which it
     contracts: its `norm` is below 1 if that is proved."""
     size = radius or 0.1
-    reached = images(from_supports(directions, np.full(len(directions), size)), directions)
-    for _ in range(0 if radius else 12):
-        if not reached.reasons:
-            break
+
+    def polygon():
+        return from_supports(directions, np.full(len(directions), size))
+
+    reached = None
+    for _ in range(1 if radius else 12):
+        if radius or np.all(images.boundary(polygon(), directions).proved):
+            reached = images.all(polygon(), directions)
+            if not reached.reasons:
+                break
         size *= 0.5
-        reached = images(from_supports(directions, np.full(len(directions), size)), directions)
+    reached = reached or images.all(polygon(), directions)
     current, count = reached, 1
     while not current.failed and not reached.reasons and count < iterations:
         if current.norm < 1 and not current.reasons:
@@ -252,6 +158,6 @@ def _funnel(images: _Images, directions, radius: float | None, iterations: int):
         following = from_supports(directions, current.supports * (1 + 1e-9) + 1e-14)
         if not holds(following, directions, current.supports):
             break
-        current, count = images(following, directions), count + 1
+        current, count = images.all(following, directions), count + 1
     # The set is mapped inside all the same, if there are no reasons; that its orbits converge is not proved.
     return reached, count, np.inf
