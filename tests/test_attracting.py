@@ -3,17 +3,18 @@
 import importlib
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax.certify.polygon import from_supports, holds, inside, Polygon
+from hyjax.certify.basis import basis
+from hyjax.certify.piece_images import PieceImages
+from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered
 from hyjax.certify.return_map import ReturnMap
 from hyjax.models import simplest_walker as walker
 
 attracting = importlib.import_module("hyjax.certify.attracting")
-BOUND, FACETS, RINGS = 1e-5, 16, 2
+BOUND, FACETS, RINGS = 1e-5, 16, 3
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +27,14 @@ def gait():
 def images(gait):
     """One compiled program for all sets of so many pieces."""
     of = ReturnMap(gait, hj.certify.Disturbance(BOUND), steps=32, orders=12)
-    return attracting._Images(of, RINGS, FACETS, 2)
+    return PieceImages(of, RINGS, FACETS, 2)
 
 
 @pytest.fixture(scope="module")
 def found(images):
-    directions, _ = attracting._regular(FACETS, 1.0)
-    return attracting._invariant(images, directions, 1e-3, 30)
+    """A set that is mapped inside: what is known of the images of its pieces."""
+    directions = attracting._around(FACETS)
+    return attracting._invariant(images, directions, np.full(FACETS, 1e-3), 30)[0]
 
 
 def rate(x, w, slope):
@@ -97,8 +99,8 @@ def winds(kind, count, bound, rng):
 
 @pytest.mark.slow
 def test_a_set_is_found_and_no_disturbed_trajectory_leaves_it(images, found):
-    polygon, ratio, reasons, _, _, _, _ = found
-    assert reasons == () and ratio < 1 and polygon.convex()
+    polygon, ratio = found.polygon, found.ratio
+    assert found.reasons == () and ratio < 1 and polygon.convex()
     of, rng, count = images.of, np.random.default_rng(0), 2000
     back, forth = np.asarray(of.axes.inverse), np.asarray(of.axes.matrix)
     edges = np.asarray(polygon.edges.center)
@@ -119,41 +121,38 @@ def test_a_set_is_found_and_no_disturbed_trajectory_leaves_it(images, found):
 @pytest.mark.slow
 def test_pieces_hold_their_disturbed_images(images, found):
     """Piece by piece: the supports of the enclosure of a piece's image, and the images of its points."""
-    polygon, of, rng = found[0], images.of, np.random.default_rng(1)
-    edges = polygon.edges
-    far, conditions, _, _ = images(polygon, edges)
-    assert all(np.all(np.asarray(each)) for each in conditions.values())
-    pieces = polygon.pieces(images.basis, RINGS, FACETS)
+    polygon, of, rng = found.polygon, images.of, np.random.default_rng(1)
+    quads, count = polygon.cover(RINGS, FACETS), 200
+    reached = images.mapped(polygon, quads, attracting._around(FACETS))
+    assert np.all(reached.held)
     back, forth = np.asarray(of.axes.inverse), np.asarray(of.axes.matrix)
-    count = 200
-    for piece in (3, 20, 31):
-        s = rng.uniform(-1, 1, (count, 2))
-        monomials = np.prod(s[:, None, :] ** images.basis.exponents, axis=2)
-        y = monomials @ np.asarray(pieces.coefficients[piece])
+    for piece in (3, 20, 27):
+        u, v = rng.uniform(0, 1, (2, count, 1))
+        a, b, c, d = quads[piece]
+        y = (1 - u) * ((1 - v) * a + v * d) + u * ((1 - v) * b + v * c)
         end = disturbed_return((of.z + y @ back.T).T, winds("constant", count, BOUND, rng))
-        along = ((end.T - of.z) @ forth.T) @ np.asarray(edges.center).T
-        assert np.all(along <= far[piece])
+        along = ((end.T - of.z) @ forth.T) @ np.asarray(polygon.edges.center).T
+        assert np.all(along <= reached.far[piece, FACETS:])
 
 
 @pytest.mark.slow
 def test_a_set_too_small_for_the_disturbance_is_not_proved(images, found):
-    small = Polygon(0.5 * found[0].vertices)
-    ratio, reasons, _, _ = attracting._tested(images, small)
-    assert ratio > 1 and reasons == ()
+    small = Polygon(0.5 * found.polygon.vertices)
+    reached = images.mapped(small, small.cover(RINGS, FACETS), attracting._around(FACETS))
+    assert reached.ratio > 1 and reached.failed == ()
+    assert any("the image reaches" in each for each in reached.reasons)
 
 
 @pytest.mark.slow
-def test_a_tube_that_is_too_narrow_would_be_noticed(images, found):
+def test_a_tube_that_is_too_narrow_would_be_noticed(found):
     """The images of trajectories leave the polygon scaled by 0.6 of the ratio: the check above can fail."""
-    polygon, ratio = found[0], found[1]
-    far, _, _, _ = images(polygon, polygon.edges)
-    _, measured = inside(Polygon(0.6 * ratio * polygon.vertices), np.asarray(far))
-    assert measured > 1
+    small = Polygon(0.6 * found.ratio * found.polygon.vertices)
+    assert inside(small, found.far[:, FACETS:] * 0.6 * found.ratio)[1] > 1
 
 
 @pytest.mark.exhaustive
 def test_without_disturbance_every_orbit_converges(gait):
-    certificate = hj.certify.attracting(gait, radius=4e-3, facets=16, rings=2, steps=32, orders=12, degree=3)
+    certificate = hj.certify.attracting(gait, radius=4e-3, facets=16, rings=2, steps=32, degree=3)
     assert certificate.proved and certificate.converges and certificate.norm < 1
     # A prototype with 96 pieces and first order in the state reached 0.838.
     assert certificate.ratio < 0.7
@@ -188,19 +187,26 @@ def test_polygons_are_covered_and_turn_once():
     assert not Polygon(polygon.vertices * np.array([1.0, -1.0])).convex()
     star = polygon.vertices * np.where(np.arange(12) % 2, 1.0, 0.4)[:, None]
     assert not Polygon(star).convex() and not Polygon(polygon.vertices + 5.0).convex()
-    from hyjax.certify.basis import basis
-
     supports = 1 + 0.1 * np.cos(2 * angles)
     assert holds(polygon, directions, supports * (1 - 1e-9)) and not holds(polygon, directions, supports * (1 + 1e-9))
-    pieces = polygon.pieces(basis(2, 2), 3, 20)
-    area = 0.0
-    for coefficients in np.asarray(pieces.coefficients):
-        corners = [coefficients[0] + a * coefficients[1] + b * coefficients[2] + a * b * coefficients[4]
-                   for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]  # fmt: skip
-        area += 0.5 * sum(p[0] * q[1] - p[1] * q[0] for p, q in zip(corners, corners[1:] + corners[:1], strict=True))
+    # Of 20 sectors at least, in three rings: 20 + 10 + 5.
+    quads = polygon.cover(3, 20)
     v = polygon.vertices
     whole = 0.5 * np.sum(v[:, 0] * np.roll(v[:, 1], -1) - np.roll(v[:, 0], -1) * v[:, 1])
-    assert len(pieces.coefficients) == 60 and abs(area - whole) < 1e-12
-    supports = jnp.asarray(np.full((4, 12), 0.5))
-    assert bool(np.all(inside(polygon, np.asarray(supports) * 0.01)[0]))
+    for cut in (quads, np.concatenate([quads[5:], quartered(quads[:5])])):
+        models = pieces(cut, basis(2, 2))
+        area = 0.0
+        for coefficients in np.asarray(models.coefficients):
+            corners = [coefficients[0] + a * coefficients[1] + b * coefficients[2] + a * b * coefficients[4]
+                       for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]  # fmt: skip
+            area += 0.5 * sum(
+                p[0] * q[1] - p[1] * q[0] for p, q in zip(corners, corners[1:] + corners[:1], strict=True)
+            )
+        assert abs(area - whole) < 1e-12
+    assert len(quads) == 35
+    # The outermost quadrilaterals have the boundary's points as corners.
+    assert np.array_equal(quads[:20, 1], polygon.divided(20)) and all(
+        any(np.array_equal(x, q) for q in quads[:20, 1]) for x in v
+    )
+    assert bool(np.all(inside(polygon, np.full((4, 12), 5e-3))[0]))
     assert not bool(np.any(inside(polygon, np.full((4, 12), np.nan))[0]))

@@ -31,12 +31,12 @@ def attracting(
     disturbance: Disturbance = NONE,
     radius: float | None = None,
     facets: int = 32,
-    rings: int = 2,
+    rings: int = 3,
     sectors: int | None = None,
-    steps: int = 64,
-    orders: int = 10,
+    steps: int = 32,
+    orders: int = 12,
     degree: int = 2,
-    iterations: int = 30,
+    iterations: int = 60,
     section: SectionChart | None = None,
 ) -> Certificate:
     r"""A set on a section that the return map takes into its interior, under every disturbance: a proof, or an honest failure.
@@ -98,7 +98,13 @@ def attracting(
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
         orbit=orbit,
+        section=section,
     )
+
+
+def _rounded(supports: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """Supports of a slightly larger set without corners, so that no edge of the polygon has length zero."""
+    return supports + 1e-4 * np.max(supports) + 1e-14
 
 
 def _linear_set(of: ReturnMap, directions, gain: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -130,7 +136,7 @@ def _invariant(images: PieceImages, directions, supports: Float[np.ndarray, " k"
                 return reached, count, reached.norm
             more = np.maximum(more, reached.supports / part.supports)
             image = part.supports * more
-        supports = np.maximum(image, 1e-12) * WIDER
+        supports = _rounded(WIDER * image)
     reached = reached or images.all(polygon, directions)
     return reached, iterations, reached.norm
 
@@ -155,7 +161,7 @@ def _funnel(images: PieceImages, directions, radius: float | None, iterations: i
     while not current.failed and not reached.reasons and count < iterations:
         if current.norm < 1 and not current.reasons:
             return reached, count, current.norm
-        following = from_supports(directions, current.supports * (1 + 1e-9) + 1e-14)
+        following = from_supports(directions, _rounded(current.supports))
         if not holds(following, directions, current.supports):
             break
         current, count = images.all(following, directions), count + 1

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from .._orbit.orbit import PeriodicOrbit
 from .._system.shown import Shown
 from .disturbance import Disturbance
+from .section import SectionChart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Certificate(Shown):
     `coordinates` of the pre-impact state. `converges`: whether every orbit from the set is proved to converge to the cycle; never
     with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`: bounds of the
     states, arc by arc. `pieces`: of the set. `seconds`: of the proof; `compile_seconds`: before it. `assumptions`: of the proof.
+    `section`: as it was given.
     """
 
     status: str = eqx.field(static=True)
@@ -59,6 +61,7 @@ class Certificate(Shown):
     seconds: float
     compile_seconds: float
     orbit: PeriodicOrbit
+    section: SectionChart | None = eqx.field(static=True, default=None)
 
     @property
     def proved(self) -> bool:

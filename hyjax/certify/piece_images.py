@@ -53,10 +53,11 @@ class Reached(NamedTuple):
     @property
     def proved(self) -> Bool[np.ndarray, " pieces"]:
         """Whether each piece is proved to be mapped inside."""
-        return np.asarray(inside(self.polygon, self.far[:, self.directions :])[0]) & self._held
+        return np.asarray(inside(self.polygon, self.far[:, self.directions :])[0]) & self.held
 
     @property
-    def _held(self) -> Bool[np.ndarray, " pieces"]:
+    def held(self) -> Bool[np.ndarray, " pieces"]:
+        """Whether all conditions are proved of each piece."""
         return np.all(list(self.conditions.values()), axis=0)
 
     @property
@@ -104,24 +105,24 @@ class PieceImages:
     def boundary(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"]) -> Reached:
         """The images of points at the boundary, which reach farthest; no proof for the polygon."""
         points = polygon.divided(2 * len(polygon.vertices))
-        return self._mapped(polygon, np.repeat(points[:, None], 4, axis=1), directions)
+        return self.mapped(polygon, np.repeat(points[:, None], 4, axis=1), directions)
 
     def all(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"]) -> Reached:
         """The images of pieces that cover the polygon; those that are not proved to be mapped inside are cut into four."""
         quads, parts = polygon.cover(self.rings, self.sectors), []
         for _ in range(CUTS):
-            reached = self._mapped(polygon, quads, directions)
+            reached = self.mapped(polygon, quads, directions)
             good = reached.proved
             if np.all(good) or np.sum(~good) > MOST:
                 break
             parts.append(jax.tree.map(lambda a, good=good: a[good], reached[:4]))
             quads = quartered(quads[~good])
         else:
-            reached = self._mapped(polygon, quads, directions)
+            reached = self.mapped(polygon, quads, directions)
         return _joined([*parts, reached[:4]], polygon, len(directions))
 
-    def _mapped(self, polygon: Polygon, quads: Float[np.ndarray, "quads 4 2"], directions) -> Reached:
-        """The images of quadrilaterals."""
+    def mapped(self, polygon: Polygon, quads: Float[np.ndarray, "quads 4 2"], directions) -> Reached:
+        """The images of quadrilaterals, each proved or not; they need not cover the polygon, nor lie in it."""
         covered, edges, count = pieces(quads, self.basis), polygon.edges, len(quads)
         rows = jnp.concatenate([jnp.asarray(directions), edges.center])
         spread = jnp.concatenate([jnp.zeros_like(directions), edges.radius])
