@@ -92,7 +92,7 @@ def attracting(
         converges=not disturbance.bound and norm < 1 and not reasons,
         norm=norm,
         sets=chain,
-        tubes=tuple(TubeBounds.over(each) for each in reached.bounds),
+        tubes=tuple(TubeBounds.over(each) for each in reached.tubes),
         pieces=len(reached.far),
         assumptions=assumptions_of(orbit, of.timed),
         seconds=time.perf_counter() - begun,

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
 from .._system.shown import Shown
+from .arc import Tube
 from .disturbance import Disturbance
 from .section import SectionChart
 
@@ -26,10 +27,10 @@ class TubeBounds:
     last: float
 
     @classmethod
-    def over(cls, bounds) -> "TubeBounds":
-        """Of the bounds of the pieces, stacked."""
-        low, high, elapsed, last = (np.asarray(each) for each in bounds)
-        return cls(low.min(axis=0), high.max(axis=0), elapsed.min(axis=0), float(last.max()))
+    def over(cls, tube: Tube) -> "TubeBounds":
+        """Of the tubes of pieces, stacked."""
+        low, high = np.min(tube.box_low, axis=0), np.max(tube.box_high, axis=0)
+        return cls(low, high, np.min(tube.elapsed, axis=0), float(np.max(tube.last)))
 
 
 class Certificate(Shown):

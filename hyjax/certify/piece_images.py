@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .arc import Tube
 from .basis import basis
 from .polygon import inside, pieces, Polygon, quartered, reach
 from .return_map import Image, ReturnMap
@@ -24,14 +25,15 @@ class Reached(NamedTuple):
     """What is known of the images of the pieces of a polygon.
 
     **Attributes:** `far`: how far each reaches along the directions, then along the edges of the polygon. `conditions`: what must
-    be true of each piece, and whether it is proved. `norms`: of the Jacobians. `bounds`: of the tubes. `polygon`; `directions`:
-    their number.
+    be true of each piece, and whether it is proved. `norms`: of the Jacobians. `tubes`: arc by arc. `quads`: the pieces.
+    `polygon`; `directions`: their number.
     """
 
     far: Float[np.ndarray, "pieces rows"]
     conditions: dict[str, Bool[np.ndarray, " pieces"]]
     norms: Float[np.ndarray, " pieces"]
-    bounds: list
+    tubes: tuple[Tube, ...]
+    quads: Float[np.ndarray, "pieces 4 2"]
     polygon: Polygon
     directions: int
 
@@ -97,8 +99,7 @@ class PieceImages:
             size = image.jacobian.largest
             # The 2-norm is at most that of the midpoint, and of the radius by Frobenius.
             norm = jnp.sqrt(jnp.sum(image.jacobian.radius**2)) * (1 + 2.0**-45) + _norm(image.jacobian.center)
-            bounds = [(tube.box_low, tube.box_high, tube.elapsed, tube.last) for tube in image.tubes]
-            return far, image.conditions, norm + 2.0**-45 * jnp.sum(size), bounds
+            return far, image.conditions, norm + 2.0**-45 * jnp.sum(size), image.tubes
 
         self._run = jax.jit(jax.vmap(one, in_axes=(0, None, None)))
 
@@ -115,11 +116,11 @@ class PieceImages:
             good = reached.proved
             if np.all(good) or np.sum(~good) > MOST:
                 break
-            parts.append(jax.tree.map(lambda a, good=good: a[good], reached[:4]))
+            parts.append(jax.tree.map(lambda a, good=good: a[good], reached[:5]))
             quads = quartered(quads[~good])
         else:
             reached = self.mapped(polygon, quads, directions)
-        return _joined([*parts, reached[:4]], polygon, len(directions))
+        return _joined([*parts, reached[:5]], polygon, len(directions))
 
     def mapped(self, polygon: Polygon, quads: Float[np.ndarray, "quads 4 2"], directions) -> Reached:
         """The images of quadrilaterals, each proved or not; they need not cover the polygon, nor lie in it."""
@@ -131,12 +132,12 @@ class PieceImages:
             at = np.minimum(np.arange(i, i + BATCH), count - 1)
             batch = TaylorModel(covered.coefficients[at], covered.radius[at], covered.basis)
             given = (batch.coefficients, batch.radius, *self.of.timing(batch))
-            return jax.device_get(self._run(given, rows, spread))
+            return *jax.device_get(self._run(given, rows, spread)), quads[at]
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             done = list(pool.map(run, range(0, count, BATCH)))
         joined = _joined(done, polygon, len(directions))
-        return joined._replace(**dict(zip(joined._fields, jax.tree.map(lambda a: a[:count], joined[:4]), strict=False)))
+        return joined._replace(**dict(zip(joined._fields, jax.tree.map(lambda a: a[:count], joined[:5]), strict=False)))
 
 
 def _joined(parts: list, polygon: Polygon, directions: int) -> Reached:

@@ -2,7 +2,6 @@ r"""Cells of a section that are proved to lie in the basin of attraction of a ce
 
 import time
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 

@@ -24,9 +24,9 @@ def certify(
     radius: Annotated[
         float | None, typer.Option(help="size of the set, in the certificate's coordinates; default: found")
     ] = None,
-    facets: Annotated[int, typer.Option(help="edges of the polygon")] = 16,
-    rings: Annotated[int, typer.Option(help="rings of pieces into which the polygon is cut")] = 2,
-    sectors: Annotated[int | None, typer.Option(help="pieces around the polygon; default: as many as edges")] = None,
+    facets: Annotated[int, typer.Option(help="edges of the polygon")] = 32,
+    rings: Annotated[int, typer.Option(help="rings of pieces into which the polygon is cut")] = 3,
+    sectors: Annotated[int | None, typer.Option(help="pieces of the outermost ring; default: 6 * 2^rings")] = None,
     steps: Annotated[int, typer.Option(help="steps of each arc")] = 32,
     orders: Annotated[int, typer.Option(help="orders of the Taylor series in time")] = 12,
     degree: Annotated[int, typer.Option(help="degree of the polynomials of the initial state")] = 2,
