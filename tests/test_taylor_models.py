@@ -8,7 +8,7 @@ import pytest
 
 from hyjax.certify import functions
 from hyjax.certify.basis import basis
-from hyjax.certify.core import core_jaxpr
+from hyjax.certify.graph import graph_of
 from hyjax.certify.interpret import enclosure
 from hyjax.certify.taylor import flow_coefficients
 from hyjax.certify.taylor_model import add, ball, multiply, scale, subtract, TaylorModel
@@ -143,8 +143,8 @@ def test_taylor_coefficients_are_those_of_closed_forms():
         return jnp.stack([x[0] ** 2, jnp.sqrt(x[1]), jnp.cos(x[2]), 1 / x[3], jnp.exp(-x[4]), jnp.arctan(x[5])])
 
     start = [0.7, 1.3, 0.4, 0.9, 0.2, 0.5]
-    core = core_jaxpr(field, jnp.zeros(6))
-    run = jax.jit(lambda x: flow_coefficients(core, x, [], 12))
+    graph = graph_of(field, jnp.zeros(6))
+    run = jax.jit(lambda x: flow_coefficients(graph, x, [], 12))
     series = run(ball(jnp.array(start)))
     x0, y0, z0, w0, u0, v0 = (mpmath.mpf(each) for each in start)
     shift = mpmath.asinh(mpmath.tan(z0))

@@ -1,21 +1,22 @@
 """A set of states along one arc: steps of the flow, the event at its end, the jump."""
 
+import functools as ft
 from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float
 
 from .basis import Basis
 from .checks import decided, quiet
 from .event import arrive, gathered, guard_surface, Hidden, mapped, projected, spread_out
+from .graph import Graph
 from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import up
 from .state_set import Frame, identity_frame, StateSet
-from .step import advance
+from .step import advance, flow_of
 from .taylor_model import TaylorModel
 
 # A guard within this of zero at the start of an arc is on its surface, as in `simulate`.
@@ -58,7 +59,7 @@ class Ended(eqx.Module):
     around: TaylorModel
     hidden: Hidden | None
 
-    def mapped(self, field: ModeField, function: jex.ClosedJaxpr, jacobian: jex.ClosedJaxpr, basis: Basis) -> StateSet:
+    def mapped(self, field: ModeField, function: Graph, jacobian: Graph, basis: Basis) -> StateSet:
         """The image under a smooth map, in the variables of `basis`, in the frame of its coordinates."""
         image = mapped(field, self.states, self.frame, self.around, function, jacobian)
         return image if self.hidden is None else gathered(image, self.hidden, basis)
@@ -85,21 +86,34 @@ def run_arc(
     field, groups, steps = program.field, wind.shape[0], frames.matrix.shape[0] - 1
     breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
 
-    def one(carry, given):
-        states, leaving = carry
-        frame, after, index = given
-        hull = states.hull(frame)
-        ended, box = advance(field, states, h, frame, after, wind, begin + groups * index, program.orders)
-        silent, leaving = quiet(field, box.states, ended, after, leaving, breeze)
-        bounds = (hull.low, hull.high, box.states.low, box.states.high)
-        return (ended, leaving), (bounds, box.proved, jnp.all(silent))
+    def flow_from(states, frame, longest):
+        return flow_of(field, states, frame, longest, breeze, program.orders)
 
-    before, after = jax.tree.map(lambda a: a[:-1], frames), jax.tree.map(lambda a: a[1:], frames)
-    (states, leaving), (bounds, held, silent) = jax.lax.scan(one, (states, leaving), (before, after, jnp.arange(steps)))
+    def one(carry, given):
+        states, leaving, _ = carry
+        frame, after, index = given
+        # One round more than there are steps: in the last one the flow is that to the event, and nothing moves.
+        over = index == steps
+        flow = flow_from(states, frame, jnp.where(over, window, h.high))
+        ended = advance(field, flow, states, h, frame, after, wind, begin + groups * index)
+        silent, left = quiet(field, flow.box.states, ended, after, leaving, breeze)
+        hull, box = states.hull(frame), flow.box.states
+        states, leaving = jax.tree.map(ft.partial(jnp.where, over), (states, leaving), (ended, left))
+        return (states, leaving, flow), ((hull.low, hull.high, box.low, box.high), flow.box.proved, over | jnp.all(silent))
+
     last = jax.tree.map(lambda a: a[-1], frames)
-    hull, surface = states.hull(last), guard_surface(field, program.ending)
-    states, hidden = spread_out(states, last) if groups else (states, None)
-    at = arrive(field, surface, states, last, window, wind, program.orders)
+    none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(flow_from, states, last, window))
+    after = jax.tree.map(lambda a: jnp.concatenate([a[1:], a[-1:]]), frames)
+    (states, leaving, flow), (bounds, held, silent) = jax.lax.scan(
+        one, (states, leaving, none), (frames, after, jnp.arange(steps + 1))
+    )
+    surface, hidden = guard_surface(field, program.ending), None
+    if groups:
+        # With displacements as variables of its polynomial, the set has another flow.
+        states, hidden = spread_out(states, last)
+        flow = flow_from(states, last, window)
+        bounds = _with_last(bounds, states.hull(last), flow.box.states)
+    at = arrive(field, surface, flow, states, last, window, wind)
     ended = projected(field, surface, at, last)
     others, _ = quiet(field, at.box.states, ended, last, leaving & False, breeze)
     conditions = {
@@ -110,19 +124,21 @@ def run_arc(
         "every state crosses the guard's surface": at.conditions["crosses"],
     }
     if field.armed[program.ending] is not None:
-        armed = evaluate(field.armed[program.ending], [at.box.states, *field.leaves])[0][0]
+        armed = evaluate(field.armed[program.ending], at.box.states, field.leaves)
         conditions["the guard is armed"] = decided(armed)
-    rows = [jnp.concatenate([row, end[None]]) for row, end in zip(
-        bounds, (hull.low, hull.high, at.box.states.low, at.box.states.high), strict=True
-    )]  # fmt: skip
-    tube = Tube(
-        *rows, elapsed=jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low, last=up(steps * h.high + at.times.high)
-    )
+    elapsed = jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low
+    tube = Tube(*bounds, elapsed=elapsed, last=up(steps * h.high + at.times.high))
     return Ended(ended, last, at.on_surface, hidden), tube, conditions
 
 
+def _with_last(bounds, hull: TaylorModel, box: TaylorModel) -> tuple[Array, ...]:
+    """Bounds at and during the steps, with those of the last one replaced."""
+    last = (hull.low, hull.high, box.low, box.high)
+    return tuple(rows.at[-1].set(row) for rows, row in zip(bounds, last, strict=True))
+
+
 def starts_on(
-    field: ModeField, ended: Ended, composites: Sequence[tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]], basis: Basis
+    field: ModeField, ended: Ended, composites: Sequence[tuple[Graph, Graph]], basis: Basis
 ) -> Bool[Array, " guards"]:
     """Whether every state of a set starts the next arc on the surface of its guards: `composites` are the guards after the jump
     with their Jacobians."""

@@ -9,9 +9,9 @@ import numpy as np
 class Basis:
     r"""All monomials $s^\alpha$ of at most `degree` in `variables` variables, by degree; the first is the constant.
 
-    **Attributes:** `exponents`: shape `(N, variables)`. `degrees`: shape `(N,)`. `factor`: shape `(N, N)`, the index of the
-    monomial $s^{\alpha_k - \alpha_i}$ at `[k, i]`, or `N` where there is none: so that the product's coefficient $k$ is
-    $\sum_i a_i b_{\mathrm{factor}[k, i]}$ with a zero appended to $b$. `products`: the largest number of terms of such a sum.
+    **Attributes:** `exponents`: shape `(N, variables)`. `degrees`: shape `(N,)`. `left`, `right`: the pairs of monomials whose
+    product is a monomial, sorted by the product, shape `(pairs,)`. `products`: the largest number of pairs with one product.
+    `place`: the pairs of each product, shape `(N, products)`; the number of all pairs where there are fewer.
     """
 
     def __init__(self, variables: int, degree: int):
@@ -26,13 +26,17 @@ class Basis:
         self.degrees = self.exponents.sum(axis=1)
         at = {each: i for i, each in enumerate(exponents)}
         self._at = at
-        n = len(exponents)
-        self.factor = np.full((n, n), n)
-        for k, whole in enumerate(exponents):
-            for i, part in enumerate(exponents):
-                rest = tuple(w - p for w, p in zip(whole, part, strict=True))
-                self.factor[k, i] = at.get(rest, n)
-        self.products = int((self.factor < n).sum(axis=1).max())
+        found = []
+        for whole in exponents:
+            rests = [(part, tuple(w - p for w, p in zip(whole, part, strict=True))) for part in exponents]
+            found.append([(at[part], at[rest]) for part, rest in rests if rest in at])
+        self.products = max(len(each) for each in found)
+        pairs = [pair for each in found for pair in each]
+        self.left, self.right = np.array(pairs).T
+        # Sorted by the product.
+        self.place = np.full((len(found), self.products), len(pairs))
+        for k, each in enumerate(found):
+            self.place[k, : len(each)] = sum(len(before) for before in found[:k]) + np.arange(len(each))
 
     @property
     def size(self) -> int:

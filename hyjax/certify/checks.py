@@ -56,7 +56,7 @@ def quiet(
             | (falls & (leaving[i] | (lowest_guard(field, i, end, frame, slope) > 0)))
         )
         if field.armed[i] is not None:
-            calm = calm | refuted(evaluate(field.armed[i], [box, *field.leaves])[0][0])
+            calm = calm | refuted(evaluate(field.armed[i], box, field.leaves))
         silent.append(calm)
         still.append(falls & leaving[i])
     return jnp.stack(silent), jnp.stack(still)

@@ -13,12 +13,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float
 
 from .._system.types import Matrix
 from . import functions
 from .basis import Basis, basis
+from .graph import Graph
 from .mode_field import ModeField
 from .rounding import TINY, up
 from .state_set import bounded_product, Frame, identity_frame, StateSet
@@ -27,15 +27,12 @@ from .step import (
     columns_of,
     displaced,
     first,
-    flow_series,
+    Flow,
     gust,
     matrix_slope,
     nested,
-    picard_box,
-    remainder,
     widened,
 )
-from .taylor import flow_coefficients
 from .taylor_model import add, ball, multiply, scale, TaylorModel, total
 
 # Newton's iterations for the polynomial of the time; what is left is bounded.
@@ -170,23 +167,19 @@ def _polynomial(a: TaylorModel) -> TaylorModel:
 def arrive(
     field: ModeField,
     surface: Surface,
+    flow: Flow,
     states: StateSet,
     frame: Frame,
     window: Float[Array, ""],
     wind: Float[Array, "groups n columns"],
-    orders: int,
 ) -> Arrival:
     """Every state of a set crosses a surface within the time `window`.
 
-    **Arguments:** `states`: before the surface, with its `frame`. `wind`: the disturbance, $E_g$; if there is one, the set has no
-    other generators. `orders`: of the series.
+    **Arguments:** `flow`: of the states, for times up to the window. `states`: before the surface, with its `frame`. `wind`: the
+    disturbance, $E_g$; if there is one, the set has no other generators.
     """
     breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
-    hull = states.hull(frame)
-    box = picard_box(field, hull, window, breeze)
-    from_hull, from_box, growth = flow_series(field, hull, box, window, orders + 1)
-    series = flow_coefficients(field.field, states.model, field.leaves, orders)
-    left_out = remainder(from_box, window)
+    box, series, left_out = flow.box, flow.series, flow.left_out
 
     def improved(_, time):
         value = surface.height(_polynomial(nested(series, time)))
@@ -197,11 +190,11 @@ def arrive(
     time = jax.lax.fori_loop(0, ITERATIONS, improved, guess)
     model = widened(nested(series, time), left_out[:, 0])
     times = time.ball()
-    matrix = widened(nested(from_hull.first(orders + 1), times)[:, 1:], left_out[:, 1:])
+    matrix = widened(nested(flow.derivative, times)[:, 1:], left_out[:, 1:])
     local = jnp.zeros(field.dimension)
     if wind.shape[0]:
         # The displacements within a shorter time are among those within the longest.
-        generators, local = gust(field, box, matrix_slope(from_hull), growth, wind, times.high)
+        generators, local = gust(field, box, matrix_slope(flow.derivative), flow.growth, wind, times.high)
     before_set = states
     states = displaced(states, model, matrix, local, frame, frame)
     if wind.shape[0]:
@@ -213,15 +206,17 @@ def arrive(
     near = ball(around.center, up(around.radius + room))
     columns = first(field.variational, columns_of(near, ball(jnp.eye(field.dimension))), field.leaves)
     rate, shear = columns[:, 0].largest, columns[:, 1:].largest
-    slope = surface.slope(near)[:-1]
-    slowest = -surface.height(near)[1].high - up(jnp.sum(slope.largest * breeze), 2)
+    falling = surface.slope(near)
+    slope = falling[:-1]
+    slowest = -falling[-1].high - up(jnp.sum(slope.largest * breeze), 2)
     certain = jnp.where(slowest > 0, slowest, 1.0)
     on_polynomial = surface.height(states.model)[0].largest
     late = up(up(on_polynomial + states.support(slope, frame)) / certain, 2)
     on_surface = ball(around.center, up(around.radius + late * (rate + breeze), 4))
     times = ball(times.center, up(times.radius + late))
-    during = surface.slope(box.states)[:-1]
-    slowed = -surface.height(box.states)[1].high - up(jnp.sum(during.largest * breeze), 2)
+    falling = surface.slope(box.states)
+    during = falling[:-1]
+    slowed = -falling[-1].high - up(jnp.sum(during.largest * breeze), 2)
     start = surface.height(before_set.model)[0].low - before_set.support(during, frame)
     conditions = {
         "box": box.proved & jnp.all(up(late * (rate + breeze)) < room),
@@ -277,8 +272,8 @@ def mapped(
     states: StateSet,
     frame: Frame,
     around: TaylorModel,
-    function: jex.ClosedJaxpr,
-    jacobian: jex.ClosedJaxpr,
+    function: Graph,
+    jacobian: Graph,
 ) -> StateSet:
     r"""The image of the states on a surface under a smooth map $R$: a reset, or the coordinates of a section.
 

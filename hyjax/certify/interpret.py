@@ -1,16 +1,21 @@
-"""A jaxpr evaluated over Taylor models: the enclosure of a function that was written for numbers."""
+"""A computational graph evaluated over Taylor models: the enclosure of a function that was written for numbers."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
-from jaxtyping import Array, Bool
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from . import functions
-from .taylor_model import add, ball, embed, multiply, negative, subtract, TaylorModel, total
+from .fine import balls_of
+from .forms import COMPARED, Condition
+from .graph import Graph, graph_of
+from .levels import Kind, Level, Levels, Rows
+from .rounding import EPS, TINY, up
+from .taylor_model import ball, constant, multiply, subtract, TaylorModel
 
 
 class Decision(eqx.Module):
@@ -20,191 +25,158 @@ class Decision(eqx.Module):
     certain: Bool[Array, "*shape"]
 
 
-# Entries selected, repeated or moved: linear in all floating-point operands together, without rounding.
-STRUCTURAL = {
-    "broadcast_in_dim", "concatenate", "dynamic_slice", "dynamic_update_slice", "expand_dims", "gather", "pad", "reshape",
-    "rev", "scatter", "slice", "squeeze", "transpose",
-}  # fmt: skip
-COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
-LOGIC = {"and", "or", "not"}
-FUNCTIONS = {"exp": functions.exp, "log": functions.log, "sqrt": functions.sqrt, "atan": functions.atan}
+class Constants(NamedTuple):
+    """The numbers by which rows multiply, as balls; of shape `(constants,)`."""
+
+    center: Float[Array, " constants"]
+    radius: Float[Array, " constants"]
 
 
-def refuse(name: str) -> NoReturn:
-    """`ValueError` that names a primitive without an enclosure."""
-    raise ValueError(
-        f"certify: JAX's primitive {name!r} has no enclosure. Write the vector field, guard or reset with + - * /, sqrt, exp, "
-        "log, sin, cos, tan, atan, tanh, powers, comparisons and products of arrays; loops and calls to linear solvers have "
-        "none."
-    )
+class Evaluated(NamedTuple):
+    """The operands of a level's atoms, by its rows, and the values of each kind."""
+
+    operands: TaylorModel
+    values: list[TaylorModel]
 
 
-def enclosed(value: Any) -> bool:
-    return isinstance(value, TaylorModel)
+def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorModel:
+    r"""The linear combinations $\sum_t c_{kt} m_{i_{kt}}$, shape `(rows,)`."""
+    c, r = constants.center[rows.coefficient], constants.radius[rows.coefficient]
+    terms = memory.coefficients[:, rows.index] * c
+    result = jnp.sum(terms, axis=2)
+    exact = not rows.one_sum.any() and not rows.many.any()
+    if exact and rows.index.shape[1] == 1:
+        return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]), memory.basis)
+    radius = jnp.sum(jnp.abs(c) * memory.radius[rows.index], axis=1)
+    if not isinstance(r, np.ndarray) or r.any():
+        size = jnp.sum(jnp.abs(memory.coefficients), axis=0) + memory.radius
+        radius = radius + jnp.sum(r * size[rows.index], axis=1)
+    radius = radius + EPS * rows.one_sum * jnp.sum(jnp.abs(result), axis=0)
+    if rows.many.any():
+        radius = radius + EPS * rows.many * jnp.sum(jnp.abs(terms), axis=(0, 2))
+    return TaylorModel(result, up(radius + TINY, memory.basis.size + rows.index.shape[1]), memory.basis)
 
 
-def lifted(value: Any) -> Any:
-    """Floating-point numbers as balls of radius zero; all else as it is."""
-    if isinstance(value, TaylorModel | Decision) or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
-        return value
-    return ball(jnp.asarray(value, float))
+def joined(parts: Sequence[TaylorModel]) -> TaylorModel:
+    """The entries of Taylor models of one basis, one after the other."""
+    coefficients = jnp.concatenate([each.coefficients for each in parts], axis=1)
+    return TaylorModel(coefficients, jnp.concatenate([each.radius for each in parts]), parts[0].basis)
 
 
-def evaluate(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> tuple[list[Any], dict]:
-    """The values of a core jaxpr's results, and of all its variables.
+def known(graph: Graph, leaves: Sequence[Any]) -> Constants:
+    """The fixed combinations of a graph for parameters that are exact numbers, not traced."""
+    return Constants(*balls_of(graph, leaves))
 
-    **Arguments:** `closed`: from `core_jaxpr`. `arguments`: a Taylor model or an array for each input; floating-point arrays are
-    exact numbers. **Returns:** Taylor models, decisions or arrays of integers. `ValueError` for a primitive without an enclosure.
+
+def run(levels: Levels, inputs: TaylorModel, constants: Constants) -> tuple[TaylorModel, list[Evaluated]]:
+    """What is in memory after all levels, and what each level did. **Arguments:** `inputs`: shape `(inputs,)`."""
+    memory, done = joined([constant(jnp.ones(1), inputs.basis), inputs]), []
+    for level in levels.levels:
+        operands = combine(level.rows, memory, constants)
+        values = [_values(level, kind, operands) for kind in level.kinds]
+        memory = joined([memory, *values])
+        done.append(Evaluated(operands, values))
+    return memory, done
+
+
+def operand(kind: Kind, operands: TaylorModel, i: int = 0) -> TaylorModel:
+    """The operands number `i` of the atoms of one kind."""
+    return operands[kind.first + i * kind.count : kind.first + (i + 1) * kind.count]
+
+
+def _values(level: Level, kind: Kind, operands: TaylorModel) -> TaylorModel:
+    a = operand(kind, operands)
+    if kind.name == "sin_cos":
+        return joined(functions.sin_cos(a))
+    if kind.name in _FUNCTIONS:
+        return _FUNCTIONS[kind.name](a)
+    b = operand(kind, operands, 1)
+    if kind.name == "select":
+        return _selected(decisions(kind.conditions, operands), a, b)
+    return _OF_TWO[kind.name](a, b)
+
+
+def evaluate(graph: Graph, x: TaylorModel, leaves: Sequence[Any]) -> Any:
+    """The values of a function on a set.
+
+    **Arguments:** `x`: the states, of any shape. `leaves`: the parameters, exact numbers. **Returns:** a Taylor model, or a
+    `Decision` for a function with truth values.
     """
-    jaxpr = closed.jaxpr
-    known = {var: lifted(value) for var, value in zip(jaxpr.constvars, closed.consts, strict=True)}
-    known.update({var: lifted(value) for var, value in zip(jaxpr.invars, arguments, strict=True)})
-    for equation in jaxpr.eqns:
-        outputs = apply(equation, [read(known, atom) for atom in equation.invars])
-        known.update(zip(equation.outvars, outputs, strict=True))
-    return [read(known, atom) for atom in jaxpr.outvars], known
+    constants = known(graph, leaves)
+    memory, _ = run(graph.varying, x.map(jnp.ravel), constants)
+    rows = combine(graph.varying.results, memory, constants)
+    if not graph.truth:
+        return rows.map(lambda entries: entries.reshape(graph.shape))
+    decided = decisions(graph.varying.conditions, rows)
+    return Decision(decided.value.reshape(graph.shape), decided.certain.reshape(graph.shape))
 
 
-def read(known: dict, atom: Any) -> Any:
-    return lifted(atom.val) if isinstance(atom, jex.Literal) else known[atom]
+def decisions(conditions: Sequence[Any], rows: TaylorModel) -> Decision:
+    """Conditions on rows, shape `(conditions,)`."""
+    each = [_decided(condition, rows) for condition in conditions]
+    return Decision(jnp.stack([one.value for one in each]), jnp.stack([one.certain for one in each]))
 
 
-def apply(equation: Any, inputs: list[Any]) -> list[Any]:
-    """The results of one equation of a core jaxpr."""
-    name, params = equation.primitive.name, equation.params
-    if not any(isinstance(each, TaylorModel | Decision) for each in inputs):
-        outputs = equation.primitive.bind(*inputs, **params)
-        outputs = outputs if equation.primitive.multiple_results else [outputs]
-        return [lifted(each) for each in outputs]
-    if name in STRUCTURAL:
-        return [structural(equation, inputs)]
-    if name in COMPARISONS:
-        return [_compared(name, *inputs)]
-    if name in LOGIC:
-        return [_logic(name, *inputs)]
-    if name in FUNCTIONS:
-        return [FUNCTIONS[name](*inputs)]
-    if name in ("sin", "cos"):
-        return [functions.sin_cos(*inputs)[name == "cos"]]
-    if name == "select_n":
-        return [_selected(*inputs)]
-    if name == "convert_element_type":
-        return [_converted(inputs[0], params["new_dtype"])]
-    if name == "reduce_sum":
-        return [total(inputs[0], params["axes"])]
-    if name in _ARITHMETIC:
-        return [_ARITHMETIC[name](*inputs)]
-    refuse(name)
-
-
-def structural(equation: Any, inputs: list[Any]) -> Any:
-    """Apply a primitive that only places entries to the coefficients and to the radius."""
-
-    def bind(operands):
-        return equation.primitive.bind(*operands, **equation.params)
-
-    models = [each for each in inputs if enclosed(each)]
-    if not models:
-        value = bind([each.value if isinstance(each, Decision) else each for each in inputs])
-        certain = bind([each.certain if isinstance(each, Decision) else each for each in inputs])
-        return Decision(value, certain)
-    basis = max((each.basis for each in models), key=lambda basis: basis.size)
-    inputs = [embed(each, basis) if enclosed(each) else each for each in inputs]
-    parts = [bind([each.coefficients[i] if enclosed(each) else each for each in inputs]) for i in range(basis.size)]
-    return TaylorModel(jnp.stack(parts), bind([each.radius if enclosed(each) else each for each in inputs]), basis)
-
-
-def _compared(name: str, a, b) -> Decision:
-    apart = subtract(lifted(a), lifted(b))
-    center = apart.center
-    away = jnp.abs(center) > apart.spread + 1e-300
-    same = (center == 0) & (apart.spread == 0)
-    value = {
-        "lt": center < 0, "le": center <= 0, "gt": center > 0, "ge": center >= 0, "eq": center == 0, "ne": center != 0
-    }[name]  # fmt: skip
-    return Decision(value, away | same)
-
-
-def _decision(value: Any) -> Decision:
-    return value if isinstance(value, Decision) else Decision(value, jnp.ones_like(value, bool))
-
-
-def _logic(name: str, *inputs) -> Decision:
-    inputs = [_decision(each) for each in inputs]
-    if name == "not":
+def _decided(condition: Condition | bool, rows: TaylorModel) -> Decision:
+    if not isinstance(condition, Condition):
+        return Decision(jnp.asarray(condition), jnp.asarray(True))
+    if condition.name in COMPARED:
+        apart = rows[condition.operands[0]]
+        center = apart.center
+        away = jnp.abs(center) > apart.spread + 1e-300
+        same = (center == 0) & (apart.spread == 0)
+        return Decision(COMPARED[condition.name](center), away | same)
+    inputs = [_decided(each, rows) for each in condition.operands]
+    if condition.name == "not":
         return Decision(~inputs[0].value, inputs[0].certain)
     a, b = inputs
-    value = a.value & b.value if name == "and" else a.value | b.value
+    value = a.value & b.value if condition.name == "and" else a.value | b.value
     # One certain operand may decide.
-    decides = name == "or"
+    decides = condition.name == "or"
     alone = (a.certain & (a.value == decides)) | (b.certain & (b.value == decides))
     return Decision(value, alone | (a.certain & b.certain))
 
 
-def _selected(which: Any, *cases: Any) -> Any:
-    which = _decision(which)
-    if len(cases) != 2 or which.value.dtype != bool:
-        refuse("select_n of more than two cases")
-    if not any(enclosed(lifted(each)) for each in cases):
-        a, b = (_decision(each) for each in cases)
-        value, certain = jnp.where(which.value, b.value, a.value), jnp.where(which.value, b.certain, a.certain)
-        return Decision(value, certain & which.certain)
-    a, b = (lifted(each) for each in cases)
-    if which.value.ndim == 0 and a.shape:
-        which = Decision(jnp.broadcast_to(which.value, a.shape), jnp.broadcast_to(which.certain, a.shape))
-    chosen = functions.where(which.value, b, a)
-    return functions.where(which.certain, chosen, functions.hull(a, b))
+def _selected(which: Decision, if_false: TaylorModel, if_true: TaylorModel) -> TaylorModel:
+    chosen = functions.where(which.value, if_true, if_false)
+    return functions.where(which.certain, chosen, functions.hull(if_false, if_true))
 
 
-def _converted(a, dtype):
-    if isinstance(a, Decision):
-        # As a number: 0 or 1, or between where the comparison is not certain.
-        value = jnp.where(a.certain, a.value.astype(float), 0.5)
-        return ball(value, jnp.where(a.certain, 0.0, 0.5)) if jnp.issubdtype(dtype, jnp.floating) else refuse("convert")
-    if not jnp.issubdtype(dtype, jnp.floating):
-        refuse("convert_element_type to integers")
-    return a
+def _larger(a: TaylorModel, b: TaylorModel) -> TaylorModel:
+    apart = subtract(a, b)
+    certain = jnp.abs(apart.center) > apart.spread
+    return functions.where(certain, functions.where(apart.center > 0, a, b), functions.hull(a, b))
 
 
-def _larger(a, b):
-    a, b = lifted(a), lifted(b)
-    order = _compared("ge", a, b)
-    return functions.where(order.certain, functions.where(order.value, a, b), functions.hull(a, b))
+def _sign(a: TaylorModel) -> TaylorModel:
+    certain = jnp.abs(a.center) > a.spread
+    value = jnp.where(certain, jnp.sign(a.center), 0.0)
+    return constant(value, a.basis, jnp.where(certain, 0.0, 1.0))
 
 
-def _smaller(a, b):
-    return negative(_larger(negative(lifted(a)), negative(lifted(b))))
+_FUNCTIONS: dict[str, Callable] = {
+    "exp": functions.exp, "log": functions.log, "sqrt": functions.sqrt, "abs": functions.absolute, "sign": _sign,
+}  # fmt: skip
+_OF_TWO: dict[str, Callable] = {
+    "mul": multiply, "div": functions.divide, "max": _larger, "atan": lambda a, _: functions.atan(a),
+}  # fmt: skip
 
 
-def _sign(a):
-    order = _compared("ge", a, ball(jnp.zeros(a.shape)))
-    value = jnp.where(order.value, 1.0, -1.0)
-    return ball(jnp.where(order.certain, value, 0.0), jnp.where(order.certain & (a.center != 0), 0.0, 1.0))
-
-
-_ARITHMETIC: dict[str, Callable] = {
-    "add": add,
-    "add_any": add,
-    "sub": subtract,
-    "mul": multiply,
-    "neg": negative,
-    "div": functions.divide,
-    "abs": functions.absolute,
-    "max": _larger,
-    "min": _smaller,
-    "sign": _sign,
-}
-
-
-def enclosure(function: Callable, *arguments):
+def enclosure(function: Callable, *arguments: Any):
     """`function` of Taylor models, as `evaluate` gives it: for guards, resets and charts.
 
     **Arguments:** `arguments`: PyTrees of Taylor models and arrays. **Returns:** the function's single array as a Taylor model.
     """
-    from .core import core_jaxpr
-
+    enclosed = lambda each: isinstance(each, TaylorModel)
     leaves, structure = jax.tree.flatten(arguments, is_leaf=enclosed)
-    shown = [jnp.zeros(each.shape) if enclosed(each) else each for each in leaves]
-    closed = core_jaxpr(lambda *flat: function(*jax.tree.unflatten(structure, flat)), *shown)
-    results, _ = evaluate(closed, leaves)
-    return results[0]
+    models = [i for i, each in enumerate(leaves) if enclosed(each)]
+    others = [i for i in range(len(leaves)) if i not in models]
+
+    def of_flat(*flat):
+        ordered = dict(zip([*models, *others], flat, strict=True))
+        return function(*jax.tree.unflatten(structure, [ordered[i] for i in range(len(leaves))]))
+
+    shown = [jnp.zeros(leaves[i].shape) for i in models] + [leaves[i] for i in others]
+    graph = graph_of(of_flat, *shown, varying=len(models))
+    states = joined([leaves[i].map(jnp.ravel) for i in models])
+    return evaluate(graph, states, [leaves[i] for i in others])

@@ -102,11 +102,7 @@ class _Boxes:
         for j, half in enumerate(radius):
             coefficients[self.basis.linear(j), j] = half
         piece = TaylorModel(jnp.asarray(coefficients), jnp.zeros(len(center)), self.basis)
-        h, windows = self.map.timing(jax.tree.map(lambda a: a[None], piece))
-        h, windows = h[0], windows[0]
-        if window is not None:
-            h = h.at[:, 0].set((self.map.durations - 0.5 * window) / self.map.steps)
-            windows = jnp.full(windows.shape, window)
+        h, windows = self.map.timing_near(piece, window)
         return self.image(piece, h, windows)
 
     def moved(self, center: Vector, radius: Vector, at_center: Image, over: Image) -> tuple[BallMatrix, Vector]:

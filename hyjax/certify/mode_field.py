@@ -1,14 +1,13 @@
-r"""A mode's functions as core jaxprs: vector field, variational field, guards with their rates, resets."""
+r"""A mode's functions as computational graphs: vector field, variational field, guards with their rates, resets."""
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 
 from .._system.system import HybridSystem
 from .._system.types import Params
-from .core import core_jaxpr
+from .graph import Graph, graph_of
 
 
 class ModeField:
@@ -36,8 +35,8 @@ class ModeField:
             armed = system.transitions[i].armed
             self.armed.append(None if armed is None else self._core(self.of_state(armed), x))
 
-    def _core(self, function: Callable, x) -> jex.ClosedJaxpr:
-        return core_jaxpr(lambda x, *leaves: function(x, jax.tree.unflatten(self.structure, leaves)), x, *self.leaves)
+    def _core(self, function: Callable, x) -> Graph:
+        return graph_of(lambda x, *leaves: function(x, jax.tree.unflatten(self.structure, leaves)), x, *self.leaves)
 
     def of_state(self, function: Callable) -> Callable:
         """A function of `(t, x, params)` as one of the state that carries the time, and the parameters."""
@@ -72,7 +71,7 @@ class ModeField:
 
         return both
 
-    def map(self, function: Callable) -> tuple[jex.ClosedJaxpr, jex.ClosedJaxpr]:
+    def map(self, function: Callable) -> tuple[Graph, Graph]:
         """A map of the state, `(x, params)`, and its Jacobian."""
         x = jnp.zeros(self.dimension)
         jacobian = jax.jacfwd(function)

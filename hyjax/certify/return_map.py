@@ -18,8 +18,8 @@ from .basis import Basis
 from .disturbance import Disturbance, NONE
 from .event import product
 from .mode_field import ModeField
-from .reference import eigenbasis, reference_flow
-from .section import ABSENT, section_of_reset, SectionChart
+from .reference import eigenbasis, numbers_of, reference_flow
+from .section import section_of_reset, SectionChart
 from .state_set import frame_of, identity_frame
 from .step import first
 from .taylor_model import add, ball, TaylorModel
@@ -84,7 +84,6 @@ class ReturnMap:
         )
         self.starts, self.ends, self.durations = self._reference()
         self.section = section or section_of_reset(self.fields[-1], self._resets()[-1], self.ends[-1], self._names())
-        self.derived = section is None
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self._lift = self.fields[0]._core(self.section.lift, jnp.asarray(self.z))
@@ -93,7 +92,7 @@ class ReturnMap:
         self._jumps = tuple(field.map(after) for field, after in zip(self.fields, self._resets(), strict=True))
         self._surfaces = self._composites()
         self.frames, self.flows = self._frames()
-        self.jacobian, self.late = self._linearize()
+        self.jacobian, self.late, self.slopes = self._linearize()
         self.axes = frame_of(np.linalg.inv(eigenbasis(self.jacobian)))
         self._ending = self.fields[-1].map(
             lambda y, p: self.axes.matrix @ (self.section.chart(y, p) - jnp.asarray(self.z))
@@ -155,7 +154,7 @@ class ReturnMap:
         """Along the orbit: the factors Q of the flow's derivative, columns by size; and the derivatives of the steps."""
         frames, flows = [], []
         for field, x, duration in zip(self.fields, self.starts, self.durations, strict=True):
-            steps = np.asarray(reference_flow(field, jnp.asarray(x), duration / self.steps, self.steps))
+            steps = reference_flow(field, x, duration / self.steps, self.steps)
             frame, chain = np.eye(field.dimension), [identity_frame(field.dimension)]
             for flow in steps:
                 pushed = flow @ frame
@@ -211,6 +210,19 @@ class ReturnMap:
             h[..., basis.linear(j)] = slopes[j] / self.steps
         return jnp.asarray(h), jnp.asarray(2 * half)
 
+    def timing_near(
+        self, piece: TaylorModel, window: float | None = None
+    ) -> tuple[Float[Array, "arcs N"], Float[Array, " arcs"]]:
+        """As `timing` for one piece that is small and near the orbit, by the gradients of the arcs' durations.
+
+        **Arguments:** `window`: of each arc; `None`: one that should hold what is of second order.
+        """
+        at = self.slopes @ np.asarray(self.axes.inverse) @ np.asarray(piece.coefficients).T
+        spread = np.sum(np.abs(at[:, 1:]), axis=1)
+        width = 2e-7 + 0.2 * spread + 3 * self.late if window is None else np.full(len(at), window)
+        at[:, 0] += self.durations - 0.5 * width
+        return jnp.asarray(at / self.steps), jnp.asarray(width)
+
     def image(self, piece: TaylorModel, h: Float[Array, "arcs N"], window: Float[Array, " arcs"]) -> Image:
         """The image of the set $z(s)$, in the coordinates `axes` about `z`; pure, for `jit` and `vmap`.
 
@@ -241,40 +253,35 @@ class ReturnMap:
             if j < len(self.programs) - 1:
                 leaving = starts_on(field, ended, self._surfaces[j], basis)
                 states = ended.mapped(field, *self._jumps[j], basis)
-        end, around = ended.mapped(field, *self._ending, basis), ended.around
-        if self.derived:
-            y = self.ends[-1]
-            far = jnp.max(jnp.abs(around.center - y) + around.radius)
-            slope = first(self._jumps[-1][1], ball(y, jnp.full(y.shape, far)), leaves).largest
-            read = jnp.asarray([name in self.section.names for name in self._names()])
-            unread = jnp.all(jnp.where(read, 0.0, jnp.max(slope, axis=0)) < ABSENT)
-            conditions["the reset reads the section's coordinates alone"] = unread
+        end = ended.mapped(field, *self._ending, basis)
         tangents = end.tangents(identity_frame(end.error.shape[0]))
         return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions)
 
     def _names(self):
         return self.system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())
 
-    def _linearize(self) -> tuple[np.ndarray, np.ndarray]:
-        """The Jacobian of the return map on the orbit, and for each arc how late a disturbance can make its event, to first
-        order: numbers without a proof, on which no enclosure depends."""
-        tangents = np.asarray(first(self._lift_slope, ball(jnp.asarray(self.z)), self.fields[0].leaves).center)
-        late, blown = [], np.zeros((self.fields[0].dimension, 0))
+    def _linearize(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The Jacobian of the return map on the orbit; for each arc how late a disturbance can make its event; and the gradients
+        of the arcs' durations: to first order, numbers without a proof, on which no enclosure depends."""
+        tangents = numbers_of(self._lift_slope, self.fields[0].leaves)(self.z)
+        late, blown, slopes = [], np.zeros((self.fields[0].dimension, 0)), []
         for j, (field, flows, wind, y) in enumerate(zip(self.fields, self.flows, self.winds, self.ends, strict=True)):
-            h, point = self.durations[j] / self.steps, ball(jnp.asarray(y))
+            h, leaves = self.durations[j] / self.steps, field.leaves
             for flow in flows:
                 blown = np.concatenate([flow @ blown, *(h * np.asarray(group) for group in wind)], axis=1)
                 tangents = flow @ tangents
-            gradient = np.asarray(first(field.gradients[self.programs[j].ending], point, field.leaves).center)
+            gradient = numbers_of(field.gradients[self.programs[j].ending], leaves)(y)
+            slopes.append(-gradient[:-1] @ tangents / gradient[-1])
             width = max(wind.shape[2], 1)
             sizes = np.add.reduceat((gradient[:-1] @ blown) ** 2, np.arange(0, blown.shape[1], width))
             late.append(np.sqrt(sizes).sum() / abs(gradient[-1]))
-            rate = np.asarray(first(field.field, point, field.leaves).center)
-            project = np.eye(field.dimension) - np.outer(rate, gradient[:-1]) / gradient[-1]
+            project = (
+                np.eye(field.dimension) - np.outer(numbers_of(field.field, leaves)(y), gradient[:-1]) / gradient[-1]
+            )
             after = self._chart if j == len(self.flows) - 1 else self._jumps[j]
-            slope = np.asarray(first(after[1], point, field.leaves).center) @ project
+            slope = numbers_of(after[1], leaves)(y) @ project
             tangents, blown = slope @ tangents, slope @ blown
-        return tangents, np.array(late)
+        return tangents, np.array(late), np.array(slopes)
 
 
 def piece_of(low: Float[Array, " m"], high: Float[Array, " m"], basis: Basis) -> TaylorModel:

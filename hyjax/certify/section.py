@@ -9,11 +9,6 @@ from jaxtyping import Array, Float
 
 from .._system.types import Params, State
 from .mode_field import ModeField
-from .step import first
-from .taylor_model import ball
-
-# An entry of a Jacobian that is zero by the form of its function is zero but for the bound of flushed numbers.
-ABSENT = 1e-200
 
 
 class SectionChart(eqx.Module):
@@ -30,12 +25,9 @@ class SectionChart(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
 
-def entries_read(field: ModeField, reset: Callable[[State, Params], State], y: State) -> tuple[int, ...]:
-    """The entries of the pre-impact state on which the reset depends: columns of its Jacobian that do not vanish by their
-    form."""
-    _, jacobian = field.map(reset)
-    slope = first(jacobian, ball(y, jnp.full(y.shape, 1e-3)), field.leaves)
-    return tuple(int(i) for i in np.flatnonzero(np.asarray(jnp.max(slope.largest, axis=0)) > ABSENT))
+def entries_read(field: ModeField, reset: Callable[[State, Params], State]) -> tuple[int, ...]:
+    """The entries of the pre-impact state on which the reset depends, by the computational graph: exactly, for all states."""
+    return field.map(reset)[0].varying.read
 
 
 def section_of_reset(
@@ -46,7 +38,7 @@ def section_of_reset(
     **Arguments:** `field`: of the mode before the reset. `reset`: `(y, params)`. `y`: the orbit's pre-impact state, whose other
     entries stand for those that are not read.
     """
-    at = np.array(entries_read(field, reset, y))
+    at = np.array(entries_read(field, reset))
     rest = jnp.asarray(y)
 
     def lift(z, params):

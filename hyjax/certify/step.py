@@ -14,16 +14,19 @@ Wilczak, Zgliczyński (2011), *C^r-Lohner algorithm*, Schedae Informaticae 20.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 from jaxtyping import Array, Bool, Float, Int
 
 from .._system.types import Matrix
+from .graph import Graph
 from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import EPS, TINY, up
 from .state_set import bounded_product, Frame, StateSet
 from .taylor import flow_coefficients
 from .taylor_model import add, ball, multiply, Series, TaylorModel
+
+# How often the box of Picard's theorem is enlarged before it is tested.
+ENLARGED = 3
 
 
 class Box(eqx.Module):
@@ -39,9 +42,9 @@ class Box(eqx.Module):
     slope: TaylorModel
 
 
-def first(closed: jex.ClosedJaxpr, x: TaylorModel, leaves: list) -> TaylorModel:
-    """The result of a core jaxpr at a set of states."""
-    return evaluate(closed, [x, *leaves])[0][0]
+def first(graph: Graph, x: TaylorModel, leaves: list) -> TaylorModel:
+    """The values of a function at a set of states."""
+    return evaluate(graph, x, leaves)
 
 
 def columns_of(x: TaylorModel, tangents: TaylorModel) -> TaylorModel:
@@ -66,16 +69,17 @@ def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], wind: 
     def wider(box: TaylorModel) -> TaylorModel:
         return ball(box.center, 1.1 * box.radius + 2.0**-44 * jnp.abs(box.center) + 1e-30)
 
-    box = start
-    for _ in range(3):
-        box = wider(next_box(box))
-    image = next_box(box)
-    # With a margin for another copy of the box, in which the rate is evaluated.
-    inside = jnp.abs(image.center - box.center) + image.radius <= box.radius * (1 - 2.0**-30) - 2.0**-48 * jnp.abs(
-        box.center
-    )
+    def improved(_, found):
+        box, *_ = found
+        image = next_box(box)
+        # With a margin for another copy of the box, in which the rate is evaluated.
+        distance = jnp.abs(image.center - box.center) + image.radius
+        inside = distance <= box.radius * (1 - 2.0**-30) - 2.0**-48 * jnp.abs(box.center)
+        return wider(image), box, image, jnp.all(inside)
+
+    _, box, image, inside = jax.lax.fori_loop(0, ENLARGED + 1, improved, (start, start, start, jnp.asarray(False)))
     columns = first(field.variational, columns_of(box, ball(jnp.eye(field.dimension))), field.leaves)
-    return Box(image, jnp.all(inside), columns[:, 0], columns[:, 1:])
+    return Box(image, inside, columns[:, 0], columns[:, 1:])
 
 
 def flow_series(field: ModeField, hull: TaylorModel, box: Box, h: Float[Array, ""], orders: int):
@@ -183,34 +187,61 @@ def widened(a: TaylorModel, radius: Array) -> TaylorModel:
     return TaylorModel(a.coefficients, up(a.radius + radius), a.basis)
 
 
+class Flow(eqx.Module):
+    """The flow of a set of states for any time up to some longest one.
+
+    **Attributes:** `box`: what is known all the time. `series`: the coefficients in time of the set's polynomial. `derivative`: of
+    states and derivatives from the set's hull, balls of shape `(n, 1 + n)`. `left_out`: by both, at the longest time, shape
+    `(n, 1 + n)`. `growth`: the bound of $|V - I|$.
+    """
+
+    box: Box
+    series: Series
+    derivative: Series
+    left_out: Float[Array, "n columns"]
+    growth: Float[Array, ""]
+
+
+def flow_of(
+    field: ModeField,
+    states: StateSet,
+    frame: Frame,
+    longest: Float[Array, ""],
+    breeze: Float[Array, " n"],
+    orders: int,
+) -> Flow:
+    """The flow of a set for a time up to `longest`. **Arguments:** `breeze`: the bound of the disturbance of each rate."""
+    hull = states.hull(frame)
+    box = picard_box(field, hull, longest, breeze)
+    from_hull, from_box, growth = flow_series(field, hull, box, longest, orders + 1)
+    series = flow_coefficients(field.field, states.model, field.leaves, orders)
+    return Flow(box, series, from_hull.first(orders + 1), remainder(from_box, longest), growth)
+
+
 def advance(
     field: ModeField,
+    flow: Flow,
     states: StateSet,
     h: TaylorModel,
     frame: Frame,
     after: Frame,
     wind: Float[Array, "groups n columns"],
     index: int | Int[Array, ""],
-    orders: int,
-) -> tuple[StateSet, Box]:
-    """The states after the time `h(s)`, and those on the way.
+) -> StateSet:
+    """The states after the time `h(s)`.
 
-    **Arguments:** `h`: a positive time, which may depend on $s$. `wind`: the disturbance, $E_g$; its generators are stored from
-    the group `index` on. `orders`: of the series.
+    **Arguments:** `flow`: of the states, for times up to `h.high`. `h`: a positive time, which may depend on $s$. `wind`: the
+    disturbance, $E_g$; its generators are stored from the group `index` on.
     """
-    hull, longest = states.hull(frame), h.high
-    box = picard_box(field, hull, longest, jnp.sum(jnp.abs(wind), axis=(0, 2)))
-    from_hull, from_box, growth = flow_series(field, hull, box, longest, orders + 1)
-    left_out = remainder(from_box, longest)
-    moved = nested(flow_coefficients(field.field, states.model, field.leaves, orders), h)
-    matrix = widened(nested(from_hull.first(orders + 1), h.ball())[:, 1:], left_out[:, 1:])
-    local = left_out[:, 0]
+    moved = nested(flow.series, h)
+    matrix = widened(nested(flow.derivative, h.ball())[:, 1:], flow.left_out[:, 1:])
+    local = flow.left_out[:, 0]
     if wind.shape[0]:
         # The displacements within a shorter time are among those within the longest.
-        generators, radius = gust(field, box, matrix_slope(from_hull), growth, wind, longest)
+        generators, radius = gust(field, flow.box, matrix_slope(flow.derivative), flow.growth, wind, h.high)
         local = local + radius
     result = displaced(states, moved, matrix, local, frame, after)
-    return (stored(result, generators, index) if wind.shape[0] else result), box
+    return stored(result, generators, index) if wind.shape[0] else result
 
 
 def stored(states: StateSet, generators: Float[Array, "groups n columns"], index: int | Int[Array, ""]) -> StateSet:

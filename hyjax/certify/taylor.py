@@ -1,34 +1,69 @@
-r"""Taylor coefficients in time of a flow, by recurrences over the jaxpr of its vector field.
+r"""Taylor coefficients in time of a flow, by recurrences over the computational graph of its vector field.
 
 With $u_n$ the coefficients of $u(t)$, $(uv)_n = \sum_j u_j v_{n-j}$, $(\sin u)_n = \frac1n\sum_j j u_j (\cos u)_{n-j}$ and so on,
-and $x_{n+1} = f_n / (n + 1)$ for $\dot x = f(x)$. The jaxpr is read twice: for the order zero by functions of Taylor models, and
-once for all further orders, in a loop.
+and $x_{n+1} = f_n / (n + 1)$ for $\dot x = f(x)$. Every recurrence has one convolution $\sum_j l_j r_{n-j}$ of two series that are
+known below order $n$, so all atoms of a level of the graph share one. The graph is read twice: for the order zero by functions of
+Taylor models, and once for all further orders, in a loop.
 
 Source: Moore (1966), *Interval Analysis*, Ch. 11; Griewank, Walther (2008), *Evaluating Derivatives*, Sec. 13.2.
 """
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
+from jaxtyping import Array
 
 from . import functions
-from .interpret import enclosed, evaluate, FUNCTIONS, read, refuse, STRUCTURAL, structural
-from .rounding import EPS, TINY, UNIT, up
+from .graph import Graph
+from .interpret import combine, decisions, Evaluated, joined, known, operand, run
+from .levels import Kind, Level
+from .rounding import EPS, TINY, up
 from .taylor_model import (
-    add,
     constant,
-    convolve,
-    embed,
+    left_factor,
     multiply,
     negative,
+    placed,
+    product_of,
+    right_factor,
+    scale,
     Series,
     subtract,
     TaylorModel,
-    total,
     zeros,
 )
 
-_TRIGONOMETRIC = ("sin", "cos")
+# The kinds of atoms whose recurrence has a convolution.
+CONVOLVED = ("mul", "div", "sin_cos", "exp", "sqrt", "log", "atan")
+
+
+class Recurrence(NamedTuple):
+    r"""What the recurrences of a level remember.
+
+    **Attributes:** `left`: the factors $l_j$ at index `j`, shape `(orders, N + degree + 2, atoms)`. `right`: $r_j$ at index `orders
+    - 1 - j` and zeros beyond, so that $r_{n-j}$, or zero, is at index `j` of a slice; shape `(2 orders - 1, ...)`. `first`: values of
+    order zero by the kind's name: the reciprocals by which quotients, roots and logarithms multiply, and what was chosen.
+    """
+
+    left: Array
+    right: Array
+    first: dict[str, Any]
+
+    @property
+    def orders(self) -> int:
+        return self.left.shape[0]
+
+    def put(self, n, left: TaylorModel, right: TaylorModel) -> "Recurrence":
+        """With the terms of order `n` of the two series."""
+        later = placed(self.right, self.orders - 1 - n, right_factor(right, self.orders))
+        return Recurrence(placed(self.left, n, left_factor(left)), later, self.first)
+
+    def convolved(self, n, basis) -> TaylorModel:
+        r"""$\sum_{j=0}^n l_j r_{n-j}$."""
+        right = jax.lax.dynamic_slice_in_dim(self.right, self.orders - 1 - n, self.orders)
+        return product_of(self.left, right, basis)
 
 
 def over(a: TaylorModel, number) -> TaylorModel:
@@ -38,228 +73,177 @@ def over(a: TaylorModel, number) -> TaylorModel:
     return TaylorModel(quotient, up(a.radius / number + rounding + TINY, a.basis.size), a.basis)
 
 
-def weighted(a: Series) -> Series:
-    """The coefficients multiplied by their orders."""
-    order = jnp.arange(a.radius.shape[0], dtype=a.radius.dtype)
-    product = a.coefficients * order.reshape((-1,) + (1,) * (a.coefficients.ndim - 1))
-    radius = a.radius * order.reshape((-1,) + (1,) * (a.radius.ndim - 1))
-    rounding = jnp.sum(jnp.abs(product), axis=1) * (2 * UNIT)
-    return Series(product, up(radius + rounding, a.basis.size), a.basis)
+def _nothing(a: TaylorModel) -> TaylorModel:
+    return constant(jnp.zeros(a.shape), a.basis)
 
 
-def _varying(jaxpr) -> set:
-    """The variables that depend on the first input, the state."""
-    varying = {jaxpr.invars[0]}
-    for equation in jaxpr.eqns:
-        if any(not isinstance(atom, jex.Literal) and atom in varying for atom in equation.invars):
-            varying.update(equation.outvars)
-    return varying
+def _started(level: Level, at: Evaluated, orders: int) -> Recurrence:
+    """The series of a level with their order zero."""
+    left, right, first = [], [], {}
+    for kind, value in zip(level.kinds, at.values, strict=True):
+        a = operand(kind, at.operands)
+        if kind.name in ("mul", "div", "atan"):
+            b = operand(kind, at.operands, 1)
+        if kind.name == "mul":
+            left, right = [*left, a], [*right, b]
+        elif kind.name == "div":
+            left, right = [*left, value], [*right, b]
+            first["div"] = functions.reciprocal(b)
+        elif kind.name == "sin_cos":
+            left, right = [*left, _nothing(value)], [*right, value[kind.count :], value[: kind.count]]
+        elif kind.name == "exp":
+            left, right = [*left, _nothing(a)], [*right, value]
+        elif kind.name == "sqrt":
+            left, right = [*left, _nothing(a)], [*right, _nothing(a)]
+            first["sqrt"] = functions.reciprocal(value)
+        elif kind.name == "log":
+            left, right = [*left, _nothing(a)], [*right, a]
+            first["log"] = functions.reciprocal(a)
+        elif kind.name == "atan":
+            left, right = [*left, _nothing(a)], [*right, b]
+            first["atan"] = functions.reciprocal(b)
+        elif kind.name == "select":
+            first["select"] = decisions(kind.conditions, at.operands)
+        elif kind.name == "abs":
+            first["abs"] = a
+        elif kind.name == "max":
+            first["max"] = subtract(a, operand(kind, at.operands, 1))
+    if not left:
+        return Recurrence(jnp.zeros(0), jnp.zeros(0), first)
+    l, r = joined(left), joined(right)
+    size = (l.basis.size + l.basis.degree + 2, *l.shape)
+    return Recurrence(jnp.zeros((orders, *size)), jnp.zeros((2 * orders - 1, *size)), first).put(0, l, r)
 
 
-class _Recurrences:
-    """What must be remembered of a jaxpr's variables for the recurrences, and the recurrences."""
-
-    def __init__(self, closed: jex.ClosedJaxpr, basis, orders: int):
-        self.jaxpr, self.basis, self.orders = closed.jaxpr, basis, orders
-        self.varying = _varying(closed.jaxpr)
-        # Sine and cosine of one variable share their recurrences, under the index of the first of them.
-        self.pair: dict = {}
-        for i, equation in enumerate(self.jaxpr.eqns):
-            if equation.primitive.name in _TRIGONOMETRIC and self.varies(equation.invars[0]):
-                self.pair.setdefault(equation.invars[0], i)
-
-    def varies(self, atom) -> bool:
-        return not isinstance(atom, jex.Literal) and atom in self.varying
-
-    def start(self, known: dict) -> dict:
-        """Series of all that the recurrences need, with their order zero; the keys are indices of equations and names."""
-        memory = {}
-        self.known = known
-
-        def remember(key, value):
-            value = embed(value, self.basis)
-            memory[key] = zeros(self.orders, value).put(0, value)
-
-        for i, equation in enumerate(self.jaxpr.eqns):
-            name = equation.primitive.name
-            inputs = [read(known, atom) for atom in equation.invars]
-            if not any(self.varies(atom) for atom in equation.invars):
-                continue
-            if name == "mul" and all(self.varies(atom) for atom in equation.invars):
-                remember((i, "a"), inputs[0])
-                remember((i, "b"), inputs[1])
-            elif name == "div" and self.varies(equation.invars[1]):
-                remember((i, "b"), inputs[1])
-                remember((i, "q"), known[equation.outvars[0]])
-                memory[i, "1/b"] = functions.reciprocal(embed(inputs[1], self.basis))
-            elif name in _TRIGONOMETRIC:
-                if self.pair[equation.invars[0]] != i:
-                    continue
-                sine, cosine = functions.sin_cos(embed(inputs[0], self.basis))
-                remember((i, "u"), inputs[0])
-                remember((i, "s"), sine)
-                remember((i, "c"), cosine)
-            elif name in FUNCTIONS:
-                remember((i, "u"), inputs[0])
-                remember((i, "y"), known[equation.outvars[0]])
-                if name == "atan":
-                    square = multiply(inputs[0], inputs[0])
-                    remember((i, "d"), add(square, constant(jnp.ones(square.shape), self.basis)))
-                    memory[i, "1/d"] = functions.reciprocal(memory[i, "d"][0])
-                elif name in ("sqrt", "log"):
-                    base = known[equation.outvars[0]] if name == "sqrt" else inputs[0]
-                    memory[i, "1/y"] = functions.reciprocal(embed(base, self.basis))
-        return memory
-
-    def order(self, n, number, x: TaylorModel, memory: dict) -> tuple[TaylorModel, dict]:
-        """The coefficient of order `n >= 1` of the vector field, from that of the state; `number` is `n` as a float."""
-        known, memory = {self.jaxpr.invars[0]: x}, dict(memory)
-
-        def coefficient(atom):
-            """Of order `n`: zero for what does not vary."""
-            if self.varies(atom):
-                return known[atom]
-            value = read(self.known, atom)
-            return constant(jnp.zeros(value.shape), self.basis) if enclosed(value) else value
-
-        def put(key, value):
-            memory[key] = memory[key].put(n, value)
-            return memory[key]
-
-        for i, equation in enumerate(self.jaxpr.eqns):
-            atoms, name = equation.invars, equation.primitive.name
-            if not any(self.varies(atom) for atom in atoms):
-                continue
-            known.update(
-                zip(
-                    equation.outvars,
-                    self._outputs(i, equation, atoms, name, coefficient, put, memory, n, number),
-                    strict=True,
-                )
-            )
-        return embed(coefficient(self.jaxpr.outvars[0]), self.basis), memory
-
-    def _outputs(self, i, equation, atoms, name, coefficient, put, memory, n, number) -> list:
-        values = [coefficient(atom) for atom in atoms]
-        if name in STRUCTURAL:
-            return [structural(equation, values)]
-        if name in ("add", "add_any"):
-            return [add(*values)]
-        if name == "sub":
-            return [subtract(*values)]
-        if name == "neg":
-            return [negative(values[0])]
-        if name == "reduce_sum":
-            return [total(values[0], equation.params["axes"])]
-        if name == "convert_element_type":
-            return [values[0]]
-        if name == "mul":
-            return [self._product(i, atoms, values, put, n)]
-        if name == "div":
-            return [self._quotient(i, atoms, values, put, memory, n)]
-        if name in _TRIGONOMETRIC:
-            first = self.pair[atoms[0]]
-            if first != i:
-                # The coefficient of order n has been put.
-                return [memory[first, "s" if name == "sin" else "c"][n]]
-            rates = weighted(put((i, "u"), values[0]))
-            sine = over(convolve(rates, memory[i, "c"], n), number)
-            cosine = over(negative(convolve(rates, memory[i, "s"], n)), number)
-            put((i, "s"), sine)
-            put((i, "c"), cosine)
-            return [sine if name == "sin" else cosine]
-        if name in FUNCTIONS:
-            return [self._function(i, name, values[0], put, memory, n, number)]
-        if name == "select_n":
-            return [self._chosen(atoms, values)]
-        if name in ("max", "min", "abs"):
-            return [self._folded(name, atoms, values)]
-        if name in ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"):
-            return [self.known[equation.outvars[0]]]
-        if name == "sign":
-            return [constant(jnp.zeros(values[0].shape), self.basis)]
-        refuse(name)
-
-    def _product(self, i, atoms, values, put, n):
-        if all(self.varies(atom) for atom in atoms):
-            return convolve(put((i, "a"), values[0]), put((i, "b"), values[1]), n)
-        varying = self.varies(atoms[1])
-        factor = embed(read(self.known, atoms[not varying]), self.basis)
-        return multiply(factor, values[varying])
-
-    def _quotient(self, i, atoms, values, put, memory, n):
-        if not self.varies(atoms[1]):
-            return multiply(values[0], functions.reciprocal(embed(read(self.known, atoms[1]), self.basis)))
-        earlier = convolve(memory[i, "q"], put((i, "b"), values[1]), n)
-        quotient = multiply(subtract(values[0], earlier), memory[i, "1/b"])
-        put((i, "q"), quotient)
-        return quotient
-
-    def _function(self, i, name, value, put, memory, n, number):
-        u, y = put((i, "u"), value), memory[i, "y"]
-        if name == "exp":
-            result = over(convolve(weighted(u), y, n), number)
-        elif name == "sqrt":
-            # y_n = (u_n - sum of y_j y_{n-j} over 0 < j < n) / 2 y_0
-            inner = _without_first(y)
-            half = over(subtract(value, convolve(inner, inner, n)), 2.0)
-            result = multiply(half, memory[i, "1/y"])
-        elif name == "log":
-            earlier = over(convolve(weighted(y), u, n), number)
-            result = multiply(subtract(value, earlier), memory[i, "1/y"])
-        else:
-            # y' d = u', with d = 1 + u^2.
-            d = put((i, "d"), convolve(u, u, n))
-            earlier = over(convolve(weighted(y), d, n), number)
-            result = multiply(subtract(value, earlier), memory[i, "1/d"])
-        put((i, "y"), result)
-        return result
-
-    def _chosen(self, atoms, values):
-        """A case that is chosen with certainty; nothing is known of the rates of the others."""
-        which = read(self.known, atoms[0])
-        certain = getattr(which, "certain", True)
-        chosen = functions.where(getattr(which, "value", which), values[2], values[1])
-        return _known_where(certain, chosen)
-
-    def _folded(self, name, atoms, values):
-        inputs = [read(self.known, atom) for atom in atoms]
-        if name == "abs":
-            u = inputs[0]
-            factor = jnp.where(u.center < 0, -1.0, 1.0)
-            certain = jnp.abs(u.center) > u.spread
-            folded = TaylorModel(values[0].coefficients * factor, values[0].radius, values[0].basis)
-            return _known_where(certain, folded)
-        apart = subtract(*inputs)
-        certain = jnp.abs(apart.center) > apart.spread
-        first = (apart.center > 0) if name == "max" else (apart.center < 0)
-        return _known_where(certain, functions.where(first, values[0], values[1]))
+def _before(level: Level, operands: TaylorModel, number) -> tuple[TaylorModel, TaylorModel]:
+    """The terms of order `n` of the two series as far as the operands tell, zero where they do not."""
+    left, right = [], []
+    for kind in level.kinds:
+        a = operand(kind, operands)
+        unknown = _nothing(a)
+        if kind.name == "mul":
+            left, right = [*left, a], [*right, operand(kind, operands, 1)]
+        elif kind.name in ("div", "atan"):
+            left, right = [*left, unknown], [*right, operand(kind, operands, 1)]
+        elif kind.name == "sin_cos":
+            rate = scale(a, number)
+            left, right = [*left, rate, rate], [*right, unknown, unknown]
+        elif kind.name == "exp":
+            left, right = [*left, scale(a, number)], [*right, unknown]
+        elif kind.name == "sqrt":
+            left, right = [*left, unknown], [*right, unknown]
+        elif kind.name == "log":
+            left, right = [*left, unknown], [*right, a]
+    return joined(left), joined(right)
 
 
-def _without_first(a: Series) -> Series:
-    return Series(a.coefficients.at[0].set(0), a.radius.at[0].set(0), a.basis)
+def _after(level: Level, left: TaylorModel, right: TaylorModel, values: list[TaylorModel], number):
+    """The same with the values of order `n`."""
+    lefts, rights, at = [], [], 0
+    for kind, value in zip(level.kinds, values, strict=True):
+        if kind.name not in CONVOLVED:
+            continue
+        width = kind.count * (2 if kind.name == "sin_cos" else 1)
+        l, r = left[at : at + width], right[at : at + width]
+        at += width
+        if kind.name in ("div", "sqrt"):
+            l = value
+        elif kind.name in ("log", "atan"):
+            l = scale(value, number)
+        if kind.name == "sin_cos":
+            r = joined([value[kind.count :], value[: kind.count]])
+        elif kind.name in ("exp", "sqrt"):
+            r = value
+        lefts.append(l)
+        rights.append(r)
+    return joined(lefts), joined(rights)
+
+
+def _value(kind: Kind, operands: TaylorModel, sums: TaylorModel, first: dict, number) -> TaylorModel:
+    """The coefficient of order `n` of the atoms of one kind, from their convolutions."""
+    a, name = operand(kind, operands), kind.name
+    if name == "mul":
+        return sums
+    if name == "div":
+        return multiply(subtract(a, sums), first["div"])
+    if name == "sin_cos":
+        rates = over(sums, number)
+        return joined([rates[: kind.count], negative(rates[kind.count :])])
+    if name == "exp":
+        return over(sums, number)
+    if name == "sqrt":
+        # y_n = (u_n - sum of y_j y_{n-j} over 0 < j < n) / 2 y_0
+        return multiply(over(subtract(a, sums), 2.0), first["sqrt"])
+    if name in ("log", "atan"):
+        # y' d = u', with d = u for the logarithm and 1 + u^2 for the arc tangent.
+        return multiply(subtract(a, over(sums, number)), first[name])
+    if name == "sign":
+        return _nothing(a)
+    if name == "abs":
+        at = first["abs"]
+        folded = TaylorModel(a.coefficients * jnp.where(at.center < 0, -1.0, 1.0), a.radius, a.basis)
+        return _known_where(jnp.abs(at.center) > at.spread, folded)
+    b = operand(kind, operands, 1)
+    if name == "max":
+        apart = first["max"]
+        return _known_where(jnp.abs(apart.center) > apart.spread, functions.where(apart.center > 0, a, b))
+    # A case that is chosen with certainty; nothing is known of the rates of the others.
+    which = first["select"]
+    return _known_where(which.certain, functions.where(which.value, b, a))
 
 
 def _known_where(certain, a: TaylorModel) -> TaylorModel:
     return TaylorModel(a.coefficients, jnp.where(certain, a.radius, jnp.inf), a.basis)
 
 
-def flow_coefficients(closed: jex.ClosedJaxpr, x: TaylorModel, others: list, orders: int) -> Series:
+def _advanced(
+    level: Level, at: Recurrence, memory: TaylorModel, constants, n, number
+) -> tuple[TaylorModel, Recurrence]:
+    """The coefficients of order `n` in memory, with those of a level's atoms; and what the level remembers."""
+    operands, values, column = combine(level.rows, memory, constants), [], 0
+    convolved = [kind.name for kind in level.kinds if kind.name in CONVOLVED]
+    if convolved:
+        before = _before(level, operands, number)
+        at = at.put(n, *before)
+        sums = at.convolved(n, operands.basis)
+    for kind in level.kinds:
+        width = 0 if kind.name not in CONVOLVED else kind.count * (2 if kind.name == "sin_cos" else 1)
+        part = sums[column : column + width] if width else operands[:0]
+        values.append(_value(kind, operands, part, at.first, number))
+        column += width
+    if convolved and convolved != ["mul"]:
+        at = at.put(n, *_after(level, *before, values, number))
+    return joined([memory, *values]), at
+
+
+def flow_coefficients(graph: Graph, x: TaylorModel, leaves: Sequence[Any], orders: int) -> Series:
     r"""The Taylor coefficients $x_0, \dots, x_{\text{orders}}$ in time of the flow of $\dot x = f(x, \dots)$ from $x$.
 
-    **Arguments:** `closed`: the core jaxpr of the field, whose first input is the state, shape `(n,)`. `x`: the initial states.
-    `others`: values of its other inputs. **Returns:** a series of `orders + 1` Taylor models of shape `(n,)`.
+    **Arguments:** `graph`: of the field, whose result has the shape of the state. `x`: the initial states. `leaves`: the
+    parameters. **Returns:** a series of `orders + 1` Taylor models of the shape of `x`.
     """
-    results, known = evaluate(closed, [x, *others])
-    recurrences = _Recurrences(closed, x.basis, orders)
-    memory = recurrences.start(known)
-    states = zeros(orders + 1, x).put(0, x).put(1, embed(results[0], x.basis))
+    constants, start = known(graph, leaves), x.map(jnp.ravel)
+    memory, done = run(graph.varying, start, constants)
+    rates = combine(graph.varying.results, memory, constants)
+    levels = graph.varying.levels
+    recurrences = [_started(level, at, orders) for level, at in zip(levels, done, strict=True)]
+    states = zeros(orders + 1, start).put(0, start).put(1, rates)
 
     def advance(n, carry):
-        states, memory = carry
+        states, recurrences = carry
         number = jnp.asarray(n, x.radius.dtype)
-        rate, memory = recurrences.order(n, number, states[n], memory)
-        return states.put(n + 1, over(rate, number + 1)), memory
+        memory = joined([constant(jnp.zeros(1), x.basis), states[n]])
+        later = []
+        for level, at in zip(levels, recurrences, strict=True):
+            memory, at = _advanced(level, at, memory, constants, n, number)
+            later.append(at)
+        rates = combine(graph.varying.results, memory, constants)
+        return states.put(n + 1, over(rates, number + 1)), later
 
-    states, _ = jax.lax.fori_loop(1, orders, advance, (states, memory))
-    return states
+    states, _ = jax.lax.fori_loop(1, orders, advance, (states, recurrences))
+    shape = x.shape
+    return Series(
+        states.coefficients.reshape(*states.coefficients.shape[:2], *shape),
+        states.radius.reshape(orders + 1, *shape),
+        x.basis,
+    )

@@ -12,9 +12,11 @@ Source: Makino, Berz (2003), *Taylor models and other validated functional inclu
 (1999), *Fast and parallel interval arithmetic*, BIT 39, for midpoint and radius.
 """
 
+import itertools
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -70,8 +72,7 @@ class TaylorModel(eqx.Module):
 
     def map(self, function: Callable[[Array], Array]) -> "TaylorModel":
         """Rearranged entries: `function` selects, repeats or moves entries of an array, which rounds nothing."""
-        each = [function(self.coefficients[i]) for i in range(self.basis.size)]
-        return TaylorModel(jnp.stack(each), function(self.radius), self.basis)
+        return TaylorModel(jax.vmap(function)(self.coefficients), function(self.radius), self.basis)
 
     def joined(self, other: "TaylorModel") -> "TaylorModel":
         """The entries of both, along the first axis."""
@@ -115,14 +116,20 @@ def add(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     """The sum; shapes are broadcast."""
     a, b = common(a, b)
     rank = max(a.radius.ndim, b.radius.ndim)
-    total = _of_rank(a, rank) + _of_rank(b, rank)
+    total = _of_rank(a.coefficients, a, rank) + _of_rank(b.coefficients, b, rank)
     rounding = jnp.sum(jnp.abs(total), axis=0) * EPS
     return TaylorModel(total, up(a.radius + b.radius + rounding + TINY, a.basis.size), a.basis)
 
 
-def _of_rank(a: TaylorModel, rank: int) -> Array:
-    """The coefficients with axes of length one after that of the monomials, so that shapes of different rank are broadcast."""
-    return a.coefficients.reshape((a.basis.size,) + (1,) * (rank - a.radius.ndim) + a.radius.shape)
+def _of_rank(entries: Array, a: TaylorModel, rank: int) -> Array:
+    """Entries of the shape of `a` after their first axis, with axes of length one before it, so that shapes of different rank
+    are broadcast."""
+    return entries.reshape(entries.shape[:1] + (1,) * (rank - a.radius.ndim) + a.radius.shape)
+
+
+def placed(array: Array, n, entries: Array) -> Array:
+    """The array with its entries at index `n` replaced, in place within a loop."""
+    return jax.lax.dynamic_update_index_in_dim(array, entries, n, 0)
 
 
 def negative(a: TaylorModel) -> TaylorModel:
@@ -143,21 +150,54 @@ def scale(a: TaylorModel, factor: Array | float) -> TaylorModel:
     return TaylorModel(product, up(a.radius * size + rounding + TINY * (1 + size), a.basis.size), a.basis)
 
 
-def truncation(degree: int) -> np.ndarray:
-    """Which products of grades the polynomial leaves out: degrees beyond `degree`, and all with a radius."""
-    d = np.arange(degree + 2)
-    left_out = d[:, None] + d[None, :] > degree
-    return left_out.astype(float)
-
-
 def multiply(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     """The product; shapes are broadcast."""
     a, b = common(a, b)
-    return convolve(_alone(a), _alone(b), 0)
+    rank = max(a.radius.ndim, b.radius.ndim)
+    return product_of(_of_rank(left_factor(a), a, rank)[None], _of_rank(right_factor(b, 1), b, rank)[None], a.basis)
 
 
-def _alone(a: TaylorModel) -> "Series":
-    return Series(a.coefficients[None], a.radius[None], a.basis)
+def _grades(a: TaylorModel) -> list[Array]:
+    """The norms of the homogeneous parts, degree by degree, and the radius last; each is larger than what may be flushed."""
+    size, ends = jnp.abs(a.coefficients), np.searchsorted(a.basis.degrees, np.arange(a.basis.degree + 2))
+    return [jnp.sum(size[i:j], axis=0) + TINY for i, j in itertools.pairwise(ends)] + [a.radius + TINY]
+
+
+def left_factor(a: TaylorModel) -> Array:
+    r"""The coefficients and then the grades $p_d$, shape `(N + degree + 2, *shape)`."""
+    return jnp.concatenate([a.coefficients, jnp.stack(_grades(a))])
+
+
+def right_factor(b: TaylorModel, orders: int) -> Array:
+    r"""The coefficients and then, for each grade $d$ of the other factor, what the product with it adds to the radius, $\sum_e w_{de}
+    q_e$.
+
+    The polynomial leaves out products of degrees beyond its own, and all with a radius, $w = 1$; each of the others rounds in the
+    sum of all pairs of `orders` products, $w = $ `UNIT` times their number. Shape `(N + degree + 2, *shape)`.
+    """
+    q, degree = jnp.stack(_grades(b)), b.basis.degree
+    d = np.arange(degree + 2)
+    weights = np.where(d[:, None] + d > degree, 1.0, UNIT * (b.basis.products * orders + 2))
+    weights[-1], weights[:, -1] = 1.0, 1.0
+    weights = weights.reshape((*weights.shape, *(1,) * b.radius.ndim))
+    return jnp.concatenate([b.coefficients, jnp.sum(weights * q, axis=1)])
+
+
+def product_of(left: Array, right: Array, basis: Basis) -> TaylorModel:
+    r"""The sum of products, $\sum_j l_j r_j$, of factors of shape `(orders, N + degree + 2, *shape)`.
+
+    The radius is $\sum_j \sum_d p_{jd} \sum_e w_{de} q_{je}$.
+    """
+    n = basis.size
+    radius = jnp.sum(left[:, n:] * right[:, n:], axis=(0, 1))
+    if n == 1:
+        product = jnp.sum(left[:, :1] * right[:, :1], axis=0)
+    else:
+        each = jnp.sum(left[:, basis.left] * right[:, basis.right], axis=0)
+        each = jnp.concatenate([each, jnp.zeros_like(each[:1])])
+        product = jnp.sum(each[basis.place], axis=1)
+    terms = left.shape[0] * (basis.degree + 2) + n + basis.degree
+    return TaylorModel(product, up(radius, terms // 8 + 2), basis)
 
 
 class Series(eqx.Module):
@@ -180,59 +220,12 @@ class Series(eqx.Module):
     def put(self, n, a: TaylorModel) -> "Series":
         """The series with its coefficient of order `n` replaced."""
         a = embed(a, self.basis)
-        return Series(self.coefficients.at[n].set(a.coefficients), self.radius.at[n].set(a.radius), self.basis)
+        return Series(placed(self.coefficients, n, a.coefficients), placed(self.radius, n, a.radius), self.basis)
 
 
 def zeros(orders: int, a: TaylorModel) -> Series:
     """A series of zeros, of the shape and basis of `a`."""
     return Series(jnp.zeros((orders, *a.coefficients.shape)), jnp.zeros((orders, *a.radius.shape)), a.basis)
-
-
-def _reversed(entries: Array, n) -> Array:
-    """`entries[n - j]` at index `j`, zero where there is none."""
-    orders = entries.shape[0]
-    at = n - jnp.arange(orders)
-    known = (at >= 0).reshape((orders,) + (1,) * (entries.ndim - 1))
-    return jnp.where(known, entries[jnp.clip(at, 0)], 0)
-
-
-def convolve(a: Series, b: Series, n) -> TaylorModel:
-    r"""The coefficient of order `n` of a product, $\sum_{j=0}^n a_j b_{n-j}$. Orders beyond those known are zero."""
-    basis = a.basis
-    later = b if isinstance(n, int) and n == 0 else Series(_reversed(b.coefficients, n), _reversed(b.radius, n), basis)
-    rank = max(a.radius.ndim, b.radius.ndim) - 1
-    left, right = _aligned(a, rank), _aligned(later, rank)
-    padded = jnp.concatenate([right.coefficients, jnp.zeros_like(right.coefficients[:, :1])], axis=1)
-    # [order, k, i, *shape]: the sum over orders and factors is one reduction.
-    terms = left.coefficients[:, None] * padded[:, basis.factor]
-    product = jnp.sum(terms, axis=(0, 2))
-    p, q = _grades_of(left), _grades_of(right)
-    out = truncation(basis.degree)
-    # Terms of the polynomial: each of `count` products and sums rounds by a half ulp of the sum of moduli.
-    count = basis.products * (jnp.asarray(n, left.radius.dtype) + 1) + 2
-    kept = np.ones_like(out)
-    kept[-1], kept[:, -1] = 0, 0
-    pairs = p[:, :, None] * q[:, None, :]
-    weights = (jnp.asarray(out) + jnp.asarray(kept) * (UNIT * count)).reshape((1, *out.shape) + (1,) * rank)
-    radius = jnp.sum(pairs * weights, axis=(0, 1, 2))
-    tiny = TINY * (1 + jnp.sum(p, axis=(0, 1)) + jnp.sum(q, axis=(0, 1)))
-    return TaylorModel(product, up(radius + tiny, a.basis.degree + 4), basis)
-
-
-def _aligned(a: Series, rank: int) -> Series:
-    """With leading axes of length one, so that shapes of different rank are broadcast."""
-    shape = a.radius.shape[1:]
-    new = (1,) * (rank - len(shape)) + shape
-    return Series(
-        a.coefficients.reshape(a.coefficients.shape[:2] + new), a.radius.reshape(a.radius.shape[:1] + new), a.basis
-    )
-
-
-def _grades_of(a: Series) -> Array:
-    """The norms of the homogeneous parts of each order, degree by degree, and the radius last."""
-    size, degrees = jnp.abs(a.coefficients), a.basis.degrees
-    parts = [jnp.sum(size[:, degrees == d], axis=1) for d in range(a.basis.degree + 1)]
-    return jnp.stack([*parts, a.radius], axis=1)
 
 
 def total(a: TaylorModel, axes: tuple[int, ...]) -> TaylorModel:
