@@ -37,7 +37,9 @@ class _Images:
             size = image.jacobian.largest
             # The 2-norm is at most that of the midpoint, and of the radius by Frobenius.
             norm = jnp.sqrt(jnp.sum(image.jacobian.radius**2)) * (1 + 2.0**-45) + _norm(image.jacobian.center)
-            bounds = [(tube.box_low, tube.box_high, tube.elapsed, tube.last) for tube in image.tubes]
+            bounds = [
+                (tube.box_low, tube.box_high, tube.elapsed, tube.last, tube.low, tube.high) for tube in image.tubes
+            ]
             return far, image.conditions, norm + 2.0**-45 * jnp.sum(size), bounds
 
         @jax.jit
@@ -132,12 +134,14 @@ def attracting(
     else:
         found = _funnel(images, directions, radius, iterations)
     polygon, ratio, reasons, contracts, chain, bounds, norm = found
+    supports, failed, _, _ = _supports(images, polygon, directions)
     return Certificate(
         status="proved" if not reasons else "not proved",
         ratio=ratio,
         reasons=reasons,
         polygon=polygon.vertices,
-        coordinates=of.section.names,
+        image=from_supports(directions, np.full_like(supports, np.nan) if failed else supports).vertices,
+        section=of.section,
         center=of.z,
         axes=np.asarray(of.axes.inverse),
         disturbance=disturbance,
