@@ -234,20 +234,23 @@ def relative_tube(tube: TubeBounds, t: Float[np.ndarray, " times"], x: Float[np.
     at which the orbit's states are nearest to the middles of the tube.
     """
     steps, n = len(tube.low) - 1, x.shape[1]
+    # What has no bound is not drawn.
+    bounds = (tube.low, tube.high, tube.start_low, tube.start_high)
+    lows, highs, start_low, start_high = (np.where(np.isfinite(each), each, np.nan)[:, :n] for each in bounds)
     part = np.linspace(0, 1, steps + 1)
 
     def at(parts, end):
         return np.stack([np.interp(t[0] + parts * (end - t[0]), t, column) for column in x.T], axis=-1)
 
-    middle = 0.5 * (tube.start_low + tube.start_high)[:, :n]
+    middle = 0.5 * (start_low + start_high)
     drift = part[:, None] * np.gradient(at(part, t[-1]), part, axis=0) / (t[-1] - t[0])
     early = np.nan_to_num(np.sum((at(part, t[-1]) - middle) * drift) / np.sum(drift**2))
     end = t[-1] - max(early, 0.0)
-    low, high = tube.low[:-1, :n].copy(), tube.high[:-1, :n].copy()
-    low[-1], high[-1] = np.minimum(low[-1], tube.low[-1, :n]), np.maximum(high[-1], tube.high[-1, :n])
+    low, high = lows[:-1].copy(), highs[:-1].copy()
+    low[-1], high[-1] = np.minimum(low[-1], lows[-1]), np.maximum(high[-1], highs[-1])
     fine = at((np.arange(steps)[:, None] + np.linspace(0, 1, SAMPLES + 1)) / steps, end)
     fine[-1, -1] = x[-1]
     return RelativeTube(
         t[0] + part * (end - t[0]), low - fine.min(axis=1), high - fine.max(axis=1),
-        tube.start_low[:, :n] - at(part, end), tube.start_high[:, :n] - at(part, end),
+        start_low - at(part, end), start_high - at(part, end),
     )  # fmt: skip
