@@ -17,7 +17,7 @@ from hyjax.certify.section import SectionChart
 from hyjax.cli.output import certificate_record
 from hyjax.models import simplest_walker as model
 from hyjax.plot import certificate_figure, certified_region, certified_set, certified_tube
-from hyjax.plot.certificate import relative_tube
+from hyjax.plot.certified_tube import relative_tube
 from hyjax.plot.figure import pyplot
 
 matplotlib.use("Agg")

@@ -6,12 +6,9 @@ from .animate import (
     save_animation as save_animation,
 )
 from .branch import branch_diagram as branch_diagram, locus_diagram as locus_diagram
-from .certificate import (
-    certificate_figure as certificate_figure,
-    certified_region as certified_region,
-    certified_set as certified_set,
-    certified_tube as certified_tube,
-)
+from .certificate import certificate_figure as certificate_figure, certified_set as certified_set
+from .certified_region import certified_region as certified_region
+from .certified_tube import certified_tube as certified_tube
 from .comparison import animate_optimization as animate_optimization
 from .covariance import covariance_figure as covariance_figure
 from .estimates import estimate_figure as estimate_figure
