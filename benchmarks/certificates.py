@@ -1,9 +1,9 @@
 """How far does a proof of the simplest walker's limit cycle reach, in how many pieces and seconds?
 
-First, regular polygons of size eps in the certificate's coordinates: the ratio of the image to the set under disturbances of all
-rates up to w, Euclidean norm, where below 1 proves that the set is mapped inside. Second, sets that `attracting` finds, for larger
-disturbances, other norms and channels. Third, cells of the basin of attraction. Seconds are of the proofs; programs were compiled
-before.
+First, regular polygons of size eps in the coordinates of the certificate: the ratio of the image to the set under disturbances of
+all rates up to w, Euclidean norm; a ratio below 1 proves that the set is mapped inside. Second, sets that `attracting` finds, for
+larger disturbances, other norms and channels. Third, cells of the basin of attraction. Seconds are of the proofs; programs were
+compiled before.
 
     python benchmarks/certificates.py [--quick]
 """

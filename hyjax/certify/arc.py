@@ -99,7 +99,11 @@ def run_arc(
         silent, left = quiet(field, flow.box.states, ended, after, leaving, breeze)
         hull, box = states.hull(frame), flow.box.states
         states, leaving = jax.tree.map(ft.partial(jnp.where, over), (states, leaving), (ended, left))
-        return (states, leaving, flow), ((hull.low, hull.high, box.low, box.high), flow.box.proved, over | jnp.all(silent))
+        return (states, leaving, flow), (
+            (hull.low, hull.high, box.low, box.high),
+            flow.box.proved,
+            over | jnp.all(silent),
+        )
 
     last = jax.tree.map(lambda a: a[-1], frames)
     none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(flow_from, states, last, window))

@@ -85,7 +85,8 @@ def attracting(
         ratio=reached.ratio,
         reasons=reasons,
         polygon=reached.polygon.vertices,
-        coordinates=of.section.names,
+        image=from_supports(directions, np.full(facets, np.nan) if reached.failed else reached.supports).vertices,
+        section=of.section,
         center=of.z,
         axes=np.asarray(of.axes.inverse),
         disturbance=disturbance,
@@ -98,7 +99,6 @@ def attracting(
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
         orbit=orbit,
-        section=section,
     )
 
 

@@ -1,14 +1,16 @@
 """The command `certify`: a proof that a model's limit cycle attracts, under disturbances."""
 
 import json
-import math
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .arguments import as_misuse, check_count, load, NotFound, parse_parameters, parse_sequence
-from .options import Json, Model, Param, Sequence
+from .files import check_files, save_figure
+from .options import Json, Model, Overwrite, Param, Sequence
 from .orbits import MOST_STARTS, require_orbits
+from .output import certificate_record
 from .session import start_jax
 
 
@@ -31,6 +33,10 @@ def certify(
     orders: Annotated[int, typer.Option(help="orders of the Taylor series in time")] = 12,
     degree: Annotated[int, typer.Option(help="degree of the polynomials of the initial state")] = 2,
     as_json: Json = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw the set, the bound of its image and the tube to this file")
+    ] = None,
+    overwrite: Overwrite = False,
 ):
     """Prove that the stable limit cycle of a model attracts: a set on a section is mapped into its interior.
 
@@ -44,6 +50,7 @@ def certify(
     ):
         check_count(option, value, least, 10_000)
     check_count("--degree", degree, 2, 6)
+    check_files(plot, overwrite=overwrite)
     cache = start_jax()
     model = load(name)
     params, values = parse_parameters(model, param)
@@ -65,15 +72,9 @@ def certify(
             orders=orders, degree=degree,
         )  # fmt: skip
     if as_json:
-        print(json.dumps({
-            "model": name, "params": values, "status": proof.status, "ratio": proof.ratio if math.isfinite(proof.ratio) else None,
-            "converges": bool(proof.converges), "reasons": list(proof.reasons), "coordinates": list(proof.coordinates),
-            "vertices": proof.vertices.tolist(), "center": proof.center.tolist(),
-            "disturbance": {"bound": wind.bound, "norm": wind.norm, "channels": wind.channels},
-            "pieces": proof.pieces, "sets": proof.sets, "seconds": proof.seconds,
-            "compile_seconds": proof.compile_seconds, "assumptions": list(proof.assumptions),
-        }))  # fmt: skip
+        print(json.dumps(certificate_record(name, values, proof)))
     else:
         print(proof)
+    save_figure(plot, lambda: proof.plot(model))
     if not proof.proved:
         raise NotFound(f"not proved: {'; '.join(proof.reasons)}. Try more --rings, --facets or --steps.")
