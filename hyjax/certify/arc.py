@@ -1,7 +1,6 @@
 """A set of states along one arc: steps of the flow, the event at its end, the jump."""
 
 import functools as ft
-from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -142,12 +141,12 @@ def _with_last(bounds, hull: TaylorModel, box: TaylorModel) -> tuple[Array, ...]
 
 
 def starts_on(
-    field: ModeField, ended: Ended, composites: Sequence[tuple[Graph, Graph]], basis: Basis
+    field: ModeField, ended: Ended, heights: Graph, slopes: Graph, basis: Basis
 ) -> Bool[Array, " guards"]:
-    """Whether every state of a set starts the next arc on the surface of its guards: `composites` are the guards after the jump
-    with their Jacobians."""
-    heights = [ended.mapped(field, *pair, basis).hull(identity_frame(1)).largest[0] for pair in composites]
-    return jnp.stack(heights) < ON_SURFACE
+    """Whether every state of a set starts the next arc on the surface of its guards: `heights` are the guards after the jump,
+    `slopes` their Jacobian."""
+    image = ended.mapped(field, heights, slopes, basis)
+    return image.hull(identity_frame(heights.shape[0])).largest < ON_SURFACE
 
 
 def start_set(lifted: TaylorModel, tangents: TaylorModel, groups: int, columns: int) -> StateSet:

@@ -20,12 +20,6 @@ def refuted(value) -> Bool[Array, ""]:
     return jnp.all(~value.value & value.certain) if isinstance(value, Decision) else jnp.all(~value)
 
 
-def lowest_guard(field: ModeField, which: int, states: StateSet, frame: Frame, slope: TaylorModel) -> Float[Array, ""]:
-    """A lower bound of a guard over a set of states; `slope`: its gradient over a ball that holds the set."""
-    value = first(field.guards[which], states.model, field.leaves)[0]
-    return value.low - states.support(slope, frame)
-
-
 def quiet(
     field: ModeField,
     box: TaylorModel,
@@ -43,20 +37,13 @@ def quiet(
 
     **Returns:** whether each guard is quiet, and whether the arc still leaves its surface.
     """
-    silent, still = [], []
-    for i, guard in enumerate(field.guards):
-        value = first(guard, box, field.leaves)
-        slope = first(field.gradients[i], box, field.leaves)[:-1]
-        height, rate = value[0], widened(value[1], jnp.sum(slope.largest * breeze))
-        falls = rate.high < 0
-        calm = (
-            (height.low > 0)
-            | (height.high < 0)
-            | (rate.low > 0)
-            | (falls & (leaving[i] | (lowest_guard(field, i, end, frame, slope) > 0)))
-        )
-        if field.armed[i] is not None:
-            calm = calm | refuted(evaluate(field.armed[i], box, field.leaves))
-        silent.append(calm)
-        still.append(falls & leaving[i])
-    return jnp.stack(silent), jnp.stack(still)
+    value, at_end = first(field.watch, box, field.leaves), first(field.heights, end.model, field.leaves)
+    slopes = value[:, 2:]
+    height, rate = value[:, 0], widened(value[:, 1], jnp.sum(slopes.largest * breeze, axis=1))
+    falls = rate.high < 0
+    reach = jnp.stack([end.support(slopes[i], frame) for i in range(len(field.guards))])
+    calm = (height.low > 0) | (height.high < 0) | (rate.low > 0) | (falls & (leaving | (at_end.low - reach > 0)))
+    for i, armed in enumerate(field.armed):
+        if armed is not None:
+            calm = calm.at[i].set(calm[i] | refuted(evaluate(armed, box, field.leaves)))
+    return calm, falls & leaving

@@ -65,11 +65,14 @@ def _pushed(system: HybridSystem) -> HybridSystem:
         return pushed
 
     def of_params(function):
-        return None if function is None else lambda t, x, p: function(t, x, p[0])
+        return lambda t, x, p: function(t, x, p[0])
 
     modes = {name: Mode(field(name, mode), mode.coordinates) for name, mode in system.modes.items()}
     transitions = tuple(
-        Transition(each.source, each.target, *map(of_params, (each.guard, each.reset, each.armed)))
+        Transition(
+            each.source, each.target, of_params(each.guard), of_params(each.reset),
+            None if each.armed is None else of_params(each.armed),
+        )
         for each in system.transitions
-    )
+    )  # fmt: skip
     return HybridSystem(modes, transitions)

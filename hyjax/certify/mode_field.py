@@ -14,7 +14,8 @@ class ModeField:
     r"""The functions of a mode, on a state that carries the time as its last entry if the system depends on time.
 
     **Attributes:** `field`: $\dot x = f(x)$. `variational`: the columns $(x, V)$, shape `(n, 1 + n)`, with $\dot V = D_x f\,V$.
-    `guards`: for each transition that leaves the mode, $(g, \dot g)$ along the flow, shape `(2,)`. `armed`: for each, or None.
+    `guards`: for each transition that leaves the mode, $(g, \dot g)$ along the flow, shape `(2,)`; `gradients`: $(D_xg, \dot g)$.
+    `heights`: $g$ of all of them; `watch`: $(g, \dot g, D_xg)$, shape `(guards, 2 + n)`. `armed`: for each, or None.
     `dimension`: of the state with its time. All take the state and the leaves of the parameters.
     """
 
@@ -27,13 +28,13 @@ class ModeField:
         x = jnp.zeros(self.dimension)
         self.field = self._core(self.rate, x)
         self.variational = self._core(self._columns, jnp.zeros((self.dimension, 1 + self.dimension)))
-        self.guards, self.armed, self.gradients = [], [], []
-        for i in self.transitions:
-            guard = self.of_state(system.transitions[i].guard)
-            self.guards.append(self._core(self._with_rate(guard), x))
-            self.gradients.append(self._core(self._with_gradient(guard), x))
-            armed = system.transitions[i].armed
-            self.armed.append(None if armed is None else self._core(self.of_state(armed), x))
+        guards = [self.of_state(system.transitions[i].guard) for i in self.transitions]
+        self.guards = [self._core(self._with_rate(guard), x) for guard in guards]
+        self.gradients = [self._core(self._with_gradient(guard), x) for guard in guards]
+        self.heights = self._core(self._together(guards), x)
+        self.watch = self._core(self._together([self._with_both(guard) for guard in guards]), x)
+        armed = [system.transitions[i].armed for i in self.transitions]
+        self.armed = [None if each is None else self._core(self.of_state(each), x) for each in armed]
 
     def _core(self, function: Callable, x) -> Graph:
         return graph_of(lambda x, *leaves: function(x, jax.tree.unflatten(self.structure, leaves)), x, *self.leaves)
@@ -70,6 +71,14 @@ class ModeField:
             return jnp.concatenate([gradient, rate[None]])
 
         return both
+
+    def _with_both(self, guard):
+        """The guard, its rate and its gradient, shape `(2 + n,)`."""
+        parts = self._with_rate(guard), self._with_gradient(guard)
+        return lambda x, params: jnp.concatenate([parts[0](x, params), parts[1](x, params)[:-1]])
+
+    def _together(self, functions):
+        return lambda x, params: jnp.stack([function(x, params) for function in functions])
 
     def map(self, function: Callable) -> tuple[Graph, Graph]:
         """A map of the state, `(x, params)`, and its Jacobian."""

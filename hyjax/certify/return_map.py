@@ -132,23 +132,18 @@ class ReturnMap:
         return jumps
 
     def _composites(self):
-        """For each arc but the last: the guards of the next mode after the jump, with Jacobians; for the start: after the
-        lift."""
+        """For each arc but the last, the guards of the next mode after the jump, with their Jacobian; and those of the first mode
+        after the lift."""
         found = []
-        for j in range(len(self.route) - 1):
-            field, after, following = self.fields[j], self._resets()[j], self.fields[j + 1]
-            pairs = []
-            for i in following.transitions:
-                guard = following.of_state(self.system.transitions[i].guard)
-                pairs.append(field.map(lambda y, p, guard=guard, after=after: guard(after(y, p), p)[None]))
-            found.append(pairs)
-        begin = self.fields[0]
-        lifted = []
-        for i in begin.transitions:
-            guard = begin.of_state(self.system.transitions[i].guard)
-            lifted.append(begin._core(lambda z, p, guard=guard: guard(self.section.lift(z, p), p), jnp.asarray(self.z)))
-        self._start_guards = lifted
+        for field, after, following in zip(self.fields, self._resets(), self.fields[1:], strict=False):
+            found.append(field.map(lambda y, p, heights=self._heights(following), after=after: heights(after(y, p), p)))
+        begin, heights = self.fields[0], self._heights(self.fields[0])
+        self._start_guards = begin._core(lambda z, p: heights(self.section.lift(z, p), p), jnp.asarray(self.z))
         return found
+
+    def _heights(self, field: ModeField):
+        guards = [field.of_state(self.system.transitions[i].guard) for i in field.transitions]
+        return lambda x, params: jnp.stack([guard(x, params) for guard in guards])
 
     def _frames(self):
         """Along the orbit: the factors Q of the flow's derivative, columns by size; and the derivatives of the steps."""
@@ -237,7 +232,7 @@ class ReturnMap:
         lifted = first(self._lift, piece, leaves)
         tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
         states = start_set(lifted, tangents, sum(groups), columns)
-        leaving = jnp.stack([first(g, piece, leaves).largest < ON_SURFACE for g in self._start_guards])
+        leaving = first(self._start_guards, piece, leaves).largest < ON_SURFACE
         tubes, conditions = [], {}
         for j, program in enumerate(self.programs):
             field = program.field
@@ -251,7 +246,7 @@ class ReturnMap:
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
-                leaving = starts_on(field, ended, self._surfaces[j], basis)
+                leaving = starts_on(field, ended, *self._surfaces[j], basis)
                 states = ended.mapped(field, *self._jumps[j], basis)
         end = ended.mapped(field, *self._ending, basis)
         tangents = end.tangents(identity_frame(end.error.shape[0]))

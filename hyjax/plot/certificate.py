@@ -30,7 +30,7 @@ def certificate_figure(
     fig = pyplot().figure(figsize=(12, max(4.2, 1.0 * len(names) + 0.8)), layout="constrained")
     fig.suptitle(": ".join(text for text in (getattr(model, "title", ""), _claim(certificate)) if text), fontsize=12)
     left, right = fig.subfigures(1, 2, width_ratios=(1.55, 1))
-    drawn = certificate.sample(samples) if samples else None
+    drawn = certificate.sample(samples) if samples else ()
     for ax, normalized in zip(left.subplots(1, 2), (False, True), strict=True):
         _draw_set(certificate, ax, model, drawn, normalized)
     legend = {"ncols": 5, "frameon": False, "fontsize": 9, "markerscale": 2}
@@ -55,7 +55,7 @@ def certified_set(
     **Returns:** the axes.
     """
     ax = tidy(ax)
-    _draw_set(certificate, ax, model, certificate.sample(samples) if samples else None, normalized)
+    _draw_set(certificate, ax, model, certificate.sample(samples) if samples else (), normalized)
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, markerscale=2)
     return ax
 
@@ -78,7 +78,13 @@ def _decimal(value: float) -> str:
     return power if mantissa == "1" and power else rf"{mantissa} \cdot {power}" if power else mantissa
 
 
-def _draw_set(certificate: Certificate, ax, model: ModuleType | None, drawn, normalized: bool) -> None:
+def _draw_set(
+    certificate: Certificate,
+    ax: "matplotlib.axes.Axes",
+    model: ModuleType | None,
+    drawn: tuple[np.ndarray, ...],
+    normalized: bool,
+) -> None:
     """The set, the bound of its image, the orbit and strides that were sampled."""
     tidy(ax)
     ax.locator_params(axis="x", nbins=4)
@@ -93,7 +99,7 @@ def _draw_set(certificate: Certificate, ax, model: ModuleType | None, drawn, nor
     ):
         if np.all(np.isfinite(vertices)):
             ax.fill(*placed(vertices).T, facecolor=(colour, 0.12), edgecolor=colour, lw=1.4, label=label, gid=label)
-    for points, colour, label in zip(drawn or (), (BLUE, VERMILION), ("starts", "ends of strides"), strict=False):
+    for points, colour, label in zip(drawn, (BLUE, VERMILION), ("starts", "ends of strides"), strict=False):
         ax.plot(*placed(points).T, ".", ms=2.5, color=colour, mew=0, label=label, gid=label)
     ax.plot(*placed(certificate.center), "+", color=INK, ms=9, mew=1.6, label="orbit", gid="orbit")
     if normalized:

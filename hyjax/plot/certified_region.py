@@ -44,9 +44,8 @@ def certified_region(
     legend = ax.get_legend()
     if legend is not None:
         labels = [text.get_text() for text in legend.get_texts()]
-        ax.legend(
-            [*legend.legend_handles, patch], [*labels, label], loc="upper left", bbox_to_anchor=(1, 1), frameon=False
-        )
+        handles = [handle for handle in legend.legend_handles if handle is not None]
+        ax.legend([*handles, patch], [*labels, label], loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     return ax
 
 
