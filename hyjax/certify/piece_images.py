@@ -141,7 +141,8 @@ class PieceImages:
 
 
 def _joined(parts: list, polygon: Polygon, directions: int) -> Reached:
-    return Reached(*jax.tree.map(lambda *each: np.concatenate(each), *parts), polygon, directions)
+    far, conditions, norms, tubes, quads = jax.tree.map(lambda *each: np.concatenate(each), *parts)
+    return Reached(far, conditions, norms, tubes, quads, polygon, directions)
 
 
 def _norm(a: Float[Array, "2 2"]) -> Float[Array, ""]:
