@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .fixed_point import atan, dot, exactly, exp, log, NotEnclosed, Number, rounded, sin_cos, sqrt, UNIT, ZERO
+from .fixed_point import atan, dot, exactly, exp, log, NotEnclosed, Number, rounded, sin_cos, sqrt, UNIT
 from .forms import COMPARED, Condition
 from .graph import Graph
 from .levels import Kind, Levels, Rows

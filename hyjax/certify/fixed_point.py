@@ -142,7 +142,7 @@ def log(a: Number) -> Number:
     bits = PRECISION + GUARD
     power = a.middle.bit_length() - PRECISION
     # In [1/2, 1), then y = (m - 1) / (m + 1) in (-1/3, 0): log m = 2 atanh y.
-    m = a.middle << (GUARD - power) if GUARD >= power else a.middle >> (power - GUARD)
+    m = a.middle << (GUARD - power) if power <= GUARD else a.middle >> (power - GUARD)
     y = ((m - (1 << bits)) << bits) // (m + (1 << bits))
     value = (2 * _arc_series(y, bits, 1) + power * _log2(bits)) >> GUARD
     return Number(value, 2 + abs(power) + (-(-(a.radius << PRECISION) // a.low)))

@@ -15,7 +15,7 @@ from .forms import COMPARED, Condition
 from .graph import Graph, graph_of
 from .levels import Kind, Level, Levels, Rows
 from .rounding import EPS, TINY, up
-from .taylor_model import ball, constant, multiply, subtract, TaylorModel
+from .taylor_model import constant, multiply, subtract, TaylorModel
 
 
 class Decision(eqx.Module):

@@ -19,9 +19,9 @@ from .disturbance import Disturbance, NONE
 from .event import product
 from .mode_field import ModeField
 from .reference import eigenbasis, numbers_of, reference_flow
-from .section import section_of_reset, SectionChart
+from .section import at_the_time, MOMENT, section_of_reset, SectionChart
 from .state_set import frame_of, identity_frame
-from .step import first
+from .step import first, widened
 from .taylor_model import add, ball, TaylorModel
 
 
@@ -83,7 +83,10 @@ class ReturnMap:
             for field, i in zip(self.fields, self.route, strict=True)
         )
         self.starts, self.ends, self.durations = self._reference()
-        self.section = section or section_of_reset(self.fields[-1], self._resets()[-1], self.ends[-1], self._names())
+        guard = self.fields[-1].of_state(system.transitions[self.route[-1]].guard)
+        self.section = section or section_of_reset(
+            self.fields[-1], self._resets()[-1], guard, self.ends[-1], self._names()
+        )
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self._lift = self.fields[0]._core(self.section.lift, jnp.asarray(self.z))
@@ -230,6 +233,8 @@ class ReturnMap:
         groups = [wind.shape[0] * self.steps if self.disturbance.bound else 0 for wind in self.winds]
         columns = max(2 * wind.shape[2] for wind in self.winds)
         lifted = first(self._lift, piece, leaves)
+        if self.section.strobe:
+            lifted = widened(lifted, jnp.zeros(lifted.shape).at[-1].set(MOMENT))
         tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
         states = start_set(lifted, tangents, sum(groups), columns)
         leaving = first(self._start_guards, piece, leaves).largest < ON_SURFACE
@@ -248,6 +253,10 @@ class ReturnMap:
             if j < len(self.programs) - 1:
                 leaving = starts_on(field, ended, *self._surfaces[j], basis)
                 states = ended.mapped(field, *self._jumps[j], basis)
+        if self.section.strobe:
+            conditions["the orbit returns at the time of the section"] = at_the_time(
+                field, self.programs[-1].ending, ended.around, jnp.asarray(self.ends[-1])
+            )
         end = ended.mapped(field, *self._ending, basis)
         tangents = end.tangents(identity_frame(end.error.shape[0]))
         return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions)
