@@ -278,7 +278,11 @@ class ReturnMap:
             slopes.append(-gradient[:-1] @ tangents / gradient[-1])
             width = max(wind.shape[2], 1)
             sizes = np.add.reduceat((gradient[:-1] @ blown) ** 2, np.arange(0, blown.shape[1], width))
-            late.append(np.sqrt(sizes).sum() / abs(gradient[-1]))
+            # Displacements are spread out along the axes of the frame before the event.
+            axes = np.asarray(self.frames[j].matrix[-1])
+            along = np.add.reduceat((axes.T @ blown) ** 2, np.arange(0, blown.shape[1], width), axis=1)
+            spread = np.abs(gradient[:-1] @ axes) @ np.sqrt(along).sum(axis=1)
+            late.append(max(np.sqrt(sizes).sum(), 0.7 * spread) / abs(gradient[-1]))
             project = (
                 np.eye(field.dimension) - np.outer(numbers_of(field.field, leaves)(y), gradient[:-1]) / gradient[-1]
             )
