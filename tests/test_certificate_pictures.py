@@ -67,7 +67,7 @@ def tube_about(arc, early, down=DOWN):
 def certificate(orbit, arc):
     return hj.certify.Certificate(
         status="proved", ratio=0.75, reasons=(), polygon=4e-3 * ROUND, image=3e-3 * ROUND, section=SECTION,
-        center=np.asarray(orbit.arc_ends[-1][-1])[:2], axes=AXES, disturbance=hj.certify.Disturbance(1e-5), converges=False,
+        center=np.asarray(orbit.arc_ends[-1][-1])[:2], axes=AXES, disturbance=hj.certify.Disturbance(1e-4), converges=False,
         norm=0.9, sets=3, tubes=(tube_about(arc, 1e-3),), pieces=32, assumptions=("floats",), seconds=1.0,
         compile_seconds=2.0, orbit=orbit,
     )  # fmt: skip
@@ -93,7 +93,7 @@ def test_the_figure_has_the_set_its_image_and_the_tube(certificate):
     figure = certificate.plot(model)
     section, own, *rows = figure.axes
     assert (
-        len(rows) == 4 and figure.get_suptitle() == r"Simplest walker: proved, ratio 0.7500, $\|w\|_{2} \leq 10^{-5}$"
+        len(rows) == 4 and figure.get_suptitle() == r"Simplest walker: proved, ratio 0.7500, $\|w\|_{2} \leq 10^{-4}$"
     )
     assert_allclose(drawn(section)["set"], certificate.center + 4e-3 * ROUND @ AXES.T, rtol=1e-14)
     assert_allclose(drawn(section)["bound of its image"], certificate.center + 3e-3 * ROUND @ AXES.T, rtol=1e-14)
@@ -242,7 +242,7 @@ def test_sampled_strides_start_in_the_set_and_are_drawn(certificate, orbit):
     starts, ends = lines["starts"], lines["ends of strides"]
     # Near the ends without disturbance: the gain of the disturbance is 44 (docs/orbitador.md: the phase's is 36).
     still = disturbed_return(starts, np.zeros((len(starts), FLOWN + 1, 4)), orbit.period)
-    assert len(ends) == 40 and 1e-5 < np.max(np.abs(ends - still)) < 60e-5
+    assert len(ends) == 40 and 1e-4 < np.max(np.abs(ends - still)) < 60e-4
     back = np.linalg.solve(AXES, (starts - certificate.center).T).T
     outward = np.stack([np.cos(ANGLES + np.pi / 16), np.sin(ANGLES + np.pi / 16)], axis=1)
     far = np.max(back @ outward.T, axis=1) / (4e-3 * np.cos(np.pi / 16))

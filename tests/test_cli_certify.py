@@ -32,14 +32,17 @@ def test_bad_input_is_refused():
 @pytest.mark.exhaustive
 def test_the_walker_is_certified(tmp_path):
     picture = tmp_path / "proof.png"
-    result = run_command("certify", "simplest_walker", "--radius", "0.004", "--json", "--plot", str(picture))
+    result = run_command("certify", "simplest_walker", "--disturbance", "1e-4", "--json", "--plot", str(picture))
     proof = json.loads(result.stdout)
-    assert result.returncode == 0 and proof["status"] == "proved" and proof["converges"]
+    assert result.returncode == 0 and proof["status"] == "proved" and not proof["converges"]
     assert picture.stat().st_size > 30_000
     # As printed in README.md, but for the seconds.
     (printed,) = re.findall(r"```\n(Certificate:.*?)```", TEXT, re.DOTALL)
     lines = dict(re.findall(r"^  (\w[\w-]*) +(.*(?:\n   .*)*)", printed, re.MULTILINE))
-    assert lines["ratio"].startswith(f"{proof['ratio']:.4f}") and lines["disturbance"] == "none"
+    assert lines["ratio"].startswith(f"{proof['ratio']:.4f}")
+    wind = proof["disturbance"]
+    assert wind["channels"] is None
+    assert lines["disturbance"] == f"|w| <= {wind['bound']:g} in all rates, {wind['norm']}-norm"
     assert lines["pieces"] == f"{proof['pieces']}, sets {proof['sets']}"
     widths = zip(proof["coordinates"], proof["half_widths"], strict=True)
     assert lines["half-widths"] == ", ".join(f"{name} {half:.3g}" for name, half in widths)

@@ -92,17 +92,19 @@ def _draw_cells(basin: ProvedBasin, outlines: Float[np.ndarray, "n points 2"], a
     )
     bar = ax.figure.colorbar(drawn, ax=ax, label=f"{claim}, strides to the set")
     most = int(np.max(basin.strides))
+    bar.minorticks_off()
     bar.set_ticks(list(range(0, most + 1, 1 + most // 10)))
     return []
 
 
 def _stride_colours(strides: Int[np.ndarray, " n"]):
     """One colour for each number of strides, darkest in the set."""
-    from matplotlib.colors import BoundaryNorm
+    from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    most = int(np.max(strides))
-    colours = pyplot().get_cmap("YlOrBr_r", most + 3)
-    return colours, BoundaryNorm(np.arange(most + 4) - 0.5, most + 3)
+    count = int(np.max(strides)) + 1
+    # Without the palest colours of the map, which are hardly seen on white.
+    colours = pyplot().get_cmap("YlOrBr_r")(np.linspace(0, 0.85, count))
+    return ListedColormap(colours), BoundaryNorm(np.arange(count + 1) - 0.5, count)
 
 
 def _add_to_legend(ax, handles: list, begin: bool) -> None:
