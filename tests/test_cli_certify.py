@@ -23,6 +23,7 @@ def test_bad_input_is_refused():
         ("--disturbance", "1e-5", "--norm", "1"): "norm='1'",
         ("--channel", "speed"): "--channel speed",
         ("--facets", "3"): "--facets",
+        ("--basin", "3"): "--basin",
         ("--plot", "proof.xyz"): ".xyz",
     }.items():
         result = run_command("certify", "simplest_walker", *arguments)
@@ -54,3 +55,18 @@ def test_the_walker_is_certified(tmp_path):
     (tube,) = proof["tubes"]
     assert tube["coordinates"] == ["theta", "theta_rate", "phi", "phi_rate"]
     assert np.all(np.array(tube["low"]) < np.array(tube["high"])) and len(tube["start_low"]) == 33
+
+
+@pytest.mark.exhaustive
+def test_the_basin_of_the_walker_is_certified(tmp_path):
+    picture = tmp_path / "basin.png"
+    result = run_command(
+        "certify", "simplest_walker", "--radius", "0.008", "--basin", "16", "--json", "--plot", str(picture)
+    )
+    proof = json.loads(result.stdout)
+    basin = proof["basin"]
+    assert result.returncode == 0 and proof["converges"] and picture.stat().st_size > 8000
+    # More than the set itself, whose area follows from its vertices.
+    x, y = np.array(proof["vertices"]).T
+    assert basin["area"] > 0.5 * abs(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)))
+    assert basin["evaluated"] >= basin["cells"] > 16 and basin["most_strides"] > 1
