@@ -5,6 +5,7 @@ import time
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._system.pictures import picture
 from .._system.shown import Shown
 from .certificate import Certificate
 from .piece_images import PieceImages
@@ -36,6 +37,10 @@ class ProvedBasin(Shown):
         apart = np.asarray(z)[:, None, None, :] - corners[None]
         turn = steps[None, :, :, 0] * apart[..., 1] - steps[None, :, :, 1] * apart[..., 0]
         return np.any(np.all(turn >= 0, axis=2) | np.all(turn <= 0, axis=2), axis=1)
+
+    def plot(self, ax=None, coordinates=None, start=None, strides: bool = True):
+        """The cells and the certificate's set, coloured by the strides to the set; see `hyjax.plot.certified_region`."""
+        return picture("certified_region")(self, ax, coordinates, start, strides)
 
     def __str__(self):
         proof = self.certificate

@@ -10,7 +10,7 @@ from .arguments import as_misuse, check_count, load, NotFound, parse_parameters,
 from .files import check_files, save_figure
 from .options import Json, Model, Overwrite, Param, Sequence
 from .orbits import MOST_STARTS, require_orbits
-from .output import certificate_record
+from .output import certificate_record, proved_basin_record
 from .session import start_jax
 
 
@@ -32,9 +32,16 @@ def certify(
     steps: Annotated[int, typer.Option(help="steps of each arc")] = 32,
     orders: Annotated[int, typer.Option(help="orders of the Taylor series in time")] = 12,
     degree: Annotated[int, typer.Option(help="degree of the polynomials of the initial state")] = 2,
+    basin: Annotated[
+        int | None,
+        typer.Option(
+            help="also prove the basin around the set: cells along each side of a square, four times the set's size"
+        ),
+    ] = None,
     as_json: Json = False,
     plot: Annotated[
-        Path | None, typer.Option(help="draw the set, the bound of its image and the tube to this file")
+        Path | None,
+        typer.Option(help="draw the set, the bound of its image and the tube to this file; with --basin, the cells"),
     ] = None,
     overwrite: Overwrite = False,
 ):
@@ -50,12 +57,14 @@ def certify(
     ):
         check_count(option, value, least, 10_000)
     check_count("--degree", degree, 2, 6)
+    if basin is not None:
+        check_count("--basin", basin, 4, 1000)
     check_files(plot, overwrite=overwrite)
     cache = start_jax()
     model = load(name)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)
-    from ..certify import attracting, Disturbance
+    from ..certify import attracting, Disturbance, proved_basin
 
     coordinates = {each for mode in modes for each in model.system.modes[mode].coordinates}
     with as_misuse():
@@ -71,10 +80,14 @@ def certify(
             stable[0], disturbance=wind, radius=radius, facets=facets, rings=rings, sectors=sectors, steps=steps,
             orders=orders, degree=degree,
         )  # fmt: skip
+    around = None
+    if basin is not None and proof.proved:
+        around = proved_basin(proof, cells=basin, steps=steps, orders=orders, degree=degree)
     if as_json:
-        print(json.dumps(certificate_record(name, values, proof)))
+        record = certificate_record(name, values, proof)
+        print(json.dumps(record if around is None else record | {"basin": proved_basin_record(around)}))
     else:
-        print(proof)
-    save_figure(plot, lambda: proof.plot(model))
+        print(*(each for each in (proof, around) if each is not None), sep="\n")
+    save_figure(plot, lambda: proof.plot(model) if around is None else around.plot().figure)
     if not proof.proved:
         raise NotFound(f"not proved: {'; '.join(proof.reasons)}. Try more --rings, --facets or --steps.")

@@ -177,3 +177,14 @@ def certificate_record(name: str, values: dict[str, float], proof) -> dict:
         "compile_seconds": proof.compile_seconds,
         "assumptions": list(proof.assumptions),
     }
+
+
+def proved_basin_record(basin) -> dict:
+    """The JSON record of a proved basin, but for its cells."""
+    return {
+        "cells": len(basin.cells),
+        "area": basin.area,
+        "most_strides": max(basin.strides.tolist(), default=0),
+        "evaluated": basin.evaluated,
+        "seconds": basin.seconds,
+    }

@@ -73,7 +73,8 @@ def _claim(certificate: Certificate) -> str:
 
 def _decimal(value: float) -> str:
     """A number in mathematical type, as a power of ten where it is small."""
-    mantissa, _, exponent = f"{value:g}".partition("e")
+    text = np.format_float_scientific(value, precision=5, trim="-") if 0 < value < 1e-3 else f"{value:g}"
+    mantissa, _, exponent = text.partition("e")
     power = f"10^{{{int(exponent)}}}" if exponent else ""
     return power if mantissa == "1" and power else rf"{mantissa} \cdot {power}" if power else mantissa
 
