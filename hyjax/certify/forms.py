@@ -18,8 +18,8 @@ ONE = 0
 class Form:
     """A linear combination of atoms.
 
-    **Attributes:** `varies`: whether it depends on the state. `terms`: pairs `(atom, coefficient)` by rising atoms; the coefficients
-    are `Fraction`s in a fixed form and fixed forms in a varying one, none of them zero.
+    **Attributes:** `varies`: whether it depends on the state. `terms`: pairs `(atom, coefficient)` by rising atoms; the
+    coefficients are `Fraction`s in a fixed form and fixed forms in a varying one, none of them zero.
     """
 
     __slots__ = ("_hash", "terms", "varies")

@@ -190,8 +190,8 @@ def widened(a: TaylorModel, radius: Array) -> TaylorModel:
 class Flow(eqx.Module):
     """The flow of a set of states for any time up to some longest one.
 
-    **Attributes:** `box`: what is known all the time. `series`: the coefficients in time of the set's polynomial. `derivative`: of
-    states and derivatives from the set's hull, balls of shape `(n, 1 + n)`. `left_out`: by both, at the longest time, shape
+    **Attributes:** `box`: what is known all the time. `series`: the coefficients in time of the set's polynomial. `derivative`:
+    of states and derivatives from the set's hull, balls of shape `(n, 1 + n)`. `left_out`: by both, at the longest time, shape
     `(n, 1 + n)`. `growth`: the bound of $|V - I|$.
     """
 

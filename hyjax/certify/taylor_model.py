@@ -169,8 +169,8 @@ def left_factor(a: TaylorModel) -> Array:
 
 
 def right_factor(b: TaylorModel, orders: int) -> Array:
-    r"""The coefficients and then, for each grade $d$ of the other factor, what the product with it adds to the radius, $\sum_e w_{de}
-    q_e$.
+    r"""The coefficients and then, for each grade $d$ of the other factor, what the product with it adds to the radius,
+    $\sum_e w_{de} q_e$.
 
     The polynomial leaves out products of degrees beyond its own, and all with a radius, $w = 1$; each of the others rounds in the
     sum of all pairs of `orders` products, $w = $ `UNIT` times their number. Shape `(N + degree + 2, *shape)`.
