@@ -2,8 +2,8 @@ r"""Taylor coefficients in time of a flow, by recurrences over the computational
 
 With $u_n$ the coefficients of $u(t)$, $(uv)_n = \sum_j u_j v_{n-j}$, $(\sin u)_n = \frac1n\sum_j j u_j (\cos u)_{n-j}$ and so on,
 and $x_{n+1} = f_n / (n + 1)$ for $\dot x = f(x)$. Every recurrence has one convolution $\sum_j l_j r_{n-j}$ of two series that
-are known below order $n$, so all atoms of a level of the graph share one. The graph is read twice: for the order zero by functions
-of Taylor models, and once for all further orders, in a loop.
+are known below order $n$, so all atoms of a level of the graph share one. The graph is read twice: for the order zero by
+functions of Taylor models, and once for all further orders, in a loop.
 
 Source: Moore (1966), *Interval Analysis*, Ch. 11; Griewank, Walther (2008), *Evaluating Derivatives*, Sec. 13.2.
 """
@@ -43,8 +43,9 @@ class Recurrence(NamedTuple):
     r"""What the recurrences of a level remember.
 
     **Attributes:** `left`: the factors $l_j$ at index `j`, shape `(orders, N + degree + 2, atoms)`. `right`: $r_j$ at index
-    `orders - 1 - j` and zeros beyond, so that $r_{n-j}$, or zero, is at index `j` of a slice; shape `(2 orders - 1, ...)`. `first`:
-    values of order zero by the kind's name: the reciprocals by which quotients, roots and logarithms multiply, and what was chosen.
+    `orders - 1 - j` and zeros beyond, so that $r_{n-j}$, or zero, is at index `j` of a slice; shape `(2 orders - 1, ...)`.
+    `first`: values of order zero by the kind's name: the reciprocals by which quotients, roots and logarithms multiply, and what was
+    chosen.
     """
 
     left: Array
