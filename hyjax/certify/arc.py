@@ -126,9 +126,9 @@ def run_arc(
         "the guard is positive before the arc's end": at.conditions["before"],
         "every state crosses the guard's surface": at.conditions["crosses"],
     }
-    if field.armed[program.ending] is not None:
-        armed = evaluate(field.armed[program.ending], at.box.states, field.leaves)
-        conditions["the guard is armed"] = decided(armed)
+    armed = field.armed[program.ending]
+    if armed is not None:
+        conditions["the guard is armed"] = decided(evaluate(armed, at.box.states, field.leaves))
     elapsed = jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low
     tube = Tube(*bounds, elapsed=elapsed, last=up(steps * h.high + at.times.high))
     return Ended(ended, last, at.on_surface, hidden), tube, conditions

@@ -11,6 +11,7 @@ Source: Brent, Zimmermann (2010), *Modern Computer Arithmetic*, ch. 4; Johansson
 
 import functools as ft
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 PRECISION, GUARD = 192, 32
@@ -87,7 +88,7 @@ def rounded(a: Number) -> tuple[float, float]:
     return value, math.nextafter(float(distance), math.inf) if distance else 0.0
 
 
-def dot(a: tuple[Number, ...], b: tuple[Number, ...]) -> Number:
+def dot(a: Sequence[Number], b: Sequence[Number]) -> Number:
     """The sum of the products of two sequences, rounded once; exact where there is nothing to round."""
     middle, radius = 0, 0
     for x, y in zip(a, b, strict=True):

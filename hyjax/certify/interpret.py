@@ -28,8 +28,8 @@ class Decision(eqx.Module):
 class Constants(NamedTuple):
     """The numbers by which rows multiply, as balls; of shape `(constants,)`."""
 
-    center: Float[Array, " constants"]
-    radius: Float[Array, " constants"]
+    center: Float[np.ndarray, " constants"]
+    radius: Float[np.ndarray, " constants"]
 
 
 class Evaluated(NamedTuple):

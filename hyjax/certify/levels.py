@@ -100,7 +100,7 @@ class Levels:
         """The level of some atoms, whose places in memory are given on the way."""
         by_name: dict[str, list[int]] = {}
         for atom in sorted(atoms):
-            name = self._atoms[atom][0]
+            name = str(self._atoms[atom][0])
             by_name.setdefault(_TOGETHER.get(name, name), []).append(atom)
         forms, kinds, placed = [], [], []
         for name in sorted(by_name):

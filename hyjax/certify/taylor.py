@@ -44,8 +44,8 @@ class Recurrence(NamedTuple):
 
     **Attributes:** `left`: the factors $l_j$ at index `j`, shape `(orders, N + degree + 2, atoms)`. `right`: $r_j$ at index
     `orders - 1 - j` and zeros beyond, so that $r_{n-j}$, or zero, is at index `j` of a slice; shape `(2 orders - 1, ...)`.
-    `first`: values of order zero by the kind's name: the reciprocals by which quotients, roots and logarithms multiply, and what was
-    chosen.
+    `first`: values of order zero by the kind's name: the reciprocals by which quotients, roots and logarithms multiply, and what
+    was chosen.
     """
 
     left: Array
@@ -213,7 +213,8 @@ def _advanced(
         values.append(_value(kind, operands, part, at.first, number))
         column += width
     if convolved and convolved != ["mul"]:
-        at = at.put(n, *_after(level, *before, values, number))
+        left, right = before
+        at = at.put(n, *_after(level, left, right, values, number))
     return joined([memory, *values]), at
 
 
