@@ -251,8 +251,7 @@ class ReturnMap:
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
-                heights, slopes = self._surfaces[j]
-                leaving = starts_on(field, ended, heights, slopes, basis)
+                leaving = starts_on(field, ended, self._surfaces[j], basis)
                 states = ended.mapped(field, *self._jumps[j], basis)
         if self.section.strobe:
             conditions["the orbit returns at the time of the section"] = at_the_time(
