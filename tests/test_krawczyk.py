@@ -1,5 +1,8 @@
 """Proofs of periodic orbits: closed forms, high-precision digits, and orbits that are none."""
 
+import json
+import pathlib
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +11,7 @@ from jaxtyping import Array, Float
 
 import hyjax as hj
 from hyjax.certify import krawczyk
-from hyjax.models import simplest_walker as walker
+from hyjax.models import compass_gait, linear_impact_oscillator, piecewise, simplest_walker as walker, slip
 from hyjax.models._parameter import parameter
 
 
@@ -136,3 +139,38 @@ def test_a_walker_that_is_no_orbit():
     assert "no periodic orbit" in krawczyk(moved).reasons[0]
     steeper = eqx.tree_at(lambda o: o.params.slope, orbit, jnp.array(0.00901))
     assert "no periodic orbit" in krawczyk(steeper).reasons[0]
+
+
+def reference_of(name, case, index):
+    """A stable orbit of `model_reference.json`: Taylor series of 40 digits."""
+    path = pathlib.Path(__file__).parent / "model_reference.json"
+    return json.loads(path.read_text())[name][case]["orbits"][index]
+
+
+@pytest.mark.exhaustive
+def test_the_springy_runner():
+    reference = reference_of("slip", "flat and high", 1)
+    params = eqx.tree_at(
+        lambda p: (p.stiffness, p.attack_angle, p.energy), slip.Params(), tuple(map(jnp.array, (30.0, 1.2, 2.25)))
+    )
+    orbit = hj.periodic_orbit(slip.system, jnp.array([0.975, 0.0]), params, sequence=slip.sequence)
+    proved = krawczyk(orbit)
+    assert proved.proved, proved.reasons
+    assert proved.period.contains(float(reference["period"])) and proved.period.radius < 1e-8
+    assert proved.coordinates.contains([float(reference["x0"][0])])[0]
+    assert holds_eigenvalue(proved.multipliers, float(reference["multiplier"]))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", [linear_impact_oscillator, piecewise, compass_gait], ids=lambda m: m.__name__)
+def test_orbits_of_models(model):
+    orbit = of_model(model)
+    proved = krawczyk(orbit)
+    assert proved.proved, proved.reasons
+    # The orbit is known to 1e-13 or so; the enclosure holds it, and is not much wider.
+    assert np.all(np.abs(proved.state.midpoint - np.asarray(orbit.x)) < proved.state.radius + 1e-12)
+    assert np.all(proved.state.radius < 1e-9) and proved.period.radius < 1e-8
+    assert abs(proved.period.midpoint - float(orbit.period)) < proved.period.radius + 1e-12
+    known = np.asarray(orbit.multipliers)
+    for centre, radius in zip(proved.multipliers.centres, proved.multipliers.radii, strict=True):
+        assert np.min(np.abs(known - centre)) < radius + 1e-11
