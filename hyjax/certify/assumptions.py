@@ -1,11 +1,11 @@
 """What the proofs of this folder rest on."""
 
-from .._orbit.orbit import PeriodicOrbit
 from .arc import ON_SURFACE
+from .forcing import Forcing
 
 
-def assumptions_of(orbit: PeriodicOrbit, timed: bool) -> tuple[str, ...]:
-    """What a proof about an orbit of the system rests on, a sentence each; `timed`: whether the system depends on time."""
+def assumptions_of(forcing: Forcing) -> tuple[str, ...]:
+    """What a proof about an orbit rests on, a sentence each."""
     sentences = [
         "Numbers are IEEE binary64, rounded to nearest; operations may be fused, summed in any order, flushed below 2^-1022.",
         "XLA compiles +, -, *, / and square roots without fast math; no other function of the machine is trusted.",
@@ -13,8 +13,4 @@ def assumptions_of(orbit: PeriodicOrbit, timed: bool) -> tuple[str, ...]:
         f"A guard within {ON_SURFACE:g} of zero at the start of an arc is on its surface, and not positive, as in simulate.",
         "The domains of the modes are not part of the proof.",
     ]
-    if timed:
-        sentences.append(
-            f"The system repeats itself after the period {float(orbit.period)!r}, which the proof takes off the time, exactly."
-        )
-    return tuple(sentences)
+    return (*sentences, forcing.repeats) if forcing.repeats else tuple(sentences)

@@ -58,7 +58,7 @@ def attracting(
 
     Source: Wilczak, Zgliczyński (2011) for the return map; the theorem is Brouwer's and Banach's.
     """
-    of = ReturnMap(orbit, disturbance, section, steps, orders)
+    of = ReturnMap(orbit, disturbance, section, steps, orders, reduced=True)
     if len(of.z) != 2:
         raise ValueError(
             f"attracting: the section of this orbit has {len(of.z)} coordinates, {of.section.names}; sets are polygons in two. "
@@ -95,7 +95,7 @@ def attracting(
         sets=chain,
         tubes=tuple(TubeBounds.over(each) for each in reached.tubes),
         pieces=len(reached.far),
-        assumptions=assumptions_of(orbit, of.timed),
+        assumptions=assumptions_of(of.forcing),
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
         orbit=orbit,

@@ -12,8 +12,11 @@ from .levels import Kind, Levels, Rows
 
 
 def numbers(leaves: Sequence[Any]) -> list[Number]:
-    """The entries of arrays of floats, exactly."""
-    return [exactly(float(each)) for leaf in leaves for each in np.ravel(np.asarray(leaf))]
+    """The entries of arrays of floats, exactly; a `Number` is itself."""
+    given = []
+    for leaf in leaves:
+        given += [leaf] if isinstance(leaf, Number) else [exactly(float(each)) for each in np.ravel(np.asarray(leaf))]
+    return given
 
 
 def combine(rows: Rows, memory: list[Number], constants: list[Number]) -> list[Number]:

@@ -68,6 +68,7 @@ class Levels:
         self._atoms, self._slots, self._constants = atoms, {}, Constants()
         self._constants.at(Form(False, ()) if varies else Fraction(0))
         depth = self._depths(results)
+        self._alive, self._results = tuple(depth), results
         self._slots[ONE] = 0
         inputs = {atom: operands[0] for atom, (name, operands) in enumerate(atoms) if name == "input"}
         self._slots.update({atom: 1 + i for atom, i in inputs.items()})
@@ -95,6 +96,24 @@ class Levels:
             else:
                 pending += missing
         return depth
+
+    def uses(self, index: int) -> list[tuple[str, Form]]:
+        """Where an input is used: the names of the atoms, or "result", with its coefficients there."""
+        owners = [("result", self._results), *(self._atoms[atom] for atom in self._alive)]
+        return [
+            (name, coefficient)
+            for name, operands in owners
+            for form in _forms_of(operands)
+            for atom, coefficient in form.terms
+            if self._atoms[atom] == ("input", (index,))
+        ]
+
+    def expression(self, form: Form) -> tuple[Fraction, tuple]:
+        """A fixed form as a rational factor and the rest, by what its atoms are: equal for equal forms of all graphs."""
+        factor = form.terms[0][1]
+        written = lambda each: self.expression(each) if isinstance(each, Form) else each
+        atoms = [(self._atoms[atom], coefficient / factor) for atom, coefficient in form.terms]
+        return factor, tuple((name, tuple(map(written, operands)), c) for (name, operands), c in atoms)
 
     def _level(self, atoms: list[int]) -> Level:
         """The level of some atoms, whose places in memory are given on the way."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from .._system.system import HybridSystem
 from .._system.types import Params
+from .fixed_point import Number, ZERO
 from .graph import Graph, graph_of
 
 
@@ -16,14 +17,15 @@ class ModeField:
     **Attributes:** `field`: $\dot x = f(x)$. `variational`: the columns $(x, V)$, shape `(n, 1 + n)`, with $\dot V = D_x f\,V$.
     `guards`: for each transition that leaves the mode, $(g, \dot g)$ along the flow, shape `(2,)`; `gradients`: $(D_xg, \dot g)$.
     `heights`: $g$ of all of them; `watch`: $(g, \dot g, D_xg)$, shape `(guards, 2 + n)`. `armed`: for each, or None.
-    `dimension`: of the state with its time. All take the state and the leaves of the parameters.
+    `dimension`: of the state with its time. `leaves`: the numbers that all depend on, the parameters' and then the period, which
+    a jump that closes an orbit takes off the time.
     """
 
-    def __init__(self, system: HybridSystem, name: str, params: Params, timed: bool):
+    def __init__(self, system: HybridSystem, name: str, params: Params, timed: bool, period: Number = ZERO):
         self.mode, self.name, self.timed = system.mode(name), name, timed
         self.dimension = self.mode.dimension + timed
         self.structure = jax.tree.structure(params)
-        self.leaves = [jnp.asarray(leaf, float) for leaf in jax.tree.leaves(params)]
+        self.leaves = [*(jnp.asarray(leaf, float) for leaf in jax.tree.leaves(params)), period]
         self.transitions = system.leaving(name)
         x = jnp.zeros(self.dimension)
         self.field = self._core(self.rate, x)
@@ -36,8 +38,14 @@ class ModeField:
         armed = [system.transitions[i].armed for i in self.transitions]
         self.armed = [None if each is None else self._core(self.of_state(each), x) for each in armed]
 
+    def graph(self, function: Callable, x) -> Graph:
+        """The graph of a function of `(x, params, period)`."""
+        shown = [jnp.zeros(jnp.shape(leaf)) for leaf in self.leaves[:-1]]
+        given = lambda leaves: (jax.tree.unflatten(self.structure, leaves[:-1]), leaves[-1])
+        return graph_of(lambda x, *leaves: function(x, *given(leaves)), x, *shown, jnp.zeros(()))
+
     def _core(self, function: Callable, x) -> Graph:
-        return graph_of(lambda x, *leaves: function(x, jax.tree.unflatten(self.structure, leaves)), x, *self.leaves)
+        return self.graph(lambda x, params, period: function(x, params), x)
 
     def of_state(self, function: Callable) -> Callable:
         """A function of `(t, x, params)` as one of the state that carries the time, and the parameters."""
@@ -81,7 +89,6 @@ class ModeField:
         return lambda x, params: jnp.stack([function(x, params) for function in functions])
 
     def map(self, function: Callable) -> tuple[Graph, Graph]:
-        """A map of the state, `(x, params)`, and its Jacobian."""
+        """A map of the state, `(x, params, period)`, and its Jacobian."""
         x = jnp.zeros(self.dimension)
-        jacobian = jax.jacfwd(function)
-        return self._core(function, x), self._core(jacobian, x)
+        return self.graph(function, x), self.graph(jax.jacfwd(function), x)

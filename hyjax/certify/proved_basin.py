@@ -138,7 +138,7 @@ def proved_basin(
         raise ValueError(f"proved_basin: cells={cells} must be at least 4, and levels={levels} not negative.")
     polygon = Polygon(certificate.polygon)
     extent = extent or 4 * float(np.max(np.abs(polygon.vertices)))
-    of = ReturnMap(certificate.orbit, certificate.disturbance, certificate.section, steps, orders)
+    of = ReturnMap(certificate.orbit, certificate.disturbance, certificate.section, steps, orders, reduced=True)
     images, grid = PieceImages(of, 1, 3, degree), _Grid(extent, cells, levels, polygon)
     begun, evaluated, proved = time.perf_counter(), 0, []
     for level in range(levels + 1):

@@ -1,5 +1,8 @@
 """The result of a proof that there is a periodic orbit: bounds of its numbers, and what the proof rests on."""
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
@@ -7,6 +10,7 @@ from jaxtyping import Float
 from .._system.pictures import picture
 from .._system.shown import Shown
 from .eigenvalues import EigenvalueEnclosure
+from .fixed_point import Number, rounded
 from .rounding import EPS, TINY, up
 
 
@@ -26,10 +30,23 @@ class Enclosed(eqx.Module):
         half = np.maximum(high - midpoint, midpoint - low)
         return cls(midpoint, np.asarray(up(half + more + EPS * np.abs(midpoint)) + TINY))
 
+    @classmethod
+    def of(cls, numbers: Sequence[Number]) -> "Enclosed":
+        """The numbers as floats, with the distance of the floats in the radii."""
+        pairs = [rounded(each) for each in numbers]
+        return cls(np.array([value for value, _ in pairs]), np.array([radius for _, radius in pairs]))
+
+    def __getitem__(self, index) -> "Enclosed":
+        return Enclosed(np.asarray(self.midpoint[index]), np.asarray(self.radius[index]))
+
     def contains(self, value) -> np.ndarray:
-        """Whether each entry of `value`, floats, is surely within the bounds."""
-        distance = np.abs(np.asarray(value) - self.midpoint)
-        return np.asarray(distance * (1 + EPS) + EPS * np.abs(self.midpoint) <= self.radius)
+        """Whether each entry of `value` is within the bounds, exactly: floats, rational numbers, or strings of digits."""
+        each = np.broadcast_arrays(np.asarray(value, object), self.midpoint, self.radius)
+        held = [
+            bool(np.isfinite(r)) and abs(Fraction(x) - Fraction(float(m))) <= Fraction(float(r))
+            for x, m, r in zip(*(a.ravel() for a in each), strict=True)
+        ]
+        return np.array(held, bool).reshape(each[0].shape)
 
 
 class ProvedOrbit(Shown):

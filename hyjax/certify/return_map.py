@@ -14,9 +14,9 @@ from .._orbit.second_lap import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
 from .arc import ArcProgram, ON_SURFACE, run_arc, start_set, starts_on, Tube
-from .basis import Basis
 from .disturbance import Disturbance, NONE
 from .event import product
+from .forcing import Forcing, NOT_FORCED
 from .mode_field import ModeField
 from .reference import eigenbasis, numbers_of, reference_flow
 from .section import at_the_time, MOMENT, section_of_reset, SectionChart
@@ -50,8 +50,8 @@ class ReturnMap:
     """The enclosure of the return map of an orbit, compiled for sets of one form.
 
     **Arguments:** `orbit`: a single `PeriodicOrbit`. `disturbance`: of the vector fields. `section`: the coordinates; `None`:
-    what the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `ValueError` for an orbit that failed or
-    a batch.
+    what the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `reduced`: whether the
+    derived section has no more coordinates than it needs. `ValueError` for an orbit that failed or a batch.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class ReturnMap:
         section: SectionChart | None = None,
         steps: int = 64,
         orders: int = 12,
+        reduced: bool = False,
     ):
         if orbit.period.ndim:
             raise ValueError("certify: this is a batch of orbits; give one of them, orbit[i].")
@@ -76,35 +77,49 @@ class ReturnMap:
         self.sequence = orbit.sequence * orbit.strides
         self.route = tuple(system.route(orbit.sequence)) * orbit.strides
         self.steps, self.orders = steps, orders
-        fields = {name: ModeField(system, name, orbit.params, self.timed) for name in set(self.sequence)}
+        self.forcing = Forcing.of(orbit) if self.timed else NOT_FORCED
+        fields = {
+            name: ModeField(system, name, orbit.params, self.timed, self.forcing.period) for name in set(self.sequence)
+        }
         self.fields = tuple(fields[name] for name in self.sequence)
         self.programs = tuple(
             ArcProgram(field, field.transitions.index(i), orders)
             for field, i in zip(self.fields, self.route, strict=True)
         )
-        self.starts, self.ends, self.durations = self._reference()
-        guard = self.fields[-1].of_state(system.transitions[self.route[-1]].guard)
-        self.section = section or section_of_reset(
-            self.fields[-1], self._resets()[-1], guard, self.ends[-1], self._names()
+        resets = self._resets()
+        self.starts, self.ends, self.durations = self._reference(resets)
+        guard = self.fields[-1].of_state(system.transitions[self.route[-1]].guard) if reduced else None
+        closing = lambda y, params: resets[-1](y, params, orbit.period)
+        derived, before = section_of_reset(self.fields[-1], closing, guard, self.ends[-1], self._names())
+        section = None if section is None or section.derived else section
+        self.section = section or derived
+        lift = (
+            (lambda z, p, _: section.lift(z, p))
+            if section
+            else lambda z, p, period: resets[-1](before(z, p), p, period)
         )
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
-        self._lift = self.fields[0]._core(self.section.lift, jnp.asarray(self.z))
-        self._lift_slope = self.fields[0]._core(jax.jacfwd(self.section.lift), jnp.asarray(self.z))
-        self._chart = self.fields[-1].map(self.section.chart)
-        self._jumps = tuple(field.map(after) for field, after in zip(self.fields, self._resets(), strict=True))
-        self._surfaces = self._composites()
+        self.lift = self.fields[0].graph(lift, jnp.asarray(self.z))
+        self._lift_slope = self.fields[0].graph(jax.jacfwd(lift), jnp.asarray(self.z))
+        self._start_guards = self.fields[0].graph(self._guards_after(lift, self.fields[0]), jnp.asarray(self.z))
+        self.chart = self.fields[-1].map(lambda y, p, _: self.section.chart(y, p))
+        self.jumps = tuple(field.map(after) for field, after in zip(self.fields, resets, strict=True))
+        # The guards of the next mode after the jump.
+        self._surfaces = tuple(
+            field.map(self._guards_after(after, following))
+            for field, after, following in zip(self.fields, resets, self.fields[1:], strict=False)
+        )
         self.frames, self.flows = self._frames()
         self.jacobian, self.late, self.slopes = self._linearize()
         self.axes = frame_of(np.linalg.inv(eigenbasis(self.jacobian)))
         self._ending = self.fields[-1].map(
-            lambda y, p: self.axes.matrix @ (self.section.chart(y, p) - jnp.asarray(self.z))
+            lambda y, p, _: self.axes.matrix @ (self.section.chart(y, p) - jnp.asarray(self.z))
         )
 
-    def _reference(self):
+    def _reference(self, resets):
         """States at the starts and ends of the arcs, with the time, and durations, from the orbit."""
         orbit, starts, ends, durations = self.orbit, [], [], []
-        resets = self._resets()
         for stride in range(orbit.strides):
             begun, passed = float(orbit.starts[stride]), 0.0
             x = orbit.nodes[stride]
@@ -114,39 +129,30 @@ class ReturnMap:
                 y = orbit.arc_ends[j][stride]
                 ends.append(jnp.append(y, begun + elapsed) if self.timed else y)
                 durations.append(elapsed - passed)
-                x = resets[j](ends[-1], self.params)
+                x = resets[j](ends[-1], self.params, orbit.period)
                 x = x[:-1] if self.timed else x
                 passed = elapsed
         return starts, ends, np.array(durations)
 
     def _resets(self):
-        """The jumps of the arcs as functions of `(y, params)`; the last one takes the period off the time."""
+        """The jumps of the arcs as functions of `(y, params, period)`; the last one takes the period off the time."""
         jumps = []
         for j, i in enumerate(self.route):
             transition = self.system.transitions[i]
 
-            def after(y, params, transition=transition, last=j == len(self.route) - 1):
+            def after(y, params, period, transition=transition, last=j == len(self.route) - 1):
                 if not self.timed:
                     return transition.reset(jnp.zeros(()), y, params)
-                time = y[-1:] - self.orbit.period if last else y[-1:]
+                time = y[-1:] - period if last else y[-1:]
                 return jnp.concatenate([transition.reset(y[-1], y[:-1], params), time])
 
             jumps.append(after)
         return jumps
 
-    def _composites(self):
-        """For each arc but the last, the guards of the next mode after the jump, with their Jacobian; and those of the first mode
-        after the lift."""
-        found = []
-        for field, after, following in zip(self.fields, self._resets(), self.fields[1:], strict=False):
-            found.append(field.map(lambda y, p, heights=self._heights(following), after=after: heights(after(y, p), p)))
-        begin, heights = self.fields[0], self._heights(self.fields[0])
-        self._start_guards = begin._core(lambda z, p: heights(self.section.lift(z, p), p), jnp.asarray(self.z))
-        return found
-
-    def _heights(self, field: ModeField):
+    def _guards_after(self, jump, field: ModeField):
+        """The guards of a mode in which a jump ends, as a function of the state before the jump."""
         guards = [field.of_state(self.system.transitions[i].guard) for i in field.transitions]
-        return lambda x, params: jnp.stack([guard(x, params) for guard in guards])
+        return lambda y, p, period: jnp.stack([guard(jump(y, p, period), p) for guard in guards])
 
     def _frames(self):
         """Along the orbit: the factors Q of the flow's derivative, columns by size; and the derivatives of the steps."""
@@ -232,7 +238,7 @@ class ReturnMap:
         piece = add(product(turn, piece[:, None])[:, 0], ball(jnp.asarray(self.z)))
         groups = [wind.shape[0] * self.steps if self.disturbance.bound else 0 for wind in self.winds]
         columns = max(2 * wind.shape[2] for wind in self.winds)
-        lifted = first(self._lift, piece, leaves)
+        lifted = first(self.lift, piece, leaves)
         if self.section.strobe:
             lifted = widened(lifted, jnp.zeros(lifted.shape).at[-1].set(MOMENT))
         tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
@@ -252,7 +258,7 @@ class ReturnMap:
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
                 leaving = starts_on(field, ended, self._surfaces[j], basis)
-                states = ended.mapped(field, *self._jumps[j], basis)
+                states = ended.mapped(field, *self.jumps[j], basis)
         if self.section.strobe:
             conditions["the orbit returns at the time of the section"] = at_the_time(
                 field, self.programs[-1].ending, ended.around, jnp.asarray(self.ends[-1])
@@ -286,15 +292,7 @@ class ReturnMap:
             project = (
                 np.eye(field.dimension) - np.outer(numbers_of(field.field, leaves)(y), gradient[:-1]) / gradient[-1]
             )
-            after = self._chart if j == len(self.flows) - 1 else self._jumps[j]
+            after = self.chart if j == len(self.flows) - 1 else self.jumps[j]
             slope = numbers_of(after[1], leaves)(y) @ project
             tangents, blown = slope @ tangents, slope @ blown
         return tangents, np.array(late), np.array(slopes)
-
-
-def piece_of(low: Float[Array, " m"], high: Float[Array, " m"], basis: Basis) -> TaylorModel:
-    """The box between two corners as a polynomial of its coordinates; `basis` has as many variables as the box."""
-    coefficients = jnp.zeros((basis.size, len(low))).at[0].set(0.5 * (low + high))
-    for j in range(len(low)):
-        coefficients = coefficients.at[basis.linear(j), j].set(0.5 * (high - low)[j])
-    return TaylorModel(coefficients, jnp.zeros(len(low)), basis)

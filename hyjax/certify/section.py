@@ -23,52 +23,60 @@ class SectionChart(eqx.Module):
     **Arguments:** `lift`: `(z, params) -> x`, the state at the start of the first arc, just after a jump. `chart`:
     `(y, params) -> z`, from the pre-impact state of the jump that closes the orbit. States carry the time as their last entry if
     the system depends on time. `names`: of the coordinates. `strobe`: whether the section is at one time of the period, which is
-    then known to within `MOMENT`. The return map is $z \mapsto \mathrm{chart}(\varphi(\mathrm{lift}(z)))$.
+    then known to within `MOMENT`. `derived`: whether it follows from the closing jump. The return map is
+    $z \mapsto \mathrm{chart}(\varphi(\mathrm{lift}(z)))$.
     """
 
     lift: Callable[[Float[Array, " m"], Params], State] = eqx.field(static=True)
     chart: Callable[[State, Params], Float[Array, " m"]] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     strobe: bool = eqx.field(static=True, default=False)
+    derived: bool = eqx.field(static=True, default=False)
 
 
 def entries_read(field: ModeField, reset: Callable[[State, Params], State]) -> tuple[int, ...]:
     """The entries of the pre-impact state on which the reset depends, by the computational graph: exactly, for all states."""
-    return field.map(reset)[0].varying.read
+    return field.map(lambda y, params, _: reset(y, params))[0].varying.read
 
 
 def section_of_reset(
     field: ModeField,
     reset: Callable[[State, Params], State],
-    guard: Callable[[State, Params], Scalar],
+    guard: Callable[[State, Params], Scalar] | None,
     y: State,
     names: tuple[str, ...],
-) -> SectionChart:
+) -> tuple[SectionChart, Callable[[Float[Array, " m"], Params], State]]:
     r"""The section whose coordinates are the entries of the pre-impact state that the closing reset reads.
 
-    An entry $y_i$ of which the guard is affine, $g = a y_i + b(y_j, \dots)$ with $a$ and $b$ of entries that are read, is no
-    coordinate: it is $-b/a$, as $g = 0$ before the jump. Neither is the time, if the guard reads the time alone.
+    With a guard the section has no more coordinates than it needs: an entry $y_i$ of which the guard is affine,
+    $g = a y_i + b(y_j, \dots)$ with $a$ and $b$ of entries that are read, is $-b/a$, as $g = 0$ before the jump; and the time is
+    known, if the guard reads the time alone.
 
     **Arguments:** `field`: of the mode before the reset. `reset`, `guard`: `(y, params)`, of the closing transition. `y`: the
-    orbit's pre-impact state, whose other entries stand for those that are not read.
+    orbit's pre-impact state, whose other entries stand for those that are not read. **Returns:** the section, and the pre-impact
+    state with given coordinates, `(z, params) -> y`.
     """
-    read, rest = entries_read(field, reset), jnp.asarray(y)
-    solved = _affine_entry(field, guard, read)
-    clock = len(y) - 1
-    strobe = field.timed and solved is None and entries_read(field, lambda y, p: guard(y, p)[None]) == (clock,)
+    read, rest, clock = entries_read(field, reset), jnp.asarray(y), len(y) - 1
+    solved = None if guard is None else _affine_entry(field, guard, read)
+    strobe = False
+    if guard is not None and solved is None and field.timed:
+        strobe = entries_read(field, lambda y, p: guard(y, p)[None]) == (clock,)
     at = tuple(i for i in read if i != solved and not (strobe and i == clock))
 
-    def lift(z, params):
+    def before(z, params):
         entries = [z[at.index(i)] if i in at else rest[i] for i in range(len(y))]
-        if solved is not None:
+        if solved is not None and guard is not None:
             slope = jax.grad(guard)(jnp.stack(entries), params)[solved]
             entries[solved] = entries[solved] - guard(jnp.stack(entries), params) / slope
-        return reset(jnp.stack(entries), params)
+        return jnp.stack(entries)
+
+    def lift(z, params):
+        return reset(before(z, params), params)
 
     def chart(y, params):
         return jnp.stack([y[i] for i in at])
 
-    return SectionChart(lift, chart, tuple(names[i] for i in at), strobe)
+    return SectionChart(lift, chart, tuple(names[i] for i in at), strobe, True), before
 
 
 def _affine_entry(field: ModeField, guard: Callable[[State, Params], Scalar], read: tuple[int, ...]) -> int | None:
