@@ -16,7 +16,7 @@ from .section import SectionChart
 
 # Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside; all
 # pieces are tested when the images of points are below this.
-WIDER, SETTLED = 1.01, 0.994
+WIDER, SETTLED = 1.008, 0.995
 
 
 def _around(count: int) -> Float[np.ndarray, "k 2"]:
