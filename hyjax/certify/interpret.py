@@ -50,7 +50,7 @@ def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorMode
         flushed = TINY * (abs(c[:, 0]) < 1)
         return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + flushed, memory.basis)
     radius = jnp.sum(jnp.abs(c) * memory.radius[rows.index], axis=1)
-    if not isinstance(r, np.ndarray) or r.any():
+    if r.any():
         size = jnp.sum(jnp.abs(memory.coefficients), axis=0) + memory.radius
         radius = radius + jnp.sum(r * size[rows.index], axis=1)
     radius = radius + EPS * rows.one_sum * jnp.sum(jnp.abs(result), axis=0)

@@ -8,9 +8,6 @@ import numpy as np
 
 from .forms import Condition, Form, ONE
 
-# Sine and cosine of a form are made together.
-_TOGETHER = {"sin": "sin_cos", "cos": "sin_cos"}
-
 
 class Rows(NamedTuple):
     r"""Linear combinations of numbers in memory, $\sum_t c_{kt} m_{i_{kt}}$, one for each row $k$.
@@ -120,7 +117,7 @@ class Levels:
         by_name: dict[str, list[int]] = {}
         for atom in sorted(atoms):
             name = str(self._atoms[atom][0])
-            by_name.setdefault(_TOGETHER.get(name, name), []).append(atom)
+            by_name.setdefault("sin_cos" if name in ("sin", "cos") else name, []).append(atom)
         forms, kinds, placed = [], [], []
         for name in sorted(by_name):
             members, first = by_name[name], len(forms)

@@ -1,8 +1,10 @@
 """What the enclosure of a return map takes from the orbit as numbers, on which no proof depends: values, flows, a basis."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -11,6 +13,7 @@ from .forms import COMPARED
 from .graph import Graph
 from .levels import Kind
 from .mode_field import ModeField
+from .state_set import Frame, frame_of, identity_frame
 
 # Steps of Runge and Kutta's method within one step of the enclosure.
 SUBSTEPS = 4
@@ -68,18 +71,45 @@ def eigenbasis(matrix: np.ndarray) -> np.ndarray:
     return basis if np.linalg.cond(basis) < 1e6 else np.eye(len(matrix))
 
 
-def reference_flow(field: ModeField, x, h: float, steps: int) -> Float[np.ndarray, "steps n n"]:
-    """The derivatives of the flow over each step from `x`, by Runge and Kutta's method of order 4."""
+def reference_flow(field: ModeField, x, h: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The derivatives of the flow over each step from `x`, shape `(steps, n, n)`, and the state at the end, by Runge and Kutta's
+    method of order 4."""
     rate, n, part = numbers_of(field.variational, field.leaves), field.dimension, h / SUBSTEPS
     x, flows = np.asarray(x), []
     for _ in range(steps):
         columns = np.concatenate([x[:, None], np.eye(n)], axis=1)
         for _ in range(SUBSTEPS):
-            a = rate(columns)
-            b = rate(columns + 0.5 * part * a)
-            c = rate(columns + 0.5 * part * b)
-            d = rate(columns + part * c)
-            columns = columns + part / 6 * (a + 2 * b + 2 * c + d)
+            columns = _stepped(rate, columns, part)
         x = columns[:, 0]
         flows.append(columns[:, 1:])
-    return np.stack(flows)
+    return np.stack(flows), x
+
+
+def _stepped(rate: Callable, x: np.ndarray, h: float) -> np.ndarray:
+    """One step of Runge and Kutta's method of order 4."""
+    a = rate(x)
+    b = rate(x + 0.5 * h * a)
+    c = rate(x + 0.5 * h * b)
+    return x + h / 6 * (a + 2 * b + 2 * c + rate(x + h * c))
+
+
+def event_near(field: ModeField, which: int, x: np.ndarray) -> tuple[float, np.ndarray]:
+    """The time from a state to the surface of a guard that is near, and the state there, by Newton's method."""
+    height, rate = numbers_of(field.guards[which], field.leaves), numbers_of(field.field, field.leaves)
+    time = 0.0
+    for _ in range(4):
+        value, speed = height(x)
+        time, x = time - value / speed, _stepped(rate, x, -value / speed)
+    return time, x
+
+
+def moving_frames(flows: Float[np.ndarray, "steps n n"]) -> Frame:
+    """The factors Q of the flow's derivatives, columns by size, stacked: one more than steps."""
+    frame = np.eye(flows.shape[1])
+    chain = [identity_frame(len(frame))]
+    for flow in flows:
+        pushed = flow @ frame
+        order = np.argsort(-np.linalg.norm(pushed, axis=0), kind="stable")
+        frame, _ = np.linalg.qr(pushed[:, order])
+        chain.append(frame_of(frame))
+    return jax.tree.map(lambda *each: jnp.stack(each), *chain)

@@ -18,11 +18,14 @@ from .disturbance import Disturbance, NONE
 from .event import product
 from .forcing import Forcing, NOT_FORCED
 from .mode_field import ModeField
-from .reference import eigenbasis, numbers_of, reference_flow
+from .reference import eigenbasis, event_near, moving_frames, numbers_of, reference_flow
 from .section import at_the_time, MOMENT, section_of_reset, SectionChart
 from .state_set import frame_of, identity_frame
 from .step import first, widened
 from .taylor_model import add, ball, TaylorModel
+
+# Differences of the times of events that the method of Runge and Kutta does not measure.
+MEASURED = 5e-8
 
 
 class Image(eqx.Module):
@@ -93,11 +96,8 @@ class ReturnMap:
         derived, before = section_of_reset(self.fields[-1], closing, guard, self.ends[-1], self._names())
         section = None if section is None or section.derived else section
         self.section = section or derived
-        lift = (
-            (lambda z, p, _: section.lift(z, p))
-            if section
-            else lambda z, p, period: resets[-1](before(z, p), p, period)
-        )
+        given = lambda z, p, _: self.section.lift(z, p)
+        lift = given if section else lambda z, p, period: resets[-1](before(z, p), p, period)
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self.lift = self.fields[0].graph(lift, jnp.asarray(self.z))
@@ -110,7 +110,7 @@ class ReturnMap:
             field.map(self._guards_after(after, following))
             for field, after, following in zip(self.fields, resets, self.fields[1:], strict=False)
         )
-        self.frames, self.flows = self._frames()
+        self.frames, self.flows, self.later = self._along()
         self.jacobian, self.late, self.slopes = self._linearize()
         self.axes = frame_of(np.linalg.inv(eigenbasis(self.jacobian)))
         self._ending = self.fields[-1].map(
@@ -154,20 +154,21 @@ class ReturnMap:
         guards = [field.of_state(self.system.transitions[i].guard) for i in field.transitions]
         return lambda y, p, period: jnp.stack([guard(jump(y, p, period), p) for guard in guards])
 
-    def _frames(self):
-        """Along the orbit: the factors Q of the flow's derivative, columns by size; and the derivatives of the steps."""
-        frames, flows = [], []
-        for field, x, duration in zip(self.fields, self.starts, self.durations, strict=True):
-            steps = reference_flow(field, x, duration / self.steps, self.steps)
-            frame, chain = np.eye(field.dimension), [identity_frame(field.dimension)]
-            for flow in steps:
-                pushed = flow @ frame
-                order = np.argsort(-np.linalg.norm(pushed, axis=0), kind="stable")
-                frame, _ = np.linalg.qr(pushed[:, order])
-                chain.append(frame_of(frame))
-            frames.append(jax.tree.map(lambda *each: jnp.stack(each), *chain))
+    def _along(self):
+        """Along the lap from the section's point, for each arc: frames, the derivatives of the steps, and by how much the event
+        is later than the orbit's, where this is not by rounding."""
+        frames, flows, later, leaves = [], [], [], self.fields[0].leaves
+        x = numbers_of(self.lift, leaves)(self.z)
+        for field, program, (jump, _), duration in zip(
+            self.fields, self.programs, self.jumps, self.durations, strict=True
+        ):
+            steps, x = reference_flow(field, x, duration / self.steps, self.steps)
+            late, x = event_near(field, program.ending, x)
+            frames.append(moving_frames(steps))
             flows.append(steps)
-        return tuple(frames), flows
+            later.append(late if abs(late) > MEASURED else 0.0)
+            x = numbers_of(jump, leaves)(x)
+        return tuple(frames), flows, np.array(later)
 
     @ft.cached_property
     def _crossing_times(self):
@@ -224,7 +225,7 @@ class ReturnMap:
         at = self.slopes @ np.asarray(self.axes.inverse) @ np.asarray(piece.coefficients).T
         spread = np.sum(np.abs(at[:, 1:]), axis=1)
         width = 2e-7 + 0.2 * spread + 3 * self.late if window is None else np.full(len(at), window)
-        at[:, 0] += self.durations - 0.5 * width
+        at[:, 0] += self.durations + self.later - 0.5 * width
         return jnp.asarray(at / self.steps), jnp.asarray(width)
 
     def image(self, piece: TaylorModel, h: Float[Array, "arcs N"], window: Float[Array, " arcs"]) -> Image:

@@ -202,10 +202,11 @@ def _advanced(
 ) -> tuple[TaylorModel, Recurrence]:
     """The coefficients of order `n` in memory, with those of a level's atoms; and what the level remembers."""
     operands, values, column = combine(level.rows, memory, constants), [], 0
-    convolved = [kind.name for kind in level.kinds if kind.name in CONVOLVED]
+    convolved, sums = [kind.name for kind in level.kinds if kind.name in CONVOLVED], operands
+    left = right = operands
     if convolved:
-        before = _before(level, operands, number)
-        at = at.put(n, *before)
+        left, right = _before(level, operands, number)
+        at = at.put(n, left, right)
         sums = at.convolved(n, operands.basis)
     for kind in level.kinds:
         width = 0 if kind.name not in CONVOLVED else kind.count * (2 if kind.name == "sin_cos" else 1)
@@ -213,7 +214,6 @@ def _advanced(
         values.append(_value(kind, operands, part, at.first, number))
         column += width
     if convolved and convolved != ["mul"]:
-        left, right = before
         at = at.put(n, *_after(level, left, right, values, number))
     return joined([memory, *values]), at
 
