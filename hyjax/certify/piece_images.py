@@ -17,8 +17,8 @@ from .taylor_model import TaylorModel
 
 # Pieces evaluated together by one thread.
 BATCH = 16
-# How often a piece may be cut into four, and how many pieces may be cut at once.
-CUTS, MOST = 4, 1024
+# How often a piece may be cut into four, and how many pieces may be cut at once; pieces that reach farther than `AIM` are cut.
+CUTS, MOST, AIM = 4, 1024, 0.9995
 
 
 class Reached(NamedTuple):
@@ -109,11 +109,11 @@ class PieceImages:
         return self.mapped(polygon, np.repeat(points[:, None], 4, axis=1), directions)
 
     def all(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"]) -> Reached:
-        """The images of pieces that cover the polygon; those that are not proved to be mapped inside are cut into four."""
+        """The images of pieces that cover the polygon; those that are not proved, or reach far, are cut into four."""
         quads, parts = polygon.cover(self.rings, self.sectors), []
         for _ in range(CUTS):
             reached = self.mapped(polygon, quads, directions)
-            good = reached.proved
+            good = reached.held & np.asarray(inside(polygon, reached.far[:, len(directions) :] / AIM)[0])
             if np.all(good) or np.sum(~good) > MOST:
                 break
             parts.append(jax.tree.map(lambda a, good=good: a[good], reached[:5]))
