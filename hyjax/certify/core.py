@@ -101,7 +101,7 @@ def _dot_general(a, b, *, dimension_numbers, **_):
     shape_a, shape_b = a.shape, b.shape
     a = lax.reshape(a, (*shape_a[: batch + count_a], *([1] * count_b), *shape_a[batch + count_a :]))
     b = lax.reshape(b, (*shape_b[:batch], *([1] * count_a), *shape_b[batch:]))
-    whole = tuple(max(m, n) for m, n in zip(a.shape, b.shape, strict=True))
+    whole = tuple(n if m == 1 else m for m, n in zip(a.shape, b.shape, strict=True))
     every = tuple(range(len(whole)))
     product = lax.mul(lax.broadcast_in_dim(a, whole, every), lax.broadcast_in_dim(b, whole, every))
     return lax.reduce_sum(product, tuple(range(batch + count_a + count_b, len(whole))))

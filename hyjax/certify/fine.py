@@ -1,11 +1,25 @@
 """A computational graph evaluated with some fifty digits, at a point or on a very small set, outside of any compiled program."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .fixed_point import atan, dot, exactly, exp, log, NotEnclosed, Number, rounded, sin_cos, sqrt, UNIT
+from .fixed_point import (
+    atan,
+    between,
+    dot,
+    exactly,
+    exp,
+    log,
+    NotEnclosed,
+    Number,
+    rounded,
+    sin_cos,
+    sqrt,
+    UNIT,
+    UNKNOWN,
+)
 from .forms import COMPARED, Condition
 from .graph import Graph
 from .levels import Kind, Levels, Rows
@@ -19,22 +33,46 @@ def numbers(leaves: Sequence[Any]) -> list[Number]:
     return given
 
 
-def combine(rows: Rows, memory: list[Number], constants: list[Number]) -> list[Number]:
+# Rows as coefficients with places in memory, those that are not zero.
+Lines = list[tuple[list[Number], list[int]]]
+
+
+def lines_of(rows: Rows, constants: list[Number]) -> Lines:
+    """Rows with their numbers."""
+    found = []
+    for coefficients, index in zip(rows.coefficient.tolist(), rows.index.tolist(), strict=True):
+        terms = [(constants[c], i) for c, i in zip(coefficients, index, strict=True) if constants[c].largest]
+        found.append(([c for c, _ in terms], [i for _, i in terms]))
+    return found
+
+
+def combine(lines: Lines, memory: list[Number]) -> list[Number]:
     """The linear combinations of what is in memory."""
     return [
-        dot([constants[c] for c in coefficients], [memory[i] for i in index])
-        for coefficients, index in zip(rows.coefficient.tolist(), rows.index.tolist(), strict=True)
+        memory[index[0]] if len(index) == 1 and _is_one(factors[0]) else dot(factors, [memory[i] for i in index])
+        for factors, index in lines
     ]
 
 
-def run(levels: Levels, inputs: list[Number], constants: list[Number]) -> tuple[list[Number], list[list[Number]]]:
-    """What is in memory after all levels, and the operands of each. `NotEnclosed` where a function is not defined."""
-    memory, operands = [UNIT, *inputs], []
-    for level in levels.levels:
-        operands.append(combine(level.rows, memory, constants))
-        for kind in level.kinds:
-            memory += values(kind, operands[-1])
-    return memory, operands
+def _is_one(a: Number) -> bool:
+    return a.middle == UNIT.middle and a.radius == 0
+
+
+class FineLevels:
+    """Levels with the numbers of their rows: of each level, and of the results."""
+
+    def __init__(self, levels: Levels, constants: list[Number]):
+        self.levels = [(lines_of(level.rows, constants), level.kinds) for level in levels.levels]
+        self.results = lines_of(levels.results, constants)
+
+    def __call__(self, x: list[Number]) -> list[Number]:
+        """The results. `NotEnclosed` where a function is not defined."""
+        memory = [UNIT, *x]
+        for lines, kinds in self.levels:
+            operands = combine(lines, memory)
+            for kind in kinds:
+                memory += values(kind, operands)
+        return combine(self.results, memory)
 
 
 def values(kind: Kind, operands: list[Number]) -> list[Number]:
@@ -44,11 +82,26 @@ def values(kind: Kind, operands: list[Number]) -> list[Number]:
         pairs = [sin_cos(each) for each in a]
         return [sine for sine, _ in pairs] + [cosine for _, cosine in pairs]
     if kind.name in _OF_ONE:
-        return [_OF_ONE[kind.name](each) for each in a]
+        return [_defined(_OF_ONE[kind.name], each) for each in a]
     b = operands[kind.first + kind.count : kind.first + 2 * kind.count]
     if kind.name == "select":
-        return [b[i] if holds(kind.conditions[i], operands) else a[i] for i in range(kind.count)]
-    return [_OF_TWO[kind.name](x, y) for x, y in zip(a, b, strict=True)]
+        return [_selected(each, operands, x, y) for each, x, y in zip(kind.conditions, a, b, strict=True)]
+    return [_defined(_OF_TWO[kind.name], x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _defined(function: Callable, *arguments: Number) -> Number:
+    """The value of a function, or nothing known where it is not defined."""
+    try:
+        return function(*arguments)
+    except NotEnclosed:
+        return UNKNOWN
+
+
+def _selected(condition: Condition | bool, rows: list[Number], if_false: Number, if_true: Number) -> Number:
+    try:
+        return if_true if holds(condition, rows) else if_false
+    except NotEnclosed:
+        return between(min(if_false.low, if_true.low), max(if_false.high, if_true.high))
 
 
 def holds(condition: Condition | bool, rows: list[Number]) -> bool:
@@ -65,40 +118,25 @@ def holds(condition: Condition | bool, rows: list[Number]) -> bool:
     return not each[0] if condition.name == "not" else any(each) if condition.name == "or" else all(each)
 
 
-def _sign(a: Number) -> int:
-    if a.low <= 0 <= a.high:
-        raise NotEnclosed("a sign is not certain")
-    return 1 if a.middle > 0 else -1
+def _max(a: Number, b: Number) -> Number:
+    return between(max(a.low, b.low), max(a.high, b.high))
 
 
-_OF_ONE = {
-    "exp": exp, "log": log, "sqrt": sqrt, "abs": lambda a: a if _sign(a) > 0 else -a,
-    "sign": lambda a: UNIT if _sign(a) > 0 else -UNIT,
-}  # fmt: skip
-_OF_TWO = {
-    "mul": lambda a, b: a * b, "div": lambda a, b: a / b, "max": lambda a, b: a if _sign(a - b) > 0 else b,
-    "atan": lambda a, _: atan(a),
-}  # fmt: skip
+def _sign(a: Number) -> Number:
+    one = lambda x: (x > 0) - (x < 0)
+    return between(one(a.low) * UNIT.middle, one(a.high) * UNIT.middle)
+
+
+_OF_ONE = {"exp": exp, "log": log, "sqrt": sqrt, "abs": lambda a: _max(a, -a), "sign": _sign}
+_OF_TWO = {"mul": lambda a, b: a * b, "div": lambda a, b: a / b, "max": _max, "atan": lambda a, _: atan(a)}
 
 
 def constants_of(graph: Graph, leaves: Sequence[Any]) -> list[Number]:
     """The fixed combinations of a graph, for parameters that are exact floats."""
-    rational = [exactly(each) for each in graph.fixed.coefficients]
-    memory, _ = run(graph.fixed, numbers(leaves), rational)
-    return combine(graph.fixed.results, memory, rational)
-
-
-def evaluate_finely(graph: Graph, x: list[Number], leaves: Sequence[Any]) -> list[Number]:
-    """The values of a function, flat. `NotEnclosed` where it is not defined."""
-    constants = constants_of(graph, leaves)
-    memory, _ = run(graph.varying, x, constants)
-    return combine(graph.varying.results, memory, constants)
+    return FineLevels(graph.fixed, [exactly(each) for each in graph.fixed.coefficients])(numbers(leaves))
 
 
 def balls_of(graph: Graph, leaves: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """The fixed combinations as floats with their radii; radii infinite where they are not defined."""
-    try:
-        pairs = [rounded(each) for each in constants_of(graph, leaves)]
-    except NotEnclosed:
-        return np.zeros(len(graph.varying.coefficients)), np.full(len(graph.varying.coefficients), np.inf)
+    pairs = [rounded(each) for each in constants_of(graph, leaves)]
     return np.array([center for center, _ in pairs]), np.array([radius for _, radius in pairs])

@@ -7,7 +7,7 @@ $B$ with $x + [0, h] f(B) \subset B$, and the remainder is the coefficient of th
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .fine import combine, constants_of, holds, run, values
+from .fine import combine, constants_of, FineLevels, holds, values
 from .fixed_point import divided, dot, NotEnclosed, Number, UNIT, ZERO
 from .graph import Graph
 from .levels import Kind
@@ -22,28 +22,27 @@ class FineFunction:
     """A graph with its fixed combinations for some parameters, as a function of a point or box."""
 
     def __init__(self, graph: Graph, leaves: Sequence[Any]):
-        self.levels, self.constants = graph.varying, constants_of(graph, leaves)
+        self.value = FineLevels(graph.varying, constants_of(graph, leaves))
 
     def __call__(self, x: Point) -> Point:
-        memory, _ = run(self.levels, x, self.constants)
-        return combine(self.levels.results, memory, self.constants)
+        return self.value(x)
 
     def coefficients(self, x: Point, orders: int) -> list[Point]:
         r"""The Taylor coefficients of the flow of $\dot x = f(x)$, of orders up to `orders`, for each entry of the state."""
-        levels, series = self.levels.levels, [[each] for each in x]
-        operands = [[[] for _ in level.rows.index] for level in levels]
-        found = [[[[] for _ in range(_outputs(kind))] for kind in level.kinds] for level in levels]
+        levels, series = self.value.levels, [[each] for each in x]
+        operands = [[[] for _ in lines] for lines, _ in levels]
+        found = [[[[] for _ in range(_outputs(kind))] for kind in kinds] for _, kinds in levels]
         for n in range(orders):
             memory = [ZERO if n else UNIT, *(each[n] for each in series)]
-            for level, rows, outputs in zip(levels, operands, found, strict=True):
-                for row, term in zip(rows, combine(level.rows, memory, self.constants), strict=True):
+            for (lines, kinds), rows, outputs in zip(levels, operands, found, strict=True):
+                for row, term in zip(rows, combine(lines, memory), strict=True):
                     row.append(term)
-                for kind, known in zip(level.kinds, outputs, strict=True):
+                for kind, known in zip(kinds, outputs, strict=True):
                     terms = _terms(kind, rows, known, n) if n else values(kind, [row[0] for row in rows])
                     for value, term in zip(known, terms, strict=True):
                         value.append(term)
                     memory += terms
-            for each, rate in zip(series, combine(self.levels.results, memory, self.constants), strict=True):
+            for each, rate in zip(series, combine(self.value.results, memory), strict=True):
                 each.append(divided(rate, n + 1))
         return series
 
@@ -140,7 +139,7 @@ def step_from(field: FineFunction, columns: FineFunction, x: Point, longest: Num
         rate = field(box)
         # [0, h] f is h f / 2 +- h |f| / 2 for the middle of f, and h times its radius.
         moves = [half * Number(each.middle) for each in rate]
-        reach = [move.largest + (longest * Number(each.radius)).high for move, each in zip(moves, rate, strict=True)]
+        reach = [a.largest + a.radius + (longest * Number(b.radius)).high for a, b in zip(moves, rate, strict=True)]
         image = [Number(a.middle + move.middle, a.radius + far) for a, move, far in zip(x, moves, reach, strict=True)]
         if all(abs(new.middle - old.middle) + new.radius <= old.radius for new, old in zip(image, box, strict=True)):
             break

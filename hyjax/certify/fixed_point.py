@@ -71,6 +71,14 @@ class Number:
 
 
 ZERO, UNIT = Number(0), Number(_ONE)
+# A number of which nothing is known: beyond all floats.
+UNKNOWN = Number(0, 1 << (PRECISION + 2000))
+
+
+def between(low: int, high: int) -> Number:
+    """The numbers between two, in units."""
+    middle = (low + high) // 2
+    return Number(middle, high - middle)
 
 
 def exactly(value: float | int | Fraction) -> Number:
@@ -81,7 +89,9 @@ def exactly(value: float | int | Fraction) -> Number:
 
 
 def rounded(a: Number) -> tuple[float, float]:
-    """A float and a radius about it that hold the number: the nearest float, and the radius rounded up."""
+    """A float and a radius about it that hold the number: the nearest float, and the radius rounded up; infinite if too large."""
+    if a.largest >= 1 << (PRECISION + 1000):
+        return 0.0, math.inf
     middle = Fraction(a.middle, _ONE)
     value = float(middle)
     distance = abs(Fraction(value) - middle) + Fraction(a.radius, _ONE)

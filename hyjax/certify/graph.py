@@ -1,5 +1,6 @@
 """The computational graph of a function of JAX, entry by entry: its jaxpr as forms of atoms."""
 
+import functools as ft
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ Entries = np.ndarray
 
 FUNCTIONS = ("sin", "cos", "exp", "log", "sqrt", "atan", "abs", "sign")
 _LOGIC = ("and", "or", "not")
+_FOLDED = {"sum": "add", "max": "max", "min": "min", "and": "and", "or": "or"}
 # Places of entries that are selected, repeated or moved, by NumPy.
 _MOVED = {
     "reshape": lambda a, new_sizes, **_: a.reshape(new_sizes),
@@ -112,8 +114,8 @@ def _apply(atoms: Atoms, equation: Any, inputs: list[Entries]) -> list[Entries]:
         return [np.concatenate(inputs, axis=params["dimension"])]
     if name in _PLACED:
         return [_placed(equation, inputs)]
-    if name == "reduce_sum":
-        return [_sums(atoms, inputs[0], params["axes"])]
+    if name.startswith("reduce_") and name[7:] in _FOLDED:
+        return [_folded(_of_entries(atoms, _FOLDED[name[7:]]), inputs[0], params["axes"])]
     if name == "convert_element_type":
         return [_converted(atoms, inputs[0], params["new_dtype"])]
     return [_entrywise(_of_entries(atoms, name), inputs)]
@@ -142,16 +144,14 @@ def _entrywise(function: Callable, inputs: list[Entries]) -> Entries:
     return _array([function(*each) for each in zip(*(a.ravel() for a in wide), strict=True)], wide[0].shape)
 
 
-def _sums(atoms: Atoms, entries: Entries, axes: tuple[int, ...]) -> Entries:
+def _folded(function: Callable, entries: Entries, axes: tuple[int, ...]) -> Entries:
+    """Entries along some axes, together: a sum, or the largest."""
     kept = [i for i in range(entries.ndim) if i not in axes]
-    rows = np.transpose(entries, (*kept, *axes)).reshape(*(entries.shape[i] for i in kept), -1)
-    sums = []
-    for row in rows.reshape(-1, rows.shape[-1]):
-        total = number(0)
-        for each in row:
-            total = atoms.add(total, each)
-        sums.append(total)
-    return _array(sums, rows.shape[:-1])
+    shape = tuple(entries.shape[i] for i in kept)
+    rows = np.transpose(entries, (*kept, *axes))
+    return _array(
+        [ft.reduce(function, rows[at].ravel()) if rows[at].size else number(0) for at in np.ndindex(*shape)], shape
+    )
 
 
 def _placed(equation: Any, inputs: list[Entries]) -> Entries:

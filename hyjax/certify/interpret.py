@@ -44,11 +44,9 @@ def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorMode
     c, r = constants.center[rows.coefficient], constants.radius[rows.coefficient]
     terms = memory.coefficients[:, rows.index] * c
     result = jnp.sum(terms, axis=2)
-    exact = not rows.one_sum.any() and not rows.many.any()
-    if exact and rows.index.shape[1] == 1:
-        # Exact but for what a factor below one takes below 2^-1022.
-        flushed = TINY * (abs(c[:, 0]) < 1)
-        return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + flushed, memory.basis)
+    if rows.index.shape[1] == 1 and not rows.one_sum.any():
+        # Moved, or multiplied by powers of two.
+        return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + TINY, memory.basis)
     radius = jnp.sum(jnp.abs(c) * memory.radius[rows.index], axis=1)
     if r.any():
         size = jnp.sum(jnp.abs(memory.coefficients), axis=0) + memory.radius
