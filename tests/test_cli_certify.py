@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
+from readme import TEXT
 
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess:
@@ -20,15 +23,50 @@ def test_bad_input_is_refused():
         ("--disturbance", "1e-5", "--norm", "1"): "norm='1'",
         ("--channel", "speed"): "--channel speed",
         ("--facets", "3"): "--facets",
+        ("--basin", "3"): "--basin",
+        ("--plot", "proof.xyz"): ".xyz",
     }.items():
         result = run_command("certify", "simplest_walker", *arguments)
         assert result.returncode == 2 and message in result.stderr, arguments
 
 
 @pytest.mark.exhaustive
-def test_the_walker_is_certified():
-    result = run_command("certify", "simplest_walker", "--radius", "0.004", "--json")
+def test_the_walker_is_certified(tmp_path):
+    picture = tmp_path / "proof.png"
+    result = run_command("certify", "simplest_walker", "--disturbance", "1e-4", "--json", "--plot", str(picture))
     proof = json.loads(result.stdout)
-    assert result.returncode == 0 and proof["status"] == "proved" and proof["converges"]
-    # As printed in README.md.
-    assert round(proof["ratio"], 3) == 0.695 and proof["pieces"] == 32
+    assert result.returncode == 0 and proof["status"] == "proved" and not proof["converges"]
+    assert picture.stat().st_size > 30_000
+    # As printed in README.md, but for the seconds.
+    (printed,) = re.findall(r"```\n(Certificate:.*?)```", TEXT, re.DOTALL)
+    lines = dict(re.findall(r"^  (\w[\w-]*) +(.*(?:\n   .*)*)", printed, re.MULTILINE))
+    assert lines["ratio"].startswith(f"{proof['ratio']:.4f}")
+    wind = proof["disturbance"]
+    assert wind["channels"] is None
+    assert lines["disturbance"] == f"|w| <= {wind['bound']:g} in all rates, {wind['norm']}-norm"
+    assert lines["pieces"] == f"{proof['pieces']}, sets {proof['sets']}"
+    widths = zip(proof["coordinates"], proof["half_widths"], strict=True)
+    assert lines["half-widths"] == ", ".join(f"{name} {half:.3g}" for name, half in widths)
+    assert re.split(r"\n +", lines["assumptions"]) == proof["assumptions"]
+    # The image is in the set, and the tube about the orbit's states: seen from the center along any direction.
+    center, corners, image = (np.array(proof[name]) for name in ("center", "vertices", "image"))
+    directions = np.array(proof["axes"]).T
+    assert np.all(np.max((image - center) @ directions, axis=0) < np.max((corners - center) @ directions, axis=0))
+    (tube,) = proof["tubes"]
+    assert tube["coordinates"] == ["theta", "theta_rate", "phi", "phi_rate"]
+    assert np.all(np.array(tube["low"]) < np.array(tube["high"])) and len(tube["start_low"]) == 33
+
+
+@pytest.mark.exhaustive
+def test_the_basin_of_the_walker_is_certified(tmp_path):
+    picture = tmp_path / "basin.png"
+    result = run_command(
+        "certify", "simplest_walker", "--radius", "0.008", "--basin", "16", "--json", "--plot", str(picture)
+    )
+    proof = json.loads(result.stdout)
+    basin = proof["basin"]
+    assert result.returncode == 0 and proof["converges"] and picture.stat().st_size > 8000
+    # More than the set itself, whose area follows from its vertices.
+    x, y = np.array(proof["vertices"]).T
+    assert basin["area"] > 0.5 * abs(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)))
+    assert basin["evaluated"] >= basin["cells"] > 16 and basin["most_strides"] > 1

@@ -11,6 +11,7 @@ from .one_sided import (
     RadialQuotient as RadialQuotient,
     StepConstants as StepConstants,
 )
+from .proved_basin import proved_basin as proved_basin, ProvedBasin as ProvedBasin
 from .proved_orbit import Enclosed as Enclosed, ProvedOrbit as ProvedOrbit
 from .radius import published_radius as published_radius, sharp_radius as sharp_radius
 from .stroboscopic import (

@@ -140,9 +140,10 @@ def _with_last(bounds, hull: TaylorModel, box: TaylorModel) -> tuple[Array, ...]
     return tuple(rows.at[-1].set(row) for rows, row in zip(bounds, last, strict=True))
 
 
-def starts_on(field: ModeField, ended: Ended, heights: Graph, slopes: Graph, basis: Basis) -> Bool[Array, " guards"]:
-    """Whether every state of a set starts the next arc on the surface of its guards: `heights` are the guards after the jump,
-    `slopes` their Jacobian."""
+def starts_on(field: ModeField, ended: Ended, after: tuple[Graph, Graph], basis: Basis) -> Bool[Array, " guards"]:
+    """Whether every state of a set starts the next arc on the surface of its guards: `after` are the guards after the jump, and
+    their Jacobian."""
+    heights, slopes = after
     image = ended.mapped(field, heights, slopes, basis)
     return image.hull(identity_frame(heights.shape[0])).largest < ON_SURFACE
 

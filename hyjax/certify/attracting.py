@@ -2,79 +2,27 @@ r"""Proof that a limit cycle attracts: a set on a section that the return map ta
 
 import time
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
 from .assumptions import assumptions_of
-from .basis import basis
 from .certificate import Certificate, TubeBounds
 from .disturbance import Disturbance, NONE
-from .polygon import from_supports, holds, inside, Polygon, reach
-from .return_map import Image, ReturnMap
+from .piece_images import PieceImages
+from .polygon import from_supports, holds
+from .return_map import ReturnMap
 from .section import SectionChart
-from .taylor_model import TaylorModel
 
-# Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside.
-WIDER = 1.006
-# Pieces evaluated together.
-BATCH = 64
+# Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside; all
+# pieces are tested when the images of points are below this.
+WIDER, SETTLED = 1.008, 0.995
 
 
-class _Images:
-    """The images of the pieces of polygons, by one compiled program."""
-
-    def __init__(self, of: ReturnMap, rings: int, sectors: int, degree: int):
-        self.of, self.rings, self.sectors, self.basis = of, rings, sectors, basis(2, degree)
-
-        def one(piece):
-            coefficients, radius, h, window, rows, spread = piece
-            image: Image = of.image(TaylorModel(coefficients, radius, self.basis), h, window)
-            directions = TaylorModel(rows[None], spread, image.jacobian.basis)
-            far = reach(directions, image.model, image.generators, image.radius)
-            size = image.jacobian.largest
-            # The 2-norm is at most that of the midpoint, and of the radius by Frobenius.
-            norm = jnp.sqrt(jnp.sum(image.jacobian.radius**2)) * (1 + 2.0**-45) + _norm(image.jacobian.center)
-            bounds = [(tube.box_low, tube.box_high, tube.elapsed, tube.last) for tube in image.tubes]
-            return far, image.conditions, norm + 2.0**-45 * jnp.sum(size), bounds
-
-        @jax.jit
-        def run(pieces, rows, spread):
-            count = pieces[0].shape[0]
-            return jax.lax.map(lambda piece: one((*piece, rows, spread)), pieces, batch_size=min(BATCH, count))
-
-        self._run = run
-
-    def __call__(self, polygon: Polygon, rows: TaylorModel):
-        """How far the image reaches along the rows, what is proved of each piece, the norm of the Jacobian, the tubes."""
-        pieces = polygon.pieces(self.basis, self.rings, self.sectors)
-        h, window = self.of.timing(pieces)
-        far, conditions, norm, bounds = jax.block_until_ready(
-            self._run((pieces.coefficients, pieces.radius, h, window), rows.center, rows.radius)
-        )
-        return np.asarray(far), conditions, np.asarray(norm), bounds
-
-
-def _norm(a: Float[Array, "2 2"]) -> Float[Array, ""]:
-    """The 2-norm of a matrix of two rows: its largest singular value, from the trace and determinant of its Gram matrix."""
-    gram = a.T @ a
-    mean, half = 0.5 * (gram[0, 0] + gram[1, 1]), 0.5 * (gram[0, 0] - gram[1, 1])
-    return jnp.sqrt(mean + jnp.sqrt(half**2 + gram[0, 1] ** 2)) * (1 + 2.0**-45)
-
-
-def _failed(conditions: dict[str, Bool[Array, " pieces"]]) -> tuple[str, ...]:
-    return tuple(
-        f"not proved for {int(np.sum(~np.asarray(each)))} of {len(each)} pieces: {name}"
-        for name, each in conditions.items()
-        if not bool(np.all(np.asarray(each)))
-    )
-
-
-def _regular(count: int, radius: float) -> tuple[Float[np.ndarray, "k 2"], Float[np.ndarray, " k"]]:
+def _around(count: int) -> Float[np.ndarray, "k 2"]:
+    """Directions at equal angles."""
     angles = 2 * np.pi * np.arange(count) / count
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1), np.full(count, radius)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def attracting(
@@ -83,12 +31,12 @@ def attracting(
     disturbance: Disturbance = NONE,
     radius: float | None = None,
     facets: int = 32,
-    rings: int = 4,
+    rings: int = 3,
     sectors: int | None = None,
-    steps: int = 64,
-    orders: int = 10,
+    steps: int = 32,
+    orders: int = 12,
     degree: int = 2,
-    iterations: int = 30,
+    iterations: int = 60,
     section: SectionChart | None = None,
 ) -> Certificate:
     r"""A set on a section that the return map takes into its interior, under every disturbance: a proof, or an honest failure.
@@ -100,17 +48,17 @@ def attracting(
 
     **Arguments:** `orbit`: a stable orbit whose section has two coordinates. `disturbance`: of the rates; its norm, bound and
     channels. `radius`: the size of $B$ without a disturbance, in the coordinates of the certificate; `None`: found. With a
-    disturbance $B$ is found by iteration of sets. `facets`: $B$ is a polygon of so many edges. `rings`, `sectors`: it is cut into
-    `rings * sectors` pieces, with as many sectors as edges by default. `steps`: of each arc. `orders`: of the Taylor series in
-    time; `degree`: of the polynomials of the initial state. `iterations`: at most so many sets. `section`: other coordinates than
-    the entries that the closing reset reads.
+    disturbance $B$ is found by iteration of sets. `facets`: $B$ is a polygon of so many edges. `rings`, `sectors`: it is cut
+    into so many rings of pieces, the outermost of so many, by default $6 \cdot 2^{rings}$, each further ring of half as many of
+    twice the size. `steps`: of each arc. `orders`: of the Taylor series in time; `degree`: of the polynomials of the initial
+    state. `iterations`: at most so many sets. `section`: other coordinates than the entries that the closing reset reads.
 
     **Returns:** a `Certificate`, `proved` or not. `ValueError` for an orbit that failed, a batch, and a section that has not two
     coordinates.
 
     Source: Wilczak, Zgliczyński (2011) for the return map; the theorem is Brouwer's and Banach's.
     """
-    of = ReturnMap(orbit, disturbance, section, steps, orders)
+    of = ReturnMap(orbit, disturbance, section, steps, orders, reduced=True)
     if len(of.z) != 2:
         raise ValueError(
             f"attracting: the section of this orbit has {len(of.z)} coordinates, {of.section.names}; sets are polygons in two. "
@@ -120,32 +68,33 @@ def attracting(
         raise ValueError(f"attracting: facets={facets} must be at least 8, and rings={rings} at least 1.")
     if radius is not None and not (np.isfinite(radius) and radius > 0):
         raise ValueError(f"attracting: radius={radius} must be positive and finite; None finds one.")
-    images = _Images(of, rings, sectors or facets, degree)
+    images = PieceImages(of, rings, sectors or max(facets, 6 * 2**rings), degree)
     begun = time.perf_counter()
-    directions, _ = _regular(facets, 1.0)
-    small = from_supports(directions, np.full(facets, 1e-6))
-    images(small, small.edges)
+    directions = _around(facets)
+    small = images.boundary(from_supports(directions, np.full(facets, 1e-6)), directions)
     compiled = time.perf_counter() - begun
     begun = time.perf_counter()
     if disturbance.bound:
-        found = _invariant(images, directions, radius, iterations)
+        start = np.full(facets, radius) if radius else _linear_set(of, directions, small.supports)
+        reached, chain, norm = _invariant(images, directions, start, iterations)
     else:
-        found = _funnel(images, directions, radius, iterations)
-    polygon, ratio, reasons, contracts, chain, bounds, norm = found
+        reached, chain, norm = _funnel(images, directions, radius, iterations)
+    reasons = reached.reasons
     return Certificate(
-        status="proved" if not reasons else "not proved",
-        ratio=ratio,
+        status="not proved" if reasons else "proved",
+        ratio=reached.ratio,
         reasons=reasons,
-        polygon=polygon.vertices,
-        coordinates=of.section.names,
+        polygon=reached.polygon.vertices,
+        image=from_supports(directions, np.full(facets, np.nan) if reached.failed else reached.supports).vertices,
+        section=of.section,
         center=of.z,
         axes=np.asarray(of.axes.inverse),
         disturbance=disturbance,
-        converges=contracts and not reasons,
+        converges=not disturbance.bound and norm < 1 and not reasons,
         norm=norm,
         sets=chain,
-        tubes=tuple(TubeBounds.over(each) for each in bounds),
-        pieces=(sectors or facets) * rings,
+        tubes=tuple(TubeBounds.over(each) for each in reached.tubes),
+        pieces=len(reached.far),
         assumptions=assumptions_of(of.forcing),
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
@@ -153,80 +102,68 @@ def attracting(
     )
 
 
-def _tested(images: _Images, polygon: Polygon):
-    """The images of a polygon's pieces: how far they reach along its edges, as a ratio, and why it is not proved."""
-    edges = polygon.edges
-    far, conditions, norm, bounds = images(polygon, edges)
-    _, ratio = inside(polygon, far)
-    reasons = _failed(conditions)
-    if not polygon.convex():
-        reasons = (*reasons, "the set is not proved to be a convex polygon around the orbit")
-    return ratio, reasons, float(np.max(norm)), bounds
+def _rounded(supports: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """Supports of a slightly larger set without corners, so that no edge of the polygon has length zero."""
+    return supports + 1e-4 * np.max(supports) + 1e-14
 
 
-def _supports(images: _Images, polygon: Polygon, directions):
-    """Supports of the image along the directions."""
-    zero = np.zeros_like(directions)
-    rows = TaylorModel(jnp.asarray(directions)[None], jnp.asarray(zero), polygon.edges.basis)
-    far, conditions, norm, bounds = images(polygon, rows)
-    return np.max(far, axis=0), _failed(conditions), float(np.max(norm)), bounds
+def _linear_set(of: ReturnMap, directions, gain: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """Supports of the least set that the linearized return map with disturbances of supports `gain` takes into itself."""
+    jacobian = np.asarray(of.axes.matrix) @ of.jacobian @ np.asarray(of.axes.inverse)
+    vertices, rows, total = from_supports(directions, gain).vertices, directions, np.zeros(len(directions))
+    for _ in range(200):
+        total += np.max(rows @ vertices.T, axis=1)
+        rows = rows @ jacobian
+    return total
 
 
-def _invariant(images: _Images, directions, radius: float | None, iterations: int):
-    """A polygon that the disturbed return map takes inside: the limit of images of sets, each a little larger."""
-    supports = np.full(len(directions), radius or 1e-6)
-    ratio, reasons, bounds, norm, polygon = (
-        np.inf,
-        ("no set was found",),
-        [],
-        np.inf,
-        from_supports(directions, supports),
-    )
+def _invariant(images: PieceImages, directions, supports: Float[np.ndarray, " k"], iterations: int):
+    """A polygon that the disturbed return map takes inside: the limit of images of sets, each a little larger.
+
+    On the way only points at the boundary are mapped, whose images reach farthest; `more` is by how much the pieces reached
+    farther at the last test of all.
+    """
+    more, reached, polygon = np.ones(len(directions)), None, from_supports(directions, supports)
     for count in range(1, iterations + 1):
         polygon = from_supports(directions, supports)
-        image, failed, norm, bounds = _supports(images, polygon, directions)
+        part = images.boundary(polygon, directions)
+        image = part.supports * more
         if not np.all(np.isfinite(image)):
-            return (
-                polygon,
-                np.inf,
-                (f"the sets of the iteration grow without bound, at set {count}", *failed),
-                False,
-                count,
-                bounds,
-                norm,
-            )
-        guess = float(np.max(image / supports))
-        if guess < 1 and not failed:
-            ratio, reasons, norm, bounds = _tested(images, polygon)
-            if ratio < 1 and not reasons:
-                return polygon, ratio, (), False, count, bounds, norm
-        ratio, reasons = guess, (f"the image reaches {guess:.4f} of the set, after {count} sets", *failed)
-        supports = np.maximum(image, 1e-12) * WIDER
-    return polygon, ratio, reasons, False, iterations, bounds, norm
+            break
+        if np.max(image / supports) < SETTLED and not part.failed:
+            reached = images.all(polygon, directions)
+            if not reached.reasons:
+                return reached, count, reached.norm
+            more = np.maximum(more, reached.supports / part.supports)
+            image = part.supports * more
+        supports = _rounded(WIDER * image)
+    reached = reached or images.all(polygon, directions)
+    return reached, iterations, reached.norm
 
 
-def _funnel(images: _Images, directions, radius: float | None, iterations: int):
+def _funnel(images: PieceImages, directions, radius: float | None, iterations: int):
     """A polygon that the return map takes inside, and sets that hold the images of one another down to one on which it
-    contracts."""
+    contracts: its `norm` is below 1 if that is proved."""
     size = radius or 0.1
+
+    def polygon():
+        return from_supports(directions, np.full(len(directions), size))
+
+    reached = None
     for _ in range(1 if radius else 12):
-        polygon = from_supports(directions, np.full(len(directions), size))
-        ratio, reasons, norm, bounds = _tested(images, polygon)
-        if ratio < 1 and not reasons:
-            break
+        if radius or np.all(images.boundary(polygon(), directions).proved):
+            reached = images.all(polygon(), directions)
+            if not reached.reasons:
+                break
         size *= 0.5
-    if not (ratio < 1 and not reasons):
-        reasons = (*reasons, *((f"the image reaches {ratio:.4f} of the set",) if not ratio < 1 else ()))
-        return polygon, ratio, reasons, False, 1, bounds, norm
-    current, count, inner, why = polygon, 1, ratio, reasons
-    while count < iterations:
-        if inner < 1 and not why and norm < 1:
-            return polygon, ratio, (), True, count, bounds, norm
-        image, failed, _, _ = _supports(images, current, directions)
-        following = from_supports(directions, image * (1 + 1e-9) + 1e-14)
-        if failed or not holds(following, directions, image):
+    reached = reached or images.all(polygon(), directions)
+    current, count = reached, 1
+    while not current.failed and not reached.reasons and count < iterations:
+        if current.norm < 1 and not current.reasons:
+            return reached, count, current.norm
+        following = from_supports(directions, _rounded(current.supports))
+        if not holds(following, directions, current.supports):
             break
-        current, count = following, count + 1
-        inner, why, norm, _ = _tested(images, current)
-    # The set is mapped inside all the same; that its orbits converge is not proved.
-    return polygon, ratio, (), False, count, bounds, norm
+        current, count = images.all(following, directions), count + 1
+    # The set is mapped inside all the same, if there are no reasons; that its orbits converge is not proved.
+    return reached, count, np.inf

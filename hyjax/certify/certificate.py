@@ -3,12 +3,18 @@
 import dataclasses
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
+from .._system.pictures import picture
 from .._system.shown import Shown
+from .._system.types import Params, Scalar, State
+from .arc import Tube
 from .disturbance import Disturbance
+from .disturbed import disturbed_ends
+from .section import SectionChart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,19 +22,24 @@ class TubeBounds:
     """Bounds of all states of an arc, over all pieces and disturbances.
 
     **Attributes:** `low`, `high`: during each step, shape `(steps + 1, n)`; the last is the window of the event. `elapsed`: the
-    earliest times of the starts of the steps, since the start of the arc. `last`: the latest time of the event.
+    earliest times of the starts of the steps, since the start of the arc. `last`: the latest time of the event. `start_low`,
+    `start_high`: at the starts of the steps, shape `(steps + 1, n)`. States reach the same step at different times.
     """
 
     low: Float[np.ndarray, "steps n"]
     high: Float[np.ndarray, "steps n"]
     elapsed: Float[np.ndarray, " steps"]
     last: float
+    start_low: Float[np.ndarray, "steps n"]
+    start_high: Float[np.ndarray, "steps n"]
 
     @classmethod
-    def over(cls, bounds) -> "TubeBounds":
-        """Of the bounds of the pieces, stacked."""
-        low, high, elapsed, last = (np.asarray(each) for each in bounds)
-        return cls(low.min(axis=0), high.max(axis=0), elapsed.min(axis=0), float(last.max()))
+    def over(cls, tube: Tube) -> "TubeBounds":
+        """Of the tubes of pieces, stacked."""
+        return cls(
+            np.min(tube.box_low, axis=0), np.max(tube.box_high, axis=0), np.min(tube.elapsed, axis=0),
+            float(np.max(tube.last)), np.min(tube.low, axis=0), np.max(tube.high, axis=0),
+        )  # fmt: skip
 
 
 class Certificate(Shown):
@@ -37,16 +48,19 @@ class Certificate(Shown):
     **Attributes:** `status`: `"proved"` or `"not proved"`, which does not mean disproved. `ratio`: how far the image reaches,
     relative to the set, as seen from the orbit; below 1 it is inside. `reasons`: why it is not proved. `polygon`: vertices of the
     set, counterclockwise, shape `(k, 2)`, in coordinates $y$ with $z = $ `center` $ + $ `axes` $ y$, where $z$ are the entries
-    `coordinates` of the pre-impact state. `converges`: whether every orbit from the set is proved to converge to the cycle; never
-    with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`: bounds of the
-    states, arc by arc. `pieces`: of the set. `seconds`: of the proof; `compile_seconds`: before it. `assumptions`: of the proof.
+    `coordinates` of the pre-impact state. `image`: likewise, of a polygon that holds the image of the set; NaN where there is no
+    bound. `section`: how states follow from $z$. `converges`: whether every orbit from the set is proved to converge to the
+    cycle; never with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`:
+    bounds of the states, arc by arc. `pieces`: of the set. `seconds`: of the proof; `compile_seconds`: before it.
+    `assumptions`: of the proof.
     """
 
     status: str = eqx.field(static=True)
     ratio: float
     reasons: tuple[str, ...] = eqx.field(static=True)
     polygon: Float[np.ndarray, "k 2"]
-    coordinates: tuple[str, ...] = eqx.field(static=True)
+    image: Float[np.ndarray, "k 2"]
+    section: SectionChart = eqx.field(static=True)
     center: Float[np.ndarray, " 2"]
     axes: Float[np.ndarray, "2 2"]
     disturbance: Disturbance = eqx.field(static=True)
@@ -66,12 +80,45 @@ class Certificate(Shown):
         return self.status == "proved"
 
     @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the section's coordinates."""
+        return self.section.names
+
+    @property
     def vertices(self) -> Float[np.ndarray, "k 2"]:
         """The vertices in the coordinates of the section, to rounding."""
         return self.center + self.polygon @ self.axes.T
 
+    @property
+    def image_vertices(self) -> Float[np.ndarray, "k 2"]:
+        """The vertices of the polygon that holds the image, in the coordinates of the section, to rounding."""
+        return self.center + self.image @ self.axes.T
+
+    @property
+    def half_widths(self) -> Float[np.ndarray, " 2"]:
+        """Half of the set's extent in each coordinate of the section, in its unit."""
+        return 0.5 * (self.vertices.max(axis=0) - self.vertices.min(axis=0))
+
+    def start(self, params: Params, *z: Scalar) -> State:
+        """The state just after the jump that closes the orbit, from coordinates of the section: `start` of `hyjax.basin`. With
+        the time as last entry if the system depends on it."""
+        return self.section.lift(jnp.stack(z), params)
+
+    def sample(self, count: int, seed: int = 0) -> tuple[Float[np.ndarray, "count 2"], Float[np.ndarray, "count 2"]]:
+        """Where strides under random disturbances start, half of them on the set's boundary and half inside, and where they end,
+        in the coordinates of the section; see `disturbed_ends`. They prove nothing, but could refute a bound that is wrong."""
+        rng = np.random.default_rng(seed)
+        edge, part = rng.integers(0, len(self.polygon), count), rng.uniform(0, 1, (count, 1))
+        depth = np.where(np.arange(count)[:, None] % 2, np.sqrt(rng.uniform(0, 1, (count, 1))), 1.0)
+        y = depth * (self.polygon[edge] + part * (np.roll(self.polygon, -1, axis=0)[edge] - self.polygon[edge]))
+        starts = self.center + y @ self.axes.T
+        return starts, disturbed_ends(self.orbit, self.section, self.disturbance, starts, rng)
+
+    def plot(self, model=None, samples: int = 0):
+        """A figure of the set with the bound of its image, and of the tube; see `hyjax.plot.certificate_figure`."""
+        return picture("certificate_figure")(self, model, samples)
+
     def __str__(self) -> str:
-        spans = self.vertices.max(axis=0) - self.vertices.min(axis=0)
         d = self.disturbance
         channels = "all rates" if d.channels is None else "the rates of " + ", ".join(d.channels)
         wind = f"|w| <= {d.bound:g} in {channels}, {d.norm}-norm" if d.bound else "none"
@@ -81,7 +128,7 @@ class Certificate(Shown):
             claim = "the set holds exactly one fixed point, and every orbit from the set converges to its limit cycle"
         else:
             claim = "every orbit that starts in the set returns to its interior, forever"
-        widths = ", ".join(f"{name} {0.5 * span:.3g}" for name, span in zip(self.coordinates, spans, strict=True))
+        widths = ", ".join(f"{name} {half:.3g}" for name, half in zip(self.coordinates, self.half_widths, strict=True))
         return "\n".join(
             [
                 f"Certificate: {self.status}",

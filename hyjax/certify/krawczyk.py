@@ -48,9 +48,9 @@ def krawczyk(
     arc. `orders`: of the series in time. `degree`: of the polynomials in the coordinates.
 
     **Returns:** `ProvedOrbit`, with bounds to the last digit of a float but for the multipliers, whose bounds are those of the
-    return map's derivative in floats. It is `"not proved"`, with `reasons`, where an enclosure is too wide or a guard's condition fails,
-    also for orbits with a multiplier 1, which are not isolated. `ValueError` for a batch, an orbit that failed, float32, and
-    arguments that are not positive.
+    return map's derivative in floats. It is `"not proved"`, with `reasons`, where an enclosure is too wide or a guard's condition
+    fails, also for orbits with a multiplier 1, which are not isolated. `ValueError` for a batch, an orbit that failed, float32,
+    and arguments that are not positive.
 
     Source: Krawczyk (1969), Computing 4; Rump (2010), Acta Numerica 19, Sec. 13.
     """

@@ -1,5 +1,7 @@
 r"""Convex polygons in the plane of a section: a cover by pieces, and whether an image lies inside."""
 
+import itertools
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -44,34 +46,57 @@ class Polygon(eqx.Module):
         return bool(np.all(turn > slack) and np.all(away > error) and once)
 
     def divided(self, sectors: int) -> Float[np.ndarray, "sectors 2"]:
-        """Points around the boundary, the vertices among them: the longest segments are halved, until there are `sectors`."""
-        k = len(self.vertices)
-        lengths = np.linalg.norm(np.roll(self.vertices, -1, axis=0) - self.vertices, axis=1)
-        parts = np.ones(k, int)
-        for _ in range(max(sectors - k, 0)):
+        """Points around the boundary, the vertices among them, at least as many as vertices: the longest segments are cut."""
+        ends, points = np.roll(self.vertices, -1, axis=0), []
+        lengths, parts = np.linalg.norm(ends - self.vertices, axis=1), np.ones(len(self.vertices), int)
+        for _ in range(sectors - len(parts)):
             parts[np.argmax(lengths / parts)] += 1
-        points = []
-        for start, end, count in zip(self.vertices, np.roll(self.vertices, -1, axis=0), parts, strict=True):
+        for start, end, count in zip(self.vertices, ends, parts, strict=True):
             points += [start + j / count * (end - start) for j in range(count)]
         return np.array(points)
 
-    def pieces(self, basis: Basis, rings: int, sectors: int) -> TaylorModel:
-        """Quadrilaterals between rays to points of the boundary and `rings` scaled copies of the boundary, which share their
-        corners: the polygon is covered, its edges to within the radius of the pieces. Shape `(sectors * rings, N, 2)` of the
-        coefficients; the first ring has triangles."""
-        scales = np.sqrt(np.arange(rings + 1) / rings)
-        corners = scales[:, None, None] * self.divided(sectors)
-        a, b = corners[:-1], corners[1:]
-        c, d = np.roll(b, -1, axis=1), np.roll(a, -1, axis=1)
-        quads = np.stack([a, b, c, d], axis=2).reshape(-1, 4, 2)
-        coefficients = np.zeros((len(quads), basis.size, 2))
-        a, b, c, d = np.moveaxis(quads, 1, 0)
-        coefficients[:, 0] = 0.25 * (a + b + c + d)
-        coefficients[:, basis.linear(0)] = 0.25 * (b + c - a - d)
-        coefficients[:, basis.linear(1)] = 0.25 * (c + d - a - b)
-        coefficients[:, basis.index((1, 1))] = 0.25 * (a + c - b - d)
-        radius = EPS * 16 * np.abs(quads).sum(axis=1)
-        return TaylorModel(jnp.asarray(coefficients), jnp.asarray(radius), basis)
+    def rounded(self, rings: int, sectors: int) -> int:
+        """The least multiple of $2^{rings - 1}$ that is neither below `sectors` nor the number of vertices."""
+        multiple = 2 ** (rings - 1)
+        return -(-max(sectors, len(self.vertices)) // multiple) * multiple
+
+    def cover(self, rings: int, sectors: int) -> Float[np.ndarray, "quads 4 2"]:
+        r"""Quadrilaterals in rings, of which each has half as many as the next one outside, of twice the size; triangles around
+        the origin. `sectors`: of the outermost ring, to be `rounded`.
+
+        Neighbours share their edges, and the outermost edges lie on the boundary: the quadrilaterals together are the image of a
+        disk that takes its boundary once around that of the polygon, so they cover the polygon, but for rounding.
+        """
+        outer, quads = self.divided(self.rounded(rings, sectors)), []
+        depth = (2.0 ** np.arange(rings + 1) - 1) / (2.0**rings - 1)
+        for shallow, deep in itertools.pairwise(depth):
+            coarse = (1 - deep) / (1 - shallow) * outer[:: 2 if deep < 1 else 1]
+            middle = 0.5 * (coarse + np.roll(coarse, -1, axis=0))
+            inner = np.stack([coarse, middle], axis=1).reshape(-1, 2) if deep < 1 else coarse
+            quads.append(np.stack([inner, outer, np.roll(outer, -1, axis=0), np.roll(inner, -1, axis=0)], axis=1))
+            outer = coarse
+        return np.concatenate(quads)
+
+
+def quartered(quads: Float[np.ndarray, "quads 4 2"]) -> Float[np.ndarray, "more 4 2"]:
+    """Each quadrilateral, $(1 - u)(1 - v)a + u(1 - v)b + uvc + (1 - u)vd$, cut at $u = 1/2$ and $v = 1/2$."""
+    a, b, c, d = np.moveaxis(quads, 1, 0)
+    ab, bc, cd, da, middle = (a + b) / 2, (b + c) / 2, (c + d) / 2, (d + a) / 2, (a + b + c + d) / 4
+    four = [(a, ab, middle, da), (ab, b, bc, middle), (middle, bc, c, cd), (da, middle, cd, d)]
+    return np.concatenate([np.stack(corners, axis=1) for corners in four])
+
+
+def pieces(quads: Float[np.ndarray, "quads 4 2"], basis: Basis) -> TaylorModel:
+    """Quadrilaterals as bilinear polynomials of two variables, shape `(quads, N, 2)` of the coefficients; the radius holds what
+    the corners of a cover were rounded by."""
+    coefficients = np.zeros((len(quads), basis.size, 2))
+    a, b, c, d = np.moveaxis(quads, 1, 0)
+    coefficients[:, 0] = 0.25 * (a + b + c + d)
+    coefficients[:, basis.linear(0)] = 0.25 * (b + c - a - d)
+    coefficients[:, basis.linear(1)] = 0.25 * (c + d - a - b)
+    coefficients[:, basis.index((1, 1))] = 0.25 * (a + c - b - d)
+    radius = EPS * 32 * np.abs(quads).sum(axis=1)
+    return TaylorModel(jnp.asarray(coefficients), jnp.asarray(radius), basis)
 
 
 def from_supports(directions: Float[np.ndarray, "k 2"], supports: Float[np.ndarray, " k"]) -> Polygon:

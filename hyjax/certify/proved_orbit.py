@@ -7,6 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from .._system.pictures import picture
 from .._system.shown import Shown
 from .eigenvalues import EigenvalueEnclosure
 from .fixed_point import Number, rounded
@@ -100,6 +101,10 @@ class ProvedOrbit(Shown):
         if not self.starts:
             raise ValueError(f"ProvedOrbit: not proved, so there are no bounds of the state. {' '.join(self.reasons)}")
         return self.starts[0]
+
+    def plot(self):
+        """A figure of the multipliers and of how narrow the bounds are; see `hyjax.plot.proved_orbit_figure`."""
+        return picture("proved_orbit_figure")(self)
 
     def __str__(self) -> str:
         rows = [("status", self.status)]

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._system.types import State
 from .fine import balls_of
 from .forms import COMPARED
 from .graph import Graph
@@ -72,8 +71,9 @@ def eigenbasis(matrix: np.ndarray) -> np.ndarray:
     return basis if np.linalg.cond(basis) < 1e6 else np.eye(len(matrix))
 
 
-def reference_flow(field: ModeField, x, h: float, steps: int) -> tuple[Float[np.ndarray, "steps n n"], State]:
-    """The derivatives of the flow over each step from `x`, and the state at the end, by Runge and Kutta's method of order 4."""
+def reference_flow(field: ModeField, x, h: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The derivatives of the flow over each step from `x`, shape `(steps, n, n)`, and the state at the end, by Runge and Kutta's
+    method of order 4."""
     rate, n, part = numbers_of(field.variational, field.leaves), field.dimension, h / SUBSTEPS
     x, flows = np.asarray(x), []
     for _ in range(steps):
@@ -93,7 +93,7 @@ def _stepped(rate: Callable, x: np.ndarray, h: float) -> np.ndarray:
     return x + h / 6 * (a + 2 * b + 2 * c + rate(x + h * c))
 
 
-def event_near(field: ModeField, which: int, x: State) -> tuple[float, State]:
+def event_near(field: ModeField, which: int, x: np.ndarray) -> tuple[float, np.ndarray]:
     """The time from a state to the surface of a guard that is near, and the state there, by Newton's method."""
     height, rate = numbers_of(field.guards[which], field.leaves), numbers_of(field.field, field.leaves)
     time = 0.0

@@ -14,15 +14,14 @@ from .._orbit.second_lap import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
 from .arc import ArcProgram, ON_SURFACE, run_arc, start_set, starts_on, Tube
-from .basis import Basis
 from .disturbance import Disturbance, NONE
 from .event import product
 from .forcing import Forcing, NOT_FORCED
 from .mode_field import ModeField
 from .reference import eigenbasis, event_near, moving_frames, numbers_of, reference_flow
-from .section import section_of_reset, SectionChart
+from .section import at_the_time, MOMENT, section_of_reset, SectionChart
 from .state_set import frame_of, identity_frame
-from .step import first
+from .step import first, widened
 from .taylor_model import add, ball, TaylorModel
 
 # Differences of the times of events that the method of Runge and Kutta does not measure.
@@ -54,8 +53,8 @@ class ReturnMap:
     """The enclosure of the return map of an orbit, compiled for sets of one form.
 
     **Arguments:** `orbit`: a single `PeriodicOrbit`. `disturbance`: of the vector fields. `section`: the coordinates; `None`:
-    what the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `ValueError` for an orbit that failed or
-    a batch.
+    what the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `reduced`: whether the
+    derived section has no more coordinates than it needs. `ValueError` for an orbit that failed or a batch.
     """
 
     def __init__(
@@ -65,6 +64,7 @@ class ReturnMap:
         section: SectionChart | None = None,
         steps: int = 64,
         orders: int = 12,
+        reduced: bool = False,
     ):
         if orbit.period.ndim:
             raise ValueError("certify: this is a batch of orbits; give one of them, orbit[i].")
@@ -91,12 +91,13 @@ class ReturnMap:
         )
         resets = self._resets()
         self.starts, self.ends, self.durations = self._reference(resets)
+        guard = self.fields[-1].of_state(system.transitions[self.route[-1]].guard) if reduced else None
         closing = lambda y, params: resets[-1](y, params, orbit.period)
-        derived, before = section_of_reset(self.fields[-1], closing, self.ends[-1], self._names())
+        derived, before = section_of_reset(self.fields[-1], closing, guard, self.ends[-1], self._names())
+        section = None if section is None or section.derived else section
         self.section = section or derived
-        lift = (
-            (lambda z, p, _: section.lift(z, p)) if section else lambda z, p, period: resets[-1](before(z), p, period)
-        )
+        given = lambda z, p, _: self.section.lift(z, p)
+        lift = given if section else lambda z, p, period: resets[-1](before(z, p), p, period)
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self.lift = self.fields[0].graph(lift, jnp.asarray(self.z))
@@ -239,6 +240,8 @@ class ReturnMap:
         groups = [wind.shape[0] * self.steps if self.disturbance.bound else 0 for wind in self.winds]
         columns = max(2 * wind.shape[2] for wind in self.winds)
         lifted = first(self.lift, piece, leaves)
+        if self.section.strobe:
+            lifted = widened(lifted, jnp.zeros(lifted.shape).at[-1].set(MOMENT))
         tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
         states = start_set(lifted, tangents, sum(groups), columns)
         leaving = first(self._start_guards, piece, leaves).largest < ON_SURFACE
@@ -255,8 +258,12 @@ class ReturnMap:
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
-                leaving = starts_on(field, ended, *self._surfaces[j], basis)
+                leaving = starts_on(field, ended, self._surfaces[j], basis)
                 states = ended.mapped(field, *self.jumps[j], basis)
+        if self.section.strobe:
+            conditions["the orbit returns at the time of the section"] = at_the_time(
+                field, self.programs[-1].ending, ended.around, jnp.asarray(self.ends[-1])
+            )
         end = ended.mapped(field, *self._ending, basis)
         tangents = end.tangents(identity_frame(end.error.shape[0]))
         return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions)
@@ -278,7 +285,11 @@ class ReturnMap:
             slopes.append(-gradient[:-1] @ tangents / gradient[-1])
             width = max(wind.shape[2], 1)
             sizes = np.add.reduceat((gradient[:-1] @ blown) ** 2, np.arange(0, blown.shape[1], width))
-            late.append(np.sqrt(sizes).sum() / abs(gradient[-1]))
+            # Displacements are spread out along the axes of the frame before the event.
+            axes = np.asarray(self.frames[j].matrix[-1])
+            along = np.add.reduceat((axes.T @ blown) ** 2, np.arange(0, blown.shape[1], width), axis=1)
+            spread = np.abs(gradient[:-1] @ axes) @ np.sqrt(along).sum(axis=1)
+            late.append(max(np.sqrt(sizes).sum(), 0.7 * spread) / abs(gradient[-1]))
             project = (
                 np.eye(field.dimension) - np.outer(numbers_of(field.field, leaves)(y), gradient[:-1]) / gradient[-1]
             )
@@ -286,11 +297,3 @@ class ReturnMap:
             slope = numbers_of(after[1], leaves)(y) @ project
             tangents, blown = slope @ tangents, slope @ blown
         return tangents, np.array(late), np.array(slopes)
-
-
-def piece_of(low: Float[Array, " m"], high: Float[Array, " m"], basis: Basis) -> TaylorModel:
-    """The box between two corners as a polynomial of its coordinates; `basis` has as many variables as the box."""
-    coefficients = jnp.zeros((basis.size, len(low))).at[0].set(0.5 * (low + high))
-    for j in range(len(low)):
-        coefficients = coefficients.at[basis.linear(j), j].set(0.5 * (high - low)[j])
-    return TaylorModel(coefficients, jnp.zeros(len(low)), basis)

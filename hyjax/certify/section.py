@@ -3,12 +3,18 @@ r"""Coordinates on a section: the entries of a pre-impact state that decide all 
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from .._system.types import Params, State
+from .._system.types import Params, Scalar, State
 from .mode_field import ModeField
+from .step import first
+from .taylor_model import ball, TaylorModel
+
+# How well the time of a section at one time of the period is known: the proof holds for all times within.
+# The guard falls for all times within `NEAR`.
+MOMENT, NEAR = 1e-12, 1e-3
 
 
 class SectionChart(eqx.Module):
@@ -16,13 +22,16 @@ class SectionChart(eqx.Module):
 
     **Arguments:** `lift`: `(z, params) -> x`, the state at the start of the first arc, just after a jump. `chart`:
     `(y, params) -> z`, from the pre-impact state of the jump that closes the orbit. States carry the time as their last entry if
-    the system depends on time. `names`: of the coordinates. The return map is $z \mapsto
-    \mathrm{chart}(\varphi(\mathrm{lift}(z)))$.
+    the system depends on time. `names`: of the coordinates. `strobe`: whether the section is at one time of the period, which is
+    then known to within `MOMENT`. `derived`: whether it follows from the closing jump. The return map is
+    $z \mapsto \mathrm{chart}(\varphi(\mathrm{lift}(z)))$.
     """
 
     lift: Callable[[Float[Array, " m"], Params], State] = eqx.field(static=True)
     chart: Callable[[State, Params], Float[Array, " m"]] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
+    strobe: bool = eqx.field(static=True, default=False)
+    derived: bool = eqx.field(static=True, default=False)
 
 
 def entries_read(field: ModeField, reset: Callable[[State, Params], State]) -> tuple[int, ...]:
@@ -31,23 +40,67 @@ def entries_read(field: ModeField, reset: Callable[[State, Params], State]) -> t
 
 
 def section_of_reset(
-    field: ModeField, reset: Callable[[State, Params], State], y: State, names: tuple[str, ...]
-) -> tuple[SectionChart, Callable[[Float[Array, " m"]], State]]:
+    field: ModeField,
+    reset: Callable[[State, Params], State],
+    guard: Callable[[State, Params], Scalar] | None,
+    y: State,
+    names: tuple[str, ...],
+) -> tuple[SectionChart, Callable[[Float[Array, " m"], Params], State]]:
     r"""The section whose coordinates are the entries of the pre-impact state that the closing reset reads.
 
-    **Arguments:** `field`: of the mode before the reset. `reset`: `(y, params)`. `y`: the orbit's pre-impact state, whose other
-    entries stand for those that are not read. **Returns:** the section, and the pre-impact state with given coordinates.
-    """
-    at = np.array(entries_read(field, reset))
-    rest = jnp.asarray(y)
+    With a guard the section has no more coordinates than it needs: an entry $y_i$ of which the guard is affine,
+    $g = a y_i + b(y_j, \dots)$ with $a$ and $b$ of entries that are read, is $-b/a$, as $g = 0$ before the jump; and the time is
+    known, if the guard reads the time alone.
 
-    def before(z):
-        return jnp.concatenate([z[list(at).index(i)][None] if i in at else rest[i : i + 1] for i in range(len(y))])
+    **Arguments:** `field`: of the mode before the reset. `reset`, `guard`: `(y, params)`, of the closing transition. `y`: the
+    orbit's pre-impact state, whose other entries stand for those that are not read. **Returns:** the section, and the pre-impact
+    state with given coordinates, `(z, params) -> y`.
+    """
+    read, rest, clock = entries_read(field, reset), jnp.asarray(y), len(y) - 1
+    solved = None if guard is None else _affine_entry(field, guard, read)
+    strobe = False
+    if guard is not None and solved is None and field.timed:
+        strobe = entries_read(field, lambda y, p: guard(y, p)[None]) == (clock,)
+    at = tuple(i for i in read if i != solved and not (strobe and i == clock))
+
+    def before(z, params):
+        entries = [z[at.index(i)] if i in at else rest[i] for i in range(len(y))]
+        if solved is not None and guard is not None:
+            slope = jax.grad(guard)(jnp.stack(entries), params)[solved]
+            entries[solved] = entries[solved] - guard(jnp.stack(entries), params) / slope
+        return jnp.stack(entries)
 
     def lift(z, params):
-        return reset(before(z), params)
+        return reset(before(z, params), params)
 
     def chart(y, params):
         return jnp.stack([y[i] for i in at])
 
-    return SectionChart(lift, chart, tuple(names[i] for i in at)), before
+    return SectionChart(lift, chart, tuple(names[i] for i in at), strobe, True), before
+
+
+def _affine_entry(field: ModeField, guard: Callable[[State, Params], Scalar], read: tuple[int, ...]) -> int | None:
+    """The first entry in which the guard is affine with a slope that depends on no state, by the computational graph, and not
+    zero; `None` without one, and where the guard reads an entry that the reset does not."""
+    if not set(entries_read(field, lambda y, p: guard(y, p)[None])) <= set(read):
+        return None
+    known = field.leaves[: field.structure.num_leaves]
+    for i in read:
+        slope = lambda y, p, i=i: jax.grad(guard)(y, p)[i][None]
+        value = jax.jit(slope)(jnp.zeros(field.dimension), jax.tree.unflatten(field.structure, known))
+        if not entries_read(field, slope) and float(value[0]) != 0:
+            return i
+    return None
+
+
+def at_the_time(field: ModeField, which: int, around: TaylorModel, y: State) -> Bool[Array, ""]:
+    """Whether the guard `which`, of the time alone, vanishes once near the times of `around`, a ball of states, within half of
+    `MOMENT` of the time of `y`: so all states of the set are on the section at one time."""
+
+    def guard(late: float, radius: float) -> TaylorModel:
+        at = ball(y.at[-1].add(late), jnp.zeros(y.shape).at[-1].set(radius))
+        return first(field.guards[which], at, field.leaves)
+
+    near = jnp.abs(around.center[-1] - y[-1]) + around.radius[-1] < 0.5 * NEAR
+    falls = guard(0.0, NEAR)[1].high < 0
+    return near & falls & (guard(-0.4 * MOMENT, 0.0)[0].low > 0) & (guard(0.4 * MOMENT, 0.0)[0].high < 0)

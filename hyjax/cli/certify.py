@@ -1,14 +1,16 @@
 """The command `certify`: a proof that a model's limit cycle attracts, under disturbances."""
 
 import json
-import math
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .arguments import as_misuse, check_count, load, NotFound, parse_parameters, parse_sequence
-from .options import Json, Model, Param, Sequence
+from .files import check_files, save_figure
+from .options import Json, Model, Overwrite, Param, Sequence
 from .orbits import MOST_STARTS, require_orbits
+from .output import certificate_record, proved_basin_record
 from .session import start_jax
 
 
@@ -24,13 +26,24 @@ def certify(
     radius: Annotated[
         float | None, typer.Option(help="size of the set, in the certificate's coordinates; default: found")
     ] = None,
-    facets: Annotated[int, typer.Option(help="edges of the polygon")] = 16,
-    rings: Annotated[int, typer.Option(help="rings of pieces into which the polygon is cut")] = 2,
-    sectors: Annotated[int | None, typer.Option(help="pieces around the polygon; default: as many as edges")] = None,
+    facets: Annotated[int, typer.Option(help="edges of the polygon")] = 32,
+    rings: Annotated[int, typer.Option(help="rings of pieces into which the polygon is cut")] = 3,
+    sectors: Annotated[int | None, typer.Option(help="pieces of the outermost ring; default: 6 * 2^rings")] = None,
     steps: Annotated[int, typer.Option(help="steps of each arc")] = 32,
     orders: Annotated[int, typer.Option(help="orders of the Taylor series in time")] = 12,
     degree: Annotated[int, typer.Option(help="degree of the polynomials of the initial state")] = 2,
+    basin: Annotated[
+        int | None,
+        typer.Option(
+            help="also prove the basin around the set: cells along each side of a square, four times the set's size"
+        ),
+    ] = None,
     as_json: Json = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="draw the set, the bound of its image and the tube to this file; with --basin, the cells"),
+    ] = None,
+    overwrite: Overwrite = False,
 ):
     """Prove that the stable limit cycle of a model attracts: a set on a section is mapped into its interior.
 
@@ -44,11 +57,14 @@ def certify(
     ):
         check_count(option, value, least, 10_000)
     check_count("--degree", degree, 2, 6)
+    if basin is not None:
+        check_count("--basin", basin, 4, 1000)
+    check_files(plot, overwrite=overwrite)
     cache = start_jax()
     model = load(name)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)
-    from ..certify import attracting, Disturbance
+    from ..certify import attracting, Disturbance, proved_basin
 
     coordinates = {each for mode in modes for each in model.system.modes[mode].coordinates}
     with as_misuse():
@@ -64,16 +80,14 @@ def certify(
             stable[0], disturbance=wind, radius=radius, facets=facets, rings=rings, sectors=sectors, steps=steps,
             orders=orders, degree=degree,
         )  # fmt: skip
+    around = None
+    if basin is not None and proof.proved:
+        around = proved_basin(proof, cells=basin, steps=steps, orders=orders, degree=degree)
     if as_json:
-        print(json.dumps({
-            "model": name, "params": values, "status": proof.status, "ratio": proof.ratio if math.isfinite(proof.ratio) else None,
-            "converges": bool(proof.converges), "reasons": list(proof.reasons), "coordinates": list(proof.coordinates),
-            "vertices": proof.vertices.tolist(), "center": proof.center.tolist(),
-            "disturbance": {"bound": wind.bound, "norm": wind.norm, "channels": wind.channels},
-            "pieces": proof.pieces, "sets": proof.sets, "seconds": proof.seconds,
-            "compile_seconds": proof.compile_seconds, "assumptions": list(proof.assumptions),
-        }))  # fmt: skip
+        record = certificate_record(name, values, proof)
+        print(json.dumps(record if around is None else record | {"basin": proved_basin_record(around)}))
     else:
-        print(proof)
+        print(*(each for each in (proof, around) if each is not None), sep="\n")
+    save_figure(plot, lambda: proof.plot(model) if around is None else around.plot().figure)
     if not proof.proved:
         raise NotFound(f"not proved: {'; '.join(proof.reasons)}. Try more --rings, --facets or --steps.")

@@ -137,3 +137,54 @@ def _branch_point(value, x, period, multipliers, residual) -> dict:
         "multipliers": [[float(each.real), float(each.imag)] for each in np.asarray(multipliers)],
         "residual": float(residual),
     }
+
+
+def certificate_record(name: str, values: dict[str, float], proof) -> dict:
+    """The JSON record of a certificate; a number that is not finite becomes null."""
+    wind, modes, orbit = proof.disturbance, proof.orbit.system.modes, proof.orbit
+    tubes = [
+        {
+            "mode": mode,
+            "coordinates": list(modes[mode].coordinates),
+            "low": nested_lists(tube.low),
+            "high": nested_lists(tube.high),
+            "start_low": nested_lists(tube.start_low),
+            "start_high": nested_lists(tube.start_high),
+            "elapsed": nested_lists(tube.elapsed),
+            "last": nested_lists(tube.last),
+        }
+        for mode, tube in zip(orbit.sequence * orbit.strides, proof.tubes, strict=True)
+    ]
+    return {
+        "model": name,
+        "params": values,
+        "status": proof.status,
+        "converges": bool(proof.converges),
+        "reasons": list(proof.reasons),
+        "ratio": nested_lists(proof.ratio),
+        "disturbance": {"bound": wind.bound, "norm": wind.norm, "channels": wind.channels},
+        "coordinates": list(proof.coordinates),
+        "center": nested_lists(proof.center),
+        "half_widths": nested_lists(proof.half_widths),
+        "vertices": nested_lists(proof.vertices),
+        "image": nested_lists(proof.image_vertices),
+        "axes": nested_lists(proof.axes),
+        "tubes": tubes,
+        "norm": nested_lists(proof.norm),
+        "pieces": proof.pieces,
+        "sets": proof.sets,
+        "seconds": proof.seconds,
+        "compile_seconds": proof.compile_seconds,
+        "assumptions": list(proof.assumptions),
+    }
+
+
+def proved_basin_record(basin) -> dict:
+    """The JSON record of a proved basin, but for its cells."""
+    return {
+        "cells": len(basin.cells),
+        "area": basin.area,
+        "most_strides": max(basin.strides.tolist(), default=0),
+        "evaluated": basin.evaluated,
+        "seconds": basin.seconds,
+    }

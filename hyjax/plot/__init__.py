@@ -6,6 +6,9 @@ from .animate import (
     save_animation as save_animation,
 )
 from .branch import branch_diagram as branch_diagram, locus_diagram as locus_diagram
+from .certificate import certificate_figure as certificate_figure, certified_set as certified_set
+from .certified_region import certified_region as certified_region
+from .certified_tube import certified_tube as certified_tube
 from .comparison import animate_optimization as animate_optimization
 from .covariance import covariance_figure as covariance_figure
 from .estimates import estimate_figure as estimate_figure
@@ -15,6 +18,7 @@ from .optimization import optimization_figure as optimization_figure
 from .optimum import optimum_figure as optimum_figure
 from .orbit import multiplier_plane as multiplier_plane, phase_portrait as phase_portrait, time_series as time_series
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
+from .proved_orbit import proved_orbit_figure as proved_orbit_figure
 from .response import response_figure as response_figure, tongue_figure as tongue_figure
 from .study import points_figure as points_figure, work_precision_figure as work_precision_figure
 from .sweep import attractor_figure as attractor_figure, basin_figure as basin_figure, sweep_figure as sweep_figure

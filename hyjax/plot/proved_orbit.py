@@ -1,0 +1,58 @@
+"""Pictures of proved orbits: the multipliers' discs in the complex plane, and how narrow the bounds of each number are."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..certify.proved_orbit import ProvedOrbit
+from .figure import BLUE, GREY, INK, PALE, pyplot, symbol, tidy, VERMILION
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+def proved_orbit_figure(proved: ProvedOrbit) -> "matplotlib.figure.Figure":
+    r"""The numbers of an orbit that is proved to exist: its multipliers, and the radii of the bounds of all numbers.
+
+    Left the discs that hold the multipliers, with the unit circle; blue where the disc is proved to lie inside of it. Right for
+    each number the radius of its bounds, and the spacing of floats at its size as a tick; the line is the distance from
+    the numerical orbit within which no other periodic orbit of the route passes.
+
+    **Arguments:** `proved`: of `hyjax.certify.krawczyk`. **Returns:** the figure. `ValueError` for an orbit that is not proved.
+    """
+    multipliers = proved.multipliers
+    if multipliers is None:
+        raise ValueError(f"proved_orbit_figure: the orbit is not proved. {' '.join(proved.reasons)}")
+    rows = [(symbol(name), value, radius) for name, value, radius in zip(
+        proved.names, proved.center, proved.radius, strict=True
+    )]  # fmt: skip
+    rows += [("$T$", float(proved.period.midpoint), float(proved.period.radius))]
+    for k, (center, radius) in enumerate(zip(multipliers.centres, multipliers.radii, strict=True), 1):
+        rows += [(rf"$\lambda_{{{k}}}$", abs(center), radius)]
+    fig, (left, right) = pyplot().subplots(1, 2, figsize=(9, 1.6 + 0.4 * len(rows)), layout="constrained")
+    _draw_discs(left, multipliers.centres, multipliers.radii)
+    names, values, radii = zip(*rows, strict=True)
+    heights = np.arange(len(rows))[::-1]
+    tidy(right).set_xscale("log")
+    right.plot(radii, heights, "o", color=BLUE, ms=6, label="radius of the bounds", gid="radius")
+    right.plot(np.spacing(np.abs(values)), heights, "|", color=INK, ms=11, label="spacing of floats", gid="spacing")
+    right.axvline(proved.unique_within, color=VERMILION, lw=1.4, label="unique within", gid="unique within")
+    right.set_yticks(heights, names)
+    right.set(ylim=(-0.6, len(rows) - 0.4), xlabel="in the unit of each number")
+    fig.legend(*right.get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+    return fig
+
+
+def _draw_discs(ax, centres, radii) -> None:
+    from matplotlib.patches import Circle
+
+    tidy(ax).grid(False)
+    ax.add_patch(Circle((0, 0), 1, facecolor=PALE, edgecolor=INK, lw=1.2, alpha=0.6))
+    ax.axhline(0, color=GREY, lw=0.6)
+    ax.axvline(0, color=GREY, lw=0.6)
+    for center, radius in zip(centres, radii, strict=True):
+        colour = BLUE if abs(center) + radius < 1 else VERMILION
+        ax.add_patch(Circle((center.real, center.imag), radius, facecolor=(colour, 0.4), edgecolor=colour, gid="disc"))
+        ax.plot(center.real, center.imag, "o", color=colour, ms=4, clip_on=False, gid="centre")
+    reach = 1.15 * np.max(np.abs(centres) + radii, initial=1.0)
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=r"Re $\lambda$", ylabel=r"Im $\lambda$")

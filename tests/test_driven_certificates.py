@@ -1,0 +1,52 @@
+"""Certificates of systems that are driven with a period: oscillators with impacts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hyjax as hj
+from hyjax.certify.return_map import ReturnMap
+from hyjax.models import duffing_impact_oscillator, linear_impact_oscillator
+
+
+def orbit_of(model):
+    params = model.Params()
+    return hj.periodic_orbit(model.system, model.guess(params), params, sequence=model.sequence)
+
+
+@pytest.mark.slow
+def test_the_linear_oscillator_with_impacts_attracts():
+    """Its phase is a coordinate, in which the closing guard is affine: two coordinates of the section are left."""
+    orbit = orbit_of(linear_impact_oscillator)
+    proof = hj.certify.attracting(orbit, radius=1e-2, facets=16, rings=2)
+    assert proof.proved and proof.converges and proof.section.names == ("x", "x_rate")
+    assert np.max(np.abs(orbit.multipliers)) < proof.ratio < 0.61
+    # Strides from the corners come nearer by the ratio, in the coordinates of the certificate, up to the second order.
+    starts = jax.vmap(lambda z: proof.start(orbit.params, *z))(jnp.asarray(proof.vertices))
+    strides = jax.vmap(lambda x: hj.stride(orbit.system, x, orbit.params, sequence=orbit.sequence).impacts[-1].x[:2])(
+        starts
+    )
+    ends = (np.asarray(strides) - proof.center) @ np.linalg.inv(proof.axes).T
+    assert np.max(np.linalg.norm(ends, axis=1)) < proof.ratio * np.max(np.linalg.norm(proof.polygon, axis=1))
+
+
+@pytest.mark.exhaustive
+def test_it_stays_near_under_disturbances():
+    orbit = orbit_of(linear_impact_oscillator)
+    proof = hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(1e-3))
+    assert proof.proved and not proof.converges
+    # A constant force of that size moves the orbit by less than the set is wide.
+    assert np.all(proof.half_widths > 5e-3)
+
+
+@pytest.mark.exhaustive
+def test_an_oscillator_with_a_moving_wall_attracts():
+    """The closing guard reads the time alone: the section is at one time of the period."""
+    orbit = orbit_of(duffing_impact_oscillator)
+    of = ReturnMap(orbit, steps=4, orders=4, reduced=True)
+    assert of.section.names == ("x", "x_rate") and of.section.strobe
+    proof = hj.certify.attracting(orbit, radius=1e-2)
+    assert proof.proved and proof.converges and proof.ratio < 0.65
+    assert any("repeat themselves after the period" in each for each in proof.assumptions)
+    assert hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(1e-5)).proved
