@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from .._system.common_calls import once
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
 from .jump import saltation_matrix
@@ -119,8 +120,8 @@ class Automaton(eqx.Module):
             known = [yes if armed is None else jnp.asarray(armed(t, z[:n], params)) for _, armed in out]
             return jnp.stack([*known, *[yes] * (count - len(out))])
 
-        values = lambda t, z, args, *only: switched(args[0], ways, guards, t, z, args[1], *only)
-        armed = lambda t, z, args: switched(args[0], ways, flags, t, z, args[1])
+        values = lambda t, z, args, *only: switched(args[0], ways, once(guards), t, z, args[1], *only)
+        armed = lambda t, z, args: switched(args[0], ways, once(flags), t, z, args[1])
         return Surfaces(count, values, armed)
 
     def surfaces_within(self, t: Time, z: Padded, params: Params) -> Surfaces:

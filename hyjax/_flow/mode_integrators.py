@@ -145,3 +145,19 @@ def with_limits(integrator: Integrators, limits: Sequence[Limits]) -> Integrator
         return eqx.tree_at(get, part, values, is_leaf=lambda leaf: leaf is None)
 
     return integrator.rebuilt([limited(*each) for each in zip(integrator.parts, limits, strict=True)])
+
+
+def coarsened(integrator: Integrators, rtol: float | Array, dtype) -> Integrators:
+    """The integrator with a relative tolerance of at least `rtol`, which may be traced, in the modes whose steps are adaptive.
+
+    The absolute tolerance grows in the same ratio, because it carries the size of the states.
+    """
+
+    def coarse(part: Integrator, limits: Limits) -> Limits:
+        if part.fixed:
+            return limits
+        larger = jnp.maximum(jnp.asarray(limits.rtol, dtype), rtol)
+        return eqx.tree_at(lambda l: (l.rtol, l.atol), limits, (larger, limits.atol * (larger / limits.rtol)))
+
+    limits = limits_of(integrator, dtype)
+    return with_limits(integrator, [coarse(*each) for each in zip(integrator.parts, limits, strict=True)])

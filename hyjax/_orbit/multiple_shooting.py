@@ -14,9 +14,10 @@ from .._flow.mode_integrators import Integrators
 from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .chain import Chain
-from .newton import DampedNewton, Evaluation, find_root, RootFinder
+from .newton import DampedNewton, Evaluation, RootFinder
 from .problem import Problem
 from .shooting import AbstractShooting, Found, outcome
+from .stages import COARSE, find_root_by_stages
 from .stride import run_stride
 
 
@@ -36,18 +37,23 @@ class MultipleShooting(AbstractShooting):
     max_iterations: int = 30
     accept: float | None = None
     root_finder: RootFinder = DampedNewton()
+    coarse: tuple[float, ...] = COARSE
 
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
         sizes = [1 + problem.system.mode(mode).dimension for mode in problem.sequence]
         shape = (problem.strides, sum(sizes))
 
-        def evaluate(flat, first):
-            residual, jacobian, aux = _arc_equations(problem, sizes, flat.reshape(shape), params, integrator)
-            return Evaluation(residual.reshape(-1), jacobian.reshape(flat.size, flat.size), flat, (*aux, residual))
+        def equation(integrator: Integrators):
+            def evaluate(flat, first):
+                residual, jacobian, aux = _arc_equations(problem, sizes, flat.reshape(shape), params, integrator)
+                return Evaluation(residual.reshape(-1), jacobian.reshape(flat.size, flat.size), flat, (*aux, residual))
 
-        root = find_root(
-            evaluate, _forward(problem, guess, params, integrator).reshape(-1), max_iterations=self.max_iterations,
-            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder,
+            return evaluate
+
+        start = _forward(problem, guess, params, integrator).reshape(-1)
+        root = find_root_by_stages(
+            equation, start, integrator, self.coarse, max_iterations=self.max_iterations,
+            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder, size=jnp.max(jnp.abs(start)),
         )  # fmt: skip
         chain, jacobian, residual = root.aux
         # Times may be much larger than states: each has its own size.

@@ -25,7 +25,8 @@ class Root(eqx.Module):
     """The result of a root search.
 
     **Attributes:** `y`: the best iterate. `aux`: the `aux` of its evaluation. `residual`: the largest component of its residual.
-    `converged`: whether the residual is acceptable. `iterations`: the number of steps of the root finder.
+    `converged`: whether the residual is acceptable. `iterations`: the number of steps of the root finder. `ahead`: the next
+    iterate of `DampedNewton`, which was not evaluated; `y` of another root finder.
     """
 
     y: Float[Array, " n"]
@@ -33,6 +34,7 @@ class Root(eqx.Module):
     residual: Float[Array, ""]
     converged: Bool[Array, ""]
     iterations: Int[Array, ""]
+    ahead: Float[Array, " n"]
 
 
 class Evaluation(NamedTuple):
@@ -165,12 +167,13 @@ def find_root(
     accept: float | Float[Array, ""],
     root_finder: RootFinder = DampedNewton(),
     size: float | Float[Array, ""] | None = None,
+    first: bool | Bool[Array, ""] = True,
 ) -> Root:
     r"""Solve $r(y) = 0$ by a root finder of optimistix. Not differentiable.
 
     **Arguments:** `evaluate`: `(y, first) -> Evaluation`, at `y`, or if `first` at a point of its own choice; `first` is true
-    only in the first evaluation of `DampedNewton`. `accept`: the largest residual of a root, relative to the root or to `size`
-    (by default that of `y0`), whichever is larger.
+    only in the first evaluation of `DampedNewton`, and with `first=False` never. `accept`: the largest residual of a root,
+    relative to the root or to `size` (by default that of `y0`), whichever is larger.
     """
 
     def fn(y, first):
@@ -179,21 +182,21 @@ def find_root(
 
     size = jnp.max(jnp.abs(y0)) if size is None else jnp.asarray(size, y0.dtype)
     ours = isinstance(root_finder, DampedNewton)
-    options = {"accept": accept, "size": size, "first": jnp.array(True), "base": lambda aux: aux[:3]} if ours else {}
+    options = {"accept": accept, "size": size, "first": jnp.asarray(first), "base": lambda aux: aux[:3]} if ours else {}
     found = optx.root_find(
         fn, root_finder, y0, jnp.array(False), options, has_aux=True, max_steps=None, throw=False,
         adjoint=_Limited(max_iterations),
     )  # fmt: skip
-    y, aux = found.value, found.aux
+    y, ahead, aux = found.value, found.value, found.aux
     if ours:
-        residual = found.stats["residual"]
+        residual, ahead = found.stats["residual"], found.state.y + found.state.fraction * found.state.step
         *_, aux = aux
     else:
         # The root finders of optimistix return the evaluation of the previous iterate.
         r, _, _, aux, *_ = evaluate(y, jnp.array(False))
         residual = jnp.where(jnp.all(jnp.isfinite(r)), jnp.max(jnp.abs(r)), jnp.inf)
     converged = residual <= accept * jnp.maximum(jnp.max(jnp.abs(y)), size)
-    return Root(y, aux, residual, converged, found.stats["num_steps"])
+    return Root(y, aux, residual, converged, found.stats["num_steps"], ahead)
 
 
 def newton(

@@ -14,8 +14,9 @@ from .._system.elimination import solve_positive
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
-from .newton import DampedNewton, Evaluation, find_root, RootFinder
+from .newton import DampedNewton, Evaluation, RootFinder
 from .problem import Problem
+from .stages import COARSE, find_root_by_stages
 
 # A guess is nearly an orbit if the orbit's strides end within this distance of it, relative to the state.
 NEAR = 1e-2
@@ -41,6 +42,7 @@ class AbstractShooting(eqx.Module):
     max_iterations: eqx.AbstractVar[int]
     accept: eqx.AbstractVar[float | None]
     root_finder: eqx.AbstractVar[RootFinder]
+    coarse: eqx.AbstractVar[tuple[float, ...]]
 
     @abc.abstractmethod
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
@@ -78,6 +80,7 @@ class SingleShooting(AbstractShooting):
     max_iterations: int = 30
     accept: float | None = None
     root_finder: RootFinder = DampedNewton()
+    coarse: tuple[float, ...] = COARSE
 
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
         size = jnp.max(jnp.abs(guess))
@@ -86,9 +89,10 @@ class SingleShooting(AbstractShooting):
             # Other root finders cannot start at the guess itself; they start at the pre-impact state of its last stride.
             chain, ends = follow_chain(problem, guess, params, integrator)
             before = jnp.where(chain.result == RESULTS.successful, ends[-1], before)
-        root = find_root(
-            orbit_equation(problem, guess, params, integrator), before, max_iterations=self.max_iterations,
-            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder, size=size,
+        root = find_root_by_stages(
+            lambda integrator: orbit_equation(problem, guess, params, integrator), before, integrator, self.coarse,
+            max_iterations=self.max_iterations, accept=self.acceptable(integrator, guess.dtype),
+            root_finder=self.root_finder, size=size,
         )  # fmt: skip
         chain, jacobian = root.aux
         residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))

@@ -17,7 +17,7 @@ FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 # Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
-WINDOWS = {1: (6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
+WINDOWS = {1: (10, 6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
 
 
 class CoarseGrid:

@@ -54,6 +54,21 @@ def _by_polynomials(x: Array) -> tuple[Array, Array]:
 
 
 @jax.custom_jvp
+def _pair(x):
+    return (jnp.sin(x), jnp.cos(x)) if x.dtype != jnp.float64 else _by_polynomials(x)
+
+
+@_pair.defjvp
+def _pair_jvp(primals, tangents):
+    s, c = sincos(*primals)
+    (dx,) = tangents
+    return (s, c), (c * dx, -s * dx)
+
+
+# Equal calls of a jitted function are one traced program, and `once` merges them.
+_traced_pair = jax.jit(_pair)
+
+
 def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     r"""Sine and cosine, $(\sin x, \cos x)$, to 1 ulp for $|x| < 10^6$ rad in float64. Differentiable to any order.
 
@@ -62,11 +77,4 @@ def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, ".
 
     Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, for the reduction.
     """
-    return (jnp.sin(x), jnp.cos(x)) if x.dtype != jnp.float64 else _by_polynomials(x)
-
-
-@sincos.defjvp
-def _sincos_jvp(primals, tangents):
-    s, c = sincos(*primals)
-    (dx,) = tangents
-    return (s, c), (c * dx, -s * dx)
+    return _traced_pair(x)

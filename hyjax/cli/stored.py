@@ -37,7 +37,7 @@ def stored_solver(
     **Arguments:** `say`: called with what is being done.
     """
 
-    programs: dict[Path, Callable] = {}
+    programs: dict[Path, tuple[Callable, PyTree]] = {}
 
     def solve(batch: Batch, guesses, limits) -> PeriodicOrbit:
         inputs = jax.tree.leaves((batch.params, guesses, limits))
@@ -60,9 +60,10 @@ def stored_solver(
                 program = _export(batch, guesses, limits, inputs)
                 _write(path, bytes(program.serialize()))
             say("compiling the search for periodic orbits")
-            programs[path] = jax.jit(program.call).lower(*inputs).compile()
+            programs[path] = jax.jit(program.call).lower(*inputs).compile(), _structure(batch)
             say("searching for periodic orbits")
-        return jax.tree.unflatten(_structure(batch), programs[path](*inputs))
+        program, structure = programs[path]
+        return jax.tree.unflatten(structure, program(*inputs))
 
     return solve
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._system.common_calls import once
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
 from .contact import Contact, velocity_rows
@@ -62,7 +63,11 @@ def halves(x: State) -> tuple[Positions, Velocities]:
 @eqx.filter_jit
 def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params) -> Projection:
     """The projection at `(t, x)` to the rows of `velocity_rows`."""
-    q, v = halves(x)
+    return once(_project)((mechanism, contacts), t, x, params)
+
+
+def _project(bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, params: Params) -> Projection:
+    (mechanism, contacts), (q, v) = bodies, halves(x)
     rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
     force = load(mechanism, t, q, v, params)
     # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.

@@ -1,0 +1,69 @@
+"""One evaluation for equal calls: the guards and conditions of an impact compute the same quantities.
+
+XLA merges equal operations too, but only after it has written out every call, which takes most of the time to compile a system
+with several contacts: half the operations compile in half the time.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Literal
+from jaxtyping import PyTree
+
+# A jitted function of at most so many operations is written out, so that parts that it shares with others are found.
+SMALL = 16
+
+
+def once(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`fn`, a function of PyTrees that returns arrays, with equal operations evaluated once. It is as differentiable as `fn`."""
+
+    def apply(*inputs: PyTree) -> PyTree:
+        arrays, rest = eqx.partition(inputs, eqx.is_array)
+        traced, shapes = jax.make_jaxpr(lambda arrays: fn(*eqx.combine(arrays, rest)), return_shape=True)(arrays)
+        out = _evaluate(traced.jaxpr, traced.consts, jax.tree.leaves(arrays), {})
+        return jax.tree.unflatten(jax.tree.structure(shapes), out)
+
+    return apply
+
+
+def _evaluate(
+    jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Any], known: dict[Hashable, tuple[list, list]]
+) -> list:
+    """The outputs of `jaxpr`. **Arguments:** `known`: the outputs of the operations so far, by what determines them."""
+    env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
+    read = lambda atom: atom.val if isinstance(atom, Literal) else env[atom]
+    for eqn in jaxpr.eqns:
+        values = [read(atom) for atom in eqn.invars]
+        key = None if eqn.effects else _key(eqn, values)
+        if key is None or key not in known:
+            inner = eqn.params["jaxpr"] if eqn.primitive.name == "jit" else None
+            if inner is not None and len(inner.jaxpr.eqns) <= SMALL:
+                out = _evaluate(inner.jaxpr, inner.consts, values, known)
+            else:
+                taken = list(dict.fromkeys(atom for atom in eqn.invars if not isinstance(atom, Literal)))
+                alone = jaxpr.replace(constvars=[], invars=taken, outvars=eqn.outvars, eqns=[eqn], effects=eqn.effects)
+                out = jaxpr_as_fun(ClosedJaxpr(alone, []))(*map(read, taken))
+            if key is not None:
+                # The inputs are kept too, so that no other array gets the `id` of one of them.
+                known[key] = out, values
+        else:
+            out, _ = known[key]
+        env |= zip(eqn.outvars, out, strict=True)
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _key(eqn: Any, values: Sequence[Any]) -> Hashable | None:
+    """A key that is equal for equal operations on the same inputs; `None` for an operation whose parameters have no hash."""
+    number = lambda atom, value: (str(value), atom.aval) if isinstance(atom, Literal) else id(value)
+    key = (
+        eqn.primitive,
+        tuple(number(*each) for each in zip(eqn.invars, values, strict=True)),
+        tuple(sorted(eqn.params.items(), key=lambda item: item[0])),
+    )
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
