@@ -53,7 +53,8 @@ class MultipleShooting(AbstractShooting):
         start = _forward(problem, guess, params, integrator).reshape(-1)
         root = find_root_by_stages(
             equation, start, integrator, self.coarse, max_iterations=self.max_iterations,
-            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder, size=jnp.max(jnp.abs(start)),
+            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder,
+            size=jnp.max(jnp.abs(start)), settle=False,
         )  # fmt: skip
         chain, jacobian, residual = root.aux
         # Times may be much larger than states: each has its own size.

@@ -72,7 +72,9 @@ class SingleShooting(AbstractShooting):
     **Arguments:** `max_iterations`: of the root finder; an iteration costs the orbit's strides and their Jacobians. `accept`: the
     largest residual of an orbit relative to its state, by default 100 times the integrator's tolerances. `root_finder`: a root
     finder of optimistix, such as `optimistix.Newton(rtol=1e-12, atol=1e-12)`, `Dogleg` or `LevenbergMarquardt`; the residual
-    decides whether its result is an orbit. Failures are the result codes of `periodic_orbit`.
+    decides whether its result is an orbit. `coarse`: relative tolerances of the integrator, from coarse to fine, with which the
+    search begins, and which it leaves where the residual is about the root of the tolerance; the orbit itself has the
+    integrator's own. `()`: all iterations have the integrator's own. Failures are the result codes of `periodic_orbit`.
 
     Source: Bhounsule (2014), Sec. 2; Deuflhard (2004), *Newton Methods for Nonlinear Problems*, ch. 3.
     """
@@ -92,7 +94,7 @@ class SingleShooting(AbstractShooting):
         root = find_root_by_stages(
             lambda integrator: orbit_equation(problem, guess, params, integrator), before, integrator, self.coarse,
             max_iterations=self.max_iterations, accept=self.acceptable(integrator, guess.dtype),
-            root_finder=self.root_finder, size=size,
+            root_finder=self.root_finder, size=size, settle=True,
         )  # fmt: skip
         chain, jacobian = root.aux
         residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))

@@ -37,14 +37,17 @@ def find_root_by_stages(
     accept: float | Array,
     root_finder: RootFinder,
     size: Float[Array, ""],
+    settle: bool,
 ) -> Root:
     """`find_root` for an equation of strides, with `DampedNewton` by stages.
 
     Where the coarse stages do not lead to a root, the search is repeated from the start with the integrator's own tolerances.
     **Arguments:** `equation`: `integrator -> evaluate` (see `find_root`). `coarse`: decreasing relative tolerances; those that
-    the integrator's own exceeds are omitted.
+    the integrator's own exceeds are omitted. `settle`: whether the last stage ends at a residual of half the tolerance, which is
+    the integrator's error: a further step would change, but not reduce it. Else it ends where the residual stops falling.
     """
     own, smallest = integrator.tolerances(y0.dtype)
+    last = (own + smallest) / 2 if settle else 0.0
     if not isinstance(root_finder, DampedNewton) or not isinstance(own, float):
         coarse = ()
     coarse = tuple(each for each in coarse if each > own)
@@ -53,25 +56,23 @@ def find_root_by_stages(
         return find_root(equation(integrator), y0, accept=accept, root_finder=root_finder, **options)
 
     finder, no = root_finder, jnp.array(False)
-    # A residual of this size is the integrator's error, which a further Newton step would change but not reduce.
-    rounding = (own + smallest) / 2
 
     # Under `jit` the search is traced once, for its shapes and for the scan.
     @jax.jit
-    def search(y, tolerance, settle, first, most) -> Root:
+    def search(y, tolerance, enough, first, most) -> Root:
         return find_root(
             equation(coarsened(integrator, tolerance, y0.dtype)), y, accept=jnp.where(tolerance > 0, NEARBY, accept),
-            root_finder=dataclasses.replace(finder, settle=jnp.maximum(settle, finder.settle)), first=first,
+            root_finder=dataclasses.replace(finder, settle=jnp.maximum(enough, finder.settle)), first=first,
             size=size, max_iterations=most,
         )  # fmt: skip
 
     def stage(carry, each):
         y, best, iterations, lost = carry
-        tolerance, settle, first, again = each
+        tolerance, enough, first, again = each
         # The last row repeats the search from the start, for lanes in which the stages led to no root.
         idle = jnp.where(again, best.converged & ~lost, lost)
         found = search(
-            jnp.where(again, y0, y), tolerance, settle, first, jnp.where(idle, 0, jnp.asarray(max_iterations))
+            jnp.where(again, y0, y), tolerance, enough, first, jnp.where(idle, 0, jnp.asarray(max_iterations))
         )
         kept = jax.tree.map(lambda old, new: jnp.where(idle, old, new), best, found)
         ahead = jnp.where(idle, y, found.ahead)
@@ -80,7 +81,7 @@ def find_root_by_stages(
     count = len(coarse)
     rows = (
         np.array([*coarse, 0, 0], y0.dtype),
-        np.array([*(each**SETTLE for each in coarse), rounding, rounding], y0.dtype),
+        np.array([*(each**SETTLE for each in coarse), last, last], y0.dtype),
         np.array([True, *[False] * count, True]),
         np.array([*[False] * (count + 1), True]),
     )
