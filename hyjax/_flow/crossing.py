@@ -5,13 +5,15 @@ or how long the next trial step from the same start is. A proposed length need n
 of the solver.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
-from .guard_cubic import hidden_turn, Look, may_turn, predicted_fall
+from .guard_cubic import hidden_turn, Look, may_turn
 from .guard_resolution import shortened
 from .surfaces import Guards, Mask
 from .trees import select
@@ -51,11 +53,13 @@ class Trial(eqx.Module):
 
 class Resolution(eqx.Module):
     """The time scales and tolerances of event location. `h`: the time over which the flow changes, the controller's step.
-    `straight`: the time over which the flow is a straight line up to rounding. `close`: the time within which the order of two
+    `straight`: the time over which the flow is a straight line up to rounding. `reach`: the time over which a short step, taken
+    without an error estimate, is exact up to rounding (see `last_stretch.py`). `close`: the time within which the order of two
     events is not determined. `instant`: the rounding error of the time. `noise`: the guards' rounding errors."""
 
     h: Scalar
     straight: Scalar
+    reach: Scalar
     close: Scalar
     instant: Scalar
     noise: Guards
@@ -65,9 +69,9 @@ class Verdict(eqx.Module):
     """The decision on a trial step. `take`: whether it is taken. `dt`: otherwise, the length of the next trial step. `refused`:
     whether the step was too long for a guard.
 
-    `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, far below the solver's
-    error. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at the same time.
-    `turn`: how fast the rate of that guard changes there.
+    `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, to first order, at most
+    the `reach` of the resolution. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at
+    the same time. `turn`: how fast the rate of that guard changes there.
     """
 
     take: Flag
@@ -94,26 +98,44 @@ def calm(bracket: Bracket, trial: Trial) -> Verdict:
     return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, no, zero)
 
 
-def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution, is_limit: np.ndarray) -> Verdict:
-    """The verdict on any trial step. `armed`: whether each guard may fire, at the step's end. `is_limit`: see `Surfaces`."""
+def judge(
+    bracket: Bracket,
+    trial: Trial,
+    armed_at: Callable[[Scalar], Mask],
+    foresee: Callable[[Look, Look, Mask, Flag], Scalar],
+    resolution: Resolution,
+    is_limit: np.ndarray,
+) -> Verdict:
+    """The verdict on any trial step.
+
+    **Arguments:** `armed_at`: whether each guard may fire, a short time after the step's end. `foresee`: the predicted time of
+    the first fall of the candidates between two looks, needed where the last argument is true. `is_limit`: see `Surfaces`.
+    """
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
     turns, to_turn = hidden_turn(trial.start, trial.up, trial.end, resolution.noise)
     turns = turns & (bracket.tries < TURNS) & (to_turn > 4 * eps * jnp.maximum(resolution.h, end.dt))
 
-    narrower = _narrowed(bracket, trial, enter=allowed & ~turns & crossed)
+    enter = allowed & ~turns & crossed
+    narrower = _narrowed(bracket, trial, enter)
     candidates = trial.up & ~(narrower.hi.g > 0)
     soon = trial.up & (end.g <= jnp.maximum(-end.r, 0) * resolution.close)
     # A guard that is about to fall where the flow leaves the domain fires.
     near_now = candidates | soon if is_limit.any() else candidates
-    leader, to_go = _leading(near_now, armed, end, resolution.close, is_limit)
+    ahead = _ahead(near_now, end)
+    soonest = jnp.min(ahead)
+    armed = armed_at(jnp.where(jnp.abs(soonest) <= resolution.reach, soonest, 0))
+    leader, to_go = _leading(near_now, ahead, armed, resolution.close, is_limit)
+    bend = _bend(_turn(narrower, leader), end, leader, to_go)
     # From here a straight line reaches the surface up to rounding, and along it the guard is linear.
-    near = (jnp.abs(to_go) <= resolution.straight) & (
-        _bend(_turn(narrower, leader), end, leader, to_go) <= resolution.instant
-    )
+    near = (jnp.abs(to_go) <= resolution.straight) & (bend <= resolution.instant)
+    # Or a short step reaches the surface, and no other guard falls on the way or soon after.
+    leads = jnp.arange(armed.size) == leader
+    crowded = jnp.any(trial.up & ~leads & (end.g <= jnp.maximum(-end.r, 0) * 4 * jnp.abs(to_go)))
+    near = near | ((jnp.abs(to_go) <= resolution.reach) & (bend <= 0.1 * resolution.reach) & ~crowded)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
-    converged = bracket.active & (near | shut | (bracket.tries >= TRIES))
+    converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near)
     # A step that ends beyond a surface is checked when it has been cut short there.
     checked = converged | (~crossed & (allowed | bracket.active))
     long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.instant)
@@ -124,16 +146,27 @@ def judge(bracket: Bracket, trial: Trial, armed: Mask, resolution: Resolution, i
 
     event = converged & armed[leader]
     leads = jnp.arange(armed.size) == leader
+    searching = narrower.active & ~converged & ~refused
+    # A step whose error is too large and in which a guard falls is shortened to end just beyond the surface.
+    rejected = ~bracket.active & ~trial.keep & crossed & jnp.all(jnp.isfinite(end.g) & jnp.isfinite(end.r))
+    lo, hi = select(rejected, (trial.start, end), (narrower.lo, narrower.hi))
+    candidates = jnp.where(rejected, _fallen(trial), candidates)
+    foreseen = foresee(lo, hi, candidates, (searching | rejected) & crossed)
     others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
         take=(allowed & ~turns & ~crossed & ~refused) | converged,
-        dt=jnp.where(
-            refused,
-            shortened(end.dt, trial.coarse),
-            jnp.where(allowed & turns, to_turn, _next_try(narrower, candidates)),
+        dt=jnp.select(
+            [refused, rejected, allowed & turns, searching],
+            [
+                shortened(end.dt, trial.coarse),
+                jnp.minimum(end.dt, foreseen + 0.3 * resolution.reach),
+                to_turn,
+                _next_try(narrower, foreseen),
+            ],
+            end.dt,
         ),
         refused=refused,
-        bracket=Bracket(narrower.active & ~converged & ~refused, narrower.lo, narrower.hi, bracket.tries),
+        bracket=Bracket(searching, narrower.lo, narrower.hi, bracket.tries),
         event=jnp.where(event, leader, -1),
         shift=jnp.where(event & near, to_go, 0),
         passed=converged & leads,
@@ -154,12 +187,16 @@ def _narrowed(bracket: Bracket, trial: Trial, enter: Flag) -> Bracket:
     return Bracket(bracket.active | enter, lo, hi, bracket.tries)
 
 
-def _leading(
-    candidates: Mask, armed: Mask, end: Look, close: Scalar, is_limit: np.ndarray
-) -> tuple[Int[Array, ""], Scalar]:
-    """The candidate whose surface is nearest in time to the trial's end, and that time, `g / -r`; infinite where it rises."""
+def _ahead(candidates: Mask, end: Look) -> Guards:
+    """The time from the trial's end to the surface of each candidate, `g / -r`; infinite where it rises."""
     ahead = jnp.where(candidates, end.g / jnp.where(end.r < 0, -end.r, 0), jnp.inf)
-    ahead = jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
+    return jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
+
+
+def _leading(
+    candidates: Mask, ahead: Guards, armed: Mask, close: Scalar, is_limit: np.ndarray
+) -> tuple[Int[Array, ""], Scalar]:
+    """The candidate whose surface is nearest in time to the trial's end, and that time."""
     # Where several fall at the same time, one that may fire is preferred.
     may_fire = candidates & armed & (ahead <= jnp.min(ahead) + close)
     transitions = _transitions(may_fire, is_limit)
@@ -186,8 +223,7 @@ def _bend(turn: Scalar, end: Look, leader: Int[Array, ""], to_go: Scalar) -> Sca
     return jnp.where(rate > 0, turn * to_go**2 / jnp.where(rate > 0, rate, 1), 0)
 
 
-def _next_try(bracket: Bracket, candidates: Mask) -> Scalar:
+def _next_try(bracket: Bracket, foreseen: Scalar) -> Scalar:
     """The length of the next trial step, which ends inside the bracket."""
-    lo, hi = bracket.lo, bracket.hi
     halve = (bracket.tries > HALVE_AFTER) & (bracket.tries % 2 == 0)
-    return jnp.where(halve, (lo.dt + hi.dt) / 2, predicted_fall(candidates, lo, hi))
+    return jnp.where(halve, (bracket.lo.dt + bracket.hi.dt) / 2, foreseen)

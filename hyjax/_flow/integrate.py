@@ -17,9 +17,12 @@ from .._system.results import choose, RESULTS
 from .._system.types import Scalar, State, Time
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
+from .last_stretch import reach_surface, straight_line, stretches
 from .linearize import linearizable
-from .loop import Ending, run
+from .loop import run
+from .progress import Ending
 from .retrace import retrace
+from .step import takes_stiff
 from .surfaces import Guards, Surfaces
 from .trees import without_tangents
 from .watch import Watch
@@ -64,38 +67,47 @@ def integrate(
         surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits)
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
+    straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, x0.dtype)
+
+    def last_stretch(inputs: PyTree, t, x, f, end: Ending, h):
+        """From the end of the last step to the surface."""
+        field, surfaces, *_, args = inputs
+        shift = jnp.where(end.event >= 0, end.shift, 0)
+        if not surfaces.count or reach <= straight:
+            return *straight_line(t, x, f, shift), f
+        height = lambda t, x, f: jax.jvp(
+            lambda t, x: surfaces.value(end.event, t, x, args), *stop_gradient(((t, x), (jnp.ones_like(t), f)))
+        )
+        return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift, straight * h)
 
     def take_steps(inputs: PyTree):
         progress = run(*inputs, integrator=integrator, keep=again, watch=watch)
-        last = progress.last
-        return (last.t, jnp.stack(last.x), jnp.stack(last.f)), (
-            progress.end,
-            progress.g_max,
-            progress.steps,
-            progress.seen,
-            progress.taken,
-        )
+        last, end = progress.last, without_tangents(progress.end)
+        aux = end, progress.h, progress.g_max, progress.steps, progress.seen, progress.taken
+        point = last.t, jnp.stack(last.x), jnp.stack(last.f)
+        return point if again else last_stretch(inputs, *point, end, stop_gradient(progress.h)), aux
 
     inputs = (field, surfaces, t0, x0, t1, args)
     if again:
         _, aux = take_steps(without_tangents(inputs))
-        t, x, f = retrace(field, t0, x0, args, aux[-1], integrator)  # pyright: ignore[reportArgumentType]
+        end, h, *_, taken = aux
+        point = retrace(field, t0, x0, args, taken, integrator)  # pyright: ignore[reportArgumentType]
+        t, x, f = last_stretch(inputs, *point, end, h)
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
-    end, g_max, steps, seen, _ = jax.tree.map(stop_gradient, aux)
+    end, _, g_max, steps, seen, _ = jax.tree.map(stop_gradient, aux)
 
-    # From the end of the last step to the surface; or from just beyond t1 back to t1. The square of this time is far below
-    # rounding, so the flow is a straight line. A flow that failed before t1 stays at its last step.
+    # From just beyond t1 back to t1, along a straight line: the square of this time is far below rounding. A flow that failed
+    # before t1 stays at its last step.
     gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
-    shift = jnp.where(end.event >= 0, end.shift, jnp.where(end.broken | end.stalled | gave_up, 0, t1 - t))
-    shift = stop_gradient(shift)
+    shift = stop_gradient(jnp.where((end.event >= 0) | end.broken | end.stalled | gave_up, 0, t1 - t))
     surface, until = end.event, t1
     if surfaces.limits:
         left = end.event >= surfaces.count - surfaces.limits
         # A flow that begins outside the domain is not on its limit.
         stays = left & (steps == 0)
         surface, until = jnp.where(stays, -1, end.event), jnp.where(stays, t0, t1)
-    point = t + shift, x + shift * f
+    point = straight_line(t, x, f, shift)
     (t, x), guard_rate = _on_surface(field, one, point, until, args, surface, plain)
     result = _code(surfaces, end, guard_rate, g_max, steps, integrator)
     if surfaces.limits:

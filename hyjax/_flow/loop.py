@@ -8,6 +8,7 @@ Step sizes carry no derivative. The tangents of the state pass through the steps
 """
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -16,93 +17,22 @@ import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import PyTree
 
-from .._system.types import Count, Flag, Scalar, State, Time
+from .._system.types import Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
+from .foresight import foresee
 from .guard_cubic import Look
 from .guard_resolution import coarseness, inner_points
 from .integrator import Integrator
+from .last_stretch import straight_line, stretches
 from .pace import Pace
+from .progress import Attempt, Course, Ending, Point, Progress
 from .retrace import Taken
 from .step import Step
-from .surfaces import Guards, Mask, rounding, Surfaces
+from .surfaces import Guards, rounding, Surfaces
 from .trees import select, without_tangents
 from .watch import Watch
-
-
-class Point(eqx.Module):
-    """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates."""
-
-    t: Time
-    # One array for each coordinate, so that a batch, or a batch of tangents, is contiguous in memory.
-    x: tuple[Scalar, ...]
-    f: tuple[Scalar, ...]
-    memory: Any
-    g: Guards
-    r: Guards
-
-
-class Ending(eqx.Module):
-    """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
-    `together`: another guard fell at the same time. `turn`: how fast the rate of the guard that fell changes. `stalled`: the step
-    size vanished. `broken`: the state or vector field is not finite."""
-
-    done: Flag
-    event: Int[Array, ""]
-    shift: Scalar
-    together: Flag
-    turn: Scalar
-    stalled: Flag
-    broken: Flag
-
-
-class Progress(eqx.Module):
-    """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
-    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far.
-    `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen."""
-
-    last: Point
-    dt: Scalar
-    h: Scalar
-    control: Any
-    up: Mask
-    g_max: Guards
-    bracket: Bracket
-    steps: Int[Array, ""]
-    end: Ending
-    taken: Taken | None
-    seen: PyTree
-
-
-class Attempt(eqx.Module):
-    """A trial step from the last point. `final`: it ends at the end time. `keep`, `h`, `control`: the controller's decision, next
-    step and memory. `iterations`: of Newton's method."""
-
-    dt: Scalar
-    final: Flag
-    x: State
-    f: State
-    memory: Any
-    finite: Flag
-    keep: Flag
-    h: Scalar
-    control: Any
-    iterations: Count
-
-
-@dataclasses.dataclass(frozen=True)
-class Course:
-    """The constants of the loop."""
-
-    step: Step
-    pace: Pace
-    surfaces: Surfaces
-    args: PyTree
-    t0: Time
-    t_stop: Time
-    tolerances: tuple[float | Scalar, float | Scalar]
-    noise: Guards
 
 
 def run(
@@ -202,11 +132,11 @@ def try_step(course: Course, now: Progress) -> Attempt:
     final = dt >= left
     dt = jnp.where(final, left, dt)
     x, f = jnp.stack(last.x), jnp.stack(last.f)
-    x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory)
-    finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
-    error = jnp.where(finite, error, jnp.inf)
-    keep, h, control = _aside(course.pace.after, dt, x, x1, error, now.control)
-    return Attempt(dt, final, x1, f1, memory, finite, keep, h, control, iterations)
+    end = course.step(last.t, x, f, dt, last.memory)
+    finite = jnp.all(jnp.isfinite(end.x)) & jnp.all(jnp.isfinite(end.f))
+    error = jnp.where(finite, end.error, jnp.inf)
+    keep, h, control = _aside(course.pace.after, dt, x, end.x, error, now.control)
+    return Attempt(dt, final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations, end.stages)
 
 
 def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:
@@ -217,7 +147,7 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     coarse = _aside(_coarseness(course), start, end, now.last, attempt)
     trial = Trial(start, now.up, end, coarse, attempt.keep)
-    return end, _aside(_verdict(course), now.bracket, trial, t1, attempt.x, now.h)
+    return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h)
 
 
 def _coarseness(course: Course) -> Callable[..., Scalar]:
@@ -235,21 +165,28 @@ def _coarseness(course: Course) -> Callable[..., Scalar]:
 def _verdict(course: Course) -> Callable[..., Verdict]:
     surfaces, (rtol, atol) = course.surfaces, course.tolerances
     eps = float(jnp.finfo(course.noise.dtype).eps)
-    # The flow over a short time dt is a straight line up to dt^2. The error of a fixed step may be far larger, so with fixed
-    # steps the time to the surface must itself be rounding.
-    straight = 64 * eps if course.pace.fixed else 0.25 * eps**0.5
+    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.noise.dtype)
 
-    def verdict(bracket: Bracket, trial: Trial, t, x, h) -> Verdict:
+    def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h) -> Verdict:
         if not surfaces.count:
             return calm(bracket, trial)
+        t, x, f = last.t + attempt.dt, attempt.x, attempt.f
         close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
-        resolution = Resolution(h, straight * h, close, 4 * eps * jnp.abs(t), course.noise)
+        resolution = Resolution(h, straight * h, reach * h, close, 4 * eps * jnp.abs(t), course.noise)
+        armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
+
+        def searched():
+            between = course.step.between(jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt)
+
+            def look_at(dt) -> Look:
+                inside, slope = between(dt / attempt.dt)
+                return Look(dt, *surfaces.rates(last.t + dt, inside, slope / attempt.dt, course.args))
+
+            predict = ft.partial(foresee, look_at)
+            return judge(bracket, trial, armed_at, predict, resolution, surfaces.is_limit)
+
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
-        return jax.lax.cond(
-            eqxi.unvmap_any(eventful(bracket, trial)),
-            lambda: judge(bracket, trial, surfaces.armed(t, x, course.args), resolution, surfaces.is_limit),
-            lambda: calm(bracket, trial),
-        )
+        return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))
 
     return verdict
 
@@ -271,7 +208,13 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
     return Progress(
         last=point,
-        dt=stop_gradient(jnp.where(take | rejected, jnp.minimum(h, course.t_stop - point.t), verdict.dt)),
+        dt=stop_gradient(
+            jnp.where(
+                take,
+                jnp.minimum(h, course.t_stop - point.t),
+                jnp.where(rejected, jnp.minimum(h, verdict.dt), verdict.dt),
+            )
+        ),
         h=h,
         control=control,
         up=jnp.where(take, up & ~verdict.passed, now.up),

@@ -43,8 +43,8 @@ def retrace(
     def body(carry):
         k, t, x, f, memory = carry
         length = taken.lengths[k]
-        x, f, _, memory, _ = step(t, x, f, length, memory)
-        return k + 1, t + length, x, f, memory
+        after = step(t, x, f, length, memory)
+        return k + 1, t + length, after.x, after.f, after.memory
 
     f0 = step.field(t0, x0)
     start = (jnp.array(0), t0, x0, f0, step.init(t0, x0, f0, taken.lengths[0]))

@@ -15,10 +15,24 @@ from jaxtyping import Array, PyTree
 from .._system.types import Count, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver
 from ..solvers.work import Work
+from .dense_output import cubic, DenseOutput, from_stages, weights_of
 from .implicit_step import implicit_step, implicit_tableau, implicit_work
 
 Field = Callable[[Time, State], State]
 Loop = Literal["lax", "bounded", "checkpointed"]
+
+
+class Stepped(eqx.Module):
+    """The end of a step. `error`: its estimate, infinite where the implicit equations of the step were not solved, and zero for a
+    solver without one. `iterations`: of Newton's method, in all stages. `stages`: the vector field at the stages of an explicit
+    Runge-Kutta method."""
+
+    x: State
+    f: State
+    error: State
+    memory: Any
+    iterations: Count
+    stages: Any = None
 
 
 class Step:
@@ -49,8 +63,7 @@ class Step:
         self.solver = _with_loop(solver, loop)
         self.explicit, self.implicit = _explicit_tableau(solver), implicit_tableau(solver)
         self.own = solver if isinstance(solver, AbstractOneArraySolver) else None
-        # Whether steps may be long against the fastest time constant.
-        self.stiff = self.own.implicit if self.own else self.implicit is not None
+        self.stiff = takes_stiff(solver)
         self.advance = _unrolled if unroll else _rolled
         self.unit = unit
 
@@ -70,26 +83,35 @@ class Step:
             return implicit_work(self.implicit)
         return None if self.own is None else self.own.work
 
-    def __call__(self, t: Time, x: State, f: State, h: Time, memory: Any) -> tuple[State, State, State, Any, Count]:
-        """`(x, vector field at x, error estimate, memory, iterations)` after a step `h` from `(t, x)`, where the vector field is
-        `f`. `iterations`: of Newton's method, in all stages.
-
-        The estimate is infinite where the implicit equations of the step were not solved, and zero for a solver without one.
-        """
+    def __call__(self, t: Time, x: State, f: State, h: Time, memory: Any) -> "Stepped":
+        """A step `h` from `(t, x)`, where the vector field is `f`."""
         none = jnp.array(0)
         if self.explicit is not None:
-            return *self.advance(self.explicit, self.field, t, x, f, h), memory, none
+            after, f_after, error, stages = self.advance(self.explicit, self.field, t, x, f, h)
+            return Stepped(after, f_after, error, memory, none, stages)
         if self.implicit is not None:
             most = self.solver.root_find_max_steps  # pyright: ignore[reportAttributeAccessIssue]
             after, f_after, error, solved, count = implicit_step(self.implicit, self.field, t, x, f, h, self.unit, most)
-            return after, f_after, jnp.where(solved, error, jnp.inf), memory, count
+            return Stepped(after, f_after, jnp.where(solved, error, jnp.inf), memory, count)
         if self.own is not None:
             taken = self.own.take(self.field, t, x, f, h, memory)
-            return taken.x, taken.f, jnp.where(taken.solved, taken.error, jnp.inf), taken.memory, taken.iterations
+            error = jnp.where(taken.solved, taken.error, jnp.inf)
+            return Stepped(taken.x, taken.f, error, taken.memory, taken.iterations)
         after, error, _, memory, result = self.solver.step(self.terms, t, t + h, x, None, memory, False)
         error = jnp.zeros_like(x) if error is None else jnp.asarray(error)
         error = jnp.where(result == dfx.RESULTS.successful, error, jnp.inf)
-        return after, self.field(t + h, after), error, memory, none
+        return Stepped(after, self.field(t + h, after), error, memory, none)
+
+    def between(self, x: State, f: State, h: Time, taken: "Stepped") -> DenseOutput:
+        """The state within a step `h` from `x`, where the vector field is `f`."""
+        if taken.stages is None:
+            return cubic(x, f, h, taken.x, taken.f)
+        return from_stages(weights_of(type(self.solver)), x, h, list(taken.stages))
+
+
+def takes_stiff(solver: dfx.AbstractSolver) -> bool:
+    """Whether the solver's steps may be long against the fastest time constant."""
+    return solver.implicit if isinstance(solver, AbstractOneArraySolver) else implicit_tableau(solver) is not None
 
 
 def _explicit_tableau(solver: dfx.AbstractSolver) -> dfx.ButcherTableau | None:
@@ -108,7 +130,7 @@ def _with_loop(solver: dfx.AbstractSolver, loop: Loop) -> dfx.AbstractSolver:
 
 
 def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
-    """`(x, vector field at x, error estimate)` after a step, with its stages written out."""
+    """`(x, vector field at x, error estimate, stages)` after a step, with its stages written out."""
     stages, at = [f], x
     for c, row in zip(tableau.c, tableau.a_lower, strict=True):
         at = x + h * _combine(row, stages)
@@ -116,7 +138,7 @@ def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
     # Where the last stage is the vector field at the end of the step (first same as last), both are known already.
     after = at if tableau.ssal else x + h * _combine(tableau.b_sol, stages)
     f_after = stages[-1] if tableau.fsal else field(t + h, after)
-    return after, f_after, h * _combine(tableau.b_error, stages)
+    return after, f_after, h * _combine(tableau.b_error, stages), tuple(stages)
 
 
 def _combine(weights, stages: list[Array]) -> Array:
@@ -141,4 +163,4 @@ def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
     stages, at = jax.lax.scan(stage, first, each)
     after = at[-1] if tableau.ssal else x + h * (tableau.b_sol.astype(x.dtype) @ stages)
     f_after = stages[-1] if tableau.fsal else field(t + h, after)
-    return after, f_after, h * (tableau.b_error.astype(x.dtype) @ stages)
+    return after, f_after, h * (tableau.b_error.astype(x.dtype) @ stages), stages

@@ -1,0 +1,89 @@
+"""What the loop of solver steps carries, a trial step, and the constants of the loop."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Int, PyTree
+
+from .._system.types import Count, Flag, Scalar, State, Time
+from .crossing import Bracket
+from .pace import Pace
+from .retrace import Taken
+from .step import Step
+from .surfaces import Guards, Mask, Surfaces
+
+
+class Point(eqx.Module):
+    """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates."""
+
+    t: Time
+    # One array for each coordinate, so that a batch, or a batch of tangents, is contiguous in memory.
+    x: tuple[Scalar, ...]
+    f: tuple[Scalar, ...]
+    memory: Any
+    g: Guards
+    r: Guards
+
+
+class Ending(eqx.Module):
+    """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
+    `together`: another guard fell at the same time. `turn`: how fast the rate of the guard that fell changes. `stalled`: the step
+    size vanished. `broken`: the state or vector field is not finite."""
+
+    done: Flag
+    event: Int[Array, ""]
+    shift: Scalar
+    together: Flag
+    turn: Scalar
+    stalled: Flag
+    broken: Flag
+
+
+class Progress(eqx.Module):
+    """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
+    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far.
+    `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen."""
+
+    last: Point
+    dt: Scalar
+    h: Scalar
+    control: Any
+    up: Mask
+    g_max: Guards
+    bracket: Bracket
+    steps: Int[Array, ""]
+    end: Ending
+    taken: Taken | None
+    seen: PyTree
+
+
+class Attempt(eqx.Module):
+    """A trial step from the last point. `final`: it ends at the end time. `keep`, `h`, `control`: the controller's decision, next
+    step and memory. `iterations`: of Newton's method. `stages`: see `Stepped`."""
+
+    dt: Scalar
+    final: Flag
+    x: State
+    f: State
+    memory: Any
+    finite: Flag
+    keep: Flag
+    h: Scalar
+    control: Any
+    iterations: Count
+    stages: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """The constants of the loop."""
+
+    step: Step
+    pace: Pace
+    surfaces: Surfaces
+    args: PyTree
+    t0: Time
+    t_stop: Time
+    tolerances: tuple[float | Scalar, float | Scalar]
+    noise: Guards
