@@ -34,12 +34,12 @@ def series_of(state, q):
     return y1, y2, y3, w
 
 
-def until(which, state, q):
-    """`(state, time)` at which the coordinate `which` next falls to zero from above."""
+def until(which, state, q, most=mp.inf):
+    """`(state, time)` at which the coordinate `which` next falls to zero from above. `most`: the longest step."""
     t, above = mpf(0), False
     while True:
         series = series_of(state, q)
-        h = longest(series[:3])
+        h = min(longest(series[:3]), most)
         after = [evaluate(column, h) for column in series]
         # Within a step the coordinate may rise and fall again; look at some points of it.
         points = [evaluate(series[which], h * k / 16) for k in range(1, 17)]
@@ -63,7 +63,9 @@ def fallen(which, series, h, t):
 
 def bounce(u, p, q):
     """From just after an impact to just after the next: `(speed, pressure, time, integral)`."""
-    (_, v, pressure, w), t = until(0, [mpf(0), u, p, mpf(0)], q)
+    # Where the pressure is low the flight is nearly a parabola, of this duration.
+    most = 2 * u / (DELTA - p) if p < DELTA else mp.inf
+    (_, v, pressure, w), t = until(0, [mpf(0), u, p, mpf(0)], q, most)
     return -E * v, pressure, t, w
 
 

@@ -57,7 +57,7 @@ def test_equilibrium_and_its_hopf_bifurcation():
 
 def test_the_empty_vessel_spoils_no_tangent():
     slope = jax.jacfwd(lambda x: valve.open_valve(0.0, x, valve.Params()))(jnp.array([0.2, 0.0, 0.0]))
-    assert np.all(np.isfinite(slope)) and slope[2, 0] == 0
+    assert np.all(np.isfinite(slope)) and abs(slope[2, 0]) < 1e-150
 
 
 def test_valve_closes_and_opens_again():
@@ -77,8 +77,7 @@ def test_valve_closes_and_opens_again():
     assert t < exact["ends"] < t + 1e-3 and pressure < exact["pressure"] < pressure + 1e-3
     # Open, from rest at the seat: the lift is beta q t^3 / 6 at first.
     opened, dt = trajectory.ends[k + 1], 1e-3
-    after = trajectory.sample(opened + jnp.array([dt]))
-    assert_allclose(after.x[0, 0], 4 * dt**3 / 6, rtol=2e-3)
+    assert_allclose(closing(valve.Params(flow=0.2), opened + dt).x[0], 4 * dt**3 / 6, rtol=2e-3)
 
 
 def test_speed_at_which_the_valve_closes_hardly_matters():
@@ -113,7 +112,8 @@ def test_bounces_do_not_end_where_the_pressure_lifts_the_disc_first():
 
 def test_returns_agree_with_scipy():
     """In the benchmark's formulation, from the empty vessel: 12 tops with the impacts between them."""
-    q, x, tops = 3.0, np.array([0.2, 0.0, 0.0]), []
+    # SciPy would take a start at rest for a top.
+    q, x, tops = 3.0, np.array([0.2, -1e-300, 0.0]), []
 
     def flow(t, y):
         return y[1], -1.25 * y[1] - (y[0] + 10) + y[2], 20 * (q - y[0] * np.sqrt(max(y[2], 0)))
@@ -158,7 +158,8 @@ def test_limit_cycle_above_the_seat():
     exact = numbers(REFERENCE["tops"]["8"])
     params = valve.Params(flow=8.0)
     low, high = (jnp.array([exact["x"][0] + d, 0, exact["x"][1] + d]) for d in (-0.3, 0.3))
-    found = hj.find_orbits(valve.system, params, section=valve.top, region=(low, high), starts=4)
+    with pytest.warns(UserWarning, match="4 of 4 starts led to 1 orbit"):
+        found = hj.find_orbits(valve.system, params, section=valve.top, region=(low, high), starts=4)
     ((sequence, orbits),) = found.items()
     assert sequence == ("open from the section",) and len(orbits) == 1
     # An error of the step, 1e-14, over 1 - multiplier, which is 0.07.

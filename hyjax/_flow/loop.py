@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, PyTree
 from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
 from .guard_cubic import Look
-from .guard_resolution import coarseness, inner_points
+from .guard_resolution import coarseness, inner_points, linear
 from .integrator import Integrator
 from .pace import Pace
 from .retrace import Taken
@@ -93,7 +93,7 @@ class Attempt(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """The constants of the loop."""
+    """The constants of the loop. `linear`: whether the guards are linear, so that any step resolves them."""
 
     step: Step
     pace: Pace
@@ -103,6 +103,7 @@ class Course:
     t_stop: Time
     tolerances: tuple[float | Scalar, float | Scalar]
     noise: Guards
+    linear: bool
 
 
 def run(
@@ -150,7 +151,8 @@ def _begin(
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
     surfaces, noise = _with_leeway(surfaces, t, x, still, rtol, atol)
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise)
+    straight = linear(surfaces, t, x, still)
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, straight)
 
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
@@ -222,10 +224,9 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
 
 def _coarseness(course: Course) -> Callable[..., Scalar]:
     def coarse(start: Look, end: Look, last: Point, attempt: Attempt) -> Scalar:
-        if not course.surfaces.count:
+        if course.linear:
             return jnp.zeros_like(attempt.dt)
-        x, f = jnp.stack(last.x), jnp.stack(last.f)
-        t, x = inner_points(last.t, x, f, attempt.dt, attempt.x, attempt.f)
+        t, x = inner_points(last.t, jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt.x, attempt.f)
         inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
         return coarseness(start, end, inner, course.noise)
 

@@ -49,7 +49,9 @@ class Params(eqx.Module):
     flow: Float[Array, ""] = parameter(3.0, "1", "flow q of the pump")
     damping: Float[Array, ""] = parameter(1.25, "1", "damping kappa of the disc")
     preload: Float[Array, ""] = parameter(10.0, "1", "set pressure delta, at which the preloaded spring yields")
-    compressibility: Float[Array, ""] = parameter(20.0, "1", "rise beta of the vessel's pressure for each unit of net flow")
+    compressibility: Float[Array, ""] = parameter(
+        20.0, "1", "rise beta of the vessel's pressure for each unit of net flow"
+    )
     restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e of the seat")
     settle: Float[Array, ""] = parameter(1e-4, "1", "the valve may close in an impact of at most this speed")
 
