@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
-from .guard_cubic import hidden_turn, Look, may_turn
+from .guard_cubic import earliest_between, hidden_turn, Look, may_turn, predicted_fall
 from .guard_resolution import shortened
 from .surfaces import Guards, Mask
 from .trees import select
@@ -102,14 +102,12 @@ def judge(
     bracket: Bracket,
     trial: Trial,
     armed_at: Callable[[Scalar], Mask],
-    foresee: Callable[[Look, Look, Mask, Flag], Scalar],
     resolution: Resolution,
     is_limit: np.ndarray,
 ) -> Verdict:
     """The verdict on any trial step.
 
-    **Arguments:** `armed_at`: whether each guard may fire, a short time after the step's end. `foresee`: the predicted time of
-    the first fall of the candidates between two looks, needed where the last argument is true. `is_limit`: see `Surfaces`.
+    **Arguments:** `armed_at`: whether each guard may fire, a short time after the step's end. `is_limit`: see `Surfaces`.
     """
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
@@ -133,7 +131,7 @@ def judge(
     # Or a short step reaches the surface, and no other guard falls on the way or soon after.
     leads = jnp.arange(armed.size) == leader
     crowded = jnp.any(trial.up & ~leads & (end.g <= jnp.maximum(-end.r, 0) * 4 * jnp.abs(to_go)))
-    near = near | ((jnp.abs(to_go) <= resolution.reach) & (bend <= 0.1 * resolution.reach) & ~crowded)
+    near = near | ((jnp.abs(to_go) <= resolution.reach) & (bend <= resolution.straight) & ~crowded)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
     converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near)
     # A step that ends beyond a surface is checked when it has been cut short there.
@@ -151,7 +149,10 @@ def judge(
     rejected = ~bracket.active & ~trial.keep & crossed & jnp.all(jnp.isfinite(end.g) & jnp.isfinite(end.r))
     lo, hi = select(rejected, (trial.start, end), (narrower.lo, narrower.hi))
     candidates = jnp.where(rejected, _fallen(trial), candidates)
-    foreseen = foresee(lo, hi, candidates, (searching | rejected) & crossed)
+    # Of a second trial beyond the surface, the cubic through both trials is far more accurate than through the bracket's ends.
+    foreseen = predicted_fall(candidates, lo, hi)
+    closer = earliest_between(candidates, bracket.hi, end, lo, hi)
+    foreseen = jnp.where(bracket.active & crossed & jnp.isfinite(closer), closer, foreseen)
     others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
         take=(allowed & ~turns & ~crossed & ~refused) | converged,
@@ -159,7 +160,7 @@ def judge(
             [refused, rejected, allowed & turns, searching],
             [
                 shortened(end.dt, trial.coarse),
-                jnp.minimum(end.dt, foreseen + 0.3 * resolution.reach),
+                jnp.minimum(end.dt, foreseen + 0.03 * resolution.reach),
                 to_turn,
                 _next_try(narrower, foreseen),
             ],

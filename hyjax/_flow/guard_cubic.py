@@ -72,16 +72,28 @@ def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:
     both ends, otherwise Newton's method from the end nearer to zero, and bisection where neither stays inside.
     """
     span = hi.dt - lo.dt
-    drop = jnp.where(candidates, lo.g - hi.g, 1)
-    w = lo.g / drop  # how far down the guard must come, from 0 at `lo` to 1 at `hi`
-    # Time as a function of w, with the slopes that the rates give at both ends.
     falling = (lo.r < 0) & (hi.r < 0)
-    a = -drop / jnp.where(falling, lo.r, -1)
-    b = -drop / jnp.where(falling, hi.r, -1)
-    inverse = w * (a + w * ((3 * span - 2 * a - b) + w * (a + b - 2 * span)))
+    inverse = _inverse_cubic(lo, hi)
     near_lo = lo.g < -hi.g
     rate = jnp.where(near_lo, lo.r, hi.r)
     newton = jnp.where(near_lo, 0, span) - jnp.where(near_lo, lo.g, hi.g) / jnp.where(rate == 0, 1, rate)
     good = lambda dt: (dt > 0) & (dt < span)
     dt = jnp.where(falling & good(inverse), inverse, jnp.where(good(newton), newton, span / 2))
     return lo.dt + jnp.min(jnp.where(candidates, dt, span))
+
+
+def earliest_between(candidates: Mask, a: Look, b: Look, lo: Look, hi: Look) -> Scalar:
+    """The earliest time, between `lo` and `hi`, at which a candidate is zero by inverse cubic interpolation; infinite where there
+    is none. The looks `a` and `b` may lie on one side of the zero."""
+    time = a.dt + _inverse_cubic(a, b)
+    return jnp.min(jnp.where(candidates & (time > lo.dt) & (time < hi.dt), time, jnp.inf))
+
+
+def _inverse_cubic(a: Look, b: Look) -> Scalar:
+    """The time from `a` at which each guard is zero, by the cubic `time(guard)` through times and rates at two points."""
+    rise, span = b.g - a.g, b.dt - a.dt
+    rise = jnp.where(rise == 0, 1, rise)
+    w = -a.g / rise  # the fraction of the rise at which the guard is zero
+    # The slopes of time as a function of this fraction.
+    at_a, at_b = rise / jnp.where(a.r == 0, 1, a.r), rise / jnp.where(b.r == 0, 1, b.r)
+    return w * (at_a + w * ((3 * span - 2 * at_a - at_b) + w * (at_a + at_b - 2 * span)))

@@ -2,16 +2,19 @@
 vibrating table in free flight, whose steps are limited by nothing else.
 
 A guard is compared at two interior points of the step with the cubic through its values and rates at both ends. The states there
-are those of the flow's own cubic, so a guard that is linear in the state and does not depend on time is resolved by any step.
+are those of the flow's own cubic, so a guard that is linear in state and time is resolved by any step, and is not compared.
 """
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from .._system.types import Scalar, State, Time
+from .dependence import depends_on
 from .guard_cubic import Look
-from .surfaces import Guards
+from .surfaces import Guards, Surfaces
 
 # The interior points, as fractions of the step: not symmetric, because a variation odd about the middle vanishes there.
 INNER = np.array([0.31, 0.64])
@@ -19,6 +22,21 @@ INNER = np.array([0.31, 0.64])
 GRID = np.arange(1, 16) / 16
 # The error between the points is taken as this number of times the one seen at the points.
 SAFETY = 4
+
+
+def linear(surfaces: Surfaces, t: Time, x: State, args: PyTree) -> bool:
+    """Whether all guards are linear in time and state, apart from a constant: their derivative is the same everywhere."""
+    if not surfaces.count:
+        return True
+    arrays, rest = eqx.partition(args, eqx.is_array)
+
+    def slope(point, direction, arrays):
+        values = lambda t, x: surfaces.values(t, x, eqx.combine(arrays, rest))
+        return jax.jvp(values, point, direction)[1]
+
+    shape = lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf))
+    point, arrays = jax.tree.map(shape, ((t, x), arrays))
+    return not depends_on(jax.make_jaxpr(slope)(point, point, arrays), 2)
 
 
 def hermite(v: np.ndarray, a: Array, ra: Array, b: Array, rb: Array) -> Array:

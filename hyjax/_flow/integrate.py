@@ -69,7 +69,7 @@ def integrate(
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
     straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, x0.dtype)
 
-    def last_stretch(inputs: PyTree, t, x, f, end: Ending, h):
+    def last_stretch(inputs: PyTree, t, x, f, end: Ending):
         """From the end of the last step to the surface."""
         field, surfaces, *_, args = inputs
         shift = jnp.where(end.event >= 0, end.shift, 0)
@@ -78,24 +78,24 @@ def integrate(
         height = lambda t, x, f: jax.jvp(
             lambda t, x: surfaces.value(end.event, t, x, args), *stop_gradient(((t, x), (jnp.ones_like(t), f)))
         )
-        return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift, straight * h)
+        return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):
         progress = run(*inputs, integrator=integrator, keep=again, watch=watch)
         last, end = progress.last, without_tangents(progress.end)
-        aux = end, progress.h, progress.g_max, progress.steps, progress.seen, progress.taken
+        aux = end, progress.g_max, progress.steps, progress.seen, progress.taken
         point = last.t, jnp.stack(last.x), jnp.stack(last.f)
-        return point if again else last_stretch(inputs, *point, end, stop_gradient(progress.h)), aux
+        return point if again else last_stretch(inputs, *point, end), aux
 
     inputs = (field, surfaces, t0, x0, t1, args)
     if again:
         _, aux = take_steps(without_tangents(inputs))
-        end, h, *_, taken = aux
+        end, *_, taken = aux
         point = retrace(field, t0, x0, args, taken, integrator)  # pyright: ignore[reportArgumentType]
-        t, x, f = last_stretch(inputs, *point, end, h)
+        t, x, f = last_stretch(inputs, *point, end)
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
-    end, _, g_max, steps, seen, _ = jax.tree.map(stop_gradient, aux)
+    end, g_max, steps, seen, _ = jax.tree.map(stop_gradient, aux)
 
     # From just beyond t1 back to t1, along a straight line: the square of this time is far below rounding. A flow that failed
     # before t1 stays at its last step.

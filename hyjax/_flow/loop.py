@@ -8,7 +8,6 @@ Step sizes carry no derivative. The tangents of the state pass through the steps
 """
 
 import dataclasses
-import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +20,8 @@ from jaxtyping import PyTree
 
 from .._system.types import Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
-from .foresight import foresee
 from .guard_cubic import Look
-from .guard_resolution import coarseness, inner_points
+from .guard_resolution import coarseness, inner_points, linear
 from .integrator import Integrator
 from .last_stretch import straight_line, stretches
 from .pace import Pace
@@ -80,7 +78,8 @@ def _begin(
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
     surfaces, noise = _with_leeway(surfaces, t, x, still, rtol, atol)
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise)
+    straight = linear(surfaces, t, x, still)
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, straight)
 
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
@@ -136,7 +135,7 @@ def try_step(course: Course, now: Progress) -> Attempt:
     finite = jnp.all(jnp.isfinite(end.x)) & jnp.all(jnp.isfinite(end.f))
     error = jnp.where(finite, end.error, jnp.inf)
     keep, h, control = _aside(course.pace.after, dt, x, end.x, error, now.control)
-    return Attempt(dt, final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations, end.stages)
+    return Attempt(dt, final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations)
 
 
 def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:
@@ -152,10 +151,9 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
 
 def _coarseness(course: Course) -> Callable[..., Scalar]:
     def coarse(start: Look, end: Look, last: Point, attempt: Attempt) -> Scalar:
-        if not course.surfaces.count:
+        if course.linear:
             return jnp.zeros_like(attempt.dt)
-        x, f = jnp.stack(last.x), jnp.stack(last.f)
-        t, x = inner_points(last.t, x, f, attempt.dt, attempt.x, attempt.f)
+        t, x = inner_points(last.t, jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt.x, attempt.f)
         inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
         return coarseness(start, end, inner, course.noise)
 
@@ -175,16 +173,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
         resolution = Resolution(h, straight * h, reach * h, close, 4 * eps * jnp.abs(t), course.noise)
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
-        def searched():
-            between = course.step.between(jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt)
-
-            def look_at(dt) -> Look:
-                inside, slope = between(dt / attempt.dt)
-                return Look(dt, *surfaces.rates(last.t + dt, inside, slope / attempt.dt, course.args))
-
-            predict = ft.partial(foresee, look_at)
-            return judge(bracket, trial, armed_at, predict, resolution, surfaces.is_limit)
-
+        searched = lambda: judge(bracket, trial, armed_at, resolution, surfaces.is_limit)
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))
 

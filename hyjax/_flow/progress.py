@@ -60,7 +60,7 @@ class Progress(eqx.Module):
 
 class Attempt(eqx.Module):
     """A trial step from the last point. `final`: it ends at the end time. `keep`, `h`, `control`: the controller's decision, next
-    step and memory. `iterations`: of Newton's method. `stages`: see `Stepped`."""
+    step and memory. `iterations`: of Newton's method."""
 
     dt: Scalar
     final: Flag
@@ -72,12 +72,11 @@ class Attempt(eqx.Module):
     h: Scalar
     control: Any
     iterations: Count
-    stages: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """The constants of the loop."""
+    """The constants of the loop. `linear`: whether the guards are linear, so that any step resolves them."""
 
     step: Step
     pace: Pace
@@ -87,3 +86,4 @@ class Course:
     t_stop: Time
     tolerances: tuple[float | Scalar, float | Scalar]
     noise: Guards
+    linear: bool

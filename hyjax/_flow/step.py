@@ -15,7 +15,6 @@ from jaxtyping import Array, PyTree
 from .._system.types import Count, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver
 from ..solvers.work import Work
-from .dense_output import cubic, DenseOutput, from_stages, weights_of
 from .implicit_step import implicit_step, implicit_tableau, implicit_work
 
 Field = Callable[[Time, State], State]
@@ -24,15 +23,13 @@ Loop = Literal["lax", "bounded", "checkpointed"]
 
 class Stepped(eqx.Module):
     """The end of a step. `error`: its estimate, infinite where the implicit equations of the step were not solved, and zero for a
-    solver without one. `iterations`: of Newton's method, in all stages. `stages`: the vector field at the stages of an explicit
-    Runge-Kutta method."""
+    solver without one. `iterations`: of Newton's method, in all stages."""
 
     x: State
     f: State
     error: State
     memory: Any
     iterations: Count
-    stages: Any = None
 
 
 class Step:
@@ -87,8 +84,7 @@ class Step:
         """A step `h` from `(t, x)`, where the vector field is `f`."""
         none = jnp.array(0)
         if self.explicit is not None:
-            after, f_after, error, stages = self.advance(self.explicit, self.field, t, x, f, h)
-            return Stepped(after, f_after, error, memory, none, stages)
+            return Stepped(*self.advance(self.explicit, self.field, t, x, f, h), memory, none)
         if self.implicit is not None:
             most = self.solver.root_find_max_steps  # pyright: ignore[reportAttributeAccessIssue]
             after, f_after, error, solved, count = implicit_step(self.implicit, self.field, t, x, f, h, self.unit, most)
@@ -101,12 +97,6 @@ class Step:
         error = jnp.zeros_like(x) if error is None else jnp.asarray(error)
         error = jnp.where(result == dfx.RESULTS.successful, error, jnp.inf)
         return Stepped(after, self.field(t + h, after), error, memory, none)
-
-    def between(self, x: State, f: State, h: Time, taken: "Stepped") -> DenseOutput:
-        """The state within a step `h` from `x`, where the vector field is `f`."""
-        if taken.stages is None:
-            return cubic(x, f, h, taken.x, taken.f)
-        return from_stages(weights_of(type(self.solver)), x, h, list(taken.stages))
 
 
 def takes_stiff(solver: dfx.AbstractSolver) -> bool:
@@ -130,7 +120,7 @@ def _with_loop(solver: dfx.AbstractSolver, loop: Loop) -> dfx.AbstractSolver:
 
 
 def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
-    """`(x, vector field at x, error estimate, stages)` after a step, with its stages written out."""
+    """`(x, vector field at x, error estimate)` after a step, with its stages written out."""
     stages, at = [f], x
     for c, row in zip(tableau.c, tableau.a_lower, strict=True):
         at = x + h * _combine(row, stages)
@@ -138,7 +128,7 @@ def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
     # Where the last stage is the vector field at the end of the step (first same as last), both are known already.
     after = at if tableau.ssal else x + h * _combine(tableau.b_sol, stages)
     f_after = stages[-1] if tableau.fsal else field(t + h, after)
-    return after, f_after, h * _combine(tableau.b_error, stages), tuple(stages)
+    return after, f_after, h * _combine(tableau.b_error, stages)
 
 
 def _combine(weights, stages: list[Array]) -> Array:
@@ -163,4 +153,4 @@ def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
     stages, at = jax.lax.scan(stage, first, each)
     after = at[-1] if tableau.ssal else x + h * (tableau.b_sol.astype(x.dtype) @ stages)
     f_after = stages[-1] if tableau.fsal else field(t + h, after)
-    return after, f_after, h * (tableau.b_error.astype(x.dtype) @ stages), stages
+    return after, f_after, h * (tableau.b_error.astype(x.dtype) @ stages)

@@ -36,6 +36,7 @@ names = (
     "linear_impact_oscillator",
     "bangbang",
     "impact_microactuator",
+    "relief_valve",
 )
 
 # Former names, which still work: each is a module of one line.
