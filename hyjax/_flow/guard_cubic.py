@@ -89,7 +89,7 @@ def earliest_between(candidates: Mask, a: Look, b: Look, lo: Look, hi: Look) -> 
     return jnp.min(jnp.where(candidates & (time > lo.dt) & (time < hi.dt), time, jnp.inf))
 
 
-def _inverse_cubic(a: Look, b: Look) -> Scalar:
+def _inverse_cubic(a: Look, b: Look) -> Guards:
     """The time from `a` at which each guard is zero, by the cubic `time(guard)` through times and rates at two points."""
     rise, span = b.g - a.g, b.dt - a.dt
     rise = jnp.where(rise == 0, 1, rise)

@@ -75,9 +75,11 @@ def integrate(
         shift = jnp.where(end.event >= 0, end.shift, 0)
         if not surfaces.count or reach <= straight:
             return *straight_line(t, x, f, shift), f
-        height = lambda t, x, f: jax.jvp(
-            lambda t, x: surfaces.value(end.event, t, x, args), *stop_gradient(((t, x), (jnp.ones_like(t), f)))
-        )
+
+        def height(t, x, f):
+            values, rates = surfaces.rates(*stop_gradient((t, x, f)), args)
+            return values[end.event], rates[end.event]
+
         return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):

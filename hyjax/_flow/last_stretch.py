@@ -1,7 +1,7 @@
 r"""From the end of the last step to the surface that the flow meets.
 
 Event location ends within a short time of the surface, so short that one step of Heun's third-order method over this time is
-exact up to rounding. A straight line leads from its end to the surface, over the time that is left because the guard's rate changes.
+exact up to rounding. A straight line leads from its end to the surface, over the time left because the guard's rate changes.
 
 Source: Hairer, Norsett, Wanner (1993), *Solving Ordinary Differential Equations I*, Sec. II.1, for the method.
 """

@@ -1,8 +1,8 @@
 """The loop of solver steps with event location: try a step, evaluate the guards at its end, advance.
 
-A step in which a guard falls is repeated from the same start, shorter, until it ends on the guard's surface. So the event's state
-is the end of a real solver step, with its accuracy. Because location is part of the same loop, the vector field is compiled once,
-and in a batch no lane waits for another lane to locate its event.
+A step in which a guard falls is repeated from the same start, shorter, until it ends on the guard's surface, or so near that a
+short step leads on to the surface (see `last_stretch.py`). So the event's state has the accuracy of a real solver step. Because
+location is part of the same loop, the vector field is compiled once, and in a batch no lane waits for another lane's event.
 
 Step sizes carry no derivative. The tangents of the state pass through the steps.
 """
