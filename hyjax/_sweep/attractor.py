@@ -20,7 +20,7 @@ from .._system.types import Params
 from .._system.where import Where, with_leaves
 from .._system.working import working
 from .batches import BatchMap
-from .grid import Grid, grid_over, named_leaves
+from .grid import Grid, grid_over, named_leaves, points_over
 from .iterated_map import IteratedMap
 from .maps import map_of
 from .progress import progress_bar
@@ -87,7 +87,7 @@ def attractor(
     if keep < 1 or max_period < 1:
         raise ValueError(f"attractor: keep={keep} and max_period={max_period} must be at least 1.")
     grid = grid_over(params, where, values)
-    lanes = grid.points()
+    lanes = points_over(grid.values)
     states = _initial_states(system, start, grid, lanes, where, progress)
     if integrator is None:
         tolerance = 1e-9 if states.dtype == np.float64 else 1e-5

@@ -35,8 +35,12 @@ class BatchMap:
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
         )
-        self.fn, self.common = fn, common
+        self.fn, self.common, self._given = fn, common, (width, capacity)
         self.mesh = Mesh(np.array(self.devices), ("lanes",)) if len(self.devices) > 1 else None
+
+    def __reduce__(self):
+        """In another process: the same map, over the devices there."""
+        return type(self), (self.fn, self.common, *self._given)
 
     @property
     def capacity(self) -> int:

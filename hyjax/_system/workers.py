@@ -1,0 +1,131 @@
+"""Independent chunks of a computation, by threads of this process or by the workers of an executor."""
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+from .remote import answer, device_kind, packed, Program
+from .working import working
+
+# Calls sent ahead, for each worker of an executor; and in all, of an executor that does not tell the number of its workers.
+AHEAD, UNKNOWN = 4, 256
+
+
+class ExecutorError(RuntimeError):
+    """A worker of an `executor` failed, was lost for good, or computes on another kind of device; the message names the chunk.
+
+    Results of finished chunks that are in a store are kept.
+    """
+
+
+class Answered(NamedTuple):
+    """The result of a call, the number of its chunk, and the kind of the device that computed it."""
+
+    i: int
+    value: Any
+    device: str
+
+
+class Workers:
+    """Those who call the methods of an object: this process with several threads, or the workers of an executor.
+
+    **Arguments:** `executor`: any `concurrent.futures.Executor`, `None` for this process with so many `threads`. `ValueError`
+    for one that cannot be used.
+    """
+
+    def __init__(self, program: Program, executor: Executor | None, threads: int):
+        if executor is not None:
+            require_usable(executor)
+        self.program, self.executor, self.threads = program, executor, threads
+        self._packed = None if executor is None else packed(program)
+
+    def compile(self, what: str, progress: bool | None) -> None:
+        """Compile in this process, saying `what`, if this process computes. An executor's workers compile when they are first
+        called."""
+        if self.executor is None:
+            with working(what, progress):
+                self.program.compile()
+
+    def call(self, method: str, *arguments: Any, what: str) -> tuple[Any, str]:
+        """The result of one call, and the kind of the device. `ValueError` as in this process; `ExecutorError` for any other
+        failure of a worker."""
+        if self.executor is None:
+            return getattr(self.program, method)(*arguments), device_kind()
+        try:
+            device, value = self._submit(self.executor, method, arguments).result()
+        except ValueError:
+            raise
+        except Exception as error:
+            raise _failed(what, error, "") from error
+        return value, device
+
+    def each(
+        self, method: str, chunks: Iterable[tuple], named: Callable[[int], str], remedy: str = ""
+    ) -> Iterator[Answered]:
+        """The results of a call for each chunk, its arguments, in the order in which they arrive.
+
+        Chunks are taken only as workers need them. **Arguments:** `named`: the name of a chunk, and `remedy`: what to do, for
+        the message of an `ExecutorError`.
+        """
+        if self.executor is None:
+            pool = ThreadPoolExecutor(self.threads)
+            submit = lambda chunk: pool.submit(getattr(self.program, method), *chunk)
+            try:
+                for i, future in _in_turn(submit, chunks, self.threads + 1):
+                    yield Answered(i, future.result(), device_kind())
+            finally:
+                pool.shutdown(cancel_futures=True)
+            return
+        executor = self.executor
+        ahead = AHEAD * count if isinstance(count := getattr(executor, "_max_workers", None), int) else UNKNOWN
+        for i, future in _in_turn(lambda chunk: self._submit(executor, method, chunk), chunks, ahead):
+            try:
+                device, value = future.result()
+            except Exception as error:
+                raise _failed(named(i), error, remedy) from error
+            yield Answered(i, value, device)
+
+    def _submit(self, executor: Executor, method: str, arguments: tuple) -> Future:
+        assert self._packed is not None
+        try:
+            return executor.submit(answer, *self._packed, pickle.dumps((method, arguments)))
+        except RuntimeError as error:  # of an executor that is shut down, or whose processes have died
+            failed: Future = Future()
+            failed.set_exception(error)
+            return failed
+
+
+def _in_turn(submit: Callable[[tuple], Future], chunks: Iterable[tuple], most: int) -> Iterator[tuple[int, Future]]:
+    """Finished calls with the numbers of their chunks; at most so many calls are submitted and not finished."""
+    waiting, running = enumerate(chunks), {}
+    try:
+        while True:
+            running |= {submit(chunk): i for i, chunk in itertools.islice(waiting, most - len(running))}
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _failed(what: str, error: Exception, remedy: str) -> ExecutorError:
+    said = f"{type(error).__name__}: {error}".rstrip().rstrip(".")
+    return ExecutorError(f"{what}: the workers of the executor did not compute it ({said}).{remedy and ' ' + remedy}")
+
+
+def require_usable(executor: Executor) -> None:
+    """`ValueError` for what is no executor, or for one whose processes are forked."""
+    if not isinstance(executor, Executor):
+        raise ValueError(
+            f"executor={executor!r} is not a concurrent.futures.Executor. Of a Dask client give client.get_executor()."
+        )
+    context = getattr(executor, "_mp_context", None)
+    if isinstance(executor, ProcessPoolExecutor) and context is not None and context.get_start_method() == "fork":
+        raise ValueError(
+            "executor: this ProcessPoolExecutor forks its processes, and JAX, whose threads a fork does not copy, may wait for "
+            "ever in them. Give ProcessPoolExecutor(n, mp_context=multiprocessing.get_context('spawn'))."
+        )
