@@ -5,6 +5,7 @@ nor the arithmetic of a lane depends on the number of lanes, so a lane's result 
 bit.
 """
 
+import dataclasses
 import functools as ft
 import os
 from collections.abc import Callable
@@ -80,6 +81,21 @@ class BatchMap:
         out = _program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
         gathered = lambda leaf: np.asarray(leaf)[:, :busy].reshape(-1, *leaf.shape[3:])[:count]
         return jax.tree.map(gathered, out)
+
+
+@dataclasses.dataclass(frozen=True)
+class LaneChunks:
+    """A map over lanes, of which workers compute one chunk each. `sample`: lanes of the same shapes and dtypes."""
+
+    run: BatchMap
+    sample: PyTree[np.ndarray]
+
+    def compile(self) -> None:
+        self.run.compile(self.sample)
+
+    def solve(self, *lanes: PyTree[np.ndarray]) -> PyTree[np.ndarray]:
+        """The results of the lanes of a chunk."""
+        return self.run(lanes)
 
 
 @eqx.filter_jit

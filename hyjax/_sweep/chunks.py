@@ -12,7 +12,7 @@ import numpy as np
 
 from .._flow.dataset import load_xarray
 from .._system.remote import device_kind
-from .._system.workers import ExecutorError, Workers
+from .._system.workers import Workers
 from .._system.working import working
 from .chunk_solver import ChunkSolver, kept_columns
 from .progress import progress_bar
@@ -56,12 +56,7 @@ class Sweep(NamedTuple):
         named = lambda i: f"sweep: the chunk {box_text(grid.names, boxes[i])}"
         calls = ((coarse, grid.axes(box)) for box in boxes)
         with progress_bar("orbits", grid.size, done, self.progress) as advance:
-            for i, columns, by in self.workers.each("solve", calls, named, remedy):
-                if by != device:
-                    raise ExecutorError(
-                        f"{named(i)} was computed on another kind of device, {by!r}, than the others, {device!r}. Give an "
-                        f"executor whose workers have the same kind of device.{remedy and ' ' + remedy}"
-                    )
+            for i, columns in self.workers.each("solve", calls, named, remedy, device):
                 yield i, columns
                 advance(columns["result"].size)
 

@@ -57,7 +57,7 @@ def chunks_of(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[INDEX]:
 
 def box_text(names: tuple[str, ...], box: INDEX) -> str:
     """A box of a grid, for a message."""
-    return ", ".join(f"{name} {each.start}:{each.stop}" for name, each in zip(names, box, strict=True))
+    return ", ".join(f"{name} {each.start}:{each.stop}".strip() for name, each in zip(names, box, strict=True))
 
 
 class Store:

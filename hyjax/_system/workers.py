@@ -4,7 +4,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 from .remote import answer, device_kind, packed, Program
 from .working import working
@@ -18,14 +18,6 @@ class ExecutorError(RuntimeError):
 
     Results of finished chunks that are in a store are kept.
     """
-
-
-class Answered(NamedTuple):
-    """The result of a call, the number of its chunk, and the kind of the device that computed it."""
-
-    i: int
-    value: Any
-    device: str
 
 
 class Workers:
@@ -62,19 +54,25 @@ class Workers:
         return value, device
 
     def each(
-        self, method: str, chunks: Iterable[tuple], named: Callable[[int], str], remedy: str = ""
-    ) -> Iterator[Answered]:
-        """The results of a call for each chunk, its arguments, in the order in which they arrive.
+        self,
+        method: str,
+        chunks: Iterable[tuple],
+        named: Callable[[int], str],
+        remedy: str = "",
+        device: str | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """The number of each chunk with the result of a call with its arguments, in the order in which results arrive.
 
         Chunks are taken only as workers need them. **Arguments:** `named`: the name of a chunk, and `remedy`: what to do, for
-        the message of an `ExecutorError`.
+        the message of an `ExecutorError`. `device`: the kind of device on which all are to be computed, by default that of the
+        first result.
         """
         if self.executor is None:
             pool = ThreadPoolExecutor(self.threads)
             submit = lambda chunk: pool.submit(getattr(self.program, method), *chunk)
             try:
                 for i, future in _in_turn(submit, chunks, self.threads + 1):
-                    yield Answered(i, future.result(), device_kind())
+                    yield i, future.result()
             finally:
                 pool.shutdown(cancel_futures=True)
             return
@@ -82,10 +80,15 @@ class Workers:
         ahead = AHEAD * count if isinstance(count := getattr(executor, "_max_workers", None), int) else UNKNOWN
         for i, future in _in_turn(lambda chunk: self._submit(executor, method, chunk), chunks, ahead):
             try:
-                device, value = future.result()
+                by, value = future.result()
             except Exception as error:
                 raise _failed(named(i), error, remedy) from error
-            yield Answered(i, value, device)
+            if by != (device := by if device is None else device):
+                raise ExecutorError(
+                    f"{named(i)} was computed on another kind of device, {by!r}, than the others, {device!r}. Give an executor "
+                    f"whose workers have the same kind of device.{remedy and ' ' + remedy}"
+                )
+            yield i, value
 
     def _submit(self, executor: Executor, method: str, arguments: tuple) -> Future:
         assert self._packed is not None
@@ -105,7 +108,9 @@ def _in_turn(submit: Callable[[tuple], Future], chunks: Iterable[tuple], most: i
             running |= {submit(chunk): i for i, chunk in itertools.islice(waiting, most - len(running))}
             if not running:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            # Failures last: what was finished together with one is kept.
+            for future in sorted(done, key=lambda each: each.cancelled() or each.exception() is not None):
                 yield running.pop(future), future
     finally:
         for future in running:
@@ -117,7 +122,7 @@ def _failed(what: str, error: Exception, remedy: str) -> ExecutorError:
     return ExecutorError(f"{what}: the workers of the executor did not compute it ({said}).{remedy and ' ' + remedy}")
 
 
-def require_usable(executor: Executor) -> None:
+def require_usable(executor: object) -> None:
     """`ValueError` for what is no executor, or for one whose processes are forked."""
     if not isinstance(executor, Executor):
         raise ValueError(
