@@ -14,8 +14,8 @@ __path__.append(__path__[0] + "/plot/_former")
 
 
 def __getattr__(name: str) -> Any:
-    """A public name; `hyjax.animate`, a former path; `__version__`; `hyjax.objectives`, a module of a folder, which lazy_loader does
-    not import."""
+    """A public name; `hyjax.animate`, a former path; `__version__`; `hyjax.objectives`, a module of a folder, which lazy_loader
+    does not import."""
     if name == "__version__":
         from ._system.version import version
 

@@ -2,55 +2,21 @@
 
 import json
 import multiprocessing
-import pickle
 import sys
-import threading
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
-import cloudpickle
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import sweep_case as case
 from numpy.testing import assert_array_equal
+from recorded import Recorded
 
 import hyjax as hj
 from hyjax._system import remote, workers
 
 # A lambda is sent by value: in a worker it is another function, which is compiled there.
 doubled = lambda orbit: {"twice": 2 * orbit.x}
-
-
-class Recorded(Executor):
-    """Threads that are given what a process would be given. `lost`: the number of the call whose worker is lost for good."""
-
-    _max_workers = 2
-
-    def __init__(self, lost=None):
-        self.pool, self.lost, self.sent, self.running, self.most = ThreadPoolExecutor(2), lost, [], 0, 0
-        self.guard = threading.Lock()
-
-    def submit(self, fn, /, *args, **kwargs):
-        if len(self.sent) == self.lost:
-            failed = Future()
-            failed.set_exception(BrokenExecutor("A process of the pool was terminated abruptly."))
-            return failed
-        data = cloudpickle.dumps((fn, args, kwargs))
-        with self.guard:
-            self.running += 1
-            self.most = max(self.most, self.running)
-        self.sent.append(len(data))
-        future = self.pool.submit(self._call, data)
-        future.add_done_callback(self._ended)
-        return future
-
-    def _call(self, data):
-        fn, args, kwargs = pickle.loads(data)
-        return pickle.loads(pickle.dumps(fn(*args, **kwargs)))
-
-    def _ended(self, future):
-        with self.guard:
-            self.running -= 1
 
 
 @pytest.fixture(scope="module")

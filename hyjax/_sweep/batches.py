@@ -7,7 +7,6 @@ bit.
 
 import dataclasses
 import functools as ft
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,8 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import PyTree
+
+from .._system.workers import threads_here
 
 
 class BatchMap:
@@ -50,10 +51,8 @@ class BatchMap:
 
     @property
     def threads(self) -> int:
-        """The number of threads to call from: a CPU device runs as many programs at once as it has cores."""
-        if self.mesh is not None or self.devices[0].platform != "cpu":
-            return 1
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        """The number of threads to call from."""
+        return threads_here() if self.mesh is None else 1
 
     def __call__(self, lanes: PyTree[np.ndarray]) -> PyTree[np.ndarray]:
         """The results of all lanes, on the host, in the order of the lanes."""

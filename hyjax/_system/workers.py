@@ -1,10 +1,13 @@
 """Independent chunks of a computation, by threads of this process or by the workers of an executor."""
 
 import itertools
+import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from typing import Any
+
+import jax
 
 from .remote import answer, device_kind, packed, Program
 from .working import working
@@ -18,6 +21,13 @@ class ExecutorError(RuntimeError):
 
     Results of finished chunks that are in a store are kept.
     """
+
+
+def threads_here() -> int:
+    """The number of threads to call compiled programs from: a CPU device runs as many at once as it has cores."""
+    if jax.default_backend() != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers:
