@@ -85,7 +85,7 @@ def optimize(
         leaves = _ends_of(searches, np.asarray(lanes), workers, say)
         result = optimized(program, searches.minima(leaves), orbit, None)
         say("optimizing: comparing the gradient with finite differences")
-        best = [leaf[int(result.best)] for leaf in leaves]
+        best = [np.asarray(leaf[int(result.best)]) for leaf in leaves]
         error, _ = workers.call("gradient_error", best, float(result.value_before), what="optimize: the gradient")
         result = eqx.tree_at(
             lambda r: r.gradient_error, result, jnp.asarray(error), is_leaf=lambda leaf: leaf is None
