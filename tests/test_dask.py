@@ -46,11 +46,10 @@ def test_a_worker_is_killed_in_the_middle(client, tmp_path, monkeypatch):
         assert_array_equal(found[name].values, plain[name].values, err_msg=name)
     (pid,) = killed.values()
     assert pid not in client.run(os.getpid).values()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
     assert hj.open_sweep(tmp_path / "sweep.zarr").attrs["device"].startswith(jax.default_backend())
 
 
+@pytest.mark.slow
 def test_the_command(client, command):
     arguments = "sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--json"
     here = command(*arguments)

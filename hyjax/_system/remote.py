@@ -55,14 +55,17 @@ def packed(program: Program) -> tuple[str, bytes]:
     except ImportError as error:
         raise ImportError("executor= needs cloudpickle: pip install 'hyjax-dynamics[cluster]'.") from error
     data = cloudpickle.dumps(program)
-    read = lambda names: {name: getattr(jax.config, name) for name in names}
     header = {
         "versions": _versions(),
-        "settings": read(_IN_FORCE),
-        "cache": read(_CACHE),
+        "settings": _read(_IN_FORCE),
+        "cache": _read(_CACHE),
         "digest": hashlib.sha256(data).hexdigest(),
     }
     return json.dumps(header), data
+
+
+def _read(names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(jax.config, name) for name in names}
 
 
 def answer(header: str, program: bytes, call: bytes) -> tuple[str, Any]:
@@ -116,7 +119,8 @@ def _require_same_versions(sent: dict[str, str]) -> None:
 def _share_cache(sent: dict[str, Any]) -> None:
     """Use the caller's directory of compiled programs, unless the worker has one."""
     with _guard:
-        if jax.config.jax_compilation_cache_dir is not None or sent["jax_compilation_cache_dir"] is None:
+        directory = _CACHE[0]
+        if _read(_CACHE)[directory] is not None or sent[directory] is None:
             return
         from jax.experimental.compilation_cache import compilation_cache
 
