@@ -14,13 +14,14 @@ __path__.append(__path__[0] + "/plot/_former")
 
 
 def __getattr__(name: str) -> Any:
-    """A public name; `hyjax.animate`, a former path; `__version__`."""
+    """A public name; `hyjax.animate`, a former path; `__version__`; `hyjax.objectives`, a module of a folder, which lazy_loader
+    does not import."""
     if name == "__version__":
         from ._system.version import version
 
         return version()
-    if name == "animate":
+    if name in (modules := {"animate": "hyjax.animate", "objectives": "hyjax._optimize.objectives"}):
         import importlib
 
-        return importlib.import_module("hyjax.animate")
+        return importlib.import_module(modules[name])
     return _imported(name)

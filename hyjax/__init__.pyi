@@ -44,6 +44,7 @@ from ._system.cache import enable_cache as enable_cache
 from ._system.results import RESULTS as RESULTS
 from ._system.section import Section as Section, Stroboscope as Stroboscope
 from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
+from ._system.workers import ExecutorError as ExecutorError
 from ._variation.bouligand import (
     bouligand_derivative as bouligand_derivative,
     BouligandDerivative as BouligandDerivative,

@@ -82,13 +82,10 @@ def child(out: pathlib.Path, kill_after: int) -> None:
 
     Store.write = counted
     swept(orbit(), out, chunk=24)
-    print("chunks", *written)
 
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    out, kill_after, *address = sys.argv[1:]
-    if address:
-        jax.distributed.initialize(address[0], num_processes=2, process_id=int(address[1]))
+    out, kill_after = sys.argv[1:]
     child(pathlib.Path(out), int(kill_after))

@@ -11,8 +11,7 @@ import xarray
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._sweep.chunk_solver import ChunkSolver
-from hyjax._sweep.locks import Locks
+from hyjax._sweep.lock import LOCK, Lock
 from hyjax._sweep.store import Store
 
 
@@ -105,7 +104,8 @@ def test_a_chunk_of_fill_values_is_not_taken_for_lost(tmp_path, start):
 
 def parts(store, i):
     """What chunk `i` holds, as `Store.write` takes it."""
-    return {name: (store.dims, np.asarray(array[store.chunks[i]])) for name, array in store.arrays.items()}
+    inner = lambda array: array.shape[len(store.dims) :]
+    return {name: np.asarray(array[store.chunks[i]]).reshape(-1, *inner(array)) for name, array in store.arrays.items()}
 
 
 def test_a_chunk_is_finished_by_its_codes(stored, tmp_path, monkeypatch):
@@ -126,42 +126,21 @@ def test_a_chunk_is_finished_by_its_codes(stored, tmp_path, monkeypatch):
         store.write(1, data)
     assert store.damaged(1) is None
     store.write(1, data)
-    assert store.is_finished(1)
-    dims, codes = data["result"]
-    store.write(1, data | {"result": (dims, np.where(np.arange(codes.size).reshape(codes.shape) == 0, -1, codes))})
+    assert store.damaged(1) == []
+    codes = data["result"]
+    store.write(1, data | {"result": np.where(np.arange(codes.size) == 0, -1, codes)})
     assert store.damaged(1) is None
 
 
-def test_a_chunk_that_another_process_finishes_meanwhile_is_not_computed(start, stored, tmp_path, monkeypatch):
-    """While another process holds its lock it waits; and once the lock is free, the chunk is looked at again."""
-    out = tmp_path / "sweep.zarr"
-    shutil.copytree(stored[0], out)
-    store, asked = Store(out), []
-    data = parts(store, 2)
-    store.discard(2)
-
-    def take(self, i):
-        asked.append(i)
-        if len(asked) == 2:
-            store.write(2, data)
-        return len(asked) > 1
-
-    def solve(self, coarse, box):
-        raise AssertionError("computed")
-
-    monkeypatch.setattr(Locks, "take", take)
-    monkeypatch.setattr(ChunkSolver, "solve", solve)
-    xarray.testing.assert_identical(case.swept(start, out, resume=True).load(), stored[1])
-    assert asked == [2, 2]
-
-
-def test_a_directory_left_by_a_killed_process_is_removed(start, stored, tmp_path, monkeypatch):
-    """Where the lock of its maker is free; a directory that another process is filling stays."""
+def test_a_directory_left_by_a_killed_process_is_removed(start, stored, tmp_path):
+    """Where the lock of its maker is free; a directory that is being filled stays."""
     left, used = (tmp_path / f"sweep.zarr.{name}.part" for name in ("0123abcd", "4567abcd"))
     for part in (left, used):
         shutil.copytree(stored[0], part)
-    monkeypatch.setattr(Locks, "take_surely", lambda self, i: "4567abcd" not in str(self.path))
+    lock = Lock(used / LOCK)
+    assert lock.taken and not Lock(used / LOCK).taken
     found = case.swept(start, tmp_path / "sweep.zarr", chunk=70)
+    lock.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.zarr", used.name]
     xarray.testing.assert_identical(found.load(), stored[1])
 

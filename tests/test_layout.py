@@ -120,10 +120,10 @@ import sys, hyjax as hj
 late = {"matplotlib", "scipy.optimize", "xarray", "typer", "rich", "diffrax", "hyjax.plot", "hyjax.contact", "hyjax.models"}
 print(*late & set(sys.modules))
 print(hj.plot.gait_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
-print(*{"matplotlib", "typer", "rich"} & set(sys.modules))
+print(hj.objectives.speed.__name__, *{"matplotlib", "typer", "rich"} & set(sys.modules))
 """
     asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT.parent)
-    assert asked.stdout == "\nhyjax.plot.gait hyjax.contact.contact Simplest walker\n\n", asked.stderr
+    assert asked.stdout == "\nhyjax.plot.gait hyjax.contact.contact Simplest walker\nspeed\n", asked.stderr
     for name in hyjax.__all__:
         assert getattr(hyjax, name) is not None and name in dir(hyjax)
     with pytest.raises(AttributeError, match="No hyjax attribute nothing"):

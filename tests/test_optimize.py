@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from jaxtyping import Array, Float
+from recorded import Recorded
 
 import hyjax as hj
 from hyjax._optimize.vertex import leaving
@@ -96,6 +97,23 @@ def test_starts_lead_to_both_minima(several):
     assert np.all(np.abs(period_of(other) - 3) < 0.2)
     text = str(several)
     assert "optimum 1" in text and "optimum 2" in text and "drive" in text and "before" in text
+
+
+def test_starts_by_an_executor(pulse):
+    """Eight starts are one chunk, by the same program: the same bits as by threads of this process."""
+    executor = Recorded()
+    options = {"bounds": (1.01, 5.0), "starts": 20}
+    by_executor, here = (optimum_of(pulse, off_target, executor=each, **options) for each in (executor, None))
+    # Eight, eight and four starts; and the differences that check the gradient.
+    assert len(executor.sent) == 4 and by_executor.starts.values.shape == (20,)
+    for name in ("value", "gradient", "gradient_error", "error", "best", "orbit", "starts"):
+        leaves = zip(
+            *(jax.tree.leaves(eqx.filter(getattr(each, name), eqx.is_array)) for each in (by_executor, here)),
+            strict=True,
+        )
+        for found, expected in leaves:
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+    assert by_executor.orbit.system is pulse.system
 
 
 def test_bounds_and_multipliers(pulse):

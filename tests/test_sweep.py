@@ -1,10 +1,9 @@
-"""Sweeps: closed forms, stores that survive what may happen to them, devices and processes."""
+"""Sweeps: closed forms, stores that survive what may happen to them, devices."""
 
 import os
 import pathlib
 import re
 import resource
-import socket
 import subprocess
 import sys
 
@@ -19,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import hyjax as hj
 from hyjax._sweep.branch_starts import nearest_pass
 from hyjax._sweep.chunk_solver import ChunkSolver
-from hyjax._sweep.locks import Locks
+from hyjax._sweep.lock import LOCK
 from hyjax._sweep.starts import CoarseGrid, is_far
 from hyjax._sweep.store import Store
 
@@ -44,14 +43,14 @@ def exact(a, c, b=1.0):
     return x, a * (1 - 2 * x / b)
 
 
-def run(out, kill_after=10**6, address=(), devices=1):
+def run(out, kill_after=10**6, devices=1):
     environment = os.environ | {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
         "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, str(HERE / "sweep_case.py"), str(out), str(kill_after), *address]
+    command = [sys.executable, str(HERE / "sweep_case.py"), str(out), str(kill_after)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -198,9 +197,9 @@ def test_killed_and_resumed(start, whole, tmp_path, monkeypatch):
     assert killed.returncode == -9, errors
     computed, chunk = [], ChunkSolver.solve
 
-    def counted(self, coarse, box):
-        computed.append(box)
-        return chunk(self, coarse, box)
+    def counted(self, coarse, axes):
+        computed.append(tuple(np.searchsorted(axis, part) for axis, part in zip(case.values, axes, strict=True)))
+        return chunk(self, coarse, axes)
 
     monkeypatch.setattr(ChunkSolver, "solve", counted)
     codes = xarray.open_zarr(out, consolidated=False, chunks=None)["result"].values
@@ -208,25 +207,19 @@ def test_killed_and_resumed(start, whole, tmp_path, monkeypatch):
     assert 0 < done.sum() < codes.size
     # The chunk that was being written has no codes, and counts for nothing.
     assert_same(case.swept(start, out, chunk=24, resume=True), whole)
-    assert not any(done[box].any() for box in computed)
-    assert sum(done[box].size for box in computed) == (~done).sum()
+    assert not any(done[np.ix_(*box)].any() for box in computed)
+    assert sum(done[np.ix_(*box)].size for box in computed) == (~done).sum()
     computed.clear()
     assert_same(case.swept(start, out, resume=True), whole)
     assert not computed
 
 
-def test_two_processes_the_first_of_two_devices(whole, tmp_path):
+def test_two_devices(whole, tmp_path):
     out = tmp_path / "sweep.zarr"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    both = [run(out, address=(address, str(i)), devices=2 - i) for i in range(2)]
-    ended = [each.communicate(timeout=300) for each in both]
-    assert [each.returncode for each in both] == [0, 0], ended
-    mine, theirs = ([int(i) for i in re.findall(r"chunks(.*)", printed)[0].split()] for printed, _ in ended)
+    process = run(out, devices=2)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
     found = xarray.open_zarr(out, consolidated=False, chunks=None)
-    # Every chunk once, by one or the other.
-    assert sorted(mine + theirs) == list(range(len(mine) + len(theirs))) and len(mine + theirs) == 16
     for name in ("x", "period", "multipliers_real", "slope"):
         good = whole["result"].values == 0
         # Another program, with the same arithmetic: rounding, by the condition 1 / |1 - multiplier| near the fold.
@@ -270,13 +263,19 @@ def test_where_nothing_can_be_written(start, tmp_path):
         case.swept(start, tmp_path / "other.zarr", resume=True)
 
 
-def test_locks_exclude_other_processes(tmp_path):
-    ours = Locks(tmp_path / "locks")
-    assert ours.take(3)
-    ask = f"from hyjax._sweep.locks import Locks; locks = Locks({str(tmp_path / 'locks')!r}); print(locks.take(3), locks.take(4))"
-    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT)
-    assert asked.stdout.split() == ["False", "True"], asked.stderr
-    ours.close()
+def test_one_process_at_a_time(start, whole, tmp_path):
+    """While another process holds its lock, a store is not written; and once that process is killed, it is resumed."""
+    out = tmp_path / "sweep.zarr"
+    case.swept(start, out, chunk=70)
+    hold = f"from hyjax._sweep.lock import Lock; print(Lock({str(out / LOCK)!r}).taken, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"True\n"
+        with pytest.raises(hj.StoreError, match=r"sweep.zarr: another process computes this store\. Wait until"):
+            case.swept(start, out, resume=True)
+        other.kill()
+    assert_same(case.swept(start, out, resume=True), whole)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import hyjax as hj
 from hyjax._continuation import continuation
 from hyjax._sweep import attractor
 from hyjax._sweep.batches import BatchMap
+from hyjax._system import workers
 from hyjax._system.working import working
 from hyjax.cli.stored import stored_solver
 
@@ -80,7 +81,7 @@ def test_compilation_is_a_phase_of_its_own(monkeypatch):
 
     compile = BatchMap.compile
     monkeypatch.setattr(BatchMap, "compile", lambda self, lanes: (said.append("compiled"), compile(self, lanes)))
-    monkeypatch.setattr(attractor, "working", phase)
+    monkeypatch.setattr(workers, "working", phase)
     monkeypatch.setattr(attractor, "progress_bar", phase)
     found = hj.attractor(
         case.system, jnp.array([0.5, 0.0]), case.Params(2.5), where=lambda p: p.a, values=np.linspace(2, 2.9, 3),

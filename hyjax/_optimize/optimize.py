@@ -1,6 +1,7 @@
 """Optimal gaits: the parameters of a periodic orbit that minimize an objective under constraints."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 import equinox as eqx
 import jax
@@ -15,21 +16,21 @@ from .._system.results import RESULTS
 from .._system.shown import is_traced
 from .._system.system import HybridSystem
 from .._system.where import Where
+from .._system.workers import threads_here, Workers
 from .._system.working import working
 from .constraint import Constraint, Objective
 from .gait_program import GaitProgram
-from .interior_point import DONE, InteriorPoint, Search, start_search
+from .interior_point import InteriorPoint, start_search
 from .iteration import run_search
 from .minimum import Minimum, minimum
 from .optimized_gait import optimized, OptimizedGait
 from .program import Program
+from .searches import best_value, Searches
 from .starts import starting_points
 from .unknowns import Bounds, unknowns_of
 
-# After so many evaluations the progress is shown.
-SLICE = 10
-# Spacings of the differences that check the gradient, relative to the fifth root of rounding.
-SPACINGS = 1 / 4, 1 / 64, 1 / 1024
+# Starts that are searched from by one program, the others waiting for the slowest; devices other than CPUs need many lanes.
+WIDTH = 8
 
 
 def optimize(
@@ -44,6 +45,7 @@ def optimize(
     starts: int | Float[Array, "..."] = 1,
     shooting: AbstractShooting = SingleShooting(),
     integrator: IntegratorLike | None = None,
+    executor: Executor | None = None,
     throw: bool = True,
 ) -> OptimizedGait:
     r"""The gait that minimizes an objective over parameters: $\min_p f(x(p), p)$ under constraints, where $x(p)$ is the orbit.
@@ -59,7 +61,9 @@ def optimize(
     starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or their
     values, shape `(starts, n)`. Each start is approached from `orbit`, as far as the gait leads. `shooting`, `integrator`: as in
     `periodic_orbit`; by default the orbit's integrator. With a reverse-mode adjoint the derivatives are taken in reverse mode,
-    for many unknowns; then `second_order` must be off. `throw`: raise an error if no start led to an optimum.
+    for many unknowns; then `second_order` must be off. `executor`: any `concurrent.futures.Executor`, as for `sweep`, whose
+    workers search from eight starts at a time; by default threads of this process. `throw`: raise an error if
+    no start led to an optimum.
 
     **Returns:** `OptimizedGait`: the best of the local optima found, and all starts. Also under `jit` and `vmap` with one start
     and without the comparison with finite differences. Its `result` is `successful`, or for the best start `infeasible`,
@@ -74,19 +78,17 @@ def optimize(
     assert isinstance(gait, GaitProgram)
     if is_traced((program, lanes, origin)):
         return optimized(program, _whole(program, method, lanes, origin), orbit, None)
+    on_cpu = jax.default_backend() == "cpu"
+    searches = Searches(program, method, origin, min(len(lanes), WIDTH) if on_cpu or executor else len(lanes))
+    workers = Workers(searches, executor, threads_here())
     with working("optimizing: compiling") as say:
-        states, evaluations = _start(program, method, len(lanes), origin), 0
-        while np.any(np.asarray(states.phase) < DONE) and evaluations < method.max_iterations:
-            evaluations += SLICE
-            states = _advance(program, method, lanes, states, jnp.array(evaluations))
-            done, best = np.asarray(states.phase) == DONE, _best_value(program, method, states)
-            say(f"optimizing: {evaluations} evaluations, {done.sum()} of {len(done)} starts done, best {best:.6g}")
-        found = _ends(program, method, states)
-        result = optimized(program, found, orbit, None)
+        leaves = _ends_of(searches, np.asarray(lanes), workers, say)
+        result = optimized(program, searches.minima(leaves), orbit, None)
         say("optimizing: comparing the gradient with finite differences")
+        best = [np.asarray(leaf[int(result.best)]) for leaf in leaves]
+        error, _ = workers.call("gradient_error", best, float(result.value_before), what="optimize: the gradient")
         result = eqx.tree_at(
-            lambda r: r.gradient_error, result, _gradient_error(program, method, found, result, len(lanes)),
-            is_leaf=lambda leaf: leaf is None,
+            lambda r: r.gradient_error, result, jnp.asarray(error), is_leaf=lambda leaf: leaf is None
         )  # fmt: skip
     if throw and result.result != RESULTS.successful:
         from .report import failure
@@ -136,20 +138,20 @@ def _prepare(objective, system, orbit, where, constraints, bounds, method, start
     return program, starting_points(program, unknowns, known.u, starts), (known.u, known)
 
 
-@eqx.filter_jit
-def _start(program: Program, method: InteriorPoint, lanes: int, origin) -> Search:
-    state = start_search(program, method, *origin)
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)), state)
-
-
-@eqx.filter_jit
-def _advance(program: Program, method: InteriorPoint, starts: Array, states: Search, until: Array) -> Search:
-    return jax.vmap(lambda start, state: run_search(program, method, start, state, until))(starts, states)
-
-
-@eqx.filter_jit
-def _ends(program: Program, method: InteriorPoint, states: Search) -> Minimum:
-    return jax.vmap(lambda state: minimum(program, method, state))(states)
+def _ends_of(searches: Searches, starts: np.ndarray, workers: Workers, say: Callable[[str], None]) -> list[np.ndarray]:
+    """The ends of the searches from all starts: the leaves of a `Minimum`."""
+    if workers.executor is None and len(starts) <= searches.lanes:
+        return searches.run(starts, say)
+    workers.compile("", None)
+    chunks = [starts[first : first + searches.lanes] for first in range(0, len(starts), searches.lanes)]
+    named = lambda i: f"optimize: the starts {i * searches.lanes}:{i * searches.lanes + len(chunks[i])}"
+    found: dict[int, list[np.ndarray]] = {}
+    for i, leaves in workers.each("run", ((chunk,) for chunk in chunks), named):
+        found[i] = leaves
+        done = sum(len(chunks[k]) for k in found)
+        best = min(best_value(searches.minima(each)) for each in found.values())
+        say(f"optimizing: {done} of {len(starts)} starts done, best {best:.6g}")
+    return [np.concatenate(parts) for parts in zip(*(found[i] for i in range(len(chunks))), strict=True)]
 
 
 @eqx.filter_jit
@@ -159,51 +161,3 @@ def _whole(program: Program, method: InteriorPoint, starts: Array, origin) -> Mi
         return minimum(program, method, run_search(program, method, start, state, method.max_iterations))
 
     return jax.vmap(one)(starts)
-
-
-def _best_value(program: Program, method: InteriorPoint, states: Search) -> float:
-    """The least objective of a start that has reached an optimum; NaN before."""
-    found = _ends(program, method, states)
-    good = np.asarray(found.result == RESULTS.successful)
-    return float(np.min(np.asarray(found.sample.values[:, 0])[good])) if good.any() else float("nan")
-
-
-def _gradient_error(
-    program: Program, method: InteriorPoint, found: Minimum, result: OptimizedGait, lanes: int
-) -> Array:
-    """The largest deviation of the Jacobian of objective and constraints at the optimum from differences of order 4, relative to
-    the row's largest component or value. Near a fold a spacing may be too long for the differences, or for the orbit."""
-    best, u = int(result.best), np.asarray(found.point.u[int(result.best)])
-    sample = jax.tree.map(lambda leaf: leaf[best], found.sample)
-    jacobian = np.asarray(sample.jacobian)
-    # At an optimum the gradient may vanish, and the value too.
-    size = np.maximum(np.max(np.abs(jacobian), axis=1), np.abs(np.asarray(sample.values)))
-    size[0] = max(size[0], abs(float(result.value_before)))
-    size, error = np.where(size > 0, size, 1)[:, None], np.nan
-    for part in SPACINGS:
-        spacing = part * float(np.finfo(u.dtype).eps) ** (1 / 5)
-        differences = _differences(program, method, u, sample.carry, spacing, lanes)
-        error = np.fmin(error, np.max(np.abs(differences - jacobian) / size))
-        if error < 1e-6:
-            break
-    return jnp.asarray(error)
-
-
-def _differences(
-    program: Program, method: InteriorPoint, u: np.ndarray, carry, spacing: float, lanes: int
-) -> np.ndarray:
-    """Differences of order 4 of objective and constraints; NaN where an orbit is lost. By the compiled search, one point a
-    lane."""
-    points = np.concatenate([u + k * spacing * np.eye(u.size) for k in (1, -1, 2, -2)]).astype(u.dtype)
-    values = []
-    for first in range(0, len(points), lanes):
-        part = points[first : first + lanes]
-        part = np.concatenate([part, np.repeat(part[-1:], lanes - len(part), axis=0)])
-        states = _start(program, method, lanes, (jnp.asarray(u), carry))
-        states = eqx.tree_at(lambda s: (s.point.u, s.finish.u), states, (jnp.asarray(part),) * 2)
-        states = _advance(program, method, jnp.asarray(part), states, jnp.array(1))
-        samples = jax.vmap(lambda state: state.sample.scaled(1 / state.scale))(states)
-        lost = ~np.isfinite(np.asarray(states.history.objective[:, 0]))
-        values.append(np.where(lost[:, None], np.nan, np.asarray(samples.values))[: len(points) - first])
-    near, before, far, beyond = np.split(np.concatenate(values), 4)
-    return (8 * (near - before) - (far - beyond)).T / (12 * spacing)

@@ -1,7 +1,7 @@
 r"""Attractors over a grid of parameters, by iteration of a return map or of the map of a section."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, TYPE_CHECKING
 
 import jax
@@ -18,13 +18,13 @@ from .._system.section import SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where, with_leaves
-from .._system.working import working
-from .batches import BatchMap
-from .grid import Grid, grid_over, named_leaves
+from .._system.workers import Workers
+from .batches import BatchMap, LaneChunks
+from .grid import Grid, grid_over, named_leaves, points_over
 from .iterated_map import IteratedMap
 from .maps import map_of
 from .progress import progress_bar
-from .store import chunk_shape, chunks_of, code_attributes
+from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .sweep import sweep
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def attractor(
     max_period: int = 64,
     max_jumps: int = 100,
     integrator: IntegratorLike | None = None,
+    executor: Executor | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Long-run states, periods and Lyapunov exponents over a grid of parameters: $x_{k+1} = S(x_k, \lambda)$, iterated.
@@ -69,14 +70,14 @@ def attractor(
     - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
     - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
       1e-9. (On a chaotic attractor rounding grows beyond this error within a few strides; on a stable orbit the error decays.)
-    - `progress`: show a bar on stderr; by default on a terminal.
+    - `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a bar on stderr; by default on a terminal.
 
     **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` if several are given: `x` (the last states,
     over `stride` and `coordinate`), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov`
     (largest exponent, per stride), `exponents` (all of them, largest first, over `exponent`; `-inf` for directions of which a
     stride leaves nothing), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and `result`, the
     code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. `ValueError`
-    for arguments that do not fit each other; `ImportError` without xarray.
+    for arguments that do not fit each other; `ExecutorError` where the executor's workers fail; `ImportError` without xarray.
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 10.5; Benettin, Galgani, Giorgilli, Strelcyn (1980).
     """
@@ -87,8 +88,8 @@ def attractor(
     if keep < 1 or max_period < 1:
         raise ValueError(f"attractor: keep={keep} and max_period={max_period} must be at least 1.")
     grid = grid_over(params, where, values)
-    lanes = grid.points()
-    states = _initial_states(system, start, grid, lanes, where, progress)
+    lanes = points_over(grid.values)
+    states = _initial_states(system, start, grid, lanes, where, executor, progress)
     if integrator is None:
         tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
@@ -102,14 +103,14 @@ def attractor(
     flat, modes = chosen.padded(flat), np.full(len(flat), chosen.mode)
     # Pieces small enough to advance the progress bar, and to keep all threads busy to the end.
     boxes = chunks_of((len(flat),), chunk_shape((len(flat),), 4 * run.width * len(run.devices)))
-    parts = []
-    with working("compiling the stride", progress):
-        run.compile((lanes, flat, modes))
-    with progress_bar("attractors", len(flat), 0, progress) as advance, ThreadPoolExecutor(run.threads) as pool:
-        for part in pool.map(lambda box: run((lanes[box[0]], flat[box[0]], modes[box[0]])), boxes):
-            parts.append(part)
+    workers, parts = Workers(LaneChunks(run, (lanes[:1], flat[:1], modes[:1])), executor, run.threads), {}
+    workers.compile("compiling the stride", progress)
+    named = lambda i: f"attractor: the lanes {box_text(('',), boxes[i])}"
+    with progress_bar("attractors", len(flat), 0, progress) as advance:
+        for i, part in workers.each("solve", ((lanes[box], flat[box], modes[box]) for (box,) in boxes), named):
+            parts[i] = part
             advance(len(part["result"]))
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    found = {name: np.concatenate([parts[i][name] for i in range(len(boxes))]) for name in parts[0]}
     good = found["result"] == int(RESULTS.successful._value)
     for name in ("x", "exponents", "stride_time"):
         found[name][~good] = np.nan
@@ -151,10 +152,12 @@ def _labelled(
     return xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata)
 
 
-def _initial_states(system, start: Starts, grid: Grid, lanes: np.ndarray, where: Where, progress) -> np.ndarray:
+def _initial_states(
+    system, start: Starts, grid: Grid, lanes: np.ndarray, where: Where, executor, progress
+) -> np.ndarray:
     """Initial states for each point of the grid: shape `(points, n)` or `(points, starts, n)`."""
     if isinstance(start, PeriodicOrbit):
-        found = sweep(system, start, where=where, values=grid.values, progress=progress)
+        found = sweep(system, start, where=where, values=grid.values, executor=executor, progress=progress)
         x = np.asarray(found["x"]).reshape(len(lanes), -1)
         return x * (1 + 1e-4)
     if callable(start):

@@ -1,7 +1,7 @@
 """Basins of attraction: the outcome of each initial state of a grid."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, TYPE_CHECKING
 
 import jax
@@ -15,13 +15,13 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.section import first_mode, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
-from .._system.working import working
-from .batches import BatchMap
+from .._system.workers import Workers
 from .grid import named_leaves
 from .maps import map_of
 from .outcome import MapsToOutcome
+from .outcomes import Outcomes
 from .progress import progress_bar
-from .store import code_attributes
+from .store import box_text, chunk_shape, chunks_of, code_attributes
 
 if TYPE_CHECKING:
     import xarray
@@ -41,6 +41,7 @@ def basin(
     max_jumps: int = 100,
     closeness: float = 1e-2,
     integrator: IntegratorLike | None = None,
+    executor: Executor | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Basins of attraction: the outcome of each initial state of a grid.
@@ -61,7 +62,8 @@ def basin(
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
     - `fates`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
-    - `strides`: the largest number of strides. `progress`: show a bar on stderr; by default on a terminal.
+    - `strides`: the largest number of strides. `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a
+      bar on stderr; by default on a terminal.
     - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
       1e-8.
 
@@ -69,7 +71,8 @@ def basin(
     attribute `flag_meanings` (the orbits in their order, counted from 1, the `fates`, `no step` where a stride failed for another
     reason, such as a mode that is not in `sequence`, and `undecided` after the largest number of strides); `strides`, the number
     taken; `last`, the last state (NaN after an outcome of `fates` or a failure); and `result`, the code of a stride that failed.
-    `ValueError` for axes or orbits that cannot be used; `ImportError` without xarray.
+    `ValueError` for axes or orbits that cannot be used; `ExecutorError` where the executor's workers fail; `ImportError` without
+    xarray.
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
@@ -90,8 +93,9 @@ def basin(
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size = np.max(np.abs(nodes), initial=0)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
-    lane = MapsToOutcome(chosen.map, len(fates))
-    found = _outcomes(lane, common, chosen.padded(x), chosen.mode, strides, progress)
+    x = chosen.padded(x)
+    outcomes = Outcomes(MapsToOutcome(chosen.map, len(fates)), common, x[0], chosen.mode, strides)
+    found = _outcomes(outcomes, x, executor, progress)
     return _labelled(xarray, found, values, names, tuple(fates), chosen.coordinates, chosen.params, chosen.described)
 
 
@@ -111,42 +115,18 @@ def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) 
     return values
 
 
-def _outcomes(
-    lane: MapsToOutcome, common: tuple, x: np.ndarray, mode: int, strides: int, progress: bool | None
-) -> dict[str, Any]:
-    """The outcome of each initial state, shape `(points, n)`, after at most `strides` strides: the columns of all lanes."""
-    count = len(x)
-    found = {
-        "orbit": np.full(count, -1),
-        "fate": np.full(count, -1),
-        "strides": np.zeros(count, np.int32),
-        "result": np.zeros(count, np.int8),
-        "x": x,
-        "t": np.zeros(count, x.dtype),
-        "mode": np.full(count, mode),
-    }
-    alive, most = np.arange(count), 1
-    with working("compiling the stride", progress):
-        BatchMap(lane, (*common, np.asarray(most))).compile((found["t"], found["x"], found["mode"]))
-    with progress_bar("initial states", count, 0, progress) as advance:
-        # Rounds of 1, 2, 4, ... strides; after each round, lanes whose outcome is known are removed.
-        while alive.size and (left := strides - int(found["strides"][alive[0]])) > 0:
-            run = BatchMap(lane, (*common, np.asarray(min(most, left))))
-            pieces = np.array_split(alive, -(-len(alive) // run.capacity))
-            with ThreadPoolExecutor(run.threads) as pool:
-                lanes = [(found["t"][piece], found["x"][piece], found["mode"][piece]) for piece in pieces]
-                parts = list(pool.map(run, lanes))
-            for piece, part in zip(pieces, parts, strict=True):
-                found["strides"][piece] += part["strides"].astype(np.int32)
-                for name in ("orbit", "fate", "x", "t", "mode"):
-                    found[name][piece] = part[name]
-                found["result"][piece] = part["result"]
-            before = len(alive)
-            ended = (found["orbit"] >= 0) | (found["fate"] >= 0) | (found["result"] != 0)
-            alive = alive[~ended[alive]]
-            advance(before - len(alive))
-            most *= 2
-    return found
+def _outcomes(outcomes: Outcomes, x: np.ndarray, executor: Executor | None, progress: bool | None) -> dict[str, Any]:
+    """The outcome of each initial state, shape `(points, n)`: the columns of all lanes."""
+    run = outcomes.run(1)
+    boxes = chunks_of((len(x),), chunk_shape((len(x),), run.capacity))
+    workers, parts = Workers(outcomes, executor, run.threads), {}
+    workers.compile("compiling the stride", progress)
+    named = lambda i: f"basin: the initial states {box_text(('',), boxes[i])}"
+    with progress_bar("initial states", len(x), 0, progress) as advance:
+        for i, part in workers.each("of", ((x[box],) for box in boxes), named):
+            parts[i] = part
+            advance(len(part["result"]))
+    return {name: np.concatenate([parts[i][name] for i in range(len(boxes))]) for name in parts[0]}
 
 
 def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.ndarray, np.ndarray]:

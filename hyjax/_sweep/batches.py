@@ -5,8 +5,8 @@ nor the arithmetic of a lane depends on the number of lanes, so a lane's result 
 bit.
 """
 
+import dataclasses
 import functools as ft
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import PyTree
+
+from .._system.workers import threads_here
 
 
 class BatchMap:
@@ -35,8 +37,12 @@ class BatchMap:
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
         )
-        self.fn, self.common = fn, common
+        self.fn, self.common, self._given = fn, common, (width, capacity)
         self.mesh = Mesh(np.array(self.devices), ("lanes",)) if len(self.devices) > 1 else None
+
+    def __reduce__(self):
+        """In another process: the same map, over the devices there."""
+        return type(self), (self.fn, self.common, *self._given)
 
     @property
     def capacity(self) -> int:
@@ -45,10 +51,8 @@ class BatchMap:
 
     @property
     def threads(self) -> int:
-        """The number of threads to call from: a CPU device runs as many programs at once as it has cores."""
-        if self.mesh is not None or self.devices[0].platform != "cpu":
-            return 1
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        """The number of threads to call from."""
+        return threads_here() if self.mesh is None else 1
 
     def __call__(self, lanes: PyTree[np.ndarray]) -> PyTree[np.ndarray]:
         """The results of all lanes, on the host, in the order of the lanes."""
@@ -76,6 +80,21 @@ class BatchMap:
         out = _program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
         gathered = lambda leaf: np.asarray(leaf)[:, :busy].reshape(-1, *leaf.shape[3:])[:count]
         return jax.tree.map(gathered, out)
+
+
+@dataclasses.dataclass(frozen=True)
+class LaneChunks:
+    """A map over lanes, of which workers compute one chunk each. `sample`: lanes of the same shapes and dtypes."""
+
+    run: BatchMap
+    sample: PyTree[np.ndarray]
+
+    def compile(self) -> None:
+        self.run.compile(self.sample)
+
+    def solve(self, *lanes: PyTree[np.ndarray]) -> PyTree[np.ndarray]:
+        """The results of the lanes of a chunk."""
+        return self.run(lanes)
 
 
 @eqx.filter_jit

@@ -13,9 +13,16 @@ def first_point(branch: Branch) -> int:
     return int(count[1]) - 1 if len(count) == 2 else 0
 
 
-def guesses_on_branch(branch: Branch) -> Callable[[np.ndarray], np.ndarray]:
-    """`values -> y`: pre-impact states interpolated between the points of a branch."""
+def guesses_on_branch(branch: Branch, free: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray] | None:
+    """`values -> y`: pre-impact states interpolated between the points of a branch; `None` where the branch's parameter varies
+    among others. `ValueError` unless its parameter is among the varied leaves `free`."""
     unfolding = branch.unfolding
+    if set(unfolding.free) - set(free):
+        raise ValueError(
+            "sweep: the branch's parameter is not among the varied parameters. Start from one of the branch's orbits."
+        )
+    if unfolding.free != free:
+        return None
     y = branch._points["v"][:, : unfolding.dimension] * float(unfolding.state_scale)
     return nearest_pass(branch.values, y, first_point(branch))
 

@@ -43,17 +43,20 @@ class Grid(eqx.Module):
     def size(self) -> int:
         return int(np.prod(self.shape))
 
-    def points(self, box: tuple[slice, ...] | None = None) -> Float[np.ndarray, "points axes"]:
-        """The values on the axes at all points of a box of indices, by default of the grid; the last axis varies fastest."""
-        box = tuple(slice(0, n) for n in self.shape) if box is None else box
-        index = np.meshgrid(*(np.arange(each.start, each.stop) for each in box), indexing="ij")
-        return np.stack([axis[i.ravel()] for axis, i in zip(self.values, index, strict=True)], axis=-1)
+    def axes(self, box: tuple[slice, ...]) -> tuple[np.ndarray, ...]:
+        """The values on the axes within a box of indices."""
+        return tuple(axis[each] for axis, each in zip(self.values, box, strict=True))
 
     @property
     def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
         """The axes as coordinates of a dataset: `name -> (dimensions, values, attributes)`."""
         axes = zip(self.names, self.values, self.units, strict=True)
         return {name: ((name,), axis, {"units": unit} if unit else {}) for name, axis, unit in axes}
+
+
+def points_over(axes: tuple[np.ndarray, ...]) -> Float[np.ndarray, "points axes"]:
+    """All combinations of the values on several axes; the last axis varies fastest."""
+    return np.stack([each.ravel() for each in np.meshgrid(*axes, indexing="ij")], axis=-1)
 
 
 def grid_over(params: Params, where: Where, values: Any) -> Grid:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .locks import LOCKS, Locks
+from .lock import LOCK, Lock
 
 
 @contextmanager
@@ -31,21 +31,21 @@ def renamed_when_complete(path: Path) -> Iterator[Path]:
         lock.close()
 
 
-def _locked_part(path: Path) -> tuple[Path, Locks]:
+def _locked_part(path: Path) -> tuple[Path, Lock]:
     while True:
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
-        (part / LOCKS).parent.mkdir(parents=True)
-        lock = Locks(part / LOCKS)
+        (part / LOCK).parent.mkdir(parents=True)
+        lock = Lock(part / LOCK)
         # Between the two lines above another process may have taken the directory for one that was left.
-        if lock.take(0) and (part / LOCKS).exists():
+        if lock.taken is not False and (part / LOCK).exists():
             return part, lock
         lock.close()
 
 
 def _remove_if_left(part: Path) -> None:
-    if not (part / LOCKS).exists():
+    if not (part / LOCK).exists():
         return
-    lock = Locks(part / LOCKS)
-    if lock.take_surely(0):
+    lock = Lock(part / LOCK)
+    if lock.taken:
         shutil.rmtree(part, ignore_errors=True)
     lock.close()

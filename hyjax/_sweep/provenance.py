@@ -25,8 +25,7 @@ def provenance(
     prescribed: Prescribed | None,
     integrator: Integrators,
 ) -> dict[str, Any]:
-    """Everything the results depend on, as values for JSON; long arrays by their digest."""
-    device = jax.local_devices()[0]
+    """Everything the results depend on but the device, as values for JSON; long arrays by their digest."""
     start = np.concatenate([np.ravel(np.asarray(each, float)) for each in (orbit.x, *jax.tree.leaves(orbit.params))])
     if branch is not None:
         start = np.append(start, branch.values)
@@ -50,7 +49,6 @@ def provenance(
         "start": f"{np.asarray(orbit.x).tolist()}, sha256 {digest(start)}",
         "integrator": _described(integrator, orbit.x.dtype),
         "record": None if record is None else named(record),
-        "device": f"{device.platform} {device.device_kind}",
         "dtype": orbit.x.dtype.name,
     }
 

@@ -1,12 +1,14 @@
 """A sweep on disk: one zarr store, written chunk by chunk, with the provenance of its results.
 
 A chunk is finished when its result codes exist and all its files agree with their checksums: the codes are written last, and zarr
-writes every file atomically. While a process computes a chunk it locks one byte of a lock file; the operating system releases
-the lock when the process ends in any way.
+writes every file atomically. While a process completes the store it holds the store's lock, which the operating system releases
+when the process ends in any way.
 """
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
@@ -15,7 +17,7 @@ import numpy as np
 from .._flow.dataset import load_xarray
 from .._system.results import code_flags
 from .checksums import record_checksums, require_unchanged
-from .locks import LOCKS, Locks
+from .lock import LOCK, Lock
 from .parts import renamed_when_complete
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ class StoreError(RuntimeError):
     """The store of a sweep cannot be created, written or resumed; the message names the path and the remedy.
 
     Raised by `sweep(out=...)`: where the path exists without `resume`, where a file cannot be written (every finished chunk is
-    kept), and where an existing store has another provenance (such as other parameters, grid, start or integrator).
+    kept), where another process computes the store, and where an existing store has another provenance (such as other parameters,
+    grid, start or integrator).
     """
 
 
@@ -50,6 +53,11 @@ def chunks_of(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[INDEX]:
         tuple(slice(i * c, min((i + 1) * c, n)) for i, c, n in zip(place, chunk, shape, strict=True))
         for place in np.ndindex(*counts)
     ]
+
+
+def box_text(names: tuple[str, ...], box: INDEX) -> str:
+    """A box of a grid, for a message."""
+    return ", ".join(f"{name} {each.start}:{each.stop}".strip() for name, each in zip(names, box, strict=True))
 
 
 class Store:
@@ -86,33 +94,40 @@ class Store:
             return None
         return [name for name in sorted(self.arrays) if self._read(name, i) is None]
 
-    def is_finished(self, i: int) -> bool:
-        """Whether chunk `i` has all result codes, and every part of chunk `i` agrees with its checksum."""
-        return self.damaged(i) == []
-
     def box(self, i: int) -> str:
         """Chunk `i`, for a message."""
-        return ", ".join(f"{dim} {each.start}:{each.stop}" for dim, each in zip(self.dims, self.chunks[i], strict=True))
+        return box_text(self.dims, self.chunks[i])
 
     def discard(self, i: int) -> None:
         """Delete what is left of chunk `i`; the result codes first, so that the chunk counts as not computed."""
         for name in ("result", *self.arrays):
             self._file(name, i).unlink(missing_ok=True)
 
-    def write(self, i: int, data: dict[str, tuple[tuple[str, ...], np.ndarray]]) -> None:
-        """Write one chunk, `name -> (dimensions, values)`; the result codes last."""
+    def write(self, i: int, data: dict[str, np.ndarray]) -> None:
+        """Write one chunk, from name to values, shape `(points, ...)`; the result codes last."""
+        shape = tuple(each.stop - each.start for each in self.chunks[i])
         try:
             for name in sorted(data, key=lambda name: (name == "result", name)):
-                self._array(name)[self.chunks[i]] = data[name][1]
+                self._array(name)[self.chunks[i]] = data[name].reshape(*shape, *data[name].shape[1:])
         except OSError as error:
             raise StoreError(
                 f"{self.path}: the chunk {self.box(i)} could not be written ({error.strerror or error}). Every finished chunk "
                 "is kept: free space on the disk, and resume."
             ) from error
 
-    def locks(self) -> Locks:
-        """The locks of the chunks."""
-        return Locks(self.path / LOCKS)
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the store's lock. `StoreError` where another process holds the lock."""
+        lock = Lock(self.path / LOCK)
+        try:
+            if lock.taken is False:
+                raise StoreError(
+                    f"{self.path}: another process computes this store. Wait until that process has ended, or write to another "
+                    "path; to compute with several processes, give one sweep an executor."
+                )
+            yield
+        finally:
+            lock.close()
 
     def guesses(self) -> np.ndarray:
         """The initial guesses on the coarse grid."""
@@ -176,7 +191,7 @@ def create(
     coordinates: dict[str, tuple[tuple[str, ...], np.ndarray, dict]],
     variables: dict[str, tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...], Any, dict]],
 ) -> None:
-    """Create an empty store, atomically; a store that another process has created meanwhile is left as it is.
+    """Create an empty store, atomically. `StoreError` where it cannot be made, or another process has made it meanwhile.
 
     **Arguments:** `metadata`: attributes of the store. `coordinates`: `name -> (dimensions, values, attributes)`. `variables`:
     `name -> (dimensions, shape, chunk, dtype, attributes)`.
@@ -204,10 +219,8 @@ def create(
             consolidate(part)
             record_checksums(part)
     except OSError as error:
-        if not (path / "zarr.json").exists():
-            raise StoreError(
-                f"{path}: the store cannot be made ({error.strerror or error}). Write to another path."
-            ) from error
+        reason = "another process has made it meanwhile" if path.exists() else error.strerror or error
+        raise StoreError(f"{path}: the store cannot be made ({reason}). Write to another path.") from error
 
 
 def consolidate(store: Path) -> None:

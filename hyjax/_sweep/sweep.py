@@ -1,5 +1,6 @@
 r"""Sweeps: a periodic orbit over a grid of parameters, on all devices, stored chunk by chunk."""
 
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
@@ -10,15 +11,17 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._system.results import RESULTS
 from .._system.where import Where
+from .._system.workers import Workers
 from .batches import BatchMap
-from .branch_starts import first_point
+from .branch_starts import first_point, guesses_on_branch
 from .chunk_solver import ChunkSolver
-from .executor import solve_in_memory, solve_in_store
+from .chunks import solve_in_memory, solve_in_store, Sweep
 from .grid import Grid, grid_over
 from .lane import OrbitFromGuess, Record
 from .prescription import Prescription, with_prescribed
 from .provenance import provenance
 from .store import chunk_shape
+from .variables import Variables
 
 if TYPE_CHECKING:
     import xarray
@@ -37,6 +40,7 @@ def sweep(
     resume: bool = False,
     integrator: IntegratorLike | None = None,
     chunk: int | None = None,
+    executor: Executor | None = None,
     units: dict[str, str] | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
@@ -63,6 +67,9 @@ def sweep(
     - `out`: path of a zarr store, written chunk by chunk. `resume`: complete the existing store.
     - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the orbit's.
     - `chunk`: the largest number of points in a chunk.
+    - `executor`: any `concurrent.futures.Executor` whose workers compute the chunks, such as Dask's `client.get_executor()`,
+      `mpi4py.futures.MPIPoolExecutor()`, or a `ProcessPoolExecutor` that spawns its processes; by default threads of this
+      process. Only this process writes the store. See `docs/cluster.md`.
     - `units`: of the coordinates and of `time`, by name. `progress`: show a bar on stderr; by default on a terminal.
 
     **Returns:** an `xarray.Dataset` over dimensions named after the parameters and the quantities: `x` (state just after the last
@@ -71,10 +78,9 @@ def sweep(
     `result`, a code of `RESULTS` for each point. A point without an orbit is NaN. `not_isolated`: the prescribed quantities do
     not determine the parameters. With `out` the variables are read from the store on access.
 
-    Several processes may call `sweep` with the same `out` and share the chunks: processes of `jax.distributed`, or, with
-    `resume`, independent processes. `StoreError` for a store that cannot be written (every finished chunk is kept), and for a
-    store with another provenance; `ValueError` for a start or values that cannot be used; `ImportError` without xarray (or zarr,
-    for `out`).
+    `StoreError` for a store that cannot be written (every finished chunk is kept), that another process computes, or that has
+    another provenance; `ExecutorError` where the executor's workers fail; `ValueError` for a start, values or an executor that
+    cannot be used; `ImportError` without xarray (or zarr, for `out`; or cloudpickle, for `executor`).
 
     Source: the orbits as in `periodic_orbit`, Bhounsule (2014), Sec. 2; initial guesses by natural-parameter continuation, Keller
     (1977).
@@ -102,9 +108,14 @@ def sweep(
     plain = with_adjoint(integrator, PlainForward())
     lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params)
     branch = start if isinstance(start, Branch) else None
-    solver = ChunkSolver(problem, grid, lanes, branch, first, {} if units is None else units)
-    metadata = provenance(problem, grid, orbit, branch, record, conditions, integrator)
-    shape = chunk_shape(grid.shape, max(lanes.capacity, 4096) if chunk is None else chunk)
-    if out is None:
-        return solve_in_memory(solver, metadata, shape, progress)
-    return solve_in_store(solver, metadata, shape, Path(out), resume, progress)
+    guess = None if branch is None else guesses_on_branch(branch, grid.free)
+    solver = ChunkSolver(lanes, first, guess, tuple(grid.solved))
+    whole = Sweep(
+        solver,
+        Variables(problem, grid, {} if units is None else units),
+        provenance(problem, grid, orbit, branch, record, conditions, integrator),
+        chunk_shape(grid.shape, max(lanes.capacity, 4096) if chunk is None else chunk),
+        Workers(solver, executor, lanes.threads),
+        progress,
+    )
+    return solve_in_memory(whole) if out is None else solve_in_store(whole, Path(out), resume)

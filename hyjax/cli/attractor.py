@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence, parse_state
+from .cluster import require_dask, Scheduler, workers_of
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
 from .options import GridJson, Model, MOST_GRID_POINTS, MOST_JUMPS, MOST_POINTS, OtherParam, Overwrite, Sequence, Where
@@ -36,6 +37,7 @@ def attractor(
     ] = None,
     max_jumps: Annotated[int, typer.Option(help="largest number of jumps from section to section")] = 100,
     tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-9")] = None,
+    scheduler: Scheduler = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
     overwrite: Overwrite = False,
@@ -45,6 +47,7 @@ def attractor(
     check_files(plot, out=out, overwrite=overwrite)
     check_count("--strides", strides, 2, MOST_GRID_POINTS)
     check_count("--keep", keep, 1, MOST_POINTS)
+    require_dask(scheduler)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
@@ -67,10 +70,10 @@ def attractor(
         start = parse_state(x0)
     else:
         start = require_orbits(model, params, values, modes, 1, cache)[0]
-    with as_misuse():
+    with workers_of(scheduler) as executor, as_misuse():
         found = run(
             model.system, start, params, where=lens, values=axes, sequence=modes or None, section=surface, strides=strides,
-            keep=keep, max_jumps=max_jumps, integrator=integrator,
+            keep=keep, max_jumps=max_jumps, integrator=integrator, executor=executor,
         )  # fmt: skip
     periods, times = np.unique(found["period"].values[found["result"].values == 0], return_counts=True)
     counts = count_results(found)

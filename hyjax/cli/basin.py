@@ -7,6 +7,7 @@ import typer
 
 from .._system.labels import coordinate_units
 from .arguments import as_misuse, check_count, load, Misuse, parse_parameters, parse_sequence, short_name
+from .cluster import require_dask, Scheduler, workers_of
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, parse_axes, parse_tolerance, with_units
 from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, Sequence
@@ -27,6 +28,7 @@ def basin(
     strides: Annotated[int, typer.Option(help="largest number of strides")] = 100,
     sequence: Sequence = None,
     tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-8")] = None,
+    scheduler: Scheduler = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the basins of attraction to this file")] = None,
     overwrite: Overwrite = False,
@@ -35,6 +37,7 @@ def basin(
     check_files(plot, out=out, overwrite=overwrite)
     check_count("--points", points, 2, 10_000)
     check_count("--strides", strides, 1, MOST_JUMPS)
+    require_dask(scheduler)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
@@ -49,11 +52,11 @@ def basin(
 
     orbits, _ = find_model_orbits(model, params, modes, 1, cache, MOST_STARTS)
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
-    with as_misuse():
+    with workers_of(scheduler) as executor, as_misuse():
         found = run(
             model.system, params, sequence=modes, axes=axes, start=getattr(model, "on_section", None),
             orbits=orbits[stable] if len(stable) else None, fates=getattr(model, "fates", None), strides=strides,
-            integrator=integrator,
+            integrator=integrator, executor=executor,
         )  # fmt: skip
     meanings = found["fate"].attrs["flag_meanings"].split()
     counts = np.bincount(found["fate"].values.ravel(), minlength=len(meanings))

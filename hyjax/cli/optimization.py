@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
+from .cluster import require_dask, Scheduler, workers_of
 from .files import check_files, check_outline, save_figure, tell_written
 from .optimum import no_optimum, optimum_record, optimum_tables
 from .options import Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
@@ -17,7 +18,7 @@ from .orbits import choose_orbit, require_orbits
 from .quantities import parse_bounds, parse_constraints, quantity
 from .session import start_jax
 
-# All starts are computed at once.
+# What a computer's memory holds: the history of each start is kept.
 MOST_OPTIMIZATIONS = 10_000
 
 
@@ -51,6 +52,7 @@ def optimize(
     first_order: Annotated[
         bool, typer.Option("--first-order", help="use gradients alone: less compilation, more evaluations")
     ] = False,
+    scheduler: Scheduler = None,
     as_json: Json = False,
     plot: Annotated[
         Path | None,
@@ -71,6 +73,7 @@ def optimize(
     check_count("--starts", starts, 1, MOST_OPTIMIZATIONS)
     if orbit is not None:
         check_count("--orbit", orbit, 1, MOST_POINTS)
+    require_dask(scheduler)
     cache = start_jax()
     model = load(name)
     check_outline(model, animate)
@@ -97,11 +100,11 @@ def optimize(
         f"many states.{'' if first_order else ' With --first-order it takes about half as long.'}",
         file=sys.stderr,
     )
-    with as_misuse():
+    with workers_of(scheduler) as executor, as_misuse():
         found = run(
             Negative(wanted.function) if maximize else wanted.function, model.system, first, where=lens,
             constraints=constraints, bounds=tuple(bounds.values()), starts=starts,
-            method=InteriorPoint(second_order=not first_order), throw=False,
+            method=InteriorPoint(second_order=not first_order), throw=False, executor=executor,
         )  # fmt: skip
     record = optimum_record(name, values, found, wanted, maximize, bounds)
     if as_json:

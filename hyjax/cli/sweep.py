@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence
+from .cluster import require_dask, Scheduler, workers_of
 from .files import check_directory, check_files, save_figure, tell_written
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points
 from .interrupt import keep_in_mind
@@ -42,6 +43,7 @@ def sweep(
     ] = 1,
     tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-14")] = None,
     chunk: Annotated[int | None, typer.Option(help="largest number of points in a chunk of the store")] = None,
+    scheduler: Scheduler = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw state and spectral radius to this file")] = None,
     overwrite: Overwrite = False,
@@ -60,6 +62,7 @@ def sweep(
     check_count("--strides", strides, 1, MOST_STRIDES)
     if chunk is not None:
         check_count("--chunk", chunk, 1, MOST_GRID_POINTS)
+    require_dask(scheduler)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
@@ -80,10 +83,11 @@ def sweep(
         keep_in_mind(f"The chunks that were finished are in {out}: the same command with --resume goes on.")
     units = dict(zip(model.coordinates, model.units, strict=True)) | {"time": model.time_unit}
     try:
-        with as_misuse():
+        with workers_of(scheduler) as executor, as_misuse():
             found = run(
                 model.system, start, where=lens if where else None, values=axes if where else None, prescribed=prescribed,
-                solve=solved, out=out, resume=resume, integrator=integrator, chunk=chunk, units=units,
+                solve=solved, out=out, resume=resume, integrator=integrator, chunk=chunk, executor=executor,
+                units=units,
             )  # fmt: skip
     except StoreError as error:
         raise NotFound(str(error)) from None
