@@ -11,7 +11,8 @@ lower, and accumulate if they end before the pressure reaches $\delta$. After an
 $2ev/\big((1 - e)(\delta - y_3)\big)$, while the pressure rises at the rate $\beta q$. So an impact leads to the **closed** valve,
 $y_1 = y_2 = 0$, if $v$ is at most `settle`, $v_s$, and
 
-$$2 e v\,\beta q < (1 - e)\,(\delta - y_3)^2, \qquad\qquad \text{closed:} \quad \dot y_3 = \beta q \quad \text{until} \quad y_3 = \delta$$
+$$2 e v\,\beta q < (1 - e)\,(\delta - y_3)^2, \qquad\qquad
+  \text{closed:} \quad \dot y_3 = \beta q \quad \text{until} \quad y_3 = \delta$$
 
 The bounces that are left out change the pressure by an amount of the order of $v_s^3$: during them the pressure rises as in the
 closed valve, apart from a lift of the order of $v_s^2$ for a time of the order of $v_s$. At $y_3 = \delta$ the valve opens
