@@ -45,8 +45,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 import hyjax as hj  # noqa: E402
-from hyjax.models import relief_valve as valve  # noqa: E402
-from hyjax.models import simplest_walker as walker  # noqa: E402
+from hyjax.models import relief_valve as valve, simplest_walker as walker  # noqa: E402
 
 single = options.child == "float32"
 device = jax.local_devices()[0]
