@@ -104,10 +104,12 @@ def judge(
     armed_at: Callable[[Scalar], Mask],
     resolution: Resolution,
     is_limit: np.ndarray,
+    linear: bool,
 ) -> Verdict:
     """The verdict on any trial step.
 
     **Arguments:** `armed_at`: whether each guard may fire, a short time after the step's end. `is_limit`: see `Surfaces`.
+    `linear`: whether guards are linear, so that they bend no faster than the flow.
     """
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
@@ -128,12 +130,16 @@ def judge(
     bend = _bend(_turn(narrower, leader), end, leader, to_go)
     # From here a straight line reaches the surface up to rounding, and along it the guard is linear.
     near = (jnp.abs(to_go) <= resolution.straight) & (bend <= resolution.instant)
-    # Or a short step reaches the surface, and no other guard falls on the way or soon after.
     leads = jnp.arange(armed.size) == leader
-    crowded = jnp.any(trial.up & ~leads & (end.g <= jnp.maximum(-end.r, 0) * 4 * jnp.abs(to_go)))
-    near = near | ((jnp.abs(to_go) <= resolution.reach) & (bend <= resolution.straight) & ~crowded)
+    if linear:
+        # Or a short step reaches the surface, and no other guard falls on the way or soon after. That step leaves a straight
+        # line as long as `bend`, whose own error is `beyond`.
+        crowded = jnp.any(trial.up & ~leads & (end.g <= jnp.maximum(-end.r, 0) * 4 * jnp.abs(to_go)))
+        beyond = bend * (bend / jnp.where(to_go == 0, 1, to_go)) ** 2
+        short = (jnp.abs(to_go) <= resolution.reach) & (bend <= resolution.straight) & (beyond <= resolution.instant)
+        near = near | (short & ~crowded)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
-    converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near)
+    converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near & linear)
     # A step that ends beyond a surface is checked when it has been cut short there.
     checked = converged | (~crossed & (allowed | bracket.active))
     long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.instant)
@@ -149,10 +155,11 @@ def judge(
     rejected = ~bracket.active & ~trial.keep & crossed & jnp.all(jnp.isfinite(end.g) & jnp.isfinite(end.r))
     lo, hi = select(rejected, (trial.start, end), (narrower.lo, narrower.hi))
     candidates = jnp.where(rejected, _fallen(trial), candidates)
-    # Of a second trial beyond the surface, the cubic through both trials is far more accurate than through the bracket's ends.
     foreseen = predicted_fall(candidates, lo, hi)
-    closer = earliest_between(candidates, bracket.hi, end, lo, hi)
-    foreseen = jnp.where(bracket.active & crossed & jnp.isfinite(closer), closer, foreseen)
+    if linear:
+        # After a second trial beyond the surface, the cubic through both trials is far more accurate than the bracket's.
+        closer = earliest_between(candidates, bracket.hi, end, lo, hi)
+        foreseen = jnp.where(bracket.active & crossed & jnp.isfinite(closer), closer, foreseen)
     others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
         take=(allowed & ~turns & ~crossed & ~refused) | converged,

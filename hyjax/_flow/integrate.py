@@ -15,9 +15,10 @@ from jaxtyping import Array, Int, PyTree
 
 from .._system.results import choose, RESULTS
 from .._system.types import Scalar, State, Time
+from .guard_resolution import linear
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
-from .last_stretch import reach_surface, straight_line, stretches
+from .last_stretch import onto_surface, reach_surface, straight_line, stretches
 from .linearize import linearizable
 from .loop import run
 from .progress import Ending
@@ -67,14 +68,15 @@ def integrate(
         surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits)
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
-    straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, x0.dtype)
+    straightforward = linear(surfaces, t0, x0, args)
+    straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, straightforward, x0.dtype)
 
     def last_stretch(inputs: PyTree, t, x, f, end: Ending):
         """From the end of the last step to the surface."""
         field, surfaces, *_, args = inputs
         shift = jnp.where(end.event >= 0, end.shift, 0)
         if not surfaces.count or reach <= straight:
-            return *straight_line(t, x, f, shift), f
+            return onto_surface(t, x, f, shift)
 
         def height(t, x, f):
             values, rates = surfaces.rates(*stop_gradient((t, x, f)), args)
@@ -83,7 +85,7 @@ def integrate(
         return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):
-        progress = run(*inputs, integrator=integrator, keep=again, watch=watch)
+        progress = run(*inputs, integrator=integrator, keep=again, linear=straightforward, watch=watch)
         last, end = progress.last, without_tangents(progress.end)
         aux = end, progress.g_max, progress.steps, progress.seen, progress.taken
         point = last.t, jnp.stack(last.x), jnp.stack(last.f)

@@ -21,7 +21,7 @@ from jaxtyping import PyTree
 from .._system.types import Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
 from .guard_cubic import Look
-from .guard_resolution import coarseness, inner_points, linear
+from .guard_resolution import coarseness, inner_points
 from .integrator import Integrator
 from .last_stretch import straight_line, stretches
 from .pace import Pace
@@ -43,13 +43,15 @@ def run(
     integrator: Integrator,
     *,
     keep: bool,
+    linear: bool,
     watch: Watch | None = None,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
-    **Arguments:** `keep`: whether to keep the lengths of the steps. `watch`: what to record of every step.
+    **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: see `Course`. `watch`: what to record of every
+    step.
     """
-    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, watch and watch.seen)
+    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, watch and watch.seen)
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
@@ -67,7 +69,7 @@ def run(
 
 
 def _begin(
-    field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool, seen
+    field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool, linear: bool, seen
 ) -> tuple[Course, Progress]:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
@@ -78,8 +80,7 @@ def _begin(
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
     surfaces, noise = _with_leeway(surfaces, t, x, still, rtol, atol)
-    straight = linear(surfaces, t, x, still)
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, straight)
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, linear)
 
     g, r = surfaces.rates(t, x, f, still)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
@@ -163,7 +164,7 @@ def _coarseness(course: Course) -> Callable[..., Scalar]:
 def _verdict(course: Course) -> Callable[..., Verdict]:
     surfaces, (rtol, atol) = course.surfaces, course.tolerances
     eps = float(jnp.finfo(course.noise.dtype).eps)
-    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.noise.dtype)
+    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.linear, course.noise.dtype)
 
     def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h) -> Verdict:
         if not surfaces.count:
@@ -173,7 +174,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
         resolution = Resolution(h, straight * h, reach * h, close, 4 * eps * jnp.abs(t), course.noise)
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
-        searched = lambda: judge(bracket, trial, armed_at, resolution, surfaces.is_limit)
+        searched = lambda: judge(bracket, trial, armed_at, resolution, surfaces.is_limit, course.linear)
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))
 
