@@ -16,11 +16,12 @@ since the root of the pressure has no Taylor series at zero.
 On two cores that others used as well (so the seconds of the wall are too many; the CPU's are not):
 
     30720 flows, 1056 returns, blocks of 128
-    hyjax Dopri8, q <= 8.4     CPU 364.7 s, 13.44 us of a core a return; 0 of 25704 lanes stopped; compiling 3.2 s
-    hyjax Dopri8, all          568.5 s, CPU 385.1 s: 19.40 us a return, 13.14 us of a core
-    SciPy DOP853                 6433.16 us of a core a return; error 6.3e-10, at most 1.8e-02; hyjax is 478.79 times as fast
-    heyoka, scalar                 13.91 us of a core a return; error 3.9e-12, at most 2.2e-11; hyjax is 1.04 times as fast
-    hyjax Dopri8                   13.44 us of a core a return; error 8.4e-11, at most 2.9e-10
+    hyjax Dopri8, q <= 8.4     CPU 341.9 s, 12.70 us of a core a return; 246 of 25704 lanes stopped; compiling 8.9 s
+    hyjax Dopri8, q > 8.4      CPU 17.7 s, 8.20 us of a core a return; 4183 of 5016 lanes stopped
+    hyjax Dopri8, all          626.7 s, CPU 359.5 s: 21.56 us a return, 12.37 us of a core
+    SciPy DOP853                 5481.93 us of a core a return; error 6.3e-10, at most 1.8e-02; hyjax is 431.48 times as fast
+    heyoka, scalar                 13.26 us of a core a return; error 3.9e-12, at most 2.2e-11; hyjax is 1.04 times as fast
+    hyjax Dopri8                   12.70 us of a core a return; error 8.4e-11, at most 2.9e-10
 
 SciPy's error of 0.02 is a shallow impact that it misses, at q = 6.09. The lanes of a block wait for each other at every event;
 neighbouring flows differ little, so on a CPU blocks of 128 neighbours serve well (`--width`), and N should be large. With
