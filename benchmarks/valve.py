@@ -25,7 +25,7 @@ On two cores that others used as well (so the seconds of the wall are too many; 
 
 SciPy's error of 0.02 is a shallow impact that it misses, at q = 6.09. The lanes of a block wait for each other at every event;
 neighbouring flows differ little, so on a CPU blocks of 128 neighbours serve well (`--width`), and N should be large. With
-`--lanes 3072`: 15.4 us of a core, 8.8 us of the wall; Tsit5 (`--solvers`) takes 2.7 times as long as Dopri8.
+`--lanes 3072`: 14.9 us of a core, 9.0 us of the wall; Tsit5 (`--solvers`) takes 2.7 times as long as Dopri8.
 """
 
 import argparse
