@@ -56,6 +56,7 @@ BEFORE = {
     },
     "friction_oscillator": {"stick": lambda p: jnp.array([0.0981]), "slip": lambda p: jnp.array([0.049, 0.1])},
     "paddle_juggler": {"down": lambda p: jnp.array([0.0, -3.0]), "up": lambda p: jnp.array([0.5, 0.0])},
+    "relief_valve": {"open": lambda p: jnp.array([0.0, -3.0, 12.0])},
     "integrate_and_fire": {"first": lambda p: jnp.array([0.7, 1.0]), "second": lambda p: jnp.array([1.0, 0.7])},
 }
 MOVES = {"integrate_and_fire"}  # a column falls when its neuron fires

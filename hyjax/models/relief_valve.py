@@ -18,8 +18,8 @@ The bounces that are left out change the pressure by an amount of the order of $
 closed valve, apart from a lift of the order of $v_s^2$ for a time of the order of $v_s$. At $y_3 = \delta$ the valve opens
 again, from rest: $\ddot y_1 = 0$ and $\dddot y_1 = \beta q$ there. The domain of `open` is $y_1 \ge 0$.
 
-The equilibrium $y_3 = y_1 + \delta$, $y_1\sqrt{y_3} = q$ is stable above $q_H = 8.4911$, a Hopf bifurcation at the default
-values; below, the disc oscillates, and strikes the seat from $q = 7.54$ downwards.
+The equilibrium $y_3 = y_1 + \delta$, $y_1\sqrt{y_3} = q$ is stable, at the default values, above a Hopf bifurcation at
+$q = 8.4911$. Below, the disc oscillates, and from $q = 7.5572$ downwards, where the oscillation grazes the seat, it strikes.
 
 A vessel without pressure is a proper start, but the derivative of $\sqrt{y_3}$ is infinite there: the model takes it as zero at
 $y_3 = 0$ itself. As the flow is not smooth at such a start, derivatives of what follows have about half the digits of the states.
