@@ -117,14 +117,16 @@ def calls_ahead(executor: Executor) -> Callable[[], int]:
     """The largest number of calls to be sent and not answered, now. The executor of a Dask client asks the scheduler."""
     if isinstance(count := getattr(executor, "_max_workers", None), int):
         return lambda: AHEAD * count
-    client, known = getattr(executor, "_client", None), {"at": -math.inf, "most": UNKNOWN}
+    threads, known = getattr(getattr(executor, "_client", None), "nthreads", None), {"at": -math.inf, "most": UNKNOWN}
+    if threads is None:
+        return lambda: UNKNOWN
 
     def asked() -> int:
         if time.monotonic() > known["at"] + ASKED_AGAIN:
-            known.update(at=time.monotonic(), most=max(UNKNOWN, AHEAD * sum(client.nthreads().values())))
+            known.update(at=time.monotonic(), most=max(UNKNOWN, AHEAD * sum(threads().values())))
         return known["most"]
 
-    return asked if hasattr(client, "nthreads") else lambda: UNKNOWN
+    return asked
 
 
 def _in_turn(
