@@ -1,8 +1,10 @@
 """Independent chunks of a computation, by threads of this process or by the workers of an executor."""
 
 import itertools
+import math
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from typing import Any
@@ -12,8 +14,9 @@ import jax
 from .remote import answer, device_kind, packed, Program
 from .working import working
 
-# Calls sent ahead, for each worker of an executor; and in all, of an executor that does not tell the number of its workers.
-AHEAD, UNKNOWN = 4, 256
+# Calls sent and not answered, for each thread of an executor's workers; and in all, where their number is not known. Seconds
+# after which the number of threads of a cluster, which may grow, is asked again.
+AHEAD, UNKNOWN, ASKED_AGAIN = 2, 256, 10
 
 
 class ExecutorError(RuntimeError):
@@ -81,14 +84,14 @@ class Workers:
             pool = ThreadPoolExecutor(self.threads)
             submit = lambda chunk: pool.submit(getattr(self.program, method), *chunk)
             try:
-                for i, future in _in_turn(submit, chunks, self.threads + 1):
+                for i, future in _in_turn(submit, chunks, lambda: self.threads + 1):
                     yield i, future.result()
             finally:
                 pool.shutdown(cancel_futures=True)
             return
         executor = self.executor
-        ahead = AHEAD * count if isinstance(count := getattr(executor, "_max_workers", None), int) else UNKNOWN
-        for i, future in _in_turn(lambda chunk: self._submit(executor, method, chunk), chunks, ahead):
+        submit = lambda chunk: self._submit(executor, method, chunk)
+        for i, future in _in_turn(submit, chunks, calls_ahead(executor)):
             try:
                 by, value = future.result()
             except Exception as error:
@@ -110,12 +113,30 @@ class Workers:
             return failed
 
 
-def _in_turn(submit: Callable[[tuple], Future], chunks: Iterable[tuple], most: int) -> Iterator[tuple[int, Future]]:
+def calls_ahead(executor: Executor) -> Callable[[], int]:
+    """The largest number of calls to be sent and not answered, now. The executor of a Dask client asks the scheduler."""
+    if isinstance(count := getattr(executor, "_max_workers", None), int):
+        return lambda: AHEAD * count
+    threads, known = getattr(getattr(executor, "_client", None), "nthreads", None), {"at": -math.inf, "most": UNKNOWN}
+    if threads is None:
+        return lambda: UNKNOWN
+
+    def asked() -> int:
+        if time.monotonic() > known["at"] + ASKED_AGAIN:
+            known.update(at=time.monotonic(), most=max(UNKNOWN, AHEAD * sum(threads().values())))
+        return known["most"]
+
+    return asked
+
+
+def _in_turn(
+    submit: Callable[[tuple], Future], chunks: Iterable[tuple], most: Callable[[], int]
+) -> Iterator[tuple[int, Future]]:
     """Finished calls with the numbers of their chunks; at most so many calls are submitted and not finished."""
     waiting, running = enumerate(chunks), {}
     try:
         while True:
-            running |= {submit(chunk): i for i, chunk in itertools.islice(waiting, most - len(running))}
+            running |= {submit(chunk): i for i, chunk in itertools.islice(waiting, max(0, most() - len(running)))}
             if not running:
                 return
             done = wait(running, return_when=FIRST_COMPLETED).done
