@@ -55,7 +55,7 @@ class OrbitFromGuess(eqx.Module):
         def evaluate(y, first):
             found = equation(y, first)
             # A residual of this size is the integrator's error, which a further Newton step would change but not reduce.
-            settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 2 * jnp.max(jnp.abs(y))
+            settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
             return found._replace(r=jnp.where(settled, 0, found.r))
 
         accept = 100 * (rtol + atol)

@@ -16,6 +16,8 @@ from jaxtyping import Float
 FINE, ROUGH = {1: 129, 2: 33, 3: 17}, {1: 9, 2: 9, 3: 5}
 # `(values, y) -> (y, iterations)`, shapes `(lanes, free)` and `(lanes, n)`; NaN where no orbit was found.
 Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# An orbit may be as far from its guess as a part of the variation over this many points along each axis.
+SPAN = 6
 # Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
 WINDOWS = {1: (10, 6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
 
@@ -59,6 +61,8 @@ class CoarseGrid:
             if not rest.size:
                 return y, reach
             y[rest], reach[rest] = self._interpolated(values[rest], width)
+            if width > SPAN:
+                _, reach[rest] = self._interpolated(values[rest], SPAN)
             if self.strict and width > 2:
                 rougher, _ = self._interpolated(values[rest], width - 2)
                 apart = np.max(np.abs(y[rest] - rougher), axis=1)
