@@ -55,14 +55,14 @@ def find_root_by_stages(
     if not coarse:
         return find_root(equation(integrator), y0, accept=accept, root_finder=root_finder, **options)
 
-    finder, no = root_finder, jnp.array(False)
+    finder, least, no = root_finder, root_finder.settle, jnp.array(False)
 
     # Under `jit` the search is traced once, for its shapes and for the scan.
     @jax.jit
     def search(y, tolerance, enough, first, most) -> Root:
         return find_root(
             equation(coarsened(integrator, tolerance, y0.dtype)), y, accept=jnp.where(tolerance > 0, NEARBY, accept),
-            root_finder=dataclasses.replace(finder, settle=jnp.maximum(enough, finder.settle)), first=first,
+            root_finder=dataclasses.replace(finder, settle=jnp.maximum(enough, least)), first=first,
             size=size, max_iterations=most,
         )  # fmt: skip
 

@@ -1,0 +1,72 @@
+"""The short step from the end of the last solver step onto a surface: closed forms, the order of near events, derivatives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hyjax as hj
+from hyjax._flow.last_stretch import reach_surface
+
+
+def swing(t, x, p):
+    """An oscillator of angular frequency p[0]."""
+    return jnp.stack([x[1], -(p[0] ** 2) * x[0]])
+
+
+def met(guards, integrator):
+    """`(x, p) -> Trajectory` to the first of several guards, each of which leads to rest."""
+    rest = hj.Mode(lambda t, x, p: 0 * x, ("x", "v"))
+    ways = tuple(hj.Transition("swing", f"rest {k}", g, lambda t, x, p: x) for k, g in enumerate(guards))
+    modes = {"swing": hj.Mode(swing, ("x", "v"))} | {f"rest {k}": rest for k in range(len(guards))}
+    system = hj.HybridSystem(modes, ways)
+    return lambda x, p: hj.simulate(system, x, p, mode="swing", t1=20.0, max_jumps=1, integrator=integrator, save=None)
+
+
+def test_the_short_step_is_exact_to_rounding():
+    """From 1e-5 before or after the surface, at which events of long steps end; the error of Heun's method is s^4 / 24."""
+    field = lambda t, x: swing(t, x, (1.3,))
+    phase = jnp.linspace(0.2, 1.4, 13)
+    exact = jnp.stack([jnp.cos(1.3 * phase), -1.3 * jnp.sin(1.3 * phase)], axis=1)
+
+    def one(t, s, level):
+        x = jnp.stack([jnp.cos(1.3 * (t - s)), -1.3 * jnp.sin(1.3 * (t - s))])
+        height = lambda t, x, f: (x[0] - level, f[0])
+        ahead = -(x[0] - level) / x[1]
+        return reach_surface(field, height, t - s, x, field(t - s, x), ahead)
+
+    for s in (1e-5, -1e-5, 1e-9):
+        t, x, f = jax.vmap(lambda t, level, s=s: one(t, s, level))(phase, exact[:, 0])
+        assert_allclose(t, phase, rtol=0, atol=4e-16)
+        # Three roundings of numbers between 1 and 2.
+        assert_allclose(x, exact, rtol=0, atol=7e-16)
+        # The vector field there is needed to first order only.
+        assert_allclose(f, jax.vmap(lambda x: field(0.0, x))(exact), rtol=0, atol=1e-9)
+
+
+def test_the_first_of_two_near_events():
+    """Two guards fall within a fraction of a step, one of state and one of time: the earlier one fires, at its own time."""
+    at, integrator = np.arccos(0.3), hj.Integrator(rtol=1e-12, atol=1e-12)
+    run = met((lambda t, x, p: x[0] - 0.3, lambda t, x, p: at + p[1] - t), integrator)
+    gaps = jnp.array([1e-4, 1e-6, 1e-8, 1e-10])
+    one = lambda gap: run(jnp.array([1.0, 0.0]), jnp.stack([jnp.ones_like(gap), gap]))
+    after, before = (jax.jit(jax.vmap(one))(sign * gaps) for sign in (1, -1))
+    assert_array_equal(after.transitions[:, 0], 0)
+    assert_array_equal(before.transitions[:, 0], 1)
+    # The solver's error of the state, over the rate 0.95 of the guard.
+    assert_allclose(after.ends[:, 0], at, rtol=0, atol=1e-11)
+    assert_allclose(before.ends[:, 0], at - gaps, rtol=1e-15)
+
+
+@pytest.mark.slow
+def test_derivatives_pass_through_the_short_step():
+    """The time of the fall of cos(p t) to 0.3 is arccos(0.3) / p: two derivatives in either mode."""
+    start = jnp.array([1.0, 0.0])
+    time = lambda p: met((lambda t, x, p: x[0] - 0.3,), hj.Integrator())(start, p[None]).ends[0]
+    p, exact = jnp.array(1.7), np.arccos(0.3)
+    forward = jax.jit(lambda p: (time(p), jax.jacfwd(time)(p), jax.jacfwd(jax.jacfwd(time))(p)))(p)
+    reverse = jax.jit(lambda p: (jax.grad(time)(p), jax.grad(jax.grad(time))(p)))(p)
+    # The tolerance 1e-14 is relative to the states; each derivative multiplies it by some time over p.
+    assert_allclose(forward, [exact / p, -exact / p**2, 2 * exact / p**3], rtol=1e-12)
+    assert_allclose(reverse, [-exact / p**2, 2 * exact / p**3], rtol=1e-12)
