@@ -48,21 +48,20 @@ def find_root_by_stages(
     """
     own, smallest = integrator.tolerances(y0.dtype)
     last = (own + smallest) / 2 if settle else 0.0
-    if not isinstance(root_finder, DampedNewton) or not isinstance(own, float):
-        coarse = ()
-    coarse = tuple(each for each in coarse if each > own)
+    # A tolerance that is traced may be any.
+    coarse = tuple(each for each in coarse if isinstance(own, float) and each > own)
     options = {"size": size, "max_iterations": max_iterations}
-    if not coarse:
+    if not (isinstance(root_finder, DampedNewton) and coarse):
         return find_root(equation(integrator), y0, accept=accept, root_finder=root_finder, **options)
 
-    finder, least, no = root_finder, root_finder.settle, jnp.array(False)
+    finder, no = root_finder, jnp.array(False)
 
     # Under `jit` the search is traced once, for its shapes and for the scan.
     @jax.jit
     def search(y, tolerance, enough, first, most) -> Root:
         return find_root(
             equation(coarsened(integrator, tolerance, y0.dtype)), y, accept=jnp.where(tolerance > 0, NEARBY, accept),
-            root_finder=dataclasses.replace(finder, settle=jnp.maximum(enough, least)), first=first,
+            root_finder=dataclasses.replace(finder, settle=jnp.maximum(enough, finder.settle)), first=first,
             size=size, max_iterations=most,
         )  # fmt: skip
 
