@@ -54,3 +54,10 @@ def test_a_stage_that_misleads_is_repeated_with_full_tolerance(gaits):
     exact, misled = gaits[()](SLOPES), gaits[(1e-1,)](SLOPES)
     assert np.all(np.asarray(misled.result == hj.RESULTS.successful))
     assert_allclose(misled.x, exact.x, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("coarse", [(1e-6, 2.0), (0.0,), (-1e-6,)])
+def test_tolerances_that_cannot_be_used(coarse):
+    for method in (hj.SingleShooting, hj.MultipleShooting):
+        with pytest.raises(ValueError, match="must be a tuple of relative tolerances between 0 and 1"):
+            method(coarse=coarse)

@@ -44,6 +44,14 @@ class AbstractShooting(eqx.Module):
     root_finder: eqx.AbstractVar[RootFinder]
     coarse: eqx.AbstractVar[tuple[float, ...]]
 
+    def __check_init__(self):
+        sound = lambda each: isinstance(each, float) and 0 < each < 1
+        if not isinstance(self.coarse, tuple) or not all(map(sound, self.coarse)):
+            raise ValueError(
+                f"{type(self).__name__}: coarse={self.coarse!r} must be a tuple of relative tolerances between 0 and 1, such as "
+                "(1e-6, 1e-9), or () for none."
+            )
+
     @abc.abstractmethod
     def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
         """The orbit near a guess, with the evaluation at the solution. Not differentiable."""
