@@ -10,9 +10,10 @@ from ._continuation.switching import cascade as cascade, switch_branch as switch
 from ._flow.flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
+from ._flow.samples import Samples as Samples
 from ._flow.section_map import Crossing as Crossing, section_jacobian as section_jacobian, section_map as section_map
 from ._flow.simulate import simulate as simulate
-from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
+from ._flow.trajectory import Event as Event, Trajectory as Trajectory
 from ._optimize import objectives as objectives
 from ._optimize.constraint import Constraint as Constraint
 from ._optimize.follow import follow_optimum as follow_optimum

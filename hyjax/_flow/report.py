@@ -17,6 +17,16 @@ def describe_trajectory(trajectory) -> str:
         lines += [f"  {n:>8}  {code}" for code, n in counted_codes(trajectory.result)]
         return "\n".join(lines)
     modes = trajectory.system.modes
+    if not trajectory.starts.size:
+        name = tuple(modes)[int(trajectory.mode)]
+        state = ", ".join(
+            f"{each} = {value:.10g}"
+            for each, value in zip(modes[name].coordinates, np.asarray(trajectory.final), strict=True)
+        )
+        return (
+            f"Trajectory: {int(trajectory.jumps)} jumps, without a record of its arcs\n"
+            f"  {float(trajectory.t):.12g}  {name}: {state}\n  result  {described_code(trajectory.result)}"
+        )
     lines = [
         f"Trajectory: {int(trajectory.jumps)} jumps",
         f"  {'from':>18} {'to':>18}  mode -> next: state before the jump",

@@ -22,8 +22,9 @@ from .integrate import Arrival
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
 from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
+from .samples import samples_at
 from .stuck import stuck
-from .trajectory import samples_at, Trajectory
+from .trajectory import Trajectory
 from .trees import select
 from .watch import Watch
 
@@ -39,6 +40,7 @@ def simulate(
     max_jumps: int = 100,
     integrator: IntegratorLike = Integrator(),
     save: Float[Array, " times"] | None = None,
+    record: bool = True,
 ) -> Trajectory:
     r"""Simulate a hybrid system from `t0` to `t1` through any sequence of modes.
 
@@ -48,7 +50,8 @@ def simulate(
     that falls within rounding of `t1` counts as met, and its jump is taken. Times and states are in the units of the vector
     fields. `max_jumps`: the largest number of jumps, static. `integrator`: an `Integrator`, or one for each mode,
     `{"stance": ..., "flight": ...}`; `max_time` is not used. `save`: times at which to keep states, shape `(times,)`, in any
-    order; `Trajectory.sample` gives states at further times.
+    order; `Trajectory.sample` gives states at further times. `record`: whether to keep the arcs; `False` keeps the final state
+    and the number of jumps, in memory that does not grow with `max_jumps`, and takes as many arcs as there are.
 
     **Returns:** `Trajectory`, also under `jit` and `vmap`. Its numbers are differentiable in `x0`, `params`, `t0` and `t1`, to
     any order in forward and reverse mode (with the integrator's default `adjoint`). After a failure the trajectory up to the
@@ -61,8 +64,10 @@ def simulate(
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
     t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    if save is not None and not record:
+        raise ValueError("simulate: save= needs the arcs: simulate with record=True.")
     save = None if save is None else jnp.asarray(save, x0.dtype)
-    return run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, save)
+    return run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, save, record)
 
 
 def check_simulation(
@@ -102,10 +107,32 @@ def run_simulation(
     max_jumps: int,
     integrator: Integrators,
     save: Float[Array, " times"] | None,
+    record: bool = True,
 ) -> Trajectory:
     """`simulate` without the checks of its arguments, for the automaton of a system."""
     index = jnp.array(automaton.names.index(mode))
+    if not record:
+        return _simulate_end(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator)
     return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, save)
+
+
+@eqx.filter_jit
+def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -> Trajectory:
+    """The trajectory without its arcs."""
+    plain = with_adjoint(integrator, PlainForward())
+
+    def run(inputs):
+        automaton, z0, t0, t1, params = inputs
+        final, jumps = end_of_simulation(automaton, first_arc(z0, mode0, t0, t1), t1, params, max_jumps, plain)
+        return (final.t, final.z), (final.mode, final.result, jumps)
+
+    (t, z), (mode, result, jumps) = linearizable(run, (automaton, z0, t0, t1, params))
+    times, states, integers = jnp.zeros(0, z.dtype), jnp.zeros((0, z.size), z.dtype), jnp.zeros(0, mode.dtype)
+    return Trajectory(
+        t=t, x=z, mode=mode, starts=times, ends=times, x_starts=states, x_ends=states, modes=integers,
+        transitions=integers, guard_rates=times, jumps=jumps, result=result, samples=None, params=params,
+        system=automaton.system, integrator=integrator,
+    )  # fmt: skip
 
 
 @eqx.filter_jit

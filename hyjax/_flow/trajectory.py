@@ -16,27 +16,14 @@ from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .arc import Arc
 from .automaton import Automaton
-from .automaton_flow import follow_automaton
 from .mode_integrators import Integrators, pushable
+from .samples import Samples, state_at
 
 if TYPE_CHECKING:
     import pathlib
 
     import matplotlib.figure
     import xarray
-
-
-class Samples(eqx.Module):
-    """States of a trajectory at the times given by `simulate(save=...)`.
-
-    **Attributes:** `t`: shape `(times,)`. `x`: shape `(times, size)`, padded with zeros to the largest dimension; at the time of
-    an event, the state after the jump. `mode`: indices of the modes, shape `(times,)`. At a time that the trajectory does not
-    reach, `x` is NaN and `mode` is -1.
-    """
-
-    t: Float[Array, " times"]
-    x: Float[Array, "times size"]
-    mode: Int[Array, " times"]
 
 
 class Event(eqx.Module):
@@ -59,7 +46,8 @@ class Event(eqx.Module):
 class Trajectory(Shown):
     """An execution of a hybrid system: a chain of arcs with a jump between consecutive arcs, as `simulate` returns it.
 
-    The arrays have `arcs = max_jumps + 1` rows; in unused rows, times and states are NaN, modes and transitions -1. States are
+    The arrays have `arcs = max_jumps + 1` rows; in unused rows, times and states are NaN, modes and transitions -1. Without a
+    record of the arcs (`simulate(record=False)`) the arrays have no rows, and what needs the arcs raises `ValueError`. States are
     padded with zeros to the largest dimension, `size`; `final`, `events` and `sample` return states of their true sizes.
 
     **Attributes:** `t`, `x`, `mode`: final time, state and mode, shapes `()`, `(size,)`, `()`; modes are numbered in the order of
@@ -114,12 +102,12 @@ class Trajectory(Shown):
     def mode_names(self) -> tuple[str, ...]:
         """The names of the modes, in the order of the arcs."""
         names = tuple(self.system.modes)
-        return tuple(names[k] for k in np.asarray(self._one().modes) if k >= 0)
+        return tuple(names[k] for k in np.asarray(self._recorded().modes) if k >= 0)
 
     @property
     def events(self) -> tuple[Event, ...]:
         """The jumps, in the order of time."""
-        self._one()
+        self._recorded()
         names = tuple(self.system.modes)
         found = []
         for k in range(int(self.jumps)):
@@ -172,7 +160,7 @@ class Trajectory(Shown):
 
         Source: Kong, Payne, Zhu, Johnson (2024), eqs. 33-34.
         """
-        matrix = _fundamental_matrix(self)
+        matrix = _fundamental_matrix(self._with_arcs())
         if isinstance(self.mode, jax.core.Tracer):
             return matrix
         return matrix[: self._dimension(self._one().mode), : self._dimension(self.modes[0])]
@@ -213,6 +201,17 @@ class Trajectory(Shown):
             raise TypeError("Modes are not known under jit. Use the padded arrays `x`, `x_ends`, `modes`.")
         return self
 
+    def _with_arcs(self) -> "Trajectory":
+        if not self.starts.shape[-1]:
+            raise ValueError(
+                "The trajectory was simulated with record=False, which keeps the final state alone. Simulate with record=True "
+                "for arcs, events, samples and pictures."
+            )
+        return self
+
+    def _recorded(self) -> "Trajectory":
+        return self._one()._with_arcs()
+
     def _cycle(self) -> tuple[tuple[str, ...], int]:
         """The closed sequence of `sequence`, and the index of the arc at which its last passage began."""
         names, jumps = self.mode_names, int(self.jumps)
@@ -228,29 +227,6 @@ class Trajectory(Shown):
             raise ValueError(f"sequence: the modes {names} do not close a cycle. Simulate for a longer time.")
         length, cycle = closed[-1]
         return cycle, jumps - length
-
-
-def state_at(automaton: Automaton, arc: tuple, time: Time, params: Params, integrator: Integrators):
-    """The padded state at a time of an arc `(start, end, state at the start, mode)`; the guards are ignored."""
-    start, _, x, mode = arc
-    end = follow_automaton(automaton, start, x, mode, time, params, integrator, guarded=False)
-    return nan_unless(end.result == RESULTS.successful, end.x)
-
-
-def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, integrator: Integrators) -> Samples:
-    """States at times in any order; `arcs` are the columns `(starts, ends, states at the starts, modes)`."""
-    starts, ends, _, modes = arcs
-
-    def one(time):
-        # The last arc that has begun; at the time of a jump, the arc after it. Comparisons with NaN are false.
-        k = jnp.maximum(jnp.sum(starts <= time) - 1, 0)
-        inside = (starts[k] <= time) & (time <= ends[k])
-        arc = jax.tree.map(lambda column: column[k], arcs)
-        x = state_at(automaton, arc, jnp.where(inside, time, starts[k]), params, integrator)
-        return nan_unless(inside, x), jnp.where(inside, modes[k], -1)
-
-    x, mode = jax.vmap(one)(times)
-    return Samples(times, x, mode)
 
 
 def _columns(trajectory: Trajectory) -> tuple:

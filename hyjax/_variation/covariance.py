@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, Int
 from .._flow.automaton import Automaton, StateAlone
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
+from .._flow.samples import Samples
 from .._flow.simulate import check_simulation, run_simulation
-from .._flow.trajectory import Samples, Trajectory
+from .._flow.trajectory import Trajectory
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem

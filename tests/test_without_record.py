@@ -1,0 +1,93 @@
+"""Simulation without a record of its arcs: the numbers of the recorded one, and as many jumps as one likes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hyjax as hj
+from hyjax.models import bouncing_ball
+
+RESULTS = hj.RESULTS
+
+
+def drop(q, record, end=2.0, most=40):
+    """A ball dropped from the height q[2], with the restitution q[0] and gravity q[1]."""
+    params = bouncing_ball.Params(restitution=q[0], gravity=q[1])
+    x0 = jnp.stack([q[2], jnp.zeros(())])
+    return hj.simulate(bouncing_ball.system, x0, params, mode="flight", t1=end, max_jumps=most, record=record)
+
+
+@pytest.fixture(scope="module")
+def both():
+    """Balls that bounce often, seldom, and without end, with and without a record, and with their derivatives."""
+    q = jnp.array([[0.8, 9.81, 1.0], [0.9, 1.0, 1.0], [0.3, 9.81, 1.0], [0.7, 9.81, 0.2]])
+    last = lambda q, record: (lambda run: (run.x, run))(drop(q, record))
+    forward = {
+        record: jax.jit(jax.vmap(jax.jacfwd(lambda q, record=record: last(q, record), has_aux=True)))(q)
+        for record in (True, False)
+    }
+    reverse = jax.jit(jax.vmap(jax.jacrev(lambda q: drop(q, False).x)))(q)
+    return forward, reverse
+
+
+def test_the_end_is_that_of_the_recorded_simulation(both):
+    forward, _ = both
+    (_, recorded), (_, alone) = forward[True], forward[False]
+    assert_array_equal(alone.result._value, recorded.result._value)
+    assert len(set(np.asarray(alone.result._value).tolist())) > 1
+    for name in ("jumps", "mode"):
+        assert_array_equal(getattr(alone, name), getattr(recorded, name))
+    # Both take the same steps; compiled in other programs, their operations are rounded differently.
+    assert_allclose(alone.t, recorded.t, rtol=1e-13)
+    assert_allclose(alone.x, recorded.x, rtol=0, atol=1e-13)
+    assert alone.starts.shape == (4, 0) and alone.x_ends.shape == (4, 0, 2)
+
+
+def test_derivatives_in_both_modes(both):
+    forward, reverse = both
+    (recorded, run), (alone, _) = forward[True], forward[False]
+    good = np.asarray(run.result == RESULTS.successful)
+    assert good.sum() >= 2
+    # The derivative by the restitution grows with each bounce.
+    scale = np.abs(recorded).max(axis=(1, 2), keepdims=True)
+    assert np.all((np.abs(alone - recorded) <= 1e-12 * scale)[good])
+    assert np.all((np.abs(reverse - recorded) <= 1e-12 * scale)[good])
+
+
+def test_a_hundred_thousand_jumps():
+    """An elastic ball; its phase loses a rounding of the time, 3e5, and one of the speed in each jump."""
+    jumps, g, h = 100_000, 2.0, 1.0
+    fall = np.sqrt(2 * h / g)
+    run = drop(jnp.array([1.0, g, h]), False, end=(2 * jumps - 0.5) * fall, most=2 * jumps)
+    assert run.result == RESULTS.successful and run.jumps == jumps
+    # Half the way up after the last impact, half the time of a fall.
+    exact = [h - g / 2 * (0.5 * fall) ** 2, g * 0.5 * fall]
+    assert_allclose(run.final, exact, rtol=0, atol=2e-6)
+    assert "100000 jumps, without a record of its arcs" in str(run)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda run: run.events,
+        lambda run: run.mode_names,
+        lambda run: run.sequence,
+        lambda run: run.sample(3),
+        lambda run: run.fundamental_matrix(),
+        lambda run: run.to_xarray(),
+    ],
+)
+def test_what_needs_the_arcs_says_so(ask):
+    run = drop(jnp.array([0.8, 9.81, 1.0]), False)
+    with pytest.raises(ValueError, match="record=False, which keeps the final state alone"):
+        ask(run)
+
+
+def test_states_at_given_times_need_the_arcs():
+    with pytest.raises(ValueError, match="save= needs the arcs"):
+        hj.simulate(
+            bouncing_ball.system, jnp.array([1.0, 0.0]), bouncing_ball.Params(), mode="flight", t1=1.0,
+            save=jnp.zeros(1), record=False,
+        )  # fmt: skip
