@@ -166,6 +166,17 @@ def test_a_ball_that_is_thrown_from_the_floor_flies():
     assert_allclose(walk.x, [1e-3 * 1e-4 - 9.81e-8 / 2, 1e-3 - 9.81e-4], rtol=1e-10)
 
 
+@pytest.mark.parametrize("speed", [1e-13, 1e-15, 1e-17, 1e-30])
+def test_a_hop_that_no_step_resolves_does_not_end_below_the_floor(speed):
+    """At the time zero, where a time of any size counts; the pressure, whose changes limit the steps, is not small."""
+    field = lambda t, x, p: jnp.stack([x[1], -2.5 + 0 * x[1], 5 - 1e-3 * x[2] ** 2])
+    way = hj.Transition("m", "m", lambda t, x, p: x[0], lambda t, x, p: x.at[1].multiply(-0.8))
+    system = hj.HybridSystem({"m": hj.Mode(field, ("z", "v", "pressure"))}, (way,))
+    walk = hj.simulate(system, jnp.array([0.0, speed, 7.5]), None, mode="m", t1=1.0)
+    assert walk.result in (RESULTS.zeno, RESULTS.max_jumps_reached)
+    assert abs(walk.x[0]) <= 1e-14
+
+
 # Time
 
 

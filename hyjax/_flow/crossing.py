@@ -71,7 +71,8 @@ class Verdict(eqx.Module):
 
     `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, to first order, at most
     the `reach` of the resolution. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at
-    the same time. `turn`: how fast the rate of that guard changes there.
+    the same time. `turn`: how fast the rate of that guard changes there. `lost`: a guard rises from its surface and falls again
+    in a time that no step resolves.
     """
 
     take: Flag
@@ -83,6 +84,7 @@ class Verdict(eqx.Module):
     passed: Mask
     together: Flag
     turn: Scalar
+    lost: Flag
 
 
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
@@ -95,7 +97,7 @@ def calm(bracket: Bracket, trial: Trial) -> Verdict:
     """The verdict on a step in which no guard falls or may turn: take the step if the controller accepts its error."""
     none = jnp.zeros_like(trial.end.g, bool)
     zero, no = jnp.zeros_like(trial.end.dt), jnp.array(False)
-    return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, no, zero)
+    return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, no, zero, no)
 
 
 def judge(
@@ -114,8 +116,10 @@ def judge(
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
-    turns, to_turn = hidden_turn(trial.start, trial.up, trial.end, resolution.noise)
-    turns = turns & (bracket.tries < TURNS) & (to_turn > 4 * eps * jnp.maximum(resolution.h, end.dt))
+    turns, hops, to_turn = hidden_turn(trial.start, trial.up, trial.end, resolution.noise)
+    resolved = to_turn > 4 * eps * jnp.maximum(resolution.h, end.dt)
+    lost = allowed & hops & ~resolved
+    turns = turns & (bracket.tries < TURNS) & resolved
 
     enter = allowed & ~turns & crossed
     narrower = _narrowed(bracket, trial, enter)
@@ -162,7 +166,7 @@ def judge(
         foreseen = jnp.where(bracket.active & crossed & jnp.isfinite(closer), closer, foreseen)
     others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
-        take=(allowed & ~turns & ~crossed & ~refused) | converged,
+        take=(allowed & ~turns & ~crossed & ~refused & ~lost) | converged,
         dt=jnp.select(
             [refused, rejected, allowed & turns, searching],
             [
@@ -180,6 +184,7 @@ def judge(
         passed=converged & leads,
         together=event & jnp.any(others),
         turn=_turn(narrower, leader),
+        lost=lost,
     )
 
 

@@ -31,14 +31,15 @@ def may_turn(start: Look, up: Mask, end: Look) -> Flag:
     return jnp.any(valley | winding)
 
 
-def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, Scalar]:
+def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, Flag, Scalar]:
     """Whether the cubic of a guard has an extremum inside the step that may hide an event, and the time of the earliest one.
 
     A positive guard may dip (fall and rise again), and a guard that is not positive may bulge (rise and fall again): then the
     signs at both ends do not show the event. A trial step should end at the extremum if it is nearer to zero than both ends by
     more than a tenth; also where a guard has fallen by the end of the step, but its cubic falls and rises once before.
 
-    **Returns:** whether there is such an extremum, and the time from the start of the step to the earliest.
+    **Returns:** whether there is such an extremum; whether one of a guard that is not positive; and the time from the start of
+    the step to the earliest.
     """
     side = jnp.where(up, 1, -1).astype(start.g.dtype)
     # On its side of zero each guard is s(v) = a + ra v + c v^2 + d v^3 for v from 0 to 1; look for its least value.
@@ -62,7 +63,7 @@ def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, 
     crest = a + u * (ra + u * (c + u * d))
     turns = turns | (inside & up & (b <= 0) & (least <= 0) & (u > v) & (u < 1) & (crest > 0))
     v = jnp.where(turns, jnp.clip(v, 0.01, 0.99), 1)
-    return jnp.any(turns), end.dt * jnp.min(v)
+    return jnp.any(turns), jnp.any(turns & ~up), end.dt * jnp.min(v)
 
 
 def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:

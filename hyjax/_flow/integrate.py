@@ -104,7 +104,7 @@ def integrate(
     # From just beyond t1 back to t1, along a straight line: the square of this time is far below rounding. A flow that failed
     # before t1 stays at its last step.
     gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
-    shift = stop_gradient(jnp.where((end.event >= 0) | end.broken | end.stalled | gave_up, 0, t1 - t))
+    shift = stop_gradient(jnp.where((end.event >= 0) | end.broken | end.stalled | end.lost | gave_up, 0, t1 - t))
     surface, until = end.event, t1
     if surfaces.limits:
         left = end.event >= surfaces.count - surfaces.limits
@@ -163,6 +163,7 @@ def _code(
         grazing = (end.event >= 0) & ~((guard_rate < 0) & (-guard_rate > least))
         result = choose(end.together, RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
+    result = choose(end.lost, RESULTS.zeno, result)
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)
     # A fixed step is not shortened. It stalls where Newton's method finds no solution of an implicit stage.
     result = choose(end.stalled, RESULTS.nonlinear_divergence if integrator.fixed else RESULTS.dt_min_reached, result)

@@ -96,7 +96,7 @@ def _begin(
         up=g > jnp.maximum(course.noise, touching), g_max=jnp.where(jnp.isfinite(g), jnp.abs(g), 0),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
         end=_unless_outside(
-            surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound)
+            surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound, lost=no)
         ),
         taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None, seen=seen,
     )  # fmt: skip
@@ -212,13 +212,14 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
         bracket=Bracket(verdict.bracket.active, verdict.bracket.lo, verdict.bracket.hi, tries),
         steps=now.steps + 1,
         end=Ending(
-            done=(verdict.event >= 0) | (take & attempt.final & ~searching) | stalled,
+            done=(verdict.event >= 0) | (take & attempt.final & ~searching) | stalled | verdict.lost,
             event=verdict.event,
             shift=verdict.shift,
             together=verdict.together,
             turn=verdict.turn,
             stalled=stalled,
             broken=stalled & ~attempt.finite,
+            lost=verdict.lost,
         ),
         taken=now.taken.tried(attempt.dt, take) if now.taken else None,
         seen=now.seen,

@@ -29,7 +29,7 @@ class Point(eqx.Module):
 class Ending(eqx.Module):
     """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
     `together`: another guard fell at the same time. `turn`: how fast the rate of the guard that fell changes. `stalled`: the step
-    size vanished. `broken`: the state or vector field is not finite."""
+    size vanished. `broken`: the state or vector field is not finite. `lost`: see `Verdict`."""
 
     done: Flag
     event: Int[Array, ""]
@@ -38,6 +38,7 @@ class Ending(eqx.Module):
     turn: Scalar
     stalled: Flag
     broken: Flag
+    lost: Flag
 
 
 class Progress(eqx.Module):
