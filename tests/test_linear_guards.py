@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._flow import loop
+from hyjax._flow import integrate
 from hyjax._flow.automaton import Automaton
 from hyjax._flow.dependence import depends_on
 from hyjax._flow.guard_resolution import linear
@@ -81,22 +81,24 @@ def test_an_operation_with_an_input_counts_and_its_place_does_not():
     assert not depends_on(closed, 1)
 
 
-def test_events_are_the_same_to_the_last_bit(monkeypatch):
-    """With and without the examination: a fall, and a dip inside a long step, which the guard's rates show."""
+def test_events_are_the_same_in_fewer_steps(monkeypatch):
+    """As linear guards or as any others: a fall, and a dip inside a long step, which the guard's rates show."""
     fall = hj.Mode(lambda t, x, p: jnp.stack([x[1], -x[0]]), ("x", "v"))
     ways = (hj.Transition("fall", "fall", guard=lambda t, x, p: x[0] - p, reset=lambda t, x, p: -x),)
     system = hj.HybridSystem({"fall": fall}, ways)
     starts = jnp.array([[1.0, 0.0], [0.2, 1.3], [-0.1, 0.8]])
 
     def ends():
-        integrator = hj.Integrator(rtol=1e-6, atol=1e-6)
+        integrator = hj.Integrator(rtol=1e-12, atol=1e-12)
         run = lambda x: hj.flow_to_guard(system, "fall", 0.0, x, jnp.array(-0.7), integrator=integrator)
         found = jax.jit(jax.vmap(run))(starts)
         return np.asarray(found.t), np.asarray(found.x), np.asarray(found.steps)
 
-    known = ends()
-    assert np.all(np.isfinite(known[0]))
+    t, x, steps = ends()
     jax.clear_caches()
-    monkeypatch.setattr(loop, "linear", lambda *inputs: False)
-    for a, b in zip(known, ends(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    monkeypatch.setattr(integrate, "linear", lambda *inputs: False)
+    others = ends()
+    # The last steps differ, so the errors of the tolerance do.
+    np.testing.assert_allclose(t, others[0], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(x, others[1], rtol=0, atol=1e-11)
+    assert np.all(steps <= others[2]) and np.any(steps < others[2])
