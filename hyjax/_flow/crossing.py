@@ -106,12 +106,12 @@ def judge(
     armed_at: Callable[[Scalar], Mask],
     resolution: Resolution,
     is_limit: np.ndarray,
-    linear: bool,
+    short_steps: bool,
 ) -> Verdict:
     """The verdict on any trial step.
 
     **Arguments:** `armed_at`: whether each guard may fire, a short time after the step's end. `is_limit`: see `Surfaces`.
-    `linear`: whether guards are linear, so that they bend no faster than the flow.
+    `short_steps`: whether the `reach` is more than a straight line: guards bend no faster than the flow, whose rates are exact.
     """
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
@@ -135,7 +135,7 @@ def judge(
     # From here a straight line reaches the surface up to rounding, and along it the guard is linear.
     near = (jnp.abs(to_go) <= resolution.straight) & (bend <= resolution.instant)
     leads = jnp.arange(armed.size) == leader
-    if linear:
+    if short_steps:
         # Or a short step reaches the surface, and no other guard falls on the way or soon after. That step leaves a straight
         # line as long as `bend`, whose own error is `beyond`.
         crowded = jnp.any(trial.up & ~leads & (end.g <= jnp.maximum(-end.r, 0) * 4 * jnp.abs(to_go)))
@@ -143,7 +143,7 @@ def judge(
         short = (jnp.abs(to_go) <= resolution.reach) & (bend <= resolution.straight) & (beyond <= resolution.instant)
         near = near | (short & ~crowded)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
-    converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near & linear)
+    converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near & short_steps)
     # A step that ends beyond a surface is checked when it has been cut short there.
     checked = converged | (~crossed & (allowed | bracket.active))
     long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.instant)
@@ -160,7 +160,7 @@ def judge(
     lo, hi = select(rejected, (trial.start, end), (narrower.lo, narrower.hi))
     candidates = jnp.where(rejected, _fallen(trial), candidates)
     foreseen = predicted_fall(candidates, lo, hi)
-    if linear:
+    if short_steps:
         # After a second trial beyond the surface, the cubic through both trials is far more accurate than the bracket's.
         closer = earliest_between(candidates, bracket.hi, end, lo, hi)
         foreseen = jnp.where(bracket.active & crossed & jnp.isfinite(closer), closer, foreseen)

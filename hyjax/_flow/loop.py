@@ -174,7 +174,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
         resolution = Resolution(h, straight * h, reach * h, close, 4 * eps * jnp.abs(t), course.noise)
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
-        searched = lambda: judge(bracket, trial, armed_at, resolution, surfaces.is_limit, course.linear)
+        searched = lambda: judge(bracket, trial, armed_at, resolution, surfaces.is_limit, reach > straight)
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))
 

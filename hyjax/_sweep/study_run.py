@@ -108,7 +108,7 @@ def sampling(times: Float[Array, " times"], record: Record) -> Watch:
         def sample(carry):
             k, samples = carry
             h = times[k] - point.t
-            there, *_ = course.step(point.t, x, f, h, point.memory)
+            there = course.step(point.t, x, f, h, point.memory).x
             # At the start of an arc, or in the rounding between an event and the last step before it, there is no step to take.
             return k + 1, samples.at[k].set(jnp.where(h > 0, there, x))
 
