@@ -10,7 +10,7 @@ The walker's strides begin within 1 % of the gait, at tolerances of 1e-10; gaits
 1e-12, the basin at 1e-8, all in float32 at 1e-5. A return of the valve is one of 96 to the top of the lift from (0.2, 0, 0), for
 flows from 1 to 8 (see valve.py). Memory is the peak of the device's allocator, or the resident set of the process on a CPU.
 
-TYPICAL
+Success is the part of the lanes with a result: of the strides, gaits and returns; of the basin's starts, those that are decided.
 """
 
 import argparse
