@@ -364,7 +364,8 @@ def test_tables(walk, tmp_path):
         for name in ("period", "stable", "residual"):
             np.testing.assert_array_equal(data[name], columns[name])
         np.testing.assert_array_equal(data["slope"], columns["parameter"])
-        assert data["slope"].attrs["units"] == "rad"
+        assert data["slope"].attrs["units"] == "rad" and data["period"].attrs["units"] == "sqrt(l/g)"
+        assert data["x"].attrs["units"] == data["special_x"].attrs["units"] == "rad, rad sqrt(g/l), rad, rad sqrt(g/l)"
         np.testing.assert_array_equal(data["multipliers_real"] + 1j * data["multipliers_imag"], walk.multipliers)
 
 

@@ -170,8 +170,8 @@ class Trajectory(Shown):
 
         The variables are named after the coordinates; in a mode without the coordinate, the variable is NaN. Times increase
         strictly, so `sel(time=0.4, method="nearest")` selects one sample: the state before a jump is that at the jump's time, and
-        is listed at the next smaller floating-point number. **Arguments:** `n`: times on each arc. `model`: supplies the units.
-        `ImportError` without xarray.
+        is listed at the next smaller floating-point number. **Arguments:** `n`: times on each arc. `model`: supplies units
+        where the system names none. `ImportError` without xarray.
         """
         from .dataset import trajectory_dataset
 

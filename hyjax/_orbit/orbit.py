@@ -123,8 +123,8 @@ class PeriodicOrbit(Shown):
     def to_xarray(self, model=None) -> "xarray.Dataset":
         """All numbers as an `xarray.Dataset`, of a batch over the dimension `orbit`, counted from 1; parameters are coordinates.
 
-        Multipliers are real and imaginary parts, which netCDF can store. **Arguments:** `model`: supplies the units.
-        `ImportError` without xarray.
+        Multipliers are real and imaginary parts, which netCDF can store. **Arguments:** `model`: supplies units where the
+        system names none. `ImportError` without xarray.
         """
         from .dataset import orbit_dataset
 

@@ -22,7 +22,9 @@ class Mode(eqx.Module):
     **Arguments:** `vector_field`: `f(t, x, params)`, from shape `(n,)` to `(n,)`; time and state in any consistent units.
     `coordinates`: the names of the `n` entries of the state, in their order. `domain`: optional `d(t, x, params)`, shape `()` or
     `(k,)`, in any units: not negative where the mode's equations hold, such as the height of a ball; of several numbers each.
-    `ValueError` for a vector field or domain that is not a function, and for names that are missing or repeated.
+    `units`: optional, those of the coordinates in their order, such as `("rad", "rad/s")`, and `"1"` for a number without
+    dimension: tables, pictures and datasets name them. `ValueError` for a vector field or domain that is not a function, for
+    names that are missing or repeated, and for units of another number.
 
     `simulate` and `flow_to_guard` end with `outside_domain` where the state starts outside the domain by more than rounding and
     the solver's tolerance, or the flow leaves the domain. A guard that falls at the limit of the domain fires: so the guard of
@@ -35,6 +37,7 @@ class Mode(eqx.Module):
     vector_field: VectorField
     coordinates: tuple[str, ...] = eqx.field(static=True, converter=tuple)
     domain: Domain | None = None
+    units: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
 
     def __check_init__(self):
         if self.domain is not None and not callable(self.domain):
@@ -48,6 +51,11 @@ class Mode(eqx.Module):
             )
         if len(set(names)) != len(names):
             raise ValueError(f"Mode: coordinates must differ from each other; got {names!r}.")
+        if self.units and (len(self.units) != len(names) or not all(isinstance(unit, str) for unit in self.units)):
+            raise ValueError(
+                f"Mode: units must be a text for each of the coordinates {names!r}, for example ('rad', 'rad/s'), and '1' for a "
+                f"number without dimension; got {self.units!r}."
+            )
 
     @property
     def dimension(self) -> int:
@@ -92,7 +100,9 @@ class HybridSystem(eqx.Module):
     r"""A hybrid dynamical system: flow $\dot x = f_i(t, x, p)$ in each mode $i$, jumps $x^+ = R_{ij}(t, x^-, p)$ between modes.
 
     **Arguments:** `modes`: a dictionary from name to `Mode`; the dimensions of the modes may differ. `transitions`: a tuple of
-    `Transition`. `ValueError` for a transition from or to a mode that is not in `modes`.
+    `Transition`. `time_unit`: optional, such as `"s"`: tables, pictures and datasets name it, and the `units` of the modes.
+    `ValueError` for a transition from or to a mode that is not in `modes`, and for a coordinate that has different units in two
+    modes.
 
     Build a system once, at module level: each new system is compiled again.
 
@@ -103,11 +113,15 @@ class HybridSystem(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
     _modes: tuple[Mode, ...]
     transitions: tuple[Transition, ...]
+    time_unit: str = eqx.field(static=True)
 
-    def __init__(self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition]):
+    def __init__(
+        self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition], time_unit: str = ""
+    ):
         self.names = tuple(modes)
         self._modes = tuple(modes.values())
         self.transitions = tuple(transitions)
+        self.time_unit = time_unit
 
     @property
     def modes(self) -> dict[str, Mode]:
@@ -120,6 +134,14 @@ class HybridSystem(eqx.Module):
         for name, mode in self.modes.items():
             if not isinstance(mode, Mode):
                 raise ValueError(f"HybridSystem: modes[{name!r}] must be a hj.Mode, not {mode!r}.")
+        units: dict[str, str] = {}
+        for mode in self._modes:
+            for name, unit in zip(mode.coordinates, mode.units, strict=False):
+                if units.setdefault(name, unit) != unit:
+                    raise ValueError(
+                        f"HybridSystem: the coordinate {name!r} has the units {units[name]!r} and {unit!r} in two modes. Give it "
+                        "one unit, or two names."
+                    )
         for transition in self.transitions:
             if not isinstance(transition, Transition):
                 raise ValueError(f"HybridSystem: transitions must be hj.Transition, not {transition!r}.")
@@ -174,9 +196,12 @@ class HybridSystem(eqx.Module):
             converted = eqx.filter_closure_convert(fn, *example, params)
             return converted if jax.tree.leaves(eqx.filter(converted, eqx.is_array)) else fn
 
-        modes = {name: Mode(hoist(mode.vector_field, name), mode.coordinates) for name, mode in self.modes.items()}
+        modes = {
+            name: Mode(hoist(mode.vector_field, name), mode.coordinates, units=mode.units)
+            for name, mode in self.modes.items()
+        }
         transitions = tuple(
             Transition(w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)))
             for w in self.transitions
         )
-        return HybridSystem(modes, transitions)
+        return HybridSystem(modes, transitions, self.time_unit)

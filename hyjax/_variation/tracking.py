@@ -87,14 +87,15 @@ def closed_system(tracker: Tracker) -> HybridSystem:
     for number, (name, mode) in enumerate(system.modes.items()):
         domain = None if mode.domain is None else OfState(mode.domain, mode.dimension)
         coordinates = (*mode.coordinates, *FOLLOWING)
-        modes[name] = Mode(_ClosedFlow(mode, number), coordinates, domain)
+        units = (*mode.units, "1", system.time_unit, "") if mode.units else ()
+        modes[name] = Mode(_ClosedFlow(mode, number), coordinates, domain, units)
     ways = []
     for way, cost in zip(system.transitions, tracker.weights.of_event, strict=True):
         source, after = system.mode(way.source), system.names.index(way.target)
         jump = _ClosedJump(source, way.reset, system.names.index(way.source), after, cost)
         armed = None if way.armed is None else OfState(way.armed, source.dimension)
         ways.append(Transition(way.source, way.target, OfState(way.guard, source.dimension), jump, armed))
-    return HybridSystem(modes, tuple(ways))
+    return HybridSystem(modes, tuple(ways), system.time_unit)
 
 
 @eqx.filter_jit

@@ -1,18 +1,10 @@
-"""Declaration and checks of a model's parameters."""
+"""Checks of a model's parameters, and their declaration."""
 
-import equinox as eqx
 import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-
-def parameter(default: float, unit: str, meaning: str):
-    """A field of `Params`: an array leaf with its default, unit and meaning."""
-    return eqx.field(
-        default=default,
-        converter=lambda value: jnp.asarray(value, jnp.result_type(float)),
-        metadata={"unit": unit, "meaning": meaning, "default": default},
-    )
+from .._system.parameter import parameter as parameter
 
 
 def refuse_unless(condition, message: str) -> None:
