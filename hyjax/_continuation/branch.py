@@ -96,6 +96,11 @@ class Branch(Points):
 
         return describe_branch(self)
 
+    def _tables(self):
+        from .report import branch_tables
+
+        return branch_tables(self)
+
     # Points
 
     @property

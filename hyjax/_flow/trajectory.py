@@ -81,6 +81,11 @@ class Trajectory(Shown):
 
         return describe_trajectory(self)
 
+    def _tables(self):
+        from .report import trajectory_table
+
+        return (trajectory_table(self),)
+
     def __len__(self) -> int:
         """The number of trajectories in a batch; `TypeError` for one trajectory."""
         if self.t.ndim == 0:

@@ -25,7 +25,7 @@ from .implicit import closed_orbit
 from .multiple_shooting import MultipleShooting
 from .multipliers import eigenvalues, unless_in_family
 from .problem import Problem
-from .report import describe
+from .report import describe, orbit_table
 from .sample import arcs_of_stride
 from .search_limits import SearchLimits
 from .second_lap import unless_out_of_phase
@@ -79,6 +79,9 @@ class PeriodicOrbit(Shown):
 
     def __str__(self) -> str:
         return describe(self)
+
+    def _tables(self):
+        return (orbit_table(self),)
 
     def __len__(self) -> int:
         """The number of orbits in a batch; `TypeError` for one orbit."""

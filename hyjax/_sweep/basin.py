@@ -165,6 +165,8 @@ def _labelled(xarray, found, values, orbits, fates, chosen: ChosenMap, units: di
         "result": (dims, found["result"].reshape(shape), code_attributes()),
         "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1), units_attribute(chosen.coordinates, units)),
     }
-    coords: dict[str, Any] = {**{name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}}
+    coords: dict[str, Any] = {
+        **{name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}
+    }
     coords["coordinate"] = list(chosen.coordinates)
     return xarray.Dataset(data, coords, {"parameters": str(named_leaves(chosen.params))} | chosen.described)

@@ -70,8 +70,8 @@ def units_of(model: Any = None, params: Params = None, system: Any = None) -> Un
 
 
 def chosen_unit(unit: str, params: Params) -> str:
-    """One of two units that a model gives as `sqrt(l/g) or s`: that without dimension where the parameters `gravity` and, if there
-    is one, `leg_length` are 1, and else that of the SI."""
+    """One of two units that a model gives as `sqrt(l/g) or s`: that without dimension where the parameters `gravity` and, if it
+    is a parameter, `leg_length` are 1, and else that of the SI."""
     one, _, other = unit.partition(" or ")
     if not other:
         return unit

@@ -148,6 +148,12 @@ class HybridSystem(eqx.Module):
             for role in ("source", "target"):
                 self.mode(getattr(transition, role), f"{role} of a transition")
 
+    def _repr_html_(self) -> str:
+        """A diagram of the modes and transitions, for notebooks."""
+        from .diagram import system_html
+
+        return system_html(self)
+
     def mode(self, name: str, role: str = "mode") -> Mode:
         """The mode of that name. `ValueError` for an unknown name; its message calls the mode by `role`."""
         if name not in self.modes:
