@@ -83,9 +83,9 @@ def _arcs(trajectory) -> list[ArcRow | None]:
         if k is None:
             rows.append(None)
             continue
-        times = (f"{float(each[k]):.12g}" for each in (trajectory.starts, trajectory.ends))
+        start, end = (f"{float(each[k]):.12g}" for each in (trajectory.starts, trajectory.ends))
         after = events[k].target if k < len(events) else ""
-        rows.append(ArcRow(*times, names[k], after, _state(trajectory, names[k], trajectory.x_ends[k])))
+        rows.append(ArcRow(start, end, names[k], after, _state(trajectory, names[k], trajectory.x_ends[k])))
     return rows
 
 

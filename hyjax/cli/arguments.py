@@ -1,4 +1,4 @@
-"""Parsing of a command's arguments: model, parameters, sequence of modes, initial state; and the errors of a command."""
+"""Parsing of a command's arguments: model, parameters, sequence of modes, initial state."""
 
 import contextlib
 import dataclasses
@@ -9,13 +9,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-
-class Misuse(Exception):
-    """An invalid request: exit status 2."""
-
-
-class NotFound(Exception):
-    """A valid request without a result: exit status 1."""
+from .errors import Misuse as Misuse, NotFound as NotFound
 
 
 @contextlib.contextmanager
@@ -141,7 +135,9 @@ def _is_number(field: dataclasses.Field) -> bool:
         return False
     if is_required(field):
         return True
-    return not callable(field.default) and np.ndim(field.default) == 0 and np.result_type(field.default).kind in "iuf"
+    default: Any = field.default
+    number = isinstance(default, int | float) or hasattr(default, "dtype")
+    return number and np.ndim(default) == 0 and np.result_type(default).kind in "iuf"
 
 
 def unit_of_parameter(model: ModuleType, name: str) -> str:
@@ -198,7 +194,7 @@ def parse_region(text: str, coordinates: Sequence[str]):
 
 def initial_condition(model: ModuleType, params, mode: str | None, x0: str | None):
     """Initial mode and state of a simulation, as given; by default those of the model."""
-    start = (mode, None) if mode is not None and x0 is not None else model.start(params)
+    start: Any = (mode, None) if mode is not None and x0 is not None else model.start(params)
     first = start[0] if mode is None else mode
     with as_misuse():
         model.system.mode(first, "--mode")

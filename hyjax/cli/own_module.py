@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .arguments import Misuse
+from .errors import Misuse
 
 # What to add to a file for a command that needs it.
 NEEDED = {
@@ -95,7 +95,7 @@ class OwnModel(ModuleType):
             raise Misuse(f"{self.path}: sequence names {name!r}, which is not one of the modes {self.system.names}.")
         return self.system.modes[name]
 
-    def _of_params(self, name: str, params):
+    def _of_params(self, name: str, params) -> Any:
         if not hasattr(self.module, name):
             raise self._missing(name)
         given = getattr(self.module, name)
