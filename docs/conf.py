@@ -34,6 +34,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"hyjax\..*")]  # until the reference has an entry for each
 
 myst_enable_extensions = ["amsmath", "attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
@@ -59,11 +60,14 @@ intersphinx_mapping = {
 
 html_theme = "sphinx_book_theme"
 html_title = "hyjax"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": "hyjax"},
     "home_page_in_toc": False,
     "show_navbar_depth": 1,
     "show_toc_level": 2,
