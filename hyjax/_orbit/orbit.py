@@ -11,9 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
 from .._flow.arc import Arc
 from .._flow.check import check
-from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
-from .._flow.jump import reset
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
 from .._flow.trees import without_tangents
 from .._system.pictures import picture
@@ -25,13 +23,14 @@ from .chain import Chain
 from .failure import raise_failure, Reached
 from .implicit import closed_orbit
 from .multiple_shooting import MultipleShooting
-from .multipliers import eigenvalues
+from .multipliers import eigenvalues, unless_in_family
 from .problem import Problem
 from .report import describe
+from .sample import arcs_of_stride
 from .search_limits import SearchLimits
 from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
-from .stride import monodromy, run_stride
+from .stride import monodromy
 
 if TYPE_CHECKING:
     import pathlib
@@ -108,7 +107,7 @@ class PeriodicOrbit(Shown):
         """States along each arc of the orbit, at `n` equidistant times from its start to its end."""
         arcs = []
         for node, start in zip(self.nodes, self.starts, strict=True):
-            for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
+            for mode, (t, x) in zip(self.sequence, arcs_of_stride(self, node, start, n), strict=True):
                 arcs.append(Arc(mode, t, x))
         return tuple(arcs)
 
@@ -159,29 +158,6 @@ class PeriodicOrbit(Shown):
         return monodromy(
             self.system, self.x, self.params, sequence=self.sequence * self.strides, integrator=self.integrator
         )
-
-
-@eqx.filter_jit
-def _sample(orbit: PeriodicOrbit, x: State, t: Scalar, n: int):
-    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
-    taken = orbit.system.route(orbit.sequence)
-    arcs = []
-    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
-        times = jnp.linspace(t, impact.t, n)
-
-        def at(time, mode=mode, t=t, x=x):
-            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
-
-        arcs.append((times, jax.vmap(at)(times)))
-        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
-    return arcs
-
-
-def unless_in_family(multipliers: Array, result: RESULTS) -> RESULTS:
-    """The code of an orbit: `not_isolated` for a multiplier 1 of the return map, where neighbouring orbits are periodic too and
-    Newton's equation is singular."""
-    family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
-    return choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
 
 
 def orbit_of(
