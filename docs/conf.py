@@ -32,10 +32,13 @@ extensions = [
     "sphinx.ext.mathjax",
     "notebooks",
     "offline_mathjax",
+    "reference",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"hyjax\..*")]  # until the reference has an entry for each
+python_maximum_signature_line_length = 100
+python_display_short_literal_types = True
+toc_object_entries_show_parents = "hide"
 
 myst_enable_extensions = ["amsmath", "attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
