@@ -54,6 +54,16 @@ class PeriodicOrbit(Shown):
     code of `RESULTS`; unless `result` is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last
     iterate). Every number is differentiable in `params`; the derivative of `distance` is zero.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit.x.shape, orbit.return_jacobian.shape, bool(orbit.stable), bool(orbit.residual < 1e-14)
+    ((2,), (2, 2), True, True)
+    >>> print(f"{orbit.multipliers[0].real:.6f}")
+    0.444444
+
     Source: Bhounsule (2014), Sec. 2.
     """
 
@@ -237,10 +247,10 @@ def periodic_orbit(
     This need not be the orbit nearest to the guess, nor one of the same kind: `distance` of the result says how far it is from
     the guess, and `near` sets a bound. To follow one orbit over parameters use `sweep` or `continuation`.
 
-    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or for
-    `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `strides`: the number of
-    passes, static. `method`: `SingleShooting` or `MultipleShooting`. `integrator`: an `Integrator`, or one for each mode,
-    `{"stance": ..., "flight": ...}`. `near`: the largest `distance` from the guess, such as 0.1. `throw`: raise an error on
+    **Arguments:** `system`: a `HybridSystem`. `guess`: state at the start of the sequence's first mode, just after a jump, shape
+    `(n,)`; or for `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `strides`: the
+    number of passes, static. `method`: `SingleShooting` or `MultipleShooting`. `integrator`: an `Integrator`, or one for each
+    mode, `{"stance": ..., "flight": ...}`. `near`: the largest `distance` from the guess, such as 0.1. `throw`: raise an error on
     failure; with `False`, `result` holds the code.
 
     **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`, in the units of the vector fields. All its numbers are
@@ -252,6 +262,19 @@ def periodic_orbit(
     `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed. With `throw`, an
     `OrbitError` states the code, the residual and the last iterate; under `jit` it is equinox's runtime error, with the code.
     `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{orbit.period:.6f}, {orbit.spectral_radius:.6f}")
+    2.310015, 0.444444
+    >>> def period(p):
+    ...     return hj.periodic_orbit(wheel.system, wheel.guess(p), p, sequence=wheel.sequence).period
+    ...
+    >>> print(f"{jax.grad(period)(params).slope:.6f}")
+    -9.684619
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """
