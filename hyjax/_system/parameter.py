@@ -21,10 +21,10 @@ def parameter(default: Any = dataclasses.MISSING, unit: str = "", meaning: str =
 
     **Example:**
 
-        >>> class Params(eqx.Module):
-        ...     slope: jax.Array = hj.parameter(0.2, "rad", "slope of the ground, downhill positive")
-        >>> Params(slope=0.1).slope
-        Array(0.1, dtype=float64)
+    >>> class Params(eqx.Module):
+    ...     slope: jax.Array = hj.parameter(0.2, "rad", "slope of the ground, downhill positive")
+    >>> Params(slope=0.1).slope
+    Array(0.1, dtype=float64)
     """
     given = {} if default is dataclasses.MISSING else {"default": default}
     return eqx.field(

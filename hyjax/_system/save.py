@@ -37,9 +37,9 @@ def save(path: str | Path, result: PyTree) -> None:
 
     **Example:**
 
-        >>> hj.save("gait.npz", orbit)
-        >>> hj.load("gait.npz").period == orbit.period
-        Array(True, dtype=bool)
+    >>> hj.save("gait.npz", orbit)
+    >>> hj.load("gait.npz").period == orbit.period
+    Array(True, dtype=bool)
     """
     path = _checked(path, "save")
     parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple | list) else (result,)
@@ -79,9 +79,9 @@ def load(path: str | Path, *, system: HybridSystem | None = None, params: Params
 
     **Example:**
 
-        >>> orbit = hj.load("gait.npz")  # of a model
-        >>> orbit = hj.load("own.npz", system=wheel, params=Params(0.0))
-        >>> branch = hj.continuation(wheel, orbit, where=lambda p: p.slope, stop=0.3)
+    >>> orbit = hj.load("gait.npz")  # of a model
+    >>> orbit = hj.load("own.npz", system=wheel, params=Params(0.0))
+    >>> branch = hj.continuation(wheel, orbit, where=lambda p: p.slope, stop=0.3)
     """
     path = _checked(path, "load")
     about = read_text(path)
@@ -107,8 +107,8 @@ def provenance(path: str | Path) -> dict[str, Any]:
 
     **Example:**
 
-        >>> hj.provenance("gait.npz")["parameters"]
-        {'slope': {'value': 0.2, 'units': 'rad'}}
+    >>> hj.provenance("gait.npz")["parameters"]
+    {'slope': {'value': 0.2, 'units': 'rad'}}
     """
     about = read_text(_checked(path, "provenance"))
     return {name: about[name] for name in ("kind", "saved", "versions", "machine", "parameters", "system")}
