@@ -29,7 +29,7 @@ def save(path: str | Path, result: PyTree) -> None:
     and checksums. It holds data and no code: of the system the names, of the parameters the numbers, no pickle.
 
     **Arguments:** `path`: with the suffix `.npz`; a file of that name is replaced. `result`: of one system. Its shapes and units
-    are stored as they are.
+    are stored as they are. **Returns:** nothing.
 
     `ValueError` for another suffix, for what is no result of hyjax, for a traced result, for parts of different systems, and for
     a result that holds functions other than its system's, such as an `OptimizedGait`: save its `orbit`. `OSError` where the file
@@ -66,7 +66,8 @@ def save(path: str | Path, result: PyTree) -> None:
 def load(path: str | Path, *, system: HybridSystem | None = None, params: Params | None = None) -> Any:
     r"""Read a result that `save` wrote: equal to the last bit, and usable as the result of the function that computed it.
 
-    **Arguments:** `system`: that of the result; not needed for a model of `hyjax.models`. `params`: an example of the parameters,
+    **Arguments:** `path`: of the file, with the suffix `.npz`.
+    `system`: that of the result; not needed for a model of `hyjax.models`. `params`: an example of the parameters,
     whose values do not matter, where they have a class of one's own; not needed for models, dictionaries, tuples and arrays.
 
     **Returns:** the result, in the shapes and units in which it was saved.
@@ -98,6 +99,8 @@ def load(path: str | Path, *, system: HybridSystem | None = None, params: Params
 
 def provenance(path: str | Path) -> dict[str, Any]:
     """What a file of `save` says about itself, also where its system is not at hand.
+
+    **Arguments:** `path`: of the file, with the suffix `.npz`.
 
     **Returns:** a dictionary: `kind` of the result; `saved`, the date in UTC; `versions` of hyjax, Python and the packages that
     compute; `machine`; `parameters` by name, with `units` where they are known; `system`: the name of the `model`, or `None`, the
