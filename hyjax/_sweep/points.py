@@ -49,6 +49,18 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
 
     Since the worst run of all sets sets the scale, one run far off gives all others almost 10 points: look at the measures too.
 
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> study = hj.solver_study(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
+    ... )
+    >>> hj.solver_points(study).evaluations.dims
+    ('strategy', 'rtol', 'solver')
+
     Source: Dallas, Machairas, Papadopoulos (2017), Sec. V and VI.
     """
     import xarray

@@ -33,6 +33,14 @@ def animate_orbit(
 
     **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for a batch of orbits, an orbit that
     was not found, and a model without an outline; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> animation = hj.plot.animate_orbit(orbit, wheel, steps=2, fps=5)
+    >>> hj.plot.save_animation(animation, "wheel.gif")
     """
     check_outline(model, "animate_orbit")
     check_rates("animate_orbit", steps, fps, speed)
@@ -46,6 +54,14 @@ def animate_trajectory(
 
     **Arguments:** as for `animate_orbit`. **Returns:** a `matplotlib.animation.FuncAnimation`. `TypeError` for a batch of
     trajectories; `ValueError` for a trajectory without an arc, or a model without an outline; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> animation = hj.plot.animate_trajectory(run, ball, fps=5)
+    >>> hj.plot.save_animation(animation, "ball.gif")
     """
     check_outline(model, "animate_trajectory")
     if fps <= 0 or (speed is not None and speed <= 0):
@@ -94,6 +110,16 @@ def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | 
     """Write an animation to a `.gif`, `.html` (a page with controls) or, where ffmpeg is installed, `.mp4` file.
 
     **Arguments:** `path`: its suffix selects the format. `ValueError` for another suffix, and for `.mp4` without ffmpeg.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> hj.plot.save_animation(hj.plot.animate_trajectory(run, ball, fps=5), "ball.html")
+    >>> import pathlib
+    >>> pathlib.Path("ball.html").exists()
+    True
     """
     path = pathlib.Path(path)
     suffix = animation_suffix(path)

@@ -36,6 +36,18 @@ def certified_region(
 
     **Returns:** the axes. `ValueError` for names that are not coordinates of the states, where `start` gives other states, and
     for `strides` of a certificate, which has no cells.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> axes = hj.plot.certified_region(certificate)
+    >>> axes.figure.savefig("region.png")
     """
     cells = proved if isinstance(proved, ProvedBasin) else None
     certificate = proved if isinstance(proved, Certificate) else proved.certificate
