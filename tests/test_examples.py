@@ -18,9 +18,9 @@ matplotlib.use("Agg")
 
 # Those that compile most: branches, optima, regulators, iLQR, proofs, studies and their pictures.
 _SLOW = """
-    SpecialPoint switch_branch cascade locus optimize OptimizedGait follow_optimum OptimumBranch ActiveSetChange regulator Regulator
-    Tracking ilqr IlqrSolution IlqrHistory entrainment Entrainment solver_study solver_points recommend_integrator Recommendation
-    open_sweep sweep attractor basin MultipleShooting
+    SpecialPoint switch_branch cascade locus optimize OptimizedGait follow_optimum OptimumBranch ActiveSetChange
+    regulator Regulator Tracking ilqr IlqrSolution IlqrHistory entrainment Entrainment solver_study solver_points
+    recommend_integrator Recommendation open_sweep sweep attractor basin MultipleShooting
     certify.attracting certify.Certificate certify.proved_basin certify.ProvedBasin certify.krawczyk certify.ProvedOrbit
     certify.Enclosed
     plot.locus_diagram plot.optimization_figure plot.optimum_figure plot.animate_optimization plot.ilqr_figure plot.tongue_figure

@@ -41,7 +41,8 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
     """The points of the solvers in a study, summed over the sets of parameters.
 
     Of one tolerance, the runs of all solvers, sets and strategies compete: the best has 10 points, the worst 1, and others by
-    linear interpolation. So with 13 sets a solver has between 13 and 130. Only runs of the same tolerance are compared.
+    linear interpolation. So with 13 sets a solver has between 13 and 130.
+    Only runs of the same tolerance are compared. A run that failed has 1 point.
 
     **Arguments:** `study`: from `solver_study`. **Returns:** a dataset over `strategy`, `rtol` and `solver` with the points
     of each measure that the study has: `divergence_time` (largest is best), `integral_of_error`, `evaluations` and `seconds`

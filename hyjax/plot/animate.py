@@ -24,12 +24,11 @@ def animate_orbit(
     A leg keeps its colour when the legs change roles; the stance leg is drawn thick. The camera moves with the mean
     velocity, so the animation of an even number of a biped's steps repeats without a jump.
 
-    **Arguments:** `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
-    `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)`
-    and `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence.
-    `fps`: frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units
-    of `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and
-    12 s.
+    **Arguments:** `orbit`: one orbit. `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
+    `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)` and
+    `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence. `fps`:
+    frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units of
+    `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and 12 s.
 
     **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for a batch of orbits, an orbit that
     was not found, and a model without an outline; `ImportError` without matplotlib.
@@ -109,7 +108,8 @@ def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: i
 def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | pathlib.Path) -> None:
     """Write an animation to a `.gif`, `.html` (a page with controls) or, where ffmpeg is installed, `.mp4` file.
 
-    **Arguments:** `path`: its suffix selects the format. `ValueError` for another suffix, and for `.mp4` without ffmpeg.
+    **Arguments:** `animation`: of `animate_orbit` or another function of this module. `path`: its suffix selects the format.
+    `ValueError` for another suffix, and for `.mp4` without ffmpeg.
 
     **Example:**
 

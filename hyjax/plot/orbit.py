@@ -25,9 +25,10 @@ def phase_portrait(
 ) -> "matplotlib.axes.Axes":
     """The phase portrait of an orbit: each coordinate against its rate, with an arrow in the direction of time, jumps dashed.
 
-    **Arguments:** `ax`: axes to draw in; by default new ones. `pairs`: names of coordinates, (horizontal, vertical); by default
-    every `name` that has a `name_rate`, and the first two coordinates where no coordinate has a rate. In a mode without the
-    coordinate `name_rate` the rate of `name` is computed by the vector field. `model`: supplies the units of the axes.
+    **Arguments:** `orbit`: one orbit. `ax`: axes to draw in; by default new ones. `pairs`: names of coordinates, (horizontal,
+    vertical); by default every `name` that has a `name_rate`, and the first two coordinates where no coordinate has a rate. In a
+    mode without the coordinate `name_rate` the rate of `name` is computed by the vector field. `model`: supplies the units of the
+    axes.
 
     **Returns:** the axes. `ValueError` for an orbit that was not found, and for an unknown coordinate.
 
@@ -68,7 +69,7 @@ def time_series(
 ) -> "matplotlib.axes.Axes":
     """The coordinates of an orbit, except rates, over one period: the arcs as lines, the jumps dashed.
 
-    **Arguments:** `ax`: axes to draw in; by default new ones. `model`: supplies the units of the axes.
+    **Arguments:** `orbit`: one orbit. `ax`: axes to draw in; by default new ones. `model`: supplies the units of the axes.
 
     **Returns:** the axes. `ValueError` for an orbit that was not found.
 
@@ -104,6 +105,7 @@ def multiplier_plane(
     new ones.
 
     **Returns:** the axes. Multipliers with $|\lambda| < 1$ are drawn as blue circles, the others as vermilion squares.
+    `ImportError` without matplotlib.
 
     **Example:**
 

@@ -74,7 +74,7 @@ def points_figure(points: "xarray.Dataset") -> "matplotlib.figure.Figure":
     """The ranks of the solvers as a heat map, from 1 for the most points, with the points written in: solvers against tolerances,
     a panel for each measure and strategy.
 
-    **Arguments:** `points`: of `hyjax.solver_points`. **Returns:** the figure.
+    **Arguments:** `points`: of `hyjax.solver_points`. **Returns:** the figure. `ImportError` without matplotlib.
 
     **Example:**
 

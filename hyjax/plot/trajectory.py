@@ -18,7 +18,8 @@ def trajectory_figure(
 ) -> "matplotlib.figure.Figure":
     """The coordinates of a trajectory over time, one below the other: arcs coloured by mode, jumps as thin dotted lines.
 
-    **Arguments:** `model`: supplies `title`, `time_unit`, and `units` for its `coordinates`. `n`: sample times on each arc.
+    **Arguments:** `trajectory`: one result of `hyjax.simulate`. `model`: supplies `title`, `time_unit`, and `units` for its
+    `coordinates`. `n`: sample times on each arc.
 
     **Returns:** the figure. `TypeError` for a batch of trajectories; `ImportError` without matplotlib.
 
