@@ -32,7 +32,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "notebooks",
     "offline_mathjax",
-    "reference",
+    "reference_pages",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True

@@ -16,8 +16,18 @@ from public_names import public_names
 
 matplotlib.use("Agg")
 
-# Those that compile much beyond what other tests do.
-SLOW: set[str] = set()
+# Those that compile most: branches, optima, regulators, iLQR, proofs, studies and their pictures.
+_SLOW = """
+    SpecialPoint switch_branch cascade locus optimize OptimizedGait follow_optimum OptimumBranch ActiveSetChange
+    regulator Regulator Tracking ilqr IlqrSolution IlqrHistory entrainment Entrainment solver_study solver_points
+    recommend_integrator Recommendation open_sweep sweep attractor basin MultipleShooting
+    certify.attracting certify.Certificate certify.proved_basin certify.ProvedBasin certify.krawczyk certify.ProvedOrbit
+    certify.Enclosed
+    plot.locus_diagram plot.optimization_figure plot.optimum_figure plot.animate_optimization plot.ilqr_figure plot.tongue_figure
+    plot.certified_tube plot.certified_set plot.certificate_figure plot.certified_region plot.proved_orbit_figure
+    plot.work_precision_figure plot.points_figure plot.sweep_figure plot.attractor_figure plot.basin_figure plot.branch_diagram
+"""
+SLOW = {f"hyjax.{name}" for name in _SLOW.split()}
 EXAMPLES = [
     pytest.param(each, id=each.path, marks=[pytest.mark.slow] if each.path in SLOW else []) for each in public_names()
 ]

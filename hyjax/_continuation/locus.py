@@ -42,6 +42,19 @@ def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = Pse
     **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where every end was reached,
     otherwise a code as for `continuation`. `ValueError` for a point of another kind, and where both parameters are the same.
 
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
+    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> (point,) = branch.special_points
+    >>> locus = hj.locus(point, where=lambda p: p["caught"], stop=0.05)
+    >>> print(locus.values[-1].round(4), locus.result)
+    [3.1518 0.05  ] successful
+
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
     if point.kind not in (*SHIFTS, "grazing", "corner"):

@@ -52,6 +52,18 @@ class SpecialPoint(Shown):
     those of the side that misses the guard. `touch`: the guard that is touched, and the arc. At a `corner` an arc begins on the
     surface of a guard, and the multipliers are those of the branch.
 
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
+    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> (point,) = branch.special_points
+    >>> print(point.kind, f"{point.value:.6f} {point.multiplier.real:.6f}")
+    period-doubling 3.000000 -1.000000
+
     Source: Kuznetsov (2004), Secs. 10.2-10.3.
     """
 

@@ -51,6 +51,19 @@ def switch_branch(
     was not found within `stop`. `ValueError` for a fold, a Neimark-Sacker point or grazing: no other branch is followed from
     these.
 
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
+    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> (point,) = branch.special_points
+    >>> doubled = hj.switch_branch(point, stop=3.1)
+    >>> print(doubled.orbits.strides, bool(doubled.stable.all()), doubled.result)
+    2 True successful
+
     Source: Kuznetsov (2004), Sec. 10.3.
     """
     if point.kind not in ("period-doubling", "branch-point"):
@@ -150,6 +163,19 @@ def cascade(
     **Arguments:** `point`: of kind `period-doubling`. `doublings`: the number of branches. `stop`: value of the parameter, in
     its own unit. `method`: as for `continuation`. **Returns:** the branches, fewer than `doublings` where one of them has no
     period doubling of its own; states of shape `(points, n)`. `ValueError` for a point of another kind.
+
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
+    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> (point,) = branch.special_points
+    >>> two, four = hj.cascade(point, doublings=2, stop=3.5)
+    >>> print(f"{two.special_points[0].value:.6f}, {1 + jnp.sqrt(6):.6f}", four.orbits.strides)
+    3.449490, 3.449490 4
 
     Source: Feigenbaum (1978), *Quantitative universality for a class of nonlinear transformations*, J. Stat. Phys. 19, 25-52.
     """

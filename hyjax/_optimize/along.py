@@ -27,6 +27,15 @@ def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Win
 
     **Returns:** `(orbit, params) -> (rows,)`, `samples` for each arc, in the order of time, in the function's unit. The times
     move with the arc's ends. NaN where the integration fails. `ValueError` for arguments out of range and for an unknown mode.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> rate = hj.objectives.along(lambda t, x, p: x[1], samples=3)
+    >>> print(rate(orbit, params).round(6))
+    [0.460341 0.393818 0.690512]
     """
     check_window("along", window)
     if not isinstance(samples, int) or samples < 2:
@@ -58,6 +67,15 @@ def largest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0))
 
     **Returns:** `(orbit, params) -> number`, in the function's unit. NaN where the integration fails, or the function turns more
     than 16 times in an arc. `ValueError` for arguments out of range, for an unknown mode, and where no mode is left.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> rate = hj.objectives.largest(lambda t, x, p: x[1])
+    >>> print(f"{rate(orbit, params):.6f}")
+    0.690512
     """
     return _extreme("largest", function, window, 1)
 
@@ -66,6 +84,15 @@ def smallest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0)
     r"""The smallest value of a function of the state on the arcs of an orbit, $\min_t h(t, x(t), p)$, between samples too.
 
     **Arguments:** `function`, `window`: as for `largest`. **Returns:** `(orbit, params) -> number`, as `largest` does.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> rate = hj.objectives.smallest(lambda t, x, p: x[1])
+    >>> print(f"{rate(orbit, params):.6f}")
+    0.377770
     """
     return _extreme("smallest", function, window, -1)
 

@@ -22,6 +22,12 @@ class Constraint(eqx.Module):
     **Arguments:** `function`: `(orbit, params) -> g`, a number or shape `(rows,)`, differentiable. `equals`; or `at_least`,
     `at_most`, one of both or both: numbers, or shape `(rows,)`, in the function's unit. `name`: for tables, by default that of
     the function. `ValueError` unless there is a limit, finite, and `at_least` is below `at_most`.
+
+    **Example:**
+
+    >>> limits = hj.Constraint(hj.objectives.period, at_least=0.5, at_most=2.0)
+    >>> limits.name, float(limits.at_least), float(limits.at_most)
+    ('period', 0.5, 2.0)
     """
 
     function: Quantity

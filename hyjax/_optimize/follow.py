@@ -46,6 +46,19 @@ def follow_optimum(
     `ValueError` for a gait that was not optimized successfully, for other arguments that do not fit, and where the bounds leave
     nothing to vary.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> print(branch.result, f"{branch.numbers[-1]:.2f} {branch.values[-1]:.6f}")
+    successful 0.60 2.069500
+
     Source: Guddat, Guerra Vazquez, Jongen (1990), *Parametric Optimization*, ch. 2-4.
     """
     if gait.result != RESULTS.successful:

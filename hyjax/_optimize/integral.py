@@ -50,6 +50,15 @@ def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
 
     **Returns:** `(orbit, params) -> number`, in the unit of the rate times that of time. NaN where the integration fails.
     `ValueError` for an unknown mode.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> angle = hj.objectives.integral(lambda t, x, p: x[1])
+    >>> print(f"{angle(orbit, params):.6f}")
+    1.047198
     """
     extended = remembered(lambda orbit: with_integral(orbit.system, by_mode("integral", rate, orbit)))
 

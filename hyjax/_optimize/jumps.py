@@ -22,6 +22,14 @@ def step_length(travel: Travel) -> Objective:
     `(mode, x, params) -> (2,)`.
 
     **Returns:** `(orbit, params) -> number`, in the unit of the vector. NaN for an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.objectives.step_length(wheel.travel)(orbit, params):.6f}")
+    1.000000
     """
 
     def step_length(orbit: PeriodicOrbit, params: Params) -> Scalar:
@@ -37,6 +45,14 @@ def speed(travel: Travel) -> Objective:
 
     **Arguments:** `travel`: as for `step_length`. **Returns:** `(orbit, params) -> number`, in units of length by time. NaN for
     an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.objectives.speed(wheel.travel)(orbit, params):.6f}")
+    0.432898
     """
     length = step_length(travel)
 
@@ -52,6 +68,15 @@ def impact_loss(energy: Energy) -> Objective:
     **Arguments:** `energy`: `(mode, x, params) -> number`, in any unit, with the same origin before and after each jump.
 
     **Returns:** `(orbit, params) -> number`, in the unit of the energy. NaN for an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> loss = hj.objectives.impact_loss(lambda mode, x, p: x[1] ** 2 / 2)
+    >>> print(f"{loss(orbit, params):.6f}")
+    0.132446
     """
 
     def impact_loss(orbit: PeriodicOrbit, params: Params) -> Scalar:

@@ -24,6 +24,15 @@ class Negative(eqx.Module):
     Values, gradients and multipliers of the result are those of the negative objective; its pictures show the objective itself.
 
     **Arguments:** `objective`: `(orbit, params) -> number`.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> fastest = hj.objectives.Negative(hj.objectives.speed(wheel.travel))
+    >>> print(f"{fastest(orbit, params):.6f}")
+    -0.432898
     """
 
     objective: Objective
@@ -37,6 +46,14 @@ def period(orbit: PeriodicOrbit, params: Params) -> Scalar:
 
     **Arguments:** `orbit`, `params`: an orbit and its parameters. **Returns:** a scalar, in units of time; NaN for an orbit that
     failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.objectives.period(orbit, params):.6f}")
+    2.310015
     """
     return orbit.period
 
@@ -49,6 +66,14 @@ def spectral_radius(orbit: PeriodicOrbit, params: Params) -> Scalar:
     an optimum is often there: to minimize, use `contraction`.
 
     **Arguments:** `orbit`, `params`: an orbit and its parameters. **Returns:** a scalar; NaN for an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.objectives.spectral_radius(orbit, params):.6f}")
+    0.444444
     """
     return orbit.spectral_radius
 
@@ -71,6 +96,15 @@ def contraction(smoothing: float = 1e-3) -> Objective:
 
     **Returns:** `(orbit, params) -> number`; NaN for an orbit that failed. `ValueError` for a smoothing out of range.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> bound = hj.objectives.contraction()
+    >>> print(f"{bound(orbit, params) / orbit.spectral_radius:.4f}")
+    1.0006
+
     Source: Vanbiervliet, Vandereycken, Michiels, Vandewalle, Diehl (2009), *The smoothed spectral abscissa for robust stability
     optimization*, SIAM J. Optim. 20, 156-171, for the continuous-time counterpart.
     """
@@ -91,6 +125,15 @@ def sensitivity(noise: Where, indicator: Indicator = stride_time) -> Objective:
     is not stable: a search starts from a stable gait, and its steps to others are cut back.
 
     **Returns:** `(orbit, params) -> number`, in units of the indicator per unit of the noise.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> norm = hj.objectives.sensitivity(noise=lambda p: p.slope)
+    >>> print(f"{norm(orbit, params):.6f}")
+    5.156015
     """
 
     def sensitivity(orbit: PeriodicOrbit, params: Params) -> Scalar:

@@ -55,19 +55,31 @@ def optimize(
     shortened, and the code of the failure is in `history`.
 
     **Arguments:** `objective`: `(orbit, params) -> number`, differentiable; see `hyjax.objectives`. `orbit`: a gait of `system`,
-    at the parameters where the search starts. `where`: selects the parameters that vary, numbers or arrays, as `lambda p:
-    (p.push_off, p.stiffness)`. `constraints`: one `Constraint` or several. `bounds`: a pair `(low, high)` for each selected
-    parameter, in its unit; `None` for a parameter or an end without bound. `method`: `InteriorPoint`. `starts`: the number of
-    starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or their
-    values, shape `(starts, n)`. Each start is approached from `orbit`, as far as the gait leads. `shooting`, `integrator`: as in
-    `periodic_orbit`; by default the orbit's integrator. With a reverse-mode adjoint the derivatives are taken in reverse mode,
-    for many unknowns; then `second_order` must be off. `executor`: any `concurrent.futures.Executor`, as for `sweep`, whose
-    workers search from eight starts at a time; by default threads of this process. `throw`: raise an error if
-    no start led to an optimum.
+    at the parameters where the search starts. `where`: selects the parameters that vary, numbers or arrays, as
+    `lambda p: (p.push_off, p.stiffness)`. `constraints`: one `Constraint` or several. `bounds`: a pair `(low, high)` for each
+    selected parameter, in its unit; `None` for a parameter or an end without bound. `method`: `InteriorPoint`. `starts`: the
+    number of starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or
+    their values, shape `(starts, n)`. Each start is approached from `orbit`, as far as the gait leads. `shooting`, `integrator`:
+    as in `periodic_orbit`; by default the orbit's integrator. With a reverse-mode adjoint the derivatives are taken in reverse
+    mode, for many unknowns; then `second_order` must be off. `executor`: any `concurrent.futures.Executor`, as for `sweep`, whose
+    workers search from eight starts at a time; by default threads of this process. `throw`: raise an error if no start led to an
+    optimum.
 
     **Returns:** `OptimizedGait`: the best of the local optima found, and all starts. Also under `jit` and `vmap` with one start
     and without the comparison with finite differences. Its `result` is `successful`, or for the best start `infeasible`,
     `optimum_not_found`, or why the first evaluation failed. `ValueError` for arguments that do not fit.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> print(gait.result, f"{gait.params.inertia_ratio:.6f} {gait.value:.6f}")
+    successful 0.800000 2.598961
 
     Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; the derivatives are those of `periodic_orbit`.
     """

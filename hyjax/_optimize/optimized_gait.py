@@ -49,6 +49,18 @@ class OptimizedGait(Shown):
     largest residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest
     relative deviation of the derivatives of objective and constraints from differences of fourth order; NaN where it was not
     computed, or an orbit beside the optimum was lost. `starts`: all starts. `best`: the number of the best. `result`: its code.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> print(f"{gait.value_before:.6f} {gait.value:.6f} {gait.multipliers[0]:.6f}", gait.active)
+    2.310015 2.598961 4.500946 [ True]
     """
 
     value: Scalar

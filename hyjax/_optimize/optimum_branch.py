@@ -21,6 +21,19 @@ class ActiveSetChange(NamedTuple):
 
     **Attributes:** `number`: the value of the parameter or limit. `name`: of the constraint or bound. `active`: whether it is
     active after the point.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> [f"{change.number:.6f} {change.name} {change.active}" for change in branch.changes]
+    ['0.562500 lower bound of inertia_ratio True', '0.562500 spectral_radius <= 0.36 False']
     """
 
     number: float
@@ -37,6 +50,19 @@ class OptimumBranch(Shown):
     point. `orbits`: a batch of `PeriodicOrbit`, or `None` without points. `changes`: of the active set, in order; each is a
     point of the branch too. `result`: `successful` where the end was reached, else why the branch ends. `name`, `names`,
     `labels`: of the number, the unknowns, and the rows.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> branch.unknowns.shape[1], branch.multipliers.shape[1], bool(branch.orbits.stable.all())
+    (1, 1, True)
     """
 
     numbers: np.ndarray

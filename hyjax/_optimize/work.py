@@ -29,6 +29,15 @@ def positive_work(power: Rate | Mapping[str, Rate]) -> Objective:
 
     **Returns:** `(orbit, params) -> number`. NaN where the integration fails, or the power changes its sign more than 16 times in
     an arc: then divide the arc by a further mode. `ValueError` for an unknown mode.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
+    >>> print(f"{hj.objectives.positive_work(power)(orbit, params):.6f}")
+    0.250572
     """
     works = works_of("positive_work", power)
 
@@ -42,6 +51,15 @@ def negative_work(power: Rate | Mapping[str, Rate]) -> Objective:
     r"""The negative work of one period, $W^- = \int_0^T \max(-P(t, x(t), p), 0)\,dt \ge 0$.
 
     **Arguments:** `power`: as for `positive_work`. **Returns:** `(orbit, params) -> number`, as `positive_work` does.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
+    >>> print(f"{hj.objectives.negative_work(power)(orbit, params):.6f}")
+    0.051903
     """
     works = works_of("negative_work", power)
 
@@ -67,6 +85,16 @@ def cost_of_transport(
     as much as driving, -1 where it is all recovered. `impulsive`: $W_P$, the work of push-offs, `(orbit, params) -> number`.
 
     **Returns:** `(orbit, params) -> number`. NaN where the integration fails.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
+    >>> cost = hj.objectives.cost_of_transport(power, wheel.travel, weight=1.0)
+    >>> print(f"{cost(orbit, params):.6f}")
+    0.250572
 
     Source: Collins, Ruina, Tedrake, Wisse (2005), *Efficient bipedal robots based on passive-dynamic walkers*, Science 307, with
     $\nu = 0$.

@@ -81,6 +81,17 @@ def attractor(
     code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. `ValueError`
     for arguments that do not fit each other; `ExecutorError` where the executor's workers fail; `ImportError` without xarray.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> found = hj.attractor(
+    ...     wheel.system, wheel.guess(params), params, where=lambda p: p.slope, values=jnp.array([0.2, 0.25]),
+    ...     sequence=wheel.sequence, strides=50, keep=4, progress=False,
+    ... )
+    >>> found.period.values.tolist(), found.lyapunov.round(4).values.tolist()
+    ([1, 1], [-0.8109, -0.8109])
+
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 10.5; Benettin, Galgani, Giorgilli, Strelcyn (1980).
     """
     xarray = load_xarray()

@@ -76,6 +76,18 @@ def basin(
     `ValueError` for axes or orbits that cannot be used; `ExecutorError` where the executor's workers fail; `ImportError` without
     xarray.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> found = hj.basin(
+    ...     wheel.system, params, sequence=wheel.sequence, orbits=orbit, strides=20, progress=False,
+    ...     axes={"theta": jnp.array([-0.5, -0.3]), "theta_rate": jnp.array([0.1, 0.8])},
+    ... )
+    >>> found.fate.values.tolist(), found.fate.flag_meanings
+    ([[1, 0], [0, 0]], 'orbit_1 no_step undecided')
+
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
     xarray = load_xarray()

@@ -41,13 +41,26 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
     """The points of the solvers in a study, summed over the sets of parameters.
 
     Of one tolerance, the runs of all solvers, sets and strategies compete: the best has 10 points, the worst 1, and others by
-    linear interpolation. So with 13 sets a solver has between 13 and 130. Only runs of the same tolerance are compared.
+    linear interpolation. So with 13 sets a solver has between 13 and 130.
+    Only runs of the same tolerance are compared. A run that failed has 1 point.
 
     **Arguments:** `study`: from `solver_study`. **Returns:** a dataset over `strategy`, `rtol` and `solver` with the points
     of each measure that the study has: `divergence_time` (largest is best), `integral_of_error`, `evaluations` and `seconds`
     (smallest). A weighted sum of criteria (eq. 36) is `2 * points.seconds + points.integral_of_error`.
 
     Since the worst run of all sets sets the scale, one run far off gives all others almost 10 points: look at the measures too.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> study = hj.solver_study(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
+    ... )
+    >>> hj.solver_points(study).evaluations.dims
+    ('strategy', 'rtol', 'solver')
 
     Source: Dallas, Machairas, Papadopoulos (2017), Sec. V and VI.
     """

@@ -70,6 +70,21 @@ def quantity_study(
     too, NaN in rounds that were not run, and `seconds`, their median. `reference_error`: the largest error of another reference
     against the first. `ValueError` for arguments that cannot be used, and where the reference is not finite; `ImportError`
     without xarray.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> import diffrax
+    >>> def duration(integrator):
+    ...     return hj.stride(wheel.system, wheel.guess(params), params, sequence=wheel.sequence, integrator=integrator).time
+    ...
+    >>> methods = {"Tsit5": diffrax.Tsit5(), "Dopri5": diffrax.Dopri5()}
+    >>> study = hj.quantity_study(
+    ...     duration, solvers=methods, reference=methods, tolerances=(1e-4,), compile_once=True, timed=False, progress=False
+    ... )
+    >>> bool(study.error.max() < 1e-3)
+    True
     """
     load_xarray()
     if not isinstance(rounds, int) or rounds < 1:

@@ -68,6 +68,19 @@ def recommend_integrator(
     **Returns:** `Recommendation`. Its `integrator` is `None` where no candidate reaches the accuracy, or where the references
     disagree too much to tell. One compilation for each candidate, some seconds each; with `quantity`, one for each tolerance too.
     `ValueError` for arguments that cannot be used, and where the reference run fails.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> methods = {"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()}
+    >>> found = hj.recommend_integrator(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, accuracy=1e-3, candidates=methods, reference=methods,
+    ...     tolerances=(1e-4,), rounds=2, progress=False,
+    ... )
+    >>> found.integrator is not None, found.best.error < 1e-3
+    (True, True)
     """
     if not 0 < accuracy < 1:
         raise ValueError(f"recommend_integrator: accuracy={accuracy!r} must lie between 0 and 1, such as 1e-6.")

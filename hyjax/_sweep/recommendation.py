@@ -35,6 +35,19 @@ class Recommendation:
 
     **Attributes:** `measured`: the study, see `hj.quantity_study`. `accuracy`: the relative error asked for. `about`: what was
     measured, in words. `integrators`: of each candidate, one for each tolerance.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> methods = {"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()}
+    >>> found = hj.recommend_integrator(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, accuracy=1e-3, candidates=methods, reference=methods,
+    ...     tolerances=(1e-4,), rounds=2, progress=False,
+    ... )
+    >>> [row.name for row in sorted(found.rows, key=lambda row: row.name)]
+    ['Bosh3', 'Tsit5']
     """
 
     measured: "xarray.Dataset"

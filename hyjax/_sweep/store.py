@@ -34,6 +34,15 @@ class StoreError(RuntimeError):
     Raised by `sweep(out=...)`: where the path exists without `resume`, where a file cannot be written (every finished chunk is
     kept), where another process computes the store, and where an existing store has another provenance (such as other parameters,
     grid, start or integrator).
+
+    **Example:**
+
+    >>> try:
+    ...     hj.open_sweep("missing.zarr")
+    ... except hj.StoreError as error:
+    ...     print(str(error).partition(":")[0])
+    ...
+    missing.zarr
     """
 
 
@@ -173,6 +182,18 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     **Returns:** the `xarray.Dataset` that `sweep` returns, read on access. Points not yet computed have the result -1 and are
     NaN. `StoreError` where a file is missing or damaged; the message names the chunk and the remedy. `ImportError` without
     xarray and zarr.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/slopes.zarr"
+    >>> slopes = jnp.array([0.2, 0.25, 0.3])
+    >>> _ = hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=slopes, out=path, progress=False)
+    >>> hj.open_sweep(path).period.round(6).values.tolist()
+    [2.310015, 1.94315, 1.713346]
     """
     load_xarray()
     path = Path(path)

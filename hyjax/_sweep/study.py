@@ -97,6 +97,18 @@ def solver_study(
     disagreement of the references, in the unit of what is measured, and `reference_result`, over `method`, their codes. Over
     `set`, `time` and `coordinate`: `reference`. `ValueError` for arguments that cannot be used; `ImportError` without xarray.
 
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> study = hj.solver_study(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
+    ... )
+    >>> study.jumps.values.ravel().tolist(), bool(study.integral_of_error.max() < 1e-2)
+    ([1.0, 1.0, 1.0, 1.0], True)
+
     Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ODE solvers for dynamical systems with impacts*, Sec. IV-V.
     """
     load_xarray()

@@ -85,6 +85,15 @@ def sweep(
     another provenance; `ExecutorError` where the executor's workers fail; `ValueError` for a start, values or an executor that
     cannot be used; `ImportError` without xarray (or zarr, for `out`; or cloudpickle, for `executor`).
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> found = hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=jnp.array([0.2, 0.25, 0.3]), progress=False)
+    >>> found.period.round(6).values.tolist()
+    [2.310015, 1.94315, 1.713346]
+
     Source: the orbits as in `periodic_orbit`, Bhounsule (2014), Sec. 2; initial guesses by natural-parameter continuation, Keller
     (1977).
     """

@@ -23,6 +23,25 @@ class ExecutorError(RuntimeError):
     """A worker of an `executor` failed, was lost for good, or computes on another kind of device; the message names the chunk.
 
     Results of finished chunks that are in a store are kept.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> from concurrent.futures import Executor, Future
+    >>> class Broken(Executor):
+    ...     def submit(self, function, *arguments):
+    ...         future = Future()
+    ...         future.set_exception(OSError("the machine is gone"))
+    ...         return future
+    ...
+    >>> try:
+    ...     hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=[0.2, 0.25], executor=Broken(), progress=False)
+    ... except hj.ExecutorError as error:
+    ...     print(type(error).__name__)
+    ...
+    ExecutorError
     """
 
 

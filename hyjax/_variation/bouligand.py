@@ -26,6 +26,18 @@ class BouligandDerivative(eqx.Module):
     the times of the events as linear functions of the variation. `x`: shape `(orders, post)`, the state after all events, with
     equal rows because the flow is continuous there. `mode`: the mode after all events.
 
+    **Example:**
+
+    >>> speeds = {"start": 1, "x first": 2, "y first": 3, "end": 4}
+    >>> mode = lambda speed: hj.Mode(lambda t, x, p: speed * jnp.ones_like(x), coordinates=("x", "y"))
+    >>> x, y, same = lambda t, x, p: -x[0], lambda t, x, p: -x[1], lambda t, x, p: x
+    >>> ways = ("start", "x first", x), ("start", "y first", y), ("x first", "end", y), ("y first", "end", x)
+    >>> transitions = tuple(hj.Transition(source, target, guard, same) for source, target, guard in ways)
+    >>> system = hj.HybridSystem({name: mode(speed) for name, speed in speeds.items()}, transitions)
+    >>> derivative = hj.bouligand_derivative(system, "start", 0.0, jnp.zeros(2), None)
+    >>> derivative.orders, derivative.matrices.shape
+    (((0, 2), (1, 3)), (2, 2, 2))
+
     Source: Burden, Sastry, Koditschek, Revzen (2016); see `bouligand_derivative`.
     """
 
@@ -73,6 +85,18 @@ def bouligand_derivative(
     **Returns:** `BouligandDerivative`, a function of the variation, also under `jit` and `vmap`. With one guard it is the
     saltation matrix. `ValueError` where no guard vanishes, where the events do not end, and where the orders end in different
     modes or in different states: there the flow is discontinuous.
+
+    **Example:**
+
+    >>> speeds = {"start": 1, "x first": 2, "y first": 3, "end": 4}
+    >>> mode = lambda speed: hj.Mode(lambda t, x, p: speed * jnp.ones_like(x), coordinates=("x", "y"))
+    >>> x, y, same = lambda t, x, p: -x[0], lambda t, x, p: -x[1], lambda t, x, p: x
+    >>> ways = ("start", "x first", x), ("start", "y first", y), ("x first", "end", y), ("y first", "end", x)
+    >>> transitions = tuple(hj.Transition(source, target, guard, same) for source, target, guard in ways)
+    >>> system = hj.HybridSystem({name: mode(speed) for name, speed in speeds.items()}, transitions)
+    >>> derivative = hj.bouligand_derivative(system, "start", 0.0, jnp.zeros(2), None)
+    >>> print(derivative(jnp.array([0.1, 0.2])), derivative(jnp.array([0.2, 0.1])))
+    [0.66666667 0.76666667] [0.7 0.6]
 
     Source: Burden, Sastry, Koditschek, Revzen (2016), *Event-selected vector field discontinuities yield piecewise-
     differentiable flows*, SIAM J. Appl. Dyn. Syst. 15, 1227-1267. In Kong, Payne, Zhu, Johnson (2024): Sec. II, the Bouligand

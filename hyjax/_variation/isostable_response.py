@@ -22,6 +22,15 @@ class IsostableResponse(eqx.Module):
     `multiplier`: $\lambda$. `exponent`: $\kappa = \ln(\lambda)/T$, per unit of time. `direction`: the eigenvector of $\lambda$ at
     the orbit's start, of length 1, shape `(n,)`. `residual`: the largest $|I^\top f|$ of all samples. `result`: a code of
     `RESULTS`; unless it is `successful`, the numbers are NaN. `orbit`: the `PeriodicOrbit`.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.isostable_response(orbit, samples=20)
+    >>> print(f"{response.multiplier.real:.6f} {response.exponent.real:.6f}", response.direction.real.round(6))
+    0.444444 -0.351050 [ 0.828676 -0.559729]
     """
 
     arcs: tuple[ResponseArc, ...]
@@ -63,6 +72,15 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
     of an orbit that was not found, or `no_simple_multiplier` where $\lambda$ is zero up to rounding, as every multiplier of a
     system of one coordinate, or not simple. Outside of `jit` and `vmap` both are a `ValueError`, as are the other cases that
     `phase_response` refuses, and an index out of range.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.isostable_response(orbit, samples=20)
+    >>> print(response.arcs[0].z[0].real.round(6))
+    [-2.585274 -5.614059]
 
     Source: Wilson, Moehlis (2016), *Isostable reduction of periodic orbits*, Phys. Rev. E 94, 052213, for smooth systems;
     Shirasaka, Kurebayashi, Nakao (2017), Phys. Rev. E 95, 012212, for the jump of a gradient. In Kong, Payne, Zhu, Johnson

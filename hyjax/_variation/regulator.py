@@ -30,6 +30,18 @@ class Regulator(eqx.Module):
     **Attributes:** `cost`: $P$ at the start, shape `(size, size)`, padded with zeros. `multipliers`: of the closed loop once
     around an orbit, shape `(size,)`; `None` for a finite horizon. `result`: `successful`, or the code of `riccati`. `tracker`:
     the reference over time, with the costs.
+
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> held = hj.regulator(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> held.cost.shape
+    (2, 2)
+    >>> print(held.control(0.2, jnp.array([0.61, -2.0]), mode="free").round(4))
+    [-0.0042]
     """
 
     cost: Float[Array, "*batch size size"]

@@ -37,6 +37,15 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
     orbit's parameters and in $N$, also under `jit` and `vmap`. Infinite for an orbit that is not stable, NaN for one that was not
     found. `ValueError` for a batch of orbits, and for a covariance of another shape, or that is not symmetric and semidefinite.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> sigma = hj.stride_covariance(orbit, noise=lambda p: p.slope)
+    >>> print(f"{sigma[1, 1]:.6f}")
+    0.495879
+
     Source: Anderson, Moore (1979), *Optimal Filtering*, Sec. 4.1. In Kong, Payne, Zhu, Johnson (2024): Table I, the covariance
     $\Sigma$ of Appendix C, eq. 37, and the Poincaré map of Sec. III-C, whose Jacobian is $A$.
     """

@@ -159,6 +159,15 @@ def stride_feedback(
     `result` is `not_stabilized` where the parameters do not reach an unstable direction. `ValueError` for costs of another shape,
     or that are not symmetric and positive definite.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> feedback = hj.stride_feedback(orbit, where=lambda p: p.slope)
+    >>> print(feedback.gain.round(4), f"{feedback.multipliers[0].real:.4f}")
+    [[0.1023 0.222 ]] 0.3044
+
     Source: Kuo (1999), *Stabilization of lateral motion in passive dynamic walking*, Int. J. Robot. Res. 18, 917-930, for the
     regulator once per step; Anderson, Moore (1990), *Optimal Control: Linear Quadratic Methods*. In
     Kong, Payne, Zhu, Johnson (2024): Table I, $P$ of eq. 40 with the penalties of Appendix D, and the Poincaré map of Sec. III-C.

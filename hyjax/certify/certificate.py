@@ -53,6 +53,18 @@ class Certificate(Shown):
     cycle; never with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`:
     bounds of the states, arc by arc. `disturbance`, `orbit`: as given. `pieces`: of the set. `seconds`: of the proof;
     `compile_seconds`: before it. `assumptions`: of the proof.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> certificate.coordinates, certificate.vertices.shape
+    (('x', 'y'), (8, 2))
     """
 
     status: str = eqx.field(static=True)

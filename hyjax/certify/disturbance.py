@@ -12,6 +12,11 @@ class Disturbance(eqx.Module):
     **Arguments:** `bound`: $b$, in the units of the rates. `norm`: `"2"`, the Euclidean norm of the channels, or `"inf"`, each
     channel by itself. `channels`: the names of the coordinates whose rates are disturbed; `None`: all of the mode. `ValueError`
     for a negative bound, another norm, and names that no mode has.
+
+    **Example:**
+
+    >>> hj.certify.Disturbance(1e-4, norm="inf", channels=("theta_rate",)).bound
+    0.0001
     """
 
     bound: float = eqx.field(static=True, converter=float)

@@ -61,6 +61,14 @@ def euler_tube(
     **Returns:** `EulerTube`, also under `jit` and `vmap`. A failure is its `result`. `ValueError` for arguments of a wrong shape
     or dtype, that are negative or not finite, and for modes of different dimensions, between which a radius has no meaning.
 
+    **Example:**
+
+    >>> spiral = lambda t, x, p: jnp.stack([-x[0] - x[1], x[0] - x[1]])
+    >>> system = hj.HybridSystem({"flow": hj.Mode(spiral, ("x", "y"))}, ())
+    >>> tube = hj.certify.euler_tube(system, jnp.array([1.0, 0.0]), None, tau=0.01, steps=100, radius=0.1)
+    >>> print(f"{tube.radii[-1]:.4f} {tube.times[-1]:.2f}", tube.sound)
+    0.0405 1.00 False
+
     Source: Jerray, Fribourg (2020), *Generation of bounded invariants via stroboscopic set-valued maps*, arXiv 2012.09310.
     """
     mode = _only_mode(system) if mode is None else mode

@@ -52,6 +52,16 @@ def krawczyk(
     fails, also for orbits with a multiplier 1, which are not isolated. `ValueError` for a batch, an orbit that failed, float32,
     and arguments that are not positive.
 
+    **Example:**
+
+    >>> spiral = lambda t, x, p: 0.1 * (1 - x @ x) * x + jnp.stack([-x[1], x[0]])
+    >>> line = hj.Transition("plane", "plane", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
+    >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
+    >>> proved = hj.certify.krawczyk(orbit, steps=48)
+    >>> print(proved.status, proved.period.contains("6.283185307179586476925286766559"))
+    proved True
+
     Source: Krawczyk (1969), Computing 4; Rump (2010), Acta Numerica 19, Sec. 13.
     """
     if radius != "auto" and not (isinstance(radius, int | float) and 0 < radius < np.inf):

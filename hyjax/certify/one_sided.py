@@ -19,6 +19,11 @@ class StepConstants(NamedTuple):
     **Attributes:** `osl`: $\lambda$ with $\langle f(t, x) - f(t, y), x - y\rangle \le \lambda|x - y|^2$, per unit of time.
     `slope`: the largest rate of change of $f$ along the step, in the unit of the state per time squared. `error`: the largest
     error of the computed vector field at the start of the step, in the unit of the state per time.
+
+    **Example:**
+
+    >>> hj.certify.StepConstants(osl=jnp.array(-1.0), slope=jnp.array(0.5), error=jnp.array(1e-15)).slope.item()
+    0.5
     """
 
     osl: Scalar
@@ -30,6 +35,20 @@ class OneSidedLipschitz(eqx.Module):
     """An estimate of the constants of a step, for `euler_tube`; one in outward-rounded arithmetic makes the tube rigorous.
 
     **Methods:** a subclass defines `reasons`, a property, and `constants(field, t, x, tau, reach) -> StepConstants`.
+
+    **Example:**
+
+    >>> class Known(hj.certify.OneSidedLipschitz):
+    ...     # Of x' = -x, in the ball of radius 2.
+    ...     @property
+    ...     def reasons(self):
+    ...         return ()
+    ...     def constants(self, field, t, x, tau, reach):
+    ...         return hj.certify.StepConstants(-jnp.ones_like(t), 2 * jnp.ones_like(t), 1e-15 * jnp.ones_like(t))
+    ...
+    >>> decay = hj.HybridSystem({"flow": hj.Mode(lambda t, x, p: -x, ("x",))}, ())
+    >>> hj.certify.euler_tube(decay, jnp.ones(1), None, tau=0.01, steps=100, radius=0.1, osl=Known()).sound
+    True
     """
 
     @property
@@ -55,6 +74,15 @@ class LogarithmicNorm(OneSidedLipschitz):
 
     **Arguments:** none.
 
+    **Example:**
+
+    >>> spiral = lambda t, x, p: jnp.stack([-x[0] - x[1], x[0] - x[1]])
+    >>> system = hj.HybridSystem({"flow": hj.Mode(spiral, ("x", "y"))}, ())
+    >>> tube = hj.certify.euler_tube(system, jnp.array([1.0, 0.0]), None, tau=0.01, steps=100, radius=0.1,
+    ...     osl=hj.certify.LogarithmicNorm())
+    >>> print(f"{tube.osl_sums[-1] / 100:.6f}")
+    -1.000000
+
     Source: Söderlind (2006), *The logarithmic norm. History and modern theory*, BIT 46, 631-652.
     """
 
@@ -75,6 +103,15 @@ class RadialQuotient(OneSidedLipschitz):
     (defect D1 in `docs/orbitador.md`). `slope`: as for `LogarithmicNorm`. For comparison with published numbers only.
 
     **Arguments:** none.
+
+    **Example:**
+
+    >>> spiral = lambda t, x, p: jnp.stack([-x[0] - x[1], x[0] - x[1]])
+    >>> system = hj.HybridSystem({"flow": hj.Mode(spiral, ("x", "y"))}, ())
+    >>> tube = hj.certify.euler_tube(system, jnp.array([1.0, 0.0]), None, tau=0.01, steps=100, radius=0.1,
+    ...     osl=hj.certify.RadialQuotient())
+    >>> print(f"{tube.osl_sums[-1] / 100:.6f}")
+    -1.000000
     """
 
     @property

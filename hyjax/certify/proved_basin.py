@@ -21,6 +21,19 @@ class ProvedBasin(Shown):
     **Attributes:** `certificate`. `cells`: the corners in the coordinates of the section, shape `(n, 4, 2)`. `strides`: how many
     strides at most take a cell into the set, shape `(n,)`; 0: the cell lies in it. `area`: of all cells, in units of the
     coordinates. `evaluated`: how many cells were mapped. `seconds`: of the proof.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> basin = hj.certify.proved_basin(certificate, cells=8, levels=1, steps=8, orders=8)
+    >>> basin.cells.shape[1:], int(basin.strides.max())
+    ((4, 2), 1)
     """
 
     certificate: Certificate
@@ -131,6 +144,19 @@ def proved_basin(
     certificate's coordinates; `None`: four times the set's. `steps`, `orders`, `degree`: as of `attracting`.
 
     **Returns:** a `ProvedBasin`. `ValueError` for a certificate that is not proved.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> basin = hj.certify.proved_basin(certificate, cells=8, levels=1, steps=8, orders=8)
+    >>> basin.holds(certificate.center[None])
+    array([ True])
     """
     if not certificate.proved:
         raise ValueError("proved_basin: the certificate is not proved; its set attracts nothing that is known.")

@@ -18,6 +18,16 @@ class Enclosed(eqx.Module):
     r"""Numbers between bounds, $|x - \text{midpoint}| \le \text{radius}$ in each entry; NaN where nothing is proved.
 
     **Attributes:** `midpoint`, `radius`: of one shape.
+
+    **Example:**
+
+    >>> spiral = lambda t, x, p: 0.1 * (1 - x @ x) * x + jnp.stack([-x[1], x[0]])
+    >>> line = hj.Transition("plane", "plane", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
+    >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
+    >>> proved = hj.certify.krawczyk(orbit, steps=48)
+    >>> print(f"{proved.period.midpoint:.6f}", proved.period.radius < 1e-15)
+    6.283185 True
     """
 
     midpoint: Float[np.ndarray, "*shape"]
@@ -61,6 +71,16 @@ class ProvedOrbit(Shown):
     `multipliers`: those of the return map in the section's coordinates. Where these are fewer than the mode's coordinates the
     remaining multipliers of `PeriodicOrbit` are zero exactly: the reset does not read the rest. None where nothing is proved.
     `seconds`: of the proof, with compilation. `assumptions`: what the proof rests on, a sentence each.
+
+    **Example:**
+
+    >>> spiral = lambda t, x, p: 0.1 * (1 - x @ x) * x + jnp.stack([-x[1], x[0]])
+    >>> line = hj.Transition("plane", "plane", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
+    >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
+    >>> proved = hj.certify.krawczyk(orbit, steps=48)
+    >>> proved.names, proved.unique_within, proved.reasons
+    (('x',), 1e-08, ())
     """
 
     reasons: tuple[str, ...]

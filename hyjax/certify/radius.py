@@ -45,6 +45,11 @@ def sharp_radius(
 
     **Returns:** $\delta(t)$, to a few units in the last place for any $\lambda t$; NaN where an argument is.
 
+    **Example:**
+
+    >>> print(f"{hj.certify.sharp_radius(0.1, 1.0, osl=-2.0, slope=0.0):.6f}, {0.1 * jnp.exp(-2.0):.6f}")
+    0.013534, 0.013534
+
     Source: the comparison lemma, in Khalil (2002), *Nonlinear Systems*, Lemma 3.4.
     """
     radius, t, osl, slope, disturbance = map(jnp.asarray, (radius, t, osl, slope, disturbance))
@@ -71,6 +76,11 @@ def published_radius(
     disturbance they contract where $\sum_{\lambda < 0}\lambda + 3\sum_{\lambda > 0}\lambda < 0$, not where $\sum\lambda < 0$.
 
     **Arguments** and **Returns:** as for `sharp_radius`.
+
+    **Example:**
+
+    >>> print(f"{hj.certify.published_radius(0.1, 1.0, osl=-2.0, slope=0.0):.6f}, {0.1 * jnp.exp(-1.0):.6f}")
+    0.036788, 0.036788
 
     Source: Le Coent, De Vuyst, Chamoin, Fribourg (2017), arXiv 1704.03102; with the disturbance Le Coent, Alexandre dit
     Sandretto, Chapoutot, Fribourg, De Vuyst, Chamoin (2017), LNCS 10506, 118-131.

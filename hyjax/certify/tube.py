@@ -23,6 +23,14 @@ class EulerTube(Shown):
     which the constants were asked. `tau`, `disturbance`, `osl`, `formula`: as given. `result`: `successful`; `nonfinite`, where a
     state, radius or $\lambda$ is not a number; `max_jumps_reached`. `autonomous`: whether no function of the system computes with
     the time. `guarded`: whether a transition leaves the first mode.
+
+    **Example:**
+
+    >>> spiral = lambda t, x, p: jnp.stack([-x[0] - x[1], x[0] - x[1]])
+    >>> system = hj.HybridSystem({"flow": hj.Mode(spiral, ("x", "y"))}, ())
+    >>> tube = hj.certify.euler_tube(system, jnp.array([1.0, 0.0]), None, tau=0.01, steps=100, radius=0.1)
+    >>> tube.states.shape, tube.radii.shape, len(tube.reasons)
+    ((101, 2), (101,), 1)
     """
 
     times: Float[Array, "*batch rows"]

@@ -37,6 +37,15 @@ class Contact(eqx.Module):
     A coefficient is a number, or a function `params -> ()` that returns a leaf of the parameters, such as
     `lambda p: p.friction`; only such a leaf can be swept or differentiated.
 
+    **Example:**
+
+    >>> import math
+    >>> rough = hj.contact.Contact(
+    ...     gap=lambda t, q, p: q[1], slip=lambda t, q, v, p: v[0], restitution=0.5, static=math.inf
+    ... )
+    >>> rough.rough, rough.slips
+    (True, False)
+
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A, eqs. 59-67.
     """
 

@@ -34,6 +34,14 @@ class Mechanism(eqx.Module):
     The units are the user's: a row of `M` times an acceleration has the unit of the row's force. Where `mass` is not positive
     definite the accelerations are NaN, which an integration reports as `nonfinite`.
 
+    **Example:**
+
+    >>> mechanism = hj.contact.Mechanism(
+    ...     mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0])), forces=lambda t, q, v, p: jnp.array([0.0, -9.81])
+    ... )
+    >>> mechanism.mass(jnp.zeros(2), None).shape
+    (2, 2)
+
     Source: Kong, Payne, Zhu, Johnson (2024), eq. 61.
     """
 
@@ -63,6 +71,13 @@ def lagrangian(
     shape `(m,)`, the forces not contained in `L`.
 
     **Returns:** a `Mechanism`. Where $D_v^2L$ is not positive definite an integration fails as `nonfinite`.
+
+    **Example:**
+
+    >>> ball = hj.contact.lagrangian(lambda q, v, p: v @ v / 2 - 9.81 * q[0])
+    >>> system = hj.contact.contact_system(ball, hj.contact.Contact(gap=lambda t, q, p: q[0]), ("y",))
+    >>> system.modes["U"].vector_field(jnp.array(0.0), jnp.array([1.0, 0.0]), None).tolist()
+    [0.0, -9.81]
     """
     if not callable(function):
         raise ValueError(f"lagrangian: give a function L(q, v, params), not {function!r}.")

@@ -50,6 +50,14 @@ def contacts_system(
     satisfies the conditions at an impact. `outside_domain`: a gap that is not held closed is negative and closes, or a state is
     outside `domain`.
 
+    **Example:**
+
+    >>> ball = hj.contact.lagrangian(lambda q, v, p: v @ v / 2)
+    >>> walls = {"left": hj.contact.Contact(lambda t, q, p: q[0]), "right": hj.contact.Contact(lambda t, q, p: 1 - q[0])}
+    >>> system = hj.contact.contacts_system(ball, walls, coordinates=("y",))
+    >>> system.names
+    ('free', 'free/left', 'free/right', 'right', 'right/left', 'left', 'left/right', 'left+right')
+
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A; Johnson, Burden, Koditschek (2016), *A hybrid systems model for
     simple manipulation and self-manipulation systems*, Int. J. Robot. Res. 35.
     """

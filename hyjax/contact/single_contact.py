@@ -58,6 +58,15 @@ def contact_system(
     constraint is imposed on accelerations, so the gap drifts from zero by the integration's error. `outside_domain`: a flight in
     which the gap is negative and closes, or a state outside `domain`.
 
+    **Example:**
+
+    >>> ball = hj.contact.lagrangian(lambda q, v, p: v @ v / 2 - 9.81 * q[0])
+    >>> floor = hj.contact.Contact(gap=lambda t, q, p: q[0], restitution=0.5, settle=1.0)
+    >>> system = hj.contact.contact_system(ball, floor, coordinates=("y",))
+    >>> run = hj.simulate(system, jnp.array([1.0, 0.0]), None, mode="U", t1=2.0, max_jumps=10)
+    >>> run.mode_names
+    ('U', 'V', 'U', 'V', 'U', 'V', 'U', 'S')
+
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V, eqs. 59-94 and Fig. 8.
     """
     names = names_of(coordinates)

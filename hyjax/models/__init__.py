@@ -53,6 +53,12 @@ def load(name: str) -> ModuleType:
 
     **Arguments:** `name`: one of `hyjax.models.names`. **Returns:** the module, with `system`, `Params`, `guess`, ...
     `ValueError` that lists the names for any other.
+
+    **Example:**
+
+    >>> walker = hj.models.load("simplest_walker")
+    >>> walker.title, walker.sequence
+    ('Simplest walker', ('swing',))
     """
     name = FORMER.get(name, name)
     if name not in names:

@@ -24,15 +24,22 @@ def animate_orbit(
     A leg keeps its colour when the legs change roles; the stance leg is drawn thick. The camera moves with the mean
     velocity, so the animation of an even number of a biped's steps repeats without a jump.
 
-    **Arguments:** `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
-    `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)`
-    and `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence.
-    `fps`: frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units
-    of `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and
-    12 s.
+    **Arguments:** `orbit`: one orbit. `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
+    `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)` and
+    `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence. `fps`:
+    frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units of
+    `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and 12 s.
 
     **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for a batch of orbits, an orbit that
     was not found, and a model without an outline; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> animation = hj.plot.animate_orbit(orbit, wheel, steps=2, fps=5)
+    >>> hj.plot.save_animation(animation, "wheel.gif")
     """
     check_outline(model, "animate_orbit")
     check_rates("animate_orbit", steps, fps, speed)
@@ -46,6 +53,14 @@ def animate_trajectory(
 
     **Arguments:** as for `animate_orbit`. **Returns:** a `matplotlib.animation.FuncAnimation`. `TypeError` for a batch of
     trajectories; `ValueError` for a trajectory without an arc, or a model without an outline; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> animation = hj.plot.animate_trajectory(run, ball, fps=5)
+    >>> hj.plot.save_animation(animation, "ball.gif")
     """
     check_outline(model, "animate_trajectory")
     if fps <= 0 or (speed is not None and speed <= 0):
@@ -93,7 +108,18 @@ def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: i
 def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | pathlib.Path) -> None:
     """Write an animation to a `.gif`, `.html` (a page with controls) or, where ffmpeg is installed, `.mp4` file.
 
-    **Arguments:** `path`: its suffix selects the format. `ValueError` for another suffix, and for `.mp4` without ffmpeg.
+    **Arguments:** `animation`: of `animate_orbit` or another function of this module. `path`: its suffix selects the format.
+    `ValueError` for another suffix, and for `.mp4` without ffmpeg.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> hj.plot.save_animation(hj.plot.animate_trajectory(run, ball, fps=5), "ball.html")
+    >>> import pathlib
+    >>> pathlib.Path("ball.html").exists()
+    True
     """
     path = pathlib.Path(path)
     suffix = animation_suffix(path)

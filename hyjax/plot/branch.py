@@ -39,6 +39,15 @@ def branch_diagram(
     its name, for the axis label.
 
     **Returns:** the axes. `ValueError` for an unknown coordinate; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25)
+    >>> axes = hj.plot.branch_diagram(branch, "period", parameter="slope")
+    >>> axes.figure.savefig("branch.png")
     """
     branches = list(branches) if isinstance(branches, Sequence) else [branches]
     problem = branches[0].unfolding.problem
@@ -83,6 +92,19 @@ def locus_diagram(
     parameters, for the axis labels.
 
     **Returns:** the axes. `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
+    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> (point,) = branch.special_points
+    >>> locus = hj.locus(point, where=lambda p: p["caught"], stop=0.05)
+    >>> axes = hj.plot.locus_diagram(locus, parameters=("rate", "caught"))
+    >>> axes.figure.savefig("locus.png")
     """
     loci = list(loci) if isinstance(loci, Sequence) else [loci]
     axes = open_axes(ax, (5.4, 4.2))

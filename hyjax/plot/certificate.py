@@ -25,6 +25,18 @@ def certificate_figure(
 
     **Returns:** the figure: `certified_set` in the section's coordinates and in the certificate's, and the tube as by
     `certified_tube`. `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> figure = hj.plot.certificate_figure(certificate)
+    >>> figure.savefig("certificate.png")
     """
     names = tube_names(certificate)
     fig = pyplot().figure(figsize=(12, max(4.2, 1.0 * len(names) + 0.8)), layout="constrained")
@@ -53,6 +65,18 @@ def certified_set(
     coordinates $y$, in which the return map's linear part is nearly a rotation, in place of those of the section.
 
     **Returns:** the axes.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> axes = hj.plot.certified_set(certificate)
+    >>> axes.figure.savefig("set.png")
     """
     ax = tidy(ax)
     _draw_set(certificate, ax, model, certificate.sample(samples) if samples else (), normalized)

@@ -28,14 +28,27 @@ def certified_region(
 ) -> "matplotlib.axes.Axes":
     """The set of a certificate, or the cells of a proved basin and the set, in a picture of basins of attraction.
 
-    **Arguments:** `ax`: the axes of `basin_figure`, whose limits stay; by default new ones. `coordinates`: the names of its axes,
-    of a basin whose initial states are those after the jump that closes the orbit, by two of their coordinates; by default the
-    axes are the coordinates of the section, of a basin with `start=certificate.start`. `start`: that of `hyjax.basin`,
-    `(params, *values) -> x`, by which it is checked that the initial states in the picture are those of the section. `strides`:
-    colour the cells by how many strides at most take them into the set, in place of one colour.
+    **Arguments:** `proved`: a `Certificate` or a `ProvedBasin`. `ax`: the axes of `basin_figure`, whose limits stay; by default
+    new ones. `coordinates`: the names of its axes, of a basin whose initial states are those after the jump that closes the
+    orbit, by two of their coordinates; by default the axes are the coordinates of the section, of a basin with
+    `start=certificate.start`. `start`: that of `hyjax.basin`, `(params, *values) -> x`, by which it is checked that the initial
+    states in the picture are those of the section. `strides`: colour the cells by how many strides at most take them into the
+    set, in place of one colour.
 
     **Returns:** the axes. `ValueError` for names that are not coordinates of the states, where `start` gives other states, and
     for `strides` of a certificate, which has no cells.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> axes = hj.plot.certified_region(certificate)
+    >>> axes.figure.savefig("region.png")
     """
     cells = proved if isinstance(proved, ProvedBasin) else None
     certificate = proved if isinstance(proved, Certificate) else proved.certificate

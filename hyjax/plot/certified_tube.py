@@ -25,6 +25,18 @@ def certified_tube(certificate: Certificate, model: ModuleType | None = None) ->
     window of the event. States of the set reach a step at different times; the time is that of the orbit.
 
     **Arguments:** as for `certificate_figure`. **Returns:** the figure.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> figure = hj.plot.certified_tube(certificate)
+    >>> figure.savefig("certified_tube.png")
     """
     names = tube_names(certificate)
     size = (7, 1.2 * len(names) + 0.6)

@@ -29,6 +29,18 @@ def animate_optimization(
 
     **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for an optimization that ended without
     a gait, and for a model without an outline; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> animation = hj.plot.animate_optimization(gait, wheel, steps=2, fps=5)
+    >>> hj.plot.save_animation(animation, "gaits.gif")
     """
     check_outline(model, "animate_optimization")
     check_rates("animate_optimization", steps, fps, speed)

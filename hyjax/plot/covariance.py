@@ -23,6 +23,14 @@ def covariance_figure(
     mode. `deviations`: the size of the ellipses, in standard deviations.
 
     **Returns:** the figure. `TypeError` for a batch; `ValueError` for unknown coordinates; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> found = hj.covariance(ball.system, x0, 1e-4 * jnp.eye(2), params, mode="flight", t1=1.0)
+    >>> figure = hj.plot.covariance_figure(found)
+    >>> figure.savefig("covariance.png")
     """
     trajectory = found.trajectory
     arcs, modes = trajectory.sample(100), trajectory.system.modes

@@ -29,6 +29,18 @@ def estimate_figure(
 
     **Returns:** the figure. `ValueError` for a batch, for estimates that all failed, and for measurements of an unknown
     coordinate; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> figure = hj.plot.estimate_figure(filtered.estimates, measurements={"y": heights[:, 0]}, events=filtered.events)
+    >>> figure.savefig("estimate.png")
     """
     if np.ndim(estimates.modes) != 1:
         raise ValueError(

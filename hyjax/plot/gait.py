@@ -27,6 +27,14 @@ def gait_figure(
     **Arguments:** `orbits`: one, a batch, or several. `model`: supplies the title, and the units of the axes.
 
     **Returns:** the figure. `ValueError` for a batch of length 0; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> figure = hj.plot.gait_figure(orbit, model=wheel)
+    >>> figure.savefig("gait.png")
     """
     rows = each_orbit(orbits)
     if not rows:

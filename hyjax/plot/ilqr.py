@@ -20,6 +20,17 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
     **Arguments:** `solution`: one result of `hyjax.ilqr`.
 
     **Returns:** the figure. `ValueError` for a batch, and where the initial guess failed; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> solution = hj.ilqr(
+    ...     ball.system, x0, params, mode="flight", times=jnp.linspace(0.0, 0.6, 7), where=lambda p: p.gravity,
+    ...     stage_cost=lambda t, x, u, p: 0.01 * jnp.sum(u**2), terminal_cost=lambda t, x, p: (x[0] - 0.5) ** 2,
+    ... )
+    >>> figure = hj.plot.ilqr_figure(solution)
+    >>> figure.savefig("ilqr.png")
     """
     if np.ndim(solution.cost):
         raise ValueError("ilqr_figure: this is a batch. Choose one: jax.tree.map(lambda leaf: leaf[0], batch).")

@@ -26,6 +26,18 @@ def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) ->
     **Arguments:** `gait`: the result of `hyjax.optimize`. `model`: supplies the title, and the units of the axes.
 
     **Returns:** the figure. `ValueError` for an optimization that ended without a gait; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> figure = hj.plot.optimization_figure(gait, model=wheel)
+    >>> figure.savefig("optimization.png")
     """
     if not np.isfinite(gait.orbit.period):
         raise ValueError(f"optimization_figure: there is no gait to draw: {message_of(gait.orbit)}")

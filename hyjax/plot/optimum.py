@@ -17,6 +17,19 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     **Arguments:** `branch`: the result of `hyjax.follow_optimum`.
 
     **Returns:** the figure. `ValueError` for a branch without points; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> figure = hj.plot.optimum_figure(branch)
+    >>> figure.savefig("optimum.png")
     """
     if branch.orbits is None:
         raise ValueError("optimum_figure: the branch has no points: see its `result`.")

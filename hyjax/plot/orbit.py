@@ -25,11 +25,20 @@ def phase_portrait(
 ) -> "matplotlib.axes.Axes":
     """The phase portrait of an orbit: each coordinate against its rate, with an arrow in the direction of time, jumps dashed.
 
-    **Arguments:** `ax`: axes to draw in; by default new ones. `pairs`: names of coordinates, (horizontal, vertical); by default
-    every `name` that has a `name_rate`, and the first two coordinates where no coordinate has a rate. In a mode without the
-    coordinate `name_rate` the rate of `name` is computed by the vector field. `model`: supplies the units of the axes.
+    **Arguments:** `orbit`: one orbit. `ax`: axes to draw in; by default new ones. `pairs`: names of coordinates, (horizontal,
+    vertical); by default every `name` that has a `name_rate`, and the first two coordinates where no coordinate has a rate. In a
+    mode without the coordinate `name_rate` the rate of `name` is computed by the vector field. `model`: supplies the units of the
+    axes.
 
     **Returns:** the axes. `ValueError` for an orbit that was not found, and for an unknown coordinate.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> axes = hj.plot.phase_portrait(orbit, model=wheel)
+    >>> axes.figure.savefig("portrait.png")
     """
     arcs, names = arcs_of(orbit), _coordinates(orbit)
     if pairs is None:
@@ -60,9 +69,17 @@ def time_series(
 ) -> "matplotlib.axes.Axes":
     """The coordinates of an orbit, except rates, over one period: the arcs as lines, the jumps dashed.
 
-    **Arguments:** `ax`: axes to draw in; by default new ones. `model`: supplies the units of the axes.
+    **Arguments:** `orbit`: one orbit. `ax`: axes to draw in; by default new ones. `model`: supplies the units of the axes.
 
     **Returns:** the axes. `ValueError` for an orbit that was not found.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> axes = hj.plot.time_series(orbit, model=wheel)
+    >>> axes.figure.savefig("series.png")
     """
     arcs = arcs_of(orbit)
     names = [name for name in _coordinates(orbit) if not name.endswith("_rate")]
@@ -88,6 +105,15 @@ def multiplier_plane(
     new ones.
 
     **Returns:** the axes. Multipliers with $|\lambda| < 1$ are drawn as blue circles, the others as vermilion squares.
+    `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> axes = hj.plot.multiplier_plane(orbit)
+    >>> axes.figure.savefig("multipliers.png")
     """
     pyplot()
     from matplotlib.patches import Circle

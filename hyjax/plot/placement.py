@@ -28,6 +28,15 @@ class PlacedArc(eqx.Module):
     shape `(2,)`, the origin of the outline, for a walker the stance foot; gravity points along `(0, -1)`. `landing`: shape
     `(2,)`, the origin after the jump at the arc's end. `legs`: from the names of the outline's lines to numbers; a line keeps its
     number when a jump gives the line another name.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> arc, _ = hj.plot.walk(orbit, wheel, steps=2, n=10)
+    >>> arc.mode, arc.x.shape, arc.landing.round(4).tolist()
+    ('stance', (10, 2), [0.9801, -0.1987])
     """
 
     mode: str
@@ -45,6 +54,15 @@ def walk(orbit: PeriodicOrbit, model: Model, steps: int, n: int = 200) -> tuple[
     times on each arc, both ends included.
 
     **Returns:** the `PlacedArc` of each pass through each mode, in order. `ValueError` for a batch, and for an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> arcs = hj.plot.walk(orbit, wheel, steps=3, n=10)
+    >>> len(arcs), arcs[2].foot.round(4).tolist()
+    (3, [1.9601, -0.3973])
     """
     arcs = arcs_of(orbit, n)
     repeated = itertools.islice(itertools.cycle(arcs), steps * len(orbit.sequence))
@@ -83,6 +101,16 @@ def shapes(
     `foot`: the origin of the outline, shape `(2,)`. `t`: times, shape `(frames,)`, by default 0.
 
     **Returns:** the points by the names of the lines, in the units of the outline. `AttributeError` for a model without outline.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> arc, _ = hj.plot.walk(orbit, wheel, steps=2, n=10)
+    >>> lines = hj.plot.shapes(wheel, arc.mode, arc.x, params, arc.foot)
+    >>> lines["stance spoke"].shape
+    (10, 2, 2)
     """
     x = jnp.asarray(x)
     times = jnp.zeros(x.shape[0], x.dtype) if t is None else jnp.asarray(t, x.dtype)

@@ -19,6 +19,16 @@ def proved_orbit_figure(proved: ProvedOrbit) -> "matplotlib.figure.Figure":
     the numerical orbit within which no other periodic orbit of the route passes.
 
     **Arguments:** `proved`: of `hyjax.certify.krawczyk`. **Returns:** the figure. `ValueError` for an orbit that is not proved.
+
+    **Example:**
+
+    >>> spiral = lambda t, x, p: 0.1 * (1 - x @ x) * x + jnp.stack([-x[1], x[0]])
+    >>> line = hj.Transition("plane", "plane", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
+    >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
+    >>> proved = hj.certify.krawczyk(orbit, steps=48)
+    >>> figure = hj.plot.proved_orbit_figure(proved)
+    >>> figure.savefig("proved_orbit.png")
     """
     multipliers = proved.multipliers
     if multipliers is None:

@@ -23,6 +23,15 @@ def response_figure(
     **Arguments:** `response`: of one orbit. `model`: supplies the unit of time.
 
     **Returns:** the figure. `ValueError` for a batch, and for a response that was not found; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase_response(orbit, samples=20)
+    >>> figure = hj.plot.response_figure(response, model=wheel)
+    >>> figure.savefig("response.png")
     """
     _require_one(response.result, np.ndim(response.residual), "response_figure")
     modes = {mode: response.orbit.system.modes[mode] for mode in response.orbit.sequence}
@@ -48,6 +57,17 @@ def tongue_figure(found: Entrainment, strength: float = 0.1) -> "matplotlib.figu
     **Arguments:** `found`: of one orbit. `strength`: the largest strength of the push.
 
     **Returns:** the figure. `ValueError` for a batch, and where the response was not found; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase_response(orbit, samples=20)
+    >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
+    >>> found = hj.entrainment(response, torque)
+    >>> figure = hj.plot.tongue_figure(found, strength=0.05)
+    >>> figure.savefig("tongue.png")
     """
     _require_one(found.result, np.ndim(found.lowest), "tongue_figure")
     fig, (left, right) = pyplot().subplots(1, 2, figsize=(9, 3.4), layout="constrained")

@@ -26,6 +26,18 @@ def work_precision_figure(
     The nearer to the lower left, the better. **Arguments:** `study`: of `hyjax.solver_study`. `sets`, `strategies`: those that
     are drawn, by default all. `cost`: a measure, such as `evaluations`, `steps_tried` or `seconds`. **Returns:** the figure. A
     run that failed is not drawn. `ValueError` for what the study does not have.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> study = hj.solver_study(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
+    ... )
+    >>> figure = hj.plot.work_precision_figure(study)
+    >>> figure.savefig("work_precision.png")
     """
     chosen = {"set": sets, "strategy": strategies}
     has = {name: study[name].values.tolist() for name in chosen}
@@ -62,7 +74,19 @@ def points_figure(points: "xarray.Dataset") -> "matplotlib.figure.Figure":
     """The ranks of the solvers as a heat map, from 1 for the most points, with the points written in: solvers against tolerances,
     a panel for each measure and strategy.
 
-    **Arguments:** `points`: of `hyjax.solver_points`. **Returns:** the figure.
+    **Arguments:** `points`: of `hyjax.solver_points`. **Returns:** the figure. `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> study = hj.solver_study(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
+    ... )
+    >>> figure = hj.plot.points_figure(hj.solver_points(study))
+    >>> figure.savefig("points.png")
     """
     measures, names, solvers = list(points), points["strategy"].values, points["solver"].values
     size = 2.6 * len(measures) + 1, 0.35 * len(solvers) * len(names) + 1.4

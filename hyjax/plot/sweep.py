@@ -19,6 +19,15 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "mat
 
     **Returns:** the figure. In a map a white contour marks spectral radius 1. `ValueError` for more than two parameters, and
     for an unknown coordinate.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> found = hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=jnp.array([0.2, 0.25, 0.3]), progress=False)
+    >>> figure = hj.plot.sweep_figure(found, coordinate="period")
+    >>> figure.savefig("sweep.png")
     """
     names = [str(each) for each in found["result"].dims]
     if len(names) > 2:
@@ -62,6 +71,17 @@ def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> 
     **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate.
 
     **Returns:** the figure. `ValueError` for more than one parameter, and for an unknown coordinate.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> found = hj.attractor(
+    ...     wheel.system, wheel.guess(params), params, where=lambda p: p.slope, values=jnp.array([0.2, 0.25]),
+    ...     sequence=wheel.sequence, strides=50, keep=4, progress=False,
+    ... )
+    >>> figure = hj.plot.attractor_figure(found, coordinate="theta_rate")
+    >>> figure.savefig("attractor.png")
     """
     name, *more = (str(each) for each in found["lyapunov"].dims)
     if more and more != ["start"]:
@@ -104,6 +124,18 @@ def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = No
 
     **Arguments:** `found`: a result of `hyjax.basin` over two axes. `ax`: axes to draw in; by default new ones. **Returns:** the
     axes. `ValueError` for another number of axes of the grid.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> found = hj.basin(
+    ...     wheel.system, params, sequence=wheel.sequence, orbits=orbit, strides=20, progress=False,
+    ...     axes={"theta": jnp.array([-0.5, -0.3]), "theta_rate": jnp.array([0.1, 0.8])},
+    ... )
+    >>> axes = hj.plot.basin_figure(found)
+    >>> axes.figure.savefig("basin.png")
     """
     pyplot()
     from matplotlib.colors import ListedColormap

@@ -18,9 +18,18 @@ def trajectory_figure(
 ) -> "matplotlib.figure.Figure":
     """The coordinates of a trajectory over time, one below the other: arcs coloured by mode, jumps as thin dotted lines.
 
-    **Arguments:** `model`: supplies `title`, `time_unit`, and `units` for its `coordinates`. `n`: sample times on each arc.
+    **Arguments:** `trajectory`: one result of `hyjax.simulate`. `model`: supplies `title`, `time_unit`, and `units` for its
+    `coordinates`. `n`: sample times on each arc.
 
     **Returns:** the figure. `TypeError` for a batch of trajectories; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> figure = hj.plot.trajectory_figure(run, model=ball)
+    >>> figure.savefig("trajectory.png")
     """
     plt = pyplot()
     arcs, modes = trajectory.sample(n), trajectory.system.modes

@@ -42,6 +42,17 @@ class AdamsPECE(AbstractOneArraySolver):
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.AdamsPECE(), ..., stepsize_controller=diffrax.PIDController(1e-10, 1e-10))`;
     `hj.Integrator(hj.solvers.AdamsPECE(), rtol=1e-10, atol=1e-10)`.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> decay = diffrax.ODETerm(lambda t, x, rate: -rate * x)
+    >>> control = diffrax.PIDController(1e-9, 1e-9)
+    >>> found = diffrax.diffeqsolve(
+    ...     decay, hj.solvers.AdamsPECE(), 0.0, 1.0, 0.01, jnp.ones(1), jnp.array(5.0), stepsize_controller=control
+    ... )
+    >>> bool(abs(found.ys[-1, 0] - jnp.exp(-5.0)) < 10 * 1e-9)
+    True
+
     Source: Shampine, Gordon (1975), *Computer Solution of Ordinary Differential Equations*; Shampine, Reichelt (1997), *The
     MATLAB ODE suite*, SIAM J. Sci. Comput. 18.
     """

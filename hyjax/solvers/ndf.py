@@ -46,6 +46,17 @@ class NDF(AbstractOneArraySolver):
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.NDF(), ..., stepsize_controller=diffrax.PIDController(1e-6, 1e-8))`;
     `hj.Integrator(hj.solvers.NDF(), rtol=1e-6, atol=1e-8)`.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> decay = diffrax.ODETerm(lambda t, x, rate: -rate * x)
+    >>> control = diffrax.PIDController(1e-6, 1e-6)
+    >>> found = diffrax.diffeqsolve(
+    ...     decay, hj.solvers.NDF(), 0.0, 1.0, 0.01, jnp.ones(1), jnp.array(5.0), stepsize_controller=control
+    ... )
+    >>> bool(abs(found.ys[-1, 0] - jnp.exp(-5.0)) < 10 * 1e-6)
+    True
+
     Source: Shampine, Reichelt (1997), *The MATLAB ODE suite*, SIAM J. Sci. Comput. 18, sec. 2; for unequal steps, Hairer,
     Norsett, Wanner (1993), *Solving Ordinary Differential Equations I*, sec. III.5.
     """

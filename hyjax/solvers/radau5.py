@@ -45,6 +45,17 @@ class Radau5(AbstractOneArraySolver):
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Radau5(), ..., stepsize_controller=diffrax.PIDController(1e-8, 1e-8))`;
     `hj.Integrator(hj.solvers.Radau5(), rtol=1e-8, atol=1e-8)`.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> decay = diffrax.ODETerm(lambda t, x, rate: -rate * x)
+    >>> control = diffrax.PIDController(1e-8, 1e-8)
+    >>> found = diffrax.diffeqsolve(
+    ...     decay, hj.solvers.Radau5(), 0.0, 1.0, 0.01, jnp.ones(1), jnp.array(5.0), stepsize_controller=control
+    ... )
+    >>> bool(abs(found.ys[-1, 0] - jnp.exp(-5.0)) < 10 * 1e-8)
+    True
+
     Source: Hairer, Wanner (1996), *Solving Ordinary Differential Equations II*, sec. IV.5 and IV.8.
     """
 

@@ -60,6 +60,17 @@ class Rodas5P(AbstractOneArraySolver):
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Rodas5P(), ..., stepsize_controller=diffrax.PIDController(1e-8, 1e-8))`;
     `hj.Integrator(hj.solvers.Rodas5P(), rtol=1e-8, atol=1e-8)`.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> decay = diffrax.ODETerm(lambda t, x, rate: -rate * x)
+    >>> control = diffrax.PIDController(1e-8, 1e-8)
+    >>> found = diffrax.diffeqsolve(
+    ...     decay, hj.solvers.Rodas5P(), 0.0, 1.0, 0.01, jnp.ones(1), jnp.array(5.0), stepsize_controller=control
+    ... )
+    >>> bool(abs(found.ys[-1, 0] - jnp.exp(-5.0)) < 10 * 1e-8)
+    True
+
     Source: Steinebach (2023), *Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the Julia
     Differential Equations package*, BIT Numerical Mathematics 63:27; the numbers in the transformed form are those of
     OrdinaryDiffEq.jl.

@@ -29,6 +29,17 @@ class Rosenbrock23(AbstractOneArraySolver):
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Rosenbrock23(), ..., stepsize_controller=diffrax.PIDController(1e-4, 1e-6))`;
     `hj.Integrator(hj.solvers.Rosenbrock23(), rtol=1e-4, atol=1e-6)`.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> decay = diffrax.ODETerm(lambda t, x, rate: -rate * x)
+    >>> control = diffrax.PIDController(1e-4, 1e-4)
+    >>> found = diffrax.diffeqsolve(
+    ...     decay, hj.solvers.Rosenbrock23(), 0.0, 1.0, 0.01, jnp.ones(1), jnp.array(5.0), stepsize_controller=control
+    ... )
+    >>> bool(abs(found.ys[-1, 0] - jnp.exp(-5.0)) < 10 * 1e-4)
+    True
+
     Source: Shampine, Reichelt (1997), *The MATLAB ODE suite*, SIAM J. Sci. Comput. 18, sec. 3.1.
     """
 

@@ -39,6 +39,17 @@ class TRBDF2(dfx.AbstractESDIRK):
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.TRBDF2(), ..., stepsize_controller=diffrax.PIDController(1e-4, 1e-6))`;
     `hj.Integrator(hj.solvers.TRBDF2(), rtol=1e-4, atol=1e-6)`.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> decay = diffrax.ODETerm(lambda t, x, rate: -rate * x)
+    >>> control = diffrax.PIDController(1e-4, 1e-4)
+    >>> found = diffrax.diffeqsolve(
+    ...     decay, hj.solvers.TRBDF2(), 0.0, 1.0, 0.01, jnp.ones(1), jnp.array(5.0), stepsize_controller=control
+    ... )
+    >>> bool(abs(found.ys[-1, 0] - jnp.exp(-5.0)) < 10 * 1e-4)
+    True
+
     Source: Bank, Coughran, Fichtner, Grosse, Rose, Smith (1985), *Transient simulation of silicon devices and circuits*, IEEE
     Trans. Electron Devices 32; Hosea, Shampine (1996), *Analysis and implementation of TR-BDF2*, Appl. Numer. Math. 20.
     """

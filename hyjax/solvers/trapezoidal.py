@@ -34,6 +34,17 @@ class Trapezoidal(AbstractOneArraySolver):
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Trapezoidal(), ..., stepsize_controller=diffrax.PIDController(1e-4, 1e-6))`;
     `hj.Integrator(hj.solvers.Trapezoidal(), rtol=1e-4, atol=1e-6)`.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> decay = diffrax.ODETerm(lambda t, x, rate: -rate * x)
+    >>> control = diffrax.PIDController(1e-4, 1e-4)
+    >>> found = diffrax.diffeqsolve(
+    ...     decay, hj.solvers.Trapezoidal(), 0.0, 1.0, 0.01, jnp.ones(1), jnp.array(5.0), stepsize_controller=control
+    ... )
+    >>> bool(abs(found.ys[-1, 0] - jnp.exp(-5.0)) < 10 * 1e-4)
+    True
+
     Source: Shampine, Reichelt, Kierzenka (1999), *Solving index-1 DAEs in MATLAB and Simulink*, SIAM Review 41; the filter as in
     Hosea, Shampine (1996), *Analysis and implementation of TR-BDF2*, Appl. Numer. Math. 20.
     """
