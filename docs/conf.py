@@ -31,6 +31,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "notebooks",
     "offline_mathjax",
+    "benchmark_pages",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True
