@@ -1,9 +1,10 @@
 """The documentation site: `sphinx-build -W -j 2 docs build/site`; no network is needed.
 
-The pages with code are executed at the build, and what they print is kept in `.cache/site` until their code changes. The
-notebooks of `notebooks/` are shown as committed; with `-t notebooks` they are executed too.
+The pages with code are executed at the build, and what they print is kept in `.cache/site` until their code or that of hyjax
+changes. The notebooks of `notebooks/` are shown as committed; with `-t notebooks` they are executed too.
 """
 
+import hashlib
 import os
 import pathlib
 import sys
@@ -32,19 +33,23 @@ extensions = [
     "notebooks",
     "offline_mathjax",
     "benchmark_pages",
+    "reference",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"hyjax\..*")]  # until the reference has an entry for each
+python_maximum_signature_line_length = 100
+python_display_short_literal_types = True
+toc_object_entries_show_parents = "hide"
 
 myst_enable_extensions = ["amsmath", "attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(ROOT / ".cache" / "site")
+_source = b"".join(path.read_bytes() for path in sorted((ROOT / "hyjax").rglob("*.py")))
+nb_execution_cache_path = str(ROOT / ".cache" / "site" / hashlib.sha256(_source).hexdigest()[:12])
 nb_execution_excludepatterns = [] if tags.has("notebooks") else ["notebooks/*"]  # pyright: ignore[reportUndefinedVariable]
 nb_execution_in_temp = True
-nb_execution_raise_on_error = True
+nb_execution_show_tb = True  # of a cell that fails, which is a warning of Sphinx, and so an error with -W
 nb_execution_timeout = 600
 nb_merge_streams = True
 
