@@ -33,6 +33,7 @@ extensions = [
     "notebooks",
     "offline_mathjax",
     "benchmark_pages",
+    "accuracy_table",
     "reference",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
