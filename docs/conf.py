@@ -33,6 +33,8 @@ extensions = [
     "notebooks",
     "offline_mathjax",
     "reference_pages",
+    "benchmark_pages",
+    "accuracy_table",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True
