@@ -6,12 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def parameter(default: float, unit: str, meaning: str):
-    """A field of `Params`: an array leaf with its default, unit and meaning."""
+def parameter(default: float, unit: str, meaning: str, range: tuple[float, ...] = ()):
+    """A field of `Params`: an array leaf with its default, unit and meaning.
+
+    **Arguments:** `range`: `(low, high)`, or `(low, high, step)`, of the slider of `hyjax.explore`; by default from half to twice
+    the default.
+    """
     return eqx.field(
         default=default,
         converter=lambda value: jnp.asarray(value, jnp.result_type(float)),
-        metadata={"unit": unit, "meaning": meaning, "default": default},
+        metadata={"unit": unit, "meaning": meaning, "default": default} | ({"range": range} if range else {}),
     )
 
 
