@@ -196,3 +196,20 @@ def test_lines_that_a_mode_lacks_vanish(explorer, monkeypatch):
     assert second["stroke-width"] == ["0", "0", "3", "3"]
     (dot,) = picture.iter(f"{SVG}circle")
     assert next(each.get("values") for each in dot if each.get("attributeName") == "r") == "0;0;5;5"
+
+
+def test_a_sketch_has_the_outline_where_it_is():
+    """In the middle of a step: the ground is straight, falls by the slope, and touches the stance foot."""
+    x, params = jnp.array([0.1, -0.2, 0.5, 0.0]), simplest_walker.Params(slope=0.1)
+    ax = hj.plot.sketch(simplest_walker, params, x, "swing")
+    lines = {line.get_gid(): np.asarray(line.get_xydata()) for line in ax.lines}
+    down = np.array([[np.cos(0.1), -np.sin(0.1)], [np.sin(0.1), np.cos(0.1)]])
+    drawn = simplest_walker.outline("swing", x, params)
+    assert_allclose(lines["leg 0"], drawn["stance leg"] @ down, rtol=0, atol=1e-15)
+    assert_allclose(lines["leg 1"], drawn["swing leg"] @ down, rtol=0, atol=1e-15)
+    assert_allclose(lines["ground"][:, 1], -np.tan(0.1) * lines["ground"][:, 0], rtol=0, atol=1e-14)
+    ax = hj.plot.sketch(simplest_walker, params)
+    tilted = {line.get_gid(): np.asarray(line.get_xydata()) for line in ax.lines}["leg 0"][1]
+    assert_allclose(np.arctan2(-tilted[0], tilted[1]), simplest_walker.start(params)[1][0] - 0.1, rtol=1e-14)
+    with pytest.raises(ValueError, match="does not define start"):
+        hj.plot.sketch(SimpleNamespace(outline=simplest_walker.outline), params, x)
