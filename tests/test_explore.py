@@ -49,6 +49,10 @@ def test_sliders_are_the_models_parameters(explorer):
     spokes, ratio = explorer.sliders["spokes"], explorer.sliders["inertia_ratio"]
     assert (spokes.min, spokes.max, spokes.step, spokes.description) == (4, 12, 1, "spokes")
     assert (ratio.min, ratio.max) == (0.3, 1.2)
+    for each in explorer.sliders.values():
+        steps = (each.value - each.min) / each.step
+        assert_allclose(steps, round(steps), rtol=1e-12)
+        assert 50 <= (each.max - each.min) / each.step <= 200 or each is spokes
     assert explorer.controls.children[:3] == (spokes, ratio, slope)
 
 
@@ -173,7 +177,9 @@ def test_what_a_model_lacks_is_said(monkeypatch):
     with pytest.raises(ValueError, match=r"^explore: ball_on_slope does not define sequence, guess. Give a gait"):
         hj.explore(models.ball_on_slope)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    with pytest.raises(ImportError, match=r"^explore needs ipywidgets: pip install 'hyjax-dynamics\[notebook\]'"):
+    with pytest.raises(
+        ImportError, match=r"^Interactive pages need ipywidgets: pip install 'hyjax-dynamics\[notebook\]'"
+    ):
         hj.explore(simplest_walker)
 
 

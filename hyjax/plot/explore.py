@@ -14,6 +14,7 @@ from .._flow.integrator import Integrator
 from .._orbit.failure import OrbitError
 from .._orbit.find_orbits import find_orbits
 from .._orbit.orbit import periodic_orbit, PeriodicOrbit
+from .._system.extras import needed
 from .._system.labels import metadata_of
 from .._system.results import described_code, RESULTS
 from .._system.types import Params
@@ -113,10 +114,10 @@ def explore(
     **Arguments:** `model`: a module of `hyjax.models`, or an own module or `types.SimpleNamespace`, with `outline(mode, x,
     params)` as for `hyjax.plot.animate_orbit`; without `orbit` also with `system`, `sequence`, `Params` and `guess(params)`.
     `orbit`: the gait to start from, with its parameters; by default that of `Params()`. `ranges`: from names of parameters to
-    `(low, high)` or `(low, high, step)`, for sliders with other ends than the model's. These are the metadata `range` of the
-    field in `Params`; a parameter without it goes from half to twice its value, and one that is 0 from -0.1 to 0.1. Units and
-    meanings are those of the metadata `unit` and `meaning`. `near`: as for `periodic_orbit`, the largest distance from one
-    step's gait to the next.
+    `(low, high)` or `(low, high, step)`, for sliders with other ends than the model's; the value should lie on a step. These
+    are the metadata `range` of the field in `Params`; a parameter without it goes from half to twice its value, and one that
+    is 0 from -0.1 to 0.1. Units and meanings are those of the metadata `unit` and `meaning`. `near`: as for `periodic_orbit`,
+    the largest distance from one step's gait to the next.
 
     **Returns:** an `Explorer`. As the last expression of a cell it shows itself. `ImportError` without ipywidgets;
     `ValueError` for a model that lacks something, a batch of orbits, an orbit that was not found, and a range of an unknown
@@ -136,11 +137,7 @@ def explore(
 
 def ipywidgets_module() -> ModuleType:
     """`ipywidgets`, or an `ImportError` with the command that installs it."""
-    try:
-        import ipywidgets
-    except ImportError as error:
-        raise ImportError("explore needs ipywidgets: pip install 'hyjax-dynamics[notebook]'.") from error
-    return ipywidgets
+    return needed("ipywidgets", "notebook", "Interactive pages")
 
 
 def _first_gait(model: Model) -> PeriodicOrbit:
@@ -186,9 +183,12 @@ def _slider(
     widgets: ModuleType, name: str, about: Mapping[str, Any], value: float, limits: Range
 ) -> "ipywidgets.FloatSlider":
     low, high = min(limits[0], value), max(limits[1], value)
+    # A browser moves a value to the nearest step, so the first value has to lie on one.
+    below = round(100 * (value - low) / (high - low))
+    step = limits[2] if len(limits) == 3 else (value - low) / below if below else (high - low) / 100
     unit, meaning = printed_unit(about.get("unit", "")), about.get("meaning", "")
     return widgets.FloatSlider(
-        value=value, min=low, max=high, step=limits[2] if len(limits) == 3 else (high - low) / 100,
+        value=value, min=low, max=high, step=step,
         description=f"{name} ({unit})" if unit else name, tooltip=meaning, readout_format=".5g",
         style={"description_width": "16em"}, layout={"width": "min(40em, 100%)"},
     )  # fmt: skip

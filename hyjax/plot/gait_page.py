@@ -66,11 +66,8 @@ def _table(orbit: PeriodicOrbit, model: Model) -> str:
 
 
 def _number(value: complex) -> str:
-    return (
-        f"{value.real:.6f}"
-        if value.imag == 0
-        else f"{value.real:.6f} {'−' if value.imag < 0 else '+'} {abs(value.imag):.6f} i"
-    )
+    real = f"{round(value.real, 6) + 0.0:.6f}"  # -0.0 + 0.0 is 0.0
+    return real if value.imag == 0 else f"{real} {'−' if value.imag < 0 else '+'} {abs(value.imag):.6f} i"
 
 
 def _unit_circle(orbit: PeriodicOrbit) -> str:
