@@ -42,7 +42,9 @@ from ._sweep.store import open_sweep as open_sweep, StoreError as StoreError
 from ._sweep.study import solver_study as solver_study
 from ._sweep.sweep import sweep as sweep
 from ._system.cache import enable_cache as enable_cache
+from ._system.parameter import parameter as parameter
 from ._system.results import RESULTS as RESULTS
+from ._system.save import load as load, provenance as provenance, save as save
 from ._system.section import Section as Section, Stroboscope as Stroboscope
 from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
 from ._system.workers import ExecutorError as ExecutorError

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import xarray
 from numpy.testing import assert_allclose
+from pages import cells
 from readme import claimed
 from scipy.optimize import fsolve
 
@@ -355,6 +356,11 @@ def test_tables(walk, tmp_path):
     assert_allclose(walk.orbit(3).x, walk.x[3], rtol=1e-14)
     for name, column in walk.to_pandas().items():
         np.testing.assert_array_equal(column, columns[name])
+    first, *special = cells(walk._repr_html_())[:3], cells(walk.special_points[0]._repr_html_())
+    assert [row[2] for row in first] == ["rad", "sqrt(l/g)".replace("sqrt", "√"), ""]
+    ((head, row),) = special
+    assert head[:2] == ["special point", "slope rad"] and len(head) == len(row) and row[0] == "period-doubling"
+    assert f"{row[1]}" in str(walk.special_points[0]) and row in cells(walk._repr_html_())
     walk.to_xarray().to_netcdf(tmp_path / "branch.nc", engine="scipy")
     with xarray.open_dataset(tmp_path / "branch.nc", engine="scipy") as data:
         assert data.attrs["result"] == "successful" and data["special_kind"].values == ["period-doubling"]
@@ -364,7 +370,8 @@ def test_tables(walk, tmp_path):
         for name in ("period", "stable", "residual"):
             np.testing.assert_array_equal(data[name], columns[name])
         np.testing.assert_array_equal(data["slope"], columns["parameter"])
-        assert data["slope"].attrs["units"] == "rad"
+        assert data["slope"].attrs["units"] == "rad" and data["period"].attrs["units"] == "sqrt(l/g)"
+        assert data["x"].attrs["units"] == data["special_x"].attrs["units"] == "rad, rad sqrt(g/l), rad, rad sqrt(g/l)"
         np.testing.assert_array_equal(data["multipliers_real"] + 1j * data["multipliers_imag"], walk.multipliers)
 
 

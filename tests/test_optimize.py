@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from jaxtyping import Array, Float
+from pages import cells
 from recorded import Recorded
 
 import hyjax as hj
@@ -96,6 +97,10 @@ def test_starts_lead_to_both_minima(several):
     np.testing.assert_allclose(slope(period_of(other)), 0, atol=1e-9)
     assert np.all(np.abs(period_of(other) - 3) < 0.2)
     text = str(several)
+    head, *rows = cells(several._repr_html_())
+    assert head == ["", "unit", "before", "after", ""] and [row[0] for row in rows][:2] == ["objective", "drive"]
+    for row in rows:
+        assert " ".join(f"{row[0]} {row[2]} {row[3]} {row[4]}".split()) in " ".join(text.split())
     assert "optimum 1" in text and "optimum 2" in text and "drive" in text and "before" in text
 
 

@@ -1,10 +1,17 @@
 """What results show of themselves: numbers, as many digits as they have, and names of codes."""
 
+import html
+from xml.etree import ElementTree
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from pages import cells
 
 import hyjax as hj
+from hyjax._system.table import Table, table_of_text
 from hyjax.models import rimless_wheel as wheel
 
 
@@ -21,13 +28,28 @@ def orbit():
 
 def test_an_orbit_on_a_line_of_its_own_is_its_table(orbit):
     assert repr(orbit) == str(orbit) and "theta_rate       +0.460341126609" in repr(orbit)
-    assert orbit._repr_html_().startswith("<pre>PeriodicOrbit\n") and "-&gt;" not in repr(orbit)
+
+
+def test_an_orbit_in_a_notebook_is_the_same_table_with_units(orbit):
+    rows, lines = cells(orbit._repr_html_()), str(orbit).splitlines()[1:]
+    assert [" ".join(" ".join(row[:2]).split()) for row in rows] == [" ".join(line.split()) for line in lines]
+    units = {row[0]: row[2] for row in rows}
+    assert units["theta"] == "rad" and units["theta_rate"] == "rad √(g/l)" and units["period"] == "√(l/g)"
+    assert units["spectral radius"] == ""
 
 
 def test_a_batch_counts_its_codes():
     """A slope on which the wheel speeds up, and one on which it rolls backwards."""
-    text = repr(jax.vmap(gait)(jnp.array([0.15, 0.2, -0.2])))
+    orbits = jax.vmap(gait)(jnp.array([0.15, 0.2, -0.2]))
+    text, page = repr(orbits), orbits._repr_html_()
     assert "3 PeriodicOrbits" in text and "         2  successful" in text and "         1  " in text
+    head, *rows = cells(page)
+    assert head == ["theta rad", "theta_rate rad √(g/l)", "period √(l/g)", "spectral radius", "residual"]
+    assert rows == [line.split() for line in text.splitlines()[2:5]]
+    assert "<code>find_orbits</code>" in page and "<div" in page.partition("2 successful")[0]
+    # A long batch shows its ends.
+    many = jax.tree.map(lambda leaf: jnp.repeat(leaf, 7, axis=0), orbits)
+    assert len(cells(many._repr_html_())) == 1 + 6 + 1 + 6 and "..." in repr(many)
 
 
 def test_codes_have_names(orbit):
@@ -60,7 +82,7 @@ def test_single_precision_shows_its_digits():
 
 def test_what_is_no_number_shows_its_structure(orbit):
     empty = jax.tree.map(lambda leaf: None, orbit)
-    assert "period=None" in repr(empty)
+    assert "period=None" in repr(empty) and empty._repr_html_() == f"<pre>{html.escape(repr(empty))}</pre>"
     shapes = jax.eval_shape(lambda: gait())
     assert "ShapeDtypeStruct" in repr(shapes)
     seen = []
@@ -71,6 +93,70 @@ def test_what_is_no_number_shows_its_structure(orbit):
 def test_trajectories_show_their_arcs():
     walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)
     assert repr(walk) == str(walk) and "jumps" in repr(walk) and "result  successful" in repr(walk)
+    head, *rows = cells(walk._repr_html_())
+    assert head == ["from √(l/g)", "to √(l/g)", "mode", "next", "theta rad", "theta_rate rad √(g/l)"]
+    lines = [line for line in str(walk).splitlines() if "theta = " in line]
+    for row, line in zip(rows, lines, strict=True):
+        start, end, mode, following, theta, rate = row
+        after = f" -> {following}" if following else ""
+        assert line.split(None, 2) == [start, end, f"{mode}{after}: theta = {theta}, theta_rate = {rate}"]
+
+
+def test_optima_show_their_points(orbit):
+    """A branch of optima, put together by hand."""
+    orbits = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]) if eqx.is_inexact_array(leaf) else leaf, orbit)
+    numbers = np.array([1.0, 2.0])
+    change = hj.ActiveSetChange(1.5, "upper bound of slope", True)
+    found = hj.OptimumBranch(
+        numbers=numbers, values=numbers**2, unknowns=numbers[:, None] / 5, multipliers=np.zeros((2, 0)),
+        bound_multipliers=np.zeros((2, 1)), active=np.zeros((2, 0), bool), orbits=orbits, changes=(change,),
+        result=hj.RESULTS.successful, name="speed", names=("slope",), labels=(),
+    )  # fmt: skip
+    head, *rows = cells(found._repr_html_())
+    assert head == ["speed", "objective", "slope rad", "period √(l/g)", "spectral radius"]
+    assert rows == [line.split() for line in str(found).splitlines()[2:4]]
+    assert "upper bound of slope becomes active" in found._repr_html_()
+
+
+def test_other_results_show_the_rows_of_their_text():
+    table = table_of_text("Title\n  name          1.5e-3  a remark\n  a whole line -> here\n\n")
+    assert table.caption == "Title" and table.rows == [["name", "1.5e-3", "a remark"], ["a whole line -> here"]]
+    page = table.html()
+    assert cells(page) == [["name", "1.5e-3", "a remark"], ["a whole line → here"]]
+    assert 'colspan="3"' in page and "<b>" not in Table("<b>", [["<i>"]]).html()
+
+
+@pytest.mark.parametrize("name", ["bouncing_ball", "friction_oscillator", "kneed_walker", "slip", "rocking_block"])
+def test_a_system_is_a_diagram(name):
+    """A box for each mode, an arrow for each pair of modes with a transition; boxes apart; a table of functions."""
+    system = hj.models.load(name).system
+    page = system._repr_html_()
+    ways = {(way.source, way.target) for way in system.transitions}
+    rows = cells(page)
+    assert len(rows) == 1 + len(system.modes) + 1 + len(system.transitions)
+    if name == "bouncing_ball":
+        assert rows[1] == ["flight", "y (m), y_rate (m/s)", "fall", "height"]
+        assert rows[3] == ["0", "flight → flight", "height", "bounce"]
+    if name == "rocking_block":
+        assert "<svg" not in page  # a tangle
+        return
+    drawing = ElementTree.fromstring(page[: page.index("</svg>") + 6])
+    space = "{http://www.w3.org/2000/svg}"
+    boxes = [each for each in drawing.iter(f"{space}rect") if each.get("stroke") != "none"]
+    assert len(boxes) == len(system.modes) and len(list(drawing.iter(f"{space}polygon"))) == len(ways)
+    assert {each.text for each in drawing.iter(f"{space}text")} >= set(system.modes)
+    corner = lambda box: np.array([float(box.get("x")), float(box.get("y"))])
+    size = lambda box: np.array([float(box.get("width")), float(box.get("height"))])
+    for k, one in enumerate(boxes):
+        for other in boxes[:k]:
+            assert np.any(
+                np.abs(corner(one) + size(one) / 2 - corner(other) - size(other) / 2) > (size(one) + size(other)) / 2
+            )
+    # Readable on a light and on a dark page: lines and names in the colour of the page's text.
+    left, top, width, height = map(float, drawing.get("viewBox", "").split())
+    assert drawing.get("fill") == "currentColor" and width < 700 and height < 700
+    for box in boxes:
+        assert np.all(corner(box) > (left, top)) and np.all(corner(box) + size(box) < (left + width, top + height))
 
 
 def test_results_are_animated(orbit):

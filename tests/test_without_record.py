@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from pages import cells
 
 import hyjax as hj
 from hyjax.models import bouncing_ball
@@ -66,6 +67,7 @@ def test_a_hundred_thousand_jumps():
     exact = [h - g / 2 * (0.5 * fall) ** 2, g * 0.5 * fall]
     assert_allclose(run.final, exact, rtol=0, atol=2e-6)
     assert "100000 jumps, without a record of its arcs" in str(run)
+    assert cells(run._repr_html_())[1][1:4] == [f"{float(run.t):.12g}", "flight", ""]
 
 
 @pytest.mark.parametrize(

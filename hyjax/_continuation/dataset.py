@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._flow.dataset import load_xarray
-from .._system.labels import named_params
+from .._system.labels import named_params, units_attribute, units_of
 from .report import end_name
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ def branch_dataset(branch) -> "xarray.Dataset":
     problem = branch.unfolding.problem
     coordinates = problem.system.modes[problem.sequence[0]].coordinates
     special = branch.special_points
+    units = units_of(None, branch.unfolding.params, problem.system)
+    time, state = units_attribute(("time",), {"time": units.time}), units_attribute(coordinates, units.coordinates)
     variables = {
-        "x": (("point", "coordinate"), branch.x),
-        "period": ("point", branch.periods),
+        "x": (("point", "coordinate"), branch.x, state),
+        "period": ("point", branch.periods, time),
         # netCDF has no complex numbers.
         "multipliers_real": (("point", "multiplier"), branch.multipliers.real),
         "multipliers_imag": (("point", "multiplier"), branch.multipliers.imag),
@@ -31,8 +33,9 @@ def branch_dataset(branch) -> "xarray.Dataset":
         "special_x": (
             ("special", "coordinate"),
             np.array([point.orbit.x for point in special]).reshape(-1, len(coordinates)),
+            state,
         ),
-        "special_period": ("special", np.array([float(point.orbit.period) for point in special])),
+        "special_period": ("special", np.array([float(point.orbit.period) for point in special]), time),
     }
     taken = {*variables, "coordinate", "point", "special", "multiplier", "branch", "strides", "result"}
     name = f"parameter_{branch.parameter}" if branch.parameter in taken else branch.parameter

@@ -1,7 +1,13 @@
-"""Text form of a branch."""
+"""Branches and their special points as tables, in plain text and for HTML."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from .._system.labels import named_params, units_of
 from .._system.results import described_code
 from .._system.shown import is_traced
+from .._system.table import Table
 
 
 def describe_branch(branch, end: str | None = None) -> str:
@@ -11,22 +17,68 @@ def describe_branch(branch, end: str | None = None) -> str:
         return "Branch(traced)"
     if branch.accept.ndim:
         return f"{branch.accept.size} Branches"
-    problem = branch.unfolding.problem
-    values, periods, stable = branch.values, branch.periods, branch.stable
-    lines = [
-        f"Branch: {len(values)} points, {' -> '.join(problem.sequence)}, {problem.strides} stride(s)",
-        f"  {branch.parameter:<9}  {values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}",
-        f"  period     {periods[0]:.10g} to {periods[-1]:.10g}",
-        f"  stable     {int(stable.sum())} of {len(stable)} points",
-    ]
+    lines = [_title(branch), *(f"  {name:<9}  {value}" for name, value, _ in _rows(branch))]
     # Locating special points takes computation: printing shows them only if `branch.special_points` was read before.
     special = branch.__dict__.get("special_points")
     if special is None:
-        lines.append("  special points are located by branch.special_points")
+        lines.append(f"  {NOT_LOCATED}")
     else:
         lines += ["  special points", *(f"    {point}" for point in special)] if special else ["  no special points"]
-        lines += [f"  not located: a special point between {a:.10g} and {b:.10g}" for a, b in branch.unresolved]
+        lines += [f"  {gap}" for gap in _gaps(branch)]
     return "\n".join([*lines, f"  result     {end or described_end(branch)}"])
+
+
+def branch_tables(branch) -> tuple[Table, ...]:
+    """The same rows for HTML, with units: the branch, and its special points if they have been located."""
+    if branch.accept.ndim:
+        return (Table(describe_branch(branch), []),)
+    special = branch.__dict__.get("special_points")
+    notes = [NOT_LOCATED] if special is None else [*_gaps(branch), *([] if special else ["no special points"])]
+    rows = [*_rows(branch), ("result", described_end(branch), "")]
+    whole = Table(_title(branch), rows, units=("",), notes=notes)
+    return (whole, special_points_table(special, branch.parameter)) if special else (whole,)
+
+
+def special_points_table(points: Sequence, parameter: str) -> Table:
+    """Special points, one in each row. **Arguments:** `parameter`: its name."""
+    problem, params = points[0].unfolding.problem, points[0].unfolding.params
+    coordinates, units = problem.system.modes[problem.sequence[0]].coordinates, units_of(None, params, problem.system)
+    rows = [
+        [point.kind, *(f"{value:.10g}" for value in (float(point.value), *np.asarray(point.orbit.x), float(point.orbit.period))),
+         str(point.orbit.strides), f"{float(point.residual):.1e}"]
+        for point in points
+    ]  # fmt: skip
+    heads = ("special point", parameter, *coordinates, "period", "strides", "residual")
+    state = (units.coordinates.get(name, "") for name in coordinates)
+    return Table("", rows, heads, ("", _parameter_unit(params, parameter), *state, units.time, "", ""))
+
+
+NOT_LOCATED = "special points are located by branch.special_points"
+
+
+def _title(branch) -> str:
+    problem = branch.unfolding.problem
+    return f"Branch: {len(branch.values)} points, {' -> '.join(problem.sequence)}, {problem.strides} stride(s)"
+
+
+def _rows(branch) -> list[tuple[str, str, str]]:
+    """Name, value and unit of each row."""
+    values, periods, stable, params = branch.values, branch.periods, branch.stable, branch.unfolding.params
+    ends = f"{values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}"
+    time = units_of(None, params, branch.unfolding.problem.system).time
+    return [
+        (branch.parameter, ends, _parameter_unit(params, branch.parameter)),
+        ("period", f"{periods[0]:.10g} to {periods[-1]:.10g}", time),
+        ("stable", f"{int(stable.sum())} of {len(stable)} points", ""),
+    ]
+
+
+def _gaps(branch) -> list[str]:
+    return [f"not located: a special point between {a:.10g} and {b:.10g}" for a, b in branch.unresolved]
+
+
+def _parameter_unit(params, name: str) -> str:
+    return named_params(params)[name][1].get("units", "")
 
 
 def described_end(branch) -> str:

@@ -28,6 +28,7 @@ from .._system.elimination import det
 from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
 from .._system.types import Flag, Scalar
+from .._system.where import leaf_names
 from .grazing import solve_grazing
 from .touch import possible_touches, Touch
 from .unfolding import bordered, borders, Unfolding
@@ -72,6 +73,11 @@ class SpecialPoint(Shown):
             f"{self.kind} at {float(self.value):.13g}: x = ({x}), period {float(self.orbit.period):.10g}, "
             f"{self.orbit.strides} stride(s), residual {float(self.residual):.1e}"
         )
+
+    def _tables(self):
+        from .report import special_points_table
+
+        return (special_points_table((self,), leaf_names(self.unfolding.params)[self.unfolding.free[0]]),)
 
 
 def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multipliers: Array) -> dict[str, Array]:

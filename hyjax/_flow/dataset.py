@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from .._system.extras import needed
-from .._system.labels import coordinate_units, units_attribute
+from .._system.labels import units_attribute, units_of
 
 if TYPE_CHECKING:
     import xarray
@@ -24,9 +24,9 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
         for i, name in enumerate(modes[arc.mode].coordinates):
             columns[name][k] = np.asarray(arc.x[:, i])
     join = lambda parts: np.concatenate(parts) if parts else np.zeros(0)
-    units = coordinate_units(model)
-    about = {name: units_attribute((name,), units) for name in names}
-    seconds = units_attribute(("time",), {"time": getattr(model, "time_unit", "")})
+    units = units_of(model, trajectory.params, trajectory.system)
+    about = {name: units_attribute((name,), units.coordinates) for name in names}
+    seconds = units_attribute(("time",), {"time": units.time})
     data: dict[str, Any] = {name: ("time", join(columns[name]), about[name]) for name in names}
     data["mode"] = ("time", np.concatenate([np.full(arc.t.shape, arc.mode) for arc in arcs]))
 

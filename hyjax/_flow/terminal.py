@@ -15,9 +15,9 @@ def with_terminal_modes(system: HybridSystem, sources: Iterable[str], ends: Mapp
     for source in dict.fromkeys(sources):
         for name, guard in ends.items():
             target = f"{name} from {source}"
-            modes[target] = Mode(_rest, system.mode(source).coordinates)
+            modes[target] = Mode(_rest, system.mode(source).coordinates, units=system.mode(source).units)
             transitions.append(Transition(source, target, guard, unchanged))
-    return HybridSystem(modes, tuple(transitions))
+    return HybridSystem(modes, tuple(transitions), system.time_unit)
 
 
 def for_terminal_modes(integrator: Integrators, extended: HybridSystem) -> Integrators:

@@ -101,6 +101,11 @@ class OptimizedGait(Shown):
 
         return describe(self)
 
+    def _tables(self):
+        from .report import optimization_table
+
+        return (optimization_table(self),)
+
     def plot(self, model=None):
         """A figure of both gaits and of the objective over the evaluations; see `hyjax.plot.optimization_figure`."""
         return picture("optimization_figure")(self, model)

@@ -7,9 +7,11 @@ import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
 from .._system.extras import needed
+from .._system.labels import named_params, units_of
 from .._system.pictures import picture
 from .._system.results import described_code, RESULTS
 from .._system.shown import Shown
+from .._system.table import Table
 
 if TYPE_CHECKING:
     import pandas
@@ -56,19 +58,27 @@ class OptimumBranch(Shown):
         return self.numbers.size
 
     def __str__(self) -> str:
-        head = [self.name, "objective", *self.names, "period", "spectral radius"]
-        lines = [f"OptimumBranch: {len(self)} optima over {self.name}"]
+        table = self._tables()[0]
+        lines = ["  " + " ".join(f"{each:>15}" for each in row) for row in (table.heads, *table.rows) if row]
+        return "\n".join([table.caption, *lines, *(f"  {note}" for note in table.notes)])
+
+    def _tables(self):
+        rows, heads, units = [], [], []
         if self.orbits is not None:
+            heads = [self.name, "objective", *self.names, "period", "spectral radius"]
+            known = {name: about.get("units", "") for name, (_, about) in named_params(self.orbits.params).items()}
+            time = units_of(None, self.orbits.params, self.orbits.system).time
+            units = [*(known.get(name, "") for name in heads[:-2]), time, ""]
             radius = np.max(np.abs(np.asarray(self.orbits.multipliers)), axis=1)
             table = np.column_stack([self.numbers, self.values, self.unknowns, np.asarray(self.orbits.period), radius])
             shown = range(len(self)) if len(self) <= 12 else np.unique(np.linspace(0, len(self) - 1, 12).astype(int))
-            lines.append("  " + " ".join(f"{each:>15}" for each in head))
-            lines += ["  " + " ".join(f"{value:>15.9g}" for value in table[k]) for k in shown]
-        for each in self.changes:
-            lines.append(
-                f"  {self.name} = {each.number:.12g}: {each.name} {'becomes' if each.active else 'ceases to be'} active"
-            )
-        return "\n".join([*lines, f"  {described_code(self.result)}"])
+            rows = [[f"{value:.9g}" for value in table[k]] for k in shown]
+        notes = [
+            f"{self.name} = {each.number:.12g}: {each.name} {'becomes' if each.active else 'ceases to be'} active"
+            for each in self.changes
+        ]
+        caption = f"OptimumBranch: {len(self)} optima over {self.name}"
+        return (Table(caption, rows, heads, units, [*notes, described_code(self.result)]),)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A row for each point: the number, the objective, the unknowns, the period and the spectral radius. `ImportError`

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._flow.dataset import load_xarray
 from .._system.extras import needed
-from .._system.labels import coordinate_units, named_params, units_attribute
+from .._system.labels import named_params, units_attribute, units_of
 from .._system.results import code_flags, code_names
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def orbit_dataset(orbit, model=None) -> "xarray.Dataset":
     batch = ("orbit",) if len(shape) == 1 else tuple(f"orbit_{k}" for k in range(len(shape)))
     names = orbit.system.mode(orbit.sequence[0]).coordinates
     last = orbit.system.mode(orbit.sequence[-1]).coordinates
-    units = coordinate_units(model)
-    time, state = units_attribute(("time",), {"time": getattr(model, "time_unit", "")}), units_attribute(names, units)
+    units = units_of(model, orbit.params, orbit.system)
+    time, state = units_attribute(("time",), {"time": units.time}), units_attribute(names, units.coordinates)
     column = lambda values, *own, **about: ((*batch, *own), np.asarray(values), about)
     data = {
         "x": column(orbit.x, "coordinate", long_name="state just after the last jump", **state),

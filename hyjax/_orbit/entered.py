@@ -36,7 +36,7 @@ def with_copies(system: HybridSystem, copies: Mapping[int, str]) -> HybridSystem
         same[original].append(name)
     for way, target in zip(system.transitions, targets, strict=True):
         ways += [Transition(name, target, way.guard, way.reset, way.armed) for name in same[way.source]]
-    return HybridSystem(modes, tuple(ways))
+    return HybridSystem(modes, tuple(ways), system.time_unit)
 
 
 class OnSection(NamedTuple):
@@ -69,5 +69,5 @@ def on_section(system: HybridSystem, section: SectionLike) -> OnSection:
     pairs = [(way.source, way.target) for way in system.transitions]
     copies = {k: f"{pair[1]} after {k}" for k, pair in enumerate(pairs) if pairs.count(pair) > 1}
     copies[len(pairs)] = f"{section.mode} from the section"
-    extended = with_copies(HybridSystem(system.modes, ways), copies)
+    extended = with_copies(HybridSystem(system.modes, ways, system.time_unit), copies)
     return OnSection(extended, copies, (*system.names, *(ways[k].target for k in copies)))

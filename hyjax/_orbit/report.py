@@ -1,11 +1,15 @@
-"""Periodic orbits as plain text tables."""
+"""Periodic orbits as tables, in plain text and for HTML."""
+
+from collections.abc import Iterator
 
 import jax
 import jax.core
 import numpy as np
 
+from .._system.labels import units_of
 from .._system.results import counted_codes, described_code
 from .._system.shown import digits_of, is_traced
+from .._system.table import shown_indices, Table
 
 
 def describe(orbit) -> str:
@@ -15,22 +19,47 @@ def describe(orbit) -> str:
     orbit = jax.tree.map(np.asarray, orbit)
     if orbit.period.ndim > 0:
         return _batch(orbit)
+    rows = list(_rows(orbit))
+    width = max(len(name) for name, *_ in rows)
+    return "\n".join(["PeriodicOrbit", *(f"  {name:<{width}}  {value}" for name, value, _ in rows)])
+
+
+def orbit_table(orbit) -> Table:
+    """The same rows with units, for HTML."""
+    orbit = jax.tree.map(np.asarray, orbit)
+    if orbit.period.ndim == 0:
+        return Table("PeriodicOrbit", list(_rows(orbit)), units=("",))
+    units = units_of(None, orbit.params, orbit.system)
     names = orbit.system.modes[orbit.sequence[0]].coordinates
+    rows = [cells or ["…"] for cells in _batch_rows(orbit)]
+    codes = [f"{n} {code}" for code, n in counted_codes(orbit.result)] if orbit.period.size else []
+    of_columns = (*(units.coordinates.get(name, "") for name in names), units.time, "", _unit_of_residual(orbit, units))
+    return Table(_batch_title(orbit), rows, _batch_heads(orbit), of_columns, codes)
+
+
+def _unit_of_residual(orbit, units) -> str:
+    """The unit of the residual, the largest component of `S(x) - x`: that of the state, where all coordinates share one."""
+    found = {units.coordinates.get(name, "") for name in orbit.system.modes[orbit.sequence[0]].coordinates}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _rows(orbit) -> Iterator[tuple[str, str, str]]:
+    """Name, value and unit of each row."""
+    names, units = orbit.system.modes[orbit.sequence[0]].coordinates, units_of(None, orbit.params, orbit.system)
     digits, dtype = _digits(orbit), orbit.x.dtype
-    rows = [("sequence", " -> ".join(orbit.sequence) + f", {orbit.strides} stride{'s' * (orbit.strides > 1)}")]
-    rows += [(name, f"{value:+.{digits}g}") for name, value in zip(names, orbit.x, strict=True)]
-    rows += [("period", f"{orbit.period:.{digits}g}")]
-    rows += [(f"multiplier {k + 1}", _complex(complex(value), digits - 2)) for k, value in enumerate(orbit.multipliers)]
-    rows += [
-        ("spectral radius", f"{np.max(np.abs(orbit.multipliers)):.{digits - 2}g}"),
-        ("stable", "yes" if np.max(np.abs(orbit.multipliers)) < 1 else "no"),
-        ("residual", f"{orbit.residual:.1e}"),
-        ("guard rates", ", ".join(f"{rate:.6g}" for rate in orbit.guard_rates)),
-        *([] if dtype == np.float64 else [("dtype", dtype.name)]),
-        ("result", described_code(orbit.result)),
-    ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(["PeriodicOrbit", *(f"  {name:<{width}}  {value}" for name, value in rows)])
+    yield "sequence", " -> ".join(orbit.sequence) + f", {orbit.strides} stride{'s' * (orbit.strides > 1)}", ""
+    for name, value in zip(names, orbit.x, strict=True):
+        yield name, f"{value:+.{digits}g}", units.coordinates.get(name, "")
+    yield "period", f"{orbit.period:.{digits}g}", units.time
+    for k, value in enumerate(orbit.multipliers):
+        yield f"multiplier {k + 1}", _complex(complex(value), digits - 2), ""
+    yield "spectral radius", f"{np.max(np.abs(orbit.multipliers)):.{digits - 2}g}", ""
+    yield "stable", "yes" if np.max(np.abs(orbit.multipliers)) < 1 else "no", ""
+    yield "residual", f"{orbit.residual:.1e}", _unit_of_residual(orbit, units)
+    yield "guard rates", ", ".join(f"{rate:.6g}" for rate in orbit.guard_rates), ""
+    if dtype != np.float64:
+        yield "dtype", dtype.name, ""
+    yield "result", described_code(orbit.result), ""
 
 
 def _complex(value: complex, digits: int) -> str:
@@ -47,19 +76,27 @@ def _digits(orbit) -> int:
 
 
 def _batch(orbit) -> str:
-    names = orbit.system.modes[orbit.sequence[0]].coordinates
+    lines = [_batch_title(orbit), "  " + " ".join(f"{name:>18}" for name in _batch_heads(orbit))]
+    for cells in _batch_rows(orbit):
+        lines.append("  ..." if cells is None else "  " + " ".join(f"{cell:>18}" for cell in cells))
+    lines += [f"  {n:>8}  {code}" for code, n in counted_codes(orbit.result)] if orbit.period.size else []
+    return "\n".join(lines)
+
+
+def _batch_title(orbit) -> str:
     count = orbit.period.size
-    head = f"{count} PeriodicOrbit{'s' * (count != 1)}, {' -> '.join(orbit.sequence)}, {orbit.strides} stride(s) each"
-    digits = min(12, digits_of(orbit.x.dtype))
-    columns = [*names, "period", "spectral radius", "residual"]
-    lines = [head, "  " + " ".join(f"{name:>18}" for name in columns)]
+    return f"{count} PeriodicOrbit{'s' * (count != 1)}, {' -> '.join(orbit.sequence)}, {orbit.strides} stride(s) each"
+
+
+def _batch_heads(orbit) -> list[str]:
+    return [*orbit.system.modes[orbit.sequence[0]].coordinates, "period", "spectral radius", "residual"]
+
+
+def _batch_rows(orbit) -> Iterator[list[str] | None]:
+    """The cells of each orbit shown; `None` for those that are not."""
+    count, digits = orbit.period.size, min(12, digits_of(orbit.x.dtype))
     x = orbit.x.reshape(count, -1)
     period, residual = orbit.period.ravel(), orbit.residual.ravel()
     radius = np.max(np.abs(orbit.multipliers), axis=-1).ravel()
-    shown = range(count) if count <= 12 else [*range(6), *range(count - 6, count)]
-    for i in shown:
-        if count > 12 and i == count - 6:
-            lines.append("  ...")
-        lines.append("  " + " ".join(f"{value:>18.{digits}g}" for value in (*x[i], period[i], radius[i], residual[i])))
-    lines += [f"  {n:>8}  {code}" for code, n in counted_codes(orbit.result)] if count else []
-    return "\n".join(lines)
+    for i in shown_indices(count):
+        yield None if i is None else [f"{value:.{digits}g}" for value in (*x[i], period[i], radius[i], residual[i])]

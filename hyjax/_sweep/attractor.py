@@ -13,6 +13,7 @@ from .._flow.dataset import load_xarray
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
+from .._system.labels import Units, units_attribute, units_of
 from .._system.results import RESULTS
 from .._system.section import SectionLike
 from .._system.system import HybridSystem
@@ -61,6 +62,7 @@ def attractor(
 
     **Arguments:**
 
+    - `system`, `params`: a `HybridSystem` and its parameters, a PyTree.
     - `start`: the initial state, shape `(n,)`, just after a jump; several, shape `(starts, n)`, where attractors coexist; a
       function of the parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of
       its size, so that iteration from an unstable orbit reaches a neighbouring attractor.
@@ -122,7 +124,7 @@ def attractor(
 
     count = states.shape[1] if states.ndim == 3 else None
     metadata = chosen.described | {"strides": strides, "transients": transients}
-    return _labelled(xarray, found, grid, count, chosen.coordinates, metadata)
+    return _labelled(xarray, found, grid, count, chosen.coordinates, units_of(None, params, system), metadata)
 
 
 def _labelled(
@@ -131,6 +133,7 @@ def _labelled(
     grid: Grid,
     starts: int | None,
     coordinates: tuple[str, ...],
+    units: Units,
     metadata: dict[str, Any],
 ) -> "xarray.Dataset":
     """The dataset of the attractors. **Arguments:** `starts`: the number of initial states at each point, `None` for one."""
@@ -138,6 +141,8 @@ def _labelled(
     shape = grid.shape + (() if starts is None else (starts,))
     own = {"x": ("stride", "coordinate"), "mode": ("stride",), "exponents": ("exponent",)}
     attributes = {
+        "x": units_attribute(coordinates, units.coordinates),
+        "stride_time": units_attribute(("time",), {"time": units.time}),
         "exponents": {"long_name": "Lyapunov exponents per stride", "units": "1"},
         "lyapunov": {"long_name": "largest Lyapunov exponent per stride", "units": "1"},
         "period": {"long_name": "number of strides after which the state repeats, 0 for none found", "units": "1"},

@@ -12,12 +12,13 @@ from .._flow.dataset import load_xarray
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
+from .._system.labels import units_attribute, units_of
 from .._system.section import first_mode, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
 from .._system.workers import Workers
 from .grid import named_leaves
-from .maps import map_of
+from .maps import ChosenMap, map_of
 from .outcome import MapsToOutcome
 from .outcomes import Outcomes
 from .progress import progress_bar
@@ -51,6 +52,7 @@ def basin(
 
     **Arguments:**
 
+    - `system`: a `HybridSystem`.
     - Either `sequence`: mode names, static; or `section`: a `Section` or a `Stroboscope`, with `max_jumps`, the largest number of
       jumps in one stride.
     - `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`, the initial
@@ -96,7 +98,8 @@ def basin(
     x = chosen.padded(x)
     outcomes = Outcomes(MapsToOutcome(chosen.map, len(fates)), common, x[0], chosen.mode, strides)
     found = _outcomes(outcomes, x, executor, progress)
-    return _labelled(xarray, found, values, names, tuple(fates), chosen.coordinates, chosen.params, chosen.described)
+    units = units_of(None, params, system).coordinates
+    return _labelled(xarray, found, values, names, tuple(fates), chosen, units)
 
 
 def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) -> dict[str, np.ndarray]:
@@ -145,7 +148,7 @@ def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.n
     )
 
 
-def _labelled(xarray, found, values, orbits, fates, coordinates, params, described) -> "xarray.Dataset":
+def _labelled(xarray, found, values, orbits, fates, chosen: ChosenMap, units: dict[str, str]) -> "xarray.Dataset":
     """The dataset of the outcomes, with the meaning of their numbers."""
     meanings = [*orbits, *fates, "no step", "undecided"]
     fate = np.full(len(found["fate"]), len(meanings) - 1, np.int8)
@@ -161,7 +164,10 @@ def _labelled(xarray, found, values, orbits, fates, coordinates, params, describ
         "fate": (dims, fate.reshape(shape), flags),
         "strides": (dims, found["strides"].reshape(shape)),
         "result": (dims, found["result"].reshape(shape), code_attributes()),
-        "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1)),
+        "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1), units_attribute(chosen.coordinates, units)),
     }
-    coords = {**{name: ((name,), axis) for name, axis in values.items()}, "coordinate": list(coordinates)}
-    return xarray.Dataset(data, coords, {"parameters": str(named_leaves(params))} | described)
+    coords: dict[str, Any] = {
+        **{name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}
+    }
+    coords["coordinate"] = list(chosen.coordinates)
+    return xarray.Dataset(data, coords, {"parameters": str(named_leaves(chosen.params))} | chosen.described)

@@ -9,6 +9,7 @@ from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
+from .._system.labels import units_of
 from .._system.results import RESULTS
 from .._system.where import Where
 from .._system.workers import Workers
@@ -55,6 +56,7 @@ def sweep(
 
     **Arguments:**
 
+    - `system`: a `HybridSystem`.
     - `start`: an orbit whose parameters lie on the grid or near the grid; or a branch, whose points are the initial guesses (over
       the branch's own parameter; on a branch with folds, those of the part nearest its first point).
     - `where`: the lens that picks the varied leaves of the parameters: `lambda params: params.slope`, or a tuple of leaves.
@@ -70,7 +72,8 @@ def sweep(
     - `executor`: any `concurrent.futures.Executor` whose workers compute the chunks, such as Dask's `client.get_executor()`,
       `mpi4py.futures.MPIPoolExecutor()`, or a `ProcessPoolExecutor` that spawns its processes; by default threads of this
       process. Only this process writes the store. See `docs/cluster.md`.
-    - `units`: of the coordinates and of `time`, by name. `progress`: show a bar on stderr; by default on a terminal.
+    - `units`: of the coordinates and of `time`, by name, in place of those that the system names.
+    - `progress`: show a bar on stderr; by default on a terminal.
 
     **Returns:** an `xarray.Dataset` over dimensions named after the parameters and the quantities: `x` (state just after the last
     jump, over `coordinate`), `period`, `multipliers_real` and `multipliers_imag` (over `multiplier`), `stable`, `residual`,
@@ -109,10 +112,10 @@ def sweep(
     lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params)
     branch = start if isinstance(start, Branch) else None
     guess = None if branch is None else guesses_on_branch(branch, grid.free)
-    solver = ChunkSolver(lanes, first, guess, tuple(grid.solved))
+    solver, named = ChunkSolver(lanes, first, guess, tuple(grid.solved)), units_of(None, orbit.params, system)
     whole = Sweep(
         solver,
-        Variables(problem, grid, {} if units is None else units),
+        Variables(problem, grid, named.coordinates | {"time": named.time} | (units or {})),
         provenance(problem, grid, orbit, branch, record, conditions, integrator),
         chunk_shape(grid.shape, max(lanes.capacity, 4096) if chunk is None else chunk),
         Workers(solver, executor, lanes.threads),

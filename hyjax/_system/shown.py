@@ -1,4 +1,4 @@
-"""How results appear: their `repr` is the table that `print` gives, also in a notebook."""
+"""How results appear: their `repr` is the table that `print` gives; in a notebook it is a table of HTML, from the same rows."""
 
 import html
 
@@ -7,6 +7,8 @@ import jax
 import jax.core
 import numpy as np
 from jaxtyping import PyTree
+
+from .table import Table, table_of_text
 
 
 class Shown(eqx.Module):
@@ -19,7 +21,17 @@ class Shown(eqx.Module):
         return str(self) if _concrete(self) else eqx.tree_pformat(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        """The table in HTML, for notebooks."""
+        return html_of(self)
+
+
+def html_of(result: eqx.Module) -> str:
+    """The rows of a result in HTML: those of its method `_tables` if it has one, with units, otherwise those of its text."""
+    if not _concrete(result):
+        return f"<pre>{html.escape(repr(result))}</pre>"
+    own = getattr(result, "_tables", None)
+    tables: tuple[Table, ...] = (table_of_text(str(result)),) if own is None else own()
+    return "".join(table.html() for table in tables)
 
 
 def _concrete(result: eqx.Module) -> bool:

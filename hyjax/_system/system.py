@@ -22,12 +22,20 @@ class Mode(eqx.Module):
     **Arguments:** `vector_field`: `f(t, x, params)`, from shape `(n,)` to `(n,)`; time and state in any consistent units.
     `coordinates`: the names of the `n` entries of the state, in their order. `domain`: optional `d(t, x, params)`, shape `()` or
     `(k,)`, in any units: not negative where the mode's equations hold, such as the height of a ball; of several numbers each.
-    `ValueError` for a vector field or domain that is not a function, and for names that are missing or repeated.
+    `units`: optional, those of the coordinates in their order, such as `("rad", "rad/s")`, and `"1"` for a number without
+    dimension: tables, pictures and datasets name them. `ValueError` for a vector field or domain that is not a function, for
+    names that are missing or repeated, and for units of another number.
 
     `simulate` and `flow_to_guard` end with `outside_domain` where the state starts outside the domain by more than rounding and
     the solver's tolerance, or the flow leaves the domain. A guard that falls at the limit of the domain fires: so the guard of
     an impact may serve as the domain too. `stride` and what is built on it (orbits, branches, sweeps) do not look at domains,
     because Newton's method passes through states outside; `simulate` from the orbit found does.
+
+    **Example:**
+
+    >>> flight = hj.Mode(lambda t, x, p: jnp.stack([x[1], -p]), coordinates=("y", "y_rate"))
+    >>> flight.dimension
+    2
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
@@ -35,6 +43,7 @@ class Mode(eqx.Module):
     vector_field: VectorField
     coordinates: tuple[str, ...] = eqx.field(static=True, converter=tuple)
     domain: Domain | None = None
+    units: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
 
     def __check_init__(self):
         if self.domain is not None and not callable(self.domain):
@@ -48,6 +57,11 @@ class Mode(eqx.Module):
             )
         if len(set(names)) != len(names):
             raise ValueError(f"Mode: coordinates must differ from each other; got {names!r}.")
+        if self.units and (len(self.units) != len(names) or not all(isinstance(unit, str) for unit in self.units)):
+            raise ValueError(
+                f"Mode: units must be a text for each of the coordinates {names!r}, for example ('rad', 'rad/s'), and '1' for a "
+                f"number without dimension; got {self.units!r}."
+            )
 
     @property
     def dimension(self) -> int:
@@ -64,6 +78,14 @@ class Transition(eqx.Module):
     **Arguments:** `guard`: `g(t, x, params)`, shape `()`, in any unit. `reset`: `R(t, x, params)`, from the state of `source`,
     shape `(n,)`, to that of `target`, shape `(m,)`. `armed`: optional `(t, x, params) -> bool`; a crossing at which `armed` is
     false is ignored. `ValueError` for a guard, reset or `armed` that is not a function.
+
+    **Example:**
+
+    >>> bounce = hj.Transition(
+    ...     "flight", "flight", guard=lambda t, x, p: x[0], reset=lambda t, x, p: jnp.stack([x[0], -0.8 * x[1]])
+    ... )
+    >>> bounce.reset(0.0, jnp.array([0.0, -5.0]), None).tolist()
+    [0.0, 4.0]
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
@@ -92,9 +114,19 @@ class HybridSystem(eqx.Module):
     r"""A hybrid dynamical system: flow $\dot x = f_i(t, x, p)$ in each mode $i$, jumps $x^+ = R_{ij}(t, x^-, p)$ between modes.
 
     **Arguments:** `modes`: a dictionary from name to `Mode`; the dimensions of the modes may differ. `transitions`: a tuple of
-    `Transition`. `ValueError` for a transition from or to a mode that is not in `modes`.
+    `Transition`. `time_unit`: optional, such as `"s"`: tables, pictures and datasets name it, and the `units` of the modes.
+    `ValueError` for a transition from or to a mode that is not in `modes`, and for a coordinate that has different units in two
+    modes. `names` are those of the modes.
 
     Build a system once, at module level: each new system is compiled again.
+
+    **Example:**
+
+    >>> flight = hj.Mode(lambda t, x, p: jnp.stack([x[1], -p]), coordinates=("y", "y_rate"))
+    >>> floor, bounce = lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.8 * x[1]])
+    >>> ball = hj.HybridSystem({"flight": flight}, (hj.Transition("flight", "flight", floor, bounce),))
+    >>> ball.names, ball.leaving("flight")
+    (('flight',), (0,))
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
@@ -103,11 +135,15 @@ class HybridSystem(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
     _modes: tuple[Mode, ...]
     transitions: tuple[Transition, ...]
+    time_unit: str = eqx.field(static=True)
 
-    def __init__(self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition]):
+    def __init__(
+        self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition], time_unit: str = ""
+    ):
         self.names = tuple(modes)
         self._modes = tuple(modes.values())
         self.transitions = tuple(transitions)
+        self.time_unit = time_unit
 
     @property
     def modes(self) -> dict[str, Mode]:
@@ -120,11 +156,25 @@ class HybridSystem(eqx.Module):
         for name, mode in self.modes.items():
             if not isinstance(mode, Mode):
                 raise ValueError(f"HybridSystem: modes[{name!r}] must be a hj.Mode, not {mode!r}.")
+        units: dict[str, str] = {}
+        for mode in self._modes:
+            for name, unit in zip(mode.coordinates, mode.units, strict=False):
+                if units.setdefault(name, unit) != unit:
+                    raise ValueError(
+                        f"HybridSystem: the coordinate {name!r} has the units {units[name]!r} and {unit!r} in two modes. Give it "
+                        "one unit, or two names."
+                    )
         for transition in self.transitions:
             if not isinstance(transition, Transition):
                 raise ValueError(f"HybridSystem: transitions must be hj.Transition, not {transition!r}.")
             for role in ("source", "target"):
                 self.mode(getattr(transition, role), f"{role} of a transition")
+
+    def _repr_html_(self) -> str:
+        """A diagram of the modes and transitions, for notebooks."""
+        from .diagram import system_html
+
+        return system_html(self)
 
     def mode(self, name: str, role: str = "mode") -> Mode:
         """The mode of that name. `ValueError` for an unknown name; its message calls the mode by `role`."""
@@ -174,9 +224,12 @@ class HybridSystem(eqx.Module):
             converted = eqx.filter_closure_convert(fn, *example, params)
             return converted if jax.tree.leaves(eqx.filter(converted, eqx.is_array)) else fn
 
-        modes = {name: Mode(hoist(mode.vector_field, name), mode.coordinates) for name, mode in self.modes.items()}
+        modes = {
+            name: Mode(hoist(mode.vector_field, name), mode.coordinates, units=mode.units)
+            for name, mode in self.modes.items()
+        }
         transitions = tuple(
             Transition(w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)))
             for w in self.transitions
         )
-        return HybridSystem(modes, transitions)
+        return HybridSystem(modes, transitions, self.time_unit)

@@ -1,4 +1,4 @@
-"""Parsing of a command's arguments: model, parameters, sequence of modes, initial state; and the errors of a command."""
+"""Parsing of a command's arguments: model, parameters, sequence of modes, initial state."""
 
 import contextlib
 import dataclasses
@@ -7,14 +7,9 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
-
-class Misuse(Exception):
-    """An invalid request: exit status 2."""
-
-
-class NotFound(Exception):
-    """A valid request without a result: exit status 1."""
+from .errors import Misuse as Misuse, NotFound as NotFound
 
 
 @contextlib.contextmanager
@@ -26,16 +21,20 @@ def as_misuse() -> Iterator[None]:
         raise Misuse(str(error)) from None
 
 
-def load(name: str) -> ModuleType:
-    """The model of that name; a former name works too, with a note on stderr."""
+def load(name: str) -> Any:
+    """The model of that name, or of a Python file; a former name works too, with a note on stderr."""
     from .. import models
+    from .own_module import is_file, load_file
 
+    if is_file(name):
+        return load_file(name)
     if name in models.FORMER:
         print(f"hyjax: the model {name} is now called {models.FORMER[name]}.", file=sys.stderr)
     try:
         return models.load(name)
     except ValueError as error:
-        raise Misuse(f"{error}{resembling(name, (*models.names, *models.FORMER))}") from None
+        near = resembling(name, (*models.names, *models.FORMER))
+        raise Misuse(f"{error}{near} For a system of your own give its file, as path/to/file.py:system.") from None
 
 
 def parse_number(text: str, option: str, unit: str = "rad") -> float:
@@ -97,14 +96,48 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
     for name, value in (varied or {}).items():
         check_parameter(model, name, "--where")
         values[name] = value
-    with as_misuse():
-        params = model.Params(**values)
+    if absent := [field.name for field in parameter_fields(model) if is_required(field) and field.name not in values]:
+        raise Misuse(f"--param: {', '.join(absent)} has no default. Give --param {absent[0]}=VALUE.")
+    import jax
+
+    try:
+        # A class without converters keeps the numbers of Python that it is given.
+        params = jax.tree.map(_as_array, model.Params(**values))
+    except (ValueError, TypeError) as error:
+        raise Misuse(str(error)) from None
     return params, {name: float(getattr(params, name)) for name in known}
+
+
+def _as_array(leaf: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.asarray(leaf, jnp.result_type(float)) if type(leaf) in (int, float) else leaf
 
 
 def parameter_fields(model: ModuleType) -> list[dataclasses.Field]:
     """The parameters that are numbers; a model may have others, such as the function that is its controller."""
-    return [field for field in dataclasses.fields(model.Params) if "default" in field.metadata]
+    if not dataclasses.is_dataclass(model.Params):
+        raise Misuse(
+            f"{short_name(model)}: Params is no equinox.Module. Make it a class whose fields are the parameters."
+        )
+    return [field for field in dataclasses.fields(model.Params) if field.init and _is_number(field)]
+
+
+def is_required(field: dataclasses.Field) -> bool:
+    """Whether a parameter has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _is_number(field: dataclasses.Field) -> bool:
+    import numpy as np
+
+    if field.metadata.get("static", False):
+        return False
+    if is_required(field):
+        return True
+    default: Any = field.default
+    number = isinstance(default, int | float) or hasattr(default, "dtype")
+    return number and np.ndim(default) == 0 and np.result_type(default).kind in "iuf"
 
 
 def unit_of_parameter(model: ModuleType, name: str) -> str:
@@ -125,7 +158,7 @@ def check_parameter(model: ModuleType, name: str, option: str) -> None:
 def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:
     """The sequence of modes given as `first,second`; by default the model's sequence."""
     given = text is not None
-    sequence = tuple(each.strip() for each in text.split(",")) if given else tuple(getattr(model, "sequence", ()))
+    sequence = tuple(each.strip() for each in text.split(",")) if given else tuple(model.sequence)
     if not sequence:
         raise Misuse(f"{short_name(model)}: this model has no periodic orbit. Use hyjax simulate.")
     try:
@@ -161,7 +194,7 @@ def parse_region(text: str, coordinates: Sequence[str]):
 
 def initial_condition(model: ModuleType, params, mode: str | None, x0: str | None):
     """Initial mode and state of a simulation, as given; by default those of the model."""
-    start = model.start(params)
+    start: Any = (mode, None) if mode is not None and x0 is not None else model.start(params)
     first = start[0] if mode is None else mode
     with as_misuse():
         model.system.mode(first, "--mode")

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-from .arguments import load, parameter_fields
+from .arguments import is_required, load, parameter_fields
 from .quantities import objective_names
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="list the parameters of this model")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODEL]", help="list the parameters of this model, or of a file as wheel.py:system"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ):
     """List all models, or the parameters of one model."""
@@ -36,7 +39,12 @@ def models(
     table = Table("parameter", "default", "unit", "meaning", box=None, pad_edge=False)
     for field in parameter_fields(model):
         about = field.metadata
-        table.add_row(field.name, f"{about['default']:.10g}", about["unit"], about["meaning"])
+        table.add_row(
+            field.name,
+            "" if is_required(field) else f"{field.default:.10g}",
+            about.get("unit", ""),
+            about.get("meaning", ""),
+        )
     console.print(f"{model.title}. {model.source}", highlight=False)
     console.print(table, highlight=False)
     states = ", ".join(f"{state} ({unit})" for state, unit in zip(model.coordinates, model.units, strict=True))
@@ -51,7 +59,8 @@ def _record(model: ModuleType) -> dict:
         "title": model.title,
         "source": model.source,
         "parameters": [
-            {"name": field.name} | {key: field.metadata[key] for key in ("default", "unit", "meaning")}
+            {"name": field.name, "default": None if is_required(field) else field.default}
+            | {key: field.metadata.get(key, "") for key in ("unit", "meaning")}
             for field in parameter_fields(model)
         ],
         "coordinates": [

@@ -146,7 +146,7 @@ def starting_gait(
     from .._orbit.orbit import periodic_orbit
     from .._system.working import working
 
-    if number is None and strides == 1 and modes == model.sequence:
+    if number is None and strides == 1 and modes == tuple(getattr(model, "sequence", ())) and hasattr(model, "guess"):
         with working("looking for the gait near the model's guess"):
             orbit = periodic_orbit(model.system, model.guess(params), params, sequence=modes, throw=False)
         if orbit.result == "successful":

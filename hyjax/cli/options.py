@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-Model = Annotated[str, typer.Argument(metavar="MODEL")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="name of a model, as hyjax models lists them, or a Python file and its system, as wheel.py:system",
+    ),
+]
 Param = Annotated[list[str] | None, typer.Option(help="name=value; angles in rad, or as 3deg")]
 OtherParam = Annotated[
     list[str] | None, typer.Option(help="name=value of another parameter; angles in rad, or as 3deg")

@@ -17,21 +17,24 @@ def find_model_orbits(
 ):
     """Orbits of `strides` strides in the region, by default the model's, and the count of starts. The traced search is stored in
     the directory `cache`."""
-    import jax
+    import equinox as eqx
     import numpy as np
 
     from .._flow.integrator import Integrator
-    from .._orbit.search import search
+    from .._orbit.search import search, solve_batch
     from .._orbit.search_batch import Batch
     from .._orbit.shooting import SingleShooting
     from .._system.working import working
+    from .own_module import OwnModel
     from .stored import stored_solver
 
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
     with working("searching for periodic orbits") as say:
         # Under jit, one compiled program is loaded instead of one for each operation.
-        low, high = (np.asarray(bound) for bound in (region or jax.jit(model.region)(params)))
-        return search(batch, (low, high), starts, None, stored_solver(cache, short_name(model), say))
+        low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
+        # Programs are stored by the source of hyjax alone: those of other files are traced again.
+        solve = solve_batch if isinstance(model, OwnModel) else stored_solver(cache, short_name(model), say)
+        return search(batch, (low, high), starts, None, solve)
 
 
 def require_orbits(

@@ -19,7 +19,12 @@ from .single_contact import apart, unchanged
 
 
 def contacts_system(
-    mechanism: Mechanism, contacts: Mapping[str, Contact], coordinates: Sequence[str], domain: Domain | None = None
+    mechanism: Mechanism,
+    contacts: Mapping[str, Contact],
+    coordinates: Sequence[str],
+    domain: Domain | None = None,
+    units: Sequence[str] = (),
+    time_unit: str = "",
 ) -> HybridSystem:
     r"""Bodies with several contacts, as a hybrid system with state $x = (q, v)$: a mode for every set that holds.
 
@@ -30,8 +35,10 @@ def contacts_system(
     striking contact $j$, and $p_i \ge 0$, $\dot g_i^+ \ge 0$, $p_i\,\dot g_i^+ = 0$ at the contacts that held. Of the contacts
     with $\dot g^+ = 0$, those hold that satisfy the same complementarity condition for forces and accelerations.
 
-    **Arguments:** `contacts`: from name to `Contact`, at most four; frictionless, or rough (`static=math.inf`).
-    `coordinates`: names of the `m` positions. `domain`: optional `d(t, x, params)`, a domain of all modes (see `Mode`).
+    **Arguments:** `mechanism`: a `Mechanism`. `contacts`: from name to `Contact`, at most four; frictionless, or rough
+    (`static=math.inf`). `coordinates`: names of the `m` positions. `domain`: optional `d(t, x, params)`, a domain of all modes
+    (see `Mode`).
+    `units`, `time_unit`: optional, of the state's coordinates and of time, such as `("m", "m", "m/s", "m/s")` and `"s"`.
 
     **Returns:** a `HybridSystem`. A mode's name is that of its set: `"free"`, `"left"`, `"left+right"`, in the order of
     `contacts`. After an impact whose contact does not hold, for example because it bounces, the name of the striking contact is
@@ -61,7 +68,8 @@ def contacts_system(
     for held in reversed(subsets(everyone)):
         away = tuple(j for j in everyone if j not in held)
         # The same function objects for all names of a set: a system with equal modes is compiled once for them.
-        mode = Mode(ft.partial(bodies.flow, held), names, apart(tuple(bodies.contacts[j] for j in away), domain))
+        above = apart(tuple(bodies.contacts[j] for j in away), domain)
+        mode = Mode(ft.partial(bodies.flow, held), names, above, tuple(units))
         out: list[tuple[str, Guard, Reset, Armed | None]] = [
             (label(_without(held, i)), ft.partial(bodies.force, held, i), unchanged, None) for i in held
         ]
@@ -73,7 +81,7 @@ def contacts_system(
         for source in (label(held), *(label(held, j) for j in away)):
             modes[source] = mode
             transitions += [Transition(source, *each) for each in out]
-    return HybridSystem(modes, tuple(transitions))
+    return HybridSystem(modes, tuple(transitions), time_unit)
 
 
 class _Bodies(eqx.Module):

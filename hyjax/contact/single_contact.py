@@ -19,15 +19,22 @@ _APART, _FORWARD, _BACKWARD, _HELD = range(4)
 
 
 def contact_system(
-    mechanism: Mechanism, contact: Contact, coordinates: Sequence[str], domain: Domain | None = None
+    mechanism: Mechanism,
+    contact: Contact,
+    coordinates: Sequence[str],
+    domain: Domain | None = None,
+    units: Sequence[str] = (),
+    time_unit: str = "",
 ) -> HybridSystem:
     r"""Bodies with one contact, as a hybrid system with state $x = (q, v)$.
 
     In flight $M\dot v + c = Q$; in contact $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot Jv = 0$, where $J$ has the rows that
     the mode constrains: in `S` the row of the gap, in `C` also the row of the slip.
 
-    **Arguments:** `coordinates`: names of the `m` positions, such as `("x", "y")`. The names of the state's coordinates are
-    these, then `"x_rate"` and `"y_rate"`. `domain`: optional `d(t, x, params)`, a domain of all modes (see `Mode`).
+    **Arguments:** `mechanism`, `contact`: a `Mechanism` and a `Contact`. `coordinates`: names of the `m` positions, such as
+    `("x", "y")`. The names of the state's coordinates are these, then `"x_rate"` and `"y_rate"`. `domain`: optional
+    `d(t, x, params)`, a domain of all modes (see `Mode`).
+    `units`, `time_unit`: optional, of the state's coordinates and of time, such as `("m", "m", "m/s", "m/s")` and `"s"`.
 
     **Returns:** a `HybridSystem` with the modes
 
@@ -61,11 +68,11 @@ def contact_system(
             "contacts_system."
         )
     body = _Body(mechanism, contact)
-    flight, held = Mode(body.fly, names, apart((contact,), domain)), Mode(body.hold, names, domain)
+    flight = Mode(body.fly, names, apart((contact,), domain), tuple(units))
+    held = Mode(body.hold, names, domain, tuple(units))
     if contact.slips:
-        modes = {name: Mode(ft.partial(body.slide, side), names, domain) for name, side in (("S+", 1), ("S-", -1))} | {
-            "C": held
-        }
+        slides = {"S+": ft.partial(body.slide, 1), "S-": ft.partial(body.slide, -1)}
+        modes = {name: Mode(flow, names, domain, tuple(units)) for name, flow in slides.items()} | {"C": held}
         transitions = [*_friction(body), Transition("C", "V", body.normal_force, unchanged)]
         outcomes = {"V": _APART, "S+": _FORWARD, "S-": _BACKWARD, "C": _HELD}
     else:
@@ -78,7 +85,7 @@ def contact_system(
         Transition("U", target, body.gap, body.after_impact, ft.partial(body.leads_to, outcome))
         for target, outcome in outcomes.items()
     ]
-    return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions))
+    return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions), time_unit)
 
 
 def apart(contacts: tuple[Contact, ...], domain: Domain | None) -> Domain | None:

@@ -22,13 +22,15 @@ def clock(t: Time, frequency: Scalar) -> Scalar:
     return jnp.where(turns < 1.25, 1 - turns, -sine / (2 * jnp.pi))
 
 
-def impacts_in_a_period(flow: Mode, gap: Guard, impact: Reset, period_ends: Guard, restart: Reset) -> HybridSystem:
+def impacts_in_a_period(
+    flow: Mode, gap: Guard, impact: Reset, period_ends: Guard, restart: Reset, time_unit: str
+) -> HybridSystem:
     """A forced system with impacts, as two modes of the same flow: `before` and `after` the first impact of a period.
 
     So a sequence counts the impacts: `("before",)` has none, `("before", "after")` one, `("before", "after", "after")` two.
 
     **Arguments:** `gap`, `impact`: guard and reset of an impact. `period_ends`, `restart`: guard and reset at the end of a
-    period.
+    period. `time_unit`: that of the system.
     """
     return HybridSystem(
         modes={"before": flow, "after": flow},
@@ -38,4 +40,5 @@ def impacts_in_a_period(flow: Mode, gap: Guard, impact: Reset, period_ends: Guar
             Transition("before", "before", guard=period_ends, reset=restart),
             Transition("after", "before", guard=period_ends, reset=restart),
         ),
+        time_unit=time_unit,
     )

@@ -1,22 +1,10 @@
-"""Declaration and checks of a model's parameters."""
+"""Checks of a model's parameters, and their declaration."""
 
-import equinox as eqx
 import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-
-def parameter(default: float, unit: str, meaning: str, range: tuple[float, ...] = ()):
-    """A field of `Params`: an array leaf with its default, unit and meaning.
-
-    **Arguments:** `range`: `(low, high)`, or `(low, high, step)`, of the slider of `hyjax.explore`; by default from half to twice
-    the default.
-    """
-    return eqx.field(
-        default=default,
-        converter=lambda value: jnp.asarray(value, jnp.result_type(float)),
-        metadata={"unit": unit, "meaning": meaning, "default": default} | ({"range": range} if range else {}),
-    )
+from .._system.parameter import parameter as parameter
 
 
 def refuse_unless(condition, message: str) -> None:

@@ -68,8 +68,7 @@ def slip(t, q, v, params):
 
 
 coordinates = ("q1", "q2", "q1_rate", "q2_rate")
-units = ("m", "m", "m/s", "m/s")
-time_unit = "s"
+units, time_unit = ("m", "m", "m/s", "m/s"), "s"
 system = contact_system(
     Mechanism(mass, forces),
     Contact(
@@ -81,6 +80,8 @@ system = contact_system(
         settle=lambda params: params.settle,
     ),
     coordinates=("q1", "q2"),
+    units=units,
+    time_unit=time_unit,
 )
 # There is no periodic orbit: the ball loses energy, or accelerates downhill.
 sequence = ()

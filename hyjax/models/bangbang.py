@@ -66,17 +66,17 @@ def switch(t, x, params):
 
 
 coordinates = ("x", "x_rate", "clock")
-units = ("1", "1", "1")
-time_unit = "1"
+units, time_unit = ("1", "1", "1"), "1"
 system = HybridSystem(
     modes={
-        "negative": Mode(pull, coordinates, domain=rest_of_half),
-        "positive": Mode(push, coordinates, domain=rest_of_half),
+        "negative": Mode(pull, coordinates, domain=rest_of_half, units=units),
+        "positive": Mode(push, coordinates, domain=rest_of_half, units=units),
     },
     transitions=(
         Transition("negative", "positive", guard=rest_of_half, reset=switch),
         Transition("positive", "negative", guard=rest_of_half, reset=switch),
     ),
+    time_unit=time_unit,
 )
 sequence = ("negative", "positive")
 

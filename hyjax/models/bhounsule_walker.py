@@ -117,8 +117,7 @@ def heel_strike(t, x, params):
 
 
 coordinates = (*compass_gait.coordinates, "clock")
-units = (*compass_gait.units, "sqrt(l/g) or s")
-time_unit = compass_gait.time_unit
+units, time_unit = (*compass_gait.units, "sqrt(l/g) or s"), compass_gait.time_unit
 sequence = ("first", "second", "third", "fourth")
 ends = tuple(ft.partial(rest_of_quarter, j) for j in range(3))
 torque = {name: ft.partial(hip_torque, j) for j, name in enumerate(sequence)}
@@ -126,11 +125,14 @@ power = {name: ft.partial(hip_power, j) for j, name in enumerate(sequence)}
 weight, impulsive_work = powered_compass_gait.weight, powered_compass_gait.impulsive_work
 limits = (*(ft.partial(stands, j) for j in range(3)), hip_height)
 system = HybridSystem(
-    modes={name: Mode(ft.partial(swing, j), coordinates, domain=limits[j]) for j, name in enumerate(sequence)},
+    modes={
+        name: Mode(ft.partial(swing, j), coordinates, domain=limits[j], units=units) for j, name in enumerate(sequence)
+    },
     transitions=(
         *(Transition(sequence[j], sequence[j + 1], guard=ends[j], reset=unchanged) for j in range(3)),
         *(Transition(name, "first", guard=foot_depth, reset=heel_strike, armed=foot_ahead) for name in sequence),
     ),
+    time_unit=time_unit,
 )
 
 

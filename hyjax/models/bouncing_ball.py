@@ -47,11 +47,11 @@ def bounce(t, x, params):
 
 
 coordinates = ("y", "y_rate")
-units = ("m", "m/s")
-time_unit = "s"
+units, time_unit = ("m", "m/s"), "s"
 system = HybridSystem(
-    modes={"flight": Mode(fall, coordinates, domain=height)},
+    modes={"flight": Mode(fall, coordinates, domain=height, units=units)},
     transitions=(Transition("flight", "flight", guard=height, reset=bounce),),
+    time_unit=time_unit,
 )
 sequence = ("flight",)
 

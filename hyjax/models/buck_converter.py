@@ -115,12 +115,11 @@ def ramp_restarts(t, x, params):
 
 
 coordinates = ("voltage", "current", "ramp")
-units = ("V", "A", "V")
-time_unit = "ms"
-off = Mode(switch_off, coordinates, domain=conducts_off)
+units, time_unit = ("V", "A", "V"), "ms"
+off = Mode(switch_off, coordinates, domain=conducts_off, units=units)
 # "off again" is off after having been on in the same period: so a sequence describes every period.
 system = HybridSystem(
-    modes={"off": off, "on": Mode(switch_on, coordinates, domain=conducts_on), "off again": off},
+    modes={"off": off, "on": Mode(switch_on, coordinates, domain=conducts_on, units=units), "off again": off},
     transitions=(
         Transition("off", "on", guard=ramp_overtakes, reset=unchanged),
         Transition("on", "off", guard=ramp_ends, reset=ramp_restarts, armed=above_foot),
@@ -130,6 +129,7 @@ system = HybridSystem(
         Transition("off", "off", guard=ramp_ends, reset=ramp_restarts),
         Transition("off again", "off", guard=ramp_ends, reset=ramp_restarts),
     ),
+    time_unit=time_unit,
 )
 sequence = ("off", "on")
 

@@ -109,11 +109,11 @@ def heel_strike(t, x, params):
 
 
 coordinates = ("theta_s", "theta_ns", "theta_s_rate", "theta_ns_rate")
-units = ("rad", "rad", "rad sqrt(g/l) or rad/s", "rad sqrt(g/l) or rad/s")
-time_unit = "sqrt(l/g) or s"
+units, time_unit = ("rad", "rad", "rad sqrt(g/l) or rad/s", "rad sqrt(g/l) or rad/s"), "sqrt(l/g) or s"
 system = HybridSystem(
-    modes={"swing": Mode(swing, coordinates, domain=hip_height)},
+    modes={"swing": Mode(swing, coordinates, domain=hip_height, units=units)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike, armed=foot_ahead),),
+    time_unit=time_unit,
 )
 sequence = ("swing",)
 

@@ -78,10 +78,9 @@ def unchanged(t, x, params):
 
 
 coordinates = ("x", "x_rate")
-units = ("1", "omega_0")
-time_unit = "1/omega_0"
-free = Mode(oscillate, coordinates, domain=gap)
-system = impacts_in_a_period(free, gap, impact, period_ends, unchanged)
+units, time_unit = ("1", "omega_0"), "1/omega_0"
+free = Mode(oscillate, coordinates, domain=gap, units=units)
+system = impacts_in_a_period(free, gap, impact, period_ends, unchanged, time_unit)
 sequence = ("before", "after")
 
 

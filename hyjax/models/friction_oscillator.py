@@ -85,17 +85,17 @@ def caught(t, x, params):
 
 
 coordinates = ("x",)
-units = ("m",)
-time_unit = "s"
+units, time_unit = ("m",), "s"
 system = HybridSystem(
     modes={
-        "stick": Mode(carried, coordinates, domain=friction_suffices),
-        "slip": Mode(slide, ("x", "x_rate"), domain=lag),
+        "stick": Mode(carried, coordinates, domain=friction_suffices, units=units),
+        "slip": Mode(slide, ("x", "x_rate"), domain=lag, units=("m", "m/s")),
     },
     transitions=(
         Transition("stick", "slip", guard=spare_friction, reset=let_go),
         Transition("slip", "stick", guard=lag, reset=caught, armed=holds),
     ),
+    time_unit=time_unit,
 )
 sequence = ("stick", "slip")
 

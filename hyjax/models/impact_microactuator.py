@@ -126,10 +126,9 @@ def unchanged(t, x, params):
 
 
 coordinates = ("q", "q_rate", "phase")
-units = ("1", "1", "rad")
-time_unit = "1"
-sticking = Mode(stick, coordinates, domain=frame_holds)
-slipping = Mode(slip, ("frame_rate", *coordinates), domain=frame_slips)
+units, time_unit = ("1", "1", "rad"), "1"
+sticking = Mode(stick, coordinates, domain=frame_holds, units=units)
+slipping = Mode(slip, ("frame_rate", *coordinates), domain=frame_slips, units=("1", *units))
 system = HybridSystem(
     modes={"stick": sticking, "advance": sticking, "slip": slipping, "slip again": slipping},
     transitions=(
@@ -145,6 +144,7 @@ system = HybridSystem(
         Transition("slip again", "slip", guard=gap, reset=strike_again),
         Transition("slip again", "slip again", guard=rest_of_period, reset=period_restarts),
     ),
+    time_unit=time_unit,
 )
 sequence = ("stick", "advance", "slip")
 

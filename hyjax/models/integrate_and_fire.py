@@ -99,16 +99,20 @@ def ways_out(mode):
 
 
 coordinates = ("v1", "v2")
-units = ("1", "1")
-time_unit = "tau"
-apart = Mode(integrate, coordinates, domain=below_threshold)
+units, time_unit = ("1", "1"), "tau"
+apart = Mode(integrate, coordinates, domain=below_threshold, units=units)
 system = HybridSystem(
-    modes={"first": apart, "second": apart, "together": Mode(integrate, ("v",), domain=below_threshold)},
+    modes={
+        "first": apart,
+        "second": apart,
+        "together": Mode(integrate, ("v",), domain=below_threshold, units=units[:1]),
+    },
     transitions=(
         *ways_out("first"),
         *ways_out("second"),
         Transition("together", "together", guard=one_below, reset=both_fire),
     ),
+    time_unit=time_unit,
 )
 sequence = ("first", "second")
 

@@ -214,20 +214,20 @@ def clears_straight(t, x, params):
 
 
 coordinates = ("q1", "q2", "q3", "q1_rate", "q2_rate", "q3_rate")
-units = ("rad", "rad", "rad", "rad/s", "rad/s", "rad/s")
-time_unit = "s"
-straight = ("q1", "q2", "q1_rate", "q2_rate")
+units, time_unit = ("rad", "rad", "rad", "rad/s", "rad/s", "rad/s"), "s"
+straight, straight_units = ("q1", "q2", "q1_rate", "q2_rate"), ("rad", "rad", "rad/s", "rad/s")
 system = HybridSystem(
     modes={
-        "unlocked": Mode(swing_bent, coordinates, domain=clears_bent),
-        "locked": Mode(swing_straight, straight, domain=clears_straight),
-        "fallen": Mode(lie, straight),
+        "unlocked": Mode(swing_bent, coordinates, domain=clears_bent, units=units),
+        "locked": Mode(swing_straight, straight, domain=clears_straight, units=straight_units),
+        "fallen": Mode(lie, straight, units=straight_units),
     },
     transitions=(
         Transition("unlocked", "locked", guard=knee_bend, reset=knee_strike),
         Transition("locked", "unlocked", guard=foot_height, reset=heel_strike, armed=foot_ahead),
         Transition("locked", "fallen", guard=leg_ahead, reset=unchanged),
     ),
+    time_unit=time_unit,
 )
 sequence = ("unlocked", "locked")
 

@@ -84,10 +84,9 @@ def period_restarts(t, x, params):
 
 
 coordinates = ("x", "x_rate", "phase")
-units = ("1", "1", "rad")
-time_unit = "1"
-free = Mode(oscillate, coordinates, domain=free_in_period)
-system = impacts_in_a_period(free, gap, bounce, rest_of_period, period_restarts)
+units, time_unit = ("1", "1", "rad"), "1"
+free = Mode(oscillate, coordinates, domain=free_in_period, units=units)
+system = impacts_in_a_period(free, gap, bounce, rest_of_period, period_restarts, time_unit)
 sequence = ("before", "after")
 
 

@@ -180,13 +180,12 @@ def energy(x, params, thrust=0.0):
 
 
 coordinates = ("toe", "toe_rate", "body", "body_rate")
-units = ("l", "l/T", "l", "l/T")
-time_unit = "T"
+units, time_unit = ("l", "l/T", "l", "l/T"), "T"
 system = HybridSystem(
     modes={
-        "flight": Mode(fly, coordinates, domain=toe_height),
-        "stance": Mode(stand, coordinates, domain=toe_depth),
-        "released": Mode(fly, coordinates, domain=toe_depth),
+        "flight": Mode(fly, coordinates, domain=toe_height, units=units),
+        "stance": Mode(stand, coordinates, domain=toe_depth, units=units),
+        "released": Mode(fly, coordinates, domain=toe_depth, units=units),
     },
     transitions=(
         Transition("flight", "stance", guard=toe_height, reset=unchanged),
@@ -195,6 +194,7 @@ system = HybridSystem(
         Transition("released", "flight", guard=toe_depth, reset=unchanged),
         Transition("released", "stance", guard=pull, reset=unchanged),
     ),
+    time_unit=time_unit,
 )
 # It comes to rest, and has no periodic orbit.
 sequence = ()

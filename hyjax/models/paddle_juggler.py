@@ -78,15 +78,15 @@ def turn(t, x, params):
 
 
 coordinates = ("y", "y_rate")
-units = ("m", "m/s")
-time_unit = "s"
-flight = Mode(fall, coordinates, domain=gap)
+units, time_unit = ("m", "m/s"), "s"
+flight = Mode(fall, coordinates, domain=gap, units=units)
 system = HybridSystem(
     modes={"down": flight, "up": flight},
     transitions=(
         Transition("down", "up", guard=gap, reset=hit),
         Transition("up", "down", guard=climb_rate, reset=turn),
     ),
+    time_unit=time_unit,
 )
 sequence = ("down", "up")
 

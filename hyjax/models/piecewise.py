@@ -79,14 +79,17 @@ def unchanged(t, x, params):
 
 
 coordinates = ("x", "y")
-units = ("1", "1")
-time_unit = "1"
+units, time_unit = ("1", "1"), "1"
 system = HybridSystem(
-    modes={"left": Mode(left, coordinates, domain=leaves_left), "right": Mode(right, coordinates, domain=leaves_right)},
+    modes={
+        "left": Mode(left, coordinates, domain=leaves_left, units=units),
+        "right": Mode(right, coordinates, domain=leaves_right, units=units),
+    },
     transitions=(
         Transition("left", "right", guard=leaves_left, reset=unchanged),
         Transition("right", "left", guard=leaves_right, reset=unchanged),
     ),
+    time_unit=time_unit,
 )
 sequence = ("left", "right")
 

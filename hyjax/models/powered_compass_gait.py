@@ -187,8 +187,9 @@ def heel_strike(t, x, params):
 
 
 system = HybridSystem(
-    modes={"swing": Mode(swing, coordinates, domain=hip_height)},
+    modes={"swing": Mode(swing, coordinates, domain=hip_height, units=units)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike, armed=foot_ahead),),
+    time_unit=time_unit,
 )
 sequence = ("swing",)
 

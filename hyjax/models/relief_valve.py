@@ -124,15 +124,18 @@ def opens(t, x, params):
 
 
 coordinates = ("y1", "y2", "y3")
-units = ("1", "1", "1")
-time_unit = "1"
+units, time_unit = ("1", "1", "1"), "1"
 system = HybridSystem(
-    modes={"open": Mode(open_valve, coordinates, domain=lift), "closed": Mode(closed_valve, ("y3",))},
+    modes={
+        "open": Mode(open_valve, coordinates, domain=lift, units=units),
+        "closed": Mode(closed_valve, ("y3",), units=units[2:]),
+    },
     transitions=(
         Transition("open", "open", guard=lift, reset=impact, armed=bounces_on),
         Transition("open", "closed", guard=lift, reset=closes, armed=bounces_end),
         Transition("closed", "open", guard=lacking_pressure, reset=opens),
     ),
+    time_unit=time_unit,
 )
 sequence = ("open",)
 # The top of the lift, whether the disc strikes the seat in between or not.

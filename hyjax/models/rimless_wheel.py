@@ -68,11 +68,11 @@ def collision(t, x, params):
 
 
 coordinates = ("theta", "theta_rate")
-units = ("rad", "rad sqrt(g/l)")
-time_unit = "sqrt(l/g)"
+units, time_unit = ("rad", "rad sqrt(g/l)"), "sqrt(l/g)"
 system = HybridSystem(
-    modes={"stance": Mode(roll, coordinates, domain=both_feet_above)},
+    modes={"stance": Mode(roll, coordinates, domain=both_feet_above, units=units)},
     transitions=(Transition("stance", "stance", guard=spoke_height, reset=collision),),
+    time_unit=time_unit,
 )
 sequence = ("stance",)
 

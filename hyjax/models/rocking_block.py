@@ -92,9 +92,10 @@ def corner(side):
 
 
 coordinates = ("x", "y", "theta", "x_rate", "y_rate", "theta_rate")
-units = ("m", "m", "rad", "m/s", "m/s", "rad/s")
-time_unit = "s"
-system = contacts_system(Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"), stands)
+units, time_unit = ("m", "m", "rad", "m/s", "m/s", "rad/s"), "s"
+system = contacts_system(
+    Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"), stands, units, time_unit
+)
 # Without forcing the block comes to rest: there is no periodic orbit.
 sequence = ()
 

@@ -63,11 +63,11 @@ def heel_strike(t, x, params):
 
 
 coordinates = ("theta", "theta_rate", "phi", "phi_rate")
-units = ("rad", "rad sqrt(g/l)", "rad", "rad sqrt(g/l)")
-time_unit = "sqrt(l/g)"
+units, time_unit = ("rad", "rad sqrt(g/l)", "rad", "rad sqrt(g/l)"), "sqrt(l/g)"
 system = HybridSystem(
-    modes={"swing": Mode(swing, coordinates, domain=hip_height)},
+    modes={"swing": Mode(swing, coordinates, domain=hip_height, units=units)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike),),
+    time_unit=time_unit,
 )
 sequence = ("swing",)
 

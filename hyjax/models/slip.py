@@ -130,15 +130,14 @@ def apex(t, x, params):
 
 
 coordinates = ("y", "y_rate")
-units = ("l", "sqrt(g l)")
-time_unit = "sqrt(l/g)"
-plane = ("x", "y", "x_rate", "y_rate")
+units, time_unit = ("l", "sqrt(g l)"), "sqrt(l/g)"
+plane, plane_units = ("x", "y", "x_rate", "y_rate"), ("l", "l", "sqrt(g l)", "sqrt(g l)")
 system = HybridSystem(
     modes={
-        "descent": Mode(fall, coordinates, domain=height),
-        "stance": Mode(lean, plane, domain=leg_stands),
-        "ascent": Mode(fall, coordinates, domain=height),
-        "fallen": Mode(lie, plane),
+        "descent": Mode(fall, coordinates, domain=height, units=units),
+        "stance": Mode(lean, plane, domain=leg_stands, units=plane_units),
+        "ascent": Mode(fall, coordinates, domain=height, units=units),
+        "fallen": Mode(lie, plane, units=plane_units),
     },
     transitions=(
         Transition("descent", "stance", guard=foot_height, reset=touchdown),
@@ -151,6 +150,7 @@ system = HybridSystem(
         Transition("stance", "fallen", guard=advance, reset=unchanged),
         Transition("stance", "fallen", guard=mass_height, reset=unchanged),
     ),
+    time_unit=time_unit,
 )
 sequence = ("descent", "stance", "ascent")
 

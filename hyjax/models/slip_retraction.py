@@ -45,6 +45,7 @@ from .slip import (
     lift_off,
     mass_height,
     plane as plane,
+    plane_units as plane_units,
     stumble,
     time_unit as time_unit,
     unchanged,
@@ -104,10 +105,10 @@ def falls(t, x, params):
 
 system = HybridSystem(
     modes={
-        "descent": Mode(fall, coordinates, domain=height),
-        "stance": Mode(lean, plane, domain=leg_stands),
-        "ascent": Mode(fall, coordinates, domain=height),
-        "fallen": Mode(lie, plane),
+        "descent": Mode(fall, coordinates, domain=height, units=units),
+        "stance": Mode(lean, plane, domain=leg_stands, units=plane_units),
+        "ascent": Mode(fall, coordinates, domain=height, units=units),
+        "fallen": Mode(lie, plane, units=plane_units),
     },
     transitions=(
         Transition("descent", "stance", guard=foot_height, reset=touchdown),
@@ -120,6 +121,7 @@ system = HybridSystem(
         Transition("stance", "fallen", guard=advance, reset=unchanged),
         Transition("stance", "fallen", guard=mass_height, reset=unchanged),
     ),
+    time_unit=time_unit,
 )
 sequence = ("descent", "stance", "ascent")
 

@@ -83,10 +83,10 @@ def closing_rate(t, x, params):
 
 system = HybridSystem(
     modes={
-        "flight": Mode(fly, coordinates, domain=toe_height),
-        "stance": Mode(stand, coordinates, domain=toe_depth),
-        "thrust": Mode(extend, coordinates, domain=toe_depth),
-        "released": Mode(fly, coordinates, domain=toe_depth),
+        "flight": Mode(fly, coordinates, domain=toe_height, units=units),
+        "stance": Mode(stand, coordinates, domain=toe_depth, units=units),
+        "thrust": Mode(extend, coordinates, domain=toe_depth, units=units),
+        "released": Mode(fly, coordinates, domain=toe_depth, units=units),
     },
     transitions=(
         Transition("flight", "stance", guard=toe_height, reset=unchanged),
@@ -98,6 +98,7 @@ system = HybridSystem(
         Transition("released", "flight", guard=toe_depth, reset=unchanged),
         Transition("released", "stance", guard=pull, reset=unchanged),
     ),
+    time_unit=time_unit,
 )
 sequence = ("flight", "stance", "thrust")
 

@@ -89,15 +89,16 @@ def unchanged(t, x, params):
     return x
 
 
-behind = Mode(swing_behind, coordinates, domain=hip_height)
+behind = Mode(swing_behind, coordinates, domain=hip_height, units=units)
 system = HybridSystem(
-    modes={"behind": behind, "ahead": Mode(swing_ahead, coordinates, domain=hip_height), "back": behind},
+    modes={"behind": behind, "ahead": Mode(swing_ahead, coordinates, domain=hip_height, units=units), "back": behind},
     transitions=(
         Transition("behind", "ahead", guard=legs_pass, reset=unchanged),
         Transition("ahead", "behind", guard=foot_height, reset=heel_strike),
         Transition("ahead", "back", guard=legs_pass_back, reset=unchanged),
         Transition("back", "ahead", guard=legs_pass, reset=unchanged),
     ),
+    time_unit=time_unit,
 )
 sequence = ("behind", "ahead")
 

@@ -75,10 +75,9 @@ def unchanged(t, x, params):
 
 
 coordinates = ("h", "h_rate")
-units = ("m", "m/s")
-time_unit = "s"
-flight = Mode(fall, coordinates, domain=height)
-system = impacts_in_a_period(flight, height, bounce, period_ends, unchanged)
+units, time_unit = ("m", "m/s"), "s"
+flight = Mode(fall, coordinates, domain=height, units=units)
+system = impacts_in_a_period(flight, height, bounce, period_ends, unchanged, time_unit)
 sequence = ("before", "after")
 
 

@@ -6,7 +6,7 @@ import html
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.labels import coordinate_units, named_params
+from .._system.labels import named_params, units_of
 from .figure import GREY, INK, PALE, VERMILION
 from .moving_svg import moving_svg
 from .placement import Model
@@ -44,11 +44,12 @@ def printed_unit(unit: str) -> str:
 
 
 def _table(orbit: PeriodicOrbit, model: Model) -> str:
-    units = coordinate_units(model)
+    units = units_of(model, orbit.params, orbit.system)
     names = orbit.system.modes[orbit.sequence[0]].coordinates
-    rows = [("period", f"{float(orbit.period):.8f}", getattr(model, "time_unit", ""))]
+    rows = [("period", f"{float(orbit.period):.8f}", units.time)]
     rows += [
-        (name, f"{value:.8f}", units.get(name, "")) for name, value in zip(names, np.asarray(orbit.x), strict=True)
+        (name, f"{value:.8f}", units.coordinates.get(name, ""))
+        for name, value in zip(names, np.asarray(orbit.x), strict=True)
     ]
     rows += [
         (f"multiplier {k + 1}", _number(complex(each)), "") for k, each in enumerate(np.asarray(orbit.multipliers))

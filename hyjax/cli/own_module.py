@@ -1,0 +1,180 @@
+"""A system from a Python file of one's own, `path/to/file.py:system`, in the place of a model of `hyjax.models`.
+
+The file is executed, as Python executes a script, with its folder first on the path of imports. It has what a model has, as far
+as a command needs it: the system, `Params`, `sequence`, `guess` or `region`, and further functions that `hyjax.models` describes.
+"""
+
+import contextlib
+import importlib.util
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .errors import Misuse
+
+# What to add to a file for a command that needs it.
+NEEDED = {
+    "Params": "a class Params, an equinox.Module whose fields are the parameters",
+    "sequence": 'sequence = ("MODE", ...), the modes of a stride; or give --sequence',
+    "region": "region(params) -> (low, high), a box of states around orbits, or guess(params) -> x, a state near one",
+    "start": "start(params) -> (mode, x), an initial state; or give both --mode and --x0",
+    "outline": "outline(mode, x, params) -> {name: points}, the lines of the animation",
+    "travel": "travel(mode, x, params) -> vector, the way of a stride",
+    "weight": "weight(params) -> number, the weight of the machine",
+    "impulsive_work": "impulsive_work(orbit, params) -> number, the work of its push-offs",
+}
+
+
+class Missing(Misuse, AttributeError):
+    """Something that a file lacks: for `hasattr` it is missing, for a command that needs it the request is invalid."""
+
+
+class OwnModel(ModuleType):
+    """A module of one's own, with the attributes of a model."""
+
+    def __init__(self, module: ModuleType, path: Path, system: Any):
+        ModuleType.__init__(self, path.stem)
+        self.module, self.path, self.system, self.source = module, path, system, str(path)
+        first, _, _ = (module.__doc__ or "").strip().partition("\n")
+        self.title = getattr(module, "title", first.rstrip(".") or path.stem)
+        self.time_unit = system.time_unit
+
+    @property
+    def sequence(self) -> tuple[str, ...]:
+        """The sequence of the file; by default that of a system with one transition, from a mode to itself."""
+        if hasattr(self.module, "sequence"):
+            return tuple(self.module.sequence)
+        ways = [(way.source, way.target) for way in self.system.transitions]
+        if len(ways) == 1 and ways[0][0] == ways[0][1]:
+            return ways[0][:1]
+        raise self._missing("sequence")
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The coordinates of the mode in which a stride starts."""
+        return self._first.coordinates
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Their units, empty where the system names none."""
+        return self._first.units or ("",) * self._first.dimension
+
+    def guess(self, params):
+        """The guess of the file, an array or a function of the parameters."""
+        return self._of_params("guess", params)
+
+    def region(self, params):
+        """The region of the file; by default half the size of each coordinate around its guess, and where that is zero half the
+        size of the largest."""
+        import jax.numpy as jnp
+
+        if hasattr(self.module, "region") or not hasattr(self.module, "guess"):
+            return self._of_params("region", params)
+        guess = self.guess(params)
+        half = jnp.where(guess == 0, jnp.max(jnp.abs(guess)), jnp.abs(guess)) / 2
+        return guess - half, guess + half
+
+    def start(self, params):
+        """The initial mode and state of the file; by default its guess."""
+        if hasattr(self.module, "start") or not (hasattr(self.module, "guess") and hasattr(self, "sequence")):
+            return self._of_params("start", params)
+        return self.sequence[0], self.guess(params)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(self.module, name):
+            raise self._missing(name)
+        return getattr(self.module, name)
+
+    @property
+    def _first(self):
+        name = self.sequence[0] if hasattr(self, "sequence") else self.system.names[0]
+        if name not in self.system.modes:
+            raise Misuse(f"{self.path}: sequence names {name!r}, which is not one of the modes {self.system.names}.")
+        return self.system.modes[name]
+
+    def _of_params(self, name: str, params) -> Any:
+        if not hasattr(self.module, name):
+            raise self._missing(name)
+        given = getattr(self.module, name)
+        return given(params) if callable(given) else given
+
+    def _missing(self, name: str) -> Missing:
+        return Missing(f"{self.path}: the file lacks {name}, which this command needs. Add {NEEDED.get(name, name)}.")
+
+
+def is_file(name: str) -> bool:
+    """Whether the name of a model is that of a Python file, with or without an attribute."""
+    return _split(name) is not None
+
+
+def load_file(name: str) -> OwnModel:
+    """The model `path/to/file.py:attribute`; by default the attribute `system`.
+
+    `Misuse` for a file that does not exist or raises an error, an attribute that is missing, and one that is no `HybridSystem`.
+    """
+    from .._system.system import HybridSystem
+
+    split = _split(name)
+    assert split is not None
+    path, attribute = Path(split[0]), split[1] or "system"
+    module = _executed(path)
+    if not hasattr(module, attribute):
+        systems = [each for each, value in vars(module).items() if isinstance(value, HybridSystem)]
+        found = f"Its systems are: {', '.join(systems)}." if systems else "It has no hyjax.HybridSystem."
+        raise Misuse(f"{path}: the file has no attribute {attribute!r}. {found} Write {path}:NAME.")
+    system = getattr(module, attribute)
+    if not isinstance(system, HybridSystem):
+        raise Misuse(
+            f"{path}: {attribute} is of the type {type(system).__name__}. Name a hyjax.HybridSystem, as {path}:NAME."
+        )
+    return OwnModel(module, path, system)
+
+
+def _split(name: str) -> tuple[str, str] | None:
+    """The path and the attribute, empty where none is given; `None` for the name of a model."""
+    found = re.fullmatch(r"(.*\.py)(?::(\w*))?", name)
+    return None if found is None else (found[1], found[2] or "")
+
+
+def _executed(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise Misuse(f"{path}: there is no such file. Give the path of a Python file, as path/to/file.py:system.")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    # A module of that name that is already imported, such as one of the standard library, stays what it is.
+    if spec is None or spec.loader is None or name in sys.modules:
+        name = f"own_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.absolute().parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        line = next(
+            (
+                f", line {each.lineno}"
+                for each in reversed(traceback.extract_tb(error.__traceback__))
+                if _is(each, path)
+            ),
+            "",
+        )
+        raise Misuse(
+            f"{path}{line}: the file cannot be executed: {type(error).__name__}: {error}. Correct the file; python {path} shows "
+            "the whole error."
+        ) from None
+    # Another process, in which chunks are computed, cannot import the module by its name.
+    with contextlib.suppress(ImportError):
+        import cloudpickle
+
+        cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def _is(frame: traceback.FrameSummary, path: Path) -> bool:
+    return Path(frame.filename).name == path.name

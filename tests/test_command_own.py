@@ -1,0 +1,102 @@
+"""The command line with a system from a file of one's own."""
+
+import json
+
+import numpy as np
+import pytest
+
+WHEEL = '''"""A wheel of one's own.
+
+Its gait is known in closed form.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from spokes import half  # beside this file
+
+import hyjax as hj
+
+
+class Params(eqx.Module):
+    slope: jax.Array
+    ratio: jax.Array = hj.parameter(2 / 3, "1", "of the inertia")
+    control: object = eqx.field(static=True, default=jnp.tanh)
+
+
+def roll(t, x, p):
+    theta, theta_rate = x
+    return jnp.stack([theta_rate, p.ratio * jnp.sin(theta + p.slope)])
+
+
+wheel = hj.HybridSystem(
+    {"stance": hj.Mode(roll, ("theta", "theta_rate"), units=("rad", "rad/T"))},
+    (hj.Transition("stance", "stance", lambda t, x, p: half - x[0], lambda t, x, p: jnp.stack([-x[0], 2 / 3 * x[1]])),),
+    time_unit="T",
+)
+guess = jnp.array([-0.5, 0.8])
+'''
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    (tmp_path / "spokes.py").write_text("import math\n\nhalf = math.pi / 6\n")
+    path = tmp_path / "own_wheel.py"
+    path.write_text(WHEEL)
+    return path
+
+
+def test_commands_run_a_file(command, wheel):
+    name = f"{wheel}:wheel"
+    ran = command("gait", name, "--param", "slope=0.2", "--starts", "4", "--json")
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    (orbit,) = record["orbits"]
+    assert record["params"] == {"slope": 0.2, "ratio": 2 / 3} and record["state_names"] == ["theta", "theta_rate"]
+    # The closed form of the gait, see hyjax.models.rimless_wheel; to the rounding of a stride.
+    mu, ratio = 2 / 3, 2 / 3
+    rate = np.sqrt(4 * mu**2 * ratio * np.sin(np.pi / 6) * np.sin(0.2) / (1 - mu**2))
+    np.testing.assert_allclose(orbit["x0"], [-np.pi / 6, rate], rtol=0, atol=2e-14)
+    ran = command("simulate", name, "--param", "slope=0.2", "--t1", "1")
+    assert ran.returncode == 0 and "Trajectory: 0 jumps" in ran.stdout
+    # What changes in the file changes in the results: no program is kept by the name of a file.
+    wheel.write_text(WHEEL.replace("2 / 3 * x[1]", "0.7 * x[1]"))
+    changed = json.loads(command("gait", name, "--param", "slope=0.2", "--starts", "4", "--json").stdout)
+    rate = np.sqrt(4 * 0.7**2 * ratio * np.sin(np.pi / 6) * np.sin(0.2) / (1 - 0.7**2))
+    np.testing.assert_allclose(changed["orbits"][0]["x0"][1], rate, rtol=0, atol=2e-14)
+
+
+def test_a_file_is_described(command, wheel):
+    ran = command("models", f"{wheel}:wheel")
+    assert ran.returncode == 0 and "A wheel of one's own" in ran.stdout and "of the inertia" in ran.stdout
+    assert "theta_rate (rad/T); time (T)" in ran.stdout and "control" not in ran.stdout
+    assert "wheel.py:system" in command("gait", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, old, new, message",
+    [
+        (["gait", "own_wheel.py"], "", "", "no attribute 'system'. Its systems are: wheel"),
+        (["gait", "own_wheel.py:roll"], "", "", "roll is of the type function. Name a hyjax.HybridSystem"),
+        (["gait", "none.py:wheel"], "", "", "none.py: there is no such file"),
+        (["gait", "own_wheel.py:wheel"], "", "", "slope has no default. Give --param slope=VALUE"),
+        (["gait", "own_wheel.py:wheel"], "from spokes", "from hubs", "own_wheel.py, line 9: the file cannot be executed"),
+        (["gait", "own_wheel.py:wheel"], "import jax\n", "import jax\nraise SystemExit(3)\n", "SystemExit: 3"),
+        (["gait", "own_wheel.py:wheel"], "import jax\n", "import jax =\n", "SyntaxError"),
+        (["gait", "own_wheel.py:wheel"], "class Params(", "class Others(", "lacks Params"),
+        (["gait", "own_wheel.py:wheel"], "Params(eqx.Module)", "Params", "Params is no equinox.Module"),
+        (["gait", "own_wheel.py:wheel", "--param", "slope=0.2"], "guess", "other", "lacks region.*or guess"),
+        (["simulate", "own_wheel.py:wheel", "--t1", "1", "--param", "slope=0.2"], "guess", "other", "lacks start"),
+        (["gait", "own_wheel.py:wheel", "--animate", "a.gif"], "", "", "own_wheel does not define outline"),
+        (["gait", "own_wheel"], "", "", "no model 'own_wheel'.*path/to/file.py:system"),
+        (["gait", "own_wheel.py:wheel", "--param", "slope=0.2"], "guess =", 'sequence = ("swing",)\nguess =', "swing"),
+    ],
+)  # fmt: skip
+def test_what_a_file_lacks_is_named(command, wheel, arguments, old, new, message):
+    assert old in WHEEL
+    if old:
+        wheel.write_text(WHEEL.replace(old, new))
+    ran = command(*arguments)
+    assert ran.returncode == 2 and len(ran.stderr.splitlines()) == 1
+    first, _, second = message.partition(".*")
+    assert first in ran.stderr and second in ran.stderr, ran.stderr
