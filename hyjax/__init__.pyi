@@ -81,5 +81,6 @@ from ._variation.stride_feedback import (
 )
 from ._variation.tracking import Tracking as Tracking
 from ._variation.transport import ResponseArc as ResponseArc
+from .plot.explore import explore as explore, Explorer as Explorer
 
 __version__: str

@@ -12,6 +12,7 @@ from jaxtyping import Array
 
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
+from .._system.extras import needed
 from .._system.pictures import picture
 from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
@@ -190,9 +191,7 @@ class Branch(Points):
 
     def to_pandas(self) -> "pandas.DataFrame":
         """`columns` as a `pandas.DataFrame`. `ImportError` if pandas is missing."""
-        import pandas
-
-        return pandas.DataFrame(self.columns())
+        return needed("pandas", "data", "Tables").DataFrame(self.columns())
 
     def to_xarray(self) -> "xarray.Dataset":
         """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts. The

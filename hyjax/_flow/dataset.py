@@ -6,6 +6,7 @@ from typing import Any, TYPE_CHECKING
 import jax
 import numpy as np
 
+from .._system.extras import needed
 from .._system.labels import units_attribute, units_of
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def increasing(times: np.ndarray) -> np.ndarray:
 
 
 def save_dataset(found: "xarray.Dataset", path: str | Path) -> None:
-    """Write a dataset as netCDF, by SciPy. `ValueError` for another suffix than `.nc`; `ImportError` without SciPy."""
+    """Write a dataset as netCDF, by SciPy. `ValueError` for another suffix than `.nc`."""
     if Path(path).suffix != ".nc":
         raise ValueError(f"{path}: the format is netCDF; give a path with the suffix .nc.")
     found.to_netcdf(path, engine="scipy")
@@ -72,8 +73,4 @@ def save_dataset(found: "xarray.Dataset", path: str | Path) -> None:
 
 def load_xarray():
     """The module `xarray`, or an `ImportError` with the command that installs it."""
-    try:
-        import xarray
-    except ImportError as error:
-        raise ImportError("Datasets need xarray: pip install 'hyjax-dynamics[data]'.") from error
-    return xarray
+    return needed("xarray", "data", "Datasets")

@@ -6,6 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
+from .._system.extras import needed
 from .._system.labels import named_params, units_of
 from .._system.pictures import picture
 from .._system.results import described_code, RESULTS
@@ -108,8 +109,7 @@ class OptimumBranch(Shown):
     def to_pandas(self) -> "pandas.DataFrame":
         """A row for each point: the number, the objective, the unknowns, the period and the spectral radius. `ImportError`
         without pandas."""
-        import pandas
-
+        pandas = needed("pandas", "data", "Tables")
         table = {self.name: self.numbers, "objective": self.values}
         table |= {name: self.unknowns[:, k] for k, name in enumerate(self.names)}
         if self.orbits is not None:

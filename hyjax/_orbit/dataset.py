@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from .._flow.dataset import load_xarray
+from .._system.extras import needed
 from .._system.labels import named_params, units_attribute, units_of
 from .._system.results import code_flags, code_names
 
@@ -60,8 +61,7 @@ def orbit_dataset(orbit, model=None) -> "xarray.Dataset":
 
 def orbit_table(orbit) -> "pandas.DataFrame":
     """The table of `PeriodicOrbit.to_pandas`."""
-    import pandas
-
+    pandas = needed("pandas", "data", "Tables")
     orbit = jax.tree.map(np.asarray, orbit)
     batch, count = orbit.period.ndim, orbit.period.size
     columns = lambda leaf: leaf.reshape(count, math.prod(leaf.shape[batch:])).T

@@ -15,6 +15,7 @@ from typing import Any, TYPE_CHECKING
 import numpy as np
 
 from .._flow.dataset import load_xarray
+from .._system.extras import needed
 from .._system.results import code_flags
 from .checksums import record_checksums, require_unchanged
 from .lock import LOCK, Lock
@@ -76,7 +77,7 @@ class Store:
     """
 
     def __init__(self, path: Path):
-        import zarr
+        zarr = needed("zarr", "data", "Stores of sweeps")
 
         try:
             require_unchanged(path)
@@ -219,7 +220,7 @@ def create(
     **Arguments:** `metadata`: attributes of the store. `coordinates`: `name -> (dimensions, values, attributes)`. `variables`:
     `name -> (dimensions, shape, chunk, dtype, attributes)`.
     """
-    import zarr
+    zarr = needed("zarr", "data", "Stores of sweeps")
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
     codecs = (ZstdCodec(), Crc32cCodec())

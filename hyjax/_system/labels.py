@@ -1,6 +1,6 @@
 """Names and units of parameters and coordinates, for datasets and tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,17 +10,22 @@ import numpy as np
 from .types import Params
 
 
-def unit_of(params: Params, path: Sequence[Any]) -> str:
-    """The unit of a leaf, from the metadata of its dataclass field; empty where there is none."""
-    unit = ""
+def metadata_of(params: Params, path: Sequence[Any]) -> Mapping[str, Any]:
+    """What the dataclass field of a leaf says about it, such as `unit`, `meaning` and `range`; empty where there is no field."""
+    metadata: Mapping[str, Any] = {}
     for key in path:
         name = getattr(key, "name", None)
         field = getattr(type(params), "__dataclass_fields__", {}).get(name)
         if field is None:
-            return unit
-        unit = field.metadata.get("unit", "")
+            return metadata
+        metadata = field.metadata
         params = getattr(params, str(name))
-    return unit
+    return metadata
+
+
+def unit_of(params: Params, path: Sequence[Any]) -> str:
+    """The unit of a leaf, from the metadata of its dataclass field; empty where there is none."""
+    return metadata_of(params, path).get("unit", "")
 
 
 def named_params(params: Params) -> dict[str, tuple[np.ndarray, dict[str, str]]]:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
+from .extras import needed
 from .version import version
 
 # Packages on which the results, or the unpacking of what is sent, depend.
@@ -50,10 +51,7 @@ def device_kind() -> str:
 
 def packed(program: Program) -> tuple[str, bytes]:
     """A header, and the object as bytes: the first arguments of `answer`. `ImportError` without cloudpickle."""
-    try:
-        import cloudpickle
-    except ImportError as error:
-        raise ImportError("executor= needs cloudpickle: pip install 'hyjax-dynamics[cluster]'.") from error
+    cloudpickle = needed("cloudpickle", "cluster", "Executors")
     data = cloudpickle.dumps(program)
     header = {
         "versions": _versions(),

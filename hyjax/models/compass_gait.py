@@ -37,7 +37,9 @@ source = "Goswami, Espiau, Keramane, ICRA (1996); Goswami, Thuilot, Espiau, IJRR
 class Params(eqx.Module):
     """Masses, lengths, ground."""
 
-    slope: Float[Array, ""] = parameter(0.05235987755982988, "rad", "slope of the ground, downhill positive")
+    slope: Float[Array, ""] = parameter(
+        0.05235987755982988, "rad", "slope of the ground, downhill positive", (0.005, 0.09)
+    )
     mu: Float[Array, ""] = parameter(2.0, "1", "hip mass over leg mass, m_h / m")
     beta: Float[Array, ""] = parameter(1.0, "1", "b / a: hip to leg mass over foot to leg mass")
     gravity: Float[Array, ""] = parameter(1.0, "m/s^2 or 1", "acceleration of gravity; 1 for dimensionless time")

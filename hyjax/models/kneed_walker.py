@@ -65,7 +65,7 @@ source = "McGeer, ICRA (1990); Hsu Chen, M.Eng. thesis, MIT (2007)"
 class Params(eqx.Module):
     """Ground, masses, lengths: Hsu Chen's walker."""
 
-    slope: Float[Array, ""] = parameter(0.0504, "rad", "slope gamma of the ground, downhill positive")
+    slope: Float[Array, ""] = parameter(0.0504, "rad", "slope gamma of the ground, downhill positive", (0.03, 0.07))
     hip_mass: Float[Array, ""] = parameter(0.5, "kg", "mass m_h at the hip")
     thigh_mass: Float[Array, ""] = parameter(0.5, "kg", "mass m_t of a thigh")
     shank_mass: Float[Array, ""] = parameter(0.05, "kg", "mass m_s of a shank")

@@ -86,7 +86,7 @@ class ConstantTorque(eqx.Module):
 class Params(eqx.Module):
     """Ground, masses, lengths, spring and damper, push-off, controller; the defaults are a stable gait on level ground."""
 
-    slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive")
+    slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive", (-0.02, 0.05))
     hip_mass: Float[Array, ""] = parameter(1.0, "kg or 1", "mass M of the hip")
     leg_mass: Float[Array, ""] = parameter(0.5, "kg or 1", "mass m of a leg")
     inertia: Float[Array, ""] = parameter(0.02, "kg m^2 or 1", "moment of inertia I of a leg about its centre of mass")

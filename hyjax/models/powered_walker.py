@@ -50,7 +50,7 @@ source = "Kuo, J. Biomech. Eng. 124 (2002)"
 class Params(eqx.Module):
     """Ground, spring and push-off; the defaults are a gait on level ground with the step length and frequency of a person."""
 
-    slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive")
+    slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive", (-0.02, 0.05))
     stiffness: Float[Array, ""] = parameter(
         2.512477760885756, "g/l", "stiffness k of the hip's spring over foot mass l^2"
     )

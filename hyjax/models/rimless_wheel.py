@@ -31,9 +31,9 @@ source = "Coleman, DCDIS-B 16 (2009); Bhounsule, DCDIS-B 21 (2014)"
 class Params(eqx.Module):
     """Geometry, inertia, ground."""
 
-    spokes: Float[Array, ""] = parameter(6.0, "1", "number of spokes n")
-    inertia_ratio: Float[Array, ""] = parameter(2 / 3, "1", "lambda^2 = M l^2 / (I + M l^2)")
-    slope: Float[Array, ""] = parameter(0.2, "rad", "slope of the ground alpha, downhill positive")
+    spokes: Float[Array, ""] = parameter(6.0, "1", "number of spokes n", (4, 12, 1))
+    inertia_ratio: Float[Array, ""] = parameter(2 / 3, "1", "lambda^2 = M l^2 / (I + M l^2)", (0.3, 1.0))
+    slope: Float[Array, ""] = parameter(0.2, "rad", "slope of the ground alpha, downhill positive", (0.05, 0.5))
 
     def __check_init__(self):
         refuse_unless(self.spokes > 2, f"spokes={self.spokes} must be more than 2.")

@@ -32,7 +32,7 @@ source = "Garcia, Chatterjee, Ruina, Coleman, J. Biomech. Eng. 120 (1998); Bhoun
 class Params(eqx.Module):
     """The only parameter of the model."""
 
-    slope: Float[Array, ""] = parameter(0.009, "rad", "slope of the ground, downhill positive")
+    slope: Float[Array, ""] = parameter(0.009, "rad", "slope of the ground, downhill positive", (0.001, 0.02))
 
     def __check_init__(self):
         require_slope(self)

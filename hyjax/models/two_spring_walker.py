@@ -50,7 +50,7 @@ source = "Kuo, J. Biomech. Eng. 124 (2002), with a second spring"
 class Params(eqx.Module):
     """Ground, two springs and push-off."""
 
-    slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive")
+    slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive", (-0.02, 0.05))
     stiffness_behind: Float[Array, ""] = parameter(2.512477760885756, "g/l", "stiffness while the swing leg is behind")
     stiffness_ahead: Float[Array, ""] = parameter(2.512477760885756, "g/l", "stiffness while the swing leg is ahead")
     push_off: Float[Array, ""] = parameter(0.1873798580048398, "m sqrt(g l)", "impulse P along the trailing leg")

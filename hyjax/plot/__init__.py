@@ -20,6 +20,7 @@ from .orbit import multiplier_plane as multiplier_plane, phase_portrait as phase
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .proved_orbit import proved_orbit_figure as proved_orbit_figure
 from .response import response_figure as response_figure, tongue_figure as tongue_figure
+from .sketch import sketch as sketch
 from .study import points_figure as points_figure, work_precision_figure as work_precision_figure
 from .sweep import attractor_figure as attractor_figure, basin_figure as basin_figure, sweep_figure as sweep_figure
 from .trajectory import trajectory_figure as trajectory_figure

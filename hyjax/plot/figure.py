@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from .._system.extras import needed
+
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
@@ -39,11 +41,7 @@ GREEK = [
 
 def pyplot() -> ModuleType:
     """`matplotlib.pyplot`, or an `ImportError` with the command that installs it."""
-    try:
-        import matplotlib.pyplot
-    except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install 'hyjax-dynamics[plot]'.") from error
-    return matplotlib.pyplot
+    return needed("matplotlib.pyplot", "plot", "Pictures")
 
 
 def symbol(name: str) -> str:

@@ -81,7 +81,7 @@ def stage(shown: Scene, ax: "matplotlib.axes.Axes", view: np.ndarray):
         for line in lines.values():
             line.set_data([], [])
         for name, number in arc.legs.items():
-            stands = hasattr(model, "ground") and _touches(shape[name], arc.foot)
+            stands = hasattr(model, "ground") and touches(shape[name], arc.foot)
             lines[number].set(data=shape[name].T, linewidth=5 if stands else 3)
         dots.set_data(*np.concatenate([np.zeros((0, 2)), *(p for p in shape.values() if len(p) == 1)]).T)
         ax.set(xlim=view[0] + shown.path[i, 0], ylim=view[1] + shown.path[i, 1])
@@ -118,21 +118,21 @@ def _frames(placed: tuple[PlacedArc, ...], model: Model, params: Params, times: 
 def _draw_ground(ax, placed: tuple[PlacedArc, ...], frames, downhill, width, height) -> None:
     """The ground under the camera's path, with a mark at each foothold."""
     stride = placed[-1].landing
-    standing = {id(arc) for arc, shape in frames if any(_touches(shape[name], arc.foot) for name in arc.legs)}
+    standing = {id(arc) for arc, shape in frames if any(touches(shape[name], arc.foot) for name in arc.legs)}
     marked = [arc.foot for arc in placed if id(arc) in standing]
-    feet = _footholds(np.stack(marked or [placed[0].foot]), stride, downhill, width)
+    feet = footholds(np.stack(marked or [placed[0].foot]), stride, downhill, width)
     ax.fill_between(feet[:, 0], feet[:, 1], feet[:, 1].min() - 2 * height, color=PALE, lw=0)
     ax.plot(feet[:, 0], feet[:, 1], color=GREY, lw=1.5, gid="ground")
     if np.any(stride != 0) and marked:
         ax.plot(feet[:, 0], feet[:, 1], "o", color=GREY, ms=4, gid="footholds")
 
 
-def _touches(line: np.ndarray, foot: np.ndarray) -> bool:
+def touches(line: np.ndarray, foot: np.ndarray) -> bool:
     """Whether one of the line's points is the stance foot."""
     return bool(np.min(np.linalg.norm(line - foot, axis=-1)) < 1e-6)
 
 
-def _footholds(feet: np.ndarray, stride: np.ndarray, downhill: np.ndarray, width: float) -> np.ndarray:
+def footholds(feet: np.ndarray, stride: np.ndarray, downhill: np.ndarray, width: float) -> np.ndarray:
     """The ground as a polyline through the footholds, longer than the camera's view; without travel, a straight line."""
     if np.all(stride == 0):
         return feet[0] + 2 * width * np.array([[-1.0], [1.0]]) * downhill

@@ -1,0 +1,19 @@
+"""Packages that only an extra installs: import at first use, with a message that names the extra."""
+
+import importlib
+from types import ModuleType
+
+
+def needed(package: str, extra: str, what: str) -> ModuleType:
+    """A package. `ImportError` with the command that installs it, such as "Datasets need xarray: pip install ...".
+
+    **Arguments:** `package`: its name, also of a module inside. `extra`: of this distribution. `what`: needs it, in the plural.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        missing = package.partition(".")[0]
+        # A package that is there, but lacks something itself, states its own trouble.
+        if (error.name or missing).partition(".")[0] != missing:
+            raise
+        raise ImportError(f"{what} need {missing}: pip install 'hyjax-dynamics[{extra}]'.") from error

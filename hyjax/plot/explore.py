@@ -1,0 +1,194 @@
+"""A page of a notebook with a slider for each parameter of a model, which its gait follows."""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any, TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import tree_leaves_with_path
+
+from .._flow.integrator import Integrator
+from .._orbit.failure import OrbitError
+from .._orbit.find_orbits import find_orbits
+from .._orbit.orbit import periodic_orbit, PeriodicOrbit
+from .._system.extras import needed
+from .._system.labels import metadata_of
+from .._system.results import described_code, RESULTS
+from .._system.types import Params
+from .._system.where import leaf_names, with_leaves
+from .animate import check_outline
+from .follow import follow, METHOD
+from .gait_page import gait_page, printed_unit, setting
+from .placement import Model
+
+if TYPE_CHECKING:
+    import ipywidgets
+
+# Ends of a slider, and its step if that is not a hundredth of the way.
+Range = Sequence[float | int]
+
+
+class Explorer:
+    """A gait that follows the sliders of a model's parameters; a notebook shows the sliders and the page below them.
+
+    **Attributes:** `orbit`: the gait on the page, a `PeriodicOrbit`. `message`: why that is not the gait at the sliders'
+    values, or the empty string. `sliders`: from the names of parameters to widgets of ipywidgets;
+    `explorer.sliders["slope"].value = 0.01` moves one. `controls`: all sliders and the button that resets them, one widget.
+    """
+
+    def __init__(self, model: Model, orbit: PeriodicOrbit, ranges: Mapping[str, Range], near: float):
+        widgets = ipywidgets_module()
+        self.orbit, self.message = orbit, ""
+        self._model, self._first, self._near, self._shown = model, orbit, near, []
+        self._leaves = {name: k for k, name in enumerate(leaf_names(orbit.params)) if name in ranges}
+        self.sliders: dict[str, ipywidgets.FloatSlider] = {}
+        for name, (path, leaf) in zip(leaf_names(orbit.params), tree_leaves_with_path(orbit.params), strict=True):
+            if name in ranges:
+                about = metadata_of(orbit.params, path)
+                self.sliders[name] = _slider(widgets, name, about, float(leaf), ranges[name])
+        reset = widgets.Button(description="reset", tooltip="back to the first gait")
+        reset.on_click(lambda button: self.reset())
+        self.controls: ipywidgets.VBox = widgets.VBox([*self.sliders.values(), reset])
+        for slider in self.sliders.values():
+            slider.observe(lambda change: self._move(), names="value")
+
+    @property
+    def page(self) -> str:
+        """The page as HTML: the message if there is one, animation, multipliers and numbers of `orbit`."""
+        return gait_page(self.orbit, self._model, self.message)
+
+    def reset(self) -> None:
+        """Go back to the first gait, and the sliders to its parameters."""
+        self.orbit, leaves = self._first, jax.tree.leaves(self._first.params)
+        for name, k in self._leaves.items():
+            self.sliders[name].value = float(leaves[k])
+        self._move()
+
+    def _move(self) -> None:
+        values = jnp.asarray([slider.value for slider in self.sliders.values()], self.orbit.x.dtype)
+        params = with_leaves(self._first.params, tuple(self._leaves.values()), values)
+        where = ", ".join(f"{name} = {slider.value:.6g}" for name, slider in self.sliders.items())
+        try:
+            getattr(params, "__check_init__", lambda: None)()
+        except ValueError as error:
+            self.message = f"{error} The page shows the last gait."
+        else:
+            followed = follow(self.orbit, params, self._near)
+            self.orbit, found = followed.orbit, followed.result == RESULTS.successful
+            self.message = "" if found else (
+                f"No gait at {where}: {described_code(followed.result)} The page shows the last gait, at {setting(self.orbit)}."
+            )  # fmt: skip
+        self._update()
+
+    def _update(self) -> None:
+        from IPython.display import HTML
+
+        for handle in self._shown:
+            handle.update(HTML(self.page))
+
+    def _ipython_display_(self) -> None:
+        """The sliders, and below them the page as an output of its own: it stays in the notebook's file, and is shown without a
+        kernel."""
+        from IPython.display import display, HTML
+
+        display(self.controls)
+        self._shown.append(display(HTML(self.page), display_id=True))
+
+
+def explore(
+    model: Model,
+    orbit: PeriodicOrbit | None = None,
+    *,
+    ranges: Mapping[str, Range] | None = None,
+    near: float = 0.1,
+) -> Explorer:
+    r"""A page of a notebook with a slider for each parameter of a model; gait, multipliers and animation follow.
+
+    A gait is followed from the last one by Newton's method, $S^m(x) = x$, in steps of the parameters that are halved, down to
+    a sixteenth of the way, where the gait is lost. All steps run one compiled program. A gait that cannot be followed stays
+    on the page, with the result code of the search that failed.
+
+    **Arguments:** `model`: a module of `hyjax.models`, or an own module or `types.SimpleNamespace`, with `outline(mode, x,
+    params)` as for `hyjax.plot.animate_orbit`; without `orbit` also with `system`, `sequence`, `Params` and `guess(params)`.
+    `orbit`: the gait to start from, with its parameters; by default that of `Params()`. `ranges`: from names of parameters to
+    `(low, high)` or `(low, high, step)`, for sliders with other ends than the model's; the value should lie on a step. These
+    are the metadata `range` of the field in `Params`; a parameter without it goes from half to twice its value, and one that
+    is 0 from -0.1 to 0.1. Units and meanings are those of the metadata `unit` and `meaning`. `near`: as for `periodic_orbit`,
+    the largest distance from one step's gait to the next.
+
+    **Returns:** an `Explorer`. As the last expression of a cell it shows itself. `ImportError` without ipywidgets;
+    `ValueError` for a model that lacks something, a batch of orbits, an orbit that was not found, and a range of an unknown
+    parameter; `OrbitError` where the model's guess leads to no gait and its region holds none.
+
+    ```python
+    hj.explore(hj.models.simplest_walker)
+    ```
+    """
+    ipywidgets_module()
+    check_outline(model, "explore")
+    orbit = _first_gait(model) if orbit is None else orbit
+    if np.ndim(orbit.period) or not np.isfinite(orbit.period):
+        raise ValueError("explore: orbit must be one orbit that was found; choose one of a batch, such as orbits[0].")
+    return Explorer(model, orbit, _ranges(orbit.params, ranges or {}), near)
+
+
+def ipywidgets_module() -> ModuleType:
+    """`ipywidgets`, or an `ImportError` with the command that installs it."""
+    return needed("ipywidgets", "notebook", "Interactive pages")
+
+
+def _first_gait(model: Model) -> PeriodicOrbit:
+    """The gait of the default parameters: from the guess, otherwise the first stable one of the region."""
+    name = getattr(model, "__name__", str(model)).rpartition(".")[-1]
+    missing = [each for each in ("system", "sequence", "Params", "guess") if not getattr(model, each, None)]
+    if missing:
+        raise ValueError(
+            f"explore: {name} does not define {', '.join(missing)}. Give a gait: hj.explore(model, orbit)."
+        )
+    params = model.Params()
+    # Programs that run once or twice a second: compile time matters more than run time.
+    how = {"sequence": model.sequence, "method": METHOD, "integrator": Integrator(unroll=False)}
+    orbit = periodic_orbit(model.system, model.guess(params), params, near=jnp.inf, throw=False, **how)
+    if orbit.result == RESULTS.successful:
+        return orbit
+    if hasattr(model, "region"):
+        orbits = find_orbits(model.system, params, region=model.region(params), **how)
+        if len(orbits):
+            return orbits[int(np.argmax(np.asarray(orbits.stable)))]
+    raise OrbitError(
+        f"explore: no gait of {name} was found at its default parameters: {described_code(orbit.result)} Give a gait: "
+        "hj.explore(model, orbit)."
+    )
+
+
+def _ranges(params: Params, given: Mapping[str, Range]) -> dict[str, Range]:
+    """A range for each parameter that is one floating-point number."""
+    found: dict[str, Range] = {}
+    for (path, leaf), name in zip(tree_leaves_with_path(params), leaf_names(params), strict=True):
+        if eqx.is_array_like(leaf) and np.ndim(leaf) == 0 and jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            value, about = float(leaf), metadata_of(params, path)
+            around = tuple(sorted((value / 2, 2 * value))) if value else (-0.1, 0.1)
+            found[name] = given.get(name, about.get("range", around))
+    if unknown := [name for name in given if name not in found]:
+        raise ValueError(f"explore: there is no parameter {', '.join(unknown)}; sliders move {', '.join(found)}.")
+    if not found:
+        raise ValueError("explore: the parameters of the gait have no floating-point number that a slider could move.")
+    return found
+
+
+def _slider(
+    widgets: ModuleType, name: str, about: Mapping[str, Any], value: float, limits: Range
+) -> "ipywidgets.FloatSlider":
+    low, high = min(limits[0], value), max(limits[1], value)
+    # A browser moves a value to the nearest step, so the first value has to lie on one.
+    below = round(100 * (value - low) / (high - low))
+    step = limits[2] if len(limits) == 3 else (value - low) / below if below else (high - low) / 100
+    unit, meaning = printed_unit(about.get("unit", "")), about.get("meaning", "")
+    return widgets.FloatSlider(
+        value=value, min=low, max=high, step=step,
+        description=f"{name} ({unit})" if unit else name, tooltip=meaning, readout_format=".5g",
+        style={"description_width": "16em"}, layout={"width": "min(40em, 100%)"},
+    )  # fmt: skip
