@@ -151,8 +151,8 @@ def _model_parameters(module: ast.Module) -> list[str]:
     for node in module.body:
         if isinstance(node, ast.ClassDef) and node.name == "Params":
             for each in node.body:
-                if isinstance(each, ast.AnnAssign) and isinstance(each.value, ast.Call) and len(each.value.args) == 3:
-                    default, unit, about = (ast.unparse(argument) for argument in each.value.args)
+                if isinstance(each, ast.AnnAssign) and isinstance(each.value, ast.Call) and len(each.value.args) >= 3:
+                    default, unit, about = (ast.unparse(argument) for argument in each.value.args[:3])
                     rows.append(f"| `{ast.unparse(each.target)}` | {default} | {unit[1:-1]} | {about[1:-1]} |")
     return ["| name | default | unit | |", "|---|---|---|---|", *rows] if rows else []
 

@@ -42,12 +42,19 @@ SECTIONS = {
 # Files, caches and pictures of what is simulated: they have no equation of their own.
 WITHOUT_EQUATION = {
     "hyjax.enable_cache",
+    "hyjax.explore",
+    "hyjax.Explorer",
+    "hyjax.load",
     "hyjax.open_sweep",
+    "hyjax.parameter",
+    "hyjax.provenance",
+    "hyjax.save",
     "hyjax.ExecutorError",
     "hyjax.StoreError",
     "hyjax.models.load",
     "hyjax.plot.animate_trajectory",
     "hyjax.plot.save_animation",
+    "hyjax.plot.sketch",
     "hyjax.plot.trajectory_figure",
 }
 

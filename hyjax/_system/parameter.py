@@ -24,6 +24,7 @@ def parameter(
 
     **Example:**
 
+    >>> import equinox as eqx
     >>> class Params(eqx.Module):
     ...     slope: jax.Array = hj.parameter(0.2, "rad", "slope of the ground, downhill positive")
     >>> Params(slope=0.1).slope

@@ -37,6 +37,9 @@ def save(path: str | Path, result: PyTree) -> None:
 
     **Example:**
 
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
     >>> hj.save("gait.npz", orbit)
     >>> hj.load("gait.npz").period == orbit.period
     Array(True, dtype=bool)
@@ -80,9 +83,12 @@ def load(path: str | Path, *, system: HybridSystem | None = None, params: Params
 
     **Example:**
 
-    >>> orbit = hj.load("gait.npz")  # of a model
-    >>> orbit = hj.load("own.npz", system=wheel, params=Params(0.0))
-    >>> branch = hj.continuation(wheel, orbit, where=lambda p: p.slope, stop=0.3)
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> hj.save("gait.npz", orbit)
+    >>> hj.load("gait.npz", system=wheel.system, params=params).period == orbit.period
+    Array(True, dtype=bool)
     """
     path = _checked(path, "load")
     about = read_text(path)
@@ -110,8 +116,12 @@ def provenance(path: str | Path) -> dict[str, Any]:
 
     **Example:**
 
-    >>> hj.provenance("gait.npz")["parameters"]
-    {'slope': {'value': 0.2, 'units': 'rad'}}
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> hj.save("gait.npz", orbit)
+    >>> hj.provenance("gait.npz")["parameters"]["slope"]
+    {'value': 0.2, 'units': 'rad'}
     """
     about = read_text(_checked(path, "provenance"))
     return {name: about[name] for name in ("kind", "saved", "versions", "machine", "parameters", "system")}

@@ -37,6 +37,13 @@ class Explorer:
     **Attributes:** `orbit`: the gait on the page, a `PeriodicOrbit`. `message`: why that is not the gait at the sliders'
     values, or the empty string. `sliders`: from the names of parameters to widgets of ipywidgets;
     `explorer.sliders["slope"].value = 0.01` moves one. `controls`: all sliders and the button that resets them, one widget.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> page = hj.explore(wheel)
+    >>> page.message
+    ''
     """
 
     def __init__(self, model: Model, orbit: PeriodicOrbit, ranges: Mapping[str, Range], near: float):
@@ -123,9 +130,13 @@ def explore(
     `ValueError` for a model that lacks something, a batch of orbits, an orbit that was not found, and a range of an unknown
     parameter; `OrbitError` where the model's guess leads to no gait and its region holds none.
 
-    ```python
-    hj.explore(hj.models.simplest_walker)
-    ```
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> page = hj.explore(wheel)
+    >>> page.sliders["slope"].value = 0.21
+    >>> page.orbit.result
+    successful
     """
     ipywidgets_module()
     check_outline(model, "explore")
