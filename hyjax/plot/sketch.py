@@ -29,8 +29,8 @@ def sketch(
     Gravity points down, and the origin of the axes is that of the outline: of a walker the stance foot. So a label or an angle is
     drawn on it by its place in the outline's units.
 
-    **Arguments:** `model`: as for `animate_orbit`. `params`: the model's parameters. `x`: the state, shape `(n,)`, in `mode`; by default those of
-    `model.start(params)`. `ax`: by default new axes.
+    **Arguments:** `model`: as for `animate_orbit`. `params`: the model's parameters. `x`: the state, shape `(n,)`, in `mode`; by
+    default those of `model.start(params)`. `ax`: by default new axes.
 
     **Returns:** the axes. `ValueError` for a model without an outline, or without a start where `x` or `mode` is not given;
     `ImportError` without matplotlib.
