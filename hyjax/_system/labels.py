@@ -1,7 +1,7 @@
 """Names and units of parameters and coordinates, for datasets and tables."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -35,11 +35,46 @@ def named_params(params: Params) -> dict[str, tuple[np.ndarray, dict[str, str]]]
 
 
 def coordinate_units(model) -> dict[str, str]:
-    """The units of a model's coordinates by name; empty without a model."""
-    return dict(zip(getattr(model, "coordinates", ()), getattr(model, "units", ()), strict=False))
+    """The units of a model's coordinates by name, those of the first mode and `other_units` of other modes; empty without a
+    model."""
+    first = dict(zip(getattr(model, "coordinates", ()), getattr(model, "units", ()), strict=False))
+    return getattr(model, "other_units", {}) | first
 
 
 def units_attribute(names: Sequence[str], units: dict[str, str]) -> dict[str, str]:
     """The attribute `units` of a variable over coordinates of these names; none where no unit is known."""
     known = [units.get(name, "") for name in names]
     return {"units": ", ".join(known)} if any(known) else {}
+
+
+class Units(NamedTuple):
+    """Units of a system's coordinates by name, and of time; empty where unknown."""
+
+    coordinates: dict[str, str]
+    time: str
+
+
+def units_of(model: Any = None, params: Params = None, system: Any = None) -> Units:
+    """The units of coordinates and time: those that the system's modes name, and for the others those of the model.
+
+    **Arguments:** `params`: by which a model whose time may have a unit or none is told apart, see `chosen_unit`.
+    """
+    named = {
+        name: unit
+        for mode in getattr(system, "modes", {}).values()
+        for name, unit in zip(mode.coordinates, getattr(mode, "units", None) or (), strict=False)
+    }
+    found = {name: chosen_unit(unit, params) for name, unit in (coordinate_units(model) | named).items()}
+    time = getattr(system, "time_unit", "") or getattr(model, "time_unit", "")
+    return Units(found, chosen_unit(time, params))
+
+
+def chosen_unit(unit: str, params: Params) -> str:
+    """One of two units that a model gives as `sqrt(l/g) or s`: that without dimension where the parameters `gravity` and, if it
+    is a parameter, `leg_length` are 1, and else that of the SI."""
+    one, _, other = unit.partition(" or ")
+    if not other:
+        return unit
+    scaled = all(np.all(np.asarray(getattr(params, name, 1.0)) == 1) for name in ("gravity", "leg_length"))
+    dimensionless, dimensional = (one, other) if one == "1" or "sqrt" in one else (other, one)
+    return dimensionless if scaled else dimensional

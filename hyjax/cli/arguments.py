@@ -102,6 +102,12 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
     return params, {name: float(getattr(params, name)) for name in known}
 
 
+def in_degrees(settings: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the parameters whose values are given in degrees, as in `slope=3deg`: pictures show them so."""
+    pairs = (setting.partition("=") for setting in settings or ())
+    return tuple(name for name, _, text in pairs if "deg" in text)
+
+
 def parameter_fields(model: ModuleType) -> list[dataclasses.Field]:
     """The parameters that are numbers; a model may have others, such as the function that is its controller."""
     return [field for field in dataclasses.fields(model.Params) if "default" in field.metadata]

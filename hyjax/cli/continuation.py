@@ -10,6 +10,7 @@ from .._system.labels import coordinate_units
 from .arguments import (
     as_misuse,
     check_count,
+    in_degrees,
     load,
     Misuse,
     NotFound,
@@ -95,7 +96,11 @@ def follow_branches(
     if plot is not None:
         from ..plot.branch import branch_diagram
 
-        save_figure(plot, lambda: branch_diagram(branches, parameter=where).figure)  # pyright: ignore
+        degrees = in_degrees([*(param or ()), f"{where}={start}", f"{where}={end}"])
+        save_figure(
+            plot,
+            lambda: branch_diagram(branches, parameter=where, model=model, degrees=degrees).figure,  # pyright: ignore
+        )
     if out is not None:
         from .._continuation.dataset import branches_dataset
 

@@ -87,6 +87,7 @@ def caught(t, x, params):
 coordinates = ("x",)
 units = ("m",)
 time_unit = "s"
+other_units = {"x_rate": "m/s"}
 system = HybridSystem(
     modes={
         "stick": Mode(carried, coordinates, domain=friction_suffices),

@@ -128,6 +128,7 @@ def unchanged(t, x, params):
 coordinates = ("q", "q_rate", "phase")
 units = ("1", "1", "rad")
 time_unit = "1"
+other_units = {"frame_rate": "1"}
 sticking = Mode(stick, coordinates, domain=frame_holds)
 slipping = Mode(slip, ("frame_rate", *coordinates), domain=frame_slips)
 system = HybridSystem(

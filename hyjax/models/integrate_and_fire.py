@@ -101,6 +101,7 @@ def ways_out(mode):
 coordinates = ("v1", "v2")
 units = ("1", "1")
 time_unit = "tau"
+other_units = {"v": "1"}
 apart = Mode(integrate, coordinates, domain=below_threshold)
 system = HybridSystem(
     modes={"first": apart, "second": apart, "together": Mode(integrate, ("v",), domain=below_threshold)},

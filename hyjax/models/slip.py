@@ -132,6 +132,7 @@ def apex(t, x, params):
 coordinates = ("y", "y_rate")
 units = ("l", "sqrt(g l)")
 time_unit = "sqrt(l/g)"
+other_units = {"x": "l", "x_rate": "sqrt(g l)"}
 plane = ("x", "y", "x_rate", "y_rate")
 system = HybridSystem(
     modes={

@@ -44,6 +44,7 @@ from .slip import (
     lie,
     lift_off,
     mass_height,
+    other_units as other_units,
     plane as plane,
     stumble,
     time_unit as time_unit,
