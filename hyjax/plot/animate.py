@@ -114,7 +114,7 @@ def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | 
     if suffix == ".html":
         path.write_text(animation.to_jshtml(), encoding="utf-8")
     else:
-        writer = gif_writer(1000 / animation.event_source.interval) if suffix == ".gif" else "ffmpeg"
+        writer = gif_writer(1000 / animation._interval) if suffix == ".gif" else "ffmpeg"  # pyright: ignore
         animation.save(path, writer=writer, dpi=GIF_DPI if suffix == ".gif" else 200)
 
 

@@ -20,8 +20,7 @@ def gif_writer(fps: float) -> "matplotlib.animation.AbstractMovieWriter":
 
     class GifWriter(AbstractMovieWriter):
         def setup(self, fig, outfile, dpi=None):
-            # Matplotlib's own part: it checks the path and stores the figure.
-            super().setup(fig, outfile, dpi)
+            self.fig, self.outfile, self.dpi = fig, outfile, fig.dpi if dpi is None else dpi
 
         def grab_frame(self, **options):
             picture = io.BytesIO()
@@ -32,7 +31,7 @@ def gif_writer(fps: float) -> "matplotlib.animation.AbstractMovieWriter":
             save_gif(frames, self.outfile, fps)
 
     frames: list[Image.Image] = []
-    return GifWriter(fps=fps)
+    return GifWriter()
 
 
 def save_gif(frames: "list[Image]", path, fps: float) -> None:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -234,7 +234,7 @@ def _legend(ax) -> None:
 
     handles = list({label: handle for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}.values())
     drawn = {line.get_gid() for line in ax.lines}
-    marks = {"ls": "none", "marker": "o", "ms": 5, "mec": GREY, "mew": 1.3}
+    marks: dict[str, Any] = {"ls": "none", "marker": "o", "ms": 5, "mec": GREY, "mew": 1.3}
     if "jump" in drawn:
         handles.append(Line2D([], [], mfc="white", label="before the jump", **marks))
         handles.append(Line2D([], [], mfc=GREY, label="after", **marks))

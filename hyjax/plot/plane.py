@@ -34,7 +34,7 @@ def draw_plane(ax: "matplotlib.axes.Axes | None", reach: float) -> "matplotlib.a
 
 def widen(ax: "matplotlib.axes.Axes", reach: float) -> None:
     """Limits of the plane for numbers up to a modulus, unless they are wide enough."""
-    if reach > LARGE:
+    if reach > LARGE and ax.get_xscale() == "linear":
         powers = int(np.ceil(np.log10(1.15 * reach)))
         # The circle takes up half of each axis.
         style = {"linthresh": 1.0, "linscale": powers}
@@ -51,5 +51,6 @@ def widen(ax: "matplotlib.axes.Axes", reach: float) -> None:
         limit = 1.15 * 10.0**powers
     else:
         limit = 1.15 * max(reach, 1.1)
+    # Before the first call the limits are those of the circle.
     limit = max(limit, ax.get_xlim()[1])
     ax.set(xlim=(-limit, limit), ylim=(-limit, limit))

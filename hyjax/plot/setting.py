@@ -28,11 +28,11 @@ def parameter_texts(params: Params, degrees: Collection[str] = ()) -> dict[str, 
         if leaf.ndim == 0 and np.isrealobj(leaf):
             value, printed = float(leaf), unit(chosen_unit(about.get("units", ""), params))
             shown = f"{math.degrees(value):.4g}°" if name in degrees else quantity(f"{value:.4g}", printed)
-            texts[name] = _unbroken(f"{symbol(name.rpartition('.')[2])} = {shown}")
+            texts[name] = unbroken(f"{symbol(name.rpartition('.')[2])} = {shown}")
     return texts
 
 
-def _unbroken(text: str) -> str:
+def unbroken(text: str) -> str:
     """The text with no-break spaces, but in its formulas, where a space is none."""
     parts = text.split("$")
     return "$".join(part if k % 2 else part.replace(" ", "\u00a0") for k, part in enumerate(parts))
@@ -48,11 +48,11 @@ def title_of(model: Model, params: Params = None, degrees: Collection[str] = (),
     return ": ".join(text for text in (head, ", ".join(values)) if text)
 
 
-def put_title(fig: "matplotlib.figure.Figure", text: str, size: float = 12) -> None:
+def put_title(fig: "matplotlib.figure.Figure | matplotlib.figure.SubFigure", text: str, size: float = 12) -> None:
     """A title above a figure, broken into lines that its width holds."""
     if text:
         # A letter is about half as wide as high.
-        columns = int(fig.get_figwidth() * 72 / (0.56 * size))
+        columns = int(fig.bbox.width / fig.dpi * 72 / (0.56 * size))
         fig.suptitle(textwrap.fill(text, columns), fontsize=size)
 
 
