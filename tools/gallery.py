@@ -3,8 +3,8 @@
     python tools/gallery.py                      models that have no picture or no digits yet
     python tools/gallery.py slip kneed_walker    these models again
 
-For a model with isolated periodic orbits the gaits of `hyjax gait MODEL`, for others the end of `hyjax simulate MODEL --t1 T`. The site
-shows what is committed, and computes no gait. A model takes from seconds to minutes, most of them compilation.
+For a model with isolated periodic orbits the gaits of `hyjax gait MODEL`, for others the end of `hyjax simulate MODEL --t1 T`.
+The site shows what is committed, and computes no gait. A model takes from seconds to minutes, most of them compilation.
 """
 
 import argparse

@@ -239,7 +239,8 @@ def _legend(ax) -> None:
         handles.append(Line2D([], [], mfc="white", label="before the jump", **marks))
         handles.append(Line2D([], [], mfc=GREY, label="after", **marks))
     if "change of mode" in drawn:
-        handles.append(Line2D([], [], mfc=GREY, label="change of mode", **marks | {"ms": 4, "mew": 0}))
+        marks |= {"ms": 4, "mew": 0}
+        handles.append(Line2D([], [], mfc=GREY, label="change of mode", **marks))
     ax.legend(
         handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(handles), frameon=False,
         fontsize=9, columnspacing=1.0, handletextpad=0.4, handlelength=1.4,

@@ -48,7 +48,7 @@ def title_of(model: Model, params: Params = None, degrees: Collection[str] = (),
     return ": ".join(text for text in (head, ", ".join(values)) if text)
 
 
-def put_title(fig: "matplotlib.figure.Figure | matplotlib.figure.SubFigure", text: str, size: float = 12) -> None:
+def put_title(fig: "matplotlib.figure.Figure | matplotlib.figure.SubFigure", text: str, size: int = 12) -> None:
     """A title above a figure, broken into lines that its width holds."""
     if text:
         # A letter is about half as wide as high.
