@@ -16,5 +16,5 @@ compared = pytest.mark.mpl_image_compare(
     backend="agg",
     style="default",
     # No version of matplotlib in the file: the same picture gives the same bytes.
-    savefig_kwargs={"dpi": 50, "metadata": {"Software": None}},
+    savefig_kwargs={"dpi": 40, "metadata": {"Software": None}},
 )

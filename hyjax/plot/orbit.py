@@ -242,6 +242,6 @@ def _legend(ax) -> None:
         marks |= {"ms": 4, "mew": 0}
         handles.append(Line2D([], [], mfc=GREY, label="change of mode", **marks))
     ax.legend(
-        handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(handles), frameon=False,
+        handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=min(3, len(handles)), frameon=False,
         fontsize=9, columnspacing=1.0, handletextpad=0.4, handlelength=1.4,
     )  # fmt: skip

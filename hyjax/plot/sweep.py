@@ -54,7 +54,7 @@ def sweep_figure(
         axes[1].axhline(1, color=GREY, lw=0.8)
     handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     if handles:
-        fig.legend(handles.values(), handles, loc="outside upper right", ncols=4, frameon=False, fontsize=9)
+        fig.legend(handles.values(), handles, loc="outside lower right", ncols=4, frameon=False, fontsize=9)
     put_title(fig, title_of(model, params, degrees, without=(*names, *(found.attrs.get("solved") or ()))), 11)
     return fig
 
