@@ -1,4 +1,8 @@
-"""Differentiable simulation and stability analysis of hybrid dynamical systems."""
+"""Differentiable simulation and stability analysis of hybrid dynamical systems.
+
+The examples in the docstrings assume `import hyjax as hj`, `import jax`, `import jax.numpy as jnp` and 64-bit floats,
+`jax.config.update("jax_enable_x64", True)`.
+"""
 
 from typing import Any
 

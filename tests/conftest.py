@@ -1,15 +1,16 @@
 """Float64, strict promotion, a compilation cache on disk, shapes checked, and orbits that several files use."""
 
+import gc
 import os
 import pathlib
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-# Kernels by XLA's older emitters and LLVM's first level of optimization: the same arithmetic, and two to three times less to
-# compile, which is what tests do most.
+# Tests mostly compile. Kernels by XLA's older emitters, not optimized by LLVM, in one piece for each program because the workers
+# of pytest use all cores already: the same arithmetic for a third of the processor time.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
-os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=1"
+os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 
 import jax
 import jax.numpy as jnp
@@ -31,10 +32,17 @@ _CHECKED = (
     "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "_sweep", "contact",
     "plot",
 )  # fmt: skip
-with nullcontext(install_import_hook([f"hyjax.{layer}" for layer in _CHECKED], "beartype.beartype")):
+# Of the slow tests, which pass through code that the quick ones have checked, it would take a tenth of the time.
+_checks = os.environ.get("HYJAX_TEST_TYPES", "1") != "0"
+with nullcontext(_checks and install_import_hook([f"hyjax.{layer}" for layer in _CHECKED], "beartype.beartype")):
     import hyjax as hj
     from hyjax import contact as contact, plot as plot
     from hyjax.models import compass_gait, rimless_wheel, simplest_walker
+
+# What JAX has traced is millions of objects that live on: a collector of garbage that walks them all again and again takes an
+# eighth of the time of tracing.
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)
 
 
 # Every program that XLA has compiled stays in memory: when a process has grown by so much, they are forgotten.

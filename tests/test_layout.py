@@ -97,13 +97,14 @@ def test_no_file_names_the_package():
             assert not [name for name in named if name.partition(".")[0] == "hyjax"], place
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/walk.md"])
-def test_paths_in_documents_exist(page):
+def test_paths_in_documents_exist():
     """Every file and folder of the repository that a document names in backticks."""
-    root = ROOT.parent
-    text = (root / page).read_text()
-    named = set(re.findall(r"`((?:hyjax|docs|tests|benchmarks|notebooks|\.ci)/[\w./]*)`", text))
-    assert named and all((root / name).exists() for name in named), named
+    root, pages = ROOT.parent, {}
+    for page in (*root.glob("*.md"), *(root / "docs").rglob("*.md")):
+        place = str(page.relative_to(root))
+        pages[place] = re.findall(r"`((?:hyjax|docs|tests|benchmarks|notebooks|\.ci)/[\w./]*)`", page.read_text())
+    assert all(pages[name] for name in ("README.md", "CONTRIBUTING.md", "docs/walk.md"))
+    assert not {f"{page}: {name}" for page, named in pages.items() for name in named if not (root / name).exists()}
 
 
 def test_the_walk_and_the_table_of_folders_are_complete():

@@ -77,6 +77,15 @@ class Branch(Points):
     Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read
     them. `branch[i]` is one branch of a batch. `ValueError` where the first point was not found.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25)
+    >>> print(branch.values[0], branch.values[-1], bool(branch.stable.all()), branch.special_points)
+    0.2 0.25 True ()
+
     Source: Kuznetsov (2004), ch. 10.
     """
 

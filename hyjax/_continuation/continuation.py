@@ -36,11 +36,11 @@ def continuation(
 ) -> Branch:
     r"""Follow a periodic orbit over a parameter: the branch $F(y, \lambda) = \text{flow}(R(y), \lambda) - y = 0$, through folds.
 
-    **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced. `where`:
-    selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the parameter, in its own unit, at
-    which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: `PseudoArclength` or
-    `NaturalParameter`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the
-    orbit's.
+    **Arguments:** `system`: a `HybridSystem`. `orbit`: the start; a periodic orbit of any sequence and number of strides,
+    autonomous or forced. `where`: selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the
+    parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`:
+    `PseudoArclength` or `NaturalParameter`. `integrator`: an `Integrator`, or one for each mode,
+    `{"stance": ..., "flight": ...}`; by default the orbit's.
 
     **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
     their parameters. Special points are located when `Branch.special_points` is first read.
@@ -48,6 +48,15 @@ def continuation(
     `Branch.result` is `successful` where every end was reached, and `max_points_reached` where `max_points` were not enough.
     Where the corrector failed, it is the code of the stride there, such as `grazing`, or `orbit_not_converged`. `ValueError`
     unless `where` picks one scalar leaf and `stop` fits its value.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25)
+    >>> print(branch.result, f"{branch.periods[-1]:.6f}")
+    successful 1.943150
 
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """

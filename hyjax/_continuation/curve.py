@@ -31,6 +31,16 @@ class PseudoArclength(eqx.Module):
     between points. `max_points`: largest number of points, static. `max_iterations`: of the corrector. `ValueError` unless
     `0 < min_step <= step <= max_step` and the numbers are positive.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> method = hj.PseudoArclength(step=0.05, max_step=0.5, max_points=20)
+    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25, method=method)
+    >>> print(branch.result)
+    successful
+
     Source: Keller (1977), *Numerical solution of bifurcation and nonlinear eigenvalue problems*.
     """
 
@@ -52,6 +62,16 @@ class NaturalParameter(eqx.Module):
     r"""Natural-parameter continuation: steps in the parameter, $\lambda = \lambda_0 + h$. A fold ends the branch.
 
     **Arguments:** as for `PseudoArclength`, with lengths in units of the distance to `stop`.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> method = hj.NaturalParameter(step=0.25, max_step=0.25, max_points=20)
+    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25, method=method)
+    >>> print(branch.values.round(4))
+    [0.2    0.2125 0.225  0.2375 0.25  ]
 
     Source: Allgower, Georg (1990), *Numerical Continuation Methods*.
     """

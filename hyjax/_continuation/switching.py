@@ -41,10 +41,11 @@ def switch_branch(
     branch point: the branch that crosses. The amplitude $a$ of the first point is chosen and its parameter is solved for, so the
     branch may go to either side.
 
-    **Arguments:** `stop`: the value of the parameter, in its own unit, at which to end, or bounds `(low, high)`. `amplitude`: in
-    units of the state's size. By default it is at most 1e-2, and so small that the first point lies within `stop` and, at a
-    doubling, that its parameter is not further than 1/20 of the way to `stop` and its multipliers are still near those at the
-    doubling. An amplitude that is given is reduced only where no orbit is found at a doubling. `method`: as for `continuation`.
+    **Arguments:** `point`: a `SpecialPoint`, from `Branch.special_points`. `stop`: the value of the parameter, in its own unit,
+    at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size. By default it is at most 1e-2, and so
+    small that the first point lies within `stop` and, at a doubling, that its parameter is not further than 1/20 of the way to
+    `stop` and its multipliers are still near those at the doubling. An amplitude that is given is reduced only where no orbit is
+    found at a doubling. `method`: as for `continuation`.
 
     **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`; without points if the first point
     was not found within `stop`. `ValueError` for a fold, a Neimark-Sacker point or grazing: no other branch is followed from

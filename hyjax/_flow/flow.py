@@ -20,6 +20,14 @@ class Impact(eqx.Module):
     **Attributes:** `t`, `x`: time and state before the jump, shapes `()` and `(n,)`. `transition`: index into
     `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` there, in the guard's units per time. `steps`: the number of solver
     steps tried. `result`: a code of `RESULTS`; unless `result` is `successful`, the numbers are NaN and `transition` is -1.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> impact = hj.flow_to_guard(ball.system, "flight", 0.0, x0, params)
+    >>> print(f"{impact.x[1]:.6f} {impact.guard_rate:.6f} {impact.transition} {impact.result}")
+    -4.429447 -4.429447 0 successful
     """
 
     t: Time
@@ -83,8 +91,9 @@ def flow_to_guard(
 
     $x(t_e)$ where $\dot x = f(t, x, p)$ and $t_e$ is the first time at which a guard that was strictly positive is zero.
 
-    **Arguments:** `mode`: a name, static. `t`: start time. `x`: initial state, shape `(n,)`. Times and states are in the units
-    of the vector field. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
+    **Arguments:** `system`: a `HybridSystem`. `mode`: a name, static. `t`: start time. `x`: initial state, shape `(n,)`. Times
+    and states are in the units of the vector field. `integrator`: an `Integrator`, or one for each mode,
+    `{"stance": ..., "flight": ...}`.
 
     **Returns:** `Impact(t, x, transition, guard_rate, steps, result)`, before the jump. Differentiable in `t`, `x` and `params`,
     to any order in forward and reverse mode (with the integrator's default `adjoint`). A guard that falls within rounding of the
@@ -95,6 +104,14 @@ def flow_to_guard(
 
     A call that fails has NaN values, and their derivative is zero: the gradient of a failed call is 0.0, so that in a batch the
     failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> impact = hj.flow_to_guard(ball.system, "flight", 0.0, x0, params)
+    >>> print(f"{impact.t:.6f}, {jnp.sqrt(2 / params.gravity):.6f}")
+    0.451524, 0.451524
 
     Source: Bhounsule (2014), eqs. 1-3.
     """

@@ -50,6 +50,13 @@ class Integrator(eqx.Module):
     The derivatives of an event have the accuracy of the steps. `Integrator` is static under `jit`: another tolerance is another
     compilation. `ValueError` for a solver, controller or limit that cannot be used.
 
+    **Example:**
+
+    >>> import diffrax
+    >>> hj.Integrator(diffrax.Tsit5(), rtol=1e-9, atol=1e-9, max_time=10.0).max_time
+    10.0
+    >>> by_mode = {"stance": hj.Integrator(diffrax.Kvaerno5(), rtol=1e-8, atol=1e-8), "flight": hj.Integrator()}
+
     Source: Prince, Dormand (1981), *High order embedded Runge-Kutta formulae*, for `Dopri8`; Kidger (2021), *On Neural
     Differential Equations*, for diffrax.
     """

@@ -20,12 +20,21 @@ def saltation_matrix(
 
     $$\Xi = D_xR + \frac{(f_J(t, x^+) - D_xR\,f_I(t, x^-) - D_tR)\,D_xg}{D_tg + D_xg\,f_I(t, x^-)}$$
 
-    **Arguments:** `transition`: one of `system.transitions`, or its index. `t`, `x`: time and state before the jump, on the
-    guard's surface; `x` of shape `(pre,)`.
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters. `transition`: one of `system.transitions`, or its
+    index. `t`, `x`: time and state before the jump, on the guard's surface; `x` of shape `(pre,)`.
 
     **Returns:** shape `(post, pre)`; an entry has the unit of a coordinate after the jump over that of one before. Where the flow
     is tangent to the surface (grazing) the denominator is zero and entries are infinite or NaN; `flow_to_guard` reports grazing
     as a result code.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> impact = hj.flow_to_guard(ball.system, "flight", 0.0, x0, params)
+    >>> print(hj.saltation_matrix(ball.system, 0, impact.t, impact.x, params).round(4))
+    [[-0.8     0.    ]
+     [ 3.9865 -0.8   ]]
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 2, eq. 9.
     """

@@ -18,6 +18,16 @@ class Samples(eqx.Module):
     **Attributes:** `t`: shape `(times,)`. `x`: shape `(times, size)`, padded with zeros to the largest dimension; at the time of
     an event, the state after the jump. `mode`: indices of the modes, shape `(times,)`. At a time that the trajectory does not
     reach, `x` is NaN and `mode` is -1.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0, save=jnp.array([0.0, 0.5, 1.0]))
+    >>> print(run.samples.x.round(4), run.samples.mode)
+    [[ 1.      0.    ]
+     [ 0.1603  3.068 ]
+     [ 0.468  -1.837 ]] [0 0 0]
     """
 
     t: Float[Array, " times"]

@@ -34,6 +34,15 @@ class Crossing(eqx.Module):
     a mode. `time`: the duration, in units of time. `mode`: the index of the mode, in the order of `system.modes`. `transitions`:
     those taken on the way, indices into `system.transitions`, -1 in unused rows, shape `(max_jumps,)`. `jumps`: their number.
     `result`: a code; unless `result` is `successful`, `x` and `time` are NaN.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
+    >>> crossing = hj.section_map(wheel.system, jnp.array([0.1, 0.8]), params, section=upright)
+    >>> print(crossing.jumps, crossing.transitions[:3])
+    1 [ 0 -1 -1]
     """
 
     x: State
@@ -124,14 +133,23 @@ def section_map(
 ) -> Crossing:
     r"""The Poincaré map $x \mapsto P(x)$ to the next crossing of a section, through whatever modes and jumps come.
 
-    **Arguments:** `x`: state of the mode `section.mode`, shape `(n,)`; it need not be on the section. A start on the surface is
-    no crossing. `section`: a `Section`, or a `Stroboscope`. `t`: start time, which matters only for a system that depends on
-    time. `max_jumps`: the largest number of jumps on the way, static. `integrator`: an `Integrator`, or one for each mode; the
-    longest time to the next crossing is the `max_time` of the section's mode.
+    **Arguments:** `system`: a `HybridSystem`. `x`: state of the mode `section.mode`, shape `(n,)`; it need not be on the section.
+    A start on the surface is no crossing. `section`: a `Section`, or a `Stroboscope`. `t`: start time, which matters only for a
+    system that depends on time. `max_jumps`: the largest number of jumps on the way, static. `integrator`: an `Integrator`, or
+    one for each mode; the longest time to the next crossing is the `max_time` of the section's mode.
 
     **Returns:** `Crossing`, also under `jit` and `vmap`, differentiable in `x`, `params` and `t` as `simulate` is. Its `result`
     is `no_crossing` where the surface is not met within `max_time`, or a code of `simulate`. `ValueError` for arguments of a
     wrong shape or dtype, or that are not finite.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
+    >>> crossing = hj.section_map(wheel.system, wheel.guess(params), params, section=upright)
+    >>> print(f"{crossing.time:.6f} {crossing.x[1]:.6f} {crossing.result}")
+    0.667799 0.789963 successful
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 8.7; Kong, Payne, Zhu, Johnson (2024), eq. 12, for the saltation
     matrix.
@@ -182,6 +200,14 @@ def section_jacobian(
 
     **Arguments:** as for `section_map`. **Returns:** shape `(n, n)`; for a `Stroboscope` as many rows as the largest mode has
     coordinates. NaN where the map fails.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
+    >>> print(hj.section_jacobian(wheel.system, wheel.guess(params), params, section=upright)[1].round(4))
+    [0.2684 1.0336]
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35; Strogatz (1994), Sec. 8.7.
     """

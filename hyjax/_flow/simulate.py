@@ -46,12 +46,12 @@ def simulate(
 
     $\dot x = f_m(t, x, p)$ until a guard of mode $m$ falls through zero; then $x^+ = R(t, x^-, p)$ in the transition's target.
 
-    **Arguments:** `x0`: initial state, shape `(n,)`. `mode`: name of the first mode. `t0`, `t1`: start and end time; a guard
-    that falls within rounding of `t1` counts as met, and its jump is taken. Times and states are in the units of the vector
-    fields. `max_jumps`: the largest number of jumps, static. `integrator`: an `Integrator`, or one for each mode,
-    `{"stance": ..., "flight": ...}`; `max_time` is not used. `save`: times at which to keep states, shape `(times,)`, in any
-    order; `Trajectory.sample` gives states at further times. `record`: whether to keep the arcs; `False` keeps the final state
-    and the number of jumps, in memory that does not grow with `max_jumps`, and takes as many arcs as there are.
+    **Arguments:** `system`: a `HybridSystem`. `x0`: initial state, shape `(n,)`. `mode`: name of the first mode. `t0`, `t1`:
+    start and end time; a guard that falls within rounding of `t1` counts as met, and its jump is taken. Times and states are in
+    the units of the vector fields. `max_jumps`: the largest number of jumps, static. `integrator`: an `Integrator`, or one for
+    each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `save`: times at which to keep states, shape `(times,)`,
+    in any order; `Trajectory.sample` gives states at further times. `record`: whether to keep the arcs; `False` keeps the final
+    state and the number of jumps, in memory that does not grow with `max_jumps`, and takes as many arcs as there are.
 
     **Returns:** `Trajectory`, also under `jit` and `vmap`. Its numbers are differentiable in `x0`, `params`, `t0` and `t1`, to
     any order in forward and reverse mode (with the integrator's default `adjoint`). After a failure the trajectory up to the
@@ -60,6 +60,14 @@ def simulate(
     `bouligand_derivative`); `max_steps_reached`, `dt_min_reached`, or `nonfinite`, such as for a flow that diverges;
     `outside_domain`, where the state is outside the domain of its mode; `time_reversed`, where a traced `t1` lies before `t0`.
     `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> print(f"{run.jumps} {run.final[0]:.6f} {run.final[1]:.6f}")
+    1 0.468004 -1.836996
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """

@@ -32,6 +32,15 @@ class Event(eqx.Module):
     **Attributes:** `t`: its time. `before`, `after`: the states before and after the jump, of the dimensions of the modes
     `source` and `target`. `transition`: index into `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` before the jump,
     in the guard's units per time.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> event = run.events[0]
+    >>> print(f"{event.t:.6f} {event.before[1]:.6f} {event.after[1]:.6f}")
+    0.451524 -4.429447 3.543558
     """
 
     t: float
@@ -55,6 +64,16 @@ class Trajectory(Shown):
     ends, after and before the jumps, shape `(arcs, size)`. `modes`: shape `(arcs,)`. `transitions`: the transition whose guard
     ended the arc, -1 for none, shape `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `jumps`: the
     number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the times `save` given to `simulate`, or `None`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
+    >>> run.sequence, run.events[0].source, run.starts.shape
+    (('flight',), 'flight', (101,))
+    >>> print(run.sample(3)[0].x.shape)
+    (3, 2)
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """

@@ -63,7 +63,10 @@ def largest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0))
 
 
 def smallest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0)) -> Objective:
-    r"""The smallest value of a function of the state on the arcs of an orbit, $\min_t h(t, x(t), p)$; see `largest`."""
+    r"""The smallest value of a function of the state on the arcs of an orbit, $\min_t h(t, x(t), p)$, between samples too.
+
+    **Arguments:** `function`, `window`: as for `largest`. **Returns:** `(orbit, params) -> number`, as `largest` does.
+    """
     return _extreme("smallest", function, window, -1)
 
 

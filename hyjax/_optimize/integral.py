@@ -47,6 +47,9 @@ def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
 
     **Arguments:** `rate`: `(t, x, params) -> number`, for all modes of the orbit, or a mapping from modes; a mode that is
     left out adds nothing.
+
+    **Returns:** `(orbit, params) -> number`, in the unit of the rate times that of time. NaN where the integration fails.
+    `ValueError` for an unknown mode.
     """
     extended = remembered(lambda orbit: with_integral(orbit.system, by_mode("integral", rate, orbit)))
 

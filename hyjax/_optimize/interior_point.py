@@ -33,6 +33,11 @@ class InteriorPoint(eqx.Module):
     **Arguments:** `second_order`: use the exact Hessian of the Lagrangian, which takes about twice as long to compile; else BFGS
     updates with Powell's damping. `max_iterations`: evaluations of objective and constraints, static. `accept`: the largest
     residual of the optimality conditions at which a result is `successful`. `barrier`: the first barrier parameter.
+
+    **Example:**
+
+    >>> hj.InteriorPoint(second_order=True, max_iterations=50).accept
+    1e-07
     """
 
     second_order: bool = eqx.field(static=True, default=False)

@@ -16,8 +16,13 @@ Energy = Callable[[str, State, Params], Scalar]
 
 
 def step_length(travel: Travel) -> Objective:
-    """The distance over the ground in one period. **Arguments:** `travel`: of a model, the vector from one foothold to the next
-    at the end of an arc, `(mode, x, params) -> (2,)`."""
+    """The distance over the ground in one period.
+
+    **Arguments:** `travel`: of a model, the vector from one foothold to the next at the end of an arc,
+    `(mode, x, params) -> (2,)`.
+
+    **Returns:** `(orbit, params) -> number`, in the unit of the vector. NaN for an orbit that failed.
+    """
 
     def step_length(orbit: PeriodicOrbit, params: Params) -> Scalar:
         ways = [travel(mode, x, params) for mode, x, _, _ in arc_ends(orbit, params)]
@@ -28,7 +33,11 @@ def step_length(travel: Travel) -> Objective:
 
 
 def speed(travel: Travel) -> Objective:
-    """The mean speed over the ground: `step_length` over the period."""
+    """The mean speed over the ground: `step_length` over the period.
+
+    **Arguments:** `travel`: as for `step_length`. **Returns:** `(orbit, params) -> number`, in units of length by time. NaN for
+    an orbit that failed.
+    """
     length = step_length(travel)
 
     def speed(orbit: PeriodicOrbit, params: Params) -> Scalar:
@@ -41,6 +50,8 @@ def impact_loss(energy: Energy) -> Objective:
     """The energy lost in the jumps of one period: the sum of $E(x^-) - E(x^+)$.
 
     **Arguments:** `energy`: `(mode, x, params) -> number`, in any unit, with the same origin before and after each jump.
+
+    **Returns:** `(orbit, params) -> number`, in the unit of the energy. NaN for an orbit that failed.
     """
 
     def impact_loss(orbit: PeriodicOrbit, params: Params) -> Scalar:

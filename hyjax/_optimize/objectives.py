@@ -19,8 +19,12 @@ from .work import cost_of_transport as cost_of_transport, negative_work as negat
 
 
 class Negative(eqx.Module):
-    """Minus an objective: `hyjax.optimize` minimizes, so it maximizes with `Negative(speed)`. Values, gradients and multipliers
-    of the result are those of the negative objective; its pictures show the objective itself."""
+    """Minus an objective: `hyjax.optimize` minimizes, so it maximizes with `Negative(speed)`.
+
+    Values, gradients and multipliers of the result are those of the negative objective; its pictures show the objective itself.
+
+    **Arguments:** `objective`: `(orbit, params) -> number`.
+    """
 
     objective: Objective
 
@@ -29,7 +33,11 @@ class Negative(eqx.Module):
 
 
 def period(orbit: PeriodicOrbit, params: Params) -> Scalar:
-    """The period of the orbit, in units of time."""
+    """The period of the orbit, the duration of all its strides.
+
+    **Arguments:** `orbit`, `params`: an orbit and its parameters. **Returns:** a scalar, in units of time; NaN for an orbit that
+    failed.
+    """
     return orbit.period
 
 
@@ -39,13 +47,16 @@ def spectral_radius(orbit: PeriodicOrbit, params: Params) -> Scalar:
     For a constraint such as `at_most=0.9` where one multiplier, or one complex pair, is the largest. Not differentiable where
     the two largest multipliers meet, at a kink or, where a real pair becomes complex, with an infinite derivative on one side;
     an optimum is often there: to minimize, use `contraction`.
+
+    **Arguments:** `orbit`, `params`: an orbit and its parameters. **Returns:** a scalar; NaN for an orbit that failed.
     """
     return orbit.spectral_radius
 
 
 def contraction(smoothing: float = 1e-3) -> Objective:
-    r"""An upper bound of the spectral radius that is differentiable everywhere: the $r$ with
-    $\sum_{k \ge 1} \|A^k\|_F^2\,r^{-2k} = 1/\varepsilon$.
+    r"""An upper bound of the spectral radius that is differentiable everywhere.
+
+    It is the $r$ with $\sum_{k \ge 1} \|A^k\|_F^2\,r^{-2k} = 1/\varepsilon$.
 
     $A$ is the return Jacobian, $\varepsilon$ the smoothing. In the linear theory a deviation of size 1 is at most
     $r^k/\sqrt\varepsilon$ after $k$ strides. For one real multiplier $r = |\lambda|\sqrt{1 + \varepsilon}$; as $\varepsilon$
@@ -57,6 +68,8 @@ def contraction(smoothing: float = 1e-3) -> Objective:
     $k = 64$ has 8 to 10.
 
     **Arguments:** `smoothing`: $\varepsilon$, static, between 1e-6 and 1: 1e-2 for a smoother, less tight bound.
+
+    **Returns:** `(orbit, params) -> number`; NaN for an orbit that failed. `ValueError` for a smoothing out of range.
 
     Source: Vanbiervliet, Vandereycken, Michiels, Vandewalle, Diehl (2009), *The smoothed spectral abscissa for robust stability
     optimization*, SIAM J. Optim. 20, 156-171, for the continuous-time counterpart.
@@ -76,6 +89,8 @@ def sensitivity(noise: Where, indicator: Indicator = stride_time) -> Objective:
     **Arguments:** as those of `hyjax.gait_sensitivity_norm`: `noise` selects the parameters that vary from stride to stride, as
     `lambda p: p.slope`; `indicator` is a function of the `Stride`, by default its duration. The norm is infinite for a gait that
     is not stable: a search starts from a stable gait, and its steps to others are cut back.
+
+    **Returns:** `(orbit, params) -> number`, in units of the indicator per unit of the noise.
     """
 
     def sensitivity(orbit: PeriodicOrbit, params: Params) -> Scalar:

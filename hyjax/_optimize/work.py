@@ -39,7 +39,10 @@ def positive_work(power: Rate | Mapping[str, Rate]) -> Objective:
 
 
 def negative_work(power: Rate | Mapping[str, Rate]) -> Objective:
-    r"""The negative work of one period, $W^- = \int_0^T \max(-P(t, x(t), p), 0)\,dt \ge 0$; see `positive_work`."""
+    r"""The negative work of one period, $W^- = \int_0^T \max(-P(t, x(t), p), 0)\,dt \ge 0$.
+
+    **Arguments:** `power`: as for `positive_work`. **Returns:** `(orbit, params) -> number`, as `positive_work` does.
+    """
     works = works_of("negative_work", power)
 
     def negative_work(orbit: PeriodicOrbit, params: Params) -> Scalar:
@@ -62,6 +65,8 @@ def cost_of_transport(
     an arc, `(mode, x, params) -> (2,)`; $d$ is the length of the way in one period. `weight`: $m g$, a number, or a function of
     `params`. `negative`: $\nu$, the share of the negative work that counts as a cost: 0 where it is free, 1 where braking costs
     as much as driving, -1 where it is all recovered. `impulsive`: $W_P$, the work of push-offs, `(orbit, params) -> number`.
+
+    **Returns:** `(orbit, params) -> number`. NaN where the integration fails.
 
     Source: Collins, Ruina, Tedrake, Wisse (2005), *Efficient bipedal robots based on passive-dynamic walkers*, Science 307, with
     $\nu = 0$.

@@ -20,7 +20,21 @@ Codes = Array | np.ndarray
 
 
 class OrbitError(RuntimeError):
-    """No periodic orbit was found from a guess."""
+    """No periodic orbit was found from a guess; the message has the code, the residual, the last iterate and the remedies.
+
+    Raised by `periodic_orbit` outside of `jit`; with `throw=False` there is none, and the code is in `result`.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> try:
+    ...     hj.periodic_orbit(wheel.system, jnp.array([-0.5, 0.1]), params, sequence=wheel.sequence)
+    ... except hj.OrbitError as error:
+    ...     print(str(error).splitlines()[0])
+    ...
+    periodic_orbit found no orbit from this guess.
+    """
 
 
 class Reached(eqx.Module):

@@ -85,6 +85,7 @@ def find_orbits(
 
     **Arguments:**
 
+    - `system`, `params`: a `HybridSystem` and its parameters, a PyTree.
     - `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector fields: the box of states just after the
       jump that closes the sequence; an orbit of several strides has one of these states in the box. It may be large: only the
       image of the reset is searched.
@@ -103,6 +104,16 @@ def find_orbits(
     of these orbits is the given one with a transition at the section, which changes nothing and enters the mode `"(mode) from the
     section"`, where the orbits start. Where several transitions lead from one mode to the same other, each enters a mode of its
     own, `"(mode) after (number)"`. `continuation` and `sweep` of `orbit.system` follow these orbits, also one without jumps.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbits = hj.find_orbits(wheel.system, params, sequence=wheel.sequence, region=wheel.region(params))
+    >>> orbits.x.shape
+    (1, 2)
+    >>> print(orbits.period.round(6))
+    [2.310015]
 
     Source: multistart Newton's method on the return map of Bhounsule (2014), Sec. 2; Boender, Rinnooy Kan (1987), *Bayesian
     stopping rules for multistart global optimization methods*, Math. Program. 37, 59-80; the starts: an additive recurrence,

@@ -30,6 +30,15 @@ class MultipleShooting(AbstractShooting):
 
     **Arguments:** as for `SingleShooting`. Failures are the result codes of `periodic_orbit`.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> method = hj.MultipleShooting()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence, method=method)
+    >>> print(orbit.result)
+    successful
+
     Source: the method is classical; see Ascher, Mattheij, Russell (1995), *Numerical solution of boundary value problems*,
     ch. 4.
     """

@@ -11,9 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
 from .._flow.arc import Arc
 from .._flow.check import check
-from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
-from .._flow.jump import reset
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
 from .._flow.trees import without_tangents
 from .._system.pictures import picture
@@ -25,13 +23,14 @@ from .chain import Chain
 from .failure import raise_failure, Reached
 from .implicit import closed_orbit
 from .multiple_shooting import MultipleShooting
-from .multipliers import eigenvalues
+from .multipliers import eigenvalues, unless_in_family
 from .problem import Problem
 from .report import describe
+from .sample import arcs_of_stride
 from .search_limits import SearchLimits
 from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
-from .stride import monodromy, run_stride
+from .stride import monodromy
 
 if TYPE_CHECKING:
     import pathlib
@@ -54,6 +53,16 @@ class PeriodicOrbit(Shown):
     from the guess to the orbit's states, relative to the largest component of either; zero where there was no guess. `result`: a
     code of `RESULTS`; unless `result` is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last
     iterate). Every number is differentiable in `params`; the derivative of `distance` is zero.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit.x.shape, orbit.return_jacobian.shape, bool(orbit.stable), bool(orbit.residual < 1e-14)
+    ((2,), (2, 2), True, True)
+    >>> print(f"{orbit.multipliers[0].real:.6f}")
+    0.444444
 
     Source: Bhounsule (2014), Sec. 2.
     """
@@ -108,7 +117,7 @@ class PeriodicOrbit(Shown):
         """States along each arc of the orbit, at `n` equidistant times from its start to its end."""
         arcs = []
         for node, start in zip(self.nodes, self.starts, strict=True):
-            for mode, (t, x) in zip(self.sequence, _sample(self, node, start, n), strict=True):
+            for mode, (t, x) in zip(self.sequence, arcs_of_stride(self, node, start, n), strict=True):
                 arcs.append(Arc(mode, t, x))
         return tuple(arcs)
 
@@ -159,29 +168,6 @@ class PeriodicOrbit(Shown):
         return monodromy(
             self.system, self.x, self.params, sequence=self.sequence * self.strides, integrator=self.integrator
         )
-
-
-@eqx.filter_jit
-def _sample(orbit: PeriodicOrbit, x: State, t: Scalar, n: int):
-    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
-    taken = orbit.system.route(orbit.sequence)
-    arcs = []
-    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
-        times = jnp.linspace(t, impact.t, n)
-
-        def at(time, mode=mode, t=t, x=x):
-            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
-
-        arcs.append((times, jax.vmap(at)(times)))
-        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
-    return arcs
-
-
-def unless_in_family(multipliers: Array, result: RESULTS) -> RESULTS:
-    """The code of an orbit: `not_isolated` for a multiplier 1 of the return map, where neighbouring orbits are periodic too and
-    Newton's equation is singular."""
-    family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
-    return choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)
 
 
 def orbit_of(
@@ -258,10 +244,10 @@ def periodic_orbit(
     This need not be the orbit nearest to the guess, nor one of the same kind: `distance` of the result says how far it is from
     the guess, and `near` sets a bound. To follow one orbit over parameters use `sweep` or `continuation`.
 
-    **Arguments:** `guess`: state at the start of the sequence's first mode, just after a jump, shape `(n,)`; or for
-    `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `strides`: the number of
-    passes, static. `method`: `SingleShooting` or `MultipleShooting`. `integrator`: an `Integrator`, or one for each mode,
-    `{"stance": ..., "flight": ...}`. `near`: the largest `distance` from the guess, such as 0.1. `throw`: raise an error on
+    **Arguments:** `system`: a `HybridSystem`. `guess`: state at the start of the sequence's first mode, just after a jump, shape
+    `(n,)`; or for `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `strides`: the
+    number of passes, static. `method`: `SingleShooting` or `MultipleShooting`. `integrator`: an `Integrator`, or one for each
+    mode, `{"stance": ..., "flight": ...}`. `near`: the largest `distance` from the guess, such as 0.1. `throw`: raise an error on
     failure; with `False`, `result` holds the code.
 
     **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`, in the units of the vector fields. All its numbers are
@@ -273,6 +259,19 @@ def periodic_orbit(
     `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed. With `throw`, an
     `OrbitError` states the code, the residual and the last iterate; under `jit` it is equinox's runtime error, with the code.
     `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{orbit.period:.6f}, {orbit.spectral_radius:.6f}")
+    2.310015, 0.444444
+    >>> def period(p):
+    ...     return hj.periodic_orbit(wheel.system, wheel.guess(p), p, sequence=wheel.sequence).period
+    ...
+    >>> print(f"{jax.grad(period)(params).slope:.6f}")
+    -9.684619
 
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """

@@ -84,6 +84,15 @@ class SingleShooting(AbstractShooting):
     search begins, and which it leaves where the residual is about the root of the tolerance; the orbit itself has the
     integrator's own. `()`: all iterations have the integrator's own. Failures are the result codes of `periodic_orbit`.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> method = hj.SingleShooting(max_iterations=50)
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence, method=method)
+    >>> print(orbit.result)
+    successful
+
     Source: Bhounsule (2014), Sec. 2; Deuflhard (2004), *Newton Methods for Nonlinear Problems*, ch. 3.
     """
 

@@ -24,6 +24,14 @@ class Stride(eqx.Module):
     each arc the `Impact` before its jump. `guard_rates`: in the guards' units per time, shape `(arcs,)`, negative where the flow
     crosses the guard's surface. `result`: `successful`, or the first other code of an arc; then the numbers are NaN.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> after = hj.stride(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(after.impacts[0].x.round(6), after.guard_rates.round(6))
+    [0.523599 0.965173] [-0.965173]
+
     Source: Bhounsule (2014), eqs. 1-5.
     """
 
@@ -108,9 +116,10 @@ def stride(
 
     $x_{i+1} = R_i(t_i, \varphi(t_i; x_i))$ for each mode of the sequence; the last transition enters the first mode again.
 
-    **Arguments:** `x`: state at the start of the first mode, shape `(n,)`. `sequence`: mode names, static. `t`: start time, which
-    matters only for a non-autonomous system. Times and states are in the units of the vector fields. `integrator`: an
-    `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x`: state at the start of the first mode,
+    shape `(n,)`. `sequence`: mode names, static. `t`: start time, which matters only for a non-autonomous system. Times and
+    states are in the units of the vector fields. `integrator`: an `Integrator`, or one for each mode,
+    `{"stance": ..., "flight": ...}`.
 
     **Returns:** `Stride(x, time, impacts, guard_rates, result)`. `result` is `unexpected_transition` when a guard fires that the
     sequence does not name, `no_crossing` when no guard falls within `integrator.max_time`, or a code of `Impact`. `ValueError`
@@ -118,6 +127,14 @@ def stride(
 
     A stride that fails has NaN values, and their derivative is zero: the gradient of a failed call is 0.0, so that in a batch the
     failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> after = hj.stride(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{after.time:.6f} {after.x[1]:.6f} {after.result}")
+    1.275313 0.643449 successful
 
     Source: Bhounsule (2014), eqs. 1-5.
     """
@@ -144,6 +161,14 @@ def return_jacobian(
 
     **Returns:** shape `(n, n)`, row and column in the units of the coordinates; NaN where the stride fails.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(hj.return_jacobian(wheel.system, orbit.x, params, sequence=wheel.sequence)[1].round(4))
+    [0.2047 0.4444]
+
     Source: Bhounsule (2014), eq. 16, whose printed factors are in the wrong order.
     """
     integrator = for_modes(system, integrator)
@@ -169,6 +194,15 @@ def monodromy(
     **Arguments:** as for `stride`; `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
 
     **Returns:** shape `(n, n)`, row and column in the units of the coordinates; NaN where the stride fails.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> matrix = hj.monodromy(wheel.system, orbit.x, params, sequence=wheel.sequence)
+    >>> print(jnp.sort(jnp.linalg.eigvals(matrix).real).round(6))
+    [0.444444 1.      ]
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
     """

@@ -61,6 +61,7 @@ def attractor(
 
     **Arguments:**
 
+    - `system`, `params`: a `HybridSystem` and its parameters, a PyTree.
     - `start`: the initial state, shape `(n,)`, just after a jump; several, shape `(starts, n)`, where attractors coexist; a
       function of the parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of
       its size, so that iteration from an unstable orbit reaches a neighbouring attractor.

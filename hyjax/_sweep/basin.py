@@ -51,6 +51,7 @@ def basin(
 
     **Arguments:**
 
+    - `system`: a `HybridSystem`.
     - Either `sequence`: mode names, static; or `section`: a `Section` or a `Stroboscope`, with `max_jumps`, the largest number of
       jumps in one stride.
     - `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`, the initial

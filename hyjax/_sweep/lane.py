@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._flow.mode_integrators import Integrators
-from .._orbit.multipliers import eigenvalues
+from .._orbit.multipliers import eigenvalues, unless_in_family
 from .._orbit.newton import find_root
-from .._orbit.orbit import orbit_of, PeriodicOrbit, unless_in_family
+from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.prescribed import Prescribed, unless_undetermined
 from .._orbit.problem import Problem
 from .._orbit.shooting import orbit_equation, outcome

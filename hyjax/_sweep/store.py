@@ -168,6 +168,8 @@ class Store:
 def open_sweep(path: str | Path) -> "xarray.Dataset":
     """The dataset of a store that `sweep(out=...)` wrote, each of whose checksums is verified first.
 
+    **Arguments:** `path`: of the store.
+
     **Returns:** the `xarray.Dataset` that `sweep` returns, read on access. Points not yet computed have the result -1 and are
     NaN. `StoreError` where a file is missing or damaged; the message names the chunk and the remedy. `ImportError` without
     xarray and zarr.

@@ -55,6 +55,7 @@ def sweep(
 
     **Arguments:**
 
+    - `system`: a `HybridSystem`.
     - `start`: an orbit whose parameters lie on the grid or near the grid; or a branch, whose points are the initial guesses (over
       the branch's own parameter; on a branch with folds, those of the part nearest its first point).
     - `where`: the lens that picks the varied leaves of the parameters: `lambda params: params.slope`, or a tuple of leaves.

@@ -16,6 +16,13 @@ def enable_cache(directory: str | Path | None = None) -> Path:
 
     **Returns:** the directory. A directory that cannot be written is no error: JAX warns, and compiles as without a cache.
 
+    **Example:**
+
+    >>> import tempfile
+    >>> directory = hj.enable_cache(tempfile.mkdtemp())
+    >>> directory.is_dir()
+    True
+
     Source: JAX documentation, *Persistent compilation cache*.
     """
     from jax.experimental.compilation_cache import compilation_cache

@@ -18,6 +18,16 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     A lane that fails is filled with NaN and carries its code; the other lanes are unchanged. The codes of diffrax and optimistix
     keep their meaning; the codes below are added. `RESULTS[code]` is the message of a code. A code compares with another code or
     with a name, `orbit.result == "zeno"`, and prints as its name; a batch of codes prints how many lanes have each.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=5.0, max_jumps=300)
+    >>> print(run.result)
+    zeno
+    >>> bool(run.result == "zeno")
+    True
     """
 
     no_crossing = (

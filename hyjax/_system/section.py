@@ -17,6 +17,15 @@ class Section(eqx.Module):
 
     The surface should not be that of a guard of the mode: states just after a jump need no section, but a `sequence`.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
+    >>> crossing = hj.section_map(wheel.system, wheel.guess(params), params, section=upright)
+    >>> bool(abs(crossing.x[0]) < 1e-14)
+    True
+
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 8.7.
     """
 
@@ -33,6 +42,15 @@ class Stroboscope(eqx.Module):
 
     **Arguments:** `mode`: the name of the mode of the initial states; after a period the state may be in any mode. `period`: a
     function `T(params)`, or a positive number, in units of time. `ValueError` for a period that is neither.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> once_a_second = hj.Stroboscope("flight", 1.0)
+    >>> crossing = hj.section_map(ball.system, x0, params, section=once_a_second)
+    >>> print(crossing.time, crossing.jumps)
+    1.0 1
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 8.7 and 12.5.
     """

@@ -29,6 +29,12 @@ class Mode(eqx.Module):
     an impact may serve as the domain too. `stride` and what is built on it (orbits, branches, sweeps) do not look at domains,
     because Newton's method passes through states outside; `simulate` from the orbit found does.
 
+    **Example:**
+
+    >>> flight = hj.Mode(lambda t, x, p: jnp.stack([x[1], -p]), coordinates=("y", "y_rate"))
+    >>> flight.dimension
+    2
+
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
@@ -65,6 +71,14 @@ class Transition(eqx.Module):
     shape `(n,)`, to that of `target`, shape `(m,)`. `armed`: optional `(t, x, params) -> bool`; a crossing at which `armed` is
     false is ignored. `ValueError` for a guard, reset or `armed` that is not a function.
 
+    **Example:**
+
+    >>> bounce = hj.Transition(
+    ...     "flight", "flight", guard=lambda t, x, p: x[0], reset=lambda t, x, p: jnp.stack([x[0], -0.8 * x[1]])
+    ... )
+    >>> bounce.reset(0.0, jnp.array([0.0, -5.0]), None).tolist()
+    [0.0, 4.0]
+
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
@@ -93,8 +107,17 @@ class HybridSystem(eqx.Module):
 
     **Arguments:** `modes`: a dictionary from name to `Mode`; the dimensions of the modes may differ. `transitions`: a tuple of
     `Transition`. `ValueError` for a transition from or to a mode that is not in `modes`.
+    `names` are those of the modes.
 
     Build a system once, at module level: each new system is compiled again.
+
+    **Example:**
+
+    >>> flight = hj.Mode(lambda t, x, p: jnp.stack([x[1], -p]), coordinates=("y", "y_rate"))
+    >>> floor, bounce = lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.8 * x[1]])
+    >>> ball = hj.HybridSystem({"flight": flight}, (hj.Transition("flight", "flight", floor, bounce),))
+    >>> ball.names, ball.leaving("flight")
+    (('flight',), (0,))
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """

@@ -66,9 +66,9 @@ def bouligand_derivative(
     $B(v) = \Xi_{i_k} \cdots \Xi_{i_1} v$ in the cone of the variations $v$ whose orbits reach the guards in the order
     $i_1, \dots, i_k$: at each event, the guard with the least time $-D_xg\,v / (D_tg + D_xg f)$ of those that vanish and fall.
 
-    **Arguments:** `mode`, `t`, `x`: mode, time and state, shape `(n,)`, where the guards vanish, before any jump; not traced.
-    `tolerance`: a guard vanishes if the time to its surface is below this, in units of time. `max_events`: the largest number of
-    events in an order.
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `mode`, `t`, `x`: mode, time and state,
+    shape `(n,)`, where the guards vanish, before any jump; not traced. `tolerance`: a guard vanishes if the time to its surface
+    is below this, in units of time. `max_events`: the largest number of events in an order.
 
     **Returns:** `BouligandDerivative`, a function of the variation, also under `jit` and `vmap`. With one guard it is the
     saltation matrix. `ValueError` where no guard vanishes, where the events do not end, and where the orders end in different

@@ -33,6 +33,14 @@ class Covariance(eqx.Module):
     `(size, size)`; `final` has the dimension of the mode. `sigma_starts`, `sigma_ends`: at the starts and ends of the arcs, after
     and before the jumps, shape `(arcs, size, size)`. `sigma_samples`: at the times `save`, shape `(times, size, size)`, or
     `None`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> found = hj.covariance(ball.system, x0, 1e-4 * jnp.eye(2), params, mode="flight", t1=1.0)
+    >>> found.sigma_starts.shape, bool(jnp.all(found.sigma == found.final))
+    ((101, 2, 2), True)
     """
 
     trajectory: Trajectory
@@ -96,6 +104,14 @@ def covariance(
     **Returns:** `Covariance`, also under `jit` and `vmap`, differentiable in `x0`, `sigma0`, `params`, the values of the noise,
     `t0` and `t1` as `simulate` is. After a failure the covariance up to the failure is kept, and `result` is the reason, a code
     of `simulate`. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or that are not covariances.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> found = hj.covariance(ball.system, x0, 1e-4 * jnp.eye(2), params, mode="flight", t1=1.0)
+    >>> print(jnp.sqrt(jnp.diag(found.final)).round(6))
+    [0.013991 0.0411  ]
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and 143: in Table I the covariance $\Sigma$ of Appendix C, in Sec. II
     state estimation; eqs. 36 and 38 are those of one time step, for which the equation of $\dot\Sigma$ stands here. Noise of

@@ -22,6 +22,17 @@ class Entrainment(eqx.Module):
     **Attributes:** `lags`: equidistant phase differences $\psi$ in [0, 1), in cycles, shape `(lags,)`. `interaction`:
     $\Gamma(\psi)$ there. `lowest`, `highest`: the extremes of $\Gamma$, found between the `lags` by Newton's method. `result`:
     the code of the phase response; unless it is `successful`, the numbers are NaN.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase_response(orbit, samples=20)
+    >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
+    >>> found = hj.entrainment(response, torque)
+    >>> found.lags.shape, found.interaction.shape, bool(found.lowest < found.highest)
+    ((100,), (100,), True)
     """
 
     lags: Float[Array, "*batch lags"]
@@ -80,6 +91,18 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
 
     for a positive strength. To simulate kicks, give the system a clock as a further coordinate, with the rate 1, and a transition
     of each mode to itself with the guard `period - clock`, whose reset adds the kick and sets the clock to 0.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase_response(orbit, samples=20)
+    >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
+    >>> found = hj.entrainment(response, torque)
+    >>> low, high = found.tongue(0.01)
+    >>> print(f"{low:.6f} {high:.6f}")
+    0.992805 1.007195
 
     Source: Shirasaka, Kurebayashi, Nakao (2017), *Phase reduction theory for hybrid nonlinear oscillators*, Phys. Rev. E 95,
     012212, Sec. on injection locking; Nakao (2016), *Phase reduction approach to synchronisation of nonlinear oscillators*,

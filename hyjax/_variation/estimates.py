@@ -21,6 +21,19 @@ class Estimates(eqx.Module):
     **Attributes:** `times`: shape `(times,)`. `means`: shape `(times, size)`. `covariances`: shape `(times, size, size)`.
     `modes`: indices of the modes, shape `(times,)`; -1 after a failure, where the numbers are NaN. `coordinates`: the name of
     each mode and the names of its coordinates.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> estimates = filtered.estimates
+    >>> estimates.means.shape, estimates.covariances.shape, estimates.coordinates
+    ((2, 2), (2, 2, 2), (('flight', ('y', 'y_rate')),))
     """
 
     times: Float[Array, "*batch times"]
@@ -57,6 +70,18 @@ class Filtered(eqx.Module):
     these events has not happened yet, 1 where it showed that the next one has, 0 elsewhere, shape `(times,)`. `result`: a code
     of `RESULTS`. `initial`: mean and covariance at the start. `cross`: the covariance of each prediction with the estimate
     before it, shape `(times, size, size)`; `None` without `smooth`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> print(filtered.innovations[:, 0].round(4), filtered.events, filtered.result)
+    [-0.0038 -0.1189] [0 1] successful
     """
 
     times: Float[Array, "*batch times"]

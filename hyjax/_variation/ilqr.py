@@ -66,14 +66,15 @@ def ilqr(
     previous grid time. Where none of these lowers the cost, the trajectory is optimal along its kinks. As there may be a kink at
     each grid time, there may be such a minimum at each; several initial guesses help, and a finer grid lowers the barriers.
 
-    **Arguments:** `x0`: shape `(n,)`. `mode`: that of `x0`. `times`: the grid, increasing, shape `(steps + 1,)`. `where`: selects
-    the $m$ parameters that act, as `lambda p: (p.torque, p.push_off)`; vector fields, guards and resets see them. `controls`: the
-    initial guess of their deviations from `params`, shape `(steps, m)`; by default zero. It decides which minimum is found.
-    `stage_cost`: $\ell(t, x, u, p)$, `terminal_cost`: $\varphi(t, x, p)$, with values of shape `()`, each a function or one for
-    each mode by name; `x` has the dimension of its mode, `u` shape `(m,)`, and `p` is `params`. Both twice differentiable;
-    convex costs give better directions. `max_iterations`, `max_events` (of one trajectory): static. `tolerance`: relative to the
-    cost, of the decrease that the model promises; by default 1e-9 in float64. `integrator`: an `Integrator`, or one for each
-    mode; by default Dopri8 at tolerances of 1e-10.
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: shape `(n,)`. `mode`: that of `x0`.
+    `times`: the grid, increasing, shape `(steps + 1,)`. `where`: selects the $m$ parameters that act, as
+    `lambda p: (p.torque, p.push_off)`; vector fields, guards and resets see them. `controls`: the initial guess of their
+    deviations from `params`, shape `(steps, m)`; by default zero. It decides which minimum is found. `stage_cost`:
+    $\ell(t, x, u, p)$, `terminal_cost`: $\varphi(t, x, p)$, with values of shape `()`, each a function or one for each mode by
+    name; `x` has the dimension of its mode, `u` shape `(m,)`, and `p` is `params`. Both twice differentiable; convex costs give
+    better directions. `max_iterations`, `max_events` (of one trajectory): static. `tolerance`: relative to the cost, of the
+    decrease that the model promises; by default 1e-9 in float64. `integrator`: an `Integrator`, or one for each mode; by default
+    Dopri8 at tolerances of 1e-10.
 
     **Returns:** `IlqrSolution`, also under `jit` and `vmap`: as for `controls`, several initial guesses are one batch. Its `cost`
     is differentiable in `x0`, `params` and `times`, with the controls held: by the envelope theorem this is the derivative of
@@ -81,6 +82,17 @@ def ilqr(
     one and no step that was tried has it; `optimum_not_found` after `max_iterations`; a code of `simulate` if the initial guess
     fails, and then the numbers are NaN. Trial steps that fail are only refused. `ValueError` for arguments of a wrong shape or
     dtype, or that are not finite.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> solution = hj.ilqr(
+    ...     ball.system, x0, params, mode="flight", times=jnp.linspace(0.0, 0.6, 7), where=lambda p: p.gravity,
+    ...     stage_cost=lambda t, x, u, p: 0.01 * jnp.sum(u**2), terminal_cost=lambda t, x, p: (x[0] - 0.5) ** 2,
+    ... )
+    >>> print(solution.result, f"{solution.cost:.6f}")
+    successful 0.005996
 
     Source: Kong, Council, Johnson (2021), *iLQR for piecewise-smooth hybrid dynamical systems*, IEEE CDC, 5374-5381; Tassa, Erez,
     Todorov (2012), *Synthesis and stabilization of complex behaviors through online trajectory optimization*, IROS. In Kong,

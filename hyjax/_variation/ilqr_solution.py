@@ -20,6 +20,18 @@ class IlqrHistory(eqx.Module):
     **Attributes:** `cost`: shape `(rows,)`. `decrement`: $-\\mathrm dJ/\\mathrm d\\alpha$ along the full step of the model,
     twice the decrease of the cost that the model promises, shape `(rows,)`. `events`: the number of events, shape `(rows,)`.
     `modes`: the sequence of modes, as indices, -1 after its end, shape `(rows, arcs)`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> solution = hj.ilqr(
+    ...     ball.system, x0, params, mode="flight", times=jnp.linspace(0.0, 0.6, 7), where=lambda p: p.gravity,
+    ...     stage_cost=lambda t, x, u, p: 0.01 * jnp.sum(u**2), terminal_cost=lambda t, x, p: (x[0] - 0.5) ** 2,
+    ... )
+    >>> cost = solution.history.cost[: solution.iterations + 1]
+    >>> bool(jnp.all(jnp.diff(cost) <= 0))
+    True
     """
 
     cost: Float[Array, "*batch rows"]
@@ -53,6 +65,17 @@ class IlqrSolution(Shown):
     with `starts`, `ends`, `x_starts`, `x_ends` and `modes`, -1 in unused rows. `numbers`: the number of the arc at each grid
     time. `events`: the number of its events. `iterations`. `history`: by iteration, an `IlqrHistory`. `result`: a code of
     `RESULTS`; see `ilqr`. `given`, `functions`: the arrays and the functions of the problem.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> solution = hj.ilqr(
+    ...     ball.system, x0, params, mode="flight", times=jnp.linspace(0.0, 0.6, 7), where=lambda p: p.gravity,
+    ...     stage_cost=lambda t, x, u, p: 0.01 * jnp.sum(u**2), terminal_cost=lambda t, x, p: (x[0] - 0.5) ** 2,
+    ... )
+    >>> solution.controls.shape, solution.gains.shape, int(solution.events)
+    ((6, 1), (6, 1, 2), 1)
     """
 
     times: Float[Array, "*batch grid"]

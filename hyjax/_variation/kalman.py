@@ -73,17 +73,30 @@ def kalman_filter(
     deviations of 0.01 are 10 times too large just after a touch-down, and right with deviations of 0.001. Domains of modes are
     ignored: a mean may lie outside by as much as it is uncertain.
 
-    **Arguments:** `x0`, `sigma0`: mean and covariance at `t0`, shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`:
-    that of `x0`. `times`: increasing, none before `t0`, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`:
-    $h(t, x, p)$ with values of shape `(measured,)`, or one for each mode by name. `measurement_noise`: $V$, shape `(measured,
-    measured)`. `noise`: of the process, a `Noise`; its `flow` is an intensity $W$ per unit of time. `max_jumps`: between two
-    measurements, static. `integrator`: an `Integrator`, or one for each mode; by default Dopri8 at tolerances of 1e-9.
-    `saltation`: if false, the Jacobian of the reset stands in for $\Xi$, and $\gamma = 0$: an extended Kalman filter that knows
-    only the reset, for comparison. `smooth`: keep what `rts_smoother` needs.
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`, `sigma0`: mean and covariance at `t0`,
+    shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`: that of `x0`. `times`: increasing, none before `t0`, shape
+    `(times,)`. `measurements`: shape `(times, measured)`. `observe`: $h(t, x, p)$ with values of shape `(measured,)`, or one for
+    each mode by name. `measurement_noise`: $V$, shape `(measured, measured)`. `noise`: of the process, a `Noise`; its `flow` is
+    an intensity $W$ per unit of time. `max_jumps`: between two measurements, static. `integrator`: an `Integrator`, or one for
+    each mode; by default Dopri8 at tolerances of 1e-9. `saltation`: if false, the Jacobian of the reset stands in for $\Xi$, and
+    $\gamma = 0$: an extended Kalman filter that knows only the reset, for comparison. `smooth`: keep what `rts_smoother` needs.
 
     **Returns:** `Filtered`, also under `jit` and `vmap`; differentiable in all its arrays, in forward and reverse mode.
     `result` is a code of `simulate`, or `nonfinite` where $S$ is not positive definite; after a failure the rows are NaN, and so
     is the log-likelihood. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or not covariances.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> print(filtered.means.round(4), f"{filtered.log_likelihood:.4f}")
+    [[ 0.8    -1.9627]
+     [ 0.3309  2.2027]] -13.9889
 
     Source: Kong, Payne, Council, Johnson (2021), *The salted Kalman filter: Kalman filtering on hybrid dynamical systems*,
     Automatica 131; Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter*, IROS, for noise in guards and

@@ -38,6 +38,15 @@ class Noise(eqx.Module):
     `ValueError`, from the functions that take a `Noise`, for an unknown mode or transition, a wrong shape, and a matrix that is
     not a covariance.
 
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> noise = hj.Noise(flow=jnp.diag(jnp.array([0.0, 1e-4])), guard=1e-6)
+    >>> found = hj.covariance(ball.system, x0, jnp.zeros((2, 2)), params, mode="flight", t1=1.0, noise=noise)
+    >>> print(jnp.sqrt(jnp.diag(found.final)).round(6))
+    [0.0028   0.009131]
+
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. II, noisy guards and uncertain resets: in Table I of the covariance $\Sigma$,
     to whose eqs. 36-37 the noise adds. Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter: state
     estimation for hybrid systems with uncertain guards*, IROS.

@@ -19,6 +19,15 @@ class PhaseResponse(eqx.Module):
     quadrature weights; its first and last samples are the states just after and just before the jumps. `residual`: the largest
     $|Z^\top f - 1|$ of all samples. `result`: a code of `RESULTS`; unless it is `successful`, the responses are NaN. `orbit`: the
     `PeriodicOrbit`, with `period` and `multipliers`.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase_response(orbit, samples=20)
+    >>> print(f"{response.period:.6f}", len(response.arcs), response.result)
+    2.310015 1 successful
     """
 
     arcs: tuple[ResponseArc, ...]
@@ -65,6 +74,15 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
         arc = response.arcs[0]
         earlier = arc.z[20] @ kick
         slope = -sum(jnp.sum(arc.weights * jnp.sum(arc.z * rate(arc.x), axis=1)) for arc in response.arcs)
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase_response(orbit, samples=20)
+    >>> print(response.arcs[0].z[0].round(6), bool(response.residual < 1e-12))
+    [ 6.826141 10.106056] True
 
     Source: Shirasaka, Kurebayashi, Nakao (2017), *Phase reduction theory for hybrid nonlinear oscillators*, Phys. Rev. E 95,
     012212. $Z$ is a co-vector in the sense of Kong, Payne, Zhu, Johnson (2024): the adjoint of eqs. 30-32 around the limit cycle

@@ -126,6 +126,17 @@ def regulator(
 
     **Returns:** `Regulator`, also under `jit`, `vmap` and `grad`; `simulate` runs the closed loop.
 
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> held = hj.regulator(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> tracking = held.simulate(jnp.array([1.01, -2.0]), t1=1.0)
+    >>> print(tracking.result)
+    successful
+
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40 and 156, and Sec. II for the extended reference: in Table I $P$ of eq.
     40, the penalties of Appendix D, and the perturbed impact time of Sec. III-B, beyond which the reference is continued.
     Rijnen, Saccon, Nijmeijer (2015), *On optimal trajectory tracking for mechanical systems with unilateral constraints*, IEEE

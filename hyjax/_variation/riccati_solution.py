@@ -27,6 +27,16 @@ class RiccatiSolution(eqx.Module):
     arcs, after and before the jumps, shape `(arcs, size, size)`. `multipliers`: of the closed loop once around an orbit, largest
     modulus first, shape `(size,)`; `None` for a finite horizon. `result`: the code of the reference; of its integration; or
     `not_stabilized`. Unless it is `successful`, the numbers are NaN.
+
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> found = hj.riccati(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> print(found.cost_ends.shape, found.multipliers)
+    (2, 2, 2) None
     """
 
     cost: Float[Array, "*batch size size"]
@@ -73,6 +83,17 @@ def riccati(
     **Returns:** `RiccatiSolution`, also under `jit`, `vmap` and `grad` in the reference's parameters and in the costs. `result`
     is `not_stabilized` where no control stabilizes the orbit. `ValueError` for a failed reference, and for costs of a wrong
     shape or that are not symmetric and (semi)definite.
+
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> found = hj.riccati(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> print(found.cost.round(4), found.result)
+    [[1.1364 0.5346]
+     [0.5346 1.0944]] successful
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40 and 156: in Table I the co-vector quadratic matrix $P$ of eq. 40 and the
     penalties of Appendix D, in Sec. II optimal control; eq. 39 is that of one time step, for which the equation of $\dot P$

@@ -19,6 +19,19 @@ class Smoothed(eqx.Module):
 
     **Attributes:** `estimates`: at the times of the measurements, in the modes in which the measurements were understood (those
     of `Filtered`). `initial`: mean and covariance at the start, shapes `(size,)` and `(size, size)`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> mean, sigma = hj.rts_smoother(filtered).initial
+    >>> print(mean.round(4), sigma.shape)
+    [0.9021 0.5069] (2, 2)
     """
 
     estimates: Estimates
@@ -45,6 +58,20 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
 
     **Arguments:** `filtered`: from `kalman_filter(..., smooth=True)`; for a batch use `jax.vmap`. **Returns:** `Smoothed`,
     also under `jit`, `vmap` and `grad`; NaN where the filter failed. `ValueError` without `smooth=True`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> smoothed = hj.rts_smoother(filtered)
+    >>> print(smoothed.estimates.means.round(4))
+    [[ 0.8073 -1.4551]
+     [ 0.3309  2.2027]]
 
     Source: Rauch, Tung, Striebel (1965), *Maximum likelihood estimates of linear dynamic systems*, AIAA J. 3; with $\Phi$ from
     Kong, Payne, Zhu, Johnson (2024), eqs. 33-34: in Table I $A$ of eq. 30, $\Xi$ of eq. 9 and the covariance $\Sigma$ of

@@ -39,6 +39,14 @@ def gait_sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indi
     **Returns:** a scalar, in units of the indicator per unit of the noise; differentiable in the orbit's parameters, also under
     `jit` and `vmap`. Infinite for an orbit that is not stable, NaN for one that was not found. `ValueError` for a batch.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.gait_sensitivity_norm(orbit, noise=lambda p: p.slope):.6f}")
+    5.156015
+
     Source: Hobbelen, Wisse (2007), *A disturbance rejection measure for limit cycle walkers: the gait sensitivity norm*, IEEE
     Trans. Robot. 23, 1213-1224. In Kong, Payne, Zhu, Johnson (2024): Table I, the Poincaré map of Sec. III-C, whose Jacobian is
     $A$; Sec. II, sensitivities to parameters.

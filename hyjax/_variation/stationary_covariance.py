@@ -39,6 +39,16 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     `fixed_time` also where a multiplier is 1 up to half of the digits, as for every autonomous system. NaN for an orbit that
     was not found. `ValueError` for a batch of orbits, and for a noise that does not fit the system.
 
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> noise = hj.Noise(flow=jnp.diag(jnp.array([0.0, 1e-4])))
+    >>> sigma = hj.stationary_covariance(orbit, noise=noise)
+    >>> print(f"{jnp.sqrt(sigma[1, 1]):.6f}")
+    0.007552
+
     Source: Anderson, Moore (1979), *Optimal Filtering*, Sec. 4.1, for the stationary equation; Kong, Payne, Zhu, Johnson (2024),
     eqs. 36-38, for $Q$, with eqs. 34-35 for the monodromy matrix: in Table I the covariance $\Sigma$ of Appendix C and the
     Poincaré map of Sec. III-C.

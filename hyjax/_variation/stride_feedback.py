@@ -28,6 +28,18 @@ class ClosedLoop(eqx.Module):
     **Attributes:** `x`: states at the starts of the strides, and after the last, shape `(strides + 1, n)`. `controls`: the
     deviations of the parameters that act from those of the orbit, shape `(strides, m)`. `times`: durations of the strides, shape
     `(strides,)`. `result`: the code of each stride, shape `(strides,)`; after the first failure all numbers are NaN.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> feedback = hj.stride_feedback(orbit, where=lambda p: p.slope)
+    >>> loop = feedback.simulate(orbit.x + jnp.array([0.0, 0.01]), strides=3)
+    >>> loop.x.shape, loop.controls.shape
+    ((4, 2), (3, 1))
+    >>> print((loop.x[:, 1] - orbit.x[1]).round(5))
+    [0.01    0.00308 0.00094 0.00029]
     """
 
     x: Float[Array, "states n"]
@@ -43,6 +55,17 @@ class StrideFeedback(Shown):
     the closed loop $A - BK$, largest modulus first, shape `(n,)`. `by_state`: $A$, `(n, n)`. `by_control`: $B$, `(n, m)`. `cost`:
     $P$, the least cost $x^\top P x$ from a deviation, `(n, n)`. `orbit`. `result`: `successful`; `not_stabilized` where no gain
     puts all multipliers inside the unit circle; or the code of the orbit or the stride that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> feedback = hj.stride_feedback(orbit, where=lambda p: p.slope)
+    >>> feedback.by_state.shape, feedback.by_control.shape
+    ((2, 2), (2, 1))
+    >>> print(feedback.control(orbit.x + jnp.array([0.0, 0.01])).round(6))
+    [-0.00222]
     """
 
     gain: Float[Array, "m n"]

@@ -36,6 +36,19 @@ class Tracking(eqx.Module):
     them, shape `(size,)`, padded with zeros. `cost`: $\int \delta x^\top Q\,\delta x + u^\top R\,u\,\mathrm dt + \sum \delta
     x^{-\top} Q_e\,\delta x^-$ from start to end, without the terminal cost; nothing is added in modes that the reference does
     not visit. `result`: the code of the regulator or of the simulation.
+
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> held = hj.regulator(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> tracking = held.simulate(jnp.array([1.01, -2.0]), t1=1.0)
+    >>> tracking.x.shape
+    (2,)
+    >>> print(f"{tracking.cost:.2e}")
+    7.60e-05
     """
 
     trajectory: Trajectory

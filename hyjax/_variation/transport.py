@@ -36,6 +36,18 @@ class ResponseArc(eqx.Module):
     **Attributes:** `mode`: its name. `t`: times since the orbit's start, shape `(n,)`, at the Chebyshev points of the arc. `x`:
     states, shape `(n, dimension)`. `z`: responses, shape `(n, dimension)`. `weights`: of the quadrature, in units of time, shape
     `(n,)`: $\int h\,dt$ over the arc is `jnp.sum(arc.weights * h)`, to the accuracy of the states where $h$ is smooth.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase_response(orbit, samples=20)
+    >>> arc = response.arcs[0]
+    >>> arc.mode, arc.z.shape
+    ('stance', (20, 2))
+    >>> print(f"{jnp.sum(arc.weights):.6f}, {orbit.period:.6f}")
+    2.310015, 2.310015
     """
 
     mode: str = eqx.field(static=True)

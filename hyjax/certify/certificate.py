@@ -51,8 +51,8 @@ class Certificate(Shown):
     `coordinates` of the pre-impact state. `image`: likewise, of a polygon that holds the image of the set; NaN where there is no
     bound. `section`: how states follow from $z$. `converges`: whether every orbit from the set is proved to converge to the
     cycle; never with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`:
-    bounds of the states, arc by arc. `pieces`: of the set. `seconds`: of the proof; `compile_seconds`: before it.
-    `assumptions`: of the proof.
+    bounds of the states, arc by arc. `disturbance`, `orbit`: as given. `pieces`: of the set. `seconds`: of the proof;
+    `compile_seconds`: before it. `assumptions`: of the proof.
     """
 
     status: str = eqx.field(static=True)

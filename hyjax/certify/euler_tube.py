@@ -50,12 +50,13 @@ def euler_tube(
     the first ball is at each row's time in the row's ball: rounding errors are added to the radii. In all other cases the tube
     is no proof, and `reasons` of the result says why.
 
-    **Arguments:** `x0`: centre of the first ball, shape `(n,)`. `tau`: length of a step, in units of time. `steps`: their number,
-    static. `radius`: of the first ball, in units of the state, Euclidean. `disturbance`: $b$, the largest Euclidean size of what
-    is added to the vector field, in units of the state per time. `osl`: the estimate of $\lambda$ and $C$: `LogarithmicNorm()`,
-    `RadialQuotient()`, or another `OneSidedLipschitz`. `formula`: `sharp_radius` or `published_radius`. `mode`: name of the first
-    mode; not needed where there is only one. `t0`: start time. `every`: how many steps from row to row of the result, static; by
-    default there are about 1000 rows. `max_jumps`: the largest number of jumps, static. Domains of modes are not looked at.
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: centre of the first ball, shape
+    `(n,)`. `tau`: length of a step, in units of time. `steps`: their number, static. `radius`: of the first ball, in units of the
+    state, Euclidean. `disturbance`: $b$, the largest Euclidean size of what is added to the vector field, in units of the state
+    per time. `osl`: the estimate of $\lambda$ and $C$: `LogarithmicNorm()`, `RadialQuotient()`, or another `OneSidedLipschitz`.
+    `formula`: `sharp_radius` or `published_radius`. `mode`: name of the first mode; not needed where there is only one. `t0`:
+    start time. `every`: how many steps from row to row of the result, static; by default there are about 1000 rows. `max_jumps`:
+    the largest number of jumps, static. Domains of modes are not looked at.
 
     **Returns:** `EulerTube`, also under `jit` and `vmap`. A failure is its `result`. `ValueError` for arguments of a wrong shape
     or dtype, that are negative or not finite, and for modes of different dimensions, between which a radius has no meaning.

@@ -14,9 +14,12 @@ VectorField = Callable[[Time, State], State]
 
 
 class StepConstants(NamedTuple):
-    r"""Constants of one step: `osl`, $\lambda$ with $\langle f(t, x) - f(t, y), x - y\rangle \le \lambda|x - y|^2$, per unit of
-    time; `slope`, the largest rate of change of $f$ along the step, in the unit of the state per time squared; `error`, the
-    largest error of the computed vector field at the start of the step, in the unit of the state per time."""
+    r"""Constants of one step of Euler's method, from a `OneSidedLipschitz`.
+
+    **Attributes:** `osl`: $\lambda$ with $\langle f(t, x) - f(t, y), x - y\rangle \le \lambda|x - y|^2$, per unit of time.
+    `slope`: the largest rate of change of $f$ along the step, in the unit of the state per time squared. `error`: the largest
+    error of the computed vector field at the start of the step, in the unit of the state per time.
+    """
 
     osl: Scalar
     slope: Scalar
@@ -24,7 +27,10 @@ class StepConstants(NamedTuple):
 
 
 class OneSidedLipschitz(eqx.Module):
-    """An estimate of the constants of a step, for `euler_tube`; one in outward-rounded arithmetic makes the tube rigorous."""
+    """An estimate of the constants of a step, for `euler_tube`; one in outward-rounded arithmetic makes the tube rigorous.
+
+    **Methods:** a subclass defines `reasons`, a property, and `constants(field, t, x, tau, reach) -> StepConstants`.
+    """
 
     @property
     @abc.abstractmethod
@@ -47,6 +53,8 @@ class LogarithmicNorm(OneSidedLipschitz):
     The least one-sided Lipschitz constant on a convex set is the largest $\mu_2(J)$ on it. Here it is taken at one point: it
     lacks the change of $J$ over the ball and along the step. `slope`: $\|J\|_2\,|f| + |D_tf|$, at that point too.
 
+    **Arguments:** none.
+
     Source: Söderlind (2006), *The logarithmic norm. History and modern theory*, BIT 46, 631-652.
     """
 
@@ -65,6 +73,8 @@ class RadialQuotient(OneSidedLipschitz):
     It is the growth of the distance between $x$ and $(1 + a)x$, $a \to 0$: of one direction. A one-sided Lipschitz constant
     bounds the growth in all directions, and is never less than the largest real part of an eigenvalue of $J$, in whatever norm
     (defect D1 in `docs/orbitador.md`). `slope`: as for `LogarithmicNorm`. For comparison with published numbers only.
+
+    **Arguments:** none.
     """
 
     @property

@@ -43,7 +43,7 @@ def sharp_radius(
     of $f$ along the step, in the unit of the state per time squared. `disturbance`: $b \ge 0$, the largest size of what is added
     to the vector field, in the unit of the state per time.
 
-    **Returns:** $\delta(t)$, to a few units in the last place for any $\lambda t$.
+    **Returns:** $\delta(t)$, to a few units in the last place for any $\lambda t$; NaN where an argument is.
 
     Source: the comparison lemma, in Khalil (2002), *Nonlinear Systems*, Lemma 3.4.
     """

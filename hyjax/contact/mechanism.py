@@ -62,7 +62,7 @@ def lagrangian(
     **Arguments:** `function`: `L(q, v, params)`, shape `()`, at most quadratic in `v`. `forces`: `Q(t, q, v, params)`,
     shape `(m,)`, the forces not contained in `L`.
 
-    **Returns:** a `Mechanism`.
+    **Returns:** a `Mechanism`. Where $D_v^2L$ is not positive definite an integration fails as `nonfinite`.
     """
     if not callable(function):
         raise ValueError(f"lagrangian: give a function L(q, v, params), not {function!r}.")

@@ -30,8 +30,9 @@ def contacts_system(
     striking contact $j$, and $p_i \ge 0$, $\dot g_i^+ \ge 0$, $p_i\,\dot g_i^+ = 0$ at the contacts that held. Of the contacts
     with $\dot g^+ = 0$, those hold that satisfy the same complementarity condition for forces and accelerations.
 
-    **Arguments:** `contacts`: from name to `Contact`, at most four; frictionless, or rough (`static=math.inf`).
-    `coordinates`: names of the `m` positions. `domain`: optional `d(t, x, params)`, a domain of all modes (see `Mode`).
+    **Arguments:** `mechanism`: a `Mechanism`. `contacts`: from name to `Contact`, at most four; frictionless, or rough
+    (`static=math.inf`). `coordinates`: names of the `m` positions. `domain`: optional `d(t, x, params)`, a domain of all modes
+    (see `Mode`).
 
     **Returns:** a `HybridSystem`. A mode's name is that of its set: `"free"`, `"left"`, `"left+right"`, in the order of
     `contacts`. After an impact whose contact does not hold, for example because it bounces, the name of the striking contact is

@@ -26,8 +26,9 @@ def contact_system(
     In flight $M\dot v + c = Q$; in contact $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot Jv = 0$, where $J$ has the rows that
     the mode constrains: in `S` the row of the gap, in `C` also the row of the slip.
 
-    **Arguments:** `coordinates`: names of the `m` positions, such as `("x", "y")`. The names of the state's coordinates are
-    these, then `"x_rate"` and `"y_rate"`. `domain`: optional `d(t, x, params)`, a domain of all modes (see `Mode`).
+    **Arguments:** `mechanism`, `contact`: a `Mechanism` and a `Contact`. `coordinates`: names of the `m` positions, such as
+    `("x", "y")`. The names of the state's coordinates are these, then `"x_rate"` and `"y_rate"`. `domain`: optional
+    `d(t, x, params)`, a domain of all modes (see `Mode`).
 
     **Returns:** a `HybridSystem` with the modes
 

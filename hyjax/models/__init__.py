@@ -49,7 +49,11 @@ FORMER = {
 
 
 def load(name: str) -> ModuleType:
-    """The module of a model, by its name or a former name; `ValueError` that lists the names otherwise."""
+    """The module of a model, by its name or a former name.
+
+    **Arguments:** `name`: one of `hyjax.models.names`. **Returns:** the module, with `system`, `Params`, `guess`, ...
+    `ValueError` that lists the names for any other.
+    """
     name = FORMER.get(name, name)
     if name not in names:
         raise ValueError(f"There is no model {name!r}. The models are: {', '.join(names)}.")

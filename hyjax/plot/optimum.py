@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     """Objective, each optimized parameter, and the spectral radius over the number; vertical lines where the active set changes.
 
-    `ValueError` for a branch without points; `ImportError` without matplotlib.
+    **Arguments:** `branch`: the result of `hyjax.follow_optimum`.
+
+    **Returns:** the figure. `ValueError` for a branch without points; `ImportError` without matplotlib.
     """
     if branch.orbits is None:
         raise ValueError("optimum_figure: the branch has no points: see its `result`.")

@@ -24,10 +24,10 @@ Model = ModuleType | SimpleNamespace
 class PlacedArc(eqx.Module):
     """An arc of a trajectory with its place on the ground.
 
-    **Attributes:** `t`: shape `(n,)`, from the start of the first arc. `x`: shape `(n, dimension)`. `foot`: shape `(2,)`, the
-    origin of the outline, for a walker the stance foot; gravity points along `(0, -1)`. `landing`: shape `(2,)`, the origin
-    after the jump at the arc's end. `legs`: from the names of the outline's lines to numbers; a line keeps its number when a
-    jump gives the line another name.
+    **Attributes:** `mode`: its name. `t`: shape `(n,)`, from the start of the first arc. `x`: shape `(n, dimension)`. `foot`:
+    shape `(2,)`, the origin of the outline, for a walker the stance foot; gravity points along `(0, -1)`. `landing`: shape
+    `(2,)`, the origin after the jump at the arc's end. `legs`: from the names of the outline's lines to numbers; a line keeps its
+    number when a jump gives the line another name.
     """
 
     mode: str
@@ -41,7 +41,10 @@ class PlacedArc(eqx.Module):
 def walk(orbit: PeriodicOrbit, model: Model, steps: int, n: int = 200) -> tuple[PlacedArc, ...]:
     """The arcs of an orbit, repeated over the ground: each arc starts at the foothold where the jump before it ended.
 
-    **Arguments:** `steps`: passes through the orbit's sequence. `n`: sample times on each arc, both ends included.
+    **Arguments:** `orbit`: one orbit. `model`: as for `animate_orbit`. `steps`: passes through the orbit's sequence. `n`: sample
+    times on each arc, both ends included.
+
+    **Returns:** the `PlacedArc` of each pass through each mode, in order. `ValueError` for a batch, and for an orbit that failed.
     """
     arcs = arcs_of(orbit, n)
     repeated = itertools.islice(itertools.cycle(arcs), steps * len(orbit.sequence))
@@ -74,7 +77,12 @@ def shapes(
     """The lines of the model's outline in the vertical frame: from `x`, shape `(frames, n)`, to points `(frames, k, 2)`.
 
     The model's own frame has its origin at `foot`, and its first axis falls to the right by the angle `model.ground`. The
-    outline of a forced model also takes the time: `outline(mode, x, params, t)`. **Arguments:** `t`: shape `(frames,)`.
+    outline of a forced model also takes the time: `outline(mode, x, params, t)`.
+
+    **Arguments:** `model`: as for `animate_orbit`. `mode`: the name of the mode of the states `x`. `params`: of the model.
+    `foot`: the origin of the outline, shape `(2,)`. `t`: times, shape `(frames,)`, by default 0.
+
+    **Returns:** the points by the names of the lines, in the units of the outline. `AttributeError` for a model without outline.
     """
     x = jnp.asarray(x)
     times = jnp.zeros(x.shape[0], x.dtype) if t is None else jnp.asarray(t, x.dtype)

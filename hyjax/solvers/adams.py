@@ -37,6 +37,8 @@ class AdamsPECE(AbstractOneArraySolver):
     is 1, a high one needs more trials. The order is a decision from numbers near rounding where the tolerance is; a gradient that
     repeats the steps (`DirectAdjoint`, `RecursiveCheckpointAdjoint`) may decide otherwise, within the tolerance.
 
+    **Arguments:** `highest`: the largest order, 1 to 12.
+
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.AdamsPECE(), ..., stepsize_controller=diffrax.PIDController(1e-10, 1e-10))`;
     `hj.Integrator(hj.solvers.AdamsPECE(), rtol=1e-10, atol=1e-10)`.
 

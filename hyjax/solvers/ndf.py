@@ -40,6 +40,9 @@ class NDF(AbstractOneArraySolver):
     fifth. The order is a decision from numbers near rounding where the tolerance is; a gradient that repeats the steps
     (`DirectAdjoint`, `RecursiveCheckpointAdjoint`) may decide otherwise, within the tolerance.
 
+    **Arguments:** `highest`: the largest order, 1 to 5. `kappa`: whether the formulas have the term with $\kappa_k$.
+    `root_find_max_steps`: the most iterations of Newton's method in a step.
+
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.NDF(), ..., stepsize_controller=diffrax.PIDController(1e-6, 1e-8))`;
     `hj.Integrator(hj.solvers.NDF(), rtol=1e-6, atol=1e-8)`.
 

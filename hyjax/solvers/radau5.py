@@ -40,6 +40,8 @@ class Radau5(AbstractOneArraySolver):
     in at most `root_find_max_steps` iterations, or the step is rejected; so an iteration eliminates three times as many unknowns
     as that of a diagonally implicit stage.
 
+    **Arguments:** `root_find_max_steps`: the most iterations of Newton's method in a step.
+
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Radau5(), ..., stepsize_controller=diffrax.PIDController(1e-8, 1e-8))`;
     `hj.Integrator(hj.solvers.Radau5(), rtol=1e-8, atol=1e-8)`.
 

@@ -55,6 +55,8 @@ class Rodas5P(AbstractOneArraySolver):
     problem, where the order of most Rosenbrock methods falls. A good first choice for a stiff flow of small dimension.
     A singular matrix gives an error estimate that is not finite, and the step is rejected.
 
+    **Arguments:** none.
+
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Rodas5P(), ..., stepsize_controller=diffrax.PIDController(1e-8, 1e-8))`;
     `hj.Integrator(hj.solvers.Rodas5P(), rtol=1e-8, atol=1e-8)`.
 

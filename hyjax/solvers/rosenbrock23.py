@@ -24,6 +24,8 @@ class Rosenbrock23(AbstractOneArraySolver):
     method is L-stable. It suits low accuracy (1e-2 to 1e-5) and small systems; beyond, `Rodas5P` takes far fewer steps.
     A singular $W$ gives an error estimate that is not finite, and the step is rejected.
 
+    **Arguments:** none.
+
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Rosenbrock23(), ..., stepsize_controller=diffrax.PIDController(1e-4, 1e-6))`;
     `hj.Integrator(hj.solvers.Rosenbrock23(), rtol=1e-4, atol=1e-6)`.
 

@@ -34,6 +34,8 @@ class TRBDF2(dfx.AbstractESDIRK):
     As a diffrax solver it has diffrax's stages and arguments; `hyjax.Integrator` solves its stages to rounding, and rejects a
     step whose stages are not solved in `root_find_max_steps` iterations.
 
+    **Arguments:** `root_finder`: as for the solvers of diffrax; `root_find_max_steps`: the most iterations for a stage.
+
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.TRBDF2(), ..., stepsize_controller=diffrax.PIDController(1e-4, 1e-6))`;
     `hj.Integrator(hj.solvers.TRBDF2(), rtol=1e-4, atol=1e-6)`.
 

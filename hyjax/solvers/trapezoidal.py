@@ -29,6 +29,8 @@ class Trapezoidal(AbstractOneArraySolver):
     resolved rings, with changing sign, instead of vanishing; `TRBDF2` damps it. Newton's method solves the equation to rounding
     in at most `root_find_max_steps` iterations, or the step is rejected.
 
+    **Arguments:** `root_find_max_steps`: the most iterations of Newton's method in a step.
+
     Usage: `diffrax.diffeqsolve(terms, hj.solvers.Trapezoidal(), ..., stepsize_controller=diffrax.PIDController(1e-4, 1e-6))`;
     `hj.Integrator(hj.solvers.Trapezoidal(), rtol=1e-4, atol=1e-6)`.
 

@@ -1,0 +1,112 @@
+"""The public names of hyjax by layer, read from the source: `hyjax/__init__.pyi`, and `__init__.py` of the public folders.
+
+Nothing is imported, so that a page is made without JAX.
+"""
+
+import ast
+import functools as ft
+import pathlib
+from typing import NamedTuple
+
+PACKAGE = pathlib.Path(__file__).parents[2] / "hyjax"
+# In the order of the derivation. `models` has a page of its own kind.
+LAYERS = {
+    "_system": "Hybrid systems",
+    "_flow": "Flow, events and simulation",
+    "_orbit": "Strides and periodic orbits",
+    "_variation": "Variations through events",
+    "_continuation": "Branches and bifurcations",
+    "_optimize": "Optimal gaits",
+    "_sweep": "Sweeps, attractors, basins, studies",
+    "solvers": "Solvers",
+    "certify": "Proofs",
+    "contact": "Contact and friction",
+    "plot": "Pictures and animations",
+}
+# Folders and files whose names are reached as `hyjax.certify.krawczyk`, and their layers.
+MODULES = {"objectives": "_optimize", "solvers": "solvers", "certify": "certify", "contact": "contact", "plot": "plot"}
+
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+class PublicName(NamedTuple):
+    module: str  # `hyjax`, `hyjax.plot`, ...
+    name: str
+    layer: str
+    file: pathlib.Path
+    node: Definition
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}"
+
+    @property
+    def docstring(self) -> str:
+        return ast.get_docstring(self.node) or ""
+
+    @property
+    def kind(self) -> str:
+        """`function`, `exception` or `class`."""
+        if isinstance(self.node, ast.FunctionDef):
+            return "function"
+        bases = {ast.unparse(base) for base in self.node.bases}
+        return "exception" if bases & {"Exception", "RuntimeError", "ValueError"} else "class"
+
+
+@ft.cache
+def parsed(file: pathlib.Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def _imports(file: pathlib.Path) -> dict[str, tuple[pathlib.Path, str]]:
+    """What a file imports from the package `as` the same name or plainly: name to (file, name there)."""
+    found = {}
+    for node in parsed(file).body:
+        if isinstance(node, ast.ImportFrom) and node.level and node.module:
+            base = file.parent
+            for _ in range(node.level - 1):
+                base = base.parent
+            place = base.joinpath(*node.module.split("."))
+            for alias in node.names:
+                found[alias.asname or alias.name] = (place.with_suffix(".py"), alias.name)
+    return found
+
+
+def definition(file: pathlib.Path, name: str) -> tuple[pathlib.Path, Definition]:
+    """Where a name is defined, through files that only import it."""
+    # The last: those before it are overloads.
+    for node in reversed(parsed(file).body):
+        if isinstance(node, Definition) and node.name == name:
+            return file, node
+    return definition(*_imports(file)[name])
+
+
+def _of_module(module: str) -> list[str]:
+    """The names of a public module: those that it imports `as` themselves, and the functions and classes that it defines."""
+    file = PACKAGE / ("_optimize/objectives.py" if module == "objectives" else f"{module}/__init__.py")
+    body = parsed(file).body
+    imported = [
+        alias.name
+        for node in body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    ]
+    return imported + [node.name for node in body if isinstance(node, Definition) and not node.name.startswith("_")]
+
+
+@ft.cache
+def public_names() -> tuple[PublicName, ...]:
+    """All public names except modules and `__version__`."""
+    found = []
+    for name, (place, original) in _imports(PACKAGE / "__init__.pyi").items():
+        if name not in MODULES:
+            file, node = definition(place, original)
+            layer = file.relative_to(PACKAGE).parts[0]
+            found.append(PublicName("hyjax", name, layer, file, node))
+    for module, layer in MODULES.items():
+        file = PACKAGE / ("_optimize/objectives.py" if module == "objectives" else f"{module}/__init__.py")
+        for name in _of_module(module):
+            found.append(PublicName(f"hyjax.{module}", name, layer, *definition(file, name)))
+    found += [PublicName("hyjax.models", "load", "models", *definition(PACKAGE / "models" / "__init__.py", "load"))]
+    return tuple(found)

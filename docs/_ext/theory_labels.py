@@ -1,0 +1,66 @@
+"""From public names to the sections of the theory that derive their equations."""
+
+from public_names import PublicName
+
+# Labels without their prefix `theory-`.
+SECTIONS = {
+    "hybrid-system": "Mode Transition HybridSystem RESULTS simulate Trajectory Event Samples Arc",
+    "flow-to-guard": "flow_to_guard Impact Integrator",
+    "saltation": "saltation_matrix",
+    "return-map": "stride Stride return_jacobian Section Stroboscope section_map section_jacobian Crossing",
+    "monodromy": "monodromy",
+    "orbits": """periodic_orbit PeriodicOrbit SingleShooting MultipleShooting find_orbits OrbitError objectives.period
+        objectives.speed objectives.step_length plot.phase_portrait plot.time_series plot.gait_figure plot.animate_orbit
+        plot.walk plot.PlacedArc plot.shapes""",
+    "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
+    "continuation": "continuation Branch PseudoArclength NaturalParameter plot.branch_diagram",
+    "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
+    "bouligand": "bouligand_derivative BouligandDerivative",
+    "covariance": """covariance Covariance Noise stationary_covariance stride_covariance gait_sensitivity_norm
+        objectives.sensitivity plot.covariance_figure""",
+    "riccati": """riccati RiccatiSolution regulator Regulator Tracking stride_feedback StrideFeedback ClosedLoop ilqr
+        IlqrSolution IlqrHistory plot.ilqr_figure""",
+    "kalman": "kalman_filter Filtered Estimates rts_smoother Smoothed plot.estimate_figure",
+    "phase": """phase_response PhaseResponse ResponseArc isostable_response IsostableResponse entrainment Entrainment
+        plot.response_figure plot.tongue_figure""",
+    "lyapunov": "lyapunov_spectrum LyapunovSpectrum",
+    "optimization": """optimize OptimizedGait Constraint InteriorPoint follow_optimum OptimumBranch ActiveSetChange
+        objectives.along objectives.largest objectives.smallest objectives.integral objectives.impact_loss
+        objectives.positive_work objectives.negative_work objectives.cost_of_transport objectives.Negative
+        plot.optimization_figure plot.optimum_figure plot.animate_optimization""",
+    "sweep": """sweep attractor basin plot.sweep_figure plot.attractor_figure plot.basin_figure""",
+    "solvers": """solver_study solver_points quantity_study recommend_integrator Recommendation solvers.AdamsPECE solvers.NDF
+        solvers.Radau5 solvers.Rodas5P solvers.Rosenbrock23 solvers.TRBDF2 solvers.Trapezoidal plot.work_precision_figure
+        plot.points_figure""",
+    "certificates": """certify.attracting certify.Certificate certify.Disturbance certify.euler_tube certify.EulerTube
+        certify.krawczyk certify.ProvedOrbit certify.Enclosed certify.proved_basin certify.ProvedBasin
+        certify.published_radius certify.sharp_radius certify.OneSidedLipschitz certify.LogarithmicNorm
+        certify.RadialQuotient certify.StepConstants certify.stroboscopic_inclusion certify.StroboscopicInclusion
+        plot.certified_tube plot.certified_set plot.certificate_figure plot.certified_region plot.proved_orbit_figure""",
+    "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system""",
+}
+# Files, caches and pictures of what is simulated: they have no equation of their own.
+WITHOUT_EQUATION = {
+    "hyjax.enable_cache",
+    "hyjax.open_sweep",
+    "hyjax.ExecutorError",
+    "hyjax.StoreError",
+    "hyjax.models.load",
+    "hyjax.plot.animate_trajectory",
+    "hyjax.plot.save_animation",
+    "hyjax.plot.trajectory_figure",
+}
+
+_LABELS = {f"hyjax.{name}": f"theory-{section}" for section, names in SECTIONS.items() for name in names.split()}
+
+
+def label(each: PublicName) -> str | None:
+    """The label of the section, as `theory-saltation`; `None` for a name without an equation."""
+    if each.path in WITHOUT_EQUATION:
+        return None
+    return _LABELS[each.path]
+
+
+def in_order_of_the_theory(each: PublicName) -> int:
+    """A key to sort names by: a function stands before its result, what has no equation last."""
+    return list(_LABELS).index(each.path) if each.path in _LABELS else len(_LABELS)

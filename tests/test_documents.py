@@ -1,0 +1,75 @@
+"""The pages of `docs/`: the commands that they name exist, and so do names and arguments in code that the build does not run."""
+
+import ast
+import inspect
+import re
+import shlex
+
+import pytest
+import typer
+from readme import ROOT
+
+import hyjax as hj
+from hyjax.cli.app import app
+
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+IDS = [str(page.relative_to(ROOT / "docs")) for page in PAGES]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of every command line of hyjax: in a block of its own, or as code within a line."""
+    blocks = re.findall(r"```(?:sh|bash|console)\n(.*?)```", text, re.DOTALL)
+    spans = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    lines = [part for block in blocks for line in block.replace("\\\n", " ").splitlines() for part in line.split("&&")]
+    found = [shlex.split(re.sub(r"\s+", " ", line), comments=True) for line in (*lines, *spans) if "hyjax " in line]
+    return [words[1:] for words in found if re.fullmatch(r"(\S*/)?hyjax", words[0])]
+
+
+def options(command) -> set[str]:
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_commands(page):
+    """Each command exists, with the options that the page gives it."""
+    for words in commands(page.read_text()):
+        command, rest = typer.main.get_command(app), words
+        while rest and not rest[0].startswith("-") and hasattr(command, "commands"):
+            assert rest[0] in command.commands, f"hyjax {' '.join(words)}"  # pyright: ignore[reportAttributeAccessIssue]
+            command, rest = command.commands[rest[0]], rest[1:]  # pyright: ignore[reportAttributeAccessIssue]
+        given = {word.partition("=")[0] for word in rest if word.startswith("--")}
+        assert given <= options(command) | {"--help"}, f"hyjax {' '.join(words)}"
+
+
+def named(node: ast.AST):
+    """The object that `hj.a.b` names, or None for another expression."""
+    path = []
+    while isinstance(node, ast.Attribute):
+        path.append(node.attr)
+        node = node.value
+    if not (isinstance(node, ast.Name) and node.id == "hj" and path):
+        return None
+    found = hj
+    for name in reversed(path):
+        found = getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_code_that_is_shown_only(page):
+    """It parses; every name of hyjax in it exists, and takes the arguments that the code gives by name."""
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Attribute):
+                named(node)
+            if isinstance(node, ast.Call) and (function := named(node.func)) is not None:
+                parameters = inspect.signature(function).parameters
+                accepts_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+                assert accepts_any or {each.arg for each in node.keywords} - {None} <= set(parameters), ast.unparse(
+                    node
+                )
+
+
+def test_that_there_is_what_is_tested():
+    text = "".join(page.read_text() for page in PAGES)
+    assert len(commands(text)) > 5 and len(re.findall(r"^```python\n", text, re.MULTILINE)) > 1
