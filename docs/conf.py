@@ -33,6 +33,7 @@ extensions = [
     "notebooks",
     "offline_mathjax",
     "reference",
+    "gallery",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True

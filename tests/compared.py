@@ -7,7 +7,8 @@ deliberate change, `pytest --mpl-generate-path=tests/baseline FILES` draws them 
 import pytest
 
 # Root mean square over all pixels, of levels from 0 to 255. By rounding on another processor a curve's smoothed edge changes by
-# a level or two: 0.05 over a picture. A label that moves by a pixel changes its letters' pixels by hundreds of levels: 2 and more.
+# a level or two: 0.05 over a picture. A label that moves by a pixel changes the pixels of its letters by tens to hundreds of
+# levels.
 TOLERANCE = 0.5
 
 compared = pytest.mark.mpl_image_compare(

@@ -59,11 +59,18 @@ def running(monkeypatch):
     fall = np.stack([1.2 - down**2 / 2, -down], axis=1)
     part = (stand - 0.7) / 0.6
     rest = np.stack(
-        [0.8 * (part - 0.5), 0.955 - 0.15 * np.sin(np.pi * part), 1.3 + 0.1 * np.cos(2 * np.pi * part), -0.7 + 1.4 * part],
+        [
+            0.8 * (part - 0.5),
+            0.955 - 0.15 * np.sin(np.pi * part),
+            1.3 + 0.1 * np.cos(2 * np.pi * part),
+            -0.7 + 1.4 * part,
+        ],
         axis=1,
     )
     climb = np.stack([1.2 - (2 - up) ** 2 / 2, 2 - up], axis=1)
-    return orbit_of(slip, [("descent", down, fall), ("stance", stand, rest), ("ascent", up, climb)], [1.34, 0.0], monkeypatch)
+    return orbit_of(
+        slip, [("descent", down, fall), ("stance", stand, rest), ("ascent", up, climb)], [1.34, 0.0], monkeypatch
+    )
 
 
 @compared
@@ -136,7 +143,10 @@ def logistic(strides):
     else:
         a = np.concatenate([[3.002], np.linspace(3.05, 3.6, 12)])
         root = np.sqrt((a - 3) * (a + 1))
-        nodes, multipliers = np.stack([a + 1 + root, a + 1 - root], axis=1) / (2 * a)[:, None], (4 + 2 * a - a**2)[:, None]
+        nodes, multipliers = (
+            np.stack([a + 1 + root, a + 1 - root], axis=1) / (2 * a)[:, None],
+            (4 + 2 * a - a**2)[:, None],
+        )
         at = 1 + np.sqrt(6)
         root = np.sqrt((at - 3) * (at + 1))
         doubled = np.array([[at + 1 + root], [at + 1 - root]]) / (2 * at)
@@ -165,7 +175,10 @@ def test_loci():
     values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
     params = {"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}
     about = SimpleNamespace(params=params, free=(0, 1))
-    loci = [SimpleNamespace(values=scale * values, kind=kind, unfolding=about) for scale, kind in ((1, "fold"), (2, "grazing"))]
+    loci = [
+        SimpleNamespace(values=scale * values, kind=kind, unfolding=about)
+        for scale, kind in ((1, "fold"), (2, "grazing"))
+    ]
     return plot.locus_diagram(loci).figure  # pyright: ignore
 
 
@@ -264,7 +277,10 @@ def test_work_and_precision():
 def test_points():
     values = np.array([[[3.0, 2.0], [9.0, 8.0], [5.0, 8.0]]])
     points = xarray.Dataset(
-        {"evaluations": (("strategy", "solver", "rtol"), values), "seconds": (("strategy", "solver", "rtol"), 10 - values)},
+        {
+            "evaluations": (("strategy", "solver", "rtol"), values),
+            "seconds": (("strategy", "solver", "rtol"), 10 - values),
+        },
         coords={"strategy": ["events"], "solver": ["Tsit5", "Dopri8", "Kvaerno5"], "rtol": [1e-4, 1e-8]},
     )
     return plot.points_figure(points)
