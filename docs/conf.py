@@ -35,6 +35,7 @@ extensions = [
     "reference_pages",
     "benchmark_pages",
     "accuracy_table",
+    "gallery",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True

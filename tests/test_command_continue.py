@@ -38,8 +38,8 @@ def test_branches_printed_stored_and_drawn(command):
         assert_allclose(multipliers[np.argmin(np.abs(multipliers[:, 0] + 1))], [-1, 0], rtol=0, atol=1e-10)
 
     (ax,) = ran.figures["branch.png"].axes
-    assert ax.get_xlabel() == "slope" and ax.get_ylabel() == r"$\theta$"
-    assert [text.get_text() for text in ax.texts] == ["PD", "PD"]
+    assert ax.get_xlabel() == "slope (rad)" and ax.get_ylabel() == r"$\theta$ (rad)"
+    assert [line.get_gid() for line in ax.lines].count("period-doubling") == 2
     colours = list(dict.fromkeys(line.get_color() for line in ax.lines if len(line.get_xdata()) > 1))
     for number, ends in enumerate([(0.0145, 0.0178), (0.0145, 0.0178), (DOUBLINGS[0], 0.0178)], start=1):
         points = [point for point in printed["points"] if point["branch"] == number]
@@ -63,8 +63,8 @@ def test_branches_printed_stored_and_drawn(command):
             special = [each["value"] for each in printed["special_points"] if each["branch"] == number]
             assert_array_equal(stored["special_slope"], special)
         returns(column("value"), column("x0"), column("period"), column("multipliers"), 2 if number == 3 else 1)
-        # What is drawn: stable points solid, others dashed, and each point once.
-        drawn = {style: drawn_with(ax, colours[number - 1], style) for style in ("-", "--")}
+        # What is drawn, in a colour for each number of strides: stable points solid, others dashed, and each point once.
+        drawn = {style: drawn_with(ax, colours[number == 3], style) for style in ("-", "--")}
         assert drawn["-"] | drawn["--"] >= set(zip(column("value"), column("x0")[:, 0], strict=True))
         for value, theta, stable in zip(column("value"), column("x0")[:, 0], column("stable"), strict=True):
             assert (value, theta) in drawn["-" if stable else "--"]

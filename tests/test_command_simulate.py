@@ -49,8 +49,8 @@ def test_table_picture_animation_and_file(command):
     assert len(arcs) == 3 and len(speed.lines) == 3 + 2
     assert_allclose(np.concatenate(arcs)[:, 1], heights(np.concatenate(arcs)[:, 0]), **close)
     with Image.open("ball.gif") as film:
-        # A second in slow motion, two seconds long, at 30 frames a second; and the ball moves.
-        assert getattr(film, "n_frames", 1) == 60
+        # A second in slow motion, two seconds long, at 25 frames a second; and the ball moves.
+        assert getattr(film, "n_frames", 1) == 50
         first = np.asarray(film.convert("RGB"))
         film.seek(20)
         assert np.any(np.asarray(film.convert("RGB")) != first)

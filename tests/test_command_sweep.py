@@ -46,8 +46,8 @@ def test_sweep_and_resume(command):
     left, right = ran.figures["sweep.png"].axes
     assert_array_equal(points(left.lines[0]), np.stack([slope, x[:, 0]], axis=1))
     assert_allclose(points(right.lines[0]), np.stack([slope, np.full(40, multiplier)], axis=1), rtol=1e-12)
-    assert np.all(np.isnan(points(left.lines[1])[:, 1])) and np.all(np.isnan(points(right.lines[1])[:, 1]))
-    assert (left.get_xlabel(), left.get_ylabel()) == ("slope (rad)", r"$\theta$")
+    assert [line.get_label() for line in left.lines] == ["stable"]
+    assert (left.get_xlabel(), left.get_ylabel()) == ("slope (rad)", r"$\theta$ (rad)")
 
     assert "--resume" in (again := command(*arguments)).stderr and again.returncode == 2
     # What a dead process has not written is written again, to the same bits.
@@ -102,7 +102,7 @@ def test_basin(command):
     (mesh,) = ax.collections
     assert_array_equal(np.asarray(mesh.get_array()).reshape(24, 24), fate.T)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["orbit 1", "fell forward", "fell backward"]
+    assert labels == ["orbit 1", "fell forward", "fell backward", "stable gait", "unstable gait"]
 
 
 SECTION = ("attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3", "--section")

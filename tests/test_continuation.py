@@ -397,14 +397,15 @@ def test_diagram(doubling):
     solid, dashed = (np.asarray(line.get_xydata()) for line in ax.lines if len(line.get_xdata()) > 1)
     for curve in (solid, dashed):
         assert_allclose(curve[:, 1], 1 - 1 / curve[:, 0], rtol=1e-13)
-    np.testing.assert_array_equal(np.concatenate([solid[:-1], dashed])[:, 0], doubling.values)
-    assert solid[-2, 0] < 3 < solid[-1, 0] and np.all(solid[-1] == dashed[0])
+    # The doubling itself is where one line ends and the other begins.
+    np.testing.assert_array_equal(np.concatenate([solid[:-1], dashed[1:]])[:, 0], doubling.values)
+    assert_allclose(solid[-1], [3, 2 / 3], rtol=1e-12)
+    np.testing.assert_array_equal(solid[-1], dashed[0])
     assert [line.get_linestyle() for line in ax.lines[:2]] == ["-", "--"]
-    (mark,) = [line for line in ax.lines if line.get_marker() == "s"]
+    (mark,) = [line for line in ax.lines if line.get_gid() == "period-doubling"]
     assert_allclose(mark.get_xydata(), [[3, 2 / 3]], rtol=1e-12)
-    (name,) = ax.texts
-    assert name.get_text() == "PD" and tuple(name.xy) == tuple(mark.get_xydata()[0])
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("parameter", "$x_{0}$")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["stable", "unstable", "period doubling"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("$r$", "$x_{0}$")
     periods = np.concatenate([line.get_ydata() for line in doubling.plot("period").lines])
     assert_allclose(periods, 1, rtol=1e-14)
     with pytest.raises(ValueError, match="no coordinate 'psi'"):

@@ -185,7 +185,7 @@ def test_coordinates_without_rates(monkeypatch):
     ax = time_series(orbit, model=buck_converter)
     assert ax.get_ylabel() == "voltage (V), current (A), ramp (V)"
     first, second = gait_figure(orbit, buck_converter).get_suptitle().split("\n")
-    assert len(first) <= 100 and first.endswith(",") and "ramp\u00a0period\u00a0=\u00a00.4" in second
+    assert len(first) <= 110 and first.endswith(",") and "ramp\u00a0period\u00a0=\u00a00.4\u00a0ms" in second
 
 
 def test_units_in_greek():

@@ -251,7 +251,7 @@ def test_gif_of_four_steps_is_small(orbit, tmp_path):
     save_animation(animate_orbit(orbit, walker), path)
     assert 10_000 < path.stat().st_size < 1_000_000
     with Image.open(path) as image:
-        count = round(4 * float(orbit.period) / 9.81**0.5 * 30)
+        count = round(4 * float(orbit.period) / 9.81**0.5 * 25)
         assert getattr(image, "n_frames", 1) == count
         seen = []
         for frame in range(0, count, 10):

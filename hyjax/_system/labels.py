@@ -39,13 +39,6 @@ def named_params(params: Params) -> dict[str, tuple[np.ndarray, dict[str, str]]]
     return found
 
 
-def coordinate_units(model) -> dict[str, str]:
-    """The units of a model's coordinates by name, those of the first mode and `other_units` of other modes; empty without a
-    model."""
-    first = dict(zip(getattr(model, "coordinates", ()), getattr(model, "units", ()), strict=False))
-    return getattr(model, "other_units", {}) | first
-
-
 def units_attribute(names: Sequence[str], units: dict[str, str]) -> dict[str, str]:
     """The attribute `units` of a variable over coordinates of these names; none where no unit is known."""
     known = [units.get(name, "") for name in names]
@@ -62,14 +55,16 @@ class Units(NamedTuple):
 def units_of(model: Any = None, params: Params = None, system: Any = None) -> Units:
     """The units of coordinates and time: those that the system's modes name, and for the others those of the model.
 
-    **Arguments:** `params`: by which a model whose time may have a unit or none is told apart, see `chosen_unit`.
+    **Arguments:** `system`: by default the model's. `params`: by which a model whose time may have a unit or none is told apart, see `chosen_unit`.
     """
+    system = getattr(model, "system", None) if system is None else system
+    known = dict(zip(getattr(model, "coordinates", ()), getattr(model, "units", ()), strict=False))
     named = {
         name: unit
         for mode in getattr(system, "modes", {}).values()
         for name, unit in zip(mode.coordinates, getattr(mode, "units", None) or (), strict=False)
     }
-    found = {name: chosen_unit(unit, params) for name, unit in (coordinate_units(model) | named).items()}
+    found = {name: chosen_unit(unit, params) for name, unit in (known | named).items()}
     time = getattr(system, "time_unit", "") or getattr(model, "time_unit", "")
     return Units(found, chosen_unit(time, params))
 

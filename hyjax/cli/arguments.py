@@ -114,6 +114,12 @@ def _as_array(leaf: Any) -> Any:
     return jnp.asarray(leaf, jnp.result_type(float)) if type(leaf) in (int, float) else leaf
 
 
+def in_degrees(settings: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the parameters whose values are given in degrees, as in `slope=3deg`: pictures show them so."""
+    pairs = (setting.partition("=") for setting in settings or ())
+    return tuple(name for name, _, text in pairs if "deg" in text)
+
+
 def parameter_fields(model: ModuleType) -> list[dataclasses.Field]:
     """The parameters that are numbers; a model may have others, such as the function that is its controller."""
     if not dataclasses.is_dataclass(model.Params):

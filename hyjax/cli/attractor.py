@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence, parse_state
+from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFound, parse_sequence, parse_state
 from .cluster import require_dask, Scheduler, workers_of
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
@@ -93,10 +93,11 @@ def attractor(
         names = [str(code_of(int(code))) for code in found["result"].values.ravel()]
         columns = {"period": found["period"].values, "lyapunov": found["lyapunov"].values, "result": names}
         print_points(found, columns)
-    save_netcdf(with_units(found, model), out)
+    save_netcdf(with_units(found, model, params), out)
     if plot is not None:
         from ..plot.sweep import attractor_figure
 
-        save_figure(plot, lambda: attractor_figure(found))
+        degrees = in_degrees([*(param or ()), *where])
+        save_figure(plot, lambda: attractor_figure(found, None, model, params, degrees))
     if counts.get("successful", 0) == 0:
         raise NotFound(f"{name}: at no point of the grid did all {strides} strides succeed.")

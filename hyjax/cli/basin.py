@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .._system.labels import coordinate_units
-from .arguments import as_misuse, check_count, load, Misuse, parse_parameters, parse_sequence, short_name
+from .._system.labels import units_of
+from .arguments import as_misuse, check_count, in_degrees, load, Misuse, parse_parameters, parse_sequence, short_name
 from .cluster import require_dask, Scheduler, workers_of
 from .files import check_files, save_figure, save_netcdf
 from .grid import axes_record, parse_axes, parse_tolerance, with_units
@@ -65,11 +65,12 @@ def basin(
     if as_json:
         record |= {"axes": axes_record(found, found["fate"].dims), "fate": found["fate"].values.tolist()}
     print_record(record, as_json)
-    save_netcdf(with_units(found, model), out)
+    save_netcdf(with_units(found, model, params), out)
     if plot is not None:
-        from ..plot.sweep import basin_figure
+        from ..plot.basin import basin_figure
 
-        save_figure(plot, lambda: basin_figure(found).figure)  # pyright: ignore
+        draw = lambda: basin_figure(found, None, orbits if len(orbits) else None, model, params, in_degrees(param))
+        save_figure(plot, lambda: draw().figure)  # pyright: ignore
 
 
 def _axes(model, over: list[str] | None, points: int) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _axes(model, over: list[str] | None, points: int) -> dict[str, Any]:
 
     plane = getattr(model, "plane", None)
     if over:
-        units = coordinate_units(model)
+        units = units_of(model).coordinates
         axes = parse_axes(over, "--over", lambda name: units.get(name, ""))
         if not hasattr(model, "on_section") and set(axes) != set(model.coordinates):
             raise Misuse(

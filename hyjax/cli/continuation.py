@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from .._system.labels import coordinate_units
+from .._system.labels import units_of
 from .arguments import (
     as_misuse,
     check_count,
+    in_degrees,
     load,
     Misuse,
     NotFound,
@@ -95,12 +96,16 @@ def follow_branches(
     if plot is not None:
         from ..plot.branch import branch_diagram
 
-        save_figure(plot, lambda: branch_diagram(branches, parameter=where).figure)  # pyright: ignore
+        degrees = in_degrees([*(param or ()), f"{where}={start}", f"{where}={end}"])
+        save_figure(
+            plot,
+            lambda: branch_diagram(branches, parameter=where, model=model, degrees=degrees).figure,  # pyright: ignore
+        )
     if out is not None:
         from .._continuation.dataset import branches_dataset
 
         found = branches_dataset(branches).assign_attrs(model=name)
-        units = coordinate_units(model)
+        units = units_of(model).coordinates
         found["coordinate_units"] = "coordinate", [units.get(str(each), "") for each in found["coordinate"].values]
         found["period"].attrs["units"] = found["special_period"].attrs["units"] = model.time_unit
         save_netcdf(found, out)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, parse_parameters, parse_region, parse_sequence
+from .arguments import as_misuse, check_count, in_degrees, load, parse_parameters, parse_region, parse_sequence
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, MOST_STARTS, require_orbits
@@ -68,10 +68,12 @@ def gait(
     if plot is not None:
         from ..plot.gait import gait_figure
 
-        save_figure(plot, lambda: gait_figure(drawn, model))
+        save_figure(plot, lambda: gait_figure(drawn, model, in_degrees(param)))
     if animate is not None:
         from ..plot.animate import animate_orbit, save_animation
 
         with as_misuse():
-            save_animation(animate_orbit(drawn if orbit is not None else orbits[0], model), animate)
+            chosen = 1 if orbit is None else orbit
+            label = f"gait {chosen} of {len(orbits)}" if len(orbits) > 1 else ""
+            save_animation(animate_orbit(orbits[chosen - 1], model, label=label), animate)
         tell_written(animate)

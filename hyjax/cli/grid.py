@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from .._system.labels import coordinate_units, units_attribute
+from .._system.labels import units_attribute, units_of
 from .arguments import Misuse, parse_finite, parse_parameters, unit_of_parameter
 from .options import MOST_GRID_POINTS
 
@@ -70,9 +70,9 @@ def count_results(found) -> dict[str, int]:
     return {names[flags.index(int(code))]: int(count) for code, count in zip(codes, counts, strict=True)}
 
 
-def with_units(found, model: ModuleType):
+def with_units(found, model: ModuleType, params):
     """The dataset, with the units of the model's coordinates."""
-    units = coordinate_units(model)
+    units = units_of(model, params).coordinates
     for name in found.variables:
         if name in units:
             found[name].attrs["units"] = units[name]

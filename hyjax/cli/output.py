@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._continuation.report import end_name
+from .._system.labels import units_of
 
 
 def print_record(record: dict[str, Any], as_json: bool) -> None:
@@ -62,9 +63,11 @@ def orbits_table(model, values: dict[str, float], orbits):
     for i in range(len(orbits)):
         table.add_column(f"gait {i + 1}", justify="right")
     rows = [orbits[i] for i in range(len(orbits))]
-    for k, (state, unit) in enumerate(zip(model.coordinates, model.units, strict=True)):
+    units = units_of(model, orbits.params, orbits.system)
+    for k, state in enumerate(model.coordinates):
+        unit = units.coordinates.get(state, "")
         table.add_row(state, unit, *(f"{float(orbit.x[k]):+.15f}" for orbit in rows))
-    table.add_row("period", model.time_unit, *(f"{float(orbit.period):.14f}" for orbit in rows))
+    table.add_row("period", units.time, *(f"{float(orbit.period):.14f}" for orbit in rows))
     for k in range(len(model.coordinates)):
         table.add_row(f"multiplier {k + 1}", "1", *(shown_complex(complex(orbit.multipliers[k])) for orbit in rows))
     table.add_row("spectral radius", "1", *(f"{abs(orbit.multipliers).max():.13f}" for orbit in rows))

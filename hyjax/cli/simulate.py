@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, initial_condition, load, NotFound, parse_finite, parse_parameters
+from .arguments import (
+    as_misuse,
+    check_count,
+    in_degrees,
+    initial_condition,
+    load,
+    NotFound,
+    parse_finite,
+    parse_parameters,
+)
 from .files import check_files, check_outline, save_figure, save_netcdf, tell_written
 from .options import Animate, Json, Model, MOST_JUMPS, Overwrite, Param
 from .output import trajectory_record
@@ -47,7 +56,7 @@ def simulate(
     if plot is not None:
         from ..plot.trajectory import trajectory_figure
 
-        save_figure(plot, lambda: trajectory_figure(trajectory, model))
+        save_figure(plot, lambda: trajectory_figure(trajectory, model, degrees=in_degrees(param)))
     if animate is not None:
         from ..plot.animate import animate_trajectory, save_animation
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_sequence
+from .._system.labels import units_of
+from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFound, parse_sequence
 from .cluster import require_dask, Scheduler, workers_of
 from .files import check_directory, check_files, save_figure, tell_written
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points
@@ -81,7 +82,8 @@ def sweep(
 
     if out is not None:
         keep_in_mind(f"The chunks that were finished are in {out}: the same command with --resume goes on.")
-    units = dict(zip(model.coordinates, model.units, strict=True)) | {"time": model.time_unit}
+    known = units_of(model, params)
+    units = known.coordinates | {"time": known.time}
     try:
         with workers_of(scheduler) as executor, as_misuse():
             found = run(
@@ -119,7 +121,9 @@ def sweep(
     if plot is not None:
         from ..plot.sweep import sweep_figure
 
-        save_figure(plot, lambda: sweep_figure(found))
+        save_figure(
+            plot, lambda: sweep_figure(found, None, model, params, in_degrees([*(param or ()), *(where or ())]))
+        )
     if orbits == 0:
         if prescribed is None:
             raise NotFound(

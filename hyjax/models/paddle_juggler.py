@@ -107,12 +107,16 @@ def start(params):
     return "down", jnp.stack([params.apex / 2, jnp.zeros_like(params.apex)])
 
 
+scenery = ("floor",)
+
+
 def outline(mode, x, params):
-    """Paddle and ball, in m."""
+    """Paddle and ball above the floor, in m."""
     y, _ = x
     paddle, wide = -mirror(x, params) * y, 0.2 * params.apex
     radius = wide / 5
     return {
         "ball": disc(jnp.stack([jnp.zeros_like(y), y + radius]), radius),
         "paddle": jnp.stack([jnp.stack([-wide, paddle]), jnp.stack([wide, paddle])]),
+        "floor": jnp.stack([-params.apex, -0.4 * params.apex, params.apex, -0.4 * params.apex]).reshape(2, 2),
     }

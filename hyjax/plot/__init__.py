@@ -5,6 +5,7 @@ from .animate import (
     animate_trajectory as animate_trajectory,
     save_animation as save_animation,
 )
+from .basin import basin_figure as basin_figure
 from .branch import branch_diagram as branch_diagram, locus_diagram as locus_diagram
 from .certificate import certificate_figure as certificate_figure, certified_set as certified_set
 from .certified_region import certified_region as certified_region
@@ -22,5 +23,5 @@ from .proved_orbit import proved_orbit_figure as proved_orbit_figure
 from .response import response_figure as response_figure, tongue_figure as tongue_figure
 from .sketch import sketch as sketch
 from .study import points_figure as points_figure, work_precision_figure as work_precision_figure
-from .sweep import attractor_figure as attractor_figure, basin_figure as basin_figure, sweep_figure as sweep_figure
+from .sweep import attractor_figure as attractor_figure, sweep_figure as sweep_figure
 from .trajectory import trajectory_figure as trajectory_figure

@@ -9,15 +9,24 @@ from .._flow.trajectory import Trajectory
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params
 from .figure import INK, pyplot
+from .gif import gif_writer
 from .placement import Model, placed_arcs, PlacedArc, walk
 from .scene import clock, frame_times, scene, stage, view_of
 
 if TYPE_CHECKING:
     import matplotlib.animation
 
+# The width of an animation in inches, and the dots per inch of a GIF.
+WIDTH, GIF_DPI = 6.4, 100
+
 
 def animate_orbit(
-    orbit: PeriodicOrbit, model: Model, steps: int = 4, fps: int = 30, speed: float | None = None
+    orbit: PeriodicOrbit,
+    model: Model,
+    steps: int = 4,
+    fps: int = 25,
+    speed: float | None = None,
+    label: str = "",
 ) -> "matplotlib.animation.FuncAnimation":
     """Animation of a model along its periodic orbit: a walker walks down its slope, and the camera follows.
 
@@ -25,10 +34,11 @@ def animate_orbit(
     velocity, so the animation of an even number of a biped's steps repeats without a jump.
 
     **Arguments:** `orbit`: one orbit. `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
-    `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)` and
-    `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence. `fps`:
-    frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units of
-    `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and 12 s.
+    `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)`
+    and `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence.
+    `fps`: frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units
+    of `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and
+    12 s. `label`: text before the orbit's stability in the corner, such as `gait 1 of 2`.
 
     **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for a batch of orbits, an orbit that
     was not found, and a model without an outline; `ImportError` without matplotlib.
@@ -43,11 +53,13 @@ def animate_orbit(
     """
     check_outline(model, "animate_orbit")
     check_rates("animate_orbit", steps, fps, speed)
-    return _animate(walk(orbit, model, steps), model, orbit.params, fps, speed)
+    stability = "stable" if bool(orbit.stable) else "unstable"
+    about = ", ".join(text for text in (label, stability) if text)
+    return _animate(walk(orbit, model, steps), model, orbit.params, fps, speed, about)
 
 
 def animate_trajectory(
-    trajectory: Trajectory, model: Model, fps: int = 30, speed: float | None = None
+    trajectory: Trajectory, model: Model, fps: int = 25, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
     """Animation of a model along a simulated trajectory, from start to end.
 
@@ -86,18 +98,21 @@ def check_rates(caller: str, steps: int, fps: int, speed: float | None) -> None:
         raise ValueError(f"{caller}: steps={steps}, fps={fps} and speed={speed} must be positive.")
 
 
-def _animate(placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: int, speed: float | None):
+def _animate(
+    placed: tuple[PlacedArc, ...], model: Model, params: Params, fps: int, speed: float | None, about: str = ""
+):
     plt = pyplot()
     from matplotlib.animation import FuncAnimation
 
-    times = frame_times(placed[-1].t[-1], model, fps, speed)
+    times = frame_times(placed[-1].t[-1], model, params, fps, speed)
     shown = scene(placed, model, params, times)
     view = view_of(shown.bounds)
     width, height = np.diff(view, axis=1)[:, 0]
-    fig = plt.figure(figsize=(4.8, 4.8 * height / width), facecolor="white")
+    fig = plt.figure(figsize=(WIDTH, WIDTH * height / width), facecolor="white")
     draw_scene = stage(shown, fig.add_axes((0, 0, 1, 1)), view)
-    fig.text(0.02, 0.97, getattr(model, "title", ""), va="top", color=INK, fontsize=11)
-    tell = clock(fig, placed[-1].t[-1], model)
+    heading = "\n".join(text for text in (getattr(model, "title", ""), about) if text)
+    fig.text(0.02, 0.97, heading, va="top", color=INK, fontsize=11, linespacing=1.4)
+    tell = clock(fig, placed[-1].t[-1], model, params)
 
     def draw(i: int):
         return (*draw_scene(i), tell(times[i]))
@@ -126,9 +141,8 @@ def save_animation(animation: "matplotlib.animation.FuncAnimation", path: str | 
     if suffix == ".html":
         path.write_text(animation.to_jshtml(), encoding="utf-8")
     else:
-        # At 80 dots per inch, four steps of a walker take well under a megabyte. A GIF counts time in hundredths of a second:
-        # 25 and 50 frames per second are exact.
-        animation.save(path, writer="pillow" if suffix == ".gif" else "ffmpeg", dpi=80 if suffix == ".gif" else 200)
+        writer = gif_writer(1000 / animation._interval) if suffix == ".gif" else "ffmpeg"  # pyright: ignore
+        animation.save(path, writer=writer, dpi=GIF_DPI if suffix == ".gif" else 200)
 
 
 def animation_suffix(path: pathlib.Path) -> str:

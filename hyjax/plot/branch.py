@@ -1,12 +1,16 @@
 """Bifurcation diagrams of branches, with their special points; loci in the plane of two parameters."""
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, INK, open_axes, symbol
+from .._system.labels import chosen_unit, named_params, units_of
+from .._system.where import leaf_names
+from .branch_curves import curves_of, heights_at
+from .figure import COLOURS, GREY, open_axes, symbol, unit, with_unit
+from .setting import axis_of, put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -16,9 +20,9 @@ if TYPE_CHECKING:
 
 MARKS = {
     "fold": ("o", "fold"),
-    "period-doubling": ("s", "PD"),
-    "neimark-sacker": ("D", "NS"),
-    "branch-point": ("^", "BP"),
+    "period-doubling": ("s", "period doubling"),
+    "neimark-sacker": ("D", "Neimark-Sacker"),
+    "branch-point": ("^", "branch point"),
     "grazing": ("v", "grazing"),
     "corner": ("P", "corner"),
 }
@@ -29,14 +33,19 @@ def branch_diagram(
     coordinate: str | None = None,
     ax: "matplotlib.axes.Axes | None" = None,
     parameter: str = "",
+    model: ModuleType | None = None,
+    degrees: Collection[str] = (),
 ) -> "matplotlib.axes.Axes":
     """The bifurcation diagram of branches: a coordinate of every node of the orbits over the parameter.
 
-    Stable orbits are drawn solid, unstable orbits dashed. Each branch has a colour; its special points are marked and labelled.
+    Stable orbits are drawn solid, unstable orbits dashed, up to the special point where the stability changes. Branches of
+    different numbers of strides have different colours, and so have several branches of one number. Special points are marked;
+    a branch of doubled orbits begins at its period doubling.
 
     **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`, the period per stride; by
-    default the first coordinate of the mode in which the orbits start. `ax`: axes to draw in; by default new ones. `parameter`:
-    its name, for the axis label.
+    default the first coordinate of the mode in which the orbits start. `ax`: axes to draw in; by default new ones, with a title.
+    `parameter`: its name, for the axis label; by default that of the branch. `model`: supplies the title, and the units of the
+    axes. `degrees`: names of the parameters that are shown in degrees.
 
     **Returns:** the axes. `ValueError` for an unknown coordinate; `ImportError` without matplotlib.
 
@@ -50,34 +59,52 @@ def branch_diagram(
     >>> axes.figure.savefig("branch.png")
     """
     branches = list(branches) if isinstance(branches, Sequence) else [branches]
-    problem = branches[0].unfolding.problem
+    unfolding = branches[0].unfolding
+    problem, params = unfolding.problem, unfolding.params
     names = problem.system.modes[problem.sequence[0]].coordinates
     coordinate = names[0] if coordinate is None else coordinate
     if coordinate not in (*names, "period"):
         raise ValueError(
             f"branch_diagram: there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}."
         )
-    axes = open_axes(ax, (6.4, 4.2))
-    for k, branch in enumerate(branches):
-        colour, values, stable = COLOURS[k % len(COLOURS)], branch.values, branch.stable
-        for start, end in _runs(stable):
-            # Each run includes the first point of the next one, so that the line has no gap.
-            piece = slice(start, min(end + 1, len(values)))
-            lines = branch.heights(coordinate)[piece]
-            axes.plot(values[piece], lines, color=colour, lw=1.6, ls="-" if stable[start] else "--")
+    axes = open_axes(ax, (6.4, 4.4))
+    own = branches[0].parameter
+    across = lambda values: axis_of(own, values, "", degrees)[0]
+    strides = [branch.unfolding.problem.strides for branch in branches]
+    numbers = sorted(set(strides))
+    kinds: dict[str, None] = {}
+    styles: set[str] = set()
+    for k, (branch, curves) in enumerate(zip(branches, curves_of(branches, coordinate), strict=True)):
+        colour = COLOURS[(numbers.index(strides[k]) if len(numbers) > 1 else k) % len(COLOURS)]
+        for values, heights, stable in curves:
+            styles.add("-" if stable else "--")
+            axes.plot(across(values), heights, color=colour, lw=1.6, ls="-" if stable else "--")
         for point in branch.special_points:
-            mark, name = MARKS[point.kind]
-            heights = _heights(point, coordinate, names)
-            at = np.full(heights.size, float(point.value))
-            axes.plot(at, heights, mark, color=colour, mfc="white", ms=6, zorder=4)
-            axes.annotate(
-                name, (at[0], heights.max()), (0, 6), textcoords="offset points", ha="center", color=INK, fontsize=9
-            )
-    axes.plot([], [], color=GREY, label="stable")
-    axes.plot([], [], color=GREY, ls="--", label="unstable")
-    axes.legend(frameon=False)
-    axes.set_xlabel(symbol(parameter) if parameter else "parameter")
-    axes.set_ylabel("$T$" if coordinate == "period" else symbol(coordinate))
+            heights = heights_at(point, coordinate)
+            at = np.full(heights.size, float(across(float(point.value))))
+            axes.plot(at, heights, MARKS[point.kind][0], color=colour, mfc="white", ms=6, zorder=4, gid=point.kind)
+            kinds.setdefault(point.kind)
+    for style, label in (("-", "stable"), ("--", "unstable")):
+        if style in styles:
+            axes.plot([], [], color=GREY, ls=style, label=label)
+    for i, number in enumerate(numbers if len(numbers) > 1 else ()):
+        axes.plot([], [], color=COLOURS[i % len(COLOURS)], lw=3, label=f"{number} stride" + "s" * (number > 1))
+    for kind in kinds:
+        axes.plot([], [], MARKS[kind][0], color=GREY, mfc="white", ms=6, label=MARKS[kind][1])
+    axes.legend(
+        frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, fontsize=9, columnspacing=1.2, handlelength=1.8,
+        borderaxespad=0.2,
+    )  # fmt: skip
+    about = named_params(params).get(own, (0, {}))[1]
+    printed = chosen_unit(about.get("units", ""), params)
+    axes.set_xlabel(axis_of(own, 0.0, printed, degrees, parameter)[1])
+    units = units_of(model, params, problem.system)
+    period = with_unit("$T$ per stride" if numbers != [1] else "$T$", unit(units.time))
+    axes.set_ylabel(
+        period if coordinate == "period" else with_unit(symbol(coordinate), unit(units.coordinates.get(coordinate, "")))
+    )
+    if ax is None:
+        put_title(axes.figure, title_of(model, params, degrees, without=(own,)), 11)
     return axes
 
 
@@ -88,8 +115,8 @@ def locus_diagram(
 ) -> "matplotlib.axes.Axes":
     """Loci of special points in the plane of two parameters, labelled by kind; the branch's own parameter is horizontal.
 
-    **Arguments:** `loci`: one or several. `ax`: axes to draw in; by default new ones. `parameters`: the names of the two
-    parameters, for the axis labels.
+    **Arguments:** `loci`: one or several. `ax`: axes to draw in; by default new ones, with a title. `parameters`: the names of
+    the two parameters, for the axis labels; by default those of the loci.
 
     **Returns:** the axes. `ImportError` without matplotlib.
 
@@ -109,21 +136,15 @@ def locus_diagram(
     loci = list(loci) if isinstance(loci, Sequence) else [loci]
     axes = open_axes(ax, (5.4, 4.2))
     for k, locus in enumerate(loci):
-        axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=locus.kind)
+        axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=MARKS[locus.kind][1])
     axes.legend(frameon=False)
-    axes.set_xlabel(symbol(parameters[0]) if parameters[0] else "first parameter")
-    axes.set_ylabel(symbol(parameters[1]) if parameters[1] else "second parameter")
+    params, free = loci[0].unfolding.params, loci[0].unfolding.free
+    own, about = [leaf_names(params)[i] for i in free], named_params(params)
+    printed = [chosen_unit(about.get(name, (0, {}))[1].get("units", ""), params) for name in own]
+    across, up = (
+        axis_of(name, 0.0, unit, label=label)[1] for name, unit, label in zip(own, printed, parameters, strict=True)
+    )
+    axes.set(xlabel=across, ylabel=up)
+    if ax is None:
+        put_title(axes.figure, title_of(None, params, without=own), 11)
     return axes
-
-
-def _heights(point, coordinate: str, names: tuple[str, ...]) -> np.ndarray:
-    """The ordinates at which a special point is marked: one for each node, or the period per stride."""
-    if coordinate == "period":
-        return np.asarray(point.orbit.period)[None] / point.orbit.strides
-    return np.asarray(point.orbit.nodes)[:, names.index(coordinate)]
-
-
-def _runs(stable: np.ndarray) -> list[tuple[int, int]]:
-    """The index ranges `(start, end)` of consecutive points of equal stability."""
-    ends = [0, *(np.flatnonzero(np.diff(stable.astype(int))) + 1).tolist(), len(stable)]
-    return list(itertools.pairwise(ends))

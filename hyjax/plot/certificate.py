@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._system.labels import coordinate_units
+from .._system.labels import units_of
 from ..certify.certificate import Certificate
 from .certified_tube import draw_tube, tube_names
 from .figure import BLUE, INK, pyplot, symbol, tidy, unit, VERMILION, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -40,7 +41,8 @@ def certificate_figure(
     """
     names = tube_names(certificate)
     fig = pyplot().figure(figsize=(12, max(4.2, 1.0 * len(names) + 0.8)), layout="constrained")
-    fig.suptitle(": ".join(text for text in (getattr(model, "title", ""), _claim(certificate)) if text), fontsize=12)
+    about = title_of(model, certificate.orbit.params)
+    put_title(fig, "; ".join(text for text in (about, _claim(certificate)) if text), 12)
     left, right = fig.subfigures(1, 2, width_ratios=(1.55, 1))
     drawn = certificate.sample(samples) if samples else ()
     for ax, normalized in zip(left.subplots(1, 2), (False, True), strict=True):
@@ -132,7 +134,7 @@ def _draw_set(
         ax.set_aspect("equal", adjustable="datalim")
         ax.ticklabel_format(scilimits=(-2, 3), useMathText=True)
     else:
-        units = coordinate_units(model)
+        units = units_of(model, certificate.orbit.params, certificate.orbit.system).coordinates
         across, up = (with_unit(symbol(name), unit(units.get(name, ""))) for name in certificate.coordinates)
         ax.set(xlabel=across, ylabel=up, title="on the section, before the jump")
     ax.title.set_fontsize(10)

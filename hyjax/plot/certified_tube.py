@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from .._system.labels import coordinate_units
+from .._system.labels import units_of
 from ..certify.certificate import Certificate, TubeBounds
 from .figure import BLUE, GREY, INK, pyplot, symbol, tidy, unit, with_unit
 
@@ -53,13 +53,14 @@ def tube_names(certificate: Certificate) -> list[str]:
 
 def draw_tube(certificate: Certificate, axes: dict[str, Any], model: ModuleType | None) -> None:
     """Draw the tube of each coordinate to its axes, one below the other."""
-    orbit, units = certificate.orbit, coordinate_units(model)
+    orbit = certificate.orbit
+    units = units_of(model, orbit.params, orbit.system)
     for name, ax in axes.items():
         tidy(ax).axhline(0, color=INK, lw=1)
         ax.locator_params(axis="y", nbins=4)
         ax.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
-        printed = unit(units.get(name, ""))
-        ax.set_ylabel(f"{symbol(name)}\n({printed})" if printed else symbol(name), fontsize=9)
+        printed = unit(units.coordinates.get(name, ""))
+        ax.set_ylabel(with_unit(symbol(name), printed).replace(" (", "\n("), fontsize=9)
     arcs = orbit.sample(SAMPLES * max(len(tube.low) - 1 for tube in certificate.tubes) + 1)
     for k, (arc, tube) in enumerate(zip(arcs, certificate.tubes, strict=True)):
         found = relative_tube(tube, np.asarray(arc.t), np.asarray(arc.x))
@@ -72,7 +73,7 @@ def draw_tube(certificate: Certificate, axes: dict[str, Any], model: ModuleType 
             ax.axvline(found.times[0], color=GREY, lw=0.8, ls=":", gid="jump")
     first, *_, last = [*axes.values(), *axes.values()]
     first.set_title("the tube: bounds of the states, less the orbit", fontsize=10)
-    last.set_xlabel(with_unit("$t$", unit(getattr(model, "time_unit", ""))))
+    last.set_xlabel(with_unit("$t$", unit(units.time)))
 
 
 class RelativeTube(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def animate_optimization(
-    gait: OptimizedGait, model: Model, steps: int = 4, fps: int = 30, speed: float | None = None
+    gait: OptimizedGait, model: Model, steps: int = 4, fps: int = 25, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
     """Animation of a model along its gait before and after an optimization, side by side, at the same times and scale.
 
@@ -52,7 +52,7 @@ def animate_optimization(
     orbits = gait.before, gait.orbit
     passes = [float(orbit.period) / orbit.strides for orbit in orbits]
     duration = steps * max(passes)
-    times = frame_times(duration, model, fps, speed)
+    times = frame_times(duration, model, gait.orbit.params, fps, speed)
     shown = [
         scene(walk(orbit, model, int(np.ceil(duration / each))), model, orbit.params, times)
         for orbit, each in zip(orbits, passes, strict=True)
@@ -70,7 +70,7 @@ def animate_optimization(
         ax = fig.add_axes((left, 0, 0.492, inches / (inches + strip)))
         draws.append(stage(each, ax, view))
         ax.set_title(f"{name}: {value:.6g}", fontsize=11, color=INK)
-    tell = clock(fig, duration, model)
+    tell = clock(fig, duration, model, gait.orbit.params)
 
     def draw(i: int):
         return (*(line for one in draws for line in one(i)), tell(times[i]))

@@ -1,10 +1,13 @@
 """Pictures of covariances: ellipses in the plane of two coordinates along the path of the mean."""
 
+from types import ModuleType
 from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, INK, open_axes, pyplot, symbol
+from .._system.labels import units_of
+from .figure import COLOURS, GREY, INK, open_axes, pyplot, symbol, unit, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -14,13 +17,16 @@ if TYPE_CHECKING:
 
 
 def covariance_figure(
-    found: "Covariance", coordinates: tuple[str, str] | None = None, deviations: float = 2.0
+    found: "Covariance",
+    coordinates: tuple[str, str] | None = None,
+    deviations: float = 2.0,
+    model: ModuleType | None = None,
 ) -> "matplotlib.figure.Figure":
     """The path of the mean in the plane of two coordinates, with the ellipse of the covariance at the start and the end of each
     arc, before and after the jumps, and at the times that were saved.
 
     **Arguments:** `found`: one result of `hyjax.covariance`. `coordinates`: two names; by default the first two of the first
-    mode. `deviations`: the size of the ellipses, in standard deviations.
+    mode. `deviations`: the size of the ellipses, in standard deviations. `model`: supplies the title, and the units of the axes.
 
     **Returns:** the figure. `TypeError` for a batch; `ValueError` for unknown coordinates; `ImportError` without matplotlib.
 
@@ -55,11 +61,13 @@ def covariance_figure(
             if mode >= 0:
                 i = [list(modes.values())[int(mode)].coordinates.index(name) for name in chosen]
                 draw_ellipse(ax, np.asarray(x)[i], np.asarray(sigma)[np.ix_(i, i)], deviations, color=GREY, lw=0.8)
-    ax.set_xlabel(symbol(chosen[0]), color=INK)
-    ax.set_ylabel(symbol(chosen[1]), color=INK)
+    units = units_of(model, trajectory.params, trajectory.system).coordinates
+    ax.set_xlabel(with_unit(symbol(chosen[0]), unit(units.get(chosen[0], ""))), color=INK)
+    ax.set_ylabel(with_unit(symbol(chosen[1]), unit(units.get(chosen[1], ""))), color=INK)
+    ax.plot([], [], color=GREY, lw=1.2, label=f"{deviations:g} standard deviations")
     open_axes(ax)
-    if len(names) > 1:
-        fig.legend(loc="outside upper right", ncols=len(names), frameon=False)
+    fig.legend(loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+    put_title(fig, title_of(model, trajectory.params), 11)
     return fig
 
 

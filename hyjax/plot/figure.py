@@ -58,6 +58,9 @@ def symbol(name: str) -> str:
 
 def unit(text: str) -> str:
     r"""A unit in mathematical type: `rad sqrt(g/l)` becomes rad $\sqrt{g/l}$, and `1/omega_0` becomes 1/$\omega_{0}$."""
+    if text in ("l", "T", "l/T"):
+        # Upright, an l is like a 1.
+        return f"${text}$"
     text = re.sub(r"sqrt\(([^)]*)\)", r"$\\sqrt{\1}$", text)
     text = re.sub(rf"\b({'|'.join(GREEK)})(_(\w+))?(?![a-z_])", _greek, text)
     return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
@@ -66,6 +69,20 @@ def unit(text: str) -> str:
 def with_unit(text: str, printed: str) -> str:
     """An axis label: the text and, in brackets, a printed unit, unless that is empty or 1."""
     return f"{text} ({printed})" if printed and printed != "1" else text
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number of so many significant digits in mathematical type: `815`, `4.00`, and a power of ten where it is long."""
+    text = f"{value:#.{digits}g}"
+    mantissa, _, exponent = text.partition("e")
+    if exponent:
+        return f"${mantissa.rstrip('.')}\\cdot 10^{{{int(exponent)}}}$"
+    return text.removesuffix(".")
+
+
+def quantity(text: str, printed: str) -> str:
+    """A number with its printed unit, unless that is empty or 1."""
+    return f"{text} {printed}" if printed and printed != "1" else text
 
 
 def _greek(found: re.Match) -> str:

@@ -1,30 +1,39 @@
 """Summary figures of periodic orbits: phase portrait, coordinates over time, multipliers."""
 
-import dataclasses
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .figure import pyplot, symbol, unit
-from .orbit import each_orbit, message_of, multiplier_plane, phase_portrait, time_series
+from .._system.labels import units_of
+from .figure import number, pyplot, quantity, unit
+from .orbit import (
+    each_orbit,
+    message_of,
+    multiplier_plane,
+    phase_portrait,
+    portrait_panels,
+    series_panels,
+    time_series,
+)
+from .setting import parameter_texts, put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
 
 def gait_figure(
-    orbits: PeriodicOrbit | Sequence[PeriodicOrbit], model: ModuleType | None = None
+    orbits: PeriodicOrbit | Sequence[PeriodicOrbit], model: ModuleType | None = None, degrees: Collection[str] = ()
 ) -> "matplotlib.figure.Figure":
     """The summary figure of periodic orbits, with a row for each: phase portrait, coordinates over time, multipliers.
 
-    Above each row are the orbit's period and stability; for an orbit that was not found, the reason.
+    Above each row are the orbit's period and stability; for an orbit that was not found, the reason. Coordinates of different
+    units have axes of their own, and so have coordinates that are no angles, and those that only some modes have.
 
-    **Arguments:** `orbits`: one, a batch, or several. `model`: supplies the title, and the units of the axes.
+    **Arguments:** `orbits`: one, a batch, or several. `model`: supplies the title, and the units of the axes. `degrees`: names of
+    the parameters that the title gives in degrees.
 
     **Returns:** the figure. `ValueError` for a batch of length 0; `ImportError` without matplotlib.
 
@@ -39,44 +48,47 @@ def gait_figure(
     rows = each_orbit(orbits)
     if not rows:
         raise ValueError("gait_figure: there is no orbit to draw: the batch has length 0.")
-    fig = pyplot().figure(figsize=(11, 3.6 * len(rows) + 0.4), layout="constrained")
-    settings = [_scalars(orbit.params) for orbit in rows]
-    shared = {key: value for key, value in settings[0].items() if all(other.get(key) == value for other in settings)}
-    title = ": ".join(text for text in (getattr(model, "title", ""), _equations(shared)) if text)
-    if title:
-        fig.suptitle(textwrap.fill(title, 100), fontsize=13)
-    for orbit, setting, part in zip(rows, settings, np.ravel(fig.subfigures(len(rows), 1, squeeze=False)), strict=True):
-        own = _equations({key: value for key, value in setting.items() if key not in shared})
-        part.suptitle(", ".join(text for text in (own, _summary(orbit, model)) if text), fontsize=11)
-        if not np.isfinite(orbit.period):
-            continue
-        left, middle, right = part.subplots(1, 3, width_ratios=(1.1, 1.1, 1))
-        phase_portrait(orbit, left, model=model)
-        time_series(orbit, middle, model=model)
-        multiplier_plane(orbit, right)
+    heights = [_height(orbit, model) for orbit in rows]
+    fig = pyplot().figure(figsize=(11, sum(heights) + 0.4), layout="constrained")
+    settings = [parameter_texts(orbit.params, degrees) for orbit in rows]
+    varied = {name for name in settings[0] if any(other.get(name) != settings[0][name] for other in settings)}
+    put_title(fig, title_of(model, rows[0].params, degrees, without=varied), 13)
+    parts = fig.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)
+    for k, (orbit, setting, part) in enumerate(zip(rows, settings, np.ravel(parts), strict=True), 1):
+        own = [text for name, text in setting.items() if name in varied]
+        numbered = [f"gait {k}"] if len(rows) > 1 else []
+        part.suptitle(", ".join((*numbered, *own, _summary(orbit, model))), fontsize=11)
+        if np.isfinite(orbit.period):
+            _draw_row(orbit, part, model)
     return fig
+
+
+def _height(orbit: PeriodicOrbit, model: ModuleType | None) -> float:
+    """The height of an orbit's row, in inches."""
+    if not np.isfinite(orbit.period):
+        return 0.6
+    most = max(len(portrait_panels(orbit, model)), len(series_panels(orbit, model)))
+    return 3.6 if most == 1 else 2.5 * most + 0.3
+
+
+def _draw_row(orbit: PeriodicOrbit, part, model: ModuleType | None) -> None:
+    """Portrait, series and multipliers side by side; panels of the first two one below the other."""
+    portraits, series = portrait_panels(orbit, model), series_panels(orbit, model)
+    columns = part.add_gridspec(1, 3, width_ratios=(1.1, 1.1, 1))
+    for cell, pairs in zip(columns[0].subgridspec(len(portraits), 1), portraits, strict=True):
+        phase_portrait(orbit, part.add_subplot(cell), pairs, model)
+    for cell, names in zip(columns[1].subgridspec(len(series), 1), series, strict=True):
+        time_series(orbit, part.add_subplot(cell), model, names)
+    multiplier_plane(orbit, part.add_subplot(columns[2]))
 
 
 def _summary(orbit: PeriodicOrbit, model: ModuleType | None) -> str:
     """Period, stability and spectral radius of one orbit, or why there is no orbit."""
     if not np.isfinite(orbit.period):
         return f"not found: {message_of(orbit).partition('.')[0]}"
-    period = f"$T$ = {float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
+    time = unit(units_of(model, orbit.params, orbit.system).time)
     # A multiplier of the size of rounding is printed as zero.
     largest = float(orbit.spectral_radius)
-    radius = f"max $|\\lambda|$ = {largest:#.3g}" if largest > 1e-12 else "all $\\lambda$ = 0"
-    return ", ".join((period, "stable" if bool(orbit.stable) else "unstable", radius))
-
-
-def _scalars(params) -> dict[str, float]:
-    """The scalar fields of `params`, by name."""
-    if not dataclasses.is_dataclass(params):
-        return {}
-    values = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
-    numbers = {name: value for name, value in values.items() if eqx.is_array_like(value) and np.ndim(value) == 0}
-    return {name: float(value) for name, value in numbers.items() if np.isreal(value)}
-
-
-def _equations(values: dict[str, float]) -> str:
-    """`name = value` for each value, without line breaks inside an equation."""
-    return ", ".join(f"{symbol(name)}\u00a0=\u00a0{value:.4g}".replace(" ", "\u00a0") for name, value in values.items())
+    radius = f"max $|\\lambda|$ = {number(largest)}" if largest > 1e-12 else "all $\\lambda$ = 0"
+    stability = "stable" if bool(orbit.stable) else "unstable"
+    return ", ".join((f"$T$ = {quantity(number(float(orbit.period), 5), time)}", stability, radius))

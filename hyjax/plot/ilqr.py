@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._system.labels import named_params, units_of
 from .._system.where import leaf_names
-from .figure import BLUE, COLOURS, GREY, mode_legend, pyplot, symbol, tidy
+from .figure import BLUE, COLOURS, GREY, mode_legend, pyplot, symbol, tidy, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -39,6 +40,7 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
     problem = solution.problem
     modes, controls = problem.system.modes, np.asarray(solution.controls)
     names = list(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
+    units, about = units_of(None, problem.params, problem.system), named_params(problem.params)
     acting = [leaf_names(problem.params)[i] for i in problem.free]
     count = len(names) + len(acting)
     fig, axes = pyplot().subplots(count + 1, 1, figsize=(7.0, 1.3 * count + 2.2), squeeze=False, layout="constrained")
@@ -50,15 +52,16 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
             for coordinate, values in zip(mode.coordinates, x.T, strict=False):
                 axes[names.index(coordinate)].plot(t, values, color=COLOURS[number % len(COLOURS)], lw=1.6)
     for name, ax in zip(names, axes[: len(names)], strict=True):
-        ax.set_ylabel(symbol(name))
+        ax.set_ylabel(with_unit(symbol(name), unit(units.coordinates.get(name, ""))))
     for name, ax, u in zip(acting, axes[len(names) : count], controls.T, strict=True):
         ax.stairs(u, np.asarray(solution.times), color=BLUE, lw=1.2, baseline=None)
-        ax.set_ylabel(f"$\\Delta$ {symbol(name.rpartition('.')[2])}")
+        printed = unit(about.get(name, (0, {}))[1].get("units", ""))
+        ax.set_ylabel(with_unit(f"$\\Delta$ {symbol(name.rpartition('.')[2])}", printed))
     for ax in axes[:count]:
         tidy(ax)
         for t in solution.event_times:
             ax.axvline(float(t), color=GREY, lw=0.8, ls=":", gid="jump")
-    axes[count - 1].set_xlabel("$t$")
+    axes[count - 1].set_xlabel(with_unit("$t$", unit(units.time)))
     _draw_history(tidy(axes[count]), solution)
     if len(modes) > 1:
         visited = sorted({int(mode) for mode in solution.arcs.modes if mode >= 0})

@@ -1,6 +1,5 @@
 """The figure of an optimization: the gait before and after, the objective over the evaluations, the multipliers."""
 
-import textwrap
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -8,8 +7,11 @@ import numpy as np
 
 from .._optimize.objectives import Negative
 from .._optimize.optimized_gait import OptimizedGait
-from .figure import BLUE, GREY, pyplot, symbol, tidy, unit, VERMILION
-from .orbit import message_of, multiplier_plane, phase_portrait, time_series
+from .._system.labels import chosen_unit, named_params, units_of
+from .figure import BLUE, GREY, number, pyplot, quantity, symbol, tidy, unit, VERMILION
+from .orbit import message_of, multiplier_plane, phase_portrait, portrait_panels, series_panels, time_series
+from .plane import widen
+from .setting import put_title, unbroken
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -41,17 +43,22 @@ def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) ->
     """
     if not np.isfinite(gait.orbit.period):
         raise ValueError(f"optimization_figure: there is no gait to draw: {message_of(gait.orbit)}")
-    fig = pyplot().figure(figsize=(13, 7.6), layout="constrained")
-    fig.suptitle(textwrap.fill(_title(gait, model), 110), fontsize=13)
+    portraits, series = portrait_panels(gait.orbit, model), series_panels(gait.orbit, model)
+    rows = len(portraits) + len(series)
+    fig = pyplot().figure(figsize=(13, 3.8 * rows if rows == 2 else 3.0 * rows), layout="constrained")
+    put_title(fig, _title(gait, model), 13)
     gaits, course = fig.subfigures(1, 2, width_ratios=(2, 1.05))
-    axes = gaits.subplots(2, 2, sharex="row", sharey="row")
+    axes = gaits.subplots(rows, 2, sharex="row", sharey="row")
     last = "optimal gait" if gait.result == "successful" else "last gait, not an optimum"
     columns = zip((gait.before, gait.orbit), end_values(gait), ("starting gait", last), axes.T, strict=True)
-    for orbit, value, name, (portrait, series) in columns:
-        phase_portrait(orbit, portrait, model=model)
-        time_series(orbit, series, model=model)
-        period = f"{float(orbit.period):#.5g} {unit(model.time_unit) if model else ''}".strip()
-        portrait.set_title(f"{name}: {value:.6g}, $T$ = {period}", fontsize=11, pad=24)
+    time = unit(units_of(model, gait.orbit.params, gait.orbit.system).time)
+    for orbit, value, name, column in columns:
+        for ax, pairs in zip(column, portraits, strict=False):
+            phase_portrait(orbit, ax, pairs, model)
+        for ax, names in zip(column[len(portraits) :], series, strict=True):
+            time_series(orbit, ax, model, names)
+        period = quantity(number(float(orbit.period), 5), time)
+        column[0].set_title(f"{name}: {value:.6g}, $T$ = {period}", fontsize=11, pad=24)
     for ax in axes[:, 1]:
         ax.set_ylabel("")
     constrained = gait.constraints.size > 0
@@ -70,9 +77,13 @@ def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
     # A parameter that ended at zero by rounding is zero.
     before, after = ends
     after = np.where(np.abs(after) < 1e-9 * np.abs(before), 0, after)
+    about = named_params(gait.orbit.params)
+    printed = [
+        unit(chosen_unit(about.get(name, (0, {}))[1].get("units", ""), gait.orbit.params)) for name in gait.names
+    ]
     shown = [
-        f"{symbol(name)} {before:.4g}\u00a0→\u00a0{after:.4g}".replace(" ", "\u00a0")
-        for name, before, after in zip(gait.names, before, after, strict=True)
+        unbroken(f"{symbol(name)} {quantity(f'{before:.4g} → {after:.4g}', each)}")
+        for name, before, after, each in zip(gait.names, before, after, printed, strict=True)
     ]
     more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []
     head = ": ".join(text for text in (getattr(model, "title", ""), objective_name(gait)) if text)
@@ -125,6 +136,5 @@ def _multipliers(gait: OptimizedGait, ax: "matplotlib.axes.Axes") -> None:
     style = {"ms": 8, "mfc": "none", "mec": GREY, "mew": 1.3, "clip_on": False}
     ax.plot(across, up, "o", label="starting gait", gid="before", **style)
     # The limits of `multiplier_plane` leave room for the optimal gait's alone.
-    reach = max(ax.get_xlim()[1], 1.15 * float(gait.before.spectral_radius))
-    ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    widen(ax, float(gait.before.spectral_radius))
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False, fontsize=9, columnspacing=1.0)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..certify.proved_orbit import ProvedOrbit
-from .figure import BLUE, GREY, INK, PALE, pyplot, symbol, tidy, VERMILION
+from .figure import BLUE, INK, pyplot, symbol, tidy, VERMILION
+from .plane import draw_plane
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -56,13 +57,8 @@ def proved_orbit_figure(proved: ProvedOrbit) -> "matplotlib.figure.Figure":
 def _draw_discs(ax, centres, radii) -> None:
     from matplotlib.patches import Circle
 
-    tidy(ax).grid(False)
-    ax.add_patch(Circle((0, 0), 1, facecolor=PALE, edgecolor=INK, lw=1.2, alpha=0.6))
-    ax.axhline(0, color=GREY, lw=0.6)
-    ax.axvline(0, color=GREY, lw=0.6)
+    draw_plane(ax, np.max(np.abs(centres) + radii, initial=0.0))
     for center, radius in zip(centres, radii, strict=True):
         colour = BLUE if abs(center) + radius < 1 else VERMILION
         ax.add_patch(Circle((center.real, center.imag), radius, facecolor=(colour, 0.4), edgecolor=colour, gid="disc"))
         ax.plot(center.real, center.imag, "o", color=colour, ms=4, clip_on=False, gid="centre")
-    reach = 1.15 * np.max(np.abs(centres) + radii, initial=1.0)
-    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=r"Re $\lambda$", ylabel=r"Im $\lambda$")

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._system.labels import units_of
 from .._system.results import RESULTS
 from .._variation.entrainment import Entrainment
 from .._variation.isostable_response import IsostableResponse
 from .._variation.phase_response import PhaseResponse
 from .figure import BLUE, COLOURS, GREY, PALE, pyplot, symbol, tidy, unit, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -20,7 +22,7 @@ def response_figure(
 ) -> "matplotlib.figure.Figure":
     """The response to each coordinate over one period, of an isostable response the real part; dotted lines at the jumps.
 
-    **Arguments:** `response`: of one orbit. `model`: supplies the unit of time.
+    **Arguments:** `response`: of one orbit. `model`: supplies the title, and the unit of time.
 
     **Returns:** the figure. `ValueError` for a batch, and for a response that was not found; `ImportError` without matplotlib.
 
@@ -47,7 +49,9 @@ def response_figure(
         for arc in response.arcs[:-1]:
             ax.axvline(float(arc.t[-1]), color=GREY, lw=0.8, ls=":", gid="jump")
         ax.set_ylabel(f"${head}$, {symbol(name)}")
-    axes[-1, 0].set_xlabel(with_unit("$t$", unit(model.time_unit) if model else ""))
+    units = units_of(model, response.orbit.params, response.orbit.system)
+    axes[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
+    put_title(fig, title_of(model, response.orbit.params), 11)
     return fig
 
 

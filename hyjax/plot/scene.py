@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import numpy as np
 
+from .._system.labels import units_of
 from .._system.types import Params
-from .figure import BLUE, GREY, INK, PALE, unit, VERMILION
+from .figure import BLUE, GREY, INK, PALE, quantity, unit, VERMILION
 from .placement import Model, PlacedArc, Shapes, shapes, vertical_frame
 
 if TYPE_CHECKING:
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
     import matplotlib.lines
 
 # Seconds on the screen for one unit of a model's time; sqrt(l/g) is that of a leg of 1 m on the earth.
-SECONDS = {"s": 1.0, "sqrt(l/g)": 9.81**-0.5, "sqrt(l/g) or s": 9.81**-0.5}
+SECONDS = {"s": 1.0, "sqrt(l/g)": 9.81**-0.5}
 # Seconds: a shorter motion is played more slowly, a longer one faster.
 SHORTEST, LONGEST = 2.0, 12.0
 
 
-def frame_times(duration: float, model: Model, fps: int, speed: float | None) -> np.ndarray:
+def frame_times(duration: float, model: Model, params: Params, fps: int, speed: float | None) -> np.ndarray:
     """The model times of the frames, without the end, which is the start of a repetition. `speed`: as for `animate_orbit`."""
-    seconds = duration * SECONDS.get(getattr(model, "time_unit", ""), 1.0)
+    seconds = duration * SECONDS.get(units_of(model, params).time, 1.0)
     seconds = np.clip(seconds, SHORTEST, LONGEST) if speed is None else seconds / speed
     return np.linspace(0.0, duration, max(2, round(seconds * fps)), endpoint=False)
 
@@ -90,13 +91,13 @@ def stage(shown: Scene, ax: "matplotlib.axes.Axes", view: np.ndarray):
     return draw
 
 
-def clock(fig: "matplotlib.figure.Figure", duration: float, model: Model):
+def clock(fig: "matplotlib.figure.Figure", duration: float, model: Model, params: Params):
     """A clock in the figure's corner; return the function that sets it to a time."""
     text = fig.text(0.98, 0.97, "", va="top", ha="right", color=INK, fontsize=10)
-    decimals, time_unit = max(1, 2 - int(np.floor(np.log10(duration)))), unit(getattr(model, "time_unit", ""))
+    decimals, time_unit = max(1, 2 - int(np.floor(np.log10(duration)))), unit(units_of(model, params).time)
 
     def tell(t: float):
-        text.set_text(f"$t$ = {t:.{decimals}f} {time_unit}")
+        text.set_text(f"$t$ = {quantity(f'{t:.{decimals}f}', time_unit)}")
         return text
 
     return tell

@@ -1,24 +1,38 @@
-"""Pictures of sweeps, attractors and basins of attraction."""
+"""Pictures of sweeps and attractors."""
 
+from collections.abc import Collection
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, open_axes, pyplot, symbol, unit, with_unit
+from .._system.types import Params
+from .figure import COLOURS, GREY, INK, open_axes, PALE, pyplot, symbol, unit, with_unit
+from .setting import axis_of, put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
     import xarray
 
+RADIUS = r"$\max|\lambda|$"
 
-def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
+
+def sweep_figure(
+    found: "xarray.Dataset",
+    coordinate: str | None = None,
+    model: ModuleType | None = None,
+    params: Params = None,
+    degrees: Collection[str] = (),
+) -> "matplotlib.figure.Figure":
     """A coordinate and the spectral radius of the orbits of a sweep: curves over one parameter, or maps over two.
 
-    **Arguments:** `found`: a result of `hyjax.sweep`. `coordinate`: a name, or `period`; by default the first coordinate.
+    **Arguments:** `found`: a result of `hyjax.sweep`, whose attributes have the units. `coordinate`: a name, or `period`; by
+    default the first coordinate. `model`, `params`: supply the title, with the parameters that do not vary. `degrees`: names of
+    the parameters that are shown in degrees.
 
-    **Returns:** the figure. In a map a white contour marks spectral radius 1. `ValueError` for more than two parameters, and
-    for an unknown coordinate.
+    **Returns:** the figure. In a map a line marks spectral radius 1, and grey is where no orbit was found. `ValueError` for more
+    than two parameters, and for an unknown coordinate.
 
     **Example:**
 
@@ -38,37 +52,77 @@ def sweep_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "mat
     coordinate = _coordinate(found, coordinate, ("period",))
     height = found["period"] if coordinate == "period" else found["x"].sel(coordinate=coordinate)
     radius = (found["multipliers_real"] ** 2 + found["multipliers_imag"] ** 2).max("multiplier") ** 0.5
-    fig, axes = pyplot().subplots(1, 2, figsize=(8, 3.2), layout="constrained")
-    labels = ("$T$" if coordinate == "period" else symbol(coordinate), r"$\max|\lambda|$")
-    for ax, column, label in zip(axes, (height, radius), labels, strict=True):
+    fig, axes = pyplot().subplots(1, 2, figsize=(8, 3.5), layout="constrained")
+    for ax, column, label in zip(axes, (height, radius), (_height_label(found, coordinate), RADIUS), strict=True):
         if len(names) == 1:
-            stable = found["stable"].values
-            order = np.argsort(found[names[0]].values)
-            at, y = found[names[0]].values[order], column.values[order]
-            ax.plot(at, np.where(stable[order], y, np.nan), color=COLOURS[0], label="stable")
-            ax.plot(at, np.where(stable[order], np.nan, y), color=COLOURS[0], ls="--", label="unstable")
-            ax.set(xlabel=_label(found, names[0]), ylabel=label)
-            open_axes(ax)
-            ax.locator_params(axis="x", nbins=5)
+            _draw_curve(ax, found, names[0], column, radius, degrees)
+            ax.set_ylabel(label)
         else:
-            column = column.sortby(names)
-            x, y = column[names[0]].values, column[names[1]].values
-            mesh = ax.pcolormesh(x, y, column.values.T, shading="nearest", rasterized=True)
-            fig.colorbar(mesh, ax=ax, label=label)
-            if np.nanmin(radius) < 1 < np.nanmax(radius):
-                ax.contour(x, y, radius.sortby(names).values.T, [1.0], colors="white", linewidths=1)
-            ax.set(xlabel=_label(found, names[0]), ylabel=_label(found, names[1]))
+            _draw_map(ax, names, found, column, radius, label, degrees)
     if len(names) == 1:
         axes[1].axhline(1, color=GREY, lw=0.8)
-        axes[0].legend(frameon=False)
+    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    if handles:
+        fig.legend(handles.values(), handles, loc="outside lower right", ncols=4, frameon=False, fontsize=9)
+    put_title(fig, title_of(model, params, degrees, without=(*names, *(found.attrs.get("solved") or ()))), 11)
     return fig
 
 
-def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> "matplotlib.figure.Figure":
+def _draw_curve(ax: "matplotlib.axes.Axes", found, name: str, column, radius, degrees: Collection[str]) -> None:
+    """A column over one parameter, solid where the orbits are stable, up to where the spectral radius is 1 on a straight line."""
+    order = np.argsort(found[name].values)
+    values, label = axis_of(name, found[name].values[order], found[name].attrs.get("units", ""), degrees)
+    y, r = column.values[order], radius.values[order]
+    changes = np.flatnonzero(np.isfinite(r[:-1] + r[1:]) & ((r[:-1] < 1) != (r[1:] < 1)))
+    part = (1 - r[changes]) / (r[changes + 1] - r[changes])
+    between = lambda of: np.insert(of, changes + 1, of[changes] + part * (of[changes + 1] - of[changes]))
+    at, height = between(values), between(y)
+    stable = np.insert(r < 1, changes + 1, True)
+    unstable = np.insert(r >= 1, changes + 1, True)
+    for kind, shown, style in (("stable", stable, "-"), ("unstable", unstable, "--")):
+        # A change alone is no part of the curve.
+        if (r < 1 if style == "-" else r >= 1).any():
+            ax.plot(at, np.where(shown, height, np.nan), color=COLOURS[0], ls=style, label=kind)
+    ax.set_xlabel(label)
+    open_axes(ax)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def _draw_map(ax, names: list[str], found, column, radius, label: str, degrees: Collection[str]) -> None:
+    """A column over two parameters, with the line of spectral radius 1."""
+    column, radius = column.sortby(names), radius.sortby(names).values
+    (x, across), (y, up) = (
+        axis_of(name, column[name].values, found[name].attrs.get("units", ""), degrees) for name in names
+    )
+    ax.set_facecolor(PALE)
+    mesh = ax.pcolormesh(x, y, column.values.T, shading="nearest", rasterized=True)
+    ax.figure.colorbar(mesh, ax=ax, label=label)
+    if not np.all(np.isfinite(column.values)):
+        ax.plot([], [], "s", color=PALE, mec=GREY, mew=0.5, ms=9, label="no orbit")
+    if np.nanmin(radius) < 1 < np.nanmax(radius):
+        # A dark rim makes the line visible on every colour, and in the legend.
+        for colour, width in ((INK, 2.6), ("white", 1.2)):
+            ax.contour(x, y, radius.T, [1.0], colors=colour, linewidths=width)
+        from matplotlib.patheffects import Normal, Stroke
+
+        rim = [Stroke(linewidth=2.6, foreground=INK), Normal()]
+        ax.plot([], [], color="white", lw=1.2, path_effects=rim, label=f"{RADIUS} = 1")
+    ax.set(xlabel=across, ylabel=up)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def attractor_figure(
+    found: "xarray.Dataset",
+    coordinate: str | None = None,
+    model: ModuleType | None = None,
+    params: Params = None,
+    degrees: Collection[str] = (),
+) -> "matplotlib.figure.Figure":
     """The bifurcation diagram of attractors: the last states, and below the Lyapunov exponents, the largest in colour, over one
     parameter. Where the largest is minus infinity a triangle lies on the lower edge; others of minus infinity are not drawn.
 
-    **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate.
+    **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate. `model`,
+    `params`, `degrees`: as for `sweep_figure`.
 
     **Returns:** the figure. `ValueError` for more than one parameter, and for an unknown coordinate.
 
@@ -91,84 +145,45 @@ def attractor_figure(found: "xarray.Dataset", coordinate: str | None = None) -> 
         )
     coordinate = _coordinate(found, coordinate)
     fig, axes = pyplot().subplots(
-        2, 1, figsize=(7, 5), layout="constrained", sharex=True, gridspec_kw={"height_ratios": [3, 1]}
+        2, 1, figsize=(7, 5.2), layout="constrained", sharex=True, gridspec_kw={"height_ratios": [3, 1.2]}
     )
-    at = found[name].values
+    at, label = axis_of(name, found[name].values, found[name].attrs.get("units", ""), degrees)
     points = found["x"].sel(coordinate=coordinate).transpose(name, ...).values.reshape(len(at), -1)
-    # Points nearly as wide as the distance between parameter values.
-    style = {"ms": np.clip(400 / len(at), 1, 3), "mew": 0, "color": COLOURS[0], "alpha": 0.6, "rasterized": True}
-    axes[0].plot(np.repeat(at, points.shape[1]), points.ravel(), ".", **style)
-    axes[0].set_ylabel(symbol(coordinate))
+    # Dots nearly as wide as the distance between parameter values, and never less than two pixels of a screen.
+    style = {"ms": np.clip(400 / len(at), 1.5, 3.5), "mew": 0, "color": COLOURS[0], "alpha": 0.6, "rasterized": True}
+    axes[0].plot(np.repeat(at, points.shape[1]), points.ravel(), "o", **style)
+    axes[0].set_ylabel(_height_label(found, coordinate))
     exponent = found["lyapunov"].transpose(name, ...).values.reshape(len(at), -1)
     others = found["exponents"].isel(exponent=slice(1, None)).transpose(name, ...).values.reshape(len(at), -1)
     if np.isfinite(others).any():
-        axes[1].plot(at, np.where(np.isfinite(others), others, np.nan), color=GREY, lw=0.6)
-    axes[1].plot(at, np.where(np.isfinite(exponent), exponent, np.nan), color=COLOURS[1], lw=0.6)
+        axes[1].plot(at, np.where(np.isfinite(others), others, np.nan), color=GREY, lw=0.8)[0].set_label("others")
+    largest = axes[1].plot(at, np.where(np.isfinite(exponent), exponent, np.nan), color=COLOURS[1], lw=1.0)
+    largest[0].set_label("largest")
     gone = at[np.isneginf(exponent).any(axis=1)]
     if gone.size:
         edge = axes[1].get_xaxis_transform()
         axes[1].plot(
-            gone, np.zeros(gone.size), "v", ms=4, color=COLOURS[1], transform=edge, clip_on=False, gid="minus infinity"
-        )
+            gone, np.zeros(gone.size), "v", ms=4, color=COLOURS[1], transform=edge, clip_on=False, gid="minus infinity",
+            label=r"largest is $-\infty$",
+        )  # fmt: skip
     axes[1].axhline(0, color=GREY, lw=0.8)
-    axes[1].set(xlabel=_label(found, name), ylabel="Lyapunov\nexponent")
+    axes[1].set(xlabel=label, ylabel="Lyapunov exponent\nper stride")
+    if len(axes[1].get_legend_handles_labels()[1]) > 1:
+        axes[1].legend(loc="lower right", bbox_to_anchor=(1, 0.97), ncols=3, frameon=False, fontsize=8, borderaxespad=0)
     for ax in axes:
         open_axes(ax)
+    fig.align_ylabels(axes)
+    put_title(fig, title_of(model, params, degrees, without=(name,)), 11)
     return fig
 
 
-def basin_figure(found: "xarray.Dataset", ax: "matplotlib.axes.Axes | None" = None) -> "matplotlib.axes.Axes":
-    """The basins of attraction: the outcome of each initial state in a plane, with a colour for each outcome that occurs.
-
-    Orbits have saturated colours, all other outcomes pale ones.
-
-    **Arguments:** `found`: a result of `hyjax.basin` over two axes. `ax`: axes to draw in; by default new ones. **Returns:** the
-    axes. `ValueError` for another number of axes of the grid.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> found = hj.basin(
-    ...     wheel.system, params, sequence=wheel.sequence, orbits=orbit, strides=20, progress=False,
-    ...     axes={"theta": jnp.array([-0.5, -0.3]), "theta_rate": jnp.array([0.1, 0.8])},
-    ... )
-    >>> axes = hj.plot.basin_figure(found)
-    >>> axes.figure.savefig("basin.png")
-    """
-    pyplot()
-    from matplotlib.colors import ListedColormap
-    from matplotlib.patches import Patch
-
-    if found["fate"].ndim != 2:
-        raise ValueError(
-            f"basin_figure: two axes can be drawn, not {found['fate'].dims}. Select one value of the others, as in "
-            "found.sel(...)."
-        )
-    names, fate = tuple(str(each) for each in found["fate"].dims), found["fate"].values
-    meanings = found["fate"].attrs["flag_meanings"].split()
-    kinds = [k for k in range(len(meanings)) if np.any(fate == k)]
-    orbits = sum(meaning.startswith("orbit_") for meaning in meanings)
-    pale = ("#d9d9d9", "#f2f2f2", "#c6dbef", "#fdd0a2", "#fbb4ae", "#ccebc5")
-    colours = [COLOURS[k % len(COLOURS)] if k < orbits else pale[(k - orbits) % len(pale)] for k in kinds]
-    axes = pyplot().subplots(figsize=(6, 4.2), layout="constrained")[1] if ax is None else ax
-    place = np.searchsorted(kinds, fate)
-    axes.pcolormesh(
-        found[names[0]].values, found[names[1]].values, place.T, cmap=ListedColormap(colours), shading="nearest",
-        vmin=-0.5, vmax=len(kinds) - 0.5, rasterized=True,
-    )  # fmt: skip
-    handles = [
-        Patch(color=colour, label=meanings[k].replace("_", " ")) for colour, k in zip(colours, kinds, strict=True)
-    ]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
-    axes.set(xlabel=symbol(names[0]), ylabel=symbol(names[1]))
-    return axes
-
-
-def _label(found: "xarray.Dataset", name: str) -> str:
-    """A parameter's symbol with its unit."""
-    return with_unit(symbol(name), unit(found[name].attrs.get("units", "")))
+def _height_label(found: "xarray.Dataset", coordinate: str) -> str:
+    """The symbol of a coordinate, or the period, with its unit."""
+    if coordinate == "period":
+        return with_unit("$T$", unit(found["period"].attrs.get("units", "")))
+    units = found["x"].attrs.get("units", "").split(", ")
+    names = [str(each) for each in found["coordinate"].values]
+    return with_unit(symbol(coordinate), unit(units[names.index(coordinate)]) if len(units) == len(names) else "")
 
 
 def _coordinate(found: "xarray.Dataset", coordinate: str | None, also: tuple[str, ...] = ()) -> str:

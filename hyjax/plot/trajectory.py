@@ -1,11 +1,14 @@
 """Pictures of simulated trajectories: coordinates over time, coloured by mode."""
 
+from collections.abc import Collection
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figure import COLOURS, GREY, INK, mode_legend, pyplot, symbol, unit
+from .._system.labels import units_of
+from .figure import COLOURS, GREY, INK, mode_legend, pyplot, symbol, unit, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -14,14 +17,18 @@ if TYPE_CHECKING:
 
 
 def trajectory_figure(
-    trajectory: "Trajectory", model: ModuleType | SimpleNamespace | None = None, n: int = 100
+    trajectory: "Trajectory",
+    model: ModuleType | SimpleNamespace | None = None,
+    n: int = 100,
+    degrees: Collection[str] = (),
 ) -> "matplotlib.figure.Figure":
     """The coordinates of a trajectory over time, one below the other: arcs coloured by mode, jumps as thin dotted lines.
 
     **Arguments:** `trajectory`: one result of `hyjax.simulate`. `model`: supplies `title`, `time_unit`, and `units` for its
-    `coordinates`. `n`: sample times on each arc.
+    `coordinates`. `n`: sample times on each arc. `degrees`: names of the parameters that the title gives in degrees.
 
-    **Returns:** the figure. `TypeError` for a batch of trajectories; `ImportError` without matplotlib.
+    **Returns:** the figure, with the coordinates of the modes that were visited. `TypeError` for a batch of trajectories;
+    `ImportError` without matplotlib.
 
     **Example:**
 
@@ -33,11 +40,12 @@ def trajectory_figure(
     """
     plt = pyplot()
     arcs, modes = trajectory.sample(n), trajectory.system.modes
-    names = tuple(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
+    visited = dict.fromkeys(arc.mode for arc in arcs) or dict.fromkeys(modes)
+    names = tuple(dict.fromkeys(name for mode in visited for name in modes[mode].coordinates))
     colours = {mode: COLOURS[k % len(COLOURS)] for k, mode in enumerate(modes)}
-    units = _units(model)
+    units = units_of(model, trajectory.params, trajectory.system)
     fig, rows = plt.subplots(
-        len(names), 1, sharex=True, squeeze=False, figsize=(7.0, 1.2 + 1.2 * len(names)), layout="constrained"
+        len(names), 1, sharex=True, squeeze=False, figsize=(7.0, 1.4 + 1.2 * len(names)), layout="constrained"
     )
     for name, ax in zip(names, rows[:, 0], strict=True):
         last = None
@@ -51,19 +59,13 @@ def trajectory_figure(
                 ax.plot([last[0], t[0]], [last[1], x[0]], color=GREY, lw=0.8, ls=":")
             ax.plot(t, x, color=colours[arc.mode], lw=1.6)
             last = t[-1], x[-1]
-        ax.set_ylabel(symbol(name) + (f"\n({units[name]})" if units.get(name) else ""), color=INK)
+        ax.set_ylabel(
+            with_unit(f"{symbol(name)}", unit(units.coordinates.get(name, ""))).replace(" (", "\n("), color=INK
+        )
         ax.spines[["top", "right"]].set_visible(False)
-    time_unit = unit(getattr(model, "time_unit", ""))
-    rows[-1, 0].set_xlabel(f"$t$ ({time_unit})" if time_unit else "$t$")
-    visited = dict.fromkeys(arc.mode for arc in arcs)
+    fig.align_ylabels(rows[:, 0])
+    rows[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
     if len(modes) > 1:
         mode_legend(fig, {mode: colours[mode] for mode in visited})
-    fig.suptitle(getattr(model, "title", ""), x=0.02, ha="left", color=INK)
+    put_title(fig, title_of(model, trajectory.params, degrees))
     return fig
-
-
-def _units(model: ModuleType | SimpleNamespace | None) -> dict[str, str]:
-    """The units of a model's coordinates, in mathematical type."""
-    if model is None:
-        return {}
-    return {name: unit(text) for name, text in zip(model.coordinates, model.units, strict=True)}

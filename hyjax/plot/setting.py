@@ -1,0 +1,69 @@
+"""Titles of pictures: the model and the values of its parameters, in the units in which they were given."""
+
+import math
+import textwrap
+from collections.abc import Collection
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._system.labels import chosen_unit, named_params
+from .._system.types import Params
+from .figure import quantity, symbol, unit, with_unit
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+Model = ModuleType | SimpleNamespace | None
+
+
+def parameter_texts(params: Params, degrees: Collection[str] = ()) -> dict[str, str]:
+    """`name = value unit` of each parameter that is a number, without line breaks inside.
+
+    **Arguments:** `degrees`: names of the angles that are printed in degrees.
+    """
+    texts = {}
+    for name, (leaf, about) in named_params(params).items():
+        if leaf.ndim == 0 and np.isrealobj(leaf):
+            value, printed = float(leaf), unit(chosen_unit(about.get("units", ""), params))
+            shown = f"{math.degrees(value):.4g}°" if name in degrees else quantity(f"{value:.4g}", printed)
+            texts[name] = unbroken(f"{symbol(name.rpartition('.')[2])} = {shown}")
+    return texts
+
+
+def unbroken(text: str) -> str:
+    """The text with no-break spaces, but in its formulas, where a space is none."""
+    parts = text.split("$")
+    return "$".join(part if k % 2 else part.replace(" ", "\u00a0") for k, part in enumerate(parts))
+
+
+def title_of(model: Model, params: Params = None, degrees: Collection[str] = (), without: Collection[str] = ()) -> str:
+    """The model's title and its parameters but for those `without`, which vary; of a model whose quantities have no units, that
+    they have none."""
+    values = [text for name, text in parameter_texts(params, degrees).items() if name not in without]
+    head = getattr(model, "title", "")
+    if getattr(model, "time_unit", "") == "1":
+        head += " (dimensionless)"
+    return ": ".join(text for text in (head, ", ".join(values)) if text)
+
+
+def put_title(fig: "matplotlib.figure.Figure | matplotlib.figure.SubFigure", text: str, size: int = 12) -> None:
+    """A title above a figure, broken into lines that its width holds."""
+    if text:
+        # A letter is about half as wide as high.
+        columns = int(fig.bbox.width / fig.dpi * 72 / (0.56 * size))
+        fig.suptitle(textwrap.fill(text, columns), fontsize=size)
+
+
+def axis_of(name: str, values, printed: str, degrees: Collection[str] = (), label: str = "") -> tuple[np.ndarray, str]:
+    """The values of a parameter along an axis, and the axis' label with the unit.
+
+    **Arguments:** `printed`: the unit of the values. `label`: a name in place of the parameter's own.
+    """
+    # The name of parameters that are one number.
+    own = "parameter" if name == "params" else name.rpartition(".")[2]
+    text = symbol(label or own)
+    if name in degrees:
+        return np.rad2deg(np.asarray(values)), with_unit(text, "°")
+    return np.asarray(values), with_unit(text, unit(printed))

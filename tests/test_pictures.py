@@ -1,0 +1,286 @@
+"""Every kind of picture is compared with a stored one. The results are closed forms or made up: nothing is integrated.
+
+Pictures whose results are computed by other tests are compared there, beside the fixtures.
+"""
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import pytest
+from compared import compared
+
+import hyjax as hj
+from hyjax import plot
+from hyjax.models import bouncing_ball, buck_converter, compass_gait, friction_oscillator, simplest_walker, slip
+
+xarray = pytest.importorskip("xarray")
+pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")
+matplotlib.use("Agg")
+OMEGA = np.sqrt(40)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    matplotlib.pyplot.close("all")
+
+
+def orbit_of(model, arcs, multipliers, monkeypatch, **settings):
+    """An orbit as pictures need one, with these arcs, `(mode, t, x)`; its other numbers are anything."""
+    params = model.Params(**settings)
+    arcs = tuple(hj.Arc(mode, jnp.asarray(t), jnp.asarray(x)) for mode, t, x in arcs)
+    x = arcs[0].x[0]
+    found = hj.PeriodicOrbit(
+        x=x, period=arcs[-1].t[-1], multipliers=jnp.asarray(multipliers, complex),
+        return_jacobian=jnp.zeros((x.size, x.size)), residual=jnp.array(0.0), guard_rates=-jnp.ones(len(arcs)),
+        nodes=x[None], starts=jnp.zeros(1), before=arcs[-1].x[-1][None], arc_ends=tuple(arc.x[-1][None] for arc in arcs),
+        elapsed=jnp.ones((1, len(arcs))), iterations=jnp.array(1), distance=jnp.array(0.0), result=hj.RESULTS.successful,
+        params=params, system=model.system, sequence=tuple(arc.mode for arc in arcs), strides=1,
+        integrator=hj.Integrator(),
+    )  # fmt: skip
+    monkeypatch.setattr("hyjax.plot.orbit.arcs_of", lambda orbit, n=200: arcs)
+    monkeypatch.setattr("hyjax.plot.placement.arcs_of", lambda orbit, n=200: arcs)
+    return found
+
+
+def swinging(monkeypatch, multipliers=(0.3 + 0.4j, 0.3 - 0.4j, 0.0, 0.0)):
+    """Legs that swing as sines, on a compass gait with a slope of 3 degrees."""
+    t = np.linspace(0, 3, 60)
+    phase = np.pi * t / 3
+    x = np.stack([0.3 * np.cos(phase), -0.3 * np.cos(phase) - 0.1, -0.31 * np.sin(phase), 0.31 * np.sin(phase)], axis=1)
+    return orbit_of(compass_gait, [("swing", t, x)], multipliers, monkeypatch, slope=np.deg2rad(3))
+
+
+def running(monkeypatch):
+    """Flight, stance and flight, of parabolas and sines."""
+    down, stand, up = (np.linspace(a, b, 40) for a, b in ((0, 0.7), (0.7, 1.3), (1.3, 2)))
+    fall = np.stack([1.2 - down**2 / 2, -down], axis=1)
+    part = (stand - 0.7) / 0.6
+    rest = np.stack(
+        [
+            0.8 * (part - 0.5),
+            0.955 - 0.15 * np.sin(np.pi * part),
+            1.3 + 0.1 * np.cos(2 * np.pi * part),
+            -0.7 + 1.4 * part,
+        ],
+        axis=1,
+    )
+    climb = np.stack([1.2 - (2 - up) ** 2 / 2, 2 - up], axis=1)
+    return orbit_of(
+        slip, [("descent", down, fall), ("stance", stand, rest), ("ascent", up, climb)], [1.34, 0.0], monkeypatch
+    )
+
+
+@compared
+def test_gait(monkeypatch):
+    """Angles of one mode in one portrait; the slope in degrees, as given; time without a unit of its own."""
+    return plot.gait_figure(swinging(monkeypatch), compass_gait, degrees=("slope",))
+
+
+@compared
+def test_gait_of_several_modes(monkeypatch):
+    """A panel for the coordinate of stance alone; a change of mode is no jump."""
+    return plot.gait_figure(running(monkeypatch), slip)
+
+
+@compared
+def test_gait_of_two_units(monkeypatch):
+    """Volts and amperes have panels of their own; a multiplier of -815, and the unit circle."""
+    t = np.linspace(0, 0.2, 50)
+    turn = np.pi * t / 0.2
+    half = np.stack([12 + 0.05 * np.sin(turn), 0.55 + 0.05 * np.cos(turn), 3.8 + 11 * t], axis=1)
+    other = np.stack([12 - 0.05 * np.sin(turn), 0.55 - 0.05 * np.cos(turn), 6 + 11 * t], axis=1)
+    arcs = [("off", t, half), ("on", t + 0.2, other)]
+    return plot.gait_figure(orbit_of(buck_converter, arcs, [-815.0, 0.2, 0.0], monkeypatch), buck_converter)
+
+
+@compared
+def test_animation(monkeypatch):
+    """A frame: ground, legs, title, number and stability of the gait, clock."""
+    animation = plot.animate_orbit(swinging(monkeypatch), compass_gait, label="gait 1 of 2")
+    animation._draw_frame(20)  # pyright: ignore
+    return matplotlib.pyplot.gcf()
+
+
+@compared
+def test_portrait(monkeypatch):
+    """While it sticks, the block has the speed of the belt."""
+    begin, end, middle = 0.2 * 9.81 / 40, 0.4 * 9.81 / 40, 0.3 * 9.81 / 40
+    phase = np.linspace(0, np.pi + 2 * np.arctan(0.1 / (OMEGA * (end - middle))), 50)
+    x = middle + (end - middle) * np.cos(phase) + 0.1 / OMEGA * np.sin(phase)
+    x_rate = -(end - middle) * OMEGA * np.sin(phase) + 0.1 * np.cos(phase)
+    arcs = [
+        ("stick", np.linspace(0, 1, 50), np.linspace(begin, end, 50)[:, None]),
+        ("slip", np.linspace(1, 2, 50), np.stack([x, x_rate], axis=1)),
+    ]
+    orbit = orbit_of(friction_oscillator, arcs, [0.0], monkeypatch)
+    return plot.phase_portrait(orbit, model=friction_oscillator).figure
+
+
+@compared
+def test_trajectory():
+    """A ball that bounces: parabolas, with units and the parameters above."""
+    falls = [(0.0, 1.0, 0.0), (np.sqrt(2 / 9.81), 0.0, 0.8 * np.sqrt(2 * 9.81))]
+    arcs = []
+    for (begin, y, v), end in zip(falls, (falls[1][0], 1.1), strict=True):
+        t = np.linspace(begin, end, 40)
+        s = t - begin
+        arcs.append(hj.Arc("flight", jnp.asarray(t), jnp.stack([y + v * s - 9.81 * s**2 / 2, v - 9.81 * s], axis=1)))
+    trajectory = SimpleNamespace(
+        sample=lambda n: tuple(arcs), system=bouncing_ball.system, params=bouncing_ball.Params()
+    )
+    return plot.trajectory_figure(trajectory, bouncing_ball)  # pyright: ignore
+
+
+def logistic(strides):
+    """A branch of the map a x (1 - x): its fixed point, or the pair from the doubling at 3, with the next at 1 + sqrt(6)."""
+    if strides == 1:
+        a = np.linspace(2.5, 3.8, 14)
+        nodes, multipliers, at = (1 - 1 / a)[:, None], (2 - a)[:, None], 3.0
+        doubled = np.array([[2 / 3]])
+    else:
+        a = np.concatenate([[3.002], np.linspace(3.05, 3.6, 12)])
+        root = np.sqrt((a - 3) * (a + 1))
+        nodes, multipliers = (
+            np.stack([a + 1 + root, a + 1 - root], axis=1) / (2 * a)[:, None],
+            (4 + 2 * a - a**2)[:, None],
+        )
+        at = 1 + np.sqrt(6)
+        root = np.sqrt((at - 3) * (at + 1))
+        doubled = np.array([[at + 1 + root], [at + 1 - root]]) / (2 * at)
+    mode = SimpleNamespace(coordinates=("x",))
+    system = SimpleNamespace(modes={"map": mode})
+    problem = SimpleNamespace(system=system, sequence=("map",), strides=strides)
+    orbit = SimpleNamespace(nodes=doubled, strides=strides, system=system, sequence=("map",), period=strides)
+    v = np.concatenate([nodes, a[:, None]], axis=1)
+    point = SimpleNamespace(kind="period-doubling", value=at, orbit=orbit, v=np.append(doubled[:, 0], at))
+    return SimpleNamespace(
+        values=a, heights=lambda name: nodes, stable=np.abs(multipliers[:, 0]) < 1, special_points=(point,), parameter="a",
+        unfolding=SimpleNamespace(problem=problem, params={"a": jnp.array(3.0), "b": jnp.array(1.0)}, free=(0,)),
+        _points={"v": v, "nodes": nodes[:, :, None]},
+    )  # fmt: skip
+
+
+@compared
+def test_branches():
+    """Solid up to the doublings and dashed beyond; the doubled branch begins at its doubling; a legend of strides."""
+    branches = [logistic(1), logistic(2)]
+    return plot.branch_diagram(branches).figure  # pyright: ignore
+
+
+@compared
+def test_loci():
+    values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
+    params = {"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}
+    about = SimpleNamespace(params=params, free=(0, 1))
+    loci = [
+        SimpleNamespace(values=scale * values, kind=kind, unfolding=about)
+        for scale, kind in ((1, "fold"), (2, "grazing"))
+    ]
+    return plot.locus_diagram(loci).figure  # pyright: ignore
+
+
+def swept(names, axes, theta, radius, units):
+    """A dataset as of a sweep, with one coordinate and one multiplier."""
+    coords = {name: (name, axis, {"units": unit}) for name, axis, unit in zip(names, axes, units, strict=True)}
+    return xarray.Dataset(
+        {
+            "x": ((*names, "coordinate"), theta[..., None], {"units": "rad"}),
+            "period": (names, 1 + theta, {"units": "sqrt(l/g)"}),
+            "multipliers_real": ((*names, "multiplier"), radius[..., None]),
+            "multipliers_imag": ((*names, "multiplier"), 0 * radius[..., None]),
+            "stable": (names, radius < 1),
+            "result": (names, np.where(np.isfinite(radius), 0, 1)),
+        },
+        coords={**coords, "coordinate": ["theta"]},
+    )
+
+
+@compared
+def test_sweep():
+    """Over one parameter, in degrees as given: solid up to where the spectral radius is 1."""
+    slope = np.deg2rad(np.linspace(1, 5, 9))
+    found = swept(("slope",), (slope,), np.cbrt(slope), slope / np.deg2rad(3.3), ("rad",))
+    return plot.sweep_figure(found, None, simplest_walker, simplest_walker.Params(), ("slope",))
+
+
+@compared
+def test_sweep_over_two_parameters():
+    """The line of spectral radius 1 is named, and where there is no orbit is grey."""
+    slope, mu = np.linspace(0.01, 0.09, 9), np.linspace(1, 3, 11)
+    radius = 20 * slope[:, None] * mu / 2
+    radius[-1, -3:] = np.nan
+    found = swept(("slope", "mu"), (slope, mu), np.cbrt(slope[:, None] * mu) + 0 * radius, radius, ("rad", "1"))
+    return plot.sweep_figure(found, "period", compass_gait, compass_gait.Params())
+
+
+@compared
+def test_attractor():
+    """The logistic map: dots that are seen, its exponents per stride, one of minus infinity."""
+    a = np.linspace(2.8, 3.8, 41)
+    x, total = np.full(a.size, 0.4), np.zeros(a.size)
+    kept = []
+    # Few strides: rounding grows twofold in each where the map is chaotic.
+    for k in range(40):
+        total += np.log(np.abs(a * (1 - 2 * x)))
+        x = a * x * (1 - x)
+        if k >= 24:
+            kept.append(x)
+    exponent = total / 40
+    exponent[10] = -np.inf
+    found = xarray.Dataset(
+        {
+            "x": (("a", "stride", "coordinate"), np.stack(kept, axis=1)[..., None], {"units": "m"}),
+            "lyapunov": ("a", exponent),
+            "exponents": (("a", "exponent"), np.stack([exponent, exponent - 1], axis=1)),
+        },
+        coords={"a": ("a", a, {"units": "1/s"}), "coordinate": ["x"]},
+    )
+    return plot.attractor_figure(found)
+
+
+@compared
+def test_basin(monkeypatch):
+    """Two orbits, two falls, a failure and what is undecided have six colours; the gait is marked."""
+    theta, rate = np.linspace(0, 0.45, 24), np.linspace(-0.45, 0, 20)
+    names = ["orbit_1", "orbit_2", "fell_forward", "fell_backward", "no_step", "undecided"]
+    fate = np.clip((rate[None, :] + 0.45) * 10 + theta[:, None] * 3, 0, 5).astype(np.int8)
+    found = xarray.Dataset(
+        {"fate": (("theta", "theta_rate"), fate, {"flag_values": list(range(6)), "flag_meanings": " ".join(names)})},
+        coords={"theta": theta, "theta_rate": rate},
+    )
+    t = np.linspace(0, 1, 5)
+    arcs = [("swing", t, np.tile([0.2, -0.2, 0.4, -0.02], (5, 1)))]
+    orbit = orbit_of(simplest_walker, arcs, [0.5, 0.1, 0.0, 0.0], monkeypatch)
+    return plot.basin_figure(found, None, orbit, simplest_walker, simplest_walker.Params(), ("slope",)).figure
+
+
+@compared
+def test_work_and_precision():
+    shape = ("set", "strategy", "solver", "rtol")
+    tolerances = 10.0 ** -np.arange(4, 9)
+    steps = np.array([1.0, 2.0, 0.5])[:, None] * 100 * tolerances**-0.2
+    whole = lambda values: np.broadcast_to(values, (2, 1, *values.shape))
+    study = xarray.Dataset(
+        {
+            "evaluations": (shape, whole(steps)),
+            "integral_of_error": (shape, whole(np.array([1.0, 0.1, 10.0])[:, None] * tolerances)),
+        },
+        coords={"set": [1, 2], "strategy": ["events"], "solver": ["Tsit5", "Dopri8", "Kvaerno5"], "rtol": tolerances},
+    )
+    return plot.work_precision_figure(study)
+
+
+@compared
+def test_points():
+    values = np.array([[[3.0, 2.0], [9.0, 8.0], [5.0, 8.0]]])
+    points = xarray.Dataset(
+        {
+            "evaluations": (("strategy", "solver", "rtol"), values),
+            "seconds": (("strategy", "solver", "rtol"), 10 - values),
+        },
+        coords={"strategy": ["events"], "solver": ["Tsit5", "Dopri8", "Kvaerno5"], "rtol": [1e-4, 1e-8]},
+    )
+    return plot.points_figure(points)

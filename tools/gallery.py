@@ -1,0 +1,128 @@
+"""The pictures and digits of the gallery: each model of `hyjax.models` once, to `docs/gallery/`.
+
+    python tools/gallery.py                      models that have no picture or no digits yet
+    python tools/gallery.py slip kneed_walker    these models again
+
+For a model with isolated periodic orbits the gaits of `hyjax gait MODEL`, for others the end of `hyjax simulate MODEL --t1 T`.
+The site shows what is committed, and computes no gait. A model takes from seconds to minutes, most of them compilation.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FOLDER = Path(__file__).parent.parent / "docs" / "gallery"
+DIGITS = FOLDER / "digits.json"
+# The duration of a simulation, in the model's unit of time.
+ENDS = {"bouncing_ball": 3.0, "ball_on_slope": 2.0, "monopod_hopper": 8.0, "rocking_block": 4.0}
+# Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
+FRAMES, DPI, LARGEST = 44, 66, 150_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="by default those that have no picture or no digits yet")
+    given = parser.parse_args().models
+    os.environ["MPLBACKEND"] = "agg"
+    from hyjax import models
+    from hyjax.cli.session import start_jax
+
+    cache = start_jax()
+    for name in given or [name for name in models.names if name not in known() or not pictures_of(name)]:
+        print(f"{name} ...", flush=True)
+        model = models.load(name)
+        about = motion(name, model) if name in ENDS else gaits(name, model, cache)
+        found = known() | {name: about}
+        DIGITS.write_text(json.dumps({each: found[each] for each in sorted(found)}, indent=1) + "\n", encoding="utf-8")
+
+
+def known() -> dict[str, Any]:
+    """The digits that are stored, by model."""
+    return json.loads(DIGITS.read_text(encoding="utf-8")) if DIGITS.exists() else {}
+
+
+def pictures_of(name: str) -> list[Path]:
+    """The picture of a model, if there is one."""
+    return [path for path in (FOLDER / f"{name}.gif", FOLDER / f"{name}.png") if path.exists()]
+
+
+def gaits(name: str, model: ModuleType, cache: str) -> dict[str, Any]:
+    """The digits of a model's gaits; its picture is the first stable one, or the first."""
+    import jax
+
+    from hyjax.cli.arguments import parse_parameters
+    from hyjax.cli.orbits import require_orbits
+    from hyjax.cli.output import orbits_record
+    from hyjax.plot import animate_orbit, gait_figure
+
+    params, values = parse_parameters(model, [])
+    orbits = jax.device_get(require_orbits(model, params, values, model.sequence, 1, cache))
+    record = orbits_record(name, model, values, orbits)
+    kept = ("x0", "period", "multipliers", "stable")
+    rows = [{key: orbit[key] for key in kept} for orbit in record["orbits"]]
+    shown = next((k for k, row in enumerate(rows) if row["stable"]), 0)
+    if hasattr(model, "outline"):
+        label = f"gait {shown + 1} of {len(rows)}" if len(rows) > 1 else ""
+        # An even number of a biped's steps repeats without a jump.
+        steps = 2 if hasattr(model, "travel") or len(model.sequence) == 1 else 1
+        seconds = min(max(steps * rows[shown]["period"] * time_scale(model, params), 2.0), 12.0)
+        animation = animate_orbit(orbits[shown], model, steps=steps, fps=fps_for(seconds), label=label)
+        save(animation, FOLDER / f"{name}.gif", fps_for(seconds))
+    else:
+        gait_figure(orbits[shown], model).savefig(FOLDER / f"{name}.png", dpi=70)
+    option = f" --orbit {shown + 1}" if shown else ""
+    written = f"--animate {name}.gif" if hasattr(model, "outline") else f"--plot {name}.png"
+    return {"command": f"hyjax gait {name}{option} {written}", "shown": shown, "gaits": rows}
+
+
+def motion(name: str, model: ModuleType) -> dict[str, Any]:
+    """The digits of a simulation from the model's start: where it ends."""
+    import hyjax as hj
+    from hyjax.plot import animate_trajectory
+
+    params, end = model.Params(), ENDS[name]
+    mode, x = model.start(params)
+    run = hj.simulate(model.system, x, params, mode=mode, t1=end, max_jumps=100)
+    if str(run.result) != "successful":
+        sys.exit(f"{name}: the simulation ended with {run.result}.")
+    fps = fps_for(min(max(end * time_scale(model, params), 2.0), 12.0))
+    save(animate_trajectory(run, model, fps=fps), FOLDER / f"{name}.gif", fps)
+    modes = model.system.modes[run.mode_names[-1]].coordinates
+    return {
+        "command": f"hyjax simulate {name} --t1 {end:g} --animate {name}.gif",
+        "end": {"t": float(run.t), "mode": run.mode_names[-1], "coordinates": list(modes), "x": run.final.tolist()},
+        "jumps": int(run.jumps),
+    }
+
+
+def time_scale(model: ModuleType, params) -> float:
+    """Seconds of an animation for one unit of the model's time."""
+    from hyjax._system.labels import units_of
+    from hyjax.plot.scene import SECONDS
+
+    return SECONDS.get(units_of(model, params).time, 1.0)
+
+
+def fps_for(seconds: float) -> int:
+    """So many frames per second that there are about `FRAMES`."""
+    return max(5, min(20, math.floor(FRAMES / seconds)))
+
+
+def save(animation, path: Path, fps: int) -> None:
+    """Write a GIF, with fewer dots where it is larger than `LARGEST`."""
+    from hyjax.plot.gif import gif_writer
+
+    for dots in (DPI, 0.85 * DPI, 0.7 * DPI):
+        animation.save(path, writer=gif_writer(fps), dpi=dots)
+        print(f"  {path.name}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+        if path.stat().st_size <= LARGEST:
+            break
+
+
+if __name__ == "__main__":
+    main()
