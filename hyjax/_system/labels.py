@@ -55,7 +55,8 @@ class Units(NamedTuple):
 def units_of(model: Any = None, params: Params = None, system: Any = None) -> Units:
     """The units of coordinates and time: those that the system's modes name, and for the others those of the model.
 
-    **Arguments:** `system`: by default the model's. `params`: by which a model whose time may have a unit or none is told apart, see `chosen_unit`.
+    **Arguments:** `system`: by default the model's. `params`: by which a model whose time may have a unit or none is told apart,
+    see `chosen_unit`.
     """
     system = getattr(model, "system", None) if system is None else system
     known = dict(zip(getattr(model, "coordinates", ()), getattr(model, "units", ()), strict=False))
