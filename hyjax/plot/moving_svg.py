@@ -33,7 +33,7 @@ def moving_svg(orbit: PeriodicOrbit, model: Model, steps: int = 2, n: int = 20) 
     height = scale * (view[1, 1] - view[1, 0])
     to_pixels = lambda points: (points - [view[0, 0], view[1, 1]]) * [scale, -scale]
 
-    seconds = len(frame_times(placed[-1].t[-1], model, 50, None)) / 50
+    seconds = len(frame_times(placed[-1].t[-1], model, orbit.params, 50, None)) / 50
     clock = f'dur="{seconds:.2f}s" repeatCount="indefinite" keyTimes="{";".join(f"{t:.4g}" for t in times)}"'
     ground = _ground(model, orbit, placed, poses, to_pixels, view) if hasattr(model, "ground") else ""
     moved = to_pixels(placed[-1].landing) - to_pixels(np.zeros(2))
