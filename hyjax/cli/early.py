@@ -1,10 +1,12 @@
-"""In the process of the command line, Ctrl-C ends the process at once already while hyjax is imported, which takes seconds; and
-XLA does not print its own messages, such as that a compilation is slow and could be reported as a bug.
+"""In the process of the command line, Ctrl-C ends the process at once already while hyjax is imported, which takes seconds; XLA
+does not print its own messages, such as that a compilation is slow and could be reported as a bug; and garbage is collected less
+often.
 
 Python imports the package before it calls the command's function: `hyjax/__init__.py` imports this file first. In any other
 process it does nothing.
 """
 
+import gc
 import os
 import pathlib
 import sys
@@ -26,3 +28,6 @@ if is_command(sys.orig_argv):
     end_on_interrupt()
     # Read where jaxlib is loaded. Errors reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Modules and traced programs live as long as the process: a collector of garbage that walks them again and again takes an
+    # eighth of the time of importing and tracing.
+    gc.set_threshold(100_000, 50, 100)
