@@ -7,6 +7,8 @@ import dataclasses
 import json
 import pathlib
 import re
+import subprocess
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -139,7 +141,7 @@ def index(cards: list[str], names: list[str]) -> str:
     )
 
 
-def write(app=None) -> None:
+def write() -> None:
     """Write the pages and the index, where they have changed."""
     from hyjax import models
 
@@ -152,6 +154,15 @@ def write(app=None) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def write_apart(app) -> None:
+    """Write the pages in a process of its own: a parallel build forks, and a process that has imported JAX has threads."""
+    subprocess.run([sys.executable, __file__], check=True, cwd=FOLDER.parents[1])
+
+
 def setup(app) -> dict[str, bool]:
-    app.connect("builder-inited", write)
+    app.connect("builder-inited", write_apart)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    write()
