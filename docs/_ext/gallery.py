@@ -31,7 +31,9 @@ def card(name: str, model: ModuleType, digits: dict[str, Any]) -> str:
             f":img-top: {picture(name)}",
             f":img-alt: {model.title}",
             "",
-            f"{_said(digits)} {model.source}",
+            _said(digits),
+            "",
+            f"{model.source[0].upper()}{model.source[1:]}",
             ":::",
         ]
     )
