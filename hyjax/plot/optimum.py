@@ -37,8 +37,8 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
         raise ValueError("optimum_figure: the branch has no points: see its `result`.")
     radius = np.max(np.abs(np.asarray(branch.orbits.multipliers)), axis=1)
     about = named_params(branch.orbits.params)
-    label = lambda name: axis_of(name, 0.0, about.get(name, (0, {}))[1].get("units", ""))[1]
-    rows = [("objective", branch.values), *zip(map(label, branch.names), branch.unknowns.T, strict=True)]
+    labelled = lambda name: axis_of(name, 0.0, about.get(name, (0, {}))[1].get("units", ""))[1]
+    rows = [("objective", branch.values), *zip(map(labelled, branch.names), branch.unknowns.T, strict=True)]
     rows.append(("max $|\\lambda|$", radius))
     fig, axes = pyplot().subplots(len(rows), 1, figsize=(6, 1.7 * len(rows) + 0.5), sharex=True, layout="constrained")
     for axis, (label, values) in zip(axes, rows, strict=True):
@@ -48,6 +48,6 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
         for change in branch.changes:
             axis.axvline(change.number, color="0.6", linewidth=0.8, linestyle=":")
     axes[-1].axhline(1, color="0.6", linewidth=0.8)
-    axes[-1].set_xlabel(label(branch.name))
+    axes[-1].set_xlabel(labelled(branch.name))
     fig.align_ylabels(axes)
     return fig
