@@ -6,9 +6,10 @@ deliberate change, `pytest --mpl-generate-path=tests/baseline FILES` draws them 
 
 import pytest
 
-# Root mean square over all pixels, of levels from 0 to 255. By rounding on another processor a curve's smoothed edge changes by
-# a level or two: 0.05 over a picture. A label that moves by a pixel changes the pixels of its letters by tens to hundreds of
-# levels.
+# Root mean square over all pixels, of levels from 0 to 255. Measured with two pictures, of a gait and of a filter: a change of
+# the values that are drawn by 1e-6 of themselves, and so by rounding, changes no pixel; by 1e-4 the smoothed edges of the curves
+# change, by 0.08 and 0.12; by 1e-3, 0.3 and 1.0; by 1e-2, about a pixel, 4 and 5. A title that moves by a pixel changes the
+# picture by 7.
 TOLERANCE = 0.5
 
 compared = pytest.mark.mpl_image_compare(

@@ -204,7 +204,7 @@ def test_the_cells_by_their_strides(certificate, basin):
     assert_allclose(cells.get_array(), [0, 1, 3])
     assert_allclose([path.vertices[0] for path in cells.get_paths()], basin.cells[:, 0], rtol=1e-14)
     ax.figure.canvas.draw()
-    assert len(np.unique(cells.get_facecolors(), axis=0)) == 3 and ax.get_xlabel() == r"$\theta$"
+    assert len(np.unique(cells.get_facecolors(), axis=0)) == 3 and ax.get_xlabel() == r"$\theta$ (rad)"
     low, high = ax.get_xlim()
     assert low < basin.cells[..., 0].min() and high > basin.cells[..., 0].max()
     with pytest.raises(ValueError, match="a certificate has no cells"):

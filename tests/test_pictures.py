@@ -10,15 +10,14 @@ import matplotlib
 import numpy as np
 import pytest
 from compared import compared
+from drawn_orbits import bouncing, orbit_of, running, sliding, swinging
 
-import hyjax as hj
 from hyjax import plot
 from hyjax.models import bouncing_ball, buck_converter, compass_gait, friction_oscillator, simplest_walker, slip
 
 xarray = pytest.importorskip("xarray")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")
 matplotlib.use("Agg")
-OMEGA = np.sqrt(40)
 
 
 @pytest.fixture(autouse=True)
@@ -27,111 +26,55 @@ def closed():
     matplotlib.pyplot.close("all")
 
 
-def orbit_of(model, arcs, multipliers, monkeypatch, **settings):
-    """An orbit as pictures need one, with these arcs, `(mode, t, x)`; its other numbers are anything."""
-    params = model.Params(**settings)
-    arcs = tuple(hj.Arc(mode, jnp.asarray(t), jnp.asarray(x)) for mode, t, x in arcs)
-    x = arcs[0].x[0]
-    found = hj.PeriodicOrbit(
-        x=x, period=arcs[-1].t[-1], multipliers=jnp.asarray(multipliers, complex),
-        return_jacobian=jnp.zeros((x.size, x.size)), residual=jnp.array(0.0), guard_rates=-jnp.ones(len(arcs)),
-        nodes=x[None], starts=jnp.zeros(1), before=arcs[-1].x[-1][None], arc_ends=tuple(arc.x[-1][None] for arc in arcs),
-        elapsed=jnp.ones((1, len(arcs))), iterations=jnp.array(1), distance=jnp.array(0.0), result=hj.RESULTS.successful,
-        params=params, system=model.system, sequence=tuple(arc.mode for arc in arcs), strides=1,
-        integrator=hj.Integrator(),
-    )  # fmt: skip
-    monkeypatch.setattr("hyjax.plot.orbit.arcs_of", lambda orbit, n=200: arcs)
-    monkeypatch.setattr("hyjax.plot.placement.arcs_of", lambda orbit, n=200: arcs)
-    return found
-
-
-def swinging(monkeypatch, multipliers=(0.3 + 0.4j, 0.3 - 0.4j, 0.0, 0.0)):
-    """Legs that swing as sines, on a compass gait with a slope of 3 degrees."""
-    t = np.linspace(0, 3, 60)
-    phase = np.pi * t / 3
-    x = np.stack([0.3 * np.cos(phase), -0.3 * np.cos(phase) - 0.1, -0.31 * np.sin(phase), 0.31 * np.sin(phase)], axis=1)
-    return orbit_of(compass_gait, [("swing", t, x)], multipliers, monkeypatch, slope=np.deg2rad(3))
-
-
-def running(monkeypatch):
-    """Flight, stance and flight, of parabolas and sines."""
-    down, stand, up = (np.linspace(a, b, 40) for a, b in ((0, 0.7), (0.7, 1.3), (1.3, 2)))
-    fall = np.stack([1.2 - down**2 / 2, -down], axis=1)
-    part = (stand - 0.7) / 0.6
-    rest = np.stack(
-        [
-            0.8 * (part - 0.5),
-            0.955 - 0.15 * np.sin(np.pi * part),
-            1.3 + 0.1 * np.cos(2 * np.pi * part),
-            -0.7 + 1.4 * part,
-        ],
-        axis=1,
-    )
-    climb = np.stack([1.2 - (2 - up) ** 2 / 2, 2 - up], axis=1)
-    return orbit_of(
-        slip, [("descent", down, fall), ("stance", stand, rest), ("ascent", up, climb)], [1.34, 0.0], monkeypatch
-    )
-
-
 @compared
-def test_gait(monkeypatch):
+def test_gait():
     """Angles of one mode in one portrait; the slope in degrees, as given; time without a unit of its own."""
-    return plot.gait_figure(swinging(monkeypatch), compass_gait, degrees=("slope",))
+    return plot.gait_figure(swinging(), compass_gait, degrees=("slope",))
 
 
 @compared
-def test_gait_of_several_modes(monkeypatch):
+def test_gait_of_several_modes():
     """A panel for the coordinate of stance alone; a change of mode is no jump."""
-    return plot.gait_figure(running(monkeypatch), slip)
+    return plot.gait_figure(running(), slip)
 
 
 @compared
-def test_gait_of_two_units(monkeypatch):
+def test_gait_of_two_units():
     """Volts and amperes have panels of their own; a multiplier of -815, and the unit circle."""
     t = np.linspace(0, 0.2, 50)
     turn = np.pi * t / 0.2
     half = np.stack([12 + 0.05 * np.sin(turn), 0.55 + 0.05 * np.cos(turn), 3.8 + 11 * t], axis=1)
     other = np.stack([12 - 0.05 * np.sin(turn), 0.55 - 0.05 * np.cos(turn), 6 + 11 * t], axis=1)
     arcs = [("off", t, half), ("on", t + 0.2, other)]
-    return plot.gait_figure(orbit_of(buck_converter, arcs, [-815.0, 0.2, 0.0], monkeypatch), buck_converter)
+    return plot.gait_figure(orbit_of(buck_converter, arcs, [-815.0, 0.2, 0.0]), buck_converter)
 
 
 @compared
-def test_animation(monkeypatch):
+def test_animation():
     """A frame: ground, legs, title, number and stability of the gait, clock."""
-    animation = plot.animate_orbit(swinging(monkeypatch), compass_gait, label="gait 1 of 2")
+    animation = plot.animate_orbit(swinging(), compass_gait, label="gait 1 of 2")
     animation._draw_frame(20)  # pyright: ignore
     return matplotlib.pyplot.gcf()
 
 
 @compared
-def test_portrait(monkeypatch):
+def test_portrait():
     """While it sticks, the block has the speed of the belt."""
-    begin, end, middle = 0.2 * 9.81 / 40, 0.4 * 9.81 / 40, 0.3 * 9.81 / 40
-    phase = np.linspace(0, np.pi + 2 * np.arctan(0.1 / (OMEGA * (end - middle))), 50)
-    x = middle + (end - middle) * np.cos(phase) + 0.1 / OMEGA * np.sin(phase)
-    x_rate = -(end - middle) * OMEGA * np.sin(phase) + 0.1 * np.cos(phase)
-    arcs = [
-        ("stick", np.linspace(0, 1, 50), np.linspace(begin, end, 50)[:, None]),
-        ("slip", np.linspace(1, 2, 50), np.stack([x, x_rate], axis=1)),
-    ]
-    orbit = orbit_of(friction_oscillator, arcs, [0.0], monkeypatch)
-    return plot.phase_portrait(orbit, model=friction_oscillator).figure
+    return plot.phase_portrait(sliding(), model=friction_oscillator).figure
 
 
 @compared
 def test_trajectory():
     """A ball that bounces: parabolas, with units and the parameters above."""
-    falls = [(0.0, 1.0, 0.0), (np.sqrt(2 / 9.81), 0.0, 0.8 * np.sqrt(2 * 9.81))]
-    arcs = []
-    for (begin, y, v), end in zip(falls, (falls[1][0], 1.1), strict=True):
-        t = np.linspace(begin, end, 40)
-        s = t - begin
-        arcs.append(hj.Arc("flight", jnp.asarray(t), jnp.stack([y + v * s - 9.81 * s**2 / 2, v - 9.81 * s], axis=1)))
-    trajectory = SimpleNamespace(
-        sample=lambda n: tuple(arcs), system=bouncing_ball.system, params=bouncing_ball.Params()
-    )
-    return plot.trajectory_figure(trajectory, bouncing_ball)  # pyright: ignore
+    return plot.trajectory_figure(bouncing(), bouncing_ball)  # pyright: ignore
+
+
+@compared
+def test_trajectory_of_several_modes():
+    """The legend of the modes under a title of two lines; coordinates that one mode alone has."""
+    orbit = running()
+    trajectory = SimpleNamespace(sample=lambda n: orbit.arcs, system=slip.system, params=orbit.params)
+    return plot.trajectory_figure(trajectory, slip)  # pyright: ignore
 
 
 def logistic(strides):
@@ -242,7 +185,7 @@ def test_attractor():
 
 
 @compared
-def test_basin(monkeypatch):
+def test_basin():
     """Two orbits, two falls, a failure and what is undecided have six colours; the gait is marked."""
     theta, rate = np.linspace(0, 0.45, 24), np.linspace(-0.45, 0, 20)
     names = ["orbit_1", "orbit_2", "fell_forward", "fell_backward", "no_step", "undecided"]
@@ -253,7 +196,7 @@ def test_basin(monkeypatch):
     )
     t = np.linspace(0, 1, 5)
     arcs = [("swing", t, np.tile([0.2, -0.2, 0.4, -0.02], (5, 1)))]
-    orbit = orbit_of(simplest_walker, arcs, [0.5, 0.1, 0.0, 0.0], monkeypatch)
+    orbit = orbit_of(simplest_walker, arcs, [0.5, 0.1, 0.0, 0.0])
     return plot.basin_figure(found, None, orbit, simplest_walker, simplest_walker.Params(), ("slope",)).figure
 
 

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from .._system.labels import units_of
 from ..certify.certificate import Certificate
 from ..certify.proved_basin import ProvedBasin
-from .figure import INK, ORANGE, pyplot, symbol, tidy
+from .figure import INK, ORANGE, pyplot, symbol, tidy, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -69,7 +70,9 @@ def certified_region(
     if filled:
         axes.axis(limits)
     else:
-        across, up = map(symbol, certificate.coordinates if coordinates is None else coordinates)
+        units = units_of(None, certificate.orbit.params, certificate.orbit.system).coordinates
+        names = certificate.coordinates if coordinates is None else coordinates
+        across, up = (with_unit(symbol(name), unit(units.get(name, ""))) for name in names)
         axes.set(xlabel=across, ylabel=up)
         axes.autoscale_view()
     _add_to_legend(axes, handles, begin=ax is None)

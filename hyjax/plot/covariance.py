@@ -66,7 +66,7 @@ def covariance_figure(
     ax.set_ylabel(with_unit(symbol(chosen[1]), unit(units.get(chosen[1], ""))), color=INK)
     ax.plot([], [], color=GREY, lw=1.2, label=f"{deviations:g} standard deviations")
     open_axes(ax)
-    fig.legend(loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9)
     put_title(fig, title_of(model, trajectory.params), 11)
     return fig
 

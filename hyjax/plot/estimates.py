@@ -1,12 +1,15 @@
 """Pictures of estimates: means with their deviations over time."""
 
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .figure import COLOURS, GREY, INK, mode_legend, PALE, pyplot, symbol, tidy
+from .._system.labels import units_of
+from .figure import COLOURS, GREY, INK, mode_legend, PALE, pyplot, symbol, tidy, unit, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -19,13 +22,14 @@ def estimate_figure(
     measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None,
     events: Int[Array | np.ndarray, "*batch times"] | None = None,
     deviations: float = 2.0,
+    model: ModuleType | None = None,
 ) -> "matplotlib.figure.Figure":
     """The means of a Kalman filter or smoother over time, one coordinate below the other, with a band of their standard
     deviations, coloured by mode; the band is interrupted at events and changes of mode.
 
     **Arguments:** `estimates`: of one run. `measurements`: of coordinates by their names, each of shape `(times,)`; drawn as
     crosses. `events`: the number of events before each time, since the previous time: such intervals are shaded. `deviations`:
-    half of the width of the band, in standard deviations.
+    half of the width of the band, in standard deviations. `model`: supplies the title, and the units of the axes.
 
     **Returns:** the figure. `ValueError` for a batch, for estimates that all failed, and for measurements of an unknown
     coordinate; `ImportError` without matplotlib.
@@ -56,7 +60,7 @@ def estimate_figure(
     if unknown := [name for name in measurements if name not in names]:
         raise ValueError(f"estimate_figure: measurements of {unknown} are of none of the coordinates {names}.")
     counts = np.zeros(len(t), int) if events is None else np.asarray(events)
-    size = (7.0, 1.2 + 1.3 * len(names))
+    units, size = units_of(model), (7.0, 1.2 + 1.3 * len(names))
     fig, rows = pyplot().subplots(len(names), 1, sharex=True, squeeze=False, figsize=size, layout="constrained")
     for name, ax in zip(names, rows[:, 0], strict=True):
         tidy(ax)
@@ -75,10 +79,11 @@ def estimate_figure(
                 # A band of one time has no area.
                 ax.vlines(t[run], mean - half, mean + half, color=colour, alpha=0.25, lw=2)
             ax.plot(t[run], mean, color=colour, lw=1.4, marker="o", ms=2.5, gid="mean")
-        ax.set_ylabel(symbol(name), color=INK)
-    rows[-1, 0].set_xlabel("$t$")
+        ax.set_ylabel(with_unit(symbol(name), unit(units.coordinates.get(name, ""))), color=INK)
+    rows[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
     if len(visited) > 1:
         mode_legend(fig, {estimates.coordinates[m][0]: COLOURS[k % len(COLOURS)] for k, m in enumerate(visited)})
+    put_title(fig, title_of(model), 11)
     return fig
 
 

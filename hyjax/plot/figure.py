@@ -100,9 +100,10 @@ def open_axes(
 
 
 def mode_legend(figure: "matplotlib.figure.Figure", colours: Mapping[str, str]) -> None:
-    """A legend of modes above a figure, a line for each in its colour."""
+    """A legend of modes above the first axes of a figure, under its title; a line for each in its colour."""
     handles = [pyplot().Line2D([], [], color=colour, lw=2, label=name) for name, colour in colours.items()]
-    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
+    place = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
+    figure.axes[0].legend(handles=handles, ncols=len(handles), frameon=False, **place)
 
 
 def tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":

@@ -47,6 +47,8 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
     axes = axes[:, 0]
     for ax in axes[1:count]:
         ax.sharex(axes[0])
+    for ax in axes[: count - 1]:
+        ax.tick_params(labelbottom=False)
     for number, mode in enumerate(modes.values()):
         for t, x in _arcs(solution, number):
             for coordinate, values in zip(mode.coordinates, x.T, strict=False):

@@ -58,7 +58,9 @@ def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) ->
         for ax, names in zip(column[len(portraits) :], series, strict=True):
             time_series(orbit, ax, model, names)
         period = quantity(number(float(orbit.period), 5), time)
-        column[0].set_title(f"{name}: {value:.6g}, $T$ = {period}", fontsize=11, pad=24)
+        # Above the legend, of three entries a line.
+        lines = -(-len(column[0].get_legend().get_texts()) // 3)
+        column[0].set_title(f"{name}: {value:.6g}, $T$ = {period}", fontsize=11, pad=8 + 16 * lines)
     for ax in axes[:, 1]:
         ax.set_ylabel("")
     constrained = gait.constraints.size > 0

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._optimize.optimum_branch import OptimumBranch
 from .._system.labels import named_params
-from .figure import pyplot
+from .figure import BLUE, pyplot, tidy
 from .setting import axis_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     fig, axes = pyplot().subplots(len(rows), 1, figsize=(6, 1.7 * len(rows) + 0.5), sharex=True, layout="constrained")
     for axis, (label, values) in zip(axes, rows, strict=True):
         # A parameter that a constraint holds at zero is zero up to rounding, whose picture would be noise.
-        axis.plot(branch.numbers, np.where(np.abs(values) < 1e-15, 0, values), ".-", markersize=3)
+        tidy(axis).plot(branch.numbers, np.where(np.abs(values) < 1e-15, 0, values), ".-", color=BLUE, markersize=3)
         axis.set_ylabel(label)
         for change in branch.changes:
             axis.axvline(change.number, color="0.6", linewidth=0.8, linestyle=":")
