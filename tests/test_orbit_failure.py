@@ -92,3 +92,27 @@ def test_failures_under_jit():
     with pytest.raises(Exception, match=r"guard|Newton") as raised:
         jax.jit(lambda r: orbit(V, SPRING | {"r": r}).period)(-1.5).block_until_ready()
     assert not isinstance(raised.value, hj.OrbitError)
+
+
+def test_strides_that_shrink_to_no_duration():
+    """A ball that loses energy has no periodic orbit but rest, which lasts no time; a state at rest that lasts is an orbit."""
+    fall = lambda t, x, p: jnp.stack([x[1], -jnp.ones_like(x[0]), 1 + 0 * x[0]])
+    ball = hj.HybridSystem(
+        {"flight": hj.Mode(fall, ("y", "y_rate", "age"))},
+        (
+            hj.Transition(
+                "flight", "flight", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([0 * x[0], -p * x[1], 0 * x[2]])
+            ),
+        ),
+    )
+    decay = lambda t, x, p: jnp.stack([-x[0], jnp.ones_like(x[0])])
+    clock = hj.HybridSystem(
+        {"on": hj.Mode(decay, ("x", "tau"))},
+        (hj.Transition("on", "on", lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]])),),
+    )
+    bounce = lambda e: hj.periodic_orbit(ball, jnp.array([0.0, 5.0, 0.0]), e, sequence=("flight",), throw=False)
+    found = jax.vmap(bounce)(jnp.array([0.5, 0.999]))
+    assert_array_equal(found.result._value, RESULTS.zeno._value)
+    assert np.all(np.isnan(found.period))
+    rest = hj.periodic_orbit(clock, jnp.array([0.1, 0.0]), None, sequence=("on",))
+    assert_allclose([*rest.x, rest.period], [0, 0, 1], rtol=1e-13, atol=1e-15)

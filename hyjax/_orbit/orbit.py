@@ -31,6 +31,7 @@ from .search_limits import SearchLimits
 from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy
+from .vanishing import unless_vanishing
 
 if TYPE_CHECKING:
     import pathlib
@@ -118,11 +119,11 @@ class PeriodicOrbit(Shown):
 
     def sample(self, n: int = 100) -> tuple[Arc, ...]:
         """States along each arc of the orbit, at `n` equidistant times from its start to its end."""
-        arcs = []
-        for node, start in zip(self.nodes, self.starts, strict=True):
-            for mode, (t, x) in zip(self.sequence, arcs_of_stride(self, node, start, n), strict=True):
-                arcs.append(Arc(mode, t, x))
-        return tuple(arcs)
+        return tuple(
+            Arc(mode, t, x)
+            for node, start in zip(self.nodes, self.starts, strict=True)
+            for mode, (t, x) in zip(self.sequence, arcs_of_stride(self, node, start, n), strict=True)
+        )
 
     def plot(self, model=None):
         """A figure of phase portrait, coordinates over time and multipliers; see `hyjax.plot.gait_figure`."""
@@ -143,8 +144,7 @@ class PeriodicOrbit(Shown):
         return orbit_dataset(self, model)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row for each orbit, counted from 1: parameters, state, period, spectral radius, stability, residual, result.
-        `ImportError` without pandas."""
+        """A row for each orbit, counted from 1, with its spectral radius, stability and result. `ImportError` without pandas."""
         from .dataset import orbit_table
 
         return orbit_table(self)
@@ -215,7 +215,7 @@ def run_orbit(
         limited, method = limits.imposed_on(rolled(integrator), method)
     found = closed_orbit(problem, guess, params, method, limited)
     multipliers = eigenvalues(found.jacobian)
-    result = unless_in_family(multipliers, found.result)
+    result = unless_vanishing(problem, found.chain, guess, params, unless_in_family(multipliers, found.result))
     result = unless_out_of_phase(problem, found.chain, found.jacobian, params, limited, result)
     reached = Reached(*without_tangents((found.chain.nodes, found.residual, found.iterations)))
     distance = reached.distance(jax.lax.stop_gradient(guess))
@@ -258,10 +258,10 @@ def periodic_orbit(
     `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
     does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
     `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
-    periodic too, `out_of_phase` when the state of a time-dependent system returns at another phase of its forcing,
-    `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed. With `throw`, an
-    `OrbitError` states the code, the residual and the last iterate; under `jit` it is equinox's runtime error, with the code.
-    `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+    periodic too, `zeno` when the strides shrink to no duration, `out_of_phase` when a time-dependent system is at another phase
+    of its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed.
+    With `throw`, an `OrbitError` states code, residual and last iterate; under `jit` it is equinox's runtime error, with
+    the code. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     **Example:**
 
