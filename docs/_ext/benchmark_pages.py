@@ -3,6 +3,7 @@
 `benchmarks/record.py` writes the outputs. The pages hold what is stored, and nothing else; git ignores them.
 """
 
+import itertools
 import json
 import pathlib
 import re
@@ -31,20 +32,35 @@ def busy(record: dict) -> bool:
     return load is not None and load > 0.3
 
 
+def tables(lines: list[str]) -> list[list[str]]:
+    """What stands between empty lines."""
+    return [list(group) for filled, group in itertools.groupby(lines, lambda line: bool(line.strip())) if filled]
+
+
 def column(lines: list[str], head: str) -> dict[str, float]:
     """The numbers under a head, which end where it ends, by the labels of their rows; of the first table with this head."""
     rows, end = {}, None
     for line in lines:
         if end is None:
-            end = line.index(head) + len(head) if head in line else None
+            end = line.index(head) + len(head.rstrip()) if head in line else None
         elif not line.strip():
             break
         else:
             number = re.search(rf"({NUMBER})$", line[:end])
-            label = re.split(r"\s{2,}", line.strip())[0]
-            if number and label:
+            label, *cells = re.split(r"\s{2,}", line.strip())
+            if number and cells:
                 rows[label] = float(number[1])
     return rows
+
+
+def beside_hyjax(lines: list[str], head: str) -> list[tuple[list[float], dict[str, float]]]:
+    """Of each table with such a column that compares hyjax with others: hyjax's numbers, and the others' below all of these."""
+    found = []
+    for rows in (column(table, head) for table in tables(lines)):
+        ours = [number for label, number in rows.items() if label.startswith("hyjax")]
+        less = {label: number for label, number in rows.items() if ours and number < min(ours)}
+        found += [(ours, less)] if less else []
+    return found
 
 
 def losses(lines: list[str]) -> list[tuple[str, list[float]]]:
@@ -52,13 +68,19 @@ def losses(lines: list[str]) -> list[tuple[str, list[float]]]:
     found, inside = [], False
     for line in lines:
         row = re.fullmatch(rf"(?:as )?(\S.*?)\s{{2,}}((?:{NUMBER}\s*)+)", line.strip())
-        if "so many times as fast" in line:
+        sentence = re.fullmatch(rf"(?:.* is so many times as fast|\.\.\.) as (\S+): ({NUMBER})", line.strip())
+        if sentence:
+            found += [(sentence[1], [float(sentence[2])])] if float(sentence[2]) < 1 else []
+        elif "so many times as fast" in line:
             inside = True
         elif not line.strip():
             inside = False
         elif inside and row and not row[1].startswith(("batch", "hyjax at")):
             values = [float(value) for value in row[2].split()]
             found += [(row[1], values)] if min(values) < 1 else []
+    # A table of times without such rows.
+    for ours, less in beside_hyjax(lines, " ms  "):
+        found += [(label, [float(f"{number / min(ours):.2g}")]) for label, number in less.items()]
     return found
 
 
@@ -87,11 +109,13 @@ def page(record: dict, folder: pathlib.Path) -> str:
     if busy(record):
         text += [
             ":::{warning}",
-            f"The machine was busy: its load was {machine['load']} on {machine['cores']} cores when the script began. Times of "
-            "this run are too long by such a factor, and unevenly so. Ratios mean little, too.",
+            f"The machine was busy: its load was {machine['load']} on {machine['cores']} cores when the script began. The times "
+            "are longer than on a quiet machine, and not all by the same factor: ratios mean little, too.",
             ":::",
             "",
         ]
+    if "--quick" in record["options"]:
+        text += ["This is a short run (`--quick`): a first look.", ""]
     text += [
         "| | |",
         "|---|---|",
@@ -111,21 +135,44 @@ def page(record: dict, folder: pathlib.Path) -> str:
 
 
 def lost(kept: list[dict]) -> str:
-    """The list of losses, to be included in the index."""
+    """The lists of losses, to be included in the index."""
     rows = [
         f"| [`{record['script']}`](#benchmark-{name_of(record)}) | {label} | {', '.join(f'{value:g}' for value in values)} |"
         for record in kept
         for label, values in losses(record["output"])
     ]
-    if not rows:
-        return "No stored output has such a ratio.\n"
-    return "\n".join(["| script | beside | hyjax is so many times as fast |", "|---|---|---|", *rows, ""])
+    waits = []
+    for record in kept:
+        for ours, less in beside_hyjax(record["output"], "compile, s"):
+            least_to_most = " to ".join(f"{number:g}" for number in sorted({min(ours), max(ours)}))
+            others = "; ".join(f"{label}: {number:g}" for label, number in less.items())
+            waits += [f"| [`{record['script']}`](#benchmark-{name_of(record)}) | {least_to_most} | {others} |"]
+    text = ["**Computing time.**", ""]
+    text += ["| script | beside | hyjax is so many times as fast |", "|---|---|---|", *rows] if rows else ["Nothing."]
+    text += [
+        "",
+        "**The first result**, which waits for compilation: in seconds; of hyjax's programs, the least and the most.",
+        "",
+    ]
+    text += ["| script | hyjax | beside |", "|---|---|---|", *waits] if waits else ["Nothing."]
+    return "\n".join([*text, ""])
+
+
+def runs(kept: list[dict]) -> str:
+    """A table of the outputs, to be included in the index."""
+    rows = [
+        f"| [`{record['script']}`](#benchmark-{name_of(record)}) | {record['question']} | {record['date']} | "
+        f"{record['machine']['load']} on {record['machine']['cores']} | {'short' if '--quick' in record['options'] else 'full'} |"
+        for record in kept
+    ]
+    return "\n".join(["| script | question | date | load on cores | run |", "|---|---|---|---|---|", *rows, ""])
 
 
 def write(app, config):
     root, folder = pathlib.Path(app.srcdir).parent, pathlib.Path(app.srcdir) / "benchmarks"
     kept = records(root)
-    pages = {f"{name_of(record)}.md": page(record, folder) for record in kept} | {"lost.txt": lost(kept)}
+    pages = {f"{name_of(record)}.md": page(record, folder) for record in kept}
+    pages |= {"lost.txt": lost(kept), "runs.txt": runs(kept)}
     for stale in folder.glob("*.md"):
         if stale.name not in (*pages, "index.md"):
             stale.unlink()
