@@ -33,9 +33,7 @@ _CHECKED = (
     "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "_sweep", "contact",
     "plot",
 )  # fmt: skip
-# Of the slow tests, which pass through code that the quick ones have checked, it would take a tenth of the time.
-_checks = os.environ.get("HYJAX_TEST_TYPES", "1") != "0"
-with nullcontext(_checks and install_import_hook([f"hyjax.{layer}" for layer in _CHECKED], "beartype.beartype")):
+with nullcontext(install_import_hook([f"hyjax.{layer}" for layer in _CHECKED], "beartype.beartype")):
     import hyjax as hj
     from hyjax import contact as contact, plot as plot
     from hyjax.models import compass_gait, rimless_wheel, simplest_walker
