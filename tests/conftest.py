@@ -7,11 +7,10 @@ import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-# Kernels by XLA's older emitters and LLVM's first level of optimization: the same arithmetic, and two to three times less to
-# compile, which is what tests do most. In one piece for each program: the workers of pytest use all cores already. Without any
-# optimization XLA 0.10.2 compiles in two thirds of the time, but elimination in float32 then gives NaN.
+# Kernels by XLA's older emitters, without LLVM's optimization: the same arithmetic, and three to four times less to compile,
+# which is what tests do most. In one piece for each program: the workers of pytest use all cores already.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
-os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=1 --xla_cpu_parallel_codegen_split_count=1"
+os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +26,15 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(_CACHE)))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
-# All but the command line, whose annotations typer replaces, and the models, which tests call with plain numbers. The hook stays
-# after the statement, because a part of hyjax is imported when it is first used.
+# Shapes and types of all but the command line, whose annotations typer replaces, and the models, which tests call with plain
+# numbers. The hook stays after the statement, because a part of hyjax is imported when it is first used. Checks are a tenth of
+# the time of tests: HYJAX_TEST_TYPES=0 leaves them out.
 _CHECKED = (
     "_system", "solvers", "_flow", "_orbit", "_variation", "_continuation", "_optimize", "_sweep", "contact",
     "plot",
 )  # fmt: skip
-with nullcontext(install_import_hook([f"hyjax.{layer}" for layer in _CHECKED], "beartype.beartype")):
+checked = os.environ.get("HYJAX_TEST_TYPES", "1") == "1"
+with nullcontext(install_import_hook([f"hyjax.{layer}" for layer in _CHECKED if checked], "beartype.beartype")):
     import hyjax as hj
     from hyjax import contact as contact, plot as plot
     from hyjax.models import compass_gait, rimless_wheel, simplest_walker

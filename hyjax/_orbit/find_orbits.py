@@ -1,6 +1,5 @@
 """Search for the periodic orbits in a region, without an initial guess."""
 
-import warnings
 from typing import overload
 
 import numpy as np
@@ -12,6 +11,7 @@ from .._flow.mode_integrators import for_modes, IntegratorLike
 from .._system.section import first_mode, SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
+from .._system.warn import warn
 from .._system.working import working
 from .orbit import PeriodicOrbit
 from .search import Region, search, solve_batch
@@ -137,5 +137,5 @@ def find_orbits(
     with working("searching for periodic orbits"):
         orbits, census = search(batch, (low, high), starts, key, solve_batch)
     if len(orbits) and not census.complete:
-        warnings.warn(f"find_orbits: {census}", stacklevel=2)
+        warn(f"find_orbits: {census}")
     return orbits

@@ -1,7 +1,5 @@
 """Search for periodic orbits whose sequence of modes is not known: fixed points of the map of a section."""
 
-import warnings
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,6 +15,7 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
+from .._system.warn import warn
 from .._system.working import working
 from .entered import on_section
 from .fixed_point import FixedPoint
@@ -106,7 +105,7 @@ def find_section_orbits(
     with working("searching for periodic orbits"):
         found, census = search(batch, (low, high), starts, key, _solve)
         if len(found.period) and not census.complete:
-            warnings.warn(f"find_orbits: {census}", stacklevel=3)
+            warn(f"find_orbits: {census}")
         return _named(system, section, params, found, strides, method, given, max_jumps)
 
 
@@ -144,10 +143,9 @@ def _named(
         solved = solve_batch(batch, jnp.stack(guesses), fine)
         good = np.flatnonzero(np.asarray(solved.result._value) == SUCCESSFUL)
         if len(good) < len(guesses):
-            warnings.warn(
+            warn(
                 f"find_orbits: {len(guesses) - len(good)} fixed points of the section's map are no isolated orbits of the "
-                f"sequence {sequence}: {solved.result}. They are omitted.",
-                stacklevel=4,
+                f"sequence {sequence}: {solved.result}. They are omitted."
             )
         if len(good):
             orbits[sequence] = solved[good]

@@ -3,7 +3,6 @@
 A chunk is a pure function of the solved coarse grid and of the chunk's values on the axes. This process alone writes the store.
 """
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TYPE_CHECKING
@@ -12,6 +11,7 @@ import numpy as np
 
 from .._flow.dataset import load_xarray
 from .._system.remote import device_kind
+from .._system.warn import warn
 from .._system.workers import Workers
 from .._system.working import working
 from .chunk_solver import ChunkSolver, kept_columns
@@ -119,10 +119,9 @@ def _complete(sweep: Sweep, store: Store, device: str) -> None:
         if (damaged := store.damaged(i)) != []:
             left.append(i)
         if damaged:
-            warnings.warn(
+            warn(
                 f"{store.path}: the chunk {store.box(i)} is damaged ({', '.join(damaged)} missing or not equal to the checksum). "
-                "The chunk is computed again.",
-                stacklevel=2,
+                "The chunk is computed again."
             )
             store.discard(i)
     if left:

@@ -3,7 +3,6 @@
 import datetime
 import importlib.metadata
 import platform
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from .shown import Shown
 from .system import HybridSystem
 from .types import Params
 from .version import version
+from .warn import warn
 
 
 def save(path: str | Path, result: PyTree) -> None:
@@ -95,10 +95,9 @@ def load(path: str | Path, *, system: HybridSystem | None = None, params: Params
     if about["system"] is not None:
         system = _system(path, about, system)
         if changed := require_same_system(path, about["system"], system):
-            warnings.warn(
+            warn(
                 f"{path}: the source of the {', '.join(changed)} has changed since the result was saved on {about['saved']}: its "
-                "numbers may not be those of this system.",
-                stacklevel=2,
+                "numbers may not be those of this system."
             )
     return Decoder(path, read_arrays(path, about), system, params).value(about["result"])
 
