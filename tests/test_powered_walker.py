@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 from numpy.testing import assert_allclose
 from reference import case
 
@@ -39,15 +40,25 @@ def step_length(orbit):
     return 2 * np.sin(orbit.x[0])
 
 
+def condition(matrix, eigenvalue):
+    r"""Of one eigenvalue with the vectors $l$ and $r$: $\|M\| |l| |r| / |l^H r|$."""
+    values, left, right = scipy.linalg.eig(matrix, left=True)
+    i = np.argmin(np.abs(values - eigenvalue))
+    return np.linalg.norm(matrix, 2) / abs(left[:, i].conj() @ right[:, i])
+
+
 @pytest.mark.parametrize("push_off, stiffness", KUO)
 def test_gaits_of_kuo(push_off, stiffness):
     orbit = gait(push_off, stiffness)
     theta, theta_rate, period, multiplier = KUO[push_off, stiffness]
-    # A residual of some 1e-16, over the distance 0.19 of the nearest multiplier from 1; the period and the multipliers are
-    # sums of more solver steps, each at 1e-14.
+    # A residual of some 1e-16, over the distance 0.19 of the nearest multiplier from 1; the period is a sum of more solver steps,
+    # each at 1e-14.
     assert_allclose(orbit.x[:2], [theta, theta_rate], rtol=0, atol=1e-14)
     assert_allclose(orbit.period, period, rtol=0, atol=1e-13)
-    assert_allclose(orbit.multipliers[:2], [multiplier, multiplier.conjugate()], rtol=0, atol=2e-13)
+    # A rounding of the monodromy matrix, times the condition of the eigenvalue: 4e-13 and 2e-13.
+    error = np.finfo(float).eps * condition(np.asarray(orbit.monodromy()), multiplier)
+    assert error < 4e-13
+    assert_allclose(orbit.multipliers[:2], [multiplier, multiplier.conjugate()], rtol=0, atol=error)
     # The reset forgets two of the coordinates.
     assert_allclose(orbit.multipliers[2:], 0, atol=1e-13)
     speed, cost = ENERGETICS[push_off, stiffness]
