@@ -42,7 +42,7 @@ def step_length(orbit):
 
 def condition(matrix, eigenvalue):
     r"""Of one eigenvalue with the vectors $l$ and $r$: $\|M\| |l| |r| / |l^H r|$."""
-    values, left, right = scipy.linalg.eig(matrix, left=True)
+    values, left, right = scipy.linalg.eig(matrix, left=True, right=True)  # pyright: ignore
     i = np.argmin(np.abs(values - eigenvalue))
     return np.linalg.norm(matrix, 2) / abs(left[:, i].conj() @ right[:, i])
 

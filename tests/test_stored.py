@@ -1,5 +1,8 @@
 """Programs kept on disk: the same numbers, whatever lies in the directory."""
 
+import hashlib
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -7,7 +10,7 @@ from numpy.testing import assert_array_equal
 import hyjax as hj
 from hyjax._orbit.search import search
 from hyjax._orbit.search_batch import Batch
-from hyjax.cli.stored import read_whole, stored_solver
+from hyjax.cli.stored import _read, read_whole, stored_solver
 from hyjax.models import rimless_wheel
 
 
@@ -59,12 +62,18 @@ def test_what_cannot_be_read_is_made_again(kept):
     file.write_bytes(program[: len(program) // 2])
     again = wheels(stored_solver(str(directory), "rimless_wheel"))
     assert_array_equal(again.x, orbits.x)
-    # After the checksum; the programs differ in their text's order.
-    assert (
-        read_whole(file) is not None
-        and file.read_bytes()[32:96] == program[32:96]
-        and len(list(directory.iterdir())) == 1
-    )
+    assert read_whole(file) is not None and list(directory.iterdir()) == [file]
+
+
+def test_what_jax_does_not_accept_is_made_again(kept):
+    """Whole by its checksum, and no program."""
+    directory, orbits = kept
+    (file,) = directory.iterdir()
+    for other in (b"", pickle.dumps((b"", None, None)), pickle.dumps(0)):
+        file.write_bytes(hashlib.sha256(other).digest() + other)
+        assert _read(file) is None
+    again = wheels(stored_solver(str(directory), "rimless_wheel"))
+    assert_array_equal(again.x, orbits.x)
 
 
 def test_no_damage_reaches_the_reader(kept, tmp_path):

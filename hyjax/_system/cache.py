@@ -1,7 +1,9 @@
 """JAX's persistent compilation cache: compiled programs on disk, for the next process."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -35,6 +37,21 @@ def enable_cache(directory: str | Path | None = None) -> Path:
     # JAX decides at its first compilation whether a cache is used.
     compilation_cache.reset_cache()
     return path
+
+
+@contextlib.contextmanager
+def without_cache() -> Iterator[None]:
+    """Within, JAX neither reads compiled programs from disk nor writes them, in all threads."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    directory = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
+    try:
+        yield
+    finally:
+        jax.config.update("jax_compilation_cache_dir", directory)
+        compilation_cache.reset_cache()
 
 
 def default_directory() -> Path:

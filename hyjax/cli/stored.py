@@ -1,26 +1,32 @@
-"""Traced programs stored on disk, so that a new process does not trace them again.
+"""Compiled programs stored on disk, so that a new process neither traces nor lowers nor compiles them again.
 
 JAX's own cache stores compiled programs, but finds a program only after tracing, and tracing the search for orbits takes as long
-as everything else in the command. A stored program is a file of `jax.export`, named by a digest of all that it depends on. The
-file begins with a checksum: XLA may crash the process on a damaged program.
+as everything else in the command. A stored program is what `jax.experimental.serialize_executable` makes of it, in a file named
+by a digest of all that the program depends on, the processor included. The file begins with a checksum: XLA may crash the process
+on a damaged program.
 """
 
 import dataclasses
 import functools
 import hashlib
+import os
+import pickle
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
 import equinox as eqx
 import jax
-import jax.export
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
+from jax.experimental import serialize_executable
 from jaxtyping import PyTree
 
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.search import solve_batch
 from .._orbit.search_batch import Batch
+from .._system.cache import without_cache
 from .._system.results import code_of
 
 # Bytes of the checksum, SHA-256.
@@ -42,25 +48,15 @@ def stored_solver(
     def solve(batch: Batch, guesses, limits) -> PeriodicOrbit:
         inputs = jax.tree.leaves((batch.params, guesses, limits))
         kind = [(np.shape(leaf), str(jnp.result_type(leaf))) for leaf in inputs]
-        about = (
-            name,
-            batch.sequence,
-            batch.strides,
-            repr(batch.method),
-            repr(batch.integrator),
-            kind,
-            jax.default_backend(),
-        )
+        about = (name, batch.sequence, batch.strides, repr(batch.method), repr(batch.integrator), kind, _machine())
         path = Path(directory) / f"program-{_fingerprint(repr(about))}"
         if path not in programs:
-            if (stored := read_whole(path)) is not None:
-                program = jax.export.deserialize(bytearray(stored))
-            else:
-                say("tracing the search for periodic orbits")
-                program = _export(batch, guesses, limits, inputs)
-                _write(path, bytes(program.serialize()))
             say("compiling the search for periodic orbits")
-            programs[path] = jax.jit(program.call).lower(*inputs).compile(), _structure(batch)
+            program = _read(path)
+            if program is None:
+                program = _compile(batch, guesses, limits, inputs)
+                _write(path, pickle.dumps(serialize_executable.serialize(program)))
+            programs[path] = program, _structure(batch)
             say("searching for periodic orbits")
         program, structure = programs[path]
         return jax.tree.unflatten(structure, program(*inputs))
@@ -68,7 +64,7 @@ def stored_solver(
     return solve
 
 
-def _export(batch: Batch, guesses, limits, inputs: list) -> jax.export.Exported:
+def _compile(batch: Batch, guesses, limits, inputs: list) -> jax.stages.Compiled:
     tree = jax.tree.structure((batch.params, guesses, limits))
 
     def flat(*leaves) -> list:
@@ -77,7 +73,9 @@ def _export(batch: Batch, guesses, limits, inputs: list) -> jax.export.Exported:
             eqx.filter(solve_batch(dataclasses.replace(batch, params=params), guesses, limits), eqx.is_array)
         )
 
-    return jax.export.export(jax.jit(flat))(*inputs)
+    # Of a program that JAX has read from its own cache, XLA serializes a part only (jaxlib 0.10: "Function ... not found").
+    with without_cache():
+        return jax.jit(flat).lower(*inputs).compile()
 
 
 def _structure(batch: Batch) -> PyTree:
@@ -99,17 +97,38 @@ def _structure(batch: Batch) -> PyTree:
 
 @functools.cache
 def _fingerprint(about: str) -> str:
-    """A digest of the text `about`, the source of hyjax, and the versions of JAX and equinox."""
+    """A digest of the text `about`, the source of hyjax, and the versions of JAX, jaxlib and equinox."""
     digest = hashlib.sha256(about.encode())
-    for package in (jax, eqx):
+    for package in (jax, jaxlib, eqx):
         digest.update(package.__version__.encode())
     for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
 
 
+@functools.cache
+def _machine() -> tuple[str, ...]:
+    """What machine code depends on: the device, XLA's flags, and the processor: a home directory may serve several machines."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    features = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
+    return (jax.devices()[0].device_kind, os.environ.get("XLA_FLAGS", ""), platform.machine(), *sorted(features))
+
+
+def _read(path: Path) -> Callable | None:
+    """The program in a file, `None` for a file that is missing, differs from its checksum, or is not accepted by JAX."""
+    if (stored := read_whole(path)) is None:
+        return None
+    # Lowering one of LAPACK's functions tells XLA where all of them are: without, a program that calls one crashes the process.
+    jax.jit(jnp.linalg.eigvals).lower(jax.ShapeDtypeStruct((1, 1), float))
+    try:
+        return serialize_executable.deserialize_and_load(*pickle.loads(stored))
+    except (jax.errors.JaxRuntimeError, pickle.UnpicklingError, EOFError, TypeError, ValueError):
+        return None
+
+
 def read_whole(path: Path) -> bytes | None:
-    """The program in a file, `None` for a file that is missing or differs from its checksum."""
+    """The bytes of a file, `None` for a file that is missing or differs from its checksum."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -119,7 +138,7 @@ def read_whole(path: Path) -> bytes | None:
 
 
 def _write(path: Path, program: bytes) -> None:
-    """Write a program atomically, after its checksum. A failure is ignored: without the file, the next process traces again."""
+    """Write a program atomically, after its checksum. A failure is ignored: without the file, the next process compiles again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{id(program)}.part")
