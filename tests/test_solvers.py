@@ -242,7 +242,8 @@ def test_derivatives_in_a_batch(name):
         return sol.ys[-1, 0]
 
     both = lambda z: (jax.grad(end)(z, dfx.RecursiveCheckpointAdjoint()), jax.jacfwd(end)(z, dfx.ForwardMode()))
-    z = jnp.array([[1.5, 2.0], [0.7, 30.0]])
+    # At the limit of its stability an explicit method magnifies roundings: its steps would be others in the two modes.
+    z = jnp.array([[1.5, 2.0], [0.7, 5.0 if name == "AdamsPECE" else 30.0]])
     reverse, forward = jax.jit(jax.vmap(both))(z)
     decay = np.exp(-z[:, 1])
     exact = np.stack([decay, -(z[:, 0] - 1) * decay], axis=1)
