@@ -132,6 +132,7 @@ def test_basin(plane):
     x = np.linspace(-0.5, 1.5, 41)
     meanings = plane["fate"].attrs["flag_meanings"].split()
     assert meanings == ["orbit_1", "fell", "no_step", "undecided"]
+    assert plane["x"].attrs["long_name"] == "x" and all(each.attrs["long_name"] for each in plane.variables.values())
     inside, edge = (x > 1e-9) & (x < 1 - 1e-9), (np.abs(x) < 1e-9) | (np.abs(x - 1) < 1e-9)
     fate = plane["fate"].values[:, 0]
     assert np.all(fate[inside] == 0) and np.all(fate[~inside & ~edge] == 1)

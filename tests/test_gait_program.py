@@ -32,6 +32,7 @@ def test_a_stable_hop_is_not_taken_for_its_neighbour():
         sequence,
         1,
         second_order=False,
+        rows=(),
     )
     evaluate = eqx.filter_jit(gait.__call__)
     orbit = hj.periodic_orbit(system, HOPS[0], params, sequence=sequence, integrator=rolled)

@@ -1,5 +1,6 @@
 """Optimal orbits of a leaky integrator, in closed form, and the optimal gait of the powered walker by independent routes."""
 
+import dataclasses
 import functools as ft
 
 import diffrax as dfx
@@ -12,8 +13,10 @@ import scipy.optimize
 from jaxtyping import Array, Float
 from pages import cells
 from recorded import Recorded
+from same_bits import require_equal
 
 import hyjax as hj
+from hyjax import ActiveSetChange, OptimumBranch
 from hyjax._optimize.vertex import leaving
 from hyjax.models import powered_walker as walker
 
@@ -102,6 +105,46 @@ def test_starts_lead_to_both_minima(several):
     for row in rows:
         assert " ".join(f"{row[0]} {row[2]} {row[3]} {row[4]}".split()) in " ".join(text.split())
     assert "optimum 1" in text and "optimum 2" in text and "drive" in text and "before" in text
+
+
+def test_optima_in_files(several, tmp_path):
+    """The optimum, and a branch of two of them, to the last bit; the objective is given again, or absent."""
+    path, again = tmp_path / "optimum.npz", tmp_path / "again.npz"
+    limits = tuple(
+        hj.Constraint(fn, at_most=9.0, name=name) for fn, name in ((hj.objectives.period, "T"), (drive, "d"))
+    )
+    gait = eqx.tree_at(lambda gait: gait.constraints, several, jnp.array([8.0, 7.0]))
+    gait = eqx.tree_at(lambda gait: gait.multipliers, gait, jnp.zeros(2))
+    gait = eqx.tree_at(lambda gait: gait.active, gait, jnp.array([False, False]))
+    program = dataclasses.replace(gait.gait, constraints=limits, rows=((0, 1), (0, 1)))
+    gait = dataclasses.replace(gait, gait=program)
+    rows = np.zeros((2, 2))
+    branch = OptimumBranch(
+        numbers=np.array([1.0, 2.0]), values=np.array([0.1, 0.2]), unknowns=rows[:, :1], multipliers=rows,
+        bound_multipliers=rows[:, :1], active=rows > 0, orbits=jax.tree.map(lambda x: jnp.stack([x, x]), gait.orbit),
+        changes=(ActiveSetChange(1.5, "T <= 9", True),), result=hj.RESULTS.successful, name="T", names=("drive",),
+        labels=("T <= 9", "d <= 9"),
+    )  # fmt: skip
+    hj.save(path, {"gait": gait, "branch": branch})
+    assert set(hj.provenance(path)["functions"]) == {"off_target", "drive"}
+    given = {"system": leaky, "params": Drive()}
+    functions = {"off_target": off_target, "drive": drive}
+    require_equal({"gait": gait, "branch": branch}, hj.load(path, **given, functions=functions))
+    # Without its functions: the same text and names, and saved again the same file.
+    absent = hj.load(path, **given)
+    assert str(absent["gait"]) == str(gait) and "d <= 9: inactive" in str(gait)
+    require_equal(branch, absent["branch"])
+    assert absent["gait"].gait.objective.__name__ == "off_target"
+    with pytest.raises(
+        ValueError, match=r"'off_target' is needed here.*optimum\.npz'.*functions=\{'off_target': \.\.\.\}"
+    ):
+        hj.follow_optimum(absent["gait"], limit="T", stop=3.0)
+    hj.save(again, absent)
+    require_equal({"gait": gait, "branch": branch}, hj.load(again, **given, functions=functions))
+    with pytest.raises(ValueError, match="functions has 'effort'; the file names 'off_target', 'drive'"):
+        hj.load(path, **given, functions={"effort": effort})
+    with pytest.warns(UserWarning, match="source of the function drive has changed since the result was saved on 20"):
+        hj.load(path, **given, functions={"drive": nearest})
 
 
 def test_starts_by_an_executor(pulse):

@@ -12,6 +12,7 @@ import pytest
 from compared import compared
 from drawn_orbits import bouncing, orbit_of, running, sliding, swinging
 
+import hyjax as hj
 from hyjax import plot
 from hyjax.models import bouncing_ball, buck_converter, compass_gait, friction_oscillator, simplest_walker, slip
 
@@ -77,6 +78,9 @@ def test_trajectory_of_several_modes():
     return plot.trajectory_figure(trajectory, slip)  # pyright: ignore
 
 
+LOGISTIC = hj.HybridSystem({"map": hj.Mode(lambda t, x, params: 0 * x, ("x",))}, ())
+
+
 def logistic(strides):
     """A branch of the map a x (1 - x): its fixed point, or the pair from the doubling at 3, with the next at 1 + sqrt(6)."""
     if strides == 1:
@@ -93,8 +97,7 @@ def logistic(strides):
         at = 1 + np.sqrt(6)
         root = np.sqrt((at - 3) * (at + 1))
         doubled = np.array([[at + 1 + root], [at + 1 - root]]) / (2 * at)
-    mode = SimpleNamespace(coordinates=("x",))
-    system = SimpleNamespace(modes={"map": mode})
+    system = LOGISTIC
     problem = SimpleNamespace(system=system, sequence=("map",), strides=strides)
     orbit = SimpleNamespace(nodes=doubled, strides=strides, system=system, sequence=("map",), period=strides)
     v = np.concatenate([nodes, a[:, None]], axis=1)
@@ -117,7 +120,7 @@ def test_branches():
 def test_loci():
     values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
     params = {"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}
-    about = SimpleNamespace(params=params, free=(0, 1))
+    about = SimpleNamespace(params=params, free=(0, 1), problem=SimpleNamespace(system=LOGISTIC))
     loci = [
         SimpleNamespace(values=scale * values, kind=kind, unfolding=about)
         for scale, kind in ((1, "fold"), (2, "grazing"))

@@ -5,6 +5,7 @@ The results are closed forms or made up: nothing is integrated.
 
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
@@ -91,7 +92,7 @@ def test_proved_orbit():
     proved = hj.certify.ProvedOrbit(
         reasons=(), coordinates=bounds([1.0, -0.2], [1e-12, 3e-14]), unique_within=1e-8, period=bounds(3.0, 1e-11),
         multipliers=discs, names=("theta", "theta_rate"), near=np.array([1.0, -0.2]), starts=(), ends=(), seconds=1.0,
-        assumptions=(),
+        assumptions=(), orbit=swinging(),
     )  # fmt: skip
     return plot.proved_orbit_figure(proved)
 
@@ -115,9 +116,9 @@ def test_covariance():
     return plot.covariance_figure(found, model=bouncing_ball)  # pyright: ignore
 
 
-def estimates(coordinates, times, modes, means, deviations):
+def estimates(model, times, modes, means, deviations):
     covariances = np.asarray(deviations)[..., None] ** 2 * np.eye(means.shape[1])
-    return hj.Estimates(*map(jnp.asarray, (times, means, covariances, modes)), coordinates)
+    return hj.Estimates(*map(jnp.asarray, (times, means, covariances, modes)), model.Params(), model.system)
 
 
 @compared
@@ -128,8 +129,8 @@ def test_filter():
     far = np.stack([0.1 / np.sqrt(1 + np.arange(21)), 0.6 / np.sqrt(1 + np.arange(21))], axis=1)
     events = np.diff(t > IMPACT, prepend=0)
     means = x + 0.5 * far * np.sin(9 * t)[:, None]
-    found = estimates((("flight", bouncing_ball.coordinates),), t, np.zeros(21, int), means, far)
-    return plot.estimate_figure(found, {"y": x[:, 0] + 0.1 * np.cos(40 * t)}, events, model=bouncing_ball)
+    found = estimates(bouncing_ball, t, np.zeros(21, int), means, far)
+    return plot.estimate_figure(found, {"y": x[:, 0] + 0.1 * np.cos(40 * t)}, events)
 
 
 @compared
@@ -142,8 +143,7 @@ def test_smoother():
     modes[-3:] = 0, -1, -1
     means[-2:] = np.nan
     far = np.where(modes[:, None] == 1, [4e-3, 2e-2], [4e-3, 0])
-    coordinates = (("stick", ("x",)), ("slip", ("x", "x_rate")))
-    return plot.estimate_figure(estimates(coordinates, t, modes, means, far))
+    return plot.estimate_figure(estimates(friction_oscillator, t, modes, means, far))
 
 
 @compared
@@ -211,8 +211,9 @@ def test_optimum():
     """A bound becomes active at the line; the parameter has its unit."""
     slope = np.linspace(0.01, 0.09, 17)
     orbits = SimpleNamespace(
-        multipliers=np.stack([0.4 + 8 * slope, -0.2 + 0 * slope], axis=1), params=compass_gait.Params()
-    )
+        multipliers=np.stack([0.4 + 8 * slope, -0.2 + 0 * slope], axis=1), system=compass_gait.system,
+        params=jax.tree.map(lambda leaf: jnp.full(17, leaf), compass_gait.Params()),
+    )  # fmt: skip
     branch = record(
         hj.OptimumBranch, orbits=orbits, numbers=slope, values=np.cbrt(slope), name="slope", names=("mu",),
         unknowns=np.maximum(2 - 20 * slope, 1)[:, None],
@@ -254,6 +255,7 @@ def test_tongue():
     values = np.cos(2 * np.pi * lags) + 0.4 * np.cos(4 * np.pi * lags)
     # The minimum is where cos(2 pi psi) = -1/1.6.
     found = hj.Entrainment(
-        jnp.asarray(lags), jnp.asarray(values), jnp.array(-0.4 - 1 / 3.2), jnp.array(1.4), hj.RESULTS.successful
-    )
+        jnp.asarray(lags), jnp.asarray(values), jnp.array(-0.4 - 1 / 3.2), jnp.array(1.4), hj.RESULTS.successful,
+        sliding(),
+    )  # fmt: skip
     return plot.tongue_figure(found, strength=0.2)

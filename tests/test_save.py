@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from same_bits import require_equal
 
 import hyjax as hj
 from hyjax._system import archive
@@ -42,18 +43,6 @@ def ball(coordinates=("y", "y_rate"), fall=fall):
 
 
 BALL = ball()
-
-
-def require_equal(one, other):
-    """The same structure, and the same types, dtypes, shapes and bits."""
-    (leaves, tree), (others, tree_of_other) = jax.tree.flatten(one), jax.tree.flatten(other)
-    assert tree == tree_of_other and hash(tree) == hash(tree_of_other)
-    for a, b in zip(leaves, others, strict=True):
-        assert type(a) is type(b)
-        if isinstance(a, jax.Array | np.ndarray):
-            assert a.dtype == b.dtype and a.shape == b.shape and np.asarray(a).tobytes() == np.asarray(b).tobytes()
-        else:
-            assert a is b or a == b
 
 
 def drop(params=Ball(jnp.array(0.5)), system=BALL, **options):

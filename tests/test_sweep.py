@@ -86,6 +86,7 @@ def test_closed_form(whole):
 
 def test_labels(whole):
     assert whole["a"].attrs["units"] == "1/stride"
+    assert all(each.attrs["long_name"] for each in whole.variables.values())
     assert list(whole["coordinate"].values) == ["x", "clock"]
     meanings = whole["result"].attrs["flag_meanings"].split()
     code = whole["result"].values[whole["result"].values != 0][0]

@@ -9,6 +9,7 @@ import pytest
 import hyjax as hj
 from hyjax import models
 from hyjax._system.labels import units_of
+from hyjax._system.long_names import cf_attributes, long_name
 
 
 class Params(eqx.Module):
@@ -46,7 +47,8 @@ def test_parameters(orbit):
     """Numbers become arrays of floating-point numbers, and keep their units through a transformation."""
     params = Params(1, slope=np.float32(0.5))
     assert params.ratio.dtype == params.slope.dtype == jnp.float64 and params.ratio == 1
-    assert orbit.to_xarray()["slope"].attrs == {"units": "rad"} and orbit.to_xarray()["spare"].attrs == {}
+    found = orbit.to_xarray()
+    assert found["slope"].attrs["units"] == "rad" and found["spare"].attrs == {"long_name": "spare"}
     with pytest.raises((TypeError, ValueError)):
         hj.models.rimless_wheel.Params(slope="steep")
 
@@ -66,6 +68,23 @@ def test_datasets_name_the_units_of_the_system(orbit):
     swept = hj.sweep(WHEEL, orbit, where=lambda p: p.slope, values=np.array([0.2, 0.21]), progress=False)
     assert swept["x"].attrs["units"] == "rad, rad/T" and swept["period"].attrs["units"] == "T"
     assert swept["slope"].attrs["units"] == "rad"
+    named = lambda found: {name: each.attrs["long_name"] for name, each in found.variables.items()}
+    assert (
+        named(found)["multipliers_real"] == "Floquet multipliers, real part" and named(swept)["x"] == named(found)["x"]
+    )
+    assert found["multipliers_real"].attrs["units"] == swept["iterations"].attrs["units"] == "1"
+    assert named(walk)["angle_rate_before"] == "rate of angle before the jump" and named(walk)["time"] == "time"
+
+
+def test_long_names():
+    """Parameters by their meaning, also under a prefix; coordinates in words, also those that are called as another variable."""
+    meanings = {"slope": "slope of the ground", "x": "x"}
+    ground, special = "slope of the ground", "slope of the ground at the special point"
+    given = {"slope": ground, "param_slope": ground, "special_slope": special, "x": "x", "x_rate": "rate of x"}
+    given |= {"hip_angle_rate_after": "rate of hip angle after the jump", "period": "period of the orbit"}
+    assert {name: long_name(name, meanings) for name in given} == given
+    assert cf_attributes("strides", {}) == {"long_name": "number of strides", "units": "1"}
+    assert cf_attributes("strides", {"strides": "steps"}) == {"long_name": "steps"}
 
 
 @pytest.mark.parametrize("name", models.names)

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._flow.dataset import load_xarray
 from .._system.labels import named_params, units_attribute, units_of
+from .._system.long_names import described, meanings_of
 from .report import end_name
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ def branch_dataset(branch) -> "xarray.Dataset":
     taken = {*variables, "coordinate", "point", "special", "multiplier", "branch", "strides", "result"}
     name = f"parameter_{branch.parameter}" if branch.parameter in taken else branch.parameter
     _, units = named_params(branch.unfolding.params)[branch.parameter]
-    about = {"long_name": branch.parameter} | units
     axes = {
-        name: ("point", branch.values, about),
-        f"special_{name}": ("special", np.array([float(point.value) for point in special]), about),
+        name: ("point", branch.values, units),
+        f"special_{name}": ("special", np.array([float(point.value) for point in special]), units),
         "coordinate": list(coordinates),
     }
     attributes = {"strides": problem.strides, "sequence": " -> ".join(problem.sequence), "result": end_name(branch)}
-    return xarray.Dataset(variables, axes, attributes | {"parameter": name})
+    found = xarray.Dataset(variables, axes, attributes | {"parameter": name})
+    return described(found, meanings_of(branch.unfolding.params))
 
 
 def branches_dataset(branches: Sequence) -> "xarray.Dataset":
@@ -55,16 +56,17 @@ def branches_dataset(branches: Sequence) -> "xarray.Dataset":
     `special_branch` are the numbers of their branches, from 1, and `strides` and `result` those of each branch."""
     xarray = load_xarray()
     parts = [branch_dataset(branch) for branch in branches]
-    numbered = lambda dim: np.concatenate([np.full(part.sizes[dim], k) for k, part in enumerate(parts, start=1)])
+    counted = lambda dim: np.concatenate([np.full(part.sizes[dim], k) for k, part in enumerate(parts, start=1)])
     only = lambda dim, other: xarray.concat(
         [part.drop_dims(other) for part in parts], dim, data_vars="minimal", coords="minimal", compat="override",
         join="outer", combine_attrs="drop_conflicts",
     )  # fmt: skip
     whole = only("point", "special").merge(only("special", "point"), join="outer", compat="override")
     whole.attrs = {key: parts[0].attrs[key] for key in ("sequence", "parameter")}
-    return whole.assign(
-        branch=("point", numbered("point")),
-        special_branch=("special", numbered("special")),
+    numbered = whole.assign(
+        branch=("point", counted("point")),
+        special_branch=("special", counted("special")),
         strides=("number", np.array([part.attrs["strides"] for part in parts])),
         result=("number", np.array([part.attrs["result"] for part in parts])),
     )
+    return described(numbered, {})

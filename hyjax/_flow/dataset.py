@@ -8,6 +8,7 @@ import numpy as np
 
 from .._system.extras import needed
 from .._system.labels import units_attribute, units_of
+from .._system.long_names import described, in_words
 
 if TYPE_CHECKING:
     import xarray
@@ -52,7 +53,7 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
         # netCDF requires attribute names without brackets, and values of at most one dimension.
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"
         attributes[name] = np.asarray(leaf).item() if np.ndim(leaf) == 0 else np.ravel(leaf)
-    return xarray.Dataset(data, coordinates, attributes)
+    return described(xarray.Dataset(data, coordinates, attributes), {name: in_words(name) for name in names})
 
 
 def increasing(times: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ class Family(NamedTuple):
             return str(sample.code)
         values, jacobian, hessians = (np.asarray(each) for each in (sample.values, sample.jacobian, sample.hessians))
         if self.limited is not None:
-            by_number = _by_limit(self.program, self.limited, sample.carry.orbit)
+            by_number = _by_limit(self.program, self.limited)
             return Expansion(values, jacobian, hessians, by_number, np.zeros_like(jacobian)), sample.carry
         scale = float(program.unknowns.scale[-1])
         return Expansion(
@@ -118,14 +118,12 @@ def _with_limit(program: GaitProgram, place: tuple[int, str], number: float) -> 
     )  # fmt: skip
 
 
-def _by_limit(program: GaitProgram, place: tuple[int, str], orbit: PeriodicOrbit) -> np.ndarray:
+def _by_limit(program: GaitProgram, place: tuple[int, str]) -> np.ndarray:
     """Derivatives of the objective and the constraints' rows by a limit: -1 in its rows, +1 for `at_most`."""
     index, field = place
-    kinds = ("equalities", "inequalities")
     rows = [np.zeros(1)]
-    for kind in kinds:
-        for k, each in enumerate(program.constraints):
-            size = eqx.filter_eval_shape(getattr(each, kind), orbit, orbit.params).size
-            mine = k == index and (kind == "equalities") == (field == "equals")
-            rows.append(np.full(size, (1.0 if field == "at_most" else -1.0) if mine else 0.0))
+    for kind in range(2):
+        for k, sizes in enumerate(program.rows):
+            mine = k == index and (kind == 0) == (field == "equals")
+            rows.append(np.full(sizes[kind], (1.0 if field == "at_most" else -1.0) if mine else 0.0))
     return np.concatenate(rows)

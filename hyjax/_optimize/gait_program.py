@@ -76,7 +76,7 @@ def joined(old: Known, new: Known) -> Flag:
 
 
 class GaitProgram(eqx.Module):
-    """`(u, known) -> Sample`, for `Program.evaluate`. `many`: whether derivatives are taken in reverse mode."""
+    """`(u, known) -> Sample`, for `Program.evaluate`. `rows`: the numbers of equalities and inequalities of each constraint."""
 
     objective: Objective
     constraints: tuple[Constraint, ...]
@@ -87,6 +87,7 @@ class GaitProgram(eqx.Module):
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
     second_order: bool = eqx.field(static=True)
+    rows: tuple[tuple[int, int], ...] = eqx.field(static=True)
 
     def values(self, orbit: PeriodicOrbit) -> Float[Array, " functions"]:
         """Objective, equalities and inequalities of an orbit."""

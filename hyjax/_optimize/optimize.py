@@ -126,6 +126,16 @@ def _prepare(objective, system, orbit, where, constraints, bounds, method, start
             "optimize: this integrator's adjoint gives first derivatives only. Use method=hj.InteriorPoint(second_order=False)."
         )
     unknowns = unknowns_of(where, orbit.params, bounds, orbit.x.dtype)
+    shape = eqx.filter_eval_shape(objective, orbit, orbit.params).shape
+    if shape != ():
+        raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
+    rows = tuple(
+        (
+            eqx.filter_eval_shape(each.equalities, orbit, orbit.params).size,
+            eqx.filter_eval_shape(each.inequalities, orbit, orbit.params).size,
+        )
+        for each in constraints
+    )
     gait = GaitProgram(
         objective,
         constraints,
@@ -136,16 +146,9 @@ def _prepare(objective, system, orbit, where, constraints, bounds, method, start
         orbit.sequence,
         orbit.strides,
         method.second_order,
+        rows,
     )
-    shape = eqx.filter_eval_shape(objective, orbit, orbit.params).shape
-    if shape != ():
-        raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
-    rows = lambda each: (
-        eqx.filter_eval_shape(each.equalities, orbit, orbit.params).size,
-        eqx.filter_eval_shape(each.inequalities, orbit, orbit.params).size,
-    )
-    counts = [rows(each) for each in constraints]
-    program = Program(gait, unknowns.lower, unknowns.upper, sum(e for e, _ in counts), sum(i for _, i in counts))
+    program = Program(gait, unknowns.lower, unknowns.upper, sum(e for e, _ in rows), sum(i for _, i in rows))
     known = gait.known(orbit)
     return program, starting_points(program, unknowns, known.u, starts), (known.u, known)
 

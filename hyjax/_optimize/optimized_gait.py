@@ -92,14 +92,7 @@ class OptimizedGait(Shown):
     @property
     def labels(self) -> list[str]:
         """The names of the constraints' rows, equalities first."""
-        shapes = [
-            tuple(
-                eqx.filter_eval_shape(rows, self.orbit, self.params).size
-                for rows in (each.equalities, each.inequalities)
-            )
-            for each in self.gait.constraints
-        ]
-        pairs = [each.labels(counts) for each, counts in zip(self.gait.constraints, shapes, strict=True)]
+        pairs = [each.labels(counts) for each, counts in zip(self.gait.constraints, self.gait.rows, strict=True)]
         return [label for equal, _ in pairs for label in equal] + [label for _, unequal in pairs for label in unequal]
 
     @property

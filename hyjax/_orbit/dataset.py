@@ -9,6 +9,7 @@ import numpy as np
 from .._flow.dataset import load_xarray
 from .._system.extras import needed
 from .._system.labels import named_params, units_attribute, units_of
+from .._system.long_names import described, meanings_of
 from .._system.results import code_flags, code_names
 
 if TYPE_CHECKING:
@@ -28,20 +29,18 @@ def orbit_dataset(orbit, model=None) -> "xarray.Dataset":
     time, state = units_attribute(("time",), {"time": units.time}), units_attribute(names, units.coordinates)
     column = lambda values, *own, **about: ((*batch, *own), np.asarray(values), about)
     data = {
-        "x": column(orbit.x, "coordinate", long_name="state just after the last jump", **state),
+        "x": column(orbit.x, "coordinate", **state),
         "period": column(orbit.period, **time),
         # netCDF has no complex numbers.
-        "multipliers_real": column(orbit.multipliers.real, "multiplier", units="1"),
-        "multipliers_imag": column(orbit.multipliers.imag, "multiplier", units="1"),
+        "multipliers_real": column(orbit.multipliers.real, "multiplier"),
+        "multipliers_imag": column(orbit.multipliers.imag, "multiplier"),
         "stable": column(orbit.stable),
-        "residual": column(orbit.residual, long_name="largest component of S(x) - x"),
+        "residual": column(orbit.residual),
         "return_jacobian": column(orbit.return_jacobian, "coordinate", "by_coordinate"),
         "guard_rates": column(orbit.guard_rates, "arc"),
-        "nodes": column(orbit.nodes, "stride", "coordinate", long_name="states at the starts of the strides", **state),
+        "nodes": column(orbit.nodes, "stride", "coordinate", **state),
         "starts": column(orbit.starts, "stride", **time),
-        "before": column(
-            orbit.before, "stride", "before_coordinate", long_name="states before the jumps that start strides"
-        ),
+        "before": column(orbit.before, "stride", "before_coordinate"),
         "iterations": column(orbit.iterations),
         "result": column(orbit.result._value.astype(np.int8), **code_flags()),
     }
@@ -56,7 +55,8 @@ def orbit_dataset(orbit, model=None) -> "xarray.Dataset":
         name = f"param_{name}" if name in {*data, *coordinates} else name
         own = tuple(f"{name}_{k}" for k in range(leaf.ndim - len(shape)))
         coordinates[name] = ((*batch, *own), leaf, about)
-    return xarray.Dataset(data, coordinates, {"sequence": " -> ".join(orbit.sequence), "strides": orbit.strides})
+    about = {"sequence": " -> ".join(orbit.sequence), "strides": orbit.strides}
+    return described(xarray.Dataset(data, coordinates, about), meanings_of(orbit.params))
 
 
 def orbit_table(orbit) -> "pandas.DataFrame":

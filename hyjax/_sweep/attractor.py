@@ -14,6 +14,7 @@ from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
 from .._system.labels import Units, units_attribute, units_of
+from .._system.long_names import described, meanings_of
 from .._system.results import RESULTS
 from .._system.section import SectionLike
 from .._system.system import HybridSystem
@@ -154,8 +155,6 @@ def _labelled(
     attributes = {
         "x": units_attribute(coordinates, units.coordinates),
         "stride_time": units_attribute(("time",), {"time": units.time}),
-        "exponents": {"long_name": "Lyapunov exponents per stride", "units": "1"},
-        "lyapunov": {"long_name": "largest Lyapunov exponent per stride", "units": "1"},
         "period": {"long_name": "number of strides after which the state repeats, 0 for none found", "units": "1"},
         "result": code_attributes(),
     }
@@ -165,7 +164,7 @@ def _labelled(
     }
     coords = grid.coordinates | {"coordinate": list(coordinates)}
     fixed = {name: value for name, value in named_leaves(grid.params).items() if name not in grid.names}
-    return xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata)
+    return described(xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata), meanings_of(grid.params))
 
 
 def _initial_states(

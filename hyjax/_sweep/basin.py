@@ -13,6 +13,7 @@ from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
 from .._system.labels import units_attribute, units_of
+from .._system.long_names import described, in_words
 from .._system.section import first_mode, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
@@ -182,4 +183,5 @@ def _labelled(xarray, found, values, orbits, fates, chosen: ChosenMap, units: di
         **{name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}
     }
     coords["coordinate"] = list(chosen.coordinates)
-    return xarray.Dataset(data, coords, {"parameters": str(named_leaves(chosen.params))} | chosen.described)
+    found = xarray.Dataset(data, coords, {"parameters": str(named_leaves(chosen.params))} | chosen.described)
+    return described(found, {name: in_words(name) for name in values})

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 import numpy as np
 
 from .._flow.dataset import load_xarray
+from .._system.long_names import described
 from .._system.remote import device_kind
 from .._system.warn import warn
 from .._system.workers import Workers
@@ -76,7 +77,7 @@ def solve_in_memory(sweep: Sweep) -> "xarray.Dataset":
     data = {name: (dims, column, variables.attributes(name)) for name, (dims, column) in whole.items()}
     coords = {name: tuple(each) for name, each in grid.coordinates.items()}
     found = xarray.Dataset(data, coords, sweep.metadata | {"device": device})
-    return found.assign_coords(coordinate=list(variables.coordinates))
+    return described(found.assign_coords(coordinate=list(variables.coordinates)), {})
 
 
 def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._system.labels import named_params, unit_of
+from .._system.long_names import cf_attributes, meanings_of
 from .._system.types import Params
 from .._system.where import free_leaves, leaf_names, Where
 
@@ -50,8 +51,9 @@ class Grid(eqx.Module):
     @property
     def coordinates(self) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict]]:
         """The axes as coordinates of a dataset: `name -> (dimensions, values, attributes)`."""
-        axes = zip(self.names, self.values, self.units, strict=True)
-        return {name: ((name,), axis, {"units": unit} if unit else {}) for name, axis, unit in axes}
+        axes, meanings = zip(self.names, self.values, self.units, strict=True), meanings_of(self.params)
+        about = lambda name, unit: cf_attributes(name, meanings) | ({"units": unit} if unit else {})
+        return {name: ((name,), axis, about(name, unit)) for name, axis, unit in axes}
 
 
 def points_over(axes: tuple[np.ndarray, ...]) -> Float[np.ndarray, "points axes"]:

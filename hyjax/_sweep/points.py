@@ -4,6 +4,8 @@ from typing import NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
+from .._system.long_names import described
+
 if TYPE_CHECKING:
     import xarray
 
@@ -75,7 +77,7 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
         each = np.stack([points(values, best) for values in ordered.values])
         summed = ordered.copy(data=each).sum("set")
         found[name] = summed.transpose("strategy", "rtol", "solver").assign_attrs(long_name=f"points by {name}")
-    return xarray.Dataset(found)
+    return described(xarray.Dataset(found), {})
 
 
 class Cheapest(NamedTuple):

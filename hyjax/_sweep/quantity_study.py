@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 from .._flow.dataset import load_xarray
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike, Limits, with_limits
+from .._system.long_names import described
 from .progress import progress_bar
 from .study_checks import Method, pairs_of, require_methods, require_two
 from .study_reference import MOST_STEPS, REFERENCE
@@ -138,7 +139,7 @@ def quantity_study(
         "reference": ", ".join(known), "reference_tolerance": reference_tolerance, "rounds": rounds if timed else 0,
         "device": f"{device.platform} {device.device_kind}",
     }  # fmt: skip
-    return load_xarray().Dataset(data, coordinates, about)
+    return described(load_xarray().Dataset(data, coordinates, about), {})
 
 
 def _programs(

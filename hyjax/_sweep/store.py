@@ -16,6 +16,7 @@ import numpy as np
 
 from .._flow.dataset import load_xarray
 from .._system.extras import needed
+from .._system.long_names import described
 from .._system.results import code_flags
 from .checksums import record_checksums, require_unchanged
 from .lock import LOCK, Lock
@@ -151,7 +152,7 @@ class Store:
 
         found = xarray.open_zarr(self.path, consolidated=False, chunks=None)  # pyright: ignore
         found = found.drop_vars(["start_y", *(f"start_{name}" for name in self.dims)])
-        return found.assign_coords(coordinate=list(found.attrs["coordinates"]))
+        return described(found.assign_coords(coordinate=list(found.attrs["coordinates"])), {})
 
     def _array(self, name: str):
         import zarr

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from .._flow.dataset import load_xarray
+from .._system.long_names import described
 from .._system.results import code_flags
 from .._system.version import version
 from .study_reference import Reference
@@ -45,4 +46,4 @@ def study_dataset(
     data["reference_result"] = ("set", "method"), known.result, code_flags()
     device = jax.local_devices()[0]
     attributes = about | {"hyjax_version": version(), "device": f"{device.platform} {device.device_kind}"}
-    return load_xarray().Dataset(data, coordinates, attributes)
+    return described(load_xarray().Dataset(data, coordinates, attributes), {})

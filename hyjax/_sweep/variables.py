@@ -6,6 +6,7 @@ import numpy as np
 
 from .._orbit.problem import Problem
 from .._system.labels import units_attribute
+from .._system.long_names import cf_attributes
 from .grid import Grid
 from .store import code_attributes
 
@@ -30,10 +31,9 @@ class Variables(NamedTuple):
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a variable of the dataset."""
         known = {
-            "x": {"long_name": "state just after the last jump"} | units_attribute(self.coordinates, self.units),
+            "x": units_attribute(self.coordinates, self.units),
             "period": {"units": self.units.get("time", "")},
-            "iterations": {"long_name": "strides computed by Newton's method", "units": "1"},
-            "residual": {"long_name": "largest component of S(x) - x"},
             "result": code_attributes(),
         } | {solved: {"long_name": "parameter solved for", "units": unit} for solved, unit in self.grid.solved.items()}
-        return {key: value for key, value in known.get(name, {}).items() if value != ""}
+        own = {key: value for key, value in known.get(name, {}).items() if value != ""}
+        return cf_attributes(name, {}) | own

@@ -2,12 +2,14 @@
 
 import dataclasses
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .absent import AbsentFunction
 from .code import Code
 from .encode import PACKAGES
 from .results import RESULTS
@@ -19,11 +21,16 @@ class Decoder:
     """The decoding of one file.
 
     **Arguments:** `path`: of the file, for messages. `arrays`: by name. `system`: that of the result. `example`: parameters of
-    the class that those of the result have, or `None`.
+    the class that those of the result have, or `None`. `sources`: digests of the functions that the file names. `functions`:
+    those given, by name.
     """
 
-    def __init__(self, path: Any, arrays: dict[str, np.ndarray], system: HybridSystem | None, example: Any):
+    def __init__(
+        self, path: Any, arrays: dict[str, np.ndarray], system: HybridSystem | None, example: Any,
+        sources: Mapping[str, str | None], functions: Mapping[str, Any],
+    ):  # fmt: skip
         self.path, self.arrays, self.system, self.example = path, arrays, system, example
+        self.sources, self.functions = sources, functions
 
     def value(self, node: Any) -> Any:
         """The value of a node. `ValueError` for one that this version of hyjax cannot build."""
@@ -45,11 +52,14 @@ class Decoder:
             case "dict":
                 return {key: self.value(each) for key, each in content}
             case "codes":
-                return self._codes(content, node["names"])
+                return self._codes(content, node["names"], node.get("numpy", False))
             case "object":
                 return self._object(content, node["fields"])
             case "named":
                 return self._named(content)
+            case "function":
+                absent = AbsentFunction(content, self.sources.get(content), str(self.path))
+                return self.functions.get(content, absent)
             case "system":
                 return self.system
             case "params":
@@ -70,7 +80,7 @@ class Decoder:
             )
         return jnp.asarray(array)
 
-    def _codes(self, name: str, names: dict[str, str]) -> Code:
+    def _codes(self, name: str, names: dict[str, str], numpy: bool) -> Code:
         known: Any = RESULTS._name_to_item  # pyright: ignore
         if unknown := [each for each in names.values() if each not in known]:
             raise ValueError(
@@ -81,13 +91,17 @@ class Decoder:
         numbers = np.zeros_like(stored)
         for number, code in names.items():
             numbers[stored == int(number)] = int(known[code]._value)
-        return Code(jnp.asarray(numbers), RESULTS)
+        return Code(numbers if numpy else jnp.asarray(numbers), RESULTS)
 
     def _object(self, name: str, fields: dict[str, Any]) -> Any:
         cls = self._named(name)
-        if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        if isinstance(cls, type) and dataclasses.is_dataclass(cls):
+            expected = {field.name for field in dataclasses.fields(cls)}
+        elif isinstance(cls, type) and issubclass(cls, tuple):
+            expected = set(getattr(cls, "_fields", ()))
+        else:
             raise ValueError(f"{self.path}: {name} is not a class of data.")
-        expected, short = {field.name for field in dataclasses.fields(cls)}, name.partition(":")[2]
+        short = name.partition(":")[2]
         for missing, of, by in (
             (expected - set(fields), "the file", short),
             (set(fields) - expected, short, "the file"),
@@ -97,6 +111,8 @@ class Decoder:
                     f"{self.path}: {of} lacks {', '.join(sorted(missing))} of {by}. The file was written by another version of "
                     "hyjax or of the package: see hj.provenance(path)."
                 )
+        if issubclass(cls, tuple):
+            return cls(**{field: self.value(node) for field, node in fields.items()})
         # As JAX rebuilds a PyTree: the values were checked when the object was first made.
         made = object.__new__(cls)
         for field, node in fields.items():

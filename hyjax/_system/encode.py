@@ -6,9 +6,11 @@
 | other `float` | `{"float": text}` |
 | array of JAX, array of NumPy, scalar of NumPy | `{"array": name}`, `{"numpy": name}`, `{"scalar": name}` |
 | `tuple`, `list`, `dict` | `{"tuple": nodes}`, `{"list": nodes}`, `{"dict": [key, node] pairs}` |
-| result codes | `{"codes": name, "names": {number: code}}` |
+| result codes | `{"codes": name, "names": {number: code}, "numpy": whether NumPy holds them}` |
 | object of hyjax, diffrax, optimistix, lineax | `{"object": "module:class", "fields": {name: node}}` |
+| named tuple of these packages | `{"object": "module:class", "fields": {name: node}}` |
 | function or constant of these packages | `{"named": "module:name"}` |
+| function of one's own | `{"function": name}` |
 | the system | `{"system": true}` |
 | parameters of another class | `{"params": [leaf's name, node] pairs}` |
 """
@@ -24,7 +26,9 @@ import jax
 import jax.core
 import numpy as np
 
+from .absent import AbsentFunction, FUNCTIONS
 from .code import Code
+from .fingerprint import source_digest
 from .results import code_of
 from .system import HybridSystem
 from .where import leaf_names
@@ -37,12 +41,14 @@ class Encoder:
     """The encoding of one result.
 
     **Attributes:** `arrays`: by name. `systems`: the system of the result, at most one. `params`: the parameters of its parts.
+    `functions`: of one's own, by name.
     """
 
     def __init__(self):
         self.arrays: dict[str, np.ndarray] = {}
         self.systems: list[HybridSystem] = []
         self.params: list[Any] = []
+        self.functions: dict[str, Any] = {}
 
     def node(self, value: Any, place: tuple[str, ...] = ()) -> Any:
         """The node of a value. `ValueError` for a value that a file cannot hold. **Arguments:** `place`: its path."""
@@ -62,6 +68,7 @@ class Encoder:
             return {
                 "codes": self._keep(numbers, place),
                 "names": {int(k): str(code_of(int(k))) for k in np.unique(numbers)},
+                "numpy": not isinstance(value._value, jax.Array),
             }
         if place[-1:] == ("params",):
             self.params.append(value)
@@ -71,6 +78,13 @@ class Encoder:
             return {type(value).__name__: [self.node(each, (*place, str(k))) for k, each in enumerate(value)]}
         if type(value) is dict and all(isinstance(key, str) for key in value):
             return {"dict": [[key, self.node(each, (*place, key))] for key, each in value.items()]}
+        if isinstance(value, AbsentFunction):
+            return self._function(value)
+        if isinstance(value, tuple) and (fields := getattr(value, "_fields", ())) and (name := _named(type(value))):
+            return {
+                "object": name,
+                "fields": {each: self.node(getattr(value, each), (*place, each)) for each in fields},
+            }
         if dataclasses.is_dataclass(value) and not isinstance(value, type) and (name := _named(type(value))):
             fields = [field.name for field in dataclasses.fields(value)]
             return {
@@ -79,6 +93,8 @@ class Encoder:
             }
         if name := _named(value) or _constant(value):
             return {"named": name}
+        if callable(value) and place[-1:] and place[-1] in FUNCTIONS:
+            return self._function(value)
         raise ValueError(
             f"hj.save: {'.'.join(place) or 'the result'} is {_shown(value)}, which a file cannot hold: it holds "
             "arrays, numbers, text, and objects of hyjax and diffrax, no functions of your own. "
@@ -102,6 +118,19 @@ class Encoder:
                 "hj.save: the parts belong to different systems. Save those of each system in a file of its own."
             )
         return {"system": True}
+
+    def sources(self) -> dict[str, str | None]:
+        """A digest of the source of each function of one's own, by name; `None` where there is no source."""
+        absent = lambda fn: isinstance(fn, AbsentFunction)
+        return {name: fn.source if absent(fn) else source_digest(fn) for name, fn in self.functions.items()}
+
+    def _function(self, fn: Any) -> dict:
+        """A function of one's own, by its name; another one of that name has a number."""
+        name = first = getattr(fn, "__name__", type(fn).__name__)
+        while name in self.functions and self.functions[name] != fn:
+            name = f"{first}_{len(self.functions)}"
+        self.functions[name] = fn
+        return {"function": name}
 
     def _leaves(self, params: Any, place: tuple[str, ...]) -> dict:
         """Parameters of a class of one's own, by leaf; functions among them come from the example that `load` is given."""

@@ -42,6 +42,12 @@ def model_name(system: HybridSystem) -> str | None:
     return None
 
 
+def model_of(system: HybridSystem | None) -> ModuleType | None:
+    """The model of `hyjax.models` that has this system, `None` for another system."""
+    name = None if system is None else model_name(system)
+    return None if name is None else _models().load(name)
+
+
 def model_system(name: str) -> HybridSystem:
     """The system of the model of that name; `ValueError` for an unknown one."""
     return _models().load(name).system

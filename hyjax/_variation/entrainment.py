@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
@@ -21,7 +22,7 @@ class Entrainment(eqx.Module):
 
     **Attributes:** `lags`: equidistant phase differences $\psi$ in [0, 1), in cycles, shape `(lags,)`. `interaction`:
     $\Gamma(\psi)$ there. `lowest`, `highest`: the extremes of $\Gamma$, found between the `lags` by Newton's method. `result`:
-    the code of the phase response; unless it is `successful`, the numbers are NaN.
+    the code of the phase response; unless it is `successful`, the numbers are NaN. `orbit`: that is pushed.
 
     **Example:**
 
@@ -40,6 +41,7 @@ class Entrainment(eqx.Module):
     lowest: Float[Array, "*batch"]
     highest: Float[Array, "*batch"]
     result: RESULTS
+    orbit: PeriodicOrbit
 
     def tongue(
         self, strength: float | Float[ArrayLike, "*strengths"]
@@ -157,4 +159,4 @@ def _entrainment(response: PhaseResponse, push: dict[str, Push], lags: int) -> E
         return sign * turned(jax.lax.stop_gradient(best))
 
     nan = lambda value: nan_unless(response.result == RESULTS.successful, value)
-    return Entrainment(grid, nan(values), nan(largest(-1)), nan(largest(1)), response.result)
+    return Entrainment(grid, nan(values), nan(largest(-1)), nan(largest(1)), response.result, response.orbit)

@@ -1,5 +1,6 @@
 """The results of a Kalman filter and of a smoother."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import equinox as eqx
@@ -9,7 +10,8 @@ from jaxtyping import Array, Float, Int
 
 from .._system.pictures import picture
 from .._system.results import RESULTS
-from .._system.types import Matrix, State
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, State
 from .semidefinite import solve_semidefinite
 
 
@@ -19,8 +21,8 @@ class Estimates(eqx.Module):
     States are padded with zeros to the largest dimension of a mode, `size`, and covariances likewise.
 
     **Attributes:** `times`: shape `(times,)`. `means`: shape `(times, size)`. `covariances`: shape `(times, size, size)`.
-    `modes`: indices of the modes, shape `(times,)`; -1 after a failure, where the numbers are NaN. `coordinates`: the name of
-    each mode and the names of its coordinates.
+    `modes`: indices of the modes, shape `(times,)`; -1 after a failure, where the numbers are NaN. `params`, `system`: those
+    of the filter; `coordinates`: the name of each mode of the system and the names of its coordinates.
 
     **Example:**
 
@@ -40,7 +42,13 @@ class Estimates(eqx.Module):
     means: Float[Array, "*batch times size"]
     covariances: Float[Array, "*batch times size size"]
     modes: Int[Array, "*batch times"]
-    coordinates: tuple[tuple[str, tuple[str, ...]], ...] = eqx.field(static=True)
+    params: Params
+    system: HybridSystem = eqx.field(static=True)
+
+    @property
+    def coordinates(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The name of each mode and the names of its coordinates."""
+        return tuple((name, mode.coordinates) for name, mode in self.system.modes.items())
 
     def nees(self, states: Float[Array, "*batch times size"]) -> Float[Array, "*batch times"]:
         r"""The normalized estimation error squared of true states, $(x - \hat x)^\top \Sigma^{-1} (x - \hat x)$.
@@ -102,7 +110,7 @@ class Filtered(eqx.Module):
     @property
     def estimates(self) -> Estimates:
         """The estimates after each measurement."""
-        return Estimates(self.times, self.means, self.covariances, self.modes, self.predicted.coordinates)
+        return dataclasses.replace(self.predicted, means=self.means, covariances=self.covariances)
 
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
         """A figure of the means with their deviations over time, and of the events; see `hyjax.plot.estimate_figure`."""

@@ -77,11 +77,11 @@ def run_filter(
     clean = lambda rows: jax.tree.map(lambda a: nan_unless(good.reshape(-1, *(1,) * (a.ndim - 1)), a), rows)
     rows, found = clean(rows), clean(rows.found)
     layout = layout_of(system, settings.smooth)
-    coordinates = tuple((name, mode.coordinates) for name, mode in system.modes.items())
 
     def estimates(z, modes):
         sigma = jax.vmap(layout.covariance)(z) * unit
-        return Estimates(times, jax.vmap(layout.state)(z), sigma, jnp.where(good, modes, -1), coordinates)
+        modes = jnp.where(good, modes, -1)
+        return Estimates(times, jax.vmap(layout.state)(z), sigma, modes, params, system)
 
     after = estimates(rows.updated, marks.mode)
     return Filtered(

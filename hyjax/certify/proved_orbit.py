@@ -7,6 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
 from .._system.shown import Shown
 from .eigenvalues import EigenvalueEnclosure
@@ -70,7 +71,8 @@ class ProvedOrbit(Shown):
     `assumptions`, that of the forcing.
     `multipliers`: those of the return map in the section's coordinates. Where these are fewer than the mode's coordinates the
     remaining multipliers of `PeriodicOrbit` are zero exactly: the reset does not read the rest. None where nothing is proved.
-    `seconds`: of the proof, with compilation. `assumptions`: what the proof rests on, a sentence each.
+    `seconds`: of the proof, with compilation. `assumptions`: what the proof rests on, a sentence each. `orbit`: the numerical
+    orbit that was given.
 
     **Example:**
 
@@ -94,6 +96,7 @@ class ProvedOrbit(Shown):
     multipliers: EigenvalueEnclosure | None
     seconds: float
     assumptions: tuple[str, ...]
+    orbit: PeriodicOrbit
 
     @property
     def proved(self) -> bool:

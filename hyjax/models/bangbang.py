@@ -123,16 +123,18 @@ scenery = ("anchor",)
 
 
 def outline(mode, x, params):
-    """Anchor, spring, mass, and an arrow's shaft for the force."""
+    """Anchor, spring, mass, and an arrow for the force."""
     size = equilibrium(params)
     zero = jnp.zeros_like(size)
     up, across = jnp.stack([zero, size / 2]), jnp.stack([size / 2, zero])
     mass = jnp.stack([x[0], zero])
     anchor = jnp.stack([-4 * size, zero])
     sign = -1 if mode == "negative" else 1
+    tail, tip = mass + up * 1.4, mass + up * 1.4 + sign * 2 * across
+    barb = 0.5 * sign * across
     return {
         "mass": box(mass, size, size),
         "spring": spring(anchor, mass - across, 6, 0.2 * size),
-        "force": jnp.stack([mass + up * 1.4, mass + up * 1.4 + sign * 2 * across]),
+        "force": jnp.stack([tail, tip, tip - barb + up * 0.3, tip, tip - barb - up * 0.3]),
         "anchor": jnp.stack([anchor - up, anchor + up]),
     }

@@ -71,10 +71,17 @@ def region(params):
     return jnp.array([0.0, 0.1]), jnp.array([0.0, 10.0])
 
 
+scenery = ("floor",)
+
+
 def outline(mode, x, params):
-    """The ball's centre, in m."""
+    """The ball's centre above the floor, in m."""
     y, _ = x
-    return {"ball": jnp.stack([jnp.zeros_like(y), y])[None]}
+    zero, wide = jnp.zeros_like(y), 0.5 * jnp.ones_like(y)
+    return {
+        "ball": jnp.stack([zero, y])[None],
+        "floor": jnp.stack([jnp.stack([-wide, zero]), jnp.stack([wide, zero])]),
+    }
 
 
 def travel(mode, x, params):

@@ -31,9 +31,13 @@ source = "Blickhan, J. Biomech. 22 (1989); Seyfarth, Geyer, Günther, Blickhan, 
 class Params(eqx.Module):
     """Leg and energy."""
 
-    stiffness: Float[Array, ""] = parameter(30.0, "m g/l", "stiffness k of the leg")
-    attack_angle: Float[Array, ""] = parameter(1.2, "rad", "angle alpha of the landing leg to the ground")
-    energy: Float[Array, ""] = parameter(2.25, "m g l", "energy E, from the ground")
+    # With the others at their defaults, the stable gait meets an unstable one in a fold at a stiffness of 31.4, an angle of 1.191
+    # and an energy of 2.17; towards the other ends of the sliders' ranges it becomes unstable, or nearly so.
+    stiffness: Float[Array, ""] = parameter(30.0, "m g/l", "stiffness k of the leg", (24.0, 31.0, 0.1))
+    attack_angle: Float[Array, ""] = parameter(
+        1.2, "rad", "angle alpha of the landing leg to the ground", (1.194, 1.234, 0.0005)
+    )
+    energy: Float[Array, ""] = parameter(2.25, "m g l", "energy E, from the ground", (2.18, 2.78, 0.01))
 
     def __check_init__(self):
         require_positive(self, "stiffness")

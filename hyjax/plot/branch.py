@@ -104,7 +104,7 @@ def branch_diagram(
         period if coordinate == "period" else with_unit(symbol(coordinate), unit(units.coordinates.get(coordinate, "")))
     )
     if ax is None:
-        put_title(axes.figure, title_of(model, params, degrees, without=(own,)), 11)
+        put_title(axes.figure, title_of(model, params, degrees, without=(own,), system=problem.system), 11)
     return axes
 
 
@@ -146,5 +146,5 @@ def locus_diagram(
     )
     axes.set(xlabel=across, ylabel=up)
     if ax is None:
-        put_title(axes.figure, title_of(None, params, without=own), 11)
+        put_title(axes.figure, title_of(None, params, without=own, system=loci[0].unfolding.problem.system), 11)
     return axes

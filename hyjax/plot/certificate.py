@@ -41,7 +41,7 @@ def certificate_figure(
     """
     names = tube_names(certificate)
     fig = pyplot().figure(figsize=(12, max(4.2, 1.0 * len(names) + 0.8)), layout="constrained")
-    about = title_of(model, certificate.orbit.params)
+    about = title_of(model, certificate.orbit.params, system=certificate.orbit.system)
     put_title(fig, "; ".join(text for text in (about, _claim(certificate)) if text), 12)
     left, right = fig.subfigures(1, 2, width_ratios=(1.55, 1))
     drawn = certificate.sample(samples) if samples else ()

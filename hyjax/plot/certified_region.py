@@ -12,6 +12,7 @@ from .._system.labels import units_of
 from ..certify.certificate import Certificate
 from ..certify.proved_basin import ProvedBasin
 from .figure import INK, ORANGE, pyplot, symbol, tidy, unit, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -75,6 +76,9 @@ def certified_region(
         across, up = (with_unit(symbol(name), unit(units.get(name, ""))) for name in names)
         axes.set(xlabel=across, ylabel=up)
         axes.autoscale_view()
+    if ax is None:
+        orbit = certificate.orbit
+        put_title(axes.figure, title_of(None, orbit.params, system=orbit.system), 11)
     _add_to_legend(axes, handles, begin=ax is None)
     return axes
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from .._system.labels import units_of
 from ..certify.certificate import Certificate, TubeBounds
 from .figure import BLUE, GREY, INK, pyplot, symbol, tidy, unit, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -42,6 +43,7 @@ def certified_tube(certificate: Certificate, model: ModuleType | None = None) ->
     size = (7, 1.2 * len(names) + 0.6)
     fig, axes = pyplot().subplots(len(names), 1, figsize=size, sharex=True, layout="constrained", squeeze=False)
     draw_tube(certificate, dict(zip(names, axes[:, 0], strict=True)), model)
+    put_title(fig, title_of(model, certificate.orbit.params, system=certificate.orbit.system), 11)
     return fig
 
 

@@ -67,7 +67,7 @@ def covariance_figure(
     ax.plot([], [], color=GREY, lw=1.2, label=f"{deviations:g} standard deviations")
     open_axes(ax)
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9)
-    put_title(fig, title_of(model, trajectory.params), 11)
+    put_title(fig, title_of(model, trajectory.params, system=trajectory.system), 11)
     return fig
 
 

@@ -60,7 +60,7 @@ def estimate_figure(
     if unknown := [name for name in measurements if name not in names]:
         raise ValueError(f"estimate_figure: measurements of {unknown} are of none of the coordinates {names}.")
     counts = np.zeros(len(t), int) if events is None else np.asarray(events)
-    units, size = units_of(model), (7.0, 1.2 + 1.3 * len(names))
+    units, size = units_of(model, estimates.params, estimates.system), (7.0, 1.2 + 1.3 * len(names))
     fig, rows = pyplot().subplots(len(names), 1, sharex=True, squeeze=False, figsize=size, layout="constrained")
     for name, ax in zip(names, rows[:, 0], strict=True):
         tidy(ax)
@@ -83,7 +83,7 @@ def estimate_figure(
     rows[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
     if len(visited) > 1:
         mode_legend(fig, {estimates.coordinates[m][0]: COLOURS[k % len(COLOURS)] for k, m in enumerate(visited)})
-    put_title(fig, title_of(model), 11)
+    put_title(fig, title_of(model, estimates.params, system=estimates.system), 11)
     return fig
 
 

@@ -80,6 +80,13 @@ def number(value: float, digits: int = 3) -> str:
     return text.removesuffix(".")
 
 
+def ratio(over: str, under: str) -> str:
+    """The unit of a quotient: `s/(m/s)`; empty where one of the units is not known."""
+    if not over or not under or under == "1":
+        return over if under else ""
+    return f"{over}/({under})" if set(under) & set(" /") else f"{over}/{under}"
+
+
 def quantity(text: str, printed: str) -> str:
     """A number with its printed unit, unless that is empty or 1."""
     return f"{text} {printed}" if printed and printed != "1" else text

@@ -52,7 +52,7 @@ def gait_figure(
     fig = pyplot().figure(figsize=(11, sum(heights) + 0.4), layout="constrained")
     settings = [parameter_texts(orbit.params, degrees) for orbit in rows]
     varied = {name for name in settings[0] if any(other.get(name) != settings[0][name] for other in settings)}
-    put_title(fig, title_of(model, rows[0].params, degrees, without=varied), 13)
+    put_title(fig, title_of(model, rows[0].params, degrees, without=varied, system=rows[0].system), 13)
     parts = fig.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)
     for k, (orbit, setting, part) in enumerate(zip(rows, settings, np.ravel(parts), strict=True), 1):
         own = [text for name, text in setting.items() if name in varied]

@@ -7,6 +7,7 @@ import numpy as np
 from .._system.labels import named_params, units_of
 from .._system.where import leaf_names
 from .figure import BLUE, COLOURS, GREY, mode_legend, pyplot, symbol, tidy, unit, with_unit
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -68,6 +69,7 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
     if len(modes) > 1:
         visited = sorted({int(mode) for mode in solution.arcs.modes if mode >= 0})
         mode_legend(fig, {problem.system.names[k]: COLOURS[k % len(COLOURS)] for k in visited})
+    put_title(fig, title_of(None, problem.params, without=acting, system=problem.system), 11)
     return fig
 
 

@@ -11,7 +11,7 @@ from .._system.labels import chosen_unit, named_params, units_of
 from .figure import BLUE, GREY, number, pyplot, quantity, symbol, tidy, unit, VERMILION
 from .orbit import message_of, multiplier_plane, phase_portrait, portrait_panels, series_panels, time_series
 from .plane import widen
-from .setting import put_title, unbroken
+from .setting import head_of, put_title, unbroken
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -88,7 +88,7 @@ def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
         for name, before, after, each in zip(gait.names, before, after, printed, strict=True)
     ]
     more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []
-    head = ": ".join(text for text in (getattr(model, "title", ""), objective_name(gait)) if text)
+    head = ": ".join(text for text in (head_of(model, gait.orbit.system), objective_name(gait)) if text)
     return f"{head}; {', '.join(shown[:6] + more)}"
 
 

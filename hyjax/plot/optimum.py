@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+import equinox as eqx
+import jax
 import numpy as np
 
 from .._optimize.optimum_branch import OptimumBranch
 from .._system.labels import named_params
 from .figure import BLUE, pyplot, tidy
-from .setting import axis_of
+from .setting import axis_of, put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -50,4 +52,7 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     axes[-1].axhline(1, color="0.6", linewidth=0.8)
     axes[-1].set_xlabel(labelled(branch.name))
     fig.align_ylabels(axes)
+    varied = (branch.name, *branch.names)
+    one = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, branch.orbits.params)
+    put_title(fig, title_of(None, one, without=varied, system=branch.orbits.system), 11)
     return fig

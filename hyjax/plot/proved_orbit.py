@@ -7,6 +7,7 @@ import numpy as np
 from ..certify.proved_orbit import ProvedOrbit
 from .figure import BLUE, INK, pyplot, symbol, tidy, VERMILION
 from .plane import draw_plane
+from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -50,7 +51,8 @@ def proved_orbit_figure(proved: ProvedOrbit) -> "matplotlib.figure.Figure":
     right.axvline(proved.unique_within, color=VERMILION, lw=1.4, label="unique within", gid="unique within")
     right.set_yticks(heights, names)
     right.set(ylim=(-0.6, len(rows) - 0.4), xlabel="in the unit of each number")
-    fig.legend(*right.get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+    put_title(fig, title_of(None, proved.orbit.params, system=proved.orbit.system), 11)
+    right.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9, columnspacing=1.0)
     return fig
 
 

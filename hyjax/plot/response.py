@@ -10,7 +10,7 @@ from .._system.results import RESULTS
 from .._variation.entrainment import Entrainment
 from .._variation.isostable_response import IsostableResponse
 from .._variation.phase_response import PhaseResponse
-from .figure import BLUE, COLOURS, GREY, PALE, pyplot, symbol, tidy, unit, with_unit
+from .figure import BLUE, COLOURS, GREY, PALE, pyplot, ratio, symbol, tidy, unit, with_unit
 from .setting import put_title, title_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def response_figure(
     modes = {mode: response.orbit.system.modes[mode] for mode in response.orbit.sequence}
     names = list(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
     head = "Z" if isinstance(response, PhaseResponse) else r"\mathrm{Re}\,I"
+    units = units_of(model, response.orbit.params, response.orbit.system)
+    # An amplitude has no unit of its own.
+    per = lambda name: ratio(units.time, units.coordinates.get(name, "")) if head == "Z" else ""
     size = (7, 1.5 * len(names) + 0.6)
     fig, axes = pyplot().subplots(len(names), 1, figsize=size, sharex=True, layout="constrained", squeeze=False)
     for name, ax, colour in zip(names, axes[:, 0], COLOURS * len(names), strict=False):
@@ -48,10 +51,9 @@ def response_figure(
                 ax.plot(arc.t, np.real(arc.z)[:, coordinates.index(name)], color=colour, lw=1.8)
         for arc in response.arcs[:-1]:
             ax.axvline(float(arc.t[-1]), color=GREY, lw=0.8, ls=":", gid="jump")
-        ax.set_ylabel(f"${head}$, {symbol(name)}")
-    units = units_of(model, response.orbit.params, response.orbit.system)
+        ax.set_ylabel(with_unit(f"${head}$, {symbol(name)}", unit(per(name))).replace(" (", "\n(", 1))
     axes[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
-    put_title(fig, title_of(model, response.orbit.params), 11)
+    put_title(fig, title_of(model, response.orbit.params, system=response.orbit.system), 11)
     return fig
 
 
@@ -85,6 +87,7 @@ def tongue_figure(found: Entrainment, strength: float = 0.1) -> "matplotlib.figu
     right.plot(low, strengths, color=BLUE, lw=1.8)
     right.plot(high, strengths, color=BLUE, lw=1.8)
     right.set(xlabel="$T / P$", ylabel=r"strength $\varepsilon$")
+    put_title(fig, title_of(None, found.orbit.params, system=found.orbit.system), 11)
     return fig
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._system.fingerprint import model_of
 from .._system.labels import chosen_unit, named_params
+from .._system.system import HybridSystem
 from .._system.types import Params
 from .figure import quantity, symbol, unit, with_unit
 
@@ -38,14 +40,24 @@ def unbroken(text: str) -> str:
     return "$".join(part if k % 2 else part.replace(" ", "\u00a0") for k, part in enumerate(parts))
 
 
-def title_of(model: Model, params: Params = None, degrees: Collection[str] = (), without: Collection[str] = ()) -> str:
+def title_of(
+    model: Model,
+    params: Params = None,
+    degrees: Collection[str] = (),
+    without: Collection[str] = (),
+    system: HybridSystem | None = None,
+) -> str:
     """The model's title and its parameters but for those `without`, which vary; of a model whose quantities have no units, that
-    they have none."""
+    they have none. **Arguments:** as for `head_of`."""
     values = [text for name, text in parameter_texts(params, degrees).items() if name not in without]
-    head = getattr(model, "title", "")
-    if getattr(model, "time_unit", "") == "1":
-        head += " (dimensionless)"
-    return ": ".join(text for text in (head, ", ".join(values)) if text)
+    return ": ".join(text for text in (head_of(model, system), ", ".join(values)) if text)
+
+
+def head_of(model: Model, system: HybridSystem | None = None) -> str:
+    """The model's title. **Arguments:** `model`: the one given; by default that of `hyjax.models` which has the `system`."""
+    model = model_of(system) if model is None else model
+    time_unit = getattr(model, "time_unit", "") or getattr(system, "time_unit", "")
+    return " ".join([getattr(model, "title", ""), "(dimensionless)" if time_unit == "1" else ""]).strip()
 
 
 def put_title(fig: "matplotlib.figure.Figure | matplotlib.figure.SubFigure", text: str, size: int = 12) -> None:

@@ -67,5 +67,5 @@ def trajectory_figure(
     rows[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
     if len(modes) > 1:
         mode_legend(fig, {mode: colours[mode] for mode in visited})
-    put_title(fig, title_of(model, trajectory.params, degrees))
+    put_title(fig, title_of(model, trajectory.params, degrees, system=trajectory.system))
     return fig
