@@ -158,7 +158,7 @@ def _twice_along_branch(slope, guess):
     return first, first
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("gait", GAITS)
 def test_walker_derivatives_along_the_branch(walker, gait):
     """d/dslope of the gait, its period and its multipliers, once and twice: the whole chain of implicit functions."""

@@ -96,7 +96,7 @@ def test_the_gait_of_a_program_with_40_steps():
     assert_allclose(away, [8.6e-11, -1.55e-10, 1.49e-10, 7.4e-11], rtol=0.02)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_orbit():
     """Its multipliers: those of the return map by the Runge-Kutta method, and a zero for the clock."""
     params, n = walker.Params(), 400
@@ -173,34 +173,6 @@ def test_the_published_minima_without_derivatives():
         found = scipy.optimize.minimize(cost, np.zeros(4), method="COBYQA", options=options)
         # Where the search ends, at a distance of 1e-7, the cost is its square above the minimum.
         assert_allclose(found.fun, expected, rtol=0, atol=1e-12)
-
-
-def strides_as_asked(orbit, params):
-    """The step length and the duration of a stride."""
-    return jnp.stack([2 * jnp.sin(orbit.x[0]), orbit.period])
-
-
-@pytest.mark.exhaustive
-def test_the_published_minima_by_gradients_through_the_orbit():
-    """From a constant torque and another push-off, whose steps are 6 cm longer and slower. One program serves both speeds."""
-    for (speed, least), (_, expected) in COSTS.items():
-        params = walker.Params(0.3, *[1.0] * 5, step_time=0.5 / speed)
-        gait = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
-        assert abs(2 * np.sin(gait.x[0]) - 0.5) > 0.05
-        found = hj.optimize(
-            walker.effort, walker.system, gait, where=lambda p: (p.push_off, *walker.torques(p)),
-            constraints=hj.Constraint(strides_as_asked, equals=jnp.stack([jnp.array(0.5), params.step_time])),
-        )  # fmt: skip
-        # Both the exact minimum of the other method and the constraints to rounding; the residual is the one asked for.
-        assert_allclose(found.value, expected, rtol=0, atol=1e-12)
-        assert_allclose(found.value, least, rtol=0, atol=5e-10)
-        assert_allclose(found.constraints, 0, atol=1e-13)
-        # Differences of fourth order and spacing 2e-4, of functions to 1e-14 whose fifth derivatives are of order 1e3.
-        assert float(found.error) < 1e-7 and float(found.gradient_error) < 1e-8
-        if speed == 1:
-            # The digits of a program with 40 steps between nodes, whose optimum is 1e-7 away.
-            drive = [found.params.push_off, *walker.torques(found.params)]
-            assert_allclose(drive, PUBLISHED, rtol=0, atol=3e-7)
 
 
 def test_the_torque_is_continuous():

@@ -15,7 +15,7 @@ from flint import arb, ctx
 
 from hyjax.certify import arctangent, elementary, exponential, roots, rounding, trigonometric
 
-COUNT, MANY = 20_000, 1_000_000
+COUNT = 20_000
 
 
 @ft.cache
@@ -26,13 +26,6 @@ def compiled(name):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_enclosure_misses(name):
     a = everywhere(name, COUNT, np.random.default_rng(1))
-    assert not missed(name, a, apart(compiled(name), jnp.asarray(a)))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_enclosure_of_a_million_misses(name):
-    a = everywhere(name, MANY, np.random.default_rng(2))
     assert not missed(name, a, apart(compiled(name), jnp.asarray(a)))
 
 

@@ -163,7 +163,7 @@ def test_stationary_covariance_in_closed_form():
         assert_allclose(found[0, 0], relaxed(RATE, fixed), rtol=1e-13)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_derivative_of_the_stationary_covariance():
     """By a parameter, through the orbit."""
 

@@ -381,7 +381,6 @@ def test_gradients_under_checkpoint():
     assert_allclose(jax.grad(jax.checkpoint(time))(0.3), -1 / np.sqrt(1 - 0.09), rtol=1e-13)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_networks_as_parameters():
     """A module with functions among its leaves, through `simulate`, its samples and its derivatives."""

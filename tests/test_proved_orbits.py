@@ -48,7 +48,7 @@ SHORT = ("short_0.009", (-7.00160, -8.61194, -14.00319, -10.47184), -3.77446)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, slopes, period",
-    [pytest.param(*LONG, id="stable"), pytest.param(*SHORT, id="saddle", marks=pytest.mark.exhaustive)],
+    [pytest.param(*LONG, id="stable"), pytest.param(*SHORT, id="saddle")],
 )
 def test_the_simplest_walker(name, slopes, period):
     record, params = exact("B_simplest_walker")[name], walker.Params(slope=0.009)
@@ -63,7 +63,7 @@ def test_the_simplest_walker(name, slopes, period):
     assert holds_eigenvalues(proved.multipliers, values[:2], 1e-8)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_compass_gait():
     record, params = exact("C_compass_gait"), compass_gait.Params()
     proved = proof(compass_gait, params)
@@ -77,13 +77,10 @@ def test_the_compass_gait():
     assert holds_eigenvalues(proved.multipliers, [*values, 0], 1e-8)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "which", [pytest.param(0, id="unstable", marks=pytest.mark.exhaustive), pytest.param(1, id="stable")]
-)
-def test_slip(which):
+@pytest.mark.slow
+def test_slip():
     record = MODELS["slip"]["flat and high"]
-    found = record["orbits"][which]
+    found = record["orbits"][1]
     guess = jnp.array([float(x) for x in found["x0"]])
     proved = proof(slip, slip.Params(**record["params"]), guess)
     assert proved.names == ("y",)
@@ -91,7 +88,7 @@ def test_slip(which):
     assert holds_eigenvalues(proved.multipliers, [float(found["multiplier"])], 1e-8)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_impact_oscillator():
     record = MODELS["duffing_impact_oscillator"]["driven, moving wall"]
     found, frequency = record["orbits"][0], record["params"]["frequency"]
@@ -109,7 +106,7 @@ def test_the_impact_oscillator():
     assert holds_eigenvalues(proved.multipliers, [*values, 0], 1e-8)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_piecewise_plane():
     params, (alpha, beta, gamma) = piecewise.Params(), (1, 2, mpmath.mpf("1.5"))
     with mpmath.workdps(40):

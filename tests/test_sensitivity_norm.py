@@ -25,20 +25,15 @@ def test_norm_of_a_map_in_closed_form():
     def exact(r):
         return (1 - 1 / r) / r / jnp.sqrt(1 - (2 - r) ** 2)
 
-    r = jnp.array([1.5, 2.0, 2.8])
+    r = jnp.array([1.5, 2.0, 2.8, 3.2])
     found, slope = jax.vmap(jax.value_and_grad(lambda r: norm_of_map(r, lambda stride: stride.x[0])))(r)
-    assert_allclose(found, exact(r), rtol=1e-12)
-    assert_allclose(slope, jax.vmap(jax.grad(exact))(r), rtol=1e-10, atol=1e-14)
+    assert_allclose(found[:3], exact(r[:3]), rtol=1e-12)
+    assert_allclose(slope[:3], jax.vmap(jax.grad(exact))(r[:3]), rtol=1e-10, atol=1e-14)
+    # The last fixed point is unstable.
+    assert np.isinf(found[3])
 
 
-@pytest.mark.exhaustive
 def test_orbits_without_a_norm():
-    """At r = 3.2 the fixed point is unstable. The map's stride takes the time 1, whatever happens."""
-    found = jax.vmap(lambda r: norm_of_map(r, lambda stride: stride.x[0]))(jnp.array([3.2, 2.8]))
-    assert np.isinf(found[0]) and np.isfinite(found[1])
-    still, slope = jax.value_and_grad(lambda r: norm_of_map(r, lambda stride: stride.time))(jnp.array(2.8))
-    assert_allclose(still, 0, atol=1e-14)
-    assert np.isfinite(slope)
     orbit = hj.periodic_orbit(MAP, jnp.array([0.6, 0.0]), {"r": jnp.array(2.5)}, sequence=("m",))
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)
     assert np.isnan(hj.gait_sensitivity_norm(lost, noise=lambda p: p["r"]))

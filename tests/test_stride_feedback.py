@@ -26,7 +26,7 @@ def problem(seed, n, m):
     return a, rng.normal(size=(n, m)), q, r
 
 
-@pytest.mark.parametrize("n, m", [(4, 2), (6, 3), *(pytest.param(n, 1, marks=pytest.mark.exhaustive) for n in (2, 4))])
+@pytest.mark.parametrize("n, m", [(4, 2), (6, 3)])
 def test_riccati_against_scipy(n, m):
     for seed in range(25):
         a, b, q, r = problem(seed, n, m)

@@ -27,7 +27,7 @@ NEEDED = (
 EXTRAS = "cli,plot,data,notebook,cluster"
 TO_DO = """To do by a person:
   1. Name the version and the date in CHANGELOG.md, and both in CITATION.cff; version in pyproject.toml. Commit.
-  2. .ci/run is green; `pytest -m exhaustive` and `python tools/browse.py` were run by hand.
+  2. .ci/run is green; `python tools/browse.py` was run by hand.
   3. Notebooks 08 to 13 and the benchmarks' tables are of this version.
   4. Tag the commit, sign the tag, push it.
   5. Upload the two files to the index, and install them from there once.
