@@ -52,10 +52,12 @@ def integrate(
     args: PyTree,
     integrator: Integrator,
     watch: Watch | None = None,
+    ends: bool = False,
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
-    A surface met within rounding of `t1` counts as met. The result is `successful` also where the flow ends at `t1`, and
+    A surface met within rounding of `t1` counts as met; if the flow `ends` there, and another goes on from its end, also one that
+    the end is short of by the rounding of the guard's value. The result is `successful` also where the flow ends at `t1`, and
     `outside_domain` where it leaves the domain, or begins outside. **Arguments:** `watch`: what to record of every step, not
     differentiated.
     """
@@ -85,7 +87,7 @@ def integrate(
         return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):
-        progress = run(*inputs, integrator=integrator, keep=again, linear=straightforward, watch=watch)
+        progress = run(*inputs, integrator=integrator, keep=again, linear=straightforward, ends=ends, watch=watch)
         last, end = progress.last, without_tangents(progress.end)
         aux = end, progress.g_max, progress.steps, progress.seen, progress.taken
         point = last.t, jnp.stack(last.x), jnp.stack(last.f)

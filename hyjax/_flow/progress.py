@@ -77,7 +77,8 @@ class Attempt(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """The constants of the loop. `linear`: whether the guards are linear, so that any step resolves them."""
+    """The constants of the loop. `linear`: whether the guards are linear, so that any step resolves them. `first`: the first step
+    to try."""
 
     step: Step
     pace: Pace
@@ -88,3 +89,4 @@ class Course:
     tolerances: tuple[float | Scalar, float | Scalar]
     noise: Guards
     linear: bool
+    first: Scalar
