@@ -15,6 +15,7 @@ from jaxtyping import Array, Int, PyTree
 
 from .._system.results import choose, RESULTS
 from .._system.types import Scalar, State, Time
+from .crossing import TOUCH
 from .guard_resolution import linear
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
@@ -115,7 +116,8 @@ def integrate(
         surface, until = jnp.where(stays, -1, end.event), jnp.where(stays, t0, t1)
     point = straight_line(t, x, f, shift)
     (t, x), guard_rate = _on_surface(field, one, point, until, args, surface, plain)
-    result = _code(surfaces, end, guard_rate, g_max, steps, integrator)
+    few = TOUCH["linear" if straightforward else "curved"]
+    result = _code(surfaces, end, guard_rate, g_max, few, steps, integrator)
     if surfaces.limits:
         result = choose(left, RESULTS.outside_domain, result)
     event = jnp.where(left, -1, end.event) if surfaces.limits else end.event
@@ -154,14 +156,20 @@ def _on_surface(
 
 
 def _code(
-    surfaces: Surfaces, end: Ending, guard_rate: Scalar, g_max: Guards, steps: Int[Array, ""], integrator: Integrator
+    surfaces: Surfaces,
+    end: Ending,
+    guard_rate: Scalar,
+    g_max: Guards,
+    few: int,
+    steps: Int[Array, ""],
+    integrator: Integrator,
 ) -> RESULTS:
-    """The result code of a flow; where several codes apply, the last one assigned below."""
+    """The result code of a flow; where several codes apply, the last one assigned below. **Arguments:** `few`: see `TOUCH`."""
     result = RESULTS.successful
     if surfaces.count:
-        # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than the rounding of its values.
+        # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than a few roundings of its values.
         eps, height = float(jnp.finfo(guard_rate.dtype).eps), g_max[jnp.maximum(end.event, 0)]
-        least = jnp.sqrt(2 * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
+        least = jnp.sqrt(2 * few * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
         grazing = (end.event >= 0) & ~((guard_rate < 0) & (-guard_rate > least))
         result = choose(end.together, RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)

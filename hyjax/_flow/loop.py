@@ -19,7 +19,7 @@ from jax.lax import stop_gradient
 from jaxtyping import PyTree
 
 from .._system.types import Scalar, State, Time
-from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
+from .crossing import Bracket, calm, eventful, judge, Resolution, TOUCH, Trial, Verdict
 from .end_time import met_at_end
 from .guard_cubic import Look
 from .guard_resolution import coarseness, inner_points
@@ -98,7 +98,7 @@ def _begin(
     start = Progress(
         last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
-        up=g > standing(course.noise, h, r), g_max=jnp.where(jnp.isfinite(g), jnp.abs(g), 0),
+        up=g > standing(course.noise, h, r), g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
         end=_unless_outside(
             surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound, lost=no)
@@ -152,7 +152,7 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     coarse = _aside(_coarseness(course), start, end, now.last, attempt)
     trial = Trial(start, now.up, end, coarse, attempt.keep)
-    return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h)
+    return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h, now.g_max)
 
 
 def _coarseness(course: Course) -> Callable[..., Scalar]:
@@ -171,15 +171,18 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
     eps = float(jnp.finfo(course.noise.dtype).eps)
     straight, reach = stretches(course.step.stiff, course.pace.fixed, course.linear, course.noise.dtype)
 
-    def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h) -> Verdict:
+    def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
         if not surfaces.count:
             return calm(bracket, trial)
         t, x, f = last.t + attempt.dt, attempt.x, attempt.f
-        close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
-        resolution = Resolution(h, straight * h, reach * h, close, 4 * eps * jnp.abs(t), course.noise)
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
-        searched = lambda: judge(bracket, trial, armed_at, resolution, surfaces.is_limit, reach > straight)
+        def searched():
+            close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
+            instant, touch = 4 * eps * jnp.abs(t), TOUCH["linear" if course.linear else "curved"] * eps * g_max
+            resolution = Resolution(h, straight * h, reach * h, close, instant, course.noise, touch)
+            return judge(bracket, trial, armed_at, resolution, surfaces.is_limit, reach > straight)
+
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))
 

@@ -43,8 +43,9 @@ class Ending(eqx.Module):
 
 class Progress(eqx.Module):
     """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
-    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far.
-    `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen."""
+    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far,
+    and of the numbers whose difference it is. `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or
+    `None`. `seen`: what a `Watch` has seen."""
 
     last: Point
     dt: Scalar
