@@ -59,16 +59,18 @@ def test_an_orbit_has_the_logarithms_of_its_multipliers():
         sequence=rimless_wheel.sequence,
     )  # fmt: skip
     period, mode = float(orbit.period), rimless_wheel.sequence[0]
-    # From within a stride: segments of half a period would end at impacts, before or after these as the processor rounds.
-    within = hj.simulate(rimless_wheel.system, orbit.x, orbit.params, mode=mode, t1=0.4 * period).x
-    spectrum = hj.lyapunov_spectrum(
-        rimless_wheel.system, within, orbit.params, mode=mode, t1=100.4 * period, t0=0.4 * period,
+    # Half periods from an impact: every second segment ends at an impact, before or after it as the processor rounds.
+    begins = 0.4 * period + np.arange(-4, 5) * np.spacing(40 * period)
+    run = lambda t0: hj.lyapunov_spectrum(
+        rimless_wheel.system, orbit.x, orbit.params, mode=mode, t1=t0 + 100 * period, t0=t0,
         transient=80 * period, segments=200, integrator=hj.Integrator(),
     )  # fmt: skip
+    spectra = jax.jit(jax.vmap(run))(jnp.asarray(begins))
     expected = [0, np.log(float(orbit.spectral_radius)) / period]
     # Whole periods; after eighty of them the tangent vectors have their directions to rounding.
-    assert_allclose(spectrum.exponents, expected, rtol=0, atol=1e-10)
-    assert spectrum.result == "successful" and int(spectrum.jumps) == 20
+    assert_allclose(spectra.exponents, np.broadcast_to(expected, (9, 2)), rtol=0, atol=1e-10)
+    assert np.all(np.asarray(spectra.result == hj.RESULTS.successful)) and np.all(np.asarray(spectra.jumps) == 20)
+    spectrum = jax.tree.map(lambda leaf: leaf[0], spectra)
     head, _, second = str(spectrum).split("\n")
     assert head.endswith("with 20 jumps: successful") and second.startswith(f"  {expected[1]:+.6g} +- ")
     # Printed so that it can be read where a reset lets nothing through.

@@ -33,7 +33,8 @@ def follow_automaton(
         alone = automaton.restricted(names)
         surfaces = alone.surfaces_within(t, z, params) if guarded else no_surfaces()
         mine = alone.includes(mode)
-        found = integrate(alone.field, surfaces, t, z, jnp.where(mine, until, t - 1), (mode, params), own, watch)
+        stop = jnp.where(mine, until, t - 1)
+        found = integrate(alone.field, surfaces, t, z, stop, (mode, params), own, watch, ends=guarded)
         watch = None if watch is None else watch._replace(seen=found.seen)
         arrival = found if arrival is None else select(mine, found, arrival)
     assert arrival is not None

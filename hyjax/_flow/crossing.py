@@ -24,6 +24,9 @@ REFUSALS, TURNS, TRIES = 20, 40, 100
 # After this number of trials, every second one halves the bracket: where a guard is flat on one side, interpolation proposes
 # points near one end only.
 HALVE_AFTER = 6
+# A guard touches its surface if it turns within this number of roundings of its largest value from zero. One that is not linear,
+# such as a square, may be known far better near zero than at its largest value.
+TOUCH = {"linear": 8, "curved": 1}
 
 
 class Bracket(eqx.Module):
@@ -55,7 +58,8 @@ class Resolution(eqx.Module):
     """The time scales and tolerances of event location. `h`: the time over which the flow changes, the controller's step.
     `straight`: the time over which the flow is a straight line up to rounding. `reach`: the time over which a short step, taken
     without an error estimate, is exact up to rounding (see `last_stretch.py`). `close`: the time within which the order of two
-    events is not determined. `instant`: the rounding error of the time. `noise`: the guards' rounding errors."""
+    events is not determined. `instant`: the rounding error of the time. `noise`: the guards' rounding errors. `touch`: the
+    distance from zero within which a guard that turns touches its surface."""
 
     h: Scalar
     straight: Scalar
@@ -63,6 +67,7 @@ class Resolution(eqx.Module):
     close: Scalar
     instant: Scalar
     noise: Guards
+    touch: Guards
 
 
 class Verdict(eqx.Module):
@@ -71,8 +76,8 @@ class Verdict(eqx.Module):
 
     `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, to first order, at most
     the `reach` of the resolution. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at
-    the same time. `turn`: how fast the rate of that guard changes there. `lost`: a guard rises from its surface and falls again
-    in a time that no step resolves.
+    the same time. `turn`: how fast the rate of that guard changes there, infinite where it touches its surface. `lost`: a guard
+    rises from its surface and falls again in a time that no step resolves.
     """
 
     take: Flag
@@ -116,7 +121,7 @@ def judge(
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
-    turns, hops, to_turn = hidden_turn(trial.start, trial.up, trial.end, resolution.noise)
+    turns, hops, to_turn, there = hidden_turn(trial.start, trial.up, end, resolution.noise, resolution.touch)
     resolved = to_turn > 4 * eps * jnp.maximum(resolution.h, end.dt)
     lost = allowed & hops & ~resolved
     turns = turns & (bracket.tries < TURNS) & resolved
@@ -151,8 +156,11 @@ def judge(
     converged = converged & ~refused
     # Where the bracket has shut around a discontinuous guard, values give no time: take the first guard that may fire.
     leader = jnp.where(near, leader, jnp.argmax(jnp.where(candidates, 1, 0) + jnp.where(candidates & armed, 1, 0)))
+    touching = _transitions(there & armed, is_limit)
+    touched = allowed & ~turns & ~crossed & ~refused & jnp.any(touching)
+    leader = jnp.where(touched, jnp.argmax(touching), leader)
 
-    event = converged & armed[leader]
+    event = touched | (converged & armed[leader])
     leads = jnp.arange(armed.size) == leader
     searching = narrower.active & ~converged & ~refused
     # A step whose error is too large and in which a guard falls is shortened to end just beyond the surface.
@@ -180,10 +188,10 @@ def judge(
         refused=refused,
         bracket=Bracket(searching, narrower.lo, narrower.hi, bracket.tries),
         event=jnp.where(event, leader, -1),
-        shift=jnp.where(event & near, to_go, 0),
+        shift=jnp.where(event & near & ~touched, to_go, 0),
         passed=converged & leads,
         together=event & jnp.any(others),
-        turn=_turn(narrower, leader),
+        turn=jnp.where(touched, jnp.inf, _turn(narrower, leader)),
         lost=lost,
     )
 

@@ -26,20 +26,23 @@ def may_turn(start: Look, up: Mask, end: Look) -> Flag:
     """
     side = jnp.where(up, 1, -1).astype(start.g.dtype)
     ra, rb, rise = side * start.r * end.dt, side * end.r * end.dt, side * (end.g - start.g)
-    valley = (ra < 0) & (rb > 0)
+    valley = (ra < 0) & (rb >= 0)
     winding = (ra * rb > 0) & (jnp.maximum(jnp.abs(ra), jnp.abs(rb)) > 3 * jnp.abs(rise))
     return jnp.any(valley | winding)
 
 
-def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, Flag, Scalar]:
+def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards, touch: Guards) -> tuple[Flag, Flag, Scalar, Mask]:
     """Whether the cubic of a guard has an extremum inside the step that may hide an event, and the time of the earliest one.
 
     A positive guard may dip (fall and rise again), and a guard that is not positive may bulge (rise and fall again): then the
     signs at both ends do not show the event. A trial step should end at the extremum if it is nearer to zero than both ends by
     more than a tenth; also where a guard has fallen by the end of the step, but its cubic falls and rises once before.
 
-    **Returns:** whether there is such an extremum; whether one of a guard that is not positive; and the time from the start of
-    the step to the earliest.
+    A positive guard whose least value is within `touch` of zero touches its surface. The step should end there: where it begins
+    there and ends elsewhere, the trial step should be as short as leads from one side of the minimum to the other.
+
+    **Returns:** whether there is such an extremum; whether one of a guard that is not positive; the time from the start of the
+    step to the earliest; and the guards that touch their surfaces at the end of the step.
     """
     side = jnp.where(up, 1, -1).astype(start.g.dtype)
     # On its side of zero each guard is s(v) = a + ra v + c v^2 + d v^3 for v from 0 to 1; look for its least value.
@@ -62,8 +65,12 @@ def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards) -> tuple[Flag, 
     u = -ra / jnp.where(above == 0, 1, above)
     crest = a + u * (ra + u * (c + u * d))
     turns = turns | (inside & up & (b <= 0) & (least <= 0) & (u > v) & (u < 1) & (crest > 0))
-    v = jnp.where(turns, jnp.clip(v, 0.01, 0.99), 1)
-    return jnp.any(turns), jnp.any(turns & ~up), end.dt * jnp.min(v)
+    valley = up & (b > 0) & (ra < 0) & (rb >= 0)
+    touches = valley & (nearest <= touch) & (least >= -touch)
+    there = touches & (b <= 4 * touch)
+    turns = (turns | touches) & ~there
+    v = jnp.where(turns, jnp.clip(jnp.where(touches, jnp.minimum(2 * v, 0.5), v), 0.01, 0.99), 1)
+    return jnp.any(turns), jnp.any(turns & ~up), end.dt * jnp.min(v), there
 
 
 def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:

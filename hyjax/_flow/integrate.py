@@ -15,6 +15,7 @@ from jaxtyping import Array, Int, PyTree
 
 from .._system.results import choose, RESULTS
 from .._system.types import Scalar, State, Time
+from .crossing import TOUCH
 from .guard_resolution import linear
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
@@ -52,10 +53,12 @@ def integrate(
     args: PyTree,
     integrator: Integrator,
     watch: Watch | None = None,
+    ends: bool = False,
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
-    A surface met within rounding of `t1` counts as met. The result is `successful` also where the flow ends at `t1`, and
+    A surface met within rounding of `t1` counts as met; if the flow `ends` there, and another goes on from its end, also one that
+    the end is short of by the rounding of the guard's value. The result is `successful` also where the flow ends at `t1`, and
     `outside_domain` where it leaves the domain, or begins outside. **Arguments:** `watch`: what to record of every step, not
     differentiated.
     """
@@ -85,7 +88,7 @@ def integrate(
         return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):
-        progress = run(*inputs, integrator=integrator, keep=again, linear=straightforward, watch=watch)
+        progress = run(*inputs, integrator=integrator, keep=again, linear=straightforward, ends=ends, watch=watch)
         last, end = progress.last, without_tangents(progress.end)
         aux = end, progress.g_max, progress.steps, progress.seen, progress.taken
         point = last.t, jnp.stack(last.x), jnp.stack(last.f)
@@ -113,7 +116,8 @@ def integrate(
         surface, until = jnp.where(stays, -1, end.event), jnp.where(stays, t0, t1)
     point = straight_line(t, x, f, shift)
     (t, x), guard_rate = _on_surface(field, one, point, until, args, surface, plain)
-    result = _code(surfaces, end, guard_rate, g_max, steps, integrator)
+    few = TOUCH["linear" if straightforward else "curved"]
+    result = _code(surfaces, end, guard_rate, g_max, few, steps, integrator)
     if surfaces.limits:
         result = choose(left, RESULTS.outside_domain, result)
     event = jnp.where(left, -1, end.event) if surfaces.limits else end.event
@@ -152,14 +156,20 @@ def _on_surface(
 
 
 def _code(
-    surfaces: Surfaces, end: Ending, guard_rate: Scalar, g_max: Guards, steps: Int[Array, ""], integrator: Integrator
+    surfaces: Surfaces,
+    end: Ending,
+    guard_rate: Scalar,
+    g_max: Guards,
+    few: int,
+    steps: Int[Array, ""],
+    integrator: Integrator,
 ) -> RESULTS:
-    """The result code of a flow; where several codes apply, the last one assigned below."""
+    """The result code of a flow; where several codes apply, the last one assigned below. **Arguments:** `few`: see `TOUCH`."""
     result = RESULTS.successful
     if surfaces.count:
-        # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than the rounding of its values.
+        # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than a few roundings of its values.
         eps, height = float(jnp.finfo(guard_rate.dtype).eps), g_max[jnp.maximum(end.event, 0)]
-        least = jnp.sqrt(2 * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
+        least = jnp.sqrt(2 * few * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
         grazing = (end.event >= 0) & ~((guard_rate < 0) & (-guard_rate > least))
         result = choose(end.together, RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)

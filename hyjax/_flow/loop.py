@@ -19,7 +19,8 @@ from jax.lax import stop_gradient
 from jaxtyping import PyTree
 
 from .._system.types import Scalar, State, Time
-from .crossing import Bracket, calm, eventful, judge, Resolution, Trial, Verdict
+from .crossing import Bracket, calm, eventful, judge, Resolution, TOUCH, Trial, Verdict
+from .end_time import met_at_end
 from .guard_cubic import Look
 from .guard_resolution import coarseness, inner_points
 from .integrator import Integrator
@@ -28,7 +29,7 @@ from .pace import Pace
 from .progress import Attempt, Course, Ending, Point, Progress
 from .retrace import Taken
 from .step import Step
-from .surfaces import Guards, rounding, Surfaces
+from .surfaces import Guards, rounding, standing, Surfaces
 from .trees import select, without_tangents
 from .watch import Watch
 
@@ -44,12 +45,13 @@ def run(
     *,
     keep: bool,
     linear: bool,
+    ends: bool,
     watch: Watch | None = None,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
-    **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: see `Course`. `watch`: what to record of every
-    step.
+    **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: see `Course`. `ends`: whether a guard that is about
+    to fall at `t1` counts as met, see `end_time.py`. `watch`: what to record of every step.
     """
     course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, watch and watch.seen)
 
@@ -64,8 +66,14 @@ def run(
     going = lambda now: ~now.end.done & (now.steps < integrator.max_steps)
     if keep:
         # Declared as a buffer, the array of lengths is updated in place.
-        return eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)  # pyright: ignore
-    return jax.lax.while_loop(going, body, start)
+        last = eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)  # pyright: ignore
+    else:
+        last = jax.lax.while_loop(going, body, start)
+    if not (ends and surfaces.count):
+        return last
+    _, reach = stretches(course.step.stiff, course.pace.fixed, linear, x0.dtype)
+    at_end = lambda last, up, h, end: met_at_end(course, last, up, jnp.maximum(course.first, h), reach, end)
+    return dataclasses.replace(last, end=_aside(at_end, last.last, last.up, last.h, last.end))
 
 
 def _begin(
@@ -80,20 +88,17 @@ def _begin(
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
     surfaces, noise = _with_leeway(surfaces, t, x, still, rtol, atol)
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, linear)
+    h, control = without_tangents(pace.init(step, t, x, t_stop))
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, linear, h)
 
     g, r = surfaces.rates(t, x, f, still)
-    h, control = without_tangents(pace.init(step, t, x, t_stop))
     no, zero = jnp.array(False), jnp.zeros((), dtype)
-    # A start from which a guard falls to zero within rounding of the first step is on the surface. Hazard: where the surface is
-    # at zero, the state's own rounding tends to zero.
-    touching = 64 * eps * jnp.abs(h) * jnp.maximum(-r, 0)
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)
     start = Progress(
         last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
-        up=g > jnp.maximum(course.noise, touching), g_max=jnp.where(jnp.isfinite(g), jnp.abs(g), 0),
+        up=g > standing(course.noise, h, r), g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
         end=_unless_outside(
             surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound, lost=no)
@@ -147,7 +152,7 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     coarse = _aside(_coarseness(course), start, end, now.last, attempt)
     trial = Trial(start, now.up, end, coarse, attempt.keep)
-    return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h)
+    return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h, now.g_max)
 
 
 def _coarseness(course: Course) -> Callable[..., Scalar]:
@@ -166,15 +171,18 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
     eps = float(jnp.finfo(course.noise.dtype).eps)
     straight, reach = stretches(course.step.stiff, course.pace.fixed, course.linear, course.noise.dtype)
 
-    def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h) -> Verdict:
+    def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
         if not surfaces.count:
             return calm(bracket, trial)
         t, x, f = last.t + attempt.dt, attempt.x, attempt.f
-        close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
-        resolution = Resolution(h, straight * h, reach * h, close, 4 * eps * jnp.abs(t), course.noise)
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
-        searched = lambda: judge(bracket, trial, armed_at, resolution, surfaces.is_limit, reach > straight)
+        def searched():
+            close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
+            instant, touch = 4 * eps * jnp.abs(t), TOUCH["linear" if course.linear else "curved"] * eps * g_max
+            resolution = Resolution(h, straight * h, reach * h, close, instant, course.noise, touch)
+            return judge(bracket, trial, armed_at, resolution, surfaces.is_limit, reach > straight)
+
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))
 

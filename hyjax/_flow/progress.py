@@ -43,8 +43,9 @@ class Ending(eqx.Module):
 
 class Progress(eqx.Module):
     """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
-    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far.
-    `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen."""
+    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far,
+    and of the numbers whose difference it is. `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or
+    `None`. `seen`: what a `Watch` has seen."""
 
     last: Point
     dt: Scalar
@@ -77,7 +78,8 @@ class Attempt(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """The constants of the loop. `linear`: whether the guards are linear, so that any step resolves them."""
+    """The constants of the loop. `linear`: whether the guards are linear, so that any step resolves them. `first`: the first step
+    to try."""
 
     step: Step
     pace: Pace
@@ -88,3 +90,4 @@ class Course:
     tolerances: tuple[float | Scalar, float | Scalar]
     noise: Guards
     linear: bool
+    first: Scalar

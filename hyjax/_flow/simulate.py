@@ -47,11 +47,11 @@ def simulate(
     $\dot x = f_m(t, x, p)$ until a guard of mode $m$ falls through zero; then $x^+ = R(t, x^-, p)$ in the transition's target.
 
     **Arguments:** `system`: a `HybridSystem`. `x0`: initial state, shape `(n,)`. `mode`: name of the first mode. `t0`, `t1`:
-    start and end time; a guard that falls within rounding of `t1` counts as met, and its jump is taken. Times and states are in
-    the units of the vector fields. `max_jumps`: the largest number of jumps, static. `integrator`: an `Integrator`, or one for
-    each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `save`: times at which to keep states, shape `(times,)`,
-    in any order; `Trajectory.sample` gives states at further times. `record`: whether to keep the arcs; `False` keeps the final
-    state and the number of jumps, in memory that does not grow with `max_jumps`, and takes as many arcs as there are.
+    start and end time; a guard that falls within rounding of `t1` counts as met: its jump is taken, and the end is the event's
+    time. Times and states are in the units of the vector fields. `max_jumps`: the largest number of jumps, static. `integrator`:
+    an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `save`: times at which to
+    keep states, shape `(times,)`, in any order; `Trajectory.sample` gives further states. `record`: whether to keep the arcs;
+    `False` keeps the final state and the number of jumps, in constant memory, and takes as many arcs as there are.
 
     **Returns:** `Trajectory`, also under `jit` and `vmap`. Its numbers are differentiable in `x0`, `params`, `t0` and `t1`, to
     any order in forward and reverse mode (with the integrator's default `adjoint`). After a failure the trajectory up to the
@@ -205,9 +205,8 @@ class ArcRow(eqx.Module):
 
 def first_arc(z0: Padded, mode0: Index, t0: Time, t1: Time) -> ArcStart:
     """The start of a simulation from `t0` to `t1`."""
-    never = jnp.full_like(t0, jnp.inf)
     result = choose(t1 < t0, RESULTS.time_reversed, RESULTS.successful)
-    return ArcStart(t0, z0, mode0, jnp.array(-1), never, result, t1 < t0)
+    return ArcStart(t0, z0, mode0, jnp.array(-1), jnp.full_like(t0, jnp.inf), result, t1 < t0)
 
 
 class Flown(eqx.Module):
@@ -237,7 +236,9 @@ def flow_arc(
     # An arc after the end begins where the simulation begins and takes no step; one that cannot leave its surface has length 0.
     t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
     zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
-    until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, t1))
+    # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
+    until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
+    until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, until))
     end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch)
     return Flown(t, z, mode, end, automaton.transition(mode, end.event), zeno, slides)
 

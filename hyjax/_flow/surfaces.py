@@ -88,6 +88,12 @@ def limits_of(mode: Mode, t: Time, x: State, params: Params) -> int:
     return 0 if mode.domain is None else math.prod(eqx.filter_eval_shape(mode.domain, t, x, params).shape)
 
 
+def standing(noise: Guards, h: Scalar, r: Guards) -> Guards:
+    """The value up to which a guard is zero at the start of a flow: its rounding error, or what its rate `r < 0` leads through
+    within rounding of the first step `h`. Hazard: where the surface is at zero, the state's own rounding tends to zero."""
+    return jnp.maximum(noise, 64 * float(jnp.finfo(r.dtype).eps) * jnp.abs(h) * jnp.maximum(-r, 0))
+
+
 def rounding(
     surfaces: Surfaces, t: Time, x: State, args: PyTree, more: float | Scalar | State = 0.0
 ) -> tuple[Guards, Guards]:

@@ -1,0 +1,33 @@
+"""A guard that is about to fall where a flow ends.
+
+A flow that starts within rounding of a guard's surface takes the guard for zero, so that this guard does not fall. Where a flow
+ends that close before a surface, the transition would be lost to the flow that goes on from there: the first one takes it.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from .._system.types import Scalar
+from .progress import Course, Ending, Point
+from .surfaces import Mask, rounding, standing
+from .trees import select
+
+
+def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: Ending) -> Ending:
+    """The ending of a flow; if it ends at the end time a rounding before the surface of a guard, that guard is its event.
+
+    **Arguments:** `last`, `up`: see `Progress`. `h`: the time over which the flow changes. `reach`: the fraction of `h` over
+    which a short step is exact up to rounding.
+    """
+    surfaces, t, x = course.surfaces, last.t, jnp.stack(last.x)
+    g, falling = last.g, jnp.maximum(-last.r, 0)
+    ahead = g / jnp.where(falling > 0, falling, 1)
+    # A start from here knows its rounding and its first step by itself: they may be other numbers, of the same size.
+    near = g <= 2 * standing(rounding(surfaces, t, x, course.args)[0], h, last.r)
+    met = up & (g > 0) & near & (falling > 0) & (ahead <= reach * h) & ~surfaces.is_limit
+    met = met & surfaces.armed(t, x, course.args)
+    event = jnp.argmin(jnp.where(met, ahead, jnp.inf))
+    arrived = end.done & (end.event < 0) & ~(end.stalled | end.broken | end.lost)
+    here = dataclasses.replace(end, event=event, shift=ahead[event], together=jnp.sum(met) > 1)
+    return select(arrived & jnp.any(met), here, end)
