@@ -1,9 +1,12 @@
 """The command line with a system from a file of one's own."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from readme import ROOT
 
 WHEEL = '''"""A wheel of one's own.
 
@@ -100,3 +103,34 @@ def test_what_a_file_lacks_is_named(command, wheel, arguments, old, new, message
     assert ran.returncode == 2 and len(ran.stderr.splitlines()) == 1
     first, _, second = message.partition(".*")
     assert first in ran.stderr and second in ran.stderr, ran.stderr
+
+
+PAGE = (ROOT / "docs" / "howto" / "own_file.md").read_text()
+SHOWN = re.findall(r"```sh\n(hyjax [^\n]*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+def as_number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("line, shown", SHOWN, ids=[line.split()[1] for line, _ in SHOWN])
+def test_output_on_the_page(command, tmp_path, line, shown):
+    """The page's file in an empty folder; what each command prints, word by word, numbers to the rounding of a stride."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "wheel.py").write_text(code)
+    ran = command(*line.split()[1:])
+    assert ran.returncode == 0, ran.stderr
+    printed, expected = ran.stdout.split(), shown.split()
+    found, exact = [*map(as_number, printed)], [*map(as_number, expected)]
+    words = lambda texts, numbers: [text for text, number in zip(texts, numbers, strict=True) if number is None]
+    assert words(printed, found) == words(expected, exact)
+    values = lambda numbers: [number for number in numbers if number is not None]
+    # Of a branch and a simulation ten digits are printed, of gaits twelve and more.
+    assert_allclose(values(found), values(exact), rtol=1e-9, atol=1e-13)
+
+
+def test_that_the_page_shows_the_commands():
+    assert [line.split()[1] for line, _ in SHOWN] == ["models", "gait", "simulate", "continue", "sweep"]

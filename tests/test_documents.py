@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import shlex
+import tomllib
 
 import pytest
 import typer
@@ -21,8 +22,12 @@ def commands(text: str) -> list[list[str]]:
     blocks = re.findall(r"```(?:sh|bash|console)\n(.*?)```", text, re.DOTALL)
     spans = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     lines = [part for block in blocks for line in block.replace("\\\n", " ").splitlines() for part in line.split("&&")]
-    found = [shlex.split(re.sub(r"\s+", " ", line), comments=True) for line in (*lines, *spans) if "hyjax " in line]
-    return [words[1:] for words in found if re.fullmatch(r"(\S*/)?hyjax", words[0])]
+    # Also behind another command, such as `taskset -c 0-7`.
+    found = [
+        re.fullmatch(r"(?:taskset \S+ \S+ )?(?:\S*/)?hyjax (.*)", re.sub(r"\s+", " ", each.strip()))
+        for each in (*lines, *spans)
+    ]
+    return [shlex.split(each[1], comments=True) for each in found if each is not None]
 
 
 def options(command) -> set[str]:
@@ -39,6 +44,31 @@ def test_commands(page):
             command, rest = command.commands[rest[0]], rest[1:]  # pyright: ignore[reportAttributeAccessIssue]
         given = {word.partition("=")[0] for word in rest if word.startswith("--")}
         assert given <= options(command) | {"--help"}, f"hyjax {' '.join(words)}"
+
+
+def test_extras():
+    """What the pages tell to install with pip are extras of the project."""
+    text = "".join(page.read_text() for page in (*PAGES, ROOT / "README.md"))
+    extras = re.findall(r"pip install [^`\n]*'(?:hyjax-dynamics|\.)\[([\w,]+)\]'", text)
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert len(extras) > 5 and {name for each in extras for name in each.split(",")} <= set(known)
+
+
+def test_what_is_said_of_dask():
+    """Options of its workers, the commands and the setting that the page of clusters names."""
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    worker = pytest.importorskip("distributed.cli.dask_worker").main
+    (arguments,) = re.findall(r"worker_extra_args=\[(.*)\]", page)
+    given = re.findall(r'"(--[\w-]+)"', arguments)
+    assert len(given) == 2 and set(given) <= options(worker)
+    from dask import config
+    from distributed import LocalCluster
+
+    (setting,) = re.findall(r"`dask config set (\S+)", page)
+    assert config.get(setting) is not None
+    for block in re.findall(r"LocalCluster\((.*)\) as", page):
+        (call,) = (node for node in ast.walk(ast.parse(f"f({block})")) if isinstance(node, ast.Call))
+        assert {each.arg for each in call.keywords} <= set(inspect.signature(LocalCluster).parameters)
 
 
 def named(node: ast.AST):

@@ -102,25 +102,28 @@ def driven(params):
     return size, lag, (1 + e) * w / (kappa + e * kappa_), (kappa, kappa_)
 
 
+def struck_at(amplitude, driving):
+    """State at the phase -pi on the orbit with the harder impact, from the values of `driven`."""
+    size, lag, rho, (kappa, _) = driving
+    # cos psi + rho sin psi = d/(A R): the root with the impact on the way out, sin psi < 0.
+    top, turn = np.hypot(1, rho), np.arctan2(rho, 1)
+    psi = turn - np.arccos(min(1, 1 / (size * amplitude * top)))
+    a = 1 - amplitude * size * np.cos(psi)
+    # From the impact at phase lag + psi to phase pi: the deviation from the free motion, and the free motion.
+    flow = expm(np.array([[0, 1], [-1, -0.1]]) * (np.pi - lag - psi))
+    free = amplitude * size * np.array([np.cos(np.pi - lag), -np.sin(np.pi - lag)])
+    return np.array([*(flow @ [a, kappa * a] + free), -np.pi])
+
+
 @pytest.fixture(scope="module")
 def struck():
     """Orbits by their start, at amplitudes from hard impacts to the fold; the last is that of the fold."""
-    params = linear_impact_oscillator.Params()
-    size, lag, rho, (kappa, _) = driven(params)
+    size, lag, rho, kappas = driven(linear_impact_oscillator.Params())
     fold = 1 / size / np.sqrt(1 + rho**2)
     amplitudes = np.array([1.0, 0.5, 0.2, 0.11, fold])
-    starts = []
-    for amplitude in amplitudes:
-        # cos psi + rho sin psi = d/(A R): the root with the impact on the way out, sin psi < 0.
-        top, turn = np.hypot(1, rho), np.arctan2(rho, 1)
-        psi = turn - np.arccos(min(1, 1 / (size * amplitude * top)))
-        a = 1 - amplitude * size * np.cos(psi)
-        # From the impact at phase lag + psi to phase pi: the deviation from the free motion, and the free motion.
-        flow = expm(np.array([[0, 1], [-1, -0.1]]) * (np.pi - lag - psi))
-        free = amplitude * size * np.array([np.cos(np.pi - lag), -np.sin(np.pi - lag)])
-        starts.append([*(flow @ [a, kappa * a] + free), -np.pi])
+    starts = np.array([struck_at(each, (size, lag, rho, kappas)) for each in amplitudes])
     strides, jacobians = around(linear_impact_oscillator, starts, batch(linear_impact_oscillator, amplitude=amplitudes))
-    return amplitudes, np.array(starts), strides, jacobians
+    return amplitudes, starts, strides, jacobians
 
 
 def test_impacts_return(struck):

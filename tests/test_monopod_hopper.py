@@ -210,16 +210,17 @@ def test_branches_of_the_hop(kind, field, stop):
         assert_allclose(found[each], values, rtol=1e-9)
 
 
+# Start just after touch-down, period, and the damping at which the hop doubles its period.
+STABLE_HOPS = [
+    ((0.0, 0.038606, 1.014473, 0.093234), 6.936491759, 3144.415188),
+    ((0.0, 0.046872, 1.015449, 0.118708), 7.749694089, 2241.075425),
+    ((0.0, 0.093806, 1.021689, 0.277717), 13.430878896, 3759.481952),
+]
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("x", "period", "doubling"),
-    [
-        ((0.0, 0.038606, 1.014473, 0.093234), 6.936491759, 3144.415188),
-        ((0.0, 0.046872, 1.015449, 0.118708), 7.749694089, 2241.075425),
-        ((0.0, 0.093806, 1.021689, 0.277717), 13.430878896, 3759.481952),
-    ],
-)
+@pytest.mark.parametrize(("x", "period", "doubling"), STABLE_HOPS)
 def test_stable_hops_side_by_side_and_their_doublings(x, period, doubling):
     rolled, system = hj.Integrator(unroll=False), thrusting_hopper.system
     params = thrusting_hopper.Params()

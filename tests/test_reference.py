@@ -89,6 +89,19 @@ def test_every_public_name_has_a_section_of_the_theory():
     assert {label(each) for each in NAMES.values()} - {None} <= labels
 
 
+def test_the_theory_links_back():
+    """The section to which the entry of a public name links has a link to this entry."""
+    linked: dict[str, set[str]] = {}
+    for page in (ROOT / "docs" / "theory").glob("*.md"):
+        _, *parts = re.split(r"^\((theory-[\w-]+)\)=$", page.read_text(), flags=re.MULTILINE)
+        for name, section in zip(parts[::2], parts[1::2], strict=True):
+            linked[name] = set(re.findall(r"\{py:\w+\}`([\w.]+)`", section))
+    missing = {
+        path: section for path, each in NAMES.items() if (section := label(each)) and path not in linked[section]
+    }
+    assert not missing
+
+
 def test_pages():
     """Each name has one entry with its example, on the page of its layer; the page of models has every model."""
     import reference_pages as reference

@@ -4,7 +4,8 @@
 
 Builds the source distribution and the wheel, compares the versions in all files, looks into the source distribution, and
 installs both for each Python, with `constraints.txt`, and the wheel with the lowest versions, `constraints-minimal.txt`. In each
-environment the commands of the README must give their numbers. Nothing is uploaded. Exit status 1 where something is wrong.
+environment the commands of the README must give their numbers, and a file of tests must pass. Nothing is uploaded. Exit status 1
+where something is wrong.
 """
 
 import argparse
@@ -25,6 +26,9 @@ NEEDED = (
     "constraints-minimal.txt", "hyjax/py.typed", "hyjax/__init__.pyi", "tests/conftest.py", "tests/reference.json",
 )  # fmt: skip
 EXTRAS = "cli,plot,data,notebook,cluster"
+# Quick, and imports every model. The tests are those of the source distribution.
+TESTS, TEST_TOOLS = "test_shelf.py", ("pytest", "beartype")
+MINORS = (11, 12, 13)
 TO_DO = """To do by a person:
   1. Name the version and the date in CHANGELOG.md, and both in CITATION.cff; version in pyproject.toml. Commit.
   2. .ci/run is green; `python tools/browse.py` was run by hand.
@@ -41,7 +45,9 @@ def main() -> int:
     )
     parser.add_argument("--skip-minimal", action="store_true", help="do not test the lowest versions")
     arguments = parser.parse_args()
-    pythons = arguments.python or [each for each in (f"python3.{k}" for k in (11, 12, 13)) if works(each)]
+    pythons = arguments.python or [each for each in map(python_of, MINORS) if each is not None]
+    if absent := [f"3.{k}" for k in MINORS if not arguments.python and python_of(k) is None]:
+        print(f"not found: Python {', '.join(absent)}; give its command by --python")
     problems = versions()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -49,11 +55,13 @@ def main() -> int:
         (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
         print(f"built {wheel.name} ({wheel.stat().st_size:,} bytes), {source.name} ({source.stat().st_size:,} bytes)")
         problems += contents(source)
+        shutil.unpack_archive(source, folder, filter="data")
+        tests = folder / source.name.removesuffix(".tar.gz") / "tests"
         cases = [(each, dist, "constraints.txt") for each in pythons for dist in (wheel, source)]
         cases += [] if arguments.skip_minimal else [(each, wheel, "constraints-minimal.txt") for each in pythons[:1]]
         for number, (python, dist, pins) in enumerate(cases):
             about = f"{python}, {dist.name}, {pins}"
-            found = installed(python, dist, pins, folder / f"venv{number}")
+            found = installed(python, dist, pins, folder / f"venv{number}", tests)
             print(f"{about}: {'; '.join(found) or 'good'}", flush=True)
             problems += [f"{about}: {each}" for each in found]
             shutil.rmtree(folder / f"venv{number}")
@@ -81,7 +89,7 @@ def contents(source: pathlib.Path) -> list[str]:
     return lacking + [f"the source distribution has {each}, which git does not track" for each in extra]
 
 
-def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path) -> list[str]:
+def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path, tests: pathlib.Path) -> list[str]:
     """What is wrong with the distribution in a fresh environment of that Python."""
     run([python, "-m", "venv", venv], venv.parent)
     pip, bare = [venv / "bin" / "pip", "install", "-q", "-c", ROOT / pins], venv / "bin" / "hyjax"
@@ -90,7 +98,7 @@ def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path) ->
     said = subprocess.run([bare], capture_output=True, text=True, cwd=venv.parent, env=clean()).stderr
     if "pip install 'hyjax-dynamics[cli]'" not in said:
         wrong.append(f"without extras, hyjax does not name the extra, but says {said[-300:]!r}")
-    run([*pip, f"{dist}[{EXTRAS}]"], venv.parent)
+    run([*pip, f"{dist}[{EXTRAS}]", *TEST_TOOLS], venv.parent)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
     (venv / "example.py").write_text(example)
@@ -99,6 +107,9 @@ def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path) ->
         ([bare, "--version"], f"hyjax {version}"),
         ([bare, "gait", "simplest_walker", "--starts", "256"], "3.88246375285"),
         ([venv / "bin" / "python", venv / "example.py"], derivative),
+        # The script `pytest` does not put the folder on the path, in which there is a package of the same name.
+        ([venv / "bin" / "pytest", "-q", "-o", "addopts=", tests / TESTS], "passed"),
+        ([venv / "bin" / "python", "-c", "import hyjax; print(hyjax.__file__)"], str(venv)),
     ):
         done = subprocess.run(command, capture_output=True, text=True, cwd=venv.parent, env=clean())
         if done.returncode or expected not in done.stdout:
@@ -106,6 +117,17 @@ def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path) ->
                 f"{' '.join(map(str, command[1:]))} does not print {expected}: {(done.stdout + done.stderr)[-600:]!r}"
             )
     return wrong
+
+
+def python_of(minor: int) -> str | None:
+    """The command of a Python 3.`minor` that starts: that on the path, or one that pyenv or uv keeps."""
+    name = f"python3.{minor}"
+    candidates = [name]
+    for manager, *asked in (("pyenv", "prefix", f"3.{minor}"), ("uv", "python", "find", f"3.{minor}")):
+        if shutil.which(manager):
+            said = subprocess.run([manager, *asked], capture_output=True, text=True).stdout.strip()
+            candidates.append(said if said.endswith(name) else f"{said}/bin/{name}")
+    return next((each for each in candidates if works(each)), None)
 
 
 def works(python: str) -> bool:

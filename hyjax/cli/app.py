@@ -31,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Simulation and stability analysis of hybrid dynamical systems: periodic orbits, multipliers, branches, sweeps, "
-    "optimal gaits, certificates.",
+    "optimal gaits, certificates. Every command that takes a MODEL takes a system of your own too, as path/to/wheel.py:system.",
 )
 
 
