@@ -97,43 +97,6 @@ def test_table_on_the_ground():
     assert_allclose(after + table_rate, -e * (-1.3 + table_rate) + (1 + e) * table_rate, rtol=1e-15)
 
 
-@pytest.mark.exhaustive
-def test_two_bounces_in_two_periods():
-    """Beyond the period doubling: the second stride's clock, against flights in closed form."""
-    g, e, omega, amplitude = 9.81, 0.8, 10.0, 0.11
-    (orbit,) = [orbits(vibrating_table, strides=2, restitution=e, frequency=omega, amplitude=amplitude)]
-    assert len(orbit) == 1
-    period = 2 * np.pi / omega
-    s = lambda t: amplitude * np.sin(omega * t)
-    rate = lambda t: amplitude * omega * np.cos(omega * t)
-
-    def closes(q):
-        """Impact times and speeds after them, of two impacts; the third is the first, two periods later."""
-        t1, v1, t2, v2 = q
-        residual = []
-        for t, v, after, v_after in ((t1, v1, t2, v2), (t2, v2, t1 + 2 * period, v1)):
-            tau = after - t
-            residual += [s(t) + v * tau - g * tau**2 / 2 - s(after)]
-            residual += [v_after - (-e * (v - g * tau) + (1 + e) * rate(after))]
-        return residual
-
-    # One bounce a period is a solution, too: start well off it, a high bounce before a low one.
-    solved = scipy.optimize.root(closes, [0.07, 3.6, period + 0.17, 2.5], tol=1e-13)
-    t1, v1, t2, v2 = solved.x
-    assert np.abs(solved.fun).max() < 1e-13 and abs(t2 - t1 - period) > 0.05
-    starts = []
-    for t, v, at in ((t1, v1, period), (t2, v2, 2 * period)):
-        tau = at - t
-        starts.append([s(t) + v * tau - g * tau**2 / 2, v - g * tau - amplitude * omega])
-    nodes = np.asarray(orbit.nodes[0])
-    order = np.argsort(nodes[:, 1])
-    # fsolve stops at some 1e-14 relative, its Jacobian's condition number is below 100.
-    assert_allclose(nodes[order], sorted(starts, key=lambda x: x[1]), rtol=0, atol=1e-11)
-    assert_allclose(orbit.period, 2 * period, rtol=1e-14)
-    # Each impact contracts areas by e^2, each flight keeps them.
-    assert_allclose(jnp.prod(orbit.multipliers).real, e**4, rtol=1e-11)
-
-
 # Stick-slip
 
 

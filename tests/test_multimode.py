@@ -54,21 +54,7 @@ def leaky_stride(x, p):
     return jnp.stack([0.0 * flight, p["r"] * p["level"], flight + jnp.log(p["m"] * speed / p["level"]) / p["k"]])
 
 
-def stride_and_time(system, x, p, t=0.0):
-    through = hj.stride(system, x, p, sequence=SEQUENCE, t=t)
-    return jnp.append(through.x, through.time)
-
-
 STARTS = np.array([[0.0, 2.7], [0.0, 1.0], [0.4, 2.0], [1.0, -0.5]])
-
-
-@pytest.mark.exhaustive
-def test_stride_and_its_derivatives():
-    f, exact = ft.partial(stride_and_time, leaky), leaky_stride
-    for transform in (lambda f: f, ft.partial(jax.jacfwd, argnums=(0, 1)), ft.partial(jax.jacrev, argnums=(0, 1))):
-        got, expected = (jax.jit(jax.vmap(transform(each), in_axes=(0, None)))(STARTS, LEAKY) for each in (f, exact))
-        # A dozen roundings of numbers below 10; derivatives in g, at 1e-13, too.
-        jax.tree.map(ft.partial(assert_allclose, rtol=1e-13, atol=1e-13), got, expected)
 
 
 def test_impacts_of_both_arcs():
@@ -154,6 +140,11 @@ def forced_stride(x, p, t=0.0):
     return jnp.stack([0.0 * left, p["r"] * left + p["w"], p["tau"] - t])
 
 
+def forced_stride_and_time(x, p, t):
+    through = hj.stride(forced, x, p, sequence=SEQUENCE, t=t)
+    return jnp.append(through.x, through.time)
+
+
 @pytest.fixture(scope="module")
 def forced_start():
     """The fixed point of the closed form, by iteration: it contracts."""
@@ -163,20 +154,18 @@ def forced_start():
     return x
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_forced_stride_and_its_derivatives():
     """In state, parameters, and the time at which it starts."""
-    starts = STARTS[:3]
     times = jnp.array([0.0, 0.1, -0.2])
-    f, exact = ft.partial(stride_and_time, forced), forced_stride
-    each = dict(argnums=(0, 1, 2))
-    for transform in (lambda f: f, ft.partial(jax.jacfwd, **each), ft.partial(jax.jacrev, **each)):
-        got, expected = (
-            jax.jit(jax.vmap(transform(g), in_axes=(0, None, 0)))(starts, FORCED, times) for g in (f, exact)
-        )
-        # Integration at 1e-14 of numbers up to 10, and derivatives which multiply them by omega = 3.
-        jax.tree.map(ft.partial(assert_allclose, rtol=1e-12, atol=1e-12), got, expected)
+
+    def derivatives(f):
+        along = jax.jacrev(lambda *of: (f(*of),) * 2, argnums=(0, 1, 2), has_aux=True)
+        return jax.jit(jax.vmap(along, in_axes=(0, None, 0)))(STARTS[:3], FORCED, times)
+
+    got, expected = derivatives(forced_stride_and_time), derivatives(forced_stride)
+    # Integration at 1e-14 of numbers up to 10, and derivatives which multiply them by omega = 3.
+    jax.tree.map(ft.partial(assert_allclose, rtol=1e-12, atol=1e-12), got, expected)
 
 
 def test_forced_stride_repeats_with_the_period():
@@ -187,17 +176,30 @@ def test_forced_stride_repeats_with_the_period():
 
 
 @pytest.mark.slow
-def test_forced_orbit(forced_start):
-    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE)
-    assert_allclose(orbit.x, forced_start, rtol=1e-14, atol=1e-14)
-    assert_allclose(orbit.period, FORCED["tau"], rtol=1e-15)
-    expected = jax.jacfwd(forced_stride)(forced_start, FORCED)[:2]
-    assert_allclose(orbit.return_jacobian, expected, rtol=1e-13, atol=1e-13)
+def test_forced_orbit_and_its_parameters(forced_start):
+    """dx = (1 - S_x)^-1 S_p dp, from the closed form."""
+
+    def found(p):
+        orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), p, sequence=SEQUENCE, throw=False)
+        return orbit.x, {
+            "x": orbit.x,
+            "period": orbit.period,
+            "section": orbit.return_jacobian,
+            "time": orbit.monodromy(),
+        }
+
+    got, orbit = jax.jit(jax.jacrev(found, has_aux=True))(FORCED)
+    assert_allclose(orbit["x"], forced_start, rtol=1e-14, atol=1e-14)
+    assert_allclose(orbit["period"], FORCED["tau"], rtol=1e-15)
+    by_x, by_p = jax.jacfwd(lambda x, p: forced_stride(x, p)[:2], argnums=(0, 1))(forced_start, FORCED)
+    assert_allclose(orbit["section"], by_x, rtol=1e-13, atol=1e-13)
     # The stride ends at a fixed time: there the two Jacobians are one, by two codes.
-    assert_allclose(orbit.monodromy(), expected, rtol=1e-13, atol=1e-13)
+    assert_allclose(orbit["time"], by_x, rtol=1e-13, atol=1e-13)
+    for name in FORCED:
+        expected = np.linalg.solve(np.eye(2) - by_x, by_p[name])
+        assert_allclose(got[name], expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_forced_orbit_of_two_strides(forced_start):
     """The second stride starts when the first ends; together they have the square of the Jacobian."""
@@ -208,18 +210,3 @@ def test_forced_orbit_of_two_strides(forced_start):
     assert_allclose(orbit.impact_times, [landed, 1.9, 1.9 + landed, 3.8], rtol=1e-13)
     expected = jax.jacfwd(forced_stride)(forced_start, FORCED)[:2]
     assert_allclose(orbit.return_jacobian, expected @ expected, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow
-def test_forced_orbit_in_its_parameters(forced_start):
-    """dx = (1 - S_x)^-1 S_p dp, from the closed form."""
-
-    def found(p):
-        return hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), p, sequence=SEQUENCE, throw=False).x
-
-    got = jax.jit(jax.jacrev(found))(FORCED)
-    by_x, by_p = jax.jacfwd(lambda x, p: forced_stride(x, p)[:2], argnums=(0, 1))(forced_start, FORCED)
-    for name in FORCED:
-        expected = np.linalg.solve(np.eye(2) - by_x, by_p[name])
-        assert_allclose(got[name], expected, rtol=1e-12, atol=1e-12)

@@ -119,20 +119,3 @@ def test_both_ends_of_a_rod_at_once():
     assert tilted.result == hj.RESULTS.successful
     assert system.transitions[int(tilted.transition)].target == "left"
     assert_allclose(tilted.t, np.sqrt(2 * 0.499), rtol=1e-14)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow
-def test_elastic_corner_keeps_the_energy():
-    """A bead between a floor and an upright wall: heights and speeds are those of two independent motions."""
-    system = corner(0.0, 1.0)
-    x0 = jnp.array([0.0, 0.5, 0.45, 0.0])
-    trajectory = hj.simulate(system, x0, WEIGHT, mode="free", t1=9.5, max_jumps=12)
-    assert trajectory.result == hj.RESULTS.successful
-    # The floor at odd seconds, the wall once, at 1 / 0.45.
-    hits = np.sort([1.0, 3.0, 5.0, 7.0, 9.0, 1 / 0.45])
-    assert int(trajectory.jumps) == len(hits)
-    assert_allclose(trajectory.ends[: len(hits)], hits, rtol=1e-12)
-    # Half a second after the last bounce.
-    end = [1 - 0.45 * (9.5 - 1 / 0.45), 0.5 - 0.5**2 / 2, -0.45, 0.5]
-    assert_allclose(trajectory.x, end, rtol=0, atol=1e-12)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from test_continuation import mapping, start, valley
+from test_continuation import mapping, start
 
 import hyjax as hj
 from hyjax._orbit.chain import expanded
@@ -40,7 +40,7 @@ def check(branch, *expected):
     assert_allclose([float(point.value) for point in branch.special_points], [s for _, s in expected], atol=1e-10)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_doublings_within_one_step():
     """The multiplier -1 - e + s^2 is outside the circle between -sqrt(e) and sqrt(e); two multipliers that follow each other."""
     e, quadratic = 1e-4, blocks(np.diag([1.0, 0]), np.zeros((2, 2)))
@@ -60,7 +60,7 @@ def test_what_is_not_located_is_said():
     assert "not located: a special point between" in str(branch)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [0.06, 0.03, 0.01, 0.001, -0.001, -0.01, -0.03, -0.06])
 def test_neimark_sacker_near_a_neutral_saddle(apart):
     """A pair on the circle at s = 0, and the product of 2 and (1 + s - apart) / 2 is 1 at s = apart."""
@@ -78,7 +78,7 @@ def test_two_neimark_sacker_points(apart, way):
     check(branch, ("neimark-sacker", 0), ("neimark-sacker", apart))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_special_points_of_random_maps():
     """Against the spectra at 20 001 values of the parameter."""
     random = np.random.default_rng(0)
@@ -114,14 +114,6 @@ def test_closed_branch():
     half = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
     assert_allclose(half.values[[0, -1]], 0, atol=1e-14)
     assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
-
-
-@pytest.mark.exhaustive
-def test_fold_of_an_orbit_traversed_twice():
-    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)}, strides=2)
-    (point,) = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.5, 0.5)).special_points
-    assert point.kind == "fold" and point.orbit.strides == 2
-    assert_allclose(point.value, 0, atol=1e-14)
 
 
 def test_taylor_polynomial_in_place_of_a_function():
