@@ -44,7 +44,7 @@ def without_cache() -> Iterator[None]:
     """Within, JAX neither reads compiled programs from disk nor writes them, in all threads."""
     from jax.experimental.compilation_cache import compilation_cache
 
-    directory = jax.config.jax_compilation_cache_dir
+    directory = jax.config.jax_compilation_cache_dir  # pyright: ignore
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
     try:
