@@ -99,9 +99,13 @@ def test_a_tube_that_is_too_narrow_would_be_noticed(found):
     assert inside(small, found.far[:, FACETS:] * 0.6 * found.ratio)[1] > 1
 
 
+@pytest.fixture(scope="module")
+def certificate(gait):
+    return hj.certify.attracting(gait, radius=8e-3)
+
+
 @pytest.mark.slow
-def test_without_disturbance_every_orbit_converges(gait):
-    certificate = hj.certify.attracting(gait, radius=8e-3)
+def test_without_disturbance_every_orbit_converges(certificate):
     assert certificate.proved and certificate.converges and certificate.norm < 1
     # A prototype with 352 pieces and first order in the state reached 0.846.
     assert certificate.ratio < 0.78 and certificate.pieces < 100
@@ -170,3 +174,25 @@ def test_polygons_are_covered_and_turn_once():
     )
     assert bool(np.all(inside(polygon, np.full((4, 12), 5e-3))[0]))
     assert not bool(np.any(inside(polygon, np.full((4, 12), np.nan))[0]))
+
+
+@pytest.mark.slow
+def test_cells_of_the_basin_are_proved_and_converge(gait, certificate):
+    basin = hj.certify.proved_basin(certificate, extent=0.05, cells=24, levels=1)
+    assert basin.area > 2e-4 and np.max(basin.strides) > 5
+    rng = np.random.default_rng(2)
+    which, part = rng.integers(0, len(basin.cells), 1000), rng.uniform(0, 1, (1000, 2, 1))
+    a, b, _, d = np.moveaxis(basin.cells[which], 1, 0)
+    z = a + part[:, 0] * (b - a) + part[:, 1] * (d - a)
+    assert np.all(basin.holds(z)) and not np.any(basin.holds(z + 1.0))
+
+    @jax.jit
+    @jax.vmap
+    def walk(x):
+        def onward(x, _):
+            return hj.stride(walker.system, x, gait.params, sequence=walker.sequence).x, None
+
+        return jax.lax.scan(onward, x, None, length=int(np.max(basin.strides)) + 12)[0]
+
+    ends = walk(jax.vmap(walker_flight.after_strike)(jnp.asarray(z)))
+    assert np.max(np.abs(np.asarray(ends - gait.x))) < 1e-3
