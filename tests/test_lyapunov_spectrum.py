@@ -125,26 +125,29 @@ def lorentz_gas():
     return hj.HybridSystem({"free": hj.Mode(fly, ("x", "y", "vx", "vy", "hits"))}, tuple(ways))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_billiard():
     """The hexagonal Lorentz gas: exponents in pairs of opposite sign, and the mean free path of an ergodic billiard, the free
     area pi / 2 over half the circumference of a disk."""
-    gas, spacings = lorentz_gas(), jnp.array([2.01, 2.5, 3.0, 3.5, 4.0])
+    gas, spacing = lorentz_gas(), jnp.array(2.5)
 
-    def run(p, angle):
+    def run(angle):
         # From the middle of the gap above a disk.
-        x = jnp.stack([p / 2, (p * np.sqrt(3) / 2 - 1) / 2, jnp.cos(angle), jnp.sin(angle), jnp.zeros(())])
+        height = (spacing * np.sqrt(3) / 2 - 1) / 2
+        x = jnp.stack([spacing / 2, height, jnp.cos(angle), jnp.sin(angle), jnp.zeros(())])
         precise = hj.Integrator(rtol=1e-9, atol=1e-9)
-        return hj.lyapunov_spectrum(gas, x, p, mode="free", t1=300.0, segments=300, max_jumps=400, integrator=precise)
+        return hj.lyapunov_spectrum(
+            gas, x, spacing, mode="free", t1=300.0, segments=300, max_jumps=400, integrator=precise
+        )
 
-    found = jax.jit(jax.vmap(jax.vmap(run, (None, 0)), (0, None)))(spacings, jnp.linspace(0.1, 6.0, 8))
+    found = jax.jit(jax.vmap(run))(jnp.linspace(0.1, 6.0, 8))
     assert np.all(np.asarray(found.result == hj.RESULTS.successful))
-    assert_allclose(np.sum(found.exponents, axis=2), 0, atol=1e-8)
-    mean = np.mean(found.exponents, axis=1)
-    # Published, to one digit, at spacings 2, 2.5, 3, 3.5, 4. (At 2 the disks touch.)
-    assert_allclose(mean[:, 0], [3.6, 1.4, 0.8, 0.6, 0.5], rtol=0, atol=0.2)
-    assert_allclose(mean[:, 0], -mean[:, 4], rtol=0, atol=0.01)
+    assert_allclose(np.sum(found.exponents, axis=1), 0, atol=1e-8)
+    mean = np.mean(found.exponents, axis=0)
+    # Published, to one digit.
+    assert_allclose(mean[0], 1.4, rtol=0, atol=0.2)
+    assert_allclose(mean[0], -mean[4], rtol=0, atol=0.01)
     # Zeros: displacement along the flow and speed grow linearly with time, the exponent log(t) / t.
-    assert_allclose(mean[:, 1:4], 0, atol=0.05)
+    assert_allclose(mean[1:4], 0, atol=0.05)
     # The scatter of 2000 flights.
-    assert_allclose(300 / np.mean(found.x[1, :, 4]), 1.1355330600, rtol=0.03)
+    assert_allclose(300 / np.mean(found.x[:, 4]), 1.1355330600, rtol=0.03)

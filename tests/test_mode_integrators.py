@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import stiff_hopper as hopper
 from numpy.testing import assert_allclose
+from systems import logistic, map_of
 
 import hyjax as hj
 
@@ -84,7 +85,7 @@ def test_orbit_multipliers_and_gradient(orbit):
     assert_allclose(got, expected, rtol=1e-7)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_simulation_takes_each_mode_by_its_own():
     """A batch whose lanes stand in different modes: the events of strides, and their derivatives."""
     starts = jnp.stack([X, X + jnp.array([0.1, 0.0]), jnp.array([1.02, 1.0])])
@@ -109,27 +110,17 @@ def test_simulation_takes_each_mode_by_its_own():
     assert_allclose(sampled.x[-1], walk.x_ends[0, 1], rtol=0, atol=100 * ERROR)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
-def test_searches_branches_and_sweeps(orbit):
-    """Everything that accepts an integrator accepts one for each mode."""
-    loose = {name: hj.Integrator(each.solver, rtol=1e-10, atol=1e-10) for name, each in BY_MODE.items()}
-    region = (jnp.array([1.045, 0.3]), jnp.array([1.055, 1.2]))
-    found = hj.find_orbits(hopper.system, P, sequence=hopper.sequence, region=region, starts=8, integrator=loose)
-    assert len(found) == 1
-    assert_allclose(found.x[0], orbit.x, rtol=0, atol=1e-7)
-    branch = hj.continuation(hopper.system, orbit, where=lambda p: p["k"], stop=(190.0, 210.0), integrator=loose)
-    first = branch.orbit(0)
-    assert_allclose(branch.values[0], 190.0, rtol=1e-12)
-    assert_allclose(np.append(first.x, first.period), exact_orbit(190.0), rtol=0, atol=1e-7)
-    table = hj.sweep(hopper.system, orbit, where=lambda p: p["k"], values=[195.0, 200.0], integrator=loose)
-    assert_allclose(table.period, [exact_orbit(k)[2] for k in (195.0, 200.0)], rtol=0, atol=1e-7)
-    assert "Kvaerno5" in str(table.attrs) and "Dopri8" in str(table.attrs)
-    attractor = hj.attractor(
-        hopper.system, orbit, P, where=lambda p: p["k"], values=[200.0], sequence=hopper.sequence, strides=40,
-        integrator=loose,
-    )  # fmt: skip
-    assert attractor.period[0] == 1
+def test_searches_and_sweeps():
+    """They accept an integrator for each mode too: the fixed point 1 - 1/r of the logistic map, to the tolerance."""
+    system, params, sequence = map_of(logistic), {"r": jnp.array(2.5)}, ("m",)
+    by_mode = {"m": hj.Integrator(dfx.Tsit5(), rtol=1e-10, atol=1e-10)}
+    region = (jnp.array([0.3, 0.0]), jnp.array([0.9, 0.0]))
+    found = hj.find_orbits(system, params, sequence=sequence, region=region, starts=8, integrator=by_mode)
+    assert_allclose(found.x[:, 0], [0.6], rtol=1e-10)
+    table = hj.sweep(system, found[0], where=lambda p: p["r"], values=[2.4, 2.6], integrator=by_mode)
+    assert_allclose(table["x"].values[:, 0], [1 - 1 / 2.4, 1 - 1 / 2.6], rtol=1e-10)
+    assert "Tsit5" in str(table.attrs)
 
 
 def test_what_a_mapping_must_be():

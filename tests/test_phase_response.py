@@ -68,15 +68,8 @@ def test_one_neuron_in_closed_form():
     assert_allclose(high, 1 + np.array([0.1, 0.2]) * locking.highest[1], rtol=1e-14)
 
 
-@pytest.mark.exhaustive
-def test_two_firings_are_two_strides():
-    """The same neuron, twice around: the response of the second stride is that of the first. And gradients in reverse mode."""
-    once, twice = (hj.phase_response(neuron(jnp.array(1.5), strides=n), samples=9) for n in (1, 2))
-    (arc,), (first, second) = once.arcs, twice.arcs
-    for again, start in ((first, 0), (second, once.period)):
-        assert_allclose(again.z, arc.z, rtol=1e-13)
-        assert_allclose(again.t, arc.t + start, rtol=0, atol=1e-14)
-
+@pytest.mark.slow
+def test_gradients_in_reverse_mode():
     def found(drive):
         response = hj.phase_response(neuron(drive), samples=SAMPLES)
         return response.arcs[0].z[SAMPLES // 2, 0], hj.entrainment(response, wave, lags=10).highest
@@ -113,7 +106,7 @@ RENAMED = hj.HybridSystem(
 )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_pair_with_gradients():
     """Half a rhythm of the pair has the multiplier h'(u), which is negative: kappa = (ln(-h') + pi i) / T. With the derivatives
     by all parameters in the direction (1, 1, 1)."""
@@ -141,33 +134,6 @@ def test_pair_with_gradients():
         # A few hundred roundings: of flow, firing, and eigenvectors; more in the derivatives.
         for each, other in zip(values, expected, strict=True):
             assert_allclose(each, other, rtol=0, atol=digits * np.max(np.abs(other)))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow
-def test_pair_of_two_modes():
-    """In the mode "second" the neurons have exchanged their parts, and the deviation its sign."""
-
-    def found(params):
-        orbit = hj.periodic_orbit(pair.system, pair.guess(params), params, sequence=pair.sequence, integrator=ROLLED)
-        return hj.phase_response(orbit, samples=SAMPLES), hj.isostable_response(orbit, samples=SAMPLES)
-
-    phase, isostable = jax.vmap(found)(PAIRS)
-    assert np.all(phase.result == hj.RESULTS.successful) and np.all(isostable.result == hj.RESULTS.successful)
-    z, i, v, half, time = jax.vmap(pair_in_closed_form)(PAIRS)
-    exponent = jnp.log(-half) / time
-    assert_allclose(isostable.multiplier, half**2, rtol=1e-12)
-    assert_allclose(isostable.exponent, exponent, rtol=1e-12)
-    assert_allclose(isostable.direction, v, rtol=1e-11)
-    # A few hundred roundings: of two flows, two firings, and the linear system of the multiplier 1.
-    first, second = phase.arcs
-    growth = jnp.exp(PAIRS.leak[:, None] * first.t)[:, :, None]
-    assert_allclose(first.z, growth * z[:, None], rtol=1e-12)
-    assert_allclose(second.z, growth * z[:, None, ::-1], rtol=1e-12)
-    first, second = isostable.arcs
-    growth = jnp.exp((PAIRS.leak + exponent)[:, None] * first.t)[:, :, None]
-    assert_allclose(first.z, growth * i[:, None], rtol=1e-11)
-    assert_allclose(second.z, -growth * i[:, None, ::-1], rtol=1e-11)
 
 
 def test_misuse_and_failure():

@@ -14,9 +14,6 @@ from .orbitador_page import PARAMS, PERIODS, printed_walker, RADIUS, START, STEP
 EVERY = 1417
 # Bounds of the disturbance, by the reading of the page's w.
 READINGS = {"0": 0.0, "w/2": W / 2, "w": W, "sqrt(2) w": np.sqrt(2) * W, "2 w": 2 * W}
-FORMULAS = {"published": published_radius, "sharp": sharp_radius}
-
-
 RADIAL, LOGARITHMIC = "radial quotient x'Jx/|x|^2", "logarithmic norm, Euclidean"
 ABSCISSA, TRACE = "largest real part of an eigenvalue of J", "trace of J"
 # What lambda may be, in the order of `_lambda_sums`.
@@ -79,26 +76,31 @@ def strobes(rows) -> np.ndarray:
 
 def tubes() -> Tubes:
     """All tubes: each scan is of 970 645 steps."""
-    bounds, borders, found, radial = jnp.asarray(list(READINGS.values())), {}, {}, RadialQuotient()
-    last = np.zeros(0)
-    for name, formula in FORMULAS.items():
-        found[name] = jax.vmap(lambda b, formula=formula: _tube(walker, radial, b, formula))(bounds)
-        per_period, states = strobes(found[name].radii.T).T, strobes(found[name].states[0])
-        last, thick = _last_period(states[-2], per_period[:, -2], bounds, formula)
-        moved = np.linalg.norm(states[-1] - states[-2])
-        borders[name] = {
-            reading: Borders(
-                radii,
-                float(np.min(last[:, 0] + delta)),
-                float(np.max(last[:, 0] - delta)),
-                bool(moved + radii[-1] < radii[-2]),
-            )
-            for reading, radii, delta in zip(READINGS, per_period, thick, strict=True)
-        }
-    number = list(READINGS).index("w")
-    page = jax.tree.map(lambda leaf: leaf[number], found["published"])
-    true, misprinted = _tube(walker, LogarithmicNorm(), W, sharp_radius), _tube(printed_walker, radial, W, sharp_radius)
-    return Tubes(page, borders, true, last, misprinted)
+    found, borders, last = with_borders(published_radius)
+    page = jax.tree.map(lambda leaf: leaf[list(READINGS).index("w")], found)
+    _, sharp, _ = with_borders(sharp_radius)
+    true = _tube(walker, LogarithmicNorm(), W, sharp_radius)
+    misprinted = _tube(printed_walker, RadialQuotient(), W, sharp_radius)
+    return Tubes(page, {"published": borders, "sharp": sharp}, true, last, misprinted)
+
+
+def with_borders(formula) -> tuple[EulerTube, dict[str, Borders], np.ndarray]:
+    """The tubes by a formula, one for each reading of w; their borders; the Euler states of the last period."""
+    bounds = jnp.asarray(list(READINGS.values()))
+    found = jax.vmap(lambda b: _tube(walker, RadialQuotient(), b, formula))(bounds)
+    per_period, states = strobes(found.radii.T).T, strobes(found.states[0])
+    last, thick = _last_period(states[-2], per_period[:, -2], bounds, formula)
+    moved = np.linalg.norm(states[-1] - states[-2])
+    borders = {
+        reading: Borders(
+            radii,
+            float(np.min(last[:, 0] + delta)),
+            float(np.max(last[:, 0] - delta)),
+            bool(moved + radii[-1] < radii[-2]),
+        )
+        for reading, radii, delta in zip(READINGS, per_period, thick, strict=True)
+    }
+    return found, borders, last
 
 
 def _tube(system, osl, disturbance, formula) -> EulerTube:
