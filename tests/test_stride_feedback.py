@@ -1,5 +1,6 @@
 """Feedback once per stride: the Riccati equation against SciPy and closed forms, and an unstable gait that walks."""
 
+import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,9 @@ from hyjax.models import simplest_walker
 
 RESULTS = hj.RESULTS
 MAP = map_of(logistic)
+# A solver that is quick to compile, exact for the clock of a map.
+exact = hj.Integrator(solver=dfx.Bosh3(), rtol=1e-13, atol=1e-13)
+riccati = jax.jit(discrete_riccati)
 
 
 def problem(seed, n, m):
@@ -30,7 +34,7 @@ def problem(seed, n, m):
 def test_riccati_against_scipy(n, m):
     for seed in range(25):
         a, b, q, r = problem(seed, n, m)
-        p, k = discrete_riccati(*map(jnp.asarray, (a, b, q, r)))
+        p, k = riccati(a, b, q, r)
         known = solve_discrete_are(a, b, q, r)
         # Against 50 digits SciPy's error is up to 2e-12 of the largest entry here, that of the doubling alone up to 3e-10, and
         # with the step of Newton's method that follows up to 2e-12, by rounding where little control acts.
@@ -42,43 +46,41 @@ def test_riccati_against_scipy(n, m):
 @pytest.mark.parametrize("a, b, q, r", [(3.0, 0.5, 1.0, 2.0), (-1.0, 1.0, 1e-6, 1.0), (0.0, 1.0, 1.0, 1.0)])
 def test_riccati_in_one_dimension(a, b, q, r):
     """b^2 p^2 + (r - a^2 r - q b^2) p - q r = 0. With a = -1 and a small cost the closed loop is at -0.999."""
-    p, _ = discrete_riccati(*(jnp.array([[each]]) for each in (a, b, q, r)))
+    p, _ = riccati(*(np.array([[each]]) for each in (a, b, q, r)))
     middle = q * b**2 - (1 - a**2) * r
     assert_allclose(p, (middle + np.sqrt(middle**2 + 4 * b**2 * q * r)) / (2 * b**2), rtol=1e-12)
 
 
 def test_lyapunov_sum_against_scipy():
     a, b, q, r = problem(1, 4, 2)
-    closed = a - b @ np.asarray(discrete_riccati(*map(jnp.asarray, (a, b, q, r)))[1])
+    closed = a - b @ np.asarray(riccati(a, b, q, r)[1])
     assert_allclose(lyapunov_sum(jnp.asarray(closed), jnp.asarray(q)), solve_discrete_lyapunov(closed.T, q), rtol=1e-11)
 
 
 def test_derivatives_of_the_riccati_solution():
-    a, b, q, r = map(jnp.asarray, problem(7, 3, 2))
-    direction = [jnp.asarray(each) for each in problem(8, 3, 2)]
+    matrices, direction = problem(7, 3, 2), problem(8, 3, 2)
 
     def along(s):
-        moved = [each + s * d for each, d in zip((a, b, q, r), direction, strict=True)]
-        p, k = discrete_riccati(*moved)
+        p, k = discrete_riccati(*(each + s * d for each, d in zip(matrices, direction, strict=True)))
         return jnp.concatenate([p.ravel(), k.ravel()])
 
-    zero, h = jnp.array(0.0), 1e-4
-    forward, reverse = jax.jacfwd(along)(zero), jax.jacrev(along)(zero)
-    assert_allclose(forward, reverse, rtol=1e-11, atol=1e-11 * float(jnp.max(jnp.abs(forward))))
+    slope = jax.jacfwd(along)
+    compiled = jax.jit(lambda s: (along(s), slope(s), jax.jacrev(along)(s), jax.jacfwd(slope)(s)))
+    h, at = 1e-4, lambda s: [np.asarray(each) for each in compiled(np.array(s))]
+    _, forward, reverse, second = at(0.0)
+    size = np.max(np.abs(forward))
+    assert_allclose(forward, reverse, rtol=1e-11, atol=1e-11 * size)
     # Richardson's extrapolation of central differences: an error of order h^4, and rounding over h.
-    central = lambda h: (along(h) - along(-h)) / (2 * h)
-    size = float(jnp.max(jnp.abs(forward)))
-    assert_allclose(forward, (4 * central(h / 2) - central(h)) / 3, rtol=0, atol=1e-9 * size)
-    second = jax.jacfwd(jax.jacfwd(along))(zero)
-    slope = jax.jit(jax.jacfwd(along))
-    central = lambda h: (slope(h) - slope(-h)) / (2 * h)
-    assert_allclose(second, (4 * central(h / 2) - central(h)) / 3, rtol=0, atol=1e-8 * float(jnp.max(jnp.abs(second))))
+    ahead, behind, near, before = (at(step) for step in (h, -h, h / 2, -h / 2))
+    for k, exactly, bound in ((0, forward, 1e-9), (1, second, 1e-8)):
+        wide, narrow = (ahead[k] - behind[k]) / (2 * h), (near[k] - before[k]) / h
+        assert_allclose(exactly, (4 * narrow - wide) / 3, rtol=0, atol=bound * np.max(np.abs(exactly)))
 
 
 @pytest.fixture(scope="module")
 def unstable():
     """The fixed point 1 - 1/r of the logistic map, with the multiplier 2 - r = -1.9."""
-    return hj.periodic_orbit(MAP, jnp.array([0.74, 0.0]), {"r": jnp.array(3.9)}, sequence=("m",))
+    return hj.periodic_orbit(MAP, jnp.array([0.74, 0.0]), {"r": jnp.array(3.9)}, sequence=("m",), integrator=exact)
 
 
 def test_feedback_of_a_map_in_closed_form(unstable):
@@ -110,21 +112,26 @@ def test_the_nonlinear_map_is_stabilized(unstable):
 
 def test_feedback_under_vmap_and_grad():
     def radius(r):
-        orbit = hj.periodic_orbit(MAP, jnp.stack([1 - 1 / r, 0 * r]), {"r": r}, sequence=("m",), throw=False)
+        guess = jnp.stack([1 - 1 / r, 0 * r])
+        orbit = hj.periodic_orbit(MAP, guess, {"r": r}, sequence=("m",), integrator=exact, throw=False)
         return jnp.max(jnp.abs(hj.stride_feedback(orbit, where=lambda p: p["r"]).multipliers))
 
     r = jnp.array([3.2, 3.6, 3.9])
-    found, slope = jax.vmap(jax.value_and_grad(radius))(r)
+    found, slope = jax.jit(jax.vmap(jax.value_and_grad(radius)))(r)
 
     # The closed form again, differentiated by JAX.
+    @jax.jit
+    @jax.vmap
+    @jax.value_and_grad
     def closed(r):
         a, b = 2 - r, (1 - 1 / r) / r
         middle = b**2 - (1 - a**2)
         p = (middle + jnp.sqrt(middle**2 + 4 * b**2)) / (2 * b**2)
         return jnp.abs(a - b * a * b * p / (1 + b**2 * p))
 
-    assert_allclose(found, jax.vmap(closed)(r), rtol=1e-11)
-    assert_allclose(slope, jax.vmap(jax.grad(closed))(r), rtol=1e-9)
+    expected, expected_slope = closed(r)
+    assert_allclose(found, expected, rtol=1e-11)
+    assert_allclose(slope, expected_slope, rtol=1e-9)
 
 
 def test_parameters_that_do_not_act():
@@ -132,7 +139,7 @@ def test_parameters_that_do_not_act():
     idle = map_of(lambda x, p: logistic(x, p) + 0 * p["idle"])
     for r, code in ((3.9, RESULTS.not_stabilized), (2.5, RESULTS.successful)):
         params = {"r": jnp.array(r), "idle": jnp.array(1.0)}
-        orbit = hj.periodic_orbit(idle, jnp.array([1 - 1 / r, 0.0]), params, sequence=("m",))
+        orbit = hj.periodic_orbit(idle, jnp.array([1 - 1 / r, 0.0]), params, sequence=("m",), integrator=exact)
         assert hj.stride_feedback(orbit, where=lambda p: p["idle"]).result == code
 
 
@@ -143,14 +150,15 @@ def test_the_short_gait_walks(walker):
     assert feedback.result == RESULTS.successful
     assert orbit.spectral_radius > 3 and np.max(np.abs(feedback.multipliers)) < 0.5
     assert_allclose(feedback.by_state, orbit.return_jacobian, rtol=1e-9, atol=1e-9)
-    # The orbit's own derivative by the slope, by another route: (I - A) dx = B.
-    moved = jax.jacfwd(
-        lambda slope: (
-            hj.periodic_orbit(
-                simplest_walker.system, orbit.x, simplest_walker.Params(slope), sequence=("swing",), throw=False
-            ).x
-        )
-    )(orbit.params.slope)
+    # The orbit's own derivative by the slope, by differences of order 4 between orbits: (I - A) dx = B. Relative to the slope a
+    # spacing of 1/300, whose fourth power is 1e-10; the orbits' rounding of 1e-14 divided by 3e-5.
+    h, slope = 3e-5, float(orbit.params.slope)
+    at = lambda slope: np.asarray(
+        hj.periodic_orbit(
+            simplest_walker.system, orbit.x, simplest_walker.Params(slope), sequence=simplest_walker.sequence
+        ).x
+    )
+    moved = (8 * (at(slope + h) - at(slope - h)) - (at(slope + 2 * h) - at(slope - 2 * h))) / (12 * h)
     assert_allclose((np.eye(4) - orbit.return_jacobian) @ moved, feedback.by_control[:, 0], rtol=1e-8, atol=1e-9)
     x = simplest_walker.after_strike(orbit.params, orbit.x[0] + 1e-3, orbit.x[1])
     loop, alone = feedback.simulate(x, 30), feedback.simulate(x, 30, closed=False)
