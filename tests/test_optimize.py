@@ -235,7 +235,7 @@ def least_effort(pulse):
     )  # fmt: skip
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_optimum_over_a_limit(least_effort):
     """The gain reaches its bound 1.5 where drive^2 = 0.75, and stays there."""
     branch = hj.follow_optimum(least_effort, limit="T", stop=1.0, points=10)
@@ -257,7 +257,7 @@ def test_optimum_over_a_limit(least_effort):
     assert list(branch.to_pandas()) == ["T", "objective", "drive", "gain", "period", "spectral radius"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_exchange_at_a_vertex(pulse):
     """The least drive at a period, with drive times gain given by the period: the gain is at its upper bound 1.5, until the drive
     has fallen to 0.9, then falls itself, to its lower bound 1.2, where the longer periods contradict the bounds."""
@@ -279,6 +279,22 @@ def test_exchange_at_a_vertex(pulse):
     # The multiplier of the drive's limit is the derivative of the value by the limit: 0, then 1.
     after = branch.numbers >= numbers[0]
     np.testing.assert_allclose(branch.multipliers[:, 1], after, rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_a_limit_along_the_whole_arc(pulse):
+    """The shortest period whose power x (I - x) is nowhere above 1/2: its largest value, in the middle of the arc, is I^2 / 4."""
+    power = lambda t, x, p: x[0] * (p.drive - x[0])
+    found = optimum_of(
+        pulse, hj.objectives.period, bounds=(1.2, 1.9), constraints=hj.Constraint(hj.objectives.largest(power), at_most=0.5),
+        integrator=hj.Integrator(unroll=False),
+    )  # fmt: skip
+    root = np.sqrt(2)
+    assert found.result == hj.RESULTS.successful and bool(found.active[-1])
+    np.testing.assert_allclose(found.params.drive, root, rtol=1e-12)
+    np.testing.assert_allclose(found.value, period_of(root), rtol=1e-12)
+    # T = log(I / (I - 1)), so dT/dI = -1 / (I (I - 1)); and the limit moves by I/2.
+    np.testing.assert_allclose(np.abs(found.multipliers[-1]), 2 / (root**2 * (root - 1)), rtol=1e-7)
 
 
 def test_which_constraint_leaves_a_vertex():
