@@ -51,7 +51,7 @@ def test_json():
         assert_allclose(sizes[2:], np.sort(np.hypot(*multipliers.T))[2:], rtol=1e-10)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_table_picture_animation(command):
     ran = command(
         "gait", "rimless_wheel", "--param", "inertia_ratio=2/3", "--plot", "gait.png", "--animate", "gait.gif"
@@ -221,7 +221,7 @@ def test_reproduce_bhounsule(command):
     assert "wrong order" in ran.stdout
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_reproduce_saltation(command, tmp_path):
     """Every transition of the paper, and the differences printed are rounding, of forces that cancel where a contact is lost."""
     ran = command("reproduce", "saltation", "--plot", str(tmp_path / "drops.png"))

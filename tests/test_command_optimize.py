@@ -56,7 +56,7 @@ def gait(optimize, found):
     return found[False]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_gait_of_least_cost(optimize, gait):
     ran = optimize(*WALKER, *OVER, *AT_SPEED, "--json", "--plot", "best.png", "--animate", "best.gif")
     assert ran.returncode == 0, ran.stderr

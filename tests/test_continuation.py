@@ -10,14 +10,13 @@ import xarray
 from numpy.testing import assert_allclose
 from pages import cells
 from readme import claimed
-from scipy.optimize import fsolve
 
 import hyjax as hj
 from hyjax._continuation.curve import follow_curve, joined
 from hyjax._continuation.dataset import branches_dataset
 from hyjax._continuation.switching import crossing_branches
 from hyjax._system.results import choose
-from hyjax.models import compass_gait, simplest_walker
+from hyjax.models import simplest_walker
 
 RESULTS = hj.RESULTS
 
@@ -116,30 +115,6 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert "period-doubling at 3" in str(doubling)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.slow
-def test_doubled_branch_of_the_logistic_map(doubling):
-    """The orbit of two exists beyond 3 and doubles at 1 + sqrt(6)."""
-    branch = hj.switch_branch(doubling.special_points[0], stop=3.5)
-    assert branch.result == RESULTS.successful
-    r = branch.values
-    assert r[0] < 3.001 and np.all(np.diff(r) > 0)
-    exact = (r + 1 + np.sqrt((r - 3) * (r + 1))) / (2 * r), (r + 1 - np.sqrt((r - 3) * (r + 1))) / (2 * r)
-    pair = np.sort(branch.heights("x0"), axis=1)
-    # Next to the doubling the points differ by the root of what is lost.
-    assert_allclose(pair, np.stack(exact[::-1], axis=1), rtol=1e-10)
-    (point,) = branch.special_points
-    assert_allclose(point.value, 1 + np.sqrt(6), rtol=1e-13)
-    assert point.orbit.strides == 2
-    # An amplitude that is given is kept: the orbits of two that differ by so much lie beyond `stop`.
-    outside = hj.switch_branch(doubling.special_points[0], stop=3.001, amplitude=0.1)
-    with pytest.raises(ValueError, match="not found within stop"):
-        _ = outside.values
-    inside = hj.switch_branch(doubling.special_points[0], stop=3.001)
-    assert inside.result == RESULTS.successful and 3 < inside.values[0] < 3.0001
-
-
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_doublings_of_many_strides():
     """Where the amplitude of 1e-2 leads beyond the next doubling. The doublings are those of the literature."""
@@ -185,7 +160,7 @@ def test_natural_parameter_ends_at_the_fold():
     assert_allclose(branch.x[:, 0], np.sqrt(branch.values), rtol=1e-11)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_branch_point_and_the_branch_that_crosses():
     system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
     branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.55)
@@ -218,44 +193,6 @@ def test_neimark_sacker():
         hj.switch_branch(point, stop=2.3)
 
 
-@pytest.mark.exhaustive
-def test_strides_that_depend_on_when_they_start():
-    """Of two strides the second starts when the first ends, which depends on the state: a doubling against a root in SciPy."""
-
-    def leap(t, x, p):
-        return jnp.stack([p["r"] * x[0] * (1 - x[0]) * (1 + 0.1 * jnp.cos(jnp.pi * t)), jnp.zeros_like(t)])
-
-    def guard(t, x, p):
-        # A stride that starts with the forcing, of period 2, ends by its own clock; the one after it when the forcing is back.
-        second = jnp.sin(jnp.pi * (t - x[1])) < -0.03
-        return jnp.where(second, -jnp.sin(jnp.pi * t), 1 + x[0] / 20 - x[1])
-
-    system = hj.HybridSystem(
-        modes={"run": hj.Mode(lambda t, x, p: jnp.stack([jnp.zeros_like(t), jnp.ones_like(t)]), ("x", "clock"))},
-        transitions=(hj.Transition("run", "run", guard, leap),),
-    )
-    params = {"r": jnp.array(2.8)}
-    orbit = hj.periodic_orbit(system, jnp.array([0.76, 0.0]), params, sequence=("run",), strides=2)
-    branch = hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.6)
-    points = [point for point in branch.special_points if point.kind == "period-doubling"]
-
-    def once_around(x, r):
-        x, slope = 1.1 * r * x * (1 - x), 1.1 * r * (1 - 2 * x)
-        angle = np.pi * (1 + x / 20)
-        forced, forced_slope = 1 + 0.1 * np.cos(angle), -0.1 * np.sin(angle) * np.pi / 20
-        return r * x * (1 - x) * forced, slope * r * ((1 - 2 * x) * forced + x * (1 - x) * forced_slope)
-
-    def equations(z):
-        x, slope = once_around(*z)
-        return [x - z[0], slope + 1]
-
-    # Before the jump at time 0 the state is what the second stride ends with.
-    root = fsolve(equations, [0.44, float(points[0].value)], xtol=1e-13)
-    assert_allclose(points[0].value, root[1], rtol=1e-12)
-    assert_allclose(points[0].multiplier, -1, rtol=1e-12)
-
-
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""
@@ -303,12 +240,11 @@ def test_first_doubling_of_the_walker(walk):
     assert_allclose(point.value, 0.01508843794111946, rtol=0, atol=1e-14)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_cascade_of_the_walker(walk):
     """Each orbit of twice as many strides, to its own doubling, 16 to 32; Feigenbaum's ratios. The expected values are roots of
     det(D + I), with heyoka's variational equations (Taylor series) and Newton's method on all strides in NumPy; they scatter by
-    1e-15. At each, `periodic_orbit`, by other code, finds the multiplier -1."""
+    1e-15."""
     branches = [walk, *hj.cascade(walk.special_points[0], doublings=4, stop=0.0186)]
     points = [next(each for each in branch.special_points if each.kind == "period-doubling") for branch in branches]
     assert [point.orbit.strides for point in points] == [1, 2, 4, 8, 16]
@@ -319,28 +255,6 @@ def test_cascade_of_the_walker(walk):
     assert_allclose(values, expected, rtol=0, atol=claimed("… period doublings, from one stride to 16 → 32"))
     gaps = np.diff(values)
     assert_allclose(gaps[:-1] / gaps[1:], [5.26, 4.69, 4.66], atol=0.01)
-    for point in points[1:]:
-        again = hj.periodic_orbit(
-            simplest_walker.system, point.orbit.nodes, point.orbit.params, sequence=("swing",),
-            strides=point.orbit.strides, method=hj.MultipleShooting(),
-        )  # fmt: skip
-        # A multiplier's error is amplified by the strides.
-        assert_allclose(np.min(np.abs(again.multipliers + 1)), 0, atol=1e-9)
-
-
-@pytest.mark.exhaustive
-def test_first_doubling_of_the_compass_gait():
-    """By Taylor series in 26 digits (mpmath's `odefun`) the state returns at this slope to 1e-16, and det(DS + I), by central
-    differences of step 1e-9, is 1.4e-14: its rate in the slope is -45."""
-    params = compass_gait.Params()
-    orbit = hj.periodic_orbit(compass_gait.system, compass_gait.guess(params), params, sequence=("swing",))
-    branch = hj.continuation(compass_gait.system, orbit, where=lambda p: p.slope, stop=0.085)
-    (point,) = branch.special_points
-    assert point.kind == "period-doubling"
-    assert_allclose(point.value, 0.07663563157561315, rtol=0, atol=1e-14)
-    x0 = [0.23193756929364322, -0.38520883244486952, -0.36812298500020247, -0.04824035304277308]
-    assert_allclose(point.orbit.x, x0, rtol=0, atol=1e-14)
-    assert_allclose(point.multiplier, -1, rtol=1e-14)
 
 
 @pytest.mark.slow

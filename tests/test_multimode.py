@@ -171,7 +171,7 @@ def test_forced_stride_and_its_derivatives():
 def test_forced_stride_repeats_with_the_period():
     x = jnp.array([0.0, 2.0])
     # Time is rounded at 19 instead of 2.
-    now, later = (stride_and_time(forced, x, FORCED, t) for t in (0.0, 10 * FORCED["tau"]))
+    now, later = (forced_stride_and_time(x, FORCED, t) for t in (0.0, 10 * FORCED["tau"]))
     assert_allclose(now, later, rtol=1e-13, atol=1e-13)
 
 

@@ -284,7 +284,7 @@ def least_effort(pulse):
     )  # fmt: skip
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_optimum_over_a_limit(least_effort):
     """The gain reaches its bound 1.5 where drive^2 = 0.75, and stays there."""
     branch = hj.follow_optimum(least_effort, limit="T", stop=1.0, points=10)
@@ -306,7 +306,7 @@ def test_optimum_over_a_limit(least_effort):
     assert list(branch.to_pandas()) == ["T", "objective", "drive", "gain", "period", "spectral radius"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_exchange_at_a_vertex(pulse):
     """The least drive at a period, with drive times gain given by the period: the gain is at its upper bound 1.5, until the drive
     has fallen to 0.9, then falls itself, to its lower bound 1.2, where the longer periods contradict the bounds."""

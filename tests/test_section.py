@@ -163,7 +163,7 @@ def test_orbits_of_any_sequence():
     assert_allclose(rest[("free from the section",)].x[0], [0, 0.5], rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_orbits_between_two_walls():
     """Two transitions lead from a mode to itself; the sequence tells them apart. A forced mass between walls at -1 and 1:
     x'' = a cos t, one impact on each, in closed form."""

@@ -510,15 +510,26 @@ def test_what_is_made_of_the_same_functions_shares_a_branch():
     assert branches(lambda t, x, k, p: automaton.jump(t, x, k, p), jnp.zeros(6)) == [5]
 
 
-@pytest.mark.exhaustive
+@pytest.fixture(scope="module")
+def rocking():
+    """Simulations of the block from its start, by one program."""
+
+    @jax.jit
+    def simulate(block, end):
+        mode, x = rocking_block.start(block)
+        # Stages of a step as a loop: compilation is what takes time here.
+        rolled = hj.Integrator(unroll=False)
+        return hj.simulate(rocking_block.system, x, block, mode=mode, t1=end, max_jumps=10, integrator=rolled)
+
+    return simulate
+
+
 @pytest.mark.slow
-def test_a_block_rocks_as_housner_says():
+def test_a_block_rocks_as_housner_says(rocking):
     """At each impact the rate loses (3/2) sin^2 a of itself. Times of the impacts: quarter periods, each the integral of
     dtheta / sqrt(2 p^2 (cos(a - theta_0) - cos(a - theta))), by mpmath's quadrature in 40 digits."""
     ends = [0.3123085751126222941043, 0.8205922290826008437394, 1.251876744461842695047, 1.625866613309982209806]
-    block = rocking_block.Params(settle=0.0)
-    mode, x = rocking_block.start(block)
-    trajectory = hj.simulate(rocking_block.system, x, block, mode=mode, t1=1.7, max_jumps=10)
+    trajectory = rocking(rocking_block.Params(settle=0.0), 1.7)
     assert trajectory.result == RESULTS.successful and int(trajectory.jumps) == 4
     names = [rocking_block.system.names[int(m)] for m in trajectory.modes[:5]]
     assert names == ["left", "right", "left", "right", "left"]
@@ -526,6 +537,14 @@ def test_a_block_rocks_as_housner_says():
     assert_allclose(trajectory.ends[:4], ends, rtol=1e-12)
     rates = np.abs(np.stack([trajectory.x_ends[:4, 5], trajectory.x_starts[1:5, 5]]))
     assert_allclose(rates[1] / rates[0], 1 - 1.5 * np.sin(np.arctan(0.25)) ** 2, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_an_overturned_block_lies_on_its_side(rocking):
+    trajectory = rocking(rocking_block.Params(amplitude=2.5, frequency=4.0), 3.0)
+    assert trajectory.result == RESULTS.outside_domain
+    # On its side the centre is half a width above the floor.
+    assert_allclose(trajectory.x[1], 0.1, rtol=0, atol=1e-6)
 
 
 def test_known_times_may_be_arrays_under_jit():

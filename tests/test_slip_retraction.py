@@ -85,7 +85,7 @@ def stable(y, after):
         return np.any(crosses & (np.abs(slope) < 1), axis=1)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_without_retraction_it_is_slip():
     params = slip.Params()
     plain = hj.periodic_orbit(slip.system, slip.guess(params), params, sequence=slip.sequence)

@@ -98,10 +98,15 @@ def all_orders(function):
 TOLERANCES = 1e-13, 1e-12, 5e-11
 
 
-@pytest.mark.exhaustive
+# Stages of a step as a loop: compilation is what takes time here.
+ROLLED = hj.Integrator(unroll=False)
+CHECKPOINT = hj.Integrator(unroll=False, adjoint=dfx.RecursiveCheckpointAdjoint())
+
+
+@pytest.mark.slow
 def test_positive_work_to_second_order():
     def work(v):
-        orbit = orbit_at(v)
+        orbit = orbit_at(v, integrator=ROLLED)
         return POSITIVE(orbit, orbit.params)
 
     found = jax.jit(all_orders(work))(POINT)
@@ -109,33 +114,29 @@ def test_positive_work_to_second_order():
         assert_allclose(here, there, rtol=0, atol=atol)
 
 
-def numbers(v, objectives=(POSITIVE, NEGATIVE, LARGEST), **options):
-    """Along orbits of two modes and two strides."""
-    orbit = orbit_at(v, two, 2, **options)
-    return jnp.stack([each(orbit, orbit.params) for each in objectives])
+@pytest.mark.slow
+def test_reverse_mode():
+    def numbers(v):
+        orbit = orbit_at(v, integrator=CHECKPOINT)
+        return jnp.stack([each(orbit, orbit.params) for each in (POSITIVE, LARGEST)])
+
+    expected = lambda v: closed_forms(v)[::2]
+    slopes, values = jax.jit(jax.jacrev(lambda v: (numbers(v),) * 2, has_aux=True))(POINT)
+    assert_allclose(values, expected(POINT), rtol=0, atol=1e-13)
+    assert_allclose(slopes, jax.jacfwd(expected)(POINT), rtol=0, atol=1e-12)
 
 
-# Works of two periods, and one largest value.
-BOTH = jnp.array([2.0, 2.0, 1.0])
-
-
-@pytest.mark.exhaustive
-def test_two_modes_and_strides_to_second_order():
-    found = jax.jit(all_orders(numbers))(POINT)
-    for here, there, atol in zip(found, all_orders(lambda v: BOTH * closed_forms(v))(POINT), TOLERANCES, strict=True):
-        assert_allclose(here, there, rtol=0, atol=atol)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "adjoint",
-    [dfx.ForwardMode(), dfx.RecursiveCheckpointAdjoint()],
-    ids=["forward", "checkpoint"],
-)
-def test_reverse_mode(adjoint):
-    two_of_them = lambda v: numbers(v, (POSITIVE, LARGEST), integrator=hj.Integrator(adjoint=adjoint))
-    expected = jax.jacfwd(lambda v: BOTH * closed_forms(v))(POINT)[::2]
-    assert_allclose(jax.jit(jax.jacrev(two_of_them))(POINT), expected, rtol=0, atol=1e-12)
+@pytest.mark.slow
+def test_cost_of_transport():
+    """Half of the braking counts, and a push-off; the way has two parts of each stride."""
+    travel = lambda mode, x, p: jnp.stack([p.w / (3 if mode == "a" else 2), 0 * p.w])
+    pushes = lambda orbit, params: params.k * orbit.period
+    cost = hj.objectives.cost_of_transport(power, travel, lambda p: 2 * p.T, negative=0.5, impulsive=pushes)
+    orbit = orbit_at(POINT, two, 2, ROLLED)
+    k, T, _, w = POINT
+    positive, negative, _ = closed_forms(POINT)
+    work = 2 * (positive + 0.5 * negative) + k * 2 * T
+    assert_allclose(eqx.filter_jit(cost)(orbit, orbit.params), work / (2 * T * 2 * w * (1 / 3 + 1 / 2)), rtol=1e-13)
 
 
 # A clock, and functions of time: coefficients of 1, s, s^2, s^3 and sin(70 s), for s from 0 to 1.
