@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax.certify.basis import basis
 from hyjax.certify.piece_images import PieceImages
-from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered
+from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, tight
 from hyjax.certify.return_map import ReturnMap
 from hyjax.models import simplest_walker as walker
 
@@ -140,6 +141,19 @@ def test_bad_input_is_refused(gait):
         hj.certify.attracting(gait, rings=0)
     with pytest.raises(ValueError, match="batch"):
         hj.certify.attracting(jax.tree.map(lambda a: a[None], gait))
+
+
+def test_bounds_that_are_not_tight_make_a_polygon_too():
+    """A square whose corners lines at 45 degrees miss: without their supports, neighbouring edges would cross."""
+    angles = np.pi / 4 * np.arange(8)
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    bounds = np.where(np.arange(8) % 2, 2.0, 1.0)
+    assert_allclose(tight(directions, bounds), np.where(np.arange(8) % 2, np.sqrt(2), 1), rtol=1e-15)
+    vertices = from_supports(directions, tight(directions, bounds)).vertices
+    assert_allclose(np.abs(vertices), 1, rtol=1e-12)
+    assert np.max(np.abs(from_supports(directions, bounds).vertices)) > 1.4
+    assert_allclose(tight(directions, np.ones(8)), 1, rtol=1e-15)
+    assert np.all(np.isnan(tight(directions, np.full(8, np.nan))))
 
 
 def test_polygons_are_covered_and_turn_once():

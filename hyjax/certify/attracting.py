@@ -10,7 +10,7 @@ from .assumptions import assumptions_of
 from .certificate import Certificate, TubeBounds
 from .disturbance import Disturbance, NONE
 from .piece_images import PieceImages
-from .polygon import from_supports, holds
+from .polygon import from_supports, holds, tight
 from .return_map import ReturnMap
 from .section import SectionChart
 
@@ -92,12 +92,14 @@ def attracting(
     else:
         reached, chain, norm = _funnel(images, directions, radius, iterations)
     reasons = reached.reasons
+    # Each bound is that of the farthest piece along its direction, by an enclosure of its own: some may not be tight.
+    bounds = np.full(facets, np.nan) if reached.failed else tight(directions, reached.supports)
     return Certificate(
         status="not proved" if reasons else "proved",
         ratio=reached.ratio,
         reasons=reasons,
         polygon=reached.polygon.vertices,
-        image=from_supports(directions, np.full(facets, np.nan) if reached.failed else reached.supports).vertices,
+        image=from_supports(directions, bounds).vertices,
         section=of.section,
         center=of.z,
         axes=np.asarray(of.axes.inverse),

@@ -108,6 +108,20 @@ def from_supports(directions: Float[np.ndarray, "k 2"], supports: Float[np.ndarr
     return Polygon(np.stack([x, y], axis=1))
 
 
+def tight(directions: Float[np.ndarray, "k 2"], bounds: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    r"""The supports of the set of points $y$ with $l_i \cdot y \le b_i$, to rounding: less than $b_i$ where the line of $l_i$
+    misses the set. NaN where a bound is NaN."""
+    i, j = np.triu_indices(len(directions), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        determinant = directions[i, 0] * directions[j, 1] - directions[i, 1] * directions[j, 0]
+        x = (bounds[i] * directions[j, 1] - bounds[j] * directions[i, 1]) / determinant
+        y = (directions[i, 0] * bounds[j] - directions[j, 0] * bounds[i]) / determinant
+    # The vertices are those points where two lines meet that no other line cuts off.
+    reach = np.stack([x, y], axis=1) @ directions.T
+    vertices = reach[np.all(reach <= bounds + 1e-12 * np.max(np.abs(bounds)), axis=1)]
+    return np.max(vertices, axis=0) if len(vertices) else np.full(len(bounds), np.nan)
+
+
 def holds(polygon: Polygon, directions: Float[np.ndarray, "k 2"], supports: Float[np.ndarray, " k"]) -> bool:
     r"""Whether it is proved that the polygon holds all $y$ with $l_i \cdot y \le b_i$: edge by edge, its normal is
     $\nu_i = c_i l_i + \delta_i$ with $c_i > 0$, and $c_i b_i + |\delta_i||y| < \nu_i \cdot v_i$. The edges are in the order of
