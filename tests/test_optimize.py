@@ -330,6 +330,21 @@ def test_exchange_at_a_vertex(pulse):
     np.testing.assert_allclose(branch.multipliers[:, 1], after, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
+def test_a_limit_along_the_whole_arc(pulse):
+    """The shortest period whose power y (I - y) is nowhere above 1/2: its largest value, in the middle of the arc, is I^2 / 4."""
+    power = lambda t, x, p: p.level(x[0]) * (p.drive - p.level(x[0]))
+    found = optimum_of(
+        pulse, hj.objectives.period, bounds=(1.2, 1.9), constraints=hj.Constraint(hj.objectives.largest(power), at_most=0.5),
+    )  # fmt: skip
+    root = np.sqrt(2)
+    assert found.result == hj.RESULTS.successful and bool(found.active[-1])
+    np.testing.assert_allclose(found.params.drive, root, rtol=1e-12)
+    np.testing.assert_allclose(found.value, period_of(root), rtol=1e-12)
+    # T = log(I / (I - 1)), so dT/dI = -1 / (I (I - 1)); and the limit moves by I/2.
+    np.testing.assert_allclose(np.abs(found.multipliers[-1]), 2 / (root**2 * (root - 1)), rtol=1e-7)
+
+
 def test_which_constraint_leaves_a_vertex():
     """Minimize x + 2y for x, y >= 0: at the origin both multipliers are those of the objective."""
     normals, multipliers = np.eye(2), np.array([1.0, 2.0])
