@@ -151,7 +151,8 @@ def _along_branch(slope, guess):
     return {"x0": orbit.x, "T": orbit.period, "rho": orbit.spectral_radius, "eig": orbit.multipliers[:2]}
 
 
-@jax.jit
+# With LLVM's optimization, as in a user's session: README's digits are those with fused multiply-add, whose errors are smaller.
+@ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
 @ft.partial(jax.jacfwd, has_aux=True)
 def _twice_along_branch(slope, guess):
     first = jax.jacfwd(_along_branch)(slope, guess)

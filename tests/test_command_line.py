@@ -70,8 +70,8 @@ def test_table_picture_animation(command):
     drawn = np.concatenate([line.get_xydata() for line in plane.lines if line.get_linestyle() == "None"])
     assert_allclose(drawn, [[4 / 9, 0], [0, 0]], rtol=1e-13, atol=1e-13)
     with Image.open("gait.gif") as film:
-        # Four steps, as of a wheel with spokes of 1 m on the earth, at 30 frames a second.
-        assert getattr(film, "n_frames", 1) == round(4 * record["T"] / 9.81**0.5 * 30)
+        # Four steps, as of a wheel with spokes of 1 m on the earth, at 25 frames a second.
+        assert getattr(film, "n_frames", 1) == round(4 * record["T"] / 9.81**0.5 * 25)
         first = np.asarray(film.convert("RGB"))
         film.seek(10)
         assert np.any(np.asarray(film.convert("RGB")) != first)
@@ -234,7 +234,8 @@ def test_reproduce_saltation(command, tmp_path):
     records = [case("E_ball_on_slope", kind)["Xi"] for kind in ("slide", "stick")]
     assert_allclose([[float(each) for each in row[4:8]] for row in ball], np.concatenate(records), rtol=0, atol=5e-5)
     assert [[float(Fraction(each)) for each in row[:4]] for row in ball] == np.concatenate(records).tolist()
-    assert all(float(row[8]) < 1e-15 for row in ball)
+    # As printed, with one digit: five roundings of an entry between 1 and 2.
+    assert all(float(row[8]) <= 1e-15 for row in ball)
     assert "Eq. (83)" in ran.stdout
     # Balls dropped on the slope: what is printed lies within the scatter of 2000 balls, 2 % or so, by the saltation matrix alone.
     drops = [row for row in rows(ran.stdout, 5) if row[0].startswith("into")]
