@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from test_continuation import mapping
 
 import hyjax as hj
-from hyjax.models import impact_microactuator, linear_impact_oscillator
+from hyjax.models import linear_impact_oscillator
 
 RESULTS = hj.RESULTS
 
@@ -59,60 +59,6 @@ def test_grazing_of_a_wall_that_is_hit():
     assert point.touch.taken
     # Multipliers are those of the side without impacts.
     assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-10)
-
-
-@pytest.mark.slow
-def test_grazing_at_a_section():
-    """Without impact the second arc of a period ends where the velocity vanishes: the mass touches the stop at the section
-    itself. The value is that of `hspo_reference.json`."""
-    params = impact_microactuator.Params(voltage=0.58)
-    orbit = hj.periodic_orbit(
-        impact_microactuator.system, jnp.array([0.4, 0.0, 0.0]), params, sequence=("stick", "advance")
-    )
-    branch = hj.continuation(impact_microactuator.system, orbit, where=lambda p: p.voltage, stop=0.6)
-    point = branch.special_points[-1]
-    assert "the branch ends at the orbit that grazes" in str(branch)
-    assert point.kind == "grazing" and point.touch.at_end and not point.touch.taken
-    assert_allclose(point.value, 0.58751625041546538, rtol=1e-13)
-    assert_allclose(point.orbit.x, [0.5, 0, -0.00954030512574], rtol=0, atol=1e-12)
-    assert_allclose(point.orbit.period, np.pi / params.frequency, rtol=1e-13)
-
-
-@pytest.mark.slow
-def test_grazing_before_a_short_arc_that_does_not_vanish():
-    """The oscillator, which for a short time after each impact does not heed the wall: the orbits, and the grazing at A = 0.1,
-    are those without that time. An arc by its tangent would be wrong by the square of its duration, 1e-5."""
-    short = 3e-3
-
-    def deaf(t, x, p):
-        return jnp.append(linear_impact_oscillator.oscillate(t, x[:3], p), 1.0)
-
-    system = hj.HybridSystem(
-        modes={
-            "before": linear_impact_oscillator.free,
-            "deaf": hj.Mode(deaf, (*linear_impact_oscillator.coordinates, "clock")),
-            "after": linear_impact_oscillator.free,
-        },
-        transitions=(
-            hj.Transition(
-                "before",
-                "deaf",
-                linear_impact_oscillator.gap,
-                lambda t, x, p: jnp.append(linear_impact_oscillator.bounce(t, x, p), 0.0),
-            ),
-            hj.Transition("deaf", "after", lambda t, x, p: short - x[3], lambda t, x, p: x[:3]),
-            hj.Transition(
-                "after", "before", linear_impact_oscillator.rest_of_period, linear_impact_oscillator.period_restarts
-            ),
-        ),
-    )
-    params = linear_impact_oscillator.Params(amplitude=0.11)
-    guess = jnp.array([-0.24, -1.02, -np.pi])
-    orbit = hj.periodic_orbit(system, guess, params, sequence=("before", "deaf", "after"))
-    branch = hj.continuation(system, orbit, where=lambda p: p.amplitude, stop=0.05)
-    point = branch.special_points[-1]
-    assert point.kind == "grazing" and point.touch.taken and not point.touch.brief
-    assert_allclose(point.value, 0.1, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from systems import logistic, map_of
 import hyjax as hj
 from hyjax._orbit.census import Census
 from hyjax._orbit.spread import spread
-from hyjax.models import bangbang, bouncing_ball, compass_gait, linear_impact_oscillator, simplest_walker
+from hyjax.models import bouncing_ball, compass_gait, linear_impact_oscillator, simplest_walker
 
 
 def gaits(model, params, **options) -> hj.PeriodicOrbit:
@@ -195,18 +195,7 @@ def test_orbits_next_to_a_doubling(beyond):
 
 
 @pytest.mark.slow
-def test_every_orbit_of_the_bang_bang_oscillator():
-    """Symmetric orbits, their mirror images, and resonances, each found from another key too."""
-    found = {
-        (frequency, key): gaits(bangbang, bangbang.Params(frequency=frequency), key=jax.random.key(key))
-        for frequency, key in [(1.0, 0), (1.04, 0), (1.04, 1), (1.1, 0)]
-    }
-    assert [len(orbits) for orbits in found.values()] == [5, 9, 9, 3]
-    assert np.abs(np.asarray(found[1.1, 0].x) - [6.339, -7.510, 0]).max(axis=-1).min() < 1e-3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("amplitude", [0.09998, 0.099971])
+@pytest.mark.parametrize("amplitude", [0.099971])
 def test_both_orbits_between_fold_and_grazing(amplitude):
     """Between the fold at 0.0999707536 and grazing at 0.1 the linear impact oscillator has two orbits of one impact. To the one
     near grazing, Newton's method converges from a strip along the edge of the states that reach the wall; at 0.099971 the two
