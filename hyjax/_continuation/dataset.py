@@ -69,4 +69,4 @@ def branches_dataset(branches: Sequence) -> "xarray.Dataset":
         strides=("number", np.array([part.attrs["strides"] for part in parts])),
         result=("number", np.array([part.attrs["result"] for part in parts])),
     )
-    return described(numbered, {})
+    return described(numbered)

@@ -77,7 +77,7 @@ def solve_in_memory(sweep: Sweep) -> "xarray.Dataset":
     data = {name: (dims, column, variables.attributes(name)) for name, (dims, column) in whole.items()}
     coords = {name: tuple(each) for name, each in grid.coordinates.items()}
     found = xarray.Dataset(data, coords, sweep.metadata | {"device": device})
-    return described(found.assign_coords(coordinate=list(variables.coordinates)), {})
+    return described(found.assign_coords(coordinate=list(variables.coordinates)))
 
 
 def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":

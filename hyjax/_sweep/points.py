@@ -77,7 +77,7 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
         each = np.stack([points(values, best) for values in ordered.values])
         summed = ordered.copy(data=each).sum("set")
         found[name] = summed.transpose("strategy", "rtol", "solver").assign_attrs(long_name=f"points by {name}")
-    return described(xarray.Dataset(found), {})
+    return described(xarray.Dataset(found))
 
 
 class Cheapest(NamedTuple):

@@ -139,7 +139,7 @@ def quantity_study(
         "reference": ", ".join(known), "reference_tolerance": reference_tolerance, "rounds": rounds if timed else 0,
         "device": f"{device.platform} {device.device_kind}",
     }  # fmt: skip
-    return described(load_xarray().Dataset(data, coordinates, about), {})
+    return described(load_xarray().Dataset(data, coordinates, about))
 
 
 def _programs(

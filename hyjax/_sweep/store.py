@@ -152,7 +152,7 @@ class Store:
 
         found = xarray.open_zarr(self.path, consolidated=False, chunks=None)  # pyright: ignore
         found = found.drop_vars(["start_y", *(f"start_{name}" for name in self.dims)])
-        return described(found.assign_coords(coordinate=list(found.attrs["coordinates"])), {})
+        return described(found.assign_coords(coordinate=list(found.attrs["coordinates"])))
 
     def _array(self, name: str):
         import zarr

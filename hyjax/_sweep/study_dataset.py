@@ -46,4 +46,4 @@ def study_dataset(
     data["reference_result"] = ("set", "method"), known.result, code_flags()
     device = jax.local_devices()[0]
     attributes = about | {"hyjax_version": version(), "device": f"{device.platform} {device.device_kind}"}
-    return described(load_xarray().Dataset(data, coordinates, attributes), {})
+    return described(load_xarray().Dataset(data, coordinates, attributes))

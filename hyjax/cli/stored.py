@@ -51,11 +51,15 @@ def stored_solver(
         about = (name, batch.sequence, batch.strides, repr(batch.method), repr(batch.integrator), kind, _machine())
         path = Path(directory) / f"program-{_fingerprint(repr(about))}"
         if path not in programs:
-            say("compiling the search for periodic orbits")
             program = _read(path)
             if program is None:
-                program = _compile(batch, guesses, limits, inputs)
+                say("tracing the search for periodic orbits")
+            lowered = _lower(batch, guesses, limits, inputs) if program is None else None
+            say("compiling the search for periodic orbits")
+            if lowered is not None:
+                program = _compile(lowered)
                 _write(path, pickle.dumps(serialize_executable.serialize(program)))
+            assert program is not None
             programs[path] = program, _structure(batch)
             say("searching for periodic orbits")
         program, structure = programs[path]
@@ -64,7 +68,7 @@ def stored_solver(
     return solve
 
 
-def _compile(batch: Batch, guesses, limits, inputs: list) -> jax.stages.Compiled:
+def _lower(batch: Batch, guesses, limits, inputs: list) -> jax.stages.Lowered:
     tree = jax.tree.structure((batch.params, guesses, limits))
 
     def flat(*leaves) -> list:
@@ -73,9 +77,13 @@ def _compile(batch: Batch, guesses, limits, inputs: list) -> jax.stages.Compiled
             eqx.filter(solve_batch(dataclasses.replace(batch, params=params), guesses, limits), eqx.is_array)
         )
 
+    return jax.jit(flat).lower(*inputs)
+
+
+def _compile(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     # Of a program that JAX has read from its own cache, XLA serializes a part only (jaxlib 0.10: "Function ... not found").
     with without_cache():
-        return jax.jit(flat).lower(*inputs).compile()
+        return lowered.compile()
 
 
 def _structure(batch: Batch) -> PyTree:
