@@ -251,10 +251,10 @@ def test_sampled_strides_start_in_the_set_and_are_drawn(certificate, orbit):
     assert np.max(far) < 1 + 1e-9 and np.sum(far > 1 - 1e-9) == 20
 
 
-def test_a_proved_orbit_shows_its_discs_and_radii():
+def test_a_proved_orbit_shows_its_discs_and_radii(wheel):
     bounds = lambda value, radius: hj.certify.Enclosed(np.asarray(value), np.asarray(radius))
     discs = EigenvalueEnclosure(np.array([0.5 + 0.5j, 1.2 + 0j]), np.array([0.1, 1e-3]), np.array([0, 1]))
-    common = dict(names=("a",), near=np.array([1.0]), starts=(), ends=(), seconds=1.0, assumptions=())
+    common = dict(names=("a",), near=np.array([1.0]), starts=(), ends=(), seconds=1.0, assumptions=(), orbit=wheel)
     proved = hj.certify.ProvedOrbit(
         reasons=(), coordinates=bounds([1.0], [1e-12]), unique_within=1e-8, period=bounds(3.0, 1e-11), multipliers=discs,
         **common,

@@ -110,7 +110,8 @@ class Filtered(eqx.Module):
     @property
     def estimates(self) -> Estimates:
         """The estimates after each measurement."""
-        return dataclasses.replace(self.predicted, means=self.means, covariances=self.covariances)
+        after = dict(modes=self.modes, means=self.means, covariances=self.covariances)
+        return dataclasses.replace(self.predicted, **after)
 
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
         """A figure of the means with their deviations over time, and of the events; see `hyjax.plot.estimate_figure`."""
