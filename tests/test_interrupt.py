@@ -100,7 +100,8 @@ def test_a_sweep_says_how_to_resume_it(tmp_path):
         str(store),
     )
     process = start(*command)
-    while process.poll() is None and not any((store / "period").glob("c/*")):
+    # The result codes of a chunk are written last.
+    while process.poll() is None and not any((store / "result").glob("c/*")):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

@@ -1,11 +1,13 @@
 """States from which a simulation cannot go on: events that accumulate, and flows that lead back to a surface."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 from .._system.types import Flag, Params, Scalar, Time
 from .automaton import Automaton, Index, Padded
-from .surfaces import Guards, rounding
+from .surfaces import Guards, Mask, rounding
 from .trees import without_tangents
 
 
@@ -29,20 +31,43 @@ def stuck(
     t, z, params = without_tangents((t, z, params))
     automaton, z, params = automaton.of_state(z, mode, params)
     near_zero = jnp.minimum(atol, 64 * float(jnp.finfo(z.dtype).eps))
-    rounded = rounding(automaton.surfaces, t, z, (mode, params), near_zero)
-    zeno = _accumulates(automaton, t, z, mode, last, duration, params, rounded)
-    return zeno, ~zeno & _slides(automaton, t, z, mode, params, near_zero, rounded)
+    here = _guards_at_start(automaton, t, z, mode, params, near_zero)
+    zeno = _accumulates(automaton, t, z, mode, last, duration, here)
+    return zeno, ~zeno & _slides(automaton, t, z, mode, params, near_zero, here)
+
+
+class _Start(NamedTuple):
+    """The guards of a mode at the start of an arc. A system of contacts has expensive guards: each is evaluated once.
+
+    **Attributes:** `flow`: the mode's vector field. `g`, `rate`, `turn`: values, rates and second derivatives along it. `noise`,
+    `unit`: the rounding errors, see `rounding`.
+    """
+
+    flow: Padded
+    g: Guards
+    rate: Guards
+    turn: Guards
+    armed: Mask
+    noise: Guards
+    unit: Guards
+
+
+def _guards_at_start(
+    automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, near_zero: Scalar
+) -> _Start:
+    surfaces, args = automaton.surfaces, (mode, params)
+    field = lambda t, z: automaton.field(t, z, args)
+
+    def along(t, z):
+        return jax.jvp(lambda t, z: surfaces.values(t, z, args), (t, z), (jnp.ones_like(t), field(t, z)))
+
+    flow = field(t, z)
+    (g, rate), (_, turn) = jax.jvp(along, (t, z), (jnp.ones_like(t), flow))
+    return _Start(flow, g, rate, turn, surfaces.armed(t, z, args), *rounding(surfaces, t, z, args, near_zero))
 
 
 def _accumulates(
-    automaton: Automaton,
-    t: Time,
-    z: Padded,
-    mode: Index,
-    last: Index,
-    duration: Time,
-    params: Params,
-    rounded: tuple[Guards, Guards],
+    automaton: Automaton, t: Time, z: Padded, mode: Index, last: Index, duration: Time, here: _Start
 ) -> Flag:
     r"""Whether events accumulate (Zeno): a guard rises from its surface and falls again within rounding of its value or the
     time.
@@ -55,37 +80,22 @@ def _accumulates(
     Between two surfaces, as in a corner, the passes from one surface to the other accumulate. They have done so where the next
     guard is within rounding of zero and falls by at most a few roundings in the time of the last pass, `duration`.
     """
-    surfaces, args = automaton.surfaces, (mode, params)
-
-    def along(fn):
-        return lambda t, z: jax.jvp(fn, (t, z), (jnp.ones_like(t), automaton.field(t, z, args)))
-
-    # Values, rates and second derivatives in one evaluation: the guards of a system of contacts are expensive.
-    (g, rate), (_, turn) = along(along(lambda t, z: surfaces.values(t, z, args)))(t, z)
-    noise, unit = rounded
+    g, rate, turn, noise, unit = here.g, here.rate, here.turn, here.noise, here.unit
     instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
-    number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(surfaces.count))
+    number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(automaton.surfaces.count))
     again = (number == last) & (last >= 0)
-    at_rest = (rate == 0) & surfaces.armed(t, z, args)
+    at_rest = (rate == 0) & here.armed
     # The top of the hop; downwards there is none.
     top = g + jnp.maximum(rate, 0) ** 2 / (2 * jnp.where(turn < 0, -turn, 1))
     low = (jnp.abs(g) <= unit) & (rate**2 <= 8 * unit * -turn) & (top <= 4 * noise)
     low = low & ((rate > 0) | again | at_rest) & (turn < 0)
     brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
-    between = (
-        surfaces.armed(t, z, args) & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
-    )
+    between = here.armed & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
     return jnp.any(low | brief | between)
 
 
 def _slides(
-    automaton: Automaton,
-    t: Time,
-    z: Padded,
-    mode: Index,
-    params: Params,
-    near_zero: Scalar,
-    rounded: tuple[Guards, Guards],
+    automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, near_zero: Scalar, here: _Start
 ) -> Flag:
     """Whether the flows on both sides of a surface lead back to it, as a relay's do (Filippov's sliding).
 
@@ -97,26 +107,26 @@ def _slides(
     pairs = {(way.source, way.target) for way in automaton.system.transitions}
     if not any((target, source) in pairs for source, target in pairs):
         return jnp.array(False)
-    unit = 64 * float(jnp.finfo(z.dtype).eps)
+    ulps = 64 * float(jnp.finfo(z.dtype).eps)
     follows = ~automaton.is_state(mode)
-    unchanged = lambda after: jnp.all(follows | (jnp.abs(after - z) <= unit * jnp.abs(z) + near_zero))
 
-    def rates(mode, flow):
-        """Of a mode's guards, along another mode's flow."""
-        return surfaces.rates(t, z, automaton.field(t, z, (flow, params)), (mode, params))
-
-    def falling(mode, rounded):
-        """The first guard that is zero and falls, whether there is one, and its transition."""
-        g, rate = rates(mode, mode)
-        _, noise = rounded
-        falls = (jnp.abs(g) <= noise) & (rate < 0) & surfaces.armed(t, z, (mode, params))
+    def falling(mode, g, rate, armed, unit):
+        """The first guard of a mode that is zero and falls, whether there is one, and its transition."""
+        falls = (jnp.abs(g) <= unit) & (rate < 0) & jnp.isfinite(rate) & armed
         first = jnp.argmax(falls)
         return first, jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
 
-    leaves, falls, there = falling(mode, rounded)
+    leaves, falls, there = falling(mode, here.g, here.rate, here.armed, here.unit)
     behind = automaton.target(there)
-    returns, falls_back, back = falling(behind, rounding(surfaces, t, z, (behind, params), near_zero))
+    args = (behind, params)
+    flow = automaton.field(t, z, args)
+    # Guards of the mode behind along both flows, and of this mode along the flow behind.
+    along = jax.vmap(lambda f: surfaces.rates(t, z, f, args), out_axes=(None, 0))
+    g, (own, across) = along(jnp.stack([flow, here.flow]))
+    _, unit = rounding(surfaces, t, z, args, near_zero)
+    returns, falls_back, back = falling(behind, g, own, surfaces.armed(t, z, args), unit)
     leads_back = falls & falls_back & (automaton.target(back) == mode)
-    stays = unchanged(automaton.jump(t, z, there, params)) & unchanged(automaton.jump(t, z, back, params))
-    opposed = (rates(mode, behind)[1][leaves] > 0) & (rates(behind, mode)[1][returns] > 0)
-    return leads_back & stays & opposed
+    after = jax.vmap(lambda transition: automaton.jump(t, z, transition, params))(jnp.stack([there, back]))
+    stays = jnp.all(follows | (jnp.abs(after - z) <= ulps * jnp.abs(z) + near_zero))
+    _, opposing = surfaces.rates(t, z, flow, (mode, params))
+    return leads_back & stays & (opposing[leaves] > 0) & (across[returns] > 0)

@@ -110,7 +110,9 @@ def rounding(
     relative = unit * jnp.abs(inputs)
     moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
-    change = jnp.abs(jax.vmap(at)(inputs + jnp.diag(moves)) - at(inputs))
+    # The first row is not moved.
+    values = jax.vmap(at)(inputs + jnp.diag(jnp.append(0, moves))[:, 1:])
+    change = jnp.abs(values[1:] - values[0])
     change = jnp.where(jnp.isfinite(change), change, 0)
     part = relative / jnp.where(moves > 0, moves, 1)
     return part @ change, jnp.sum(change, axis=0)

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 
 
 def parameter(
@@ -33,7 +34,13 @@ def parameter(
     slider = {"range": range} if range else {}
     given = {} if default is dataclasses.MISSING else {"default": default}
     return eqx.field(
-        converter=lambda value: jnp.asarray(value, jnp.result_type(float)),
+        converter=_floating,
         metadata={"unit": unit, "meaning": meaning} | given | slider,
         **given,
     )
+
+
+def _floating(value) -> Any:
+    dtype = jnp.result_type(float)
+    # A number is converted by NumPy, which needs no compiled program.
+    return jnp.asarray(np.asarray(value, dtype) if isinstance(value, int | float) else value, dtype)

@@ -13,6 +13,7 @@ import os
 import pickle
 import platform
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import equinox as eqx
@@ -127,10 +128,14 @@ def _read(path: Path) -> Callable | None:
     """The program in a file, `None` for a file that is missing, differs from its checksum, or is not accepted by JAX."""
     if (stored := read_whole(path)) is None:
         return None
-    # Lowering one of LAPACK's functions tells XLA where all of them are: without, a program that calls one crashes the process.
-    jax.jit(jnp.linalg.eigvals).lower(jax.ShapeDtypeStruct((1, 1), float))
+    load = lambda: serialize_executable.deserialize_and_load(*pickle.loads(stored))
+    with ThreadPoolExecutor(1) as other:
+        loading = other.submit(load)
+        # Lowering one of LAPACK's functions tells XLA where all of them are: without, a program that calls one crashes the
+        # process. This imports a part of SciPy, while the program is linked.
+        jax.jit(jnp.linalg.eigvals).lower(jax.ShapeDtypeStruct((1, 1), float))
     try:
-        return serialize_executable.deserialize_and_load(*pickle.loads(stored))
+        return loading.result()
     except (jax.errors.JaxRuntimeError, pickle.UnpicklingError, EOFError, TypeError, ValueError):
         return None
 
