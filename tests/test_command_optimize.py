@@ -58,7 +58,9 @@ def optimize(command, monkeypatch, found):
         negated = isinstance(objective, hj.objectives.Negative)
         found["second_order"] = options["method"].second_order
         if negated not in found:
-            found[negated] = run(objective, system, orbit, **options | {"method": hj.InteriorPoint(), "integrator": ROLLED})
+            found[negated] = run(
+                objective, system, orbit, **options | {"method": hj.InteriorPoint(), "integrator": ROLLED}
+            )
         return found[negated]
 
     monkeypatch.setattr(module, "optimize", once)
@@ -249,7 +251,7 @@ def test_both_gaits_walk_side_by_side(gait):
         assert f"{times[frame]:.2f}" in figure.texts[1].get_text()
         for orbit, ax in zip((gait.before, gait.orbit), figure.axes, strict=True):
             legs = [line.get_xydata() for line in ax.lines if str(line.get_gid()).startswith("leg")]
-            # Angles to the vertical, but for the angle between spokes; between 200 times on the arc to the square of their spacing.
+            # Angles to the vertical, but for those between spokes; between 200 times on the arc to the square of their spacing.
             t = times[frame] % float(orbit.period)
             arc = orbit.sample(400)[0]
             angle, n = np.interp(t, arc.t, arc.x[:, 0]) + float(orbit.params.slope), int(orbit.params.spokes)
