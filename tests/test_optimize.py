@@ -59,9 +59,9 @@ def drive_of(period):
 
 
 def off_target(orbit, params):
-    """The least is at the target, the other minimum, higher, near a period longer by 2."""
+    """The least is at the target, the other minimum, higher, near a period longer by 2; or the drive alone: by the prices."""
     away = orbit.period - params.target
-    return away**2 * ((away - 2) ** 2 + 0.1)
+    return params.prices @ jnp.stack([away**2 * ((away - 2) ** 2 + 0.1), params.drive])
 
 
 def nearest(orbit, params):
@@ -85,12 +85,27 @@ def optimum_of(pulse, objective, **options):
     return hj.optimize(objective, leaky, pulse, where=lambda p: p.drive, **options)
 
 
+def eight_starts(pulse, longest=50.0, starts=8, **options):
+    """The program of eight starts, one for all of its tests: with a limit of the period, which is far away by default."""
+    limit = hj.Constraint(hj.objectives.period, at_most=longest)
+    return optimum_of(pulse, off_target, constraints=limit, starts=starts, **options)
+
+
 @pytest.fixture(scope="module")
 def several(pulse):
-    return optimum_of(pulse, off_target, bounds=(1.01, 5.0), starts=8)
+    return eight_starts(pulse, bounds=(1.01, 5.0))
 
 
-def test_closed_form(several):
+def test_eight_starts(several, pulse):
+    """One test, for each process compiles the program."""
+    closed_form(several)
+    starts_lead_to_both_minima(several)
+    starts_by_an_executor(pulse)
+    bounds_and_multipliers()
+    a_lost_gait_shortens_the_step()
+
+
+def closed_form(several):
     # The residual of the optimality conditions is rounding, and the optimum as accurate as its condition, of order 1, allows.
     assert several.result == hj.RESULTS.successful
     assert float(several.error) < 1e-13 and abs(float(several.value)) < 1e-25
@@ -103,7 +118,7 @@ def test_closed_form(several):
     )
 
 
-def test_starts_lead_to_both_minima(several):
+def starts_lead_to_both_minima(several):
     starts = several.starts
     assert set(np.asarray(starts.optimum)) == {0, 1}
     assert float(several.value) == pytest.approx(float(jnp.min(starts.values)), abs=1e-25)
@@ -159,11 +174,11 @@ def test_optima_in_files(several, tmp_path):
         hj.load(path, **given, functions={"drive": nearest})
 
 
-def test_starts_by_an_executor(pulse):
+def starts_by_an_executor(pulse):
     """Eight starts are one chunk, by the same program: the same bits as by threads of this process."""
     executor = Recorded()
     options = {"bounds": (1.01, 5.0), "starts": 20}
-    by_executor, here = (optimum_of(pulse, off_target, executor=each, **options) for each in (executor, None))
+    by_executor, here = (eight_starts(pulse, executor=each, **options) for each in (executor, None))
     # Eight, eight and four starts; and the differences that check the gradient.
     assert len(executor.sent) == 4 and by_executor.starts.values.shape == (20,)
     for name in ("value", "gradient", "gradient_error", "error", "best", "orbit", "starts"):
@@ -176,28 +191,26 @@ def test_starts_by_an_executor(pulse):
     assert by_executor.orbit.system is pulse.system
 
 
-def test_bounds_and_multipliers(pulse):
+def bounds_and_multipliers():
     """The least drive whose period is at most 0.5; a bound in place of the constraint; and a period that no drive has."""
-    least = ft.partial(optimum_of, pulse, drive)
-    shortest = hj.Constraint(hj.objectives.period, at_most=0.5)
-    found = least(constraints=shortest, bounds=(1.1, 10.0))
+    least = ft.partial(eight_starts, orbit_at(2.0, prices=(0.0, 1.0)), starts=jnp.full((8, 1), 3.5))
+    found = least(longest=0.5, bounds=(1.1, 10.0))
     np.testing.assert_allclose(found.value, drive_of(0.5), rtol=1e-13)
     # One more unit of the limit b changes the least drive by d/db 1/(1 - exp(-b)); the row is b - T.
     change = -np.exp(-0.5) / (1 - np.exp(-0.5)) ** 2
     np.testing.assert_allclose(found.multipliers, [-change], rtol=1e-11)
     assert bool(found.active[0]) and "period <= 0.5" in str(found)
-    bound = least(constraints=shortest, bounds=(3.0, 10.0))
+    bound = least(longest=0.5, bounds=(3.0, 10.0))
     np.testing.assert_allclose(bound.value, 3, rtol=1e-15)
     np.testing.assert_allclose(bound.bound_multipliers, [1], rtol=1e-13)
     assert not bool(bound.active[0]) and "lower bound" in str(bound)
     with pytest.raises(RuntimeError, match="constraints are violated"):
-        least(constraints=hj.Constraint(hj.objectives.period, at_most=-1.0), bounds=(1.05, 4.0))
+        least(longest=-1.0, bounds=(1.05, 4.0))
 
 
-def test_a_lost_gait_shortens_the_step():
-    """The period 9 asks for the drive 1.000123, and trials below 1 have no orbit: each is recorded. Eight equal starts: by the
-    program of the tests above."""
-    found = optimum_of(orbit_at(2.0, target=9.0), off_target, bounds=(0.2, 3.0), starts=jnp.full((8, 1), 2.0))
+def a_lost_gait_shortens_the_step():
+    """The period 9 asks for the drive 1.000123, and trials below 1 have no orbit: each is recorded."""
+    found = eight_starts(orbit_at(2.0, target=9.0), bounds=(0.2, 3.0), starts=jnp.full((8, 1), 2.0))
     np.testing.assert_allclose(found.params.drive, drive_of(9), rtol=1e-10)
     lost = ~np.isfinite(np.asarray(found.history.objective))
     assert lost.any() and not np.asarray(found.history.accepted)[lost].any()
