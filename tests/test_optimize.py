@@ -85,22 +85,22 @@ def optimum_of(pulse, objective, **options):
     return hj.optimize(objective, leaky, pulse, where=lambda p: p.drive, **options)
 
 
-def eight_starts(pulse, longest=50.0, starts=8, **options):
-    """The program of eight starts, one for all of its tests: with a limit of the period, which is far away by default."""
+def several_starts(pulse, longest=50.0, starts=20, **options):
+    """From eight starts at a time, by one program for all tests: with a limit of the period, which is far away by default."""
     limit = hj.Constraint(hj.objectives.period, at_most=longest)
     return optimum_of(pulse, off_target, constraints=limit, starts=starts, **options)
 
 
 @pytest.fixture(scope="module")
 def several(pulse):
-    return eight_starts(pulse, bounds=(1.01, 5.0))
+    return several_starts(pulse, bounds=(1.01, 5.0))
 
 
-def test_eight_starts(several, pulse):
+def test_several_starts(several, pulse):
     """One test, for each process compiles the program."""
     closed_form(several)
     starts_lead_to_both_minima(several)
-    starts_by_an_executor(pulse)
+    starts_by_an_executor(several, pulse)
     bounds_and_multipliers()
     a_lost_gait_shortens_the_step()
 
@@ -174,11 +174,10 @@ def test_optima_in_files(several, tmp_path):
         hj.load(path, **given, functions={"drive": nearest})
 
 
-def starts_by_an_executor(pulse):
+def starts_by_an_executor(here, pulse):
     """Eight starts are one chunk, by the same program: the same bits as by threads of this process."""
     executor = Recorded()
-    options = {"bounds": (1.01, 5.0), "starts": 20}
-    by_executor, here = (eight_starts(pulse, executor=each, **options) for each in (executor, None))
+    by_executor = several_starts(pulse, executor=executor, bounds=(1.01, 5.0))
     # Eight, eight and four starts; and the differences that check the gradient.
     assert len(executor.sent) == 4 and by_executor.starts.values.shape == (20,)
     for name in ("value", "gradient", "gradient_error", "error", "best", "orbit", "starts"):
@@ -193,7 +192,7 @@ def starts_by_an_executor(pulse):
 
 def bounds_and_multipliers():
     """The least drive whose period is at most 0.5; a bound in place of the constraint; and a period that no drive has."""
-    least = ft.partial(eight_starts, orbit_at(2.0, prices=(0.0, 1.0)), starts=jnp.full((8, 1), 3.5))
+    least = ft.partial(several_starts, orbit_at(2.0, prices=(0.0, 1.0)), starts=jnp.full((9, 1), 3.5))
     found = least(longest=0.5, bounds=(1.1, 10.0))
     np.testing.assert_allclose(found.value, drive_of(0.5), rtol=1e-13)
     # One more unit of the limit b changes the least drive by d/db 1/(1 - exp(-b)); the row is b - T.
@@ -210,7 +209,7 @@ def bounds_and_multipliers():
 
 def a_lost_gait_shortens_the_step():
     """The period 9 asks for the drive 1.000123, and trials below 1 have no orbit: each is recorded."""
-    found = eight_starts(orbit_at(2.0, target=9.0), bounds=(0.2, 3.0), starts=jnp.full((8, 1), 2.0))
+    found = several_starts(orbit_at(2.0, target=9.0), bounds=(0.2, 3.0), starts=jnp.full((9, 1), 2.0))
     np.testing.assert_allclose(found.params.drive, drive_of(9), rtol=1e-10)
     lost = ~np.isfinite(np.asarray(found.history.objective))
     assert lost.any() and not np.asarray(found.history.accepted)[lost].any()
