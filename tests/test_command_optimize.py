@@ -10,19 +10,34 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from PIL import Image
+from scipy.integrate import quad
 
 import hyjax as hj
 from hyjax.cli.arguments import Misuse
 from hyjax.cli.optimum import no_optimum
 from hyjax.cli.quantities import parse_bounds, parse_constraints, quantities
-from hyjax.models import load, powered_walker
+from hyjax.models import load, powered_walker, rimless_wheel
 from hyjax.plot import gait_figure, optimization_figure
 
-WALKER = ("optimize", "powered_walker", "--objective", "cost_of_transport")
-AT_SPEED = ("--subject-to", "speed=0.4")
+WHEEL = ("optimize", "rimless_wheel", "--objective", "period")
+SPEED, SLOPE = 0.6, 0.2
+ROLLED = hj.Integrator(unroll=False)
+AT_SPEED = ("--subject-to", f"speed={SPEED}")
+VARIED = ("--over", "slope=0.05:0.5", "--over", "spokes=5:8")
 OVER = ("--over", "push_off=0.01:0.5", "--over", "stiffness=0:6")
-# The gait of least cost at the speed 0.4 has the stiffest spring allowed.
-LEAST = 0.0131071620558
+# A step has the length 2 sin(pi/n): at a speed that with the most spokes allowed takes the least time.
+LEAST = 2 * np.sin(np.pi / 8) / SPEED
+
+
+def first_period():
+    """Of the wheel with six spokes, by its energy: the rate after a strike in closed form, and a quadrature."""
+    half, inertia, mu = np.pi / 6, 2 / 3, 2 / 3
+    start = 4 * mu**2 * inertia * np.sin(half) * np.sin(SLOPE) / (1 - mu**2)
+    squared = lambda theta: start + 2 * inertia * (np.cos(SLOPE - half) - np.cos(SLOPE + theta))
+    return quad(lambda theta: squared(theta) ** -0.5, -half, half, epsabs=1e-14, epsrel=1e-13)[0]
+
+
+BEFORE = first_period()
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +48,19 @@ def found():
 
 @pytest.fixture
 def optimize(command, monkeypatch, found):
-    """The command, with one optimization for all calls: a later one gets the result of the first."""
+    """The command, with one optimization for all calls: a later one gets the result of the first. That is by first derivatives,
+    which are compiled in half the time."""
     import hyjax._optimize.optimize as module
 
     run = module.optimize
 
     def once(objective, system, orbit, **options):
         negated = isinstance(objective, hj.objectives.Negative)
+        found["second_order"] = options["method"].second_order
         if negated not in found:
-            found[negated] = run(objective, system, orbit, **options)
+            found[negated] = run(
+                objective, system, orbit, **options | {"method": hj.InteriorPoint(), "integrator": ROLLED}
+            )
         return found[negated]
 
     monkeypatch.setattr(module, "optimize", once)
@@ -52,36 +71,38 @@ def optimize(command, monkeypatch, found):
 def gait(optimize, found):
     """The optimal gait, by the first command if it has not run."""
     if False not in found:
-        optimize(*WALKER, *OVER, *AT_SPEED)
+        optimize(*WHEEL, *VARIED, *AT_SPEED)
     return found[False]
 
 
 @pytest.mark.slow
-def test_the_gait_of_least_cost(optimize, gait):
-    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--json", "--plot", "best.png", "--animate", "best.gif")
+def test_the_shortest_period(optimize, gait, found):
+    ran = optimize(*WHEEL, *VARIED, *AT_SPEED, "--json", "--plot", "best.png", "--animate", "best.gif")
     assert ran.returncode == 0, ran.stderr
     assert "from the gait near the model's guess" in ran.stderr
     assert "wrote best.png" in ran.stderr and "wrote best.gif" in ran.stderr
+    assert found["second_order"] is True
     printed = json.loads(ran.stdout)
-    assert printed["model"] == "powered_walker" and printed["result"] == "successful"
+    assert printed["model"] == "rimless_wheel" and printed["result"] == "successful"
     objective = printed["objective"]
-    assert objective["name"] == "cost_of_transport" and objective["maximized"] is False
-    # Half a unit of the last digits.
-    assert_allclose(objective["before"], 0.025241289, rtol=0, atol=6e-10)
-    assert_allclose(objective["after"], LEAST, rtol=0, atol=6e-14)
-    push_off, stiffness = printed["varied"]
-    assert [push_off["name"], push_off["low"], push_off["high"], push_off["at"]] == ["push_off", 0.01, 0.5, None]
-    assert stiffness["at"] == "high" and stiffness["after"] == 6 and stiffness["bound_multiplier"] < 0
-    assert printed["params"] == {"slope": 0.0, "stiffness": 6.0, "push_off": push_off["after"]}
+    assert objective["name"] == "period" and objective["maximized"] is False
+    assert_allclose(objective["before"], BEFORE, rtol=1e-12)
+    assert_allclose(objective["after"], LEAST, rtol=1e-12)
+    slope, spokes = printed["varied"]
+    assert [slope["name"], slope["low"], slope["high"], slope["at"]] == ["slope", 0.05, 0.5, None]
+    assert spokes["at"] == "high" and spokes["after"] == 8
+    # The derivative of the least period by the number of spokes, at the speed.
+    assert_allclose(spokes["bound_multiplier"], -2 * np.cos(np.pi / 8) * np.pi / 64 / SPEED, rtol=1e-7)
+    assert printed["params"] == {"spokes": 8.0, "inertia_ratio": 2 / 3, "slope": slope["after"]}
     (speed,) = printed["constraints"]
-    assert speed["name"] == "speed" and speed["relation"] == "=" and speed["limit"] == 0.4 and speed["active"]
-    assert_allclose(speed["before"], 0.399628681, rtol=0, atol=6e-10)
-    assert_allclose(speed["after"], 0.4, rtol=0, atol=1e-12)
-    # Cost and speed from the gait itself: theta just after the strike, and the period.
+    assert speed["name"] == "speed" and speed["relation"] == "=" and speed["limit"] == SPEED and speed["active"]
+    assert_allclose(speed["before"], 1 / BEFORE, rtol=1e-12)
+    assert_allclose(speed["after"], SPEED, rtol=0, atol=1e-12)
+    assert_allclose(speed["multiplier"], -LEAST / SPEED, rtol=1e-7)
+    # The speed from the gait itself: theta just after the strike, and the period.
     orbit = printed["after"]
-    length = 2 * np.sin(orbit["x0"][0])
-    assert_allclose(push_off["after"] ** 2 / (2 * length), objective["after"], rtol=1e-14)
-    assert_allclose(length / orbit["period"], speed["after"], rtol=1e-14)
+    assert_allclose(orbit["period"], objective["after"], rtol=1e-14)
+    assert_allclose(-2 * np.sin(orbit["x0"][0]) / orbit["period"], speed["after"], rtol=1e-14)
     assert orbit["residual"] < 1e-14 and orbit["stable"]
     assert_allclose([each["gradient"] for each in printed["varied"]], gait.gradient, rtol=0, atol=0)
     assert printed["optimality_residual"] < 1e-7 and printed["gradient_error"] < 1e-7
@@ -91,21 +112,22 @@ def test_the_gait_of_least_cost(optimize, gait):
     assert_allclose(printed["history"][0]["objective"], objective["before"], rtol=1e-12)
     assert all((each["objective"] is None) == (each["result"] != "successful") for each in printed["history"])
     figure = ran.figures["best.png"]
-    assert "Powered walker: cost of transport" in figure.get_suptitle()
+    assert "Rimless wheel: period" in figure.get_suptitle()
     with Image.open("best.gif") as film:
         # Four steps of the slower gait, as with legs of 1 m.
         assert getattr(film, "n_frames", 1) == round(4 * printed["before"]["period"] / 9.81**0.5 * 25)
 
 
 @pytest.mark.slow
-def test_the_table(optimize):
-    ran = optimize(*WALKER, *OVER, *AT_SPEED)
+def test_the_table(optimize, found):
+    ran = optimize(*WHEEL, *VARIED, *AT_SPEED, "--first-order")
     assert ran.returncode == 0, ran.stderr
+    assert found["second_order"] is False
     lines = {line.split("  ")[0]: line for line in ran.stdout.splitlines()}
-    assert "Powered walker: cost of transport minimized; slope = 0" in ran.stdout
-    assert "0.0252412890459" in lines["cost_of_transport"] and "0.0131071620558" in lines["cost_of_transport"]
-    assert "at its upper bound, multiplier -0.0015" in lines["stiffness"]
-    assert "multiplier 0.102469" in lines["speed = 0.4"]
+    assert "Rimless wheel: period minimized; inertia_ratio = 0.6666666667" in ran.stdout
+    assert f"{BEFORE:.12g}" in lines["period"] and f"{LEAST:.12g}" in lines["period"]
+    assert "at its upper bound, multiplier -0.151169" in lines["spokes"]
+    assert "multiplier -2.12602" in lines["speed = 0.6"]
     assert "yes" in lines["stable"] and " evaluations: successful" in ran.stdout
     assert "optimum 1" not in ran.stdout
 
@@ -114,7 +136,7 @@ def test_the_table(optimize):
 def test_a_maximum_is_that_of_the_negative(optimize, found, gait):
     """The value, its gradient and the multipliers change sign, on paper: no other optimization is run."""
     found[True] = gait
-    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--json")
+    ran = optimize(*WHEEL, *VARIED, *AT_SPEED, "--maximize", "--json")
     printed = json.loads(ran.stdout)
     assert_allclose(printed["objective"]["after"], -LEAST, rtol=0, atol=6e-14)
     assert printed["objective"]["maximized"] is True
@@ -129,10 +151,10 @@ def test_no_optimum_is_status_1(optimize, found, gait):
 
     lost = eqx.tree_at(lambda gait: gait.result, gait, hj.RESULTS.infeasible)
     found[True] = lost
-    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--plot", "lost.png")
+    ran = optimize(*WHEEL, *VARIED, *AT_SPEED, "--maximize", "--plot", "lost.png")
     assert ran.returncode == 1
     last = ran.stderr.splitlines()[-1]
-    assert last.startswith("hyjax: powered_walker: no optimum was found. infeasible: a constraint is violated")
+    assert last.startswith("hyjax: rimless_wheel: no optimum was found. infeasible: a constraint is violated")
     # Where the search ended is drawn, and is not called an optimum.
     titles = [ax.get_title() for part in ran.figures["lost.png"].subfigs for ax in part.axes]
     assert any(title.startswith("last gait, not an optimum") for title in titles), titles
@@ -146,10 +168,10 @@ def test_lost_gaits_are_counted(optimize, found, gait):
     history = jax.tree.map(lambda leaf: np.array(leaf), gait.starts.history)
     history.codes[0, 1], history.objective[0, 1] = int(hj.RESULTS.far_from_guess._value), np.nan
     found[True] = eqx.tree_at(lambda gait: gait.starts.history, gait, history)
-    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize", "--json")
+    ran = optimize(*WHEEL, *VARIED, *AT_SPEED, "--maximize", "--json")
     trial = json.loads(ran.stdout)["history"][1]
     assert trial["result"] == "far_from_guess" and trial["objective"] is None
-    assert "because the gait was lost: 1 far_from_guess" in optimize(*WALKER, *OVER, *AT_SPEED, "--maximize").stdout
+    assert "because the gait was lost: 1 far_from_guess" in optimize(*WHEEL, *VARIED, *AT_SPEED, "--maximize").stdout
 
 
 def test_the_edge_of_the_gaits_existence_is_named():
@@ -178,27 +200,27 @@ def test_several_starts_are_counted(optimize, found, gait):
     codes[1] = int(hj.RESULTS.no_crossing._value)
     starts = eqx.tree_at(lambda s: (s.optimum, s.result._value), starts, (np.array([0, -1, 0]), codes))
     found[True] = eqx.tree_at(lambda gait: gait.starts, gait, starts)
-    ran = optimize(*WALKER, *OVER, *AT_SPEED, "--maximize")
+    ran = optimize(*WHEEL, *VARIED, *AT_SPEED, "--maximize")
     assert ran.returncode == 0, ran.stderr
     table = [line.split() for line in ran.stdout.splitlines()[-2:]]
-    assert table[0][:4] == ["2", "optimum", "1", "-0.0131071621"] and table[1] == ["1", "no_crossing"]
+    assert table[0][:4] == ["2", "optimum", "1", f"{-LEAST:.9g}"] and table[1] == ["1", "no_crossing"]
 
 
 @pytest.mark.slow
 def test_the_figure(gait):
     """What is drawn is what was computed: both gaits, the accepted evaluations, the multipliers of both."""
-    figure = optimization_figure(gait, powered_walker)
+    figure = optimization_figure(gait, rimless_wheel)
     gaits, course = figure.subfigs
     # Row by row: the portraits, the coordinates over time.
     columns = np.reshape(gaits.axes, (2, 2)).T
     for orbit, axes in zip((gait.before, gait.orbit), columns, strict=True):
-        alone = gait_figure(orbit, powered_walker).axes[:2]
+        alone = gait_figure(orbit, rimless_wheel).axes[:2]
         for ax, other in zip(axes, alone, strict=True):
             for line, same in zip(ax.lines, other.lines, strict=True):
                 np.testing.assert_array_equal(line.get_xydata(), same.get_xydata())
     assert columns[0][0].get_xlim() == columns[1][0].get_xlim()
     assert columns[0][1].get_ylim() == columns[1][1].get_ylim()
-    assert "0.0131072" in columns[1][0].get_title()
+    assert "1.27561" in columns[1][0].get_title()
     objective, violation, plane = course.axes
     taken = np.asarray(gait.history.accepted)
     (drawn,) = (line for line in objective.lines if line.get_gid() == "objective")
@@ -209,65 +231,67 @@ def test_the_figure(gait):
     np.testing.assert_array_equal(before.get_xydata() @ [1, 1j], gait.before.multipliers)
     assert before.get_xydata()[:, 0].max() < plane.get_xlim()[1]
     figure.canvas.draw()
-    assert gait.plot(powered_walker).axes
+    assert gait.plot(rimless_wheel).axes
     matplotlib.pyplot.close("all")
 
 
 @pytest.mark.slow
 def test_both_gaits_walk_side_by_side(gait):
     """At the same time each half shows its own gait, at the same scale, with the value of the objective."""
-    animation = gait.animate(powered_walker, steps=2, fps=10)
+    animation = gait.animate(rimless_wheel, steps=2, fps=10)
     figure = animation._fig
     frames, duration = len(list(animation.new_frame_seq())), 2 * float(gait.before.period)
     assert frames == 20  # two seconds, the least
     titles = [ax.get_title() for ax in figure.axes]
-    assert titles == ["before: 0.0252413", "after: 0.0131072"]
-    assert figure.texts[0].get_text() == "Powered walker: cost of transport, minimized"
+    assert titles == ["before: 2.31001", "after: 1.27561"]
+    assert figure.texts[0].get_text() == "Rimless wheel: period, minimized"
     times = np.arange(frames) / frames * duration
     for frame in (0, frames // 3, frames - 1):
         animation._draw_frame(frame)
         assert f"{times[frame]:.2f}" in figure.texts[1].get_text()
         for orbit, ax in zip((gait.before, gait.orbit), figure.axes, strict=True):
             legs = [line.get_xydata() for line in ax.lines if str(line.get_gid()).startswith("leg")]
-            # The angle between the legs, which have length 1; between 200 times on the arc to the square of their spacing.
+            # Angles to the vertical, but for those between spokes; between 200 times on the arc to the square of their spacing.
             t = times[frame] % float(orbit.period)
             arc = orbit.sample(400)[0]
-            (a, b), (c, d) = (each[1] - each[0] for each in legs)
-            assert_allclose(abs(a * d - b * c), abs(np.sin(np.interp(t, arc.t, arc.x[:, 2]))), rtol=0, atol=1e-4)
+            angle, n = np.interp(t, arc.t, arc.x[:, 0]) + float(orbit.params.slope), int(orbit.params.spokes)
+            spokes = np.array([a - b for a, b in legs]) @ [1j, 1]
+            assert len(legs) == n
+            assert_allclose(spokes**n, np.full(n, np.exp(1j * n * angle)), rtol=0, atol=n * 1e-4)
     one, other = figure.axes
     # One scale in both panels, up to the rounding of a difference of limits.
     for limits in ("xlim", "ylim"):
         assert_allclose(*(np.ptp(getattr(panel, f"get_{limits}")()) for panel in (one, other)), rtol=1e-14)
     matplotlib.pyplot.close("all")
     with pytest.raises(ValueError, match="animate_optimization: steps=0"):
-        gait.animate(powered_walker, steps=0)
+        gait.animate(rimless_wheel, steps=0)
 
 
 @pytest.mark.slow
 def test_a_maximum_is_drawn_as_such(gait):
-    """The same optimization under another name: the negative of minus the cost."""
-    cost = gait.gait.objective
+    """The same optimization under another name: the negative of minus the period."""
+    period = gait.gait.objective
 
-    def minus_cost(orbit, params):
-        return -cost(orbit, params)
+    def minus_period(orbit, params):
+        return -period(orbit, params)
 
-    program = dataclasses.replace(gait.gait, objective=hj.objectives.Negative(minus_cost))
+    program = dataclasses.replace(gait.gait, objective=hj.objectives.Negative(minus_period))
     maximum = dataclasses.replace(gait, gait=program)
-    figure = optimization_figure(maximum, powered_walker)
-    assert figure.get_suptitle().startswith("Powered walker: minus cost, maximized;")
+    figure = optimization_figure(maximum, rimless_wheel)
+    assert figure.get_suptitle().startswith("Rimless wheel: minus period, maximized;")
     gaits, course = figure.subfigs
     assert [ax.get_title().partition(",")[0] for ax in gaits.axes[:2]] == [
-        "starting gait: -0.0252413",
-        "optimal gait: -0.0131072",
+        "starting gait: -2.31001",
+        "optimal gait: -1.27561",
     ]
     (drawn,) = (line for line in course.axes[0].lines if line.get_gid() == "objective")
     taken = np.asarray(gait.history.accepted)
     np.testing.assert_array_equal(drawn.get_ydata(), -np.asarray(gait.history.objective)[taken])
-    assert course.axes[0].get_ylabel() == "minus cost,\nmaximized"
-    assert optimization_figure(gait).subfigs[1].axes[0].get_ylabel() == "cost of transport,\nminimized"
-    both = [ax.get_title() for ax in maximum.animate(powered_walker, steps=1, fps=4)._fig.axes]
-    assert both == ["before: -0.0252413", "after: -0.0131072"]
-    assert maximum.gait.objective(gait.orbit, gait.params) == cost(gait.orbit, gait.params)
+    assert course.axes[0].get_ylabel() == "minus period,\nmaximized"
+    assert optimization_figure(gait).subfigs[1].axes[0].get_ylabel() == "period,\nminimized"
+    both = [ax.get_title() for ax in maximum.animate(rimless_wheel, steps=1, fps=4)._fig.axes]
+    assert both == ["before: -2.31001", "after: -1.27561"]
+    assert maximum.gait.objective(gait.orbit, gait.params) == period(gait.orbit, gait.params)
     matplotlib.pyplot.close("all")
 
 
@@ -290,9 +314,9 @@ def test_a_multiplier_is_the_derivative_by_the_limit(optimize, found, gait):
     (speed,) = gait.gait.constraints
     printed = {}
     for option, relation in (("at_least", ">="), ("at_most", "<=")):
-        limited = hj.Constraint(speed.function, name="speed", **{option: 0.4})
+        limited = hj.Constraint(speed.function, name="speed", **{option: SPEED})
         found[True] = eqx.tree_at(lambda g: (g.active, g.gait.constraints), gait, (jnp.array([True]), (limited,)))
-        ran = optimize(*WALKER, *OVER, "--subject-to", f"speed{relation}0.4", "--maximize", "--json")
+        ran = optimize(*WHEEL, *VARIED, "--subject-to", f"speed{relation}{SPEED}", "--maximize", "--json")
         (printed[relation],) = json.loads(ran.stdout)["constraints"]
     assert_allclose(printed[">="]["multiplier"], -gait.multipliers[0], rtol=0, atol=0)
     assert_allclose(printed["<="]["multiplier"], gait.multipliers[0], rtol=0, atol=0)

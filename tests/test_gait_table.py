@@ -101,7 +101,6 @@ def test_a_multiplier_is_prescribed():
     assert np.all(found["iterations"] <= 3)
 
 
-@pytest.mark.slow
 def test_quantities_that_determine_nothing():
     with pytest.raises(ValueError, match="do not determine c"):
         hj.sweep(case.system, case.orbit(), prescribed={"duration": (period, [1.0])}, solve=lambda p: p.c)

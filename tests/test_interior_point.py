@@ -150,8 +150,16 @@ def _checked(problem: Problem, second_order: bool):
     assert np.max(np.abs(duals * unequal)) < tight * scale, problem.name
 
 
-def test_optima():
+def test_all_problems():
     """By Hessians and by BFGS: one test for all problems, because each process compiles the program of all."""
+    optima()
+    slsqp_reaches_the_same_optimum()
+    result_codes()
+    trials_stay_within_bounds()
+    redundant_equalities()
+
+
+def optima():
     for second_order in (True, False):
         for problem in SMALL:
             if problem.name != "HS13":
@@ -161,7 +169,7 @@ def test_optima():
             _checked(SMALL[NUMBER["HS13"]], second_order)
 
 
-def test_slsqp_reaches_the_same_optimum():
+def slsqp_reaches_the_same_optimum():
     """Problems of one optimum; SLSQP is another method and another code."""
     for name in ("HS6", "HS12", "HS22", "HS35", "HS43", "HS48", "HS60", "HS65", "HS71", "HS76", "HS86"):
         _compared(name)
@@ -198,12 +206,12 @@ CODES = {
 }
 
 
-def test_result_codes():
+def result_codes():
     for second_order in (True, False):
         assert {name: code_names(minimum(name, second_order).result)[0] for name in CODES} == CODES
 
 
-def test_trials_stay_within_bounds():
+def trials_stay_within_bounds():
     """The objective is NaN outside: every evaluation succeeds, also at the start, which is moved inside."""
     for second_order in (True, False):
         end = minimum("square", second_order)
@@ -212,7 +220,7 @@ def test_trials_stay_within_bounds():
         np.testing.assert_allclose(end.point.u[:2], [0, 1], atol=1e-12)
 
 
-def test_redundant_equalities():
+def redundant_equalities():
     """The finish reaches the bound, also where the constraints' gradients depend on each other: to rounding, not to the barrier's
     last parameter of 1e-9."""
     for second_order in (True, False):

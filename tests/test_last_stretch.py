@@ -63,10 +63,12 @@ def test_the_first_of_two_near_events():
 def test_derivatives_pass_through_the_short_step():
     """The time of the fall of cos(p t) to 0.3 is arccos(0.3) / p: two derivatives in either mode."""
     start = jnp.array([1.0, 0.0])
-    time = lambda p: met((lambda t, x, p: x[0] - 0.3,), hj.Integrator())(start, p[None]).ends[0]
+    time = lambda p: met((lambda t, x, p: x[0] - 0.3,), hj.Integrator(unroll=False))(start, p[None]).ends[0]
     p, exact = jnp.array(1.7), np.arccos(0.3)
-    forward = jax.jit(lambda p: (time(p), jax.jacfwd(time)(p), jax.jacfwd(jax.jacfwd(time))(p)))(p)
-    reverse = jax.jit(lambda p: (jax.grad(time)(p), jax.grad(jax.grad(time))(p)))(p)
+    # The first derivative by the program of the second.
+    forward, reverse = (
+        jax.jit(by(lambda p, by=by: (by(time)(p),) * 2, has_aux=True))(p)[::-1] for by in (jax.jacfwd, jax.grad)
+    )
     # The tolerance 1e-14 is relative to the states; each derivative multiplies it by some time over p.
-    assert_allclose(forward, [exact / p, -exact / p**2, 2 * exact / p**3], rtol=1e-12)
+    assert_allclose(forward, [-exact / p**2, 2 * exact / p**3], rtol=1e-12)
     assert_allclose(reverse, [-exact / p**2, 2 * exact / p**3], rtol=1e-12)

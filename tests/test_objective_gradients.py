@@ -1,4 +1,6 @@
-"""Gradients of all objectives of a walker, as one function: by forward mode, reverse mode and differences of the values."""
+"""Gradients of all objectives of a rimless wheel, as one function: forward mode, reverse mode and differences of the values."""
+
+import dataclasses
 
 import diffrax as dfx
 import jax
@@ -9,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import objectives
-from hyjax.models import simplest_walker as model
+from hyjax.models import rimless_wheel as model
 
 # Stages of a step as a loop: compilation is what takes time here.
 FORWARD = hj.Integrator(unroll=False)
@@ -43,7 +45,7 @@ def gradients():
     guess = model.guess(params)
 
     def values(z, integrator):
-        at = model.Params(params.slope + SCALE * z)
+        at = dataclasses.replace(params, slope=params.slope + SCALE * z)
         orbit = hj.periodic_orbit(model.system, guess, at, sequence=model.sequence, integrator=integrator, throw=False)
         return jnp.stack([objective(orbit, at) for objective in OBJECTIVES.values()])
 

@@ -1,5 +1,4 @@
-"""The Riccati equation and the regulator around periodic orbits: SciPy, a closed form with gradients, closed loops, feedback by
-stride."""
+"""The Riccati equation and the regulator around periodic orbits: SciPy, a closed form with gradients, a closed loop."""
 
 import jax
 import jax.numpy as jnp
@@ -63,25 +62,6 @@ def test_periodic_solution_against_scipy(table):
 
 
 @pytest.mark.slow
-def test_closed_loop_around_an_orbit(table):
-    """The deviation at the starts of the periods obeys the characteristic equation of the multipliers, and the cost is P's."""
-    regulator, direction = hj.regulator(table, **FORCE), jnp.array([1.0, 3.0])
-
-    def run(eps):
-        loop = regulator.simulate(table.x + eps * direction, t1=10 * PERIOD + 0.01, max_jumps=22)
-        return (loop.trajectory.x_starts[::2, :2] - table.x) / eps, loop.cost / eps**2, loop.result
-
-    off, cost, result = jax.jit(jax.vmap(run))(jnp.array([1e-2, 1e-3, 1e-4]))
-    assert np.all(result._value == 0)
-    predicted = direction @ regulator.cost @ direction
-    assert np.all(np.abs(np.asarray(cost / predicted) - 1) < np.array([1e-2, 1e-3, 1e-4]))
-    first, second = np.asarray(regulator.multipliers)
-    expected = (first + second).real * off[2, 1:4] - (first * second).real * off[2, :3]
-    assert_allclose(off[2, 2:5], expected, atol=1e-3 * float(jnp.max(jnp.abs(off[2, 1]))))
-    assert np.max(np.abs(off[:, 10])) < 1e-4
-
-
-@pytest.mark.slow
 def test_the_short_gait_walks_under_torque(walker):
     """The unstable gait of the walker, by the slope at all times, with a free phase: it converges with its largest multiplier."""
     orbit = walker["short_0.009"]
@@ -100,36 +80,6 @@ def test_the_short_gait_walks_under_torque(walker):
     assert_allclose(loop.cost, predicted, rtol=1e-3)
     late = np.abs(np.asarray(loop.trajectory.ends[9]) - 10 * np.asarray(orbit.period))
     assert late > 1e-5
-
-
-@pytest.mark.slow
-def test_control_held_for_a_stride(table):
-    """A force that is constant during each stride is a coordinate without a rate. With cost and control once per stride, the
-    cost matrix of state and force carried back over the stride, and minimized over the force, is that of `stride_feedback`."""
-    q, r = np.array([[1.0, 0.2], [0.2, 0.5]]), np.array([[0.3]])
-    feedback = hj.stride_feedback(table, where=lambda p: p.gravity, state_cost=jnp.array(q), control_cost=jnp.array(r))
-    held = lambda t, z, p: jnp.append(vibrating_table.fall(t, z[:2], p) - jnp.stack([0 * z[2], z[2]]), 0.0)
-    plain = vibrating_table.system.transitions
-    ways = [
-        hj.Transition(
-            way.source, way.target, lambda t, z, p, way=way: way.guard(t, z[:2], p),
-            lambda t, z, p, way=way: jnp.append(way.reset(t, z[:2], p), z[2]),
-        )
-        for way in plain
-    ]  # fmt: skip
-    mode = hj.Mode(held, ("h", "h_rate", "force"))
-    system = hj.HybridSystem({"before": mode, "after": mode}, ways)
-    run = hj.simulate(
-        system, jnp.append(table.x, 0.0), PARAMS, mode="before", t1=table.period, max_jumps=2, integrator=ROLLED
-    )
-    assert int(run.jumps) == 2
-    # The coefficient of restitution does not act on the flow: no control, and no cost, within the stride.
-    final = jnp.zeros((3, 3)).at[:2, :2].set(feedback.cost)
-    s = hj.riccati(run, where=lambda p: p.restitution, state_cost=jnp.zeros((3, 3)), terminal_cost=final)
-    p = np.asarray(s.cost)
-    gain = np.linalg.solve(r + p[2:, 2:], p[2:, :2])
-    assert_allclose(gain, feedback.gain, rtol=1e-10)
-    assert_allclose(q + p[:2, :2] - p[:2, 2:] @ gain, feedback.cost, rtol=1e-10)
 
 
 def test_an_orbit_that_no_control_stabilizes(table):
