@@ -1,23 +1,14 @@
 """The command `certify`: what it prints and refuses."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
-import jax
 import numpy as np
 import pytest
 from readme import TEXT
 
 
-def run_command(*arguments: str) -> subprocess.CompletedProcess:
-    environment = os.environ | {"HYJAX_CACHE_DIR": str(jax.config.jax_compilation_cache_dir), "COLUMNS": "120"}
-    return subprocess.run([sys.executable, "-m", "hyjax", *arguments], capture_output=True, text=True, env=environment)
-
-
-def test_bad_input_is_refused():
+def test_bad_input_is_refused(command):
     for arguments, message in {
         ("--disturbance", "-1"): "bound=-1",
         ("--disturbance", "1e-5", "--norm", "1"): "norm='1'",
@@ -26,7 +17,7 @@ def test_bad_input_is_refused():
         ("--basin", "3"): "--basin",
         ("--plot", "proof.xyz"): ".xyz",
     }.items():
-        result = run_command("certify", "simplest_walker", *arguments)
+        result = command("certify", "simplest_walker", *arguments)
         assert result.returncode == 2 and message in result.stderr, arguments
 
 

@@ -77,20 +77,18 @@ def test_table_picture_animation(command):
         assert np.any(np.asarray(film.convert("RGB")) != first)
 
 
-@pytest.mark.slow
-def test_degrees(command):
-    ran = command("gait", "compass_gait", "--json", "--param", "slope=3deg")
+def test_degrees_and_a_region(command):
+    ran = command("gait", "rimless_wheel", "--json", "--param", "slope=12deg")
     assert ran.returncode == 0, ran.stderr
-    record = case("C_compass_gait")
-    orbit = json.loads(ran.stdout)["orbits"][0]
-    close = dict(rtol=0, atol=claimed("compass gait at 3°: state, period, multipliers"))
-    assert_allclose(orbit["x0"], record["x0"], **close)
-    assert_allclose(orbit["period"], record["T"], **close)
-    # The unstable gait starts with the stance leg at 0.205.
-    box = "0.21:0.5,-0.6:-0.05,-2.5:-0.3,-2.5:1.5"
-    ran = command("gait", "compass_gait", "--json", "--param", "slope=3deg", "--region", box)
-    (alone,) = json.loads(ran.stdout)["orbits"]
-    assert_allclose(alone["x0"], orbit["x0"], **close)
+    printed = json.loads(ran.stdout)
+    assert_allclose(printed["params"]["slope"], np.pi / 15, rtol=1e-15)
+    (orbit,) = printed["orbits"]
+    # The energy that a step wins; mu is what the collision leaves of the speed.
+    mu, won = 2 / 3, 4 * 2 / 3 * np.sin(np.pi / 6) * np.sin(np.pi / 15)
+    assert_allclose(orbit["x0"], [-np.pi / 6, mu * np.sqrt(won / (1 - mu**2))], rtol=0, atol=STATE)
+    # The wheel's orbit is outside.
+    ran = command("gait", "rimless_wheel", "--param", "slope=12deg", "--region", "-pi/6:-pi/6,0.1:0.2")
+    assert ran.returncode == 1 and "no isolated periodic orbit" in ran.stderr
 
 
 def test_models(command):
