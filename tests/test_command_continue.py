@@ -40,7 +40,7 @@ def arch(tmp_path):
 
 @pytest.mark.slow
 def test_branches_printed_stored_and_drawn(command, arch):
-    """Both fixed points of x -> a - x^2, and the orbit of two strides from the doubling of one, at 3/4, short of its own, at 5/4."""
+    """Both fixed points of x -> a - x^2, and the orbit of two strides from the doubling of one, at 3/4."""
     ran = command(
         "continue", arch, "--where", "a", "--from", "0.5", "--to", "1.2", "--doublings", "1", "--json", "--out", "branch.nc",
         "--plot", "branch.png",

@@ -87,7 +87,7 @@ def test_degrees_and_a_region(command):
     mu, won = 2 / 3, 4 * 2 / 3 * np.sin(np.pi / 6) * np.sin(np.pi / 15)
     assert_allclose(orbit["x0"], [-np.pi / 6, mu * np.sqrt(won / (1 - mu**2))], rtol=0, atol=STATE)
     # The wheel's orbit is outside.
-    ran = command("gait", "rimless_wheel", "--param", "slope=12deg", "--region", "-pi/6:-pi/6,0.1:0.2")
+    ran = command("gait", "rimless_wheel", "--param", "slope=12deg", "--region", "-30deg:-30deg,0.1:0.2")
     assert ran.returncode == 1 and "no isolated periodic orbit" in ran.stderr
 
 
