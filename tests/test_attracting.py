@@ -29,7 +29,7 @@ def gait():
 @pytest.fixture(scope="module")
 def images(gait):
     """One compiled program for all sets of so many pieces."""
-    of = ReturnMap(gait, hj.certify.Disturbance(BOUND), steps=32, orders=12)
+    of = ReturnMap(gait, hj.certify.Disturbance(BOUND), steps=32, orders=8)
     return PieceImages(of, RINGS, FACETS, 2)
 
 
@@ -104,7 +104,7 @@ def test_a_tube_that_is_too_narrow_would_be_noticed(found):
 
 @pytest.fixture(scope="module")
 def certificate(gait):
-    return hj.certify.attracting(gait, radius=8e-3)
+    return hj.certify.attracting(gait, radius=8e-3, orders=8)
 
 
 @pytest.mark.slow
