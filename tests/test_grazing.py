@@ -88,17 +88,15 @@ def arch():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind, product", [pytest.param("fold", -1 / 4, marks=pytest.mark.slow), ("period-doubling", 3 / 4)]
-)
-def test_locus_in_closed_form(arch, kind, product):
-    (point,) = [point for point in arch.special_points if point.kind == kind]
-    assert_allclose(point.value, product, rtol=1e-13)
+def test_locus_in_closed_form(arch):
+    fold, point = arch.special_points
+    assert (fold.kind, point.kind) == ("fold", "period-doubling")
+    assert_allclose([fold.value, point.value], [-1 / 4, 3 / 4], rtol=1e-13)
     curve = hj.locus(point, where=lambda p: p["b"], stop=2.0)
     a, b = curve.values.T
-    assert curve.result == RESULTS.successful and len(curve) > 5 and str(curve).startswith(f"Locus of {kind}")
+    assert curve.result == RESULTS.successful and len(curve) > 5 and str(curve).startswith("Locus of period-doubling")
     # Newton's method on the point itself, to rounding, of which the two conditions together lose a digit or two.
-    assert_allclose(a * b, product, rtol=1e-12)
+    assert_allclose(a * b, 3 / 4, rtol=1e-12)
     assert_allclose(np.max(np.abs(curve.multipliers), axis=1), 1, rtol=1e-10)
 
 
