@@ -1,6 +1,7 @@
 """Certificates of attraction: the simplest walker under disturbances, against disturbed trajectories and against wrong sets."""
 
 import importlib
+import re
 
 import disturbed_walker as walker_flight
 import jax
@@ -8,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from readme import TEXT
 
 import hyjax as hj
 from hyjax.certify.basis import basis
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, tight
-from hyjax.certify.return_map import ReturnMap
 from hyjax.models import simplest_walker as walker
 
 attracting = importlib.import_module("hyjax.certify.attracting")
-BOUND, FACETS, RINGS = 1e-5, 16, 3
+BOUND, FACETS = 1e-4, 32
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +28,36 @@ def gait():
 
 
 @pytest.fixture(scope="module")
-def images(gait):
-    """One compiled program for all sets of so many pieces."""
-    of = ReturnMap(gait, hj.certify.Disturbance(BOUND), steps=32, orders=8)
-    return PieceImages(of, RINGS, FACETS, 2)
+def disturbed(gait):
+    """The certificate that README.md prints; its compiled program for all sets of so many pieces, and what is known of the images
+    of the pieces of its set."""
+    seen = {}
+
+    class Kept(PieceImages):
+        def __init__(self, *given):
+            super().__init__(*given)
+            seen["images"] = self
+
+    def invariant(*given):
+        seen["found"], *others = found_by(*given)
+        return seen["found"], *others
+
+    found_by = attracting._invariant
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attracting, "PieceImages", Kept)
+        patch.setattr(attracting, "_invariant", invariant)
+        proof = hj.certify.attracting(gait, disturbance=hj.certify.Disturbance(BOUND))
+    return proof, seen["images"], seen["found"]
 
 
 @pytest.fixture(scope="module")
-def found(images):
-    """A set that is mapped inside: what is known of the images of its pieces."""
-    directions = attracting._around(FACETS)
-    return attracting._invariant(images, directions, np.full(FACETS, 1e-3), 30)[0]
+def images(disturbed):
+    return disturbed[1]
+
+
+@pytest.fixture(scope="module")
+def found(disturbed):
+    return disturbed[2]
 
 
 def fly(images, reached, count, seed):
@@ -90,7 +110,7 @@ def test_no_disturbed_trajectory_leaves_its_enclosure(images, found):
 @pytest.mark.slow
 def test_a_set_too_small_for_the_disturbance_is_not_proved(images, found):
     small = Polygon(0.5 * found.polygon.vertices)
-    reached = images.mapped(small, small.cover(RINGS, FACETS), attracting._around(FACETS))
+    reached = images.mapped(small, small.cover(images.rings, images.sectors), attracting._around(FACETS))
     assert reached.ratio > 1 and reached.failed == ()
     assert any("the image reaches" in each for each in reached.reasons)
 
@@ -130,6 +150,16 @@ def test_without_disturbance_every_orbit_converges(certificate):
     assert 0.9 < ratio < 1 and np.max(np.abs(certificate.image)) < 0.8 * np.max(np.abs(certificate.polygon))
     for tube in certificate.tubes:
         assert np.all(tube.low <= tube.start_low) and np.all(tube.start_high <= tube.high)
+
+
+@pytest.mark.slow
+def test_the_certificate_printed_in_readme(disturbed):
+    """But for the seconds; the lines are those of the command."""
+    proof, *_ = disturbed
+    assert proof.proved and not proof.converges
+    (printed,) = re.findall(r"```\n(Certificate:.*?)```", TEXT, re.DOTALL)
+    lines = lambda text: [line.rstrip() for line in text.splitlines() if not line.startswith("  seconds")]
+    assert lines(str(proof)) == lines(printed)
 
 
 def test_bad_input_is_refused(gait):
