@@ -175,17 +175,14 @@ def test_help_and_version(command):
     assert "--starts" in command("gait", "-h").stdout
 
 
-def test_nothing_to_find(command):
-    ran = command("gait", "bouncing_ball")
-    assert ran.returncode == 1
-    assert "no isolated periodic orbit" in ran.stderr and len(ran.stderr.splitlines()) <= 2 and ran.stdout == ""
-
-
 def test_exit_status_of_a_process():
-    """Of misuse and of failure, with one line on stderr; what is said is tested in this process, below and above."""
-    for arguments, status in ((["dance"], 2), (["gait", "bouncing_ball"], 1)):
+    """Of misuse and of failure, with one line on stderr; what misuse is told is tested in this process, above."""
+    for arguments, status, message in (
+        (["dance"], 2, "dance"),
+        (["gait", "bouncing_ball"], 1, "no isolated periodic orbit"),
+    ):
         ran = hyjax(*arguments)
-        assert ran.returncode == status and len(ran.stderr.splitlines()) <= 2
+        assert ran.returncode == status and message in ran.stderr and len(ran.stderr.splitlines()) <= 2
         assert "Traceback" not in ran.stderr and ran.stdout == ""
 
 

@@ -159,7 +159,6 @@ def test_branch_point_and_the_branch_that_crosses():
     assert_allclose((crossing.x[:, 0] - crossing.values) ** 2, crossing.values, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.slow
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""
     system = mapping(logistic)

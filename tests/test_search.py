@@ -11,7 +11,7 @@ from systems import logistic, map_of
 import hyjax as hj
 from hyjax._orbit.census import Census
 from hyjax._orbit.spread import spread
-from hyjax.models import bouncing_ball, compass_gait, linear_impact_oscillator, simplest_walker
+from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walker
 
 
 def gaits(model, params, **options) -> hj.PeriodicOrbit:
@@ -39,12 +39,6 @@ def test_digits_of_the_search():
         assert_allclose(orbit.period, record["T"], rtol=0, atol=5e-14)
         exact = record["eigenvalues"]["re"] + 1j * record["eigenvalues"]["im"]
         assert_allclose(orbit.multipliers[:2], exact[:2], rtol=3e-13, atol=3e-13)
-
-
-def test_compass_gait():
-    found = gaits(compass_gait, compass_gait.Params(slope=np.deg2rad(1)))
-    # A stable gait at this slope (Goswami et al. 1998), with an unstable companion of shorter period.
-    assert_array_equal(found.stable, [True, False])
 
 
 def test_no_isolated_orbit():
