@@ -51,7 +51,6 @@ def test_json():
         assert_allclose(sizes[2:], np.sort(np.hypot(*multipliers.T))[2:], rtol=1e-10)
 
 
-@pytest.mark.slow
 def test_table_picture_animation(command):
     ran = command(
         "gait", "rimless_wheel", "--param", "inertia_ratio=2/3", "--plot", "gait.png", "--animate", "gait.gif"
