@@ -1,6 +1,7 @@
 """Certificates of attraction: the simplest walker under disturbances, against disturbed trajectories and against wrong sets."""
 
 import importlib
+import re
 
 import disturbed_walker as walker_flight
 import jax
@@ -8,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from readme import TEXT
 
 import hyjax as hj
 from hyjax.certify.basis import basis
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, tight
-from hyjax.certify.return_map import ReturnMap
 from hyjax.models import simplest_walker as walker
 
 attracting = importlib.import_module("hyjax.certify.attracting")
-BOUND, FACETS, RINGS = 1e-5, 16, 3
+BOUND, FACETS = 1e-4, 32
 
 
 @pytest.fixture(scope="module")
@@ -27,22 +28,42 @@ def gait():
 
 
 @pytest.fixture(scope="module")
-def images(gait):
-    """One compiled program for all sets of so many pieces."""
-    of = ReturnMap(gait, hj.certify.Disturbance(BOUND), steps=32, orders=12)
-    return PieceImages(of, RINGS, FACETS, 2)
+def disturbed(gait):
+    """The certificate that README.md prints; its compiled program for all sets of so many pieces, and what is known of the images
+    of the pieces of its set."""
+    seen = {}
+
+    class Kept(PieceImages):
+        def __init__(self, *given):
+            super().__init__(*given)
+            seen["images"] = self
+
+    def invariant(*given):
+        seen["found"], *others = found_by(*given)
+        return seen["found"], *others
+
+    found_by = attracting._invariant
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attracting, "PieceImages", Kept)
+        patch.setattr(attracting, "_invariant", invariant)
+        proof = hj.certify.attracting(gait, disturbance=hj.certify.Disturbance(BOUND))
+    return proof, seen["images"], seen["found"]
 
 
 @pytest.fixture(scope="module")
-def found(images):
-    """A set that is mapped inside: what is known of the images of its pieces."""
-    directions = attracting._around(FACETS)
-    return attracting._invariant(images, directions, np.full(FACETS, 1e-3), 30)[0]
+def images(disturbed):
+    return disturbed[1]
 
 
-def fly(images, reached, count, seed, bound=BOUND):
-    """Strides from random points of every piece under disturbances on the bound, `count` of each of the kinds: how far each goes
-    along the edges, relative to the set; by how much that exceeds the bound of its piece; by how much states leave its tube."""
+@pytest.fixture(scope="module")
+def found(disturbed):
+    return disturbed[2]
+
+
+def fly(images, reached, count, seed):
+    """A function of the bound: strides from random points of every piece under disturbances on the bound, `count` of each of the
+    kinds: how far each goes along the edges, relative to the set; by how much that exceeds the bound of its piece; by how much
+    states leave its tube."""
     of, quads = images.of, reached.quads
     steps, edges = of.steps, np.asarray(reached.polygon.edges.center)
     back, forth = np.asarray(of.axes.inverse), np.asarray(of.axes.matrix)
@@ -51,7 +72,7 @@ def fly(images, reached, count, seed, bound=BOUND):
     tube, exponents = reached.tubes[0], jnp.asarray(images.basis.exponents, float)
     away = np.sum(edges * reached.polygon.vertices, axis=1)
 
-    def one(key, piece, kind):
+    def one(bound, key, piece, kind):
         keys = jax.random.split(key)
         # Half of the points on the edge of the piece that is farthest out.
         u, v = jax.random.uniform(keys[0], (2,))
@@ -69,26 +90,27 @@ def fly(images, reached, count, seed, bound=BOUND):
     quads, far = jnp.asarray(quads), jnp.asarray(reached.far[:, reached.directions :] / away)
     tube, h = jax.tree.map(jnp.asarray, (tube, h))
     keys, at = jax.random.split(jax.random.key(seed), 5 * count), jnp.arange(5 * count)
-    flights = jax.jit(lambda *given: jax.lax.map(lambda each: one(*each), given, batch_size=4000))
-    return (np.asarray(each) for each in flights(keys, at % len(quads), at // count))
+    given = keys, at % len(quads), at // count
+    return jax.jit(lambda bound: jax.lax.map(lambda each: one(bound, *each), given, batch_size=4000))
 
 
 @pytest.mark.slow
 def test_no_disturbed_trajectory_leaves_its_enclosure(images, found):
     assert found.reasons == () and found.ratio < 1 and found.polygon.convex()
-    far, beyond, outside = fly(images, found, 4000, 0)
+    flights = fly(images, found, 4000, 0)
+    far, beyond, outside = map(np.asarray, flights(BOUND))
     # The bounds hold for all, and are not far from what disturbances reach; 1e-11: errors of the trajectories.
     assert np.max(beyond) < 0 and np.max(outside) < 1e-11
     assert np.max(far) > 0.95 * found.ratio
     # With disturbances larger by a third some leave: this check can fail.
-    far, beyond, outside = fly(images, found, 4000, 0, 1.33 * BOUND)
+    far, beyond, outside = map(np.asarray, flights(1.33 * BOUND))
     assert np.max(beyond) > 0 and np.max(outside) > 1e-9
 
 
 @pytest.mark.slow
 def test_a_set_too_small_for_the_disturbance_is_not_proved(images, found):
     small = Polygon(0.5 * found.polygon.vertices)
-    reached = images.mapped(small, small.cover(RINGS, FACETS), attracting._around(FACETS))
+    reached = images.mapped(small, small.cover(images.rings, images.sectors), attracting._around(FACETS))
     assert reached.ratio > 1 and reached.failed == ()
     assert any("the image reaches" in each for each in reached.reasons)
 
@@ -102,7 +124,7 @@ def test_a_tube_that_is_too_narrow_would_be_noticed(found):
 
 @pytest.fixture(scope="module")
 def certificate(gait):
-    return hj.certify.attracting(gait, radius=8e-3)
+    return hj.certify.attracting(gait, radius=8e-3, orders=8)
 
 
 @pytest.mark.slow
@@ -128,6 +150,16 @@ def test_without_disturbance_every_orbit_converges(certificate):
     assert 0.9 < ratio < 1 and np.max(np.abs(certificate.image)) < 0.8 * np.max(np.abs(certificate.polygon))
     for tube in certificate.tubes:
         assert np.all(tube.low <= tube.start_low) and np.all(tube.start_high <= tube.high)
+
+
+@pytest.mark.slow
+def test_the_certificate_printed_in_readme(disturbed):
+    """But for the seconds; the lines are those of the command."""
+    proof, *_ = disturbed
+    assert proof.proved and not proof.converges
+    (printed,) = re.findall(r"```\n(Certificate:.*?)```", TEXT, re.DOTALL)
+    lines = lambda text: [line.rstrip() for line in text.splitlines() if not line.startswith("  seconds")]
+    assert lines(str(proof)) == lines(printed)
 
 
 def test_bad_input_is_refused(gait):
@@ -189,23 +221,31 @@ def test_polygons_are_covered_and_turn_once():
     assert not bool(np.any(inside(polygon, np.full((4, 12), np.nan))[0]))
 
 
+# x' = x^3 - x, of which the orbits from |x| < 1 converge to zero; y decays.
+WELL = hj.HybridSystem(
+    {"m": hj.Mode(lambda t, x, p: jnp.stack([x[0] ** 3 - x[0], -2 * x[1], jnp.ones_like(x[2])]), ("x", "y", "clock"))},
+    (hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0])),),
+)
+
+
 @pytest.mark.slow
-def test_cells_of_the_basin_are_proved_and_converge(gait, certificate):
-    basin = hj.certify.proved_basin(certificate, extent=0.05, cells=24, levels=1)
-    assert basin.area > 2e-4 and np.max(basin.strides) > 5
-    rng = np.random.default_rng(2)
-    which, part = rng.integers(0, len(basin.cells), 1000), rng.uniform(0, 1, (1000, 2, 1))
-    a, b, _, d = np.moveaxis(basin.cells[which], 1, 0)
-    z = a + part[:, 0] * (b - a) + part[:, 1] * (d - a)
-    assert np.all(basin.holds(z)) and not np.any(basin.holds(z + 1.0))
-
-    @jax.jit
-    @jax.vmap
-    def walk(x):
-        def onward(x, _):
-            return hj.stride(walker.system, x, gait.params, sequence=walker.sequence).x, None
-
-        return jax.lax.scan(onward, x, None, length=int(np.max(basin.strides)) + 12)[0]
-
-    ends = walk(jax.vmap(walker_flight.after_strike)(jnp.asarray(z)))
-    assert np.max(np.abs(np.asarray(ends - gait.x))) < 1e-3
+def test_cells_of_the_basin_are_proved_and_converge():
+    orbit = hj.periodic_orbit(WELL, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    certificate = hj.certify.attracting(orbit, radius=0.1, facets=8, rings=1, steps=8, orders=8)
+    assert certificate.proved and certificate.converges
+    basin = hj.certify.proved_basin(certificate, extent=1.2, cells=24, levels=1, steps=8, orders=8)
+    assert np.max(basin.strides) > 3
+    corners = np.abs(basin.cells[..., 0])
+    # None reaches beyond the basin, and most of it is proved.
+    assert np.max(corners) < 1 and np.max(corners) > 0.8
+    z = np.random.default_rng(2).uniform(-0.7, 0.7, (1000, 2))
+    assert np.all(basin.holds(z)) and not np.any(basin.holds(z + 2.0))
+    # In closed form: x^2 / (1 - x^2) shrinks by e^2 in each stride, and the cells' orbits come into the set.
+    x, y = np.moveaxis(basin.cells, -1, 0)
+    shrunk = x**2 / (1 - x**2) * np.exp(-2.0 * basin.strides)[:, None]
+    inside = np.stack([np.sign(x) * np.sqrt(shrunk / (1 + shrunk)), y * np.exp(-2.0 * basin.strides)[:, None]], -1)
+    edges = np.roll(certificate.vertices, -1, axis=0) - certificate.vertices
+    apart = inside[:, :, None] - certificate.vertices
+    assert np.all(edges[:, 0] * apart[..., 1] - edges[:, 1] * apart[..., 0] >= 0) or np.all(
+        edges[:, 0] * apart[..., 1] - edges[:, 1] * apart[..., 0] <= 0
+    )

@@ -62,7 +62,8 @@ def resumed(start, out):
 @pytest.mark.parametrize("name", CHUNKS)
 def test_a_damaged_chunk_is_computed_again(start, stored, tmp_path, name):
     whole, numbers = stored
-    for how in DAMAGES:
+    # All damages of a part and of the codes, by which a chunk is finished.
+    for how in DAMAGES if name in CHUNKS[:: len(CHUNKS) - 1] else ("byte at a third", "deleted"):
         out = tmp_path / how / "sweep.zarr"
         shutil.copytree(whole, out)
         damage(out / name, how)

@@ -50,19 +50,17 @@ def test_a_worker_is_killed_in_the_middle(client, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_command(client, command):
+def test_the_command(client, command, monkeypatch):
+    from hyjax.cli import cluster
+
     arguments = "sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--json"
     here = command(*arguments)
     there = command(*arguments, "--scheduler", client.scheduler.address, "--chunk", "10")
     assert there.returncode == 0, there.stderr
     assert there.stdout == here.stdout
-
-
-def test_no_scheduler(command, monkeypatch):
-    from hyjax.cli import cluster
-
+    # Without a scheduler, and without Dask.
     monkeypatch.setattr(cluster, "TIMEOUT", 1)
-    given = "sweep", "rimless_wheel", "--where", "slope=0.2:0.3:4", "--scheduler", "tcp://127.0.0.1:1"
+    given = *arguments, "--scheduler", "tcp://127.0.0.1:1"
     found = command(*given)
     assert found.returncode == 1 and "tcp://127.0.0.1:1: no Dask scheduler answers" in found.stderr
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax.certify.return_map import ReturnMap
 from hyjax.models import duffing_impact_oscillator, linear_impact_oscillator
 
 
@@ -19,7 +18,7 @@ def orbit_of(model):
 def test_the_linear_oscillator_with_impacts_attracts():
     """Its phase is a coordinate, in which the closing guard is affine: two coordinates of the section are left."""
     orbit = orbit_of(linear_impact_oscillator)
-    proof = hj.certify.attracting(orbit, radius=1e-2, facets=16, rings=2)
+    proof = hj.certify.attracting(orbit, radius=1e-2, facets=16, rings=2, orders=8)
     assert proof.proved and proof.converges and proof.section.names == ("x", "x_rate")
     assert np.max(np.abs(orbit.multipliers)) < proof.ratio < 0.61
     # Strides from the corners come nearer by the ratio, in the coordinates of the certificate, up to the second order.
@@ -35,8 +34,7 @@ def test_the_linear_oscillator_with_impacts_attracts():
 def test_an_oscillator_with_a_moving_wall_attracts():
     """The closing guard reads the time alone: the section is at one time of the period."""
     orbit = orbit_of(duffing_impact_oscillator)
-    of = ReturnMap(orbit, steps=4, orders=4, reduced=True)
-    assert of.section.names == ("x", "x_rate") and of.section.strobe
-    proof = hj.certify.attracting(orbit, radius=1e-2)
+    proof = hj.certify.attracting(orbit, radius=1e-2, orders=8)
+    assert proof.section.names == ("x", "x_rate") and proof.section.strobe
     assert proof.proved and proof.converges and proof.ratio < 0.65
     assert any("repeat themselves after the period" in each for each in proof.assumptions)

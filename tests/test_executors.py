@@ -52,14 +52,14 @@ def test_many_chunks_are_not_sent_at_once(start):
         case.system,
         start,
         where=lambda p: p.a,
-        values=np.linspace(2, 3, 300),
+        values=np.linspace(2, 3, 96),
         chunk=4,
         executor=executor,
         progress=False,
     )
-    # 300 points, halved until there are at most four in a chunk: 100 chunks of three.
-    assert len(executor.sent) == 101
-    assert executor.most <= 4 and int((found["result"] == 0).sum()) == 300
+    # 96 points, halved until there are at most four in a chunk: 32 chunks of three.
+    assert len(executor.sent) == 33
+    assert executor.most <= 4 and int((found["result"] == 0).sum()) == 96
 
 
 def test_a_lost_worker_is_named_and_the_store_is_resumed(start, whole, tmp_path):

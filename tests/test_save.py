@@ -100,6 +100,7 @@ def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
     loaded = hj.load(tmp_path / "branch.npz")
     require_equal({"branch": branch, "gait": gaits[1]}, loaded)
     np.testing.assert_array_equal(loaded["branch"].values, branch.values)
+    assert branch.result == hj.RESULTS.max_points_reached and len(branch) == 4 and "max_points" in str(branch)
     assert hj.provenance(tmp_path / "branch.npz")["kind"] == "dict of Branch, PeriodicOrbit"
     np.testing.assert_array_equal(follow(loaded["gait"]).multipliers, branch.multipliers)
 

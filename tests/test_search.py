@@ -11,14 +11,14 @@ from systems import logistic, map_of
 import hyjax as hj
 from hyjax._orbit.census import Census
 from hyjax._orbit.spread import spread
-from hyjax.models import bouncing_ball, compass_gait, linear_impact_oscillator, simplest_walker
+from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walker
 
 
 def gaits(model, params, **options) -> hj.PeriodicOrbit:
     return hj.find_orbits(model.system, params, sequence=model.sequence, region=model.region(params), **options)
 
 
-@pytest.mark.parametrize("slope", [0.001, 0.004, 0.009, 0.012, 0.015])
+@pytest.mark.parametrize("slope", [0.001, 0.015])
 def test_both_gaits_of_the_simplest_walker(slope):
     found = gaits(simplest_walker, simplest_walker.Params(slope))
     # Garcia et al. (1998): two gaits, of periods near 3.8 and 3.1, at every slope; both fixed points of the stride.
@@ -41,21 +41,6 @@ def test_digits_of_the_search():
         assert_allclose(orbit.multipliers[:2], exact[:2], rtol=3e-13, atol=3e-13)
 
 
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4])
-def test_compass_gait(degrees):
-    found = gaits(compass_gait, compass_gait.Params(slope=np.deg2rad(degrees)))
-    # A stable gait at each of these slopes (Goswami et al. 1998), with an unstable companion of shorter period.
-    assert_array_equal(found.stable, [True, False])
-
-
-def test_same_key_same_orbits():
-    params = simplest_walker.Params(0.009)
-    one, two, other = (gaits(simplest_walker, params, key=jax.random.key(k)) for k in (3, 3, 4))
-    assert_array_equal(one.x, two.x)
-    # Another key starts elsewhere and ends at the same orbits, up to rounding.
-    assert_allclose(one.x, other.x, rtol=0, atol=2e-14)
-
-
 def test_no_isolated_orbit():
     for restitution in (0.8, 1.0):
         params = bouncing_ball.Params(restitution=restitution)
@@ -71,7 +56,6 @@ def test_bad_region():
         hj.find_orbits(simplest_walker.system, params, sequence=("swing",), region=(low, high), starts=0)
 
 
-@pytest.mark.slow
 def test_region_without_width():
     """A coordinate that is zero but for rounding, in a region where it is zero."""
 
@@ -164,12 +148,20 @@ def cycles(r: float, strides: int) -> list[np.ndarray]:
 LOGISTIC, UNIT = map_of(logistic), (jnp.zeros(2), jnp.array([1.0, 0.0]))
 
 
-@pytest.mark.parametrize(
-    "strides", [1, 2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow), 5]
-)
+def test_same_key_same_orbits():
+    one, two, other = (
+        hj.find_orbits(LOGISTIC, {"r": jnp.array(3.6)}, sequence=("m",), region=UNIT, key=jax.random.key(k))
+        for k in (3, 3, 4)
+    )
+    assert_array_equal(one.x, two.x)
+    # Another key starts elsewhere and ends at the same orbits, up to rounding.
+    assert_allclose(np.sort(one.x[:, 0]), np.sort(other.x[:, 0]), rtol=0, atol=2e-14)
+
+
+@pytest.mark.parametrize("strides", [1, 2, 5])
 def test_orbits_of_a_map_that_folds(strides):
     """The logistic map, whose steps have two preimages: every orbit, also zero, where the whole state is zero."""
-    for r in (3.6, 3.9, 3.99, 4.0):
+    for r in (3.9, 4.0):
         found = hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, strides=strides)
         exact = cycles(r, strides)
         assert len(found) == len(exact)
@@ -195,14 +187,13 @@ def test_orbits_next_to_a_doubling(beyond):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("amplitude", [0.099971])
-def test_both_orbits_between_fold_and_grazing(amplitude):
+def test_both_orbits_between_fold_and_grazing():
     """Between the fold at 0.0999707536 and grazing at 0.1 the linear impact oscillator has two orbits of one impact. To the one
     near grazing, Newton's method converges from a strip along the edge of the states that reach the wall; at 0.099971 the two
     are 0.005 apart."""
-    p = linear_impact_oscillator.Params(amplitude=amplitude)
+    p = linear_impact_oscillator.Params(amplitude=0.099971)
     with pytest.warns(UserWarning, match="led to 2 orbits"):
-        found = gaits(linear_impact_oscillator, p)
+        found = gaits(linear_impact_oscillator, p, starts=768)
     assert len(found) == 2 and np.sum(found.stable) == 1
     # In closed form for every amplitude: the impact multiplies areas by e^2, the flow by exp(-2 pi c).
     product = np.prod(np.asarray(found.multipliers)[:, :2], axis=1)

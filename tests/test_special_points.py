@@ -76,6 +76,10 @@ def test_two_neimark_sacker_points(apart, way):
     one, other = turned(1, 1.0), turned(1, 2.0)
     branch = branch_of(blocks(one, (1 - way * apart) * other), blocks(one, way * other))
     check(branch, ("neimark-sacker", 0), ("neimark-sacker", apart))
+    first = branch.special_points[0]
+    assert_allclose(first.multiplier, np.exp(1j), rtol=1e-12)
+    with pytest.raises(ValueError, match="no other branch"):
+        hj.switch_branch(first, stop=0.3)
 
 
 @pytest.mark.slow
@@ -83,7 +87,7 @@ def test_special_points_of_random_maps():
     """Against the spectra at 20 001 values of the parameter."""
     random = np.random.default_rng(0)
     values = np.linspace(FROM, TO, 20_001)
-    for _ in range(40):
+    for _ in range(24):
         m = random.normal(size=(3, 4, 4)) * np.array([0.55, 0.7, 1.0])[:, None, None]
         matrices = np.einsum("kl,kij->lij", values ** np.arange(3)[:, None], m)
         sign_changes = lambda f: values[np.flatnonzero(np.diff(f > 0))]

@@ -60,7 +60,7 @@ UNARY = {
 
 
 @pytest.mark.parametrize("name", UNARY)
-@pytest.mark.parametrize("degree", [0, 2, 3])
+@pytest.mark.parametrize("degree", [0, 3])
 def test_functions_hold_their_values(name, degree):
     enclosed, true = UNARY[name]
     run = jax.jit(enclosed)
