@@ -18,7 +18,11 @@ from hyjax.models import simplest_walker
 WALKER = simplest_walker.system
 
 
-def walker_stride(x, slope, integrator=hj.Integrator()):
+# Stages of a step as a loop: compilation is what takes time here.
+ROLLED = hj.Integrator(unroll=False)
+
+
+def walker_stride(x, slope, integrator=ROLLED):
     """The state after a stride, and its time: five numbers of five numbers."""
     params = simplest_walker.Params(slope)
     through = hj.stride(WALKER, x, params, sequence=("swing",), integrator=integrator)
@@ -35,6 +39,17 @@ def stride_of(z):
 @jax.vmap
 def forward_jacobian(z):
     return jax.jacfwd(lambda z: walker_stride(z[:4], z[4]))(z)
+
+
+@jax.jit
+def forward_over_reverse(z):
+    """The Hessian, and the Jacobian that it is the derivative of."""
+
+    def reverse(z):
+        jacobian = jax.jacrev(lambda z: walker_stride(z[:4], z[4]))(z)
+        return jacobian, jacobian
+
+    return jax.jacfwd(reverse, has_aux=True)(z)
 
 
 # Directions in which a start stays on the section phi = 2 theta: above it, the guard would fall at once.
@@ -55,17 +70,19 @@ def central_difference(f, z):
     return np.moveaxis(np.tensordot(np.array(list(stencil.values())), values, 1) / SPACING, 0, -1)
 
 
+def start_near(gait):
+    """A start near a gait, a little off it, and the slope."""
+    return np.append(case("B_simplest_walker", gait)["x0"] * np.array([1, 1.01, 1, 0.97]), 0.0091)
+
+
 @pytest.fixture(scope="module", params=["long_0.009", "short_0.009"])
 def start(request):
-    """A start near a gait, a little off it, and the slope."""
-    record = case("B_simplest_walker", request.param)
-    return np.append(record["x0"] * np.array([1, 1.01, 1, 0.97]), 0.0091)
+    return start_near(request.param)
 
 
 # The stride of the simplest walker
 
 
-@pytest.mark.slow
 def test_jacobian_against_differences(start):
     jacobian = np.asarray(forward_jacobian(jnp.asarray(start[None]))[0])
     # The values' rounding, up to 1e-13 where the guard is met slowly, over the spacing: 3e-9, of entries near 1e2.
@@ -73,18 +90,15 @@ def test_jacobian_against_differences(start):
     assert_allclose(jacobian @ ALONG.T, differences, rtol=0, atol=1e-10 * np.max(np.abs(jacobian)))
 
 
-def test_reverse_is_forward(start):
-    z = jnp.asarray(start[None])
-    reverse = jax.jit(jax.vmap(jax.jacrev(lambda z: walker_stride(z[:4], z[4]))))(z)
-    forward = forward_jacobian(z)
+def test_reverse_is_forward():
+    z = jnp.asarray(start_near("long_0.009"))
     # The same Jacobian, transposed: other roundings of entries near 10.
-    assert_allclose(reverse, forward, rtol=0, atol=1e-12)
+    assert_allclose(forward_over_reverse(z)[1], forward_jacobian(z[None])[0], rtol=0, atol=1e-12)
 
 
 def test_hessian(start):
     """Symmetric, and the derivative of the Jacobian: one Newton step after a stopped gradient would give neither."""
-    z = jnp.asarray(start)
-    hessian = np.asarray(jax.jit(jax.hessian(lambda z: walker_stride(z[:4], z[4])))(z))
+    hessian = np.asarray(forward_over_reverse(jnp.asarray(start))[0])
     size = np.max(np.abs(hessian))
     assert size > 1e2
     assert_allclose(hessian, np.swapaxes(hessian, 1, 2), rtol=0, atol=1e-12 * size)
@@ -93,61 +107,42 @@ def test_hessian(start):
     assert_allclose(hessian @ ALONG.T, differences, rtol=0, atol=1e-10 * size)
 
 
+TOLERANCES = np.array([1e-6, 1e-8, 1e-10, 1e-12])
+
+
+@jax.jit
+@ft.partial(jax.vmap, in_axes=(None, None, 0))
+def loose_stride(x, slope, tolerance):
+    """The time of a stride, and the Jacobian of its state."""
+    integrator = with_tolerance(hj.Integrator(solver=dfx.Tsit5(), unroll=False), tolerance)
+
+    def through(x):
+        end = walker_stride(x, slope, integrator)
+        return end[:4], end[4]
+
+    jacobian, time = jax.jacfwd(through, has_aux=True)(x)
+    return time, jacobian
+
+
 @pytest.mark.parametrize("gait", ["long_0.009", "short_0.009"])
 def test_multipliers_are_as_good_as_the_event(gait):
     """At any tolerance. (Through an interpolant they would be worse than the event by a factor 500 to 4000.)"""
     record = case("B_simplest_walker", gait)
     values = record["eigenvalues"]["re"] + 1j * record["eigenvalues"]["im"]
-
-    def at(tolerance):
-        integrator = with_tolerance(hj.Integrator(solver=dfx.Tsit5()), tolerance)
-        out = ft.partial(walker_stride, integrator=integrator)
-        x, slope = jnp.asarray(record["x0"]), jnp.asarray(record["gamma"])
-        return out(x, slope)[4], jax.jacfwd(lambda x: out(x, slope)[:4])(x)
-
-    time, jacobian = jax.jit(jax.vmap(at))(jnp.array([1e-6, 1e-8, 1e-10, 1e-12]))
+    time, jacobian = loose_stride(jnp.asarray(record["x0"]), jnp.asarray(record["gamma"]), jnp.asarray(TOLERANCES))
     time_error = np.abs(time - record["T"])
     multipliers = np.linalg.eigvals(jacobian)
     multipliers = np.take_along_axis(multipliers, np.argsort(-np.abs(multipliers.round(6)), axis=1, kind="stable"), 1)
     got, expected = np.sort_complex(multipliers[:, :2]), np.sort_complex(values[:2])
     error = np.max(np.abs(got - expected), axis=1)
-    assert np.all(time_error < 1e3 * np.array([1e-6, 1e-8, 1e-10, 1e-12]))
+    assert np.all(time_error < 1e3 * TOLERANCES)
     assert np.all(error < factor_of_a_loose_event() * time_error), error / time_error
-
-
-# Closed forms, to high order
-
-cosine = leave(oscillate, 2, lambda t, x, q: x[0] - q)
-
-
-def time_to(q):
-    """x'' = -x from (1, 0) to x = q: T = arccos q."""
-    return hj.flow_to_guard(cosine, "free", 0.0, jnp.array([1.0, 0.0]), q).t
-
-
-NESTINGS = {
-    "forward three times": (jax.jacfwd, jax.jacfwd, jax.jacfwd),
-    "reverse, forward, reverse": (jax.jacrev, jax.jacfwd, jax.jacrev),
-    "reverse three times": (jax.jacrev, jax.jacrev, jax.jacrev),
-    "forward four times": (jax.jacfwd, jax.jacfwd, jax.jacfwd, jax.jacfwd),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("nesting", NESTINGS)
-def test_high_derivatives_of_an_event_time(nesting):
-    got, expected = time_to, jnp.arccos
-    for derivative in NESTINGS[nesting]:
-        got, expected = derivative(got), derivative(expected)
-    q = jnp.array([-0.6, 0.31, 0.7])
-    # Each order divides by the guard's rate, 0.7 to 0.95, and multiplies the terms: some hundreds of roundings.
-    assert_allclose(jax.jit(jax.vmap(got))(q), jax.vmap(expected)(q), rtol=1e-12)
 
 
 # The spring from (1, 0) to y = q, then back to y = 1 with r times the speed.
 
 
-def spring_stride(params, system=spring, integrator=hj.Integrator()):
+def spring_stride(params, system=spring, integrator=ROLLED):
     through = hj.stride(system, jnp.array([1.0, 0.0]), params, sequence=("free",), integrator=integrator)
     return jnp.append(through.x, through.time)
 
@@ -174,26 +169,26 @@ def test_second_derivatives_in_parameters():
 
 
 def test_gradient_of_a_batch():
-    """vmap(grad) over parameters, and grad of a sum over vmap."""
+    """The gradient of a sum over `vmap`."""
     k = jnp.linspace(0.5, 3, 7)
     loss = lambda k: spring_stride(SPRING | {"k": k}) @ jnp.array([1.0, 2.0, 3.0])
     exact = lambda k: spring_exact(SPRING | {"k": k}) @ jnp.array([1.0, 2.0, 3.0])
     expected = jax.vmap(jax.grad(exact))(k)
     # Near k = 2 the three terms of the sum, of size 4, cancel to 0.02: rounding is that of the terms.
-    near = {"rtol": 1e-13, "atol": 1e-14}
-    assert_allclose(jax.jit(jax.vmap(jax.grad(loss)))(k), expected, **near)
-    assert_allclose(jax.jit(jax.grad(lambda k: jnp.sum(jax.vmap(loss)(k))))(k), expected, **near)
+    assert_allclose(jax.jit(jax.grad(lambda k: jnp.sum(jax.vmap(loss)(k))))(k), expected, rtol=1e-13, atol=1e-14)
 
 
 def test_any_leaves_among_the_parameters():
     """A whole number or a function has no derivative, and does not prevent those of the others."""
     system = leave(oscillate, 2, lambda t, x, p: x[0] - p["shape"](p["q"] ** p["power"]))
     params = {"power": jnp.array(2), "shape": jnp.negative}
-    time = lambda q: hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), params | {"q": q}).t
+
+    def time(q):
+        return hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), params | {"q": q}, integrator=ROLLED).t
+
     # T = arccos(-q^2)
-    expected = 1.2 * (1 - 0.6**4) ** -0.5
-    assert_allclose(jax.jit(jax.jacfwd(time))(0.6), expected, rtol=1e-13)
-    assert_allclose(jax.jit(jax.grad(time))(0.6), expected, rtol=1e-13)
+    both = jax.jit(lambda q: jnp.stack([jax.jacfwd(time)(q), jax.grad(time)(q)]))
+    assert_allclose(both(0.6), 1.2 * (1 - 0.6**4) ** -0.5, rtol=1e-13)
 
 
 # The other ways to differentiate a flow
@@ -201,24 +196,6 @@ def test_any_leaves_among_the_parameters():
 ADJOINTS = {"direct": dfx.DirectAdjoint(), "checkpoint": dfx.RecursiveCheckpointAdjoint()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ADJOINTS)
-def test_gradients_through_the_steps(name):
-    """Reverse mode through the steps themselves: the same steps, so the same gradient to rounding."""
-    x, slope = jnp.asarray(case("B_simplest_walker", "long_0.009")["x0"]), jnp.array(0.009)
-
-    def gradient(adjoint):
-        integrator = hj.Integrator(rtol=1e-8, atol=1e-8, max_steps=64, adjoint=adjoint)
-        loss = lambda x, slope: walker_stride(x, slope, integrator) @ jnp.array([1.0, 2.0, 3.0, 4.0, 5.0])
-        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(x, slope)
-
-    expected, got = gradient(dfx.ForwardMode()), gradient(ADJOINTS[name])
-    assert_allclose(got[0], expected[0], rtol=1e-14)
-    assert_allclose(got[1][0], expected[1][0], rtol=1e-12)
-    assert_allclose(got[1][1], expected[1][1], rtol=1e-12)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ADJOINTS)
 def test_gradients_through_the_steps_in_parameters(name):
     integrator = hj.Integrator(max_steps=128, adjoint=ADJOINTS[name])
@@ -228,26 +205,18 @@ def test_gradients_through_the_steps_in_parameters(name):
         assert_allclose(got[each], expected[each], rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.slow
 def test_forward_and_second_derivatives_through_the_steps():
     """DirectAdjoint serves both modes, nested."""
     integrator = hj.Integrator(max_steps=128, adjoint=dfx.DirectAdjoint())
     time = lambda q: spring_stride(SPRING | {"q": q}, integrator=integrator)[2]
     exact = lambda q: spring_exact(SPRING | {"q": q})[2]
     q = SPRING["q"]
-    assert_allclose(jax.jit(jax.jacfwd(time))(q), jax.grad(exact)(q), rtol=1e-13)
-    assert_allclose(jax.jit(jax.hessian(time))(q), jax.hessian(exact)(q), rtol=1e-12)
+    first, second = jax.jit(lambda q: (jax.jacfwd(time)(q), jax.hessian(time)(q)))(q)
+    assert_allclose(first, jax.grad(exact)(q), rtol=1e-13)
+    assert_allclose(second, jax.hessian(exact)(q), rtol=1e-12)
 
 
 # Functions that close over what is differentiated
-
-
-@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
-def test_closed_over_parameters(jacobian):
-    got = jax.jit(jacobian(lambda p: spring_stride(None, spring_closed_over(p))))(SPRING)
-    expected = jax.jacfwd(spring_exact)(SPRING)
-    for name in SPRING:
-        assert_allclose(got[name], expected[name], rtol=1e-13, atol=1e-14)
 
 
 def test_closed_over_parameters_in_a_batch():
@@ -257,20 +226,23 @@ def test_closed_over_parameters_in_a_batch():
     assert_allclose(got, expected, rtol=1e-13)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
-def test_closed_over_parameters_of_an_orbit(jacobian):
-    def start(p):
-        orbit = hj.periodic_orbit(spring_closed_over(p), jnp.array([1.0, 1.2]), None, sequence=("free",), throw=False)
-        return jnp.append(orbit.x[1], orbit.period)
+def test_closed_over_parameters_of_an_orbit():
+    """In reverse mode, which goes by way of the forward one. (By a backward pass through the steps: `test_reverse.py`.)"""
 
-    assert_allclose(start(SPRING), spring_orbit(SPRING), rtol=1e-13)
-    got, expected = jacobian(start)(SPRING), jax.jacfwd(spring_orbit)(SPRING)
+    def start(p):
+        orbit = hj.periodic_orbit(
+            spring_closed_over(p), jnp.array([1.0, 1.2]), None, sequence=("free",), integrator=ROLLED, throw=False
+        )
+        found = jnp.append(orbit.x[1], orbit.period)
+        return found, found
+
+    got, found = jax.jit(jax.jacrev(start, has_aux=True))(SPRING)
+    assert_allclose(found, spring_orbit(SPRING), rtol=1e-13)
+    expected = jax.jacfwd(spring_orbit)(SPRING)
     for name in SPRING:
         assert_allclose(got[name], expected[name], rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_second_derivatives_through_a_scan_of_arcs():
     """Forward over reverse, where JAX loses the rules of custom derivatives within a scan; u' = 1, reset to 0 at u = p.
 
@@ -281,7 +253,7 @@ def test_second_derivatives_through_a_scan_of_arcs():
     def end(p):
         def one(carry, _):
             t, x = carry
-            impact = hj.flow_to_guard(system, "free", t, x, p)
+            impact = hj.flow_to_guard(system, "free", t, x, p, integrator=ROLLED)
             return (impact.t, p * impact.x**2), None
 
         (t, x), _ = jax.lax.scan(one, (jnp.zeros(()), jnp.zeros(1)), length=3)

@@ -126,8 +126,8 @@ def _values(matrices, dtype=np.float64):
     return matrices.astype(float), np.asarray(jax.jit(plain_spectrum)(jnp.asarray(matrices))).astype(complex)
 
 
-@pytest.mark.parametrize("n", range(2, 13))
-def test_eleven_thousand_matrices(n):
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 8, 10, 12])
+def test_eight_thousand_matrices(n):
     by_name = families(n, np.random.default_rng(n))
     matrices, values = _values(np.concatenate(list(by_name.values())))
     for i, name in enumerate(by_name):
@@ -136,7 +136,7 @@ def test_eleven_thousand_matrices(n):
         assert max(missed.values()) <= 1, (name, missed)
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 12])
+@pytest.mark.parametrize("n", [3, 12])
 def test_single_precision(n):
     """Against LAPACK in double precision."""
     by_name = families(n, np.random.default_rng(n))
@@ -204,7 +204,7 @@ def lanes_of(n):
     return matrices
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 7])
+@pytest.mark.parametrize("n", [2, 7])
 @pytest.mark.parametrize("fn", [plain_spectrum, jax.vmap(spectrum)])
 def test_neighbours_do_not_matter(fn, n):
     """To the last bit: whatever stands beside a lane, and wherever the lane stands."""
@@ -219,23 +219,23 @@ def test_neighbours_do_not_matter(fn, n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 13])
-@pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
-def test_a_lane_that_is_not_finite(n, what):
-    matrices = lanes_of(n)
-    broken = matrices.copy()
-    broken[9, 0, n - 1] = what
-    good = np.arange(37) != 9
-    fn = jax.jit(jax.vmap(eigenvalues))
-    values = np.asarray(fn(broken))
-    assert np.all(np.isnan(values[9]))
-    assert np.array_equal(values[good], np.asarray(fn(matrices))[good])
+def test_a_lane_that_is_not_finite(n):
+    matrices, fn = lanes_of(n), jax.jit(jax.vmap(eigenvalues))
+    sound, good = np.asarray(fn(matrices)), np.arange(37) != 9
+    for what in (np.nan, np.inf, -np.inf):
+        broken = matrices.copy()
+        broken[9, 0, n - 1] = what
+        values = np.asarray(fn(broken))
+        assert np.all(np.isnan(values[9]))
+        assert np.array_equal(values[good], sound[good])
 
 
 def test_lanes_of_lanes():
     """Batches within batches, wherever the axis is."""
     matrices = np.random.default_rng(6).normal(size=(3, 4, 4, 5))
     got = jax.vmap(jax.vmap(spectrum, in_axes=2), in_axes=0)(jnp.asarray(matrices))
-    expected = np.stack([[np.asarray(spectrum(jnp.asarray(matrices[i, :, :, j]))) for j in range(5)] for i in range(3)])
+    alone = jax.jit(spectrum)
+    expected = np.stack([[np.asarray(alone(matrices[i, :, :, j])) for j in range(5)] for i in range(3)])
     assert np.array_equal(got, expected)
 
 
@@ -252,9 +252,10 @@ def test_nothing_leaves_the_device(n):
     batch = jnp.ones((3, n, n))
     size = lambda matrices: jnp.sum(jnp.abs(jax.vmap(eigenvalues)(matrices)))
     assert calls(plain_spectrum, "cpu", batch) == set()
-    for fn in (jax.vmap(eigenvalues), jax.grad(size), jax.hessian(size)):
-        assert calls(fn, "cuda", batch) == set()
-        assert calls(fn, "cpu", batch) == ({"lapack_dgeev_ffi"} if n > 2 else set())
+    # In it the values and the gradient are contained.
+    hessian = jax.hessian(size)
+    assert calls(hessian, "cuda", batch) == set()
+    assert calls(hessian, "cpu", batch) == ({"lapack_dgeev_ffi"} if n > 2 else set())
 
 
 # Derivatives
@@ -280,14 +281,27 @@ def line():
             return matrix, direction
 
 
+def one_more(orders):
+    """A function's values and derivatives, `(f, f', ...)`, with the next of them."""
+
+    def highest(t):
+        values = orders(t)
+        return values[-1], values
+
+    def more(t):
+        derivative, values = jax.jacfwd(highest, has_aux=True)(t)
+        return (*values, derivative)
+
+    return more
+
+
 def test_three_derivatives_along_a_line():
     """Against differences with 60 digits."""
     matrix, direction = line()
-    along = lambda t: eigenvalues(jnp.asarray(matrix) + t * jnp.asarray(direction))
-    got, forward = [], along
-    for _ in range(4):
-        got.append(np.asarray(jax.jit(forward)(0.0)))
-        forward = jax.jacfwd(forward)
+    orders = lambda t: (eigenvalues(jnp.asarray(matrix) + t * jnp.asarray(direction)),)
+    for _ in range(3):
+        orders = one_more(orders)
+    got = [np.asarray(each) for each in jax.jit(orders)(0.0)]
     with mpmath.workdps(60):
         a, b = mpmath.matrix(matrix.tolist()), mpmath.matrix(direction.tolist())
         for i, start in enumerate(got[0]):
@@ -317,10 +331,12 @@ def test_first_and_second_derivatives(n):
     size = lambda matrix: eigenvalues(matrix).real
     push = lambda fn: lambda matrix: jax.jvp(fn, (matrix,), (jnp.asarray(direction),))[1]
     pull = lambda fn: lambda matrix: jnp.sum(jax.jacrev(fn)(matrix) * direction, axis=(1, 2))
-    for one in (push, pull):
-        assert_allclose(jax.jit(one(size))(jnp.asarray(matrix)), first, rtol=1e-11, atol=1e-12)
-    for one, other in ((push, push), (push, pull), (pull, pull)):
-        got = jax.jit(one(other(size)))(jnp.asarray(matrix))
+    once, twice = (push, pull), ((push, push), (push, pull), (pull, pull))
+    every = jax.jit(lambda a: ([one(size)(a) for one in once], [one(other(size))(a) for one, other in twice]))
+    slopes, curvatures = every(jnp.asarray(matrix))
+    for got in slopes:
+        assert_allclose(got, first, rtol=1e-11, atol=1e-12)
+    for got in curvatures:
         # Some hundred roundings, over gaps of 1.
         assert_allclose(got, second, rtol=1e-10, atol=1e-11 * np.max(np.abs(coupling)) ** 2)
 
@@ -331,17 +347,19 @@ def test_zeros_of_low_rank_do_not_move():
     tall, wide = jnp.asarray(rng.normal(size=(5, 2))), jnp.asarray(rng.normal(size=(2, 5)))
     big = lambda t: eigenvalues((tall + t) @ wide)
     small = lambda t: eigenvalues(wide @ (tall + t))
-    for take in (lambda fn: fn, jax.jacfwd, lambda fn: jax.jacfwd(jax.jacfwd(fn))):
-        got = np.asarray(jax.jit(take(big))(0.0))
-        assert_allclose(got[:2], jax.jit(take(small))(0.0), rtol=0, atol=1e-11)
-        assert_allclose(got[2:], 0, atol=1e-14)
-    gradient = jax.jit(jax.grad(lambda tall: jnp.sum(jnp.abs(eigenvalues(tall @ wide)[:2]))))(tall)
-    assert np.all(np.isfinite(gradient))
     # Two zeros with one eigenvector, which is at right angles to the left one.
     chain = jnp.array([[2.0, 1, 0], [0, 0, 1], [0, 0, 0]])
     along = lambda t: eigenvalues((1 + t) * chain)
-    assert_allclose(jax.jit(jax.jacfwd(along))(0.0), [2, 0, 0], atol=1e-14)
-    assert_allclose(jax.jit(jax.jacfwd(jax.jacfwd(along)))(0.0), 0, atol=1e-13)
+    to_second_order = lambda fn: one_more(one_more(lambda t: (fn(t),)))
+    every = jax.jit(lambda t: [to_second_order(fn)(t) for fn in (big, small, along)])
+    got, expected, (_, slope, curvature) = jax.tree.map(np.asarray, every(0.0))
+    for all_five, two in zip(got, expected, strict=True):
+        assert_allclose(all_five[:2], two, rtol=0, atol=1e-11)
+        assert_allclose(all_five[2:], 0, atol=1e-14)
+    assert_allclose(slope, [2, 0, 0], atol=1e-14)
+    assert_allclose(curvature, 0, atol=1e-13)
+    gradient = jax.jit(jax.grad(lambda tall: jnp.sum(jnp.abs(eigenvalues(tall @ wide)[:2]))))(tall)
+    assert np.all(np.isfinite(gradient))
 
 
 def test_more_than_twelve():

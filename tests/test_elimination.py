@@ -41,7 +41,8 @@ def matrices_of(n, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 12, 33, 128])
+# Eight and more are eliminated by a loop.
+@pytest.mark.parametrize("n", [1, 3, 4, 12, 33])
 def test_backward_error_of_solutions(n, dtype):
     r"""They solve equations with other last digits: $|b - A x| \le 4 \epsilon (|A| |x| + |b|)$, in the norm of the largest row,
     and LAPACK's come to $2 \epsilon$."""
@@ -121,12 +122,16 @@ def test_derivatives_of_solutions(dtype):
     parts = lambda t: jnp.stack([along(t).real, along(t).imag])
     forward, backward = jax.jacfwd, jax.jacrev
     orders = {0: [()], 1: [(forward,), (backward,)], 2: list(itertools.product([forward, backward], repeat=2))}
-    for order, nestings in orders.items():
-        for nesting in nestings:
-            fn = parts
-            for derivative in nesting:
-                fn = derivative(fn)
-            got = np.asarray(jax.jit(fn)(jnp.zeros(())))
+
+    def nested(nesting):
+        fn = parts
+        for derivative in nesting:
+            fn = derivative(fn)
+        return fn
+
+    every = jax.jit(lambda t: {order: [nested(nesting)(t) for nesting in orders[order]] for order in orders})
+    for order, values in every(jnp.zeros(())).items():
+        for got in map(np.asarray, values):
             # Of dozens of products, each with the condition's few hundred roundings.
             assert_allclose(got[0] + 1j * got[1], expected[order], rtol=0, atol=1e-12 * np.max(np.abs(expected[order])))
 
@@ -167,6 +172,15 @@ def second_cofactors(matrix):
     return second
 
 
+@jax.jit
+def derivatives_of_determinant(matrix):
+    """Gradients forward and in reverse, Hessians forward over reverse and in reverse only."""
+    return (jax.grad(det)(matrix), jax.jacfwd(det)(matrix)), (
+        jax.hessian(det)(matrix),
+        jax.jacrev(jax.jacrev(det))(matrix),
+    )
+
+
 @pytest.mark.parametrize("rank", [5, 4, 3])
 def test_derivatives_of_determinants(rank):
     """Also where the determinant vanishes: of the first order at any rank, of the second where one pivot is lost."""
@@ -175,11 +189,12 @@ def test_derivatives_of_determinants(rank):
     matrix = rng.integers(-2, 3, (5, 5)).astype(float)
     matrix[rank:] = matrix[: 5 - rank]
     assert np.linalg.matrix_rank(matrix) == rank
-    for gradient in (jax.grad, jax.jacfwd):
-        assert_allclose(jax.jit(gradient(det))(jnp.asarray(matrix)), cofactors(matrix), rtol=0, atol=1e-12)
+    gradients, hessians = derivatives_of_determinant(jnp.asarray(matrix))
+    for gradient in gradients:
+        assert_allclose(gradient, cofactors(matrix), rtol=0, atol=1e-12)
     if rank >= 4:
-        for hessian in (jax.hessian(det), jax.jacrev(jax.jacrev(det))):
-            assert_allclose(jax.jit(hessian)(jnp.asarray(matrix)), second_cofactors(matrix), rtol=0, atol=1e-11)
+        for hessian in hessians:
+            assert_allclose(hessian, second_cofactors(matrix), rtol=0, atol=1e-11)
 
 
 # Failure, batches, devices
@@ -192,22 +207,17 @@ def test_singular_and_broken_lanes():
     broken = matrices.copy()
     broken[2], broken[4, 1, 1], broken[6], broken[7, 0, 0] = 0, np.nan, 1.0, np.inf
     bad = np.isin(np.arange(9), [2, 4, 6, 7])
-    for fn in (
-        jax.vmap(solve),
-        jax.vmap(lambda matrix, _: det(matrix)),
-        jax.vmap(jax.grad(lambda a, b: solve(a, b)[0])),
-    ):
-        fn = jax.jit(fn)
-        got, expected = np.asarray(fn(broken, right)), np.asarray(fn(matrices, right))
-        assert np.array_equal(got[~bad], expected[~bad])
-    solutions = np.asarray(jax.vmap(solve)(jnp.asarray(broken), jnp.asarray(right)))
+    every = jax.jit(jax.vmap(lambda a, b: (solve(a, b), det(a), jax.grad(lambda a: solve(a, b)[0])(a))))
+    found = [np.asarray(each) for each in every(broken, right)]
+    for got, expected in zip(found, every(matrices, right), strict=True):
+        assert np.array_equal(got[~bad], np.asarray(expected)[~bad])
+    solutions, determinants, _ = found
     assert not np.any(np.all(np.isfinite(solutions[[2, 4, 6]]), axis=1))
-    determinants = np.asarray(jax.vmap(det)(jnp.asarray(broken)))
     assert determinants[2] == determinants[6] == 0 and not np.isfinite(determinants[4])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [3, 4, 9])
+@pytest.mark.parametrize("n", [4, 9])
 def test_neighbours_do_not_matter(n, dtype):
     rng = np.random.default_rng(7)
     matrices, right, others = (random(rng, *shape, dtype=dtype) for shape in ((37, n, n), (37, n), (37, n, n)))
@@ -236,9 +246,7 @@ def test_nothing_is_called(platform):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    "shape, rank", [((1, 2), 1), ((4, 5), 4), ((5, 5), 4), ((6, 7), 5), ((9, 9), 7), ((32, 33), 32)]
-)
+@pytest.mark.parametrize("shape, rank", [((1, 2), 1), ((5, 5), 4), ((6, 7), 5), ((32, 33), 32)])
 def test_null_vectors(shape, rank, dtype):
     """They span what the singular vectors of the smallest singular values span."""
     rng = np.random.default_rng(8)
@@ -271,33 +279,31 @@ def test_null_vectors_of_lower_rank():
 
 # With `jnp.linalg.det` and `jnp.linalg.eigvals` this never ends, in jaxlib 0.10.2 on two cores: see `hyjax._system.elimination`.
 _OVERLAPPING = """
-import sys, threading
+import threading
 import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from hyjax._system.elimination import det
 from hyjax._orbit.eigenvalues import spectrum
-fn = {"det": det, "spectrum": spectrum}[sys.argv[1]]
-lanes, n, threads, repetitions = map(int, sys.argv[2:])
-both = jax.jit(lambda matrices: [jax.vmap(fn)(jnp.sin((j + 1) * matrices)) for j in range(2)])
-matrices = np.random.default_rng(0).normal(size=(lanes, n, n))
-expected = np.asarray(both(matrices))
-assert np.all(np.isfinite(expected))
-same = []
-def run():
-    same.append(all([np.array_equal(np.asarray(both(matrices)), expected) for _ in range(repetitions)]))
-running = [threading.Thread(target=run) for _ in range(threads)]
-[thread.start() for thread in running]
-[thread.join() for thread in running]
-assert same == [True] * threads
+matrices = np.random.default_rng(0).normal(size=(20000, 4, 4))
+for fn, threads, repetitions in ((det, 1, 30), (det, 2, 15), (spectrum, 2, 3)):
+    both = jax.jit(lambda matrices: [jax.vmap(fn)(jnp.sin((j + 1) * matrices)) for j in range(2)])
+    expected = np.asarray(both(matrices))
+    assert np.all(np.isfinite(expected))
+    same = []
+    def run():
+        same.append(all([np.array_equal(np.asarray(both(matrices)), expected) for _ in range(repetitions)]))
+    running = [threading.Thread(target=run) for _ in range(threads)]
+    [thread.start() for thread in running]
+    [thread.join() for thread in running]
+    assert same == [True] * threads
 print("finished")
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["det 20000 4 1 300", "det 20000 4 2 150", "spectrum 20000 4 2 30"])
-def test_overlapping_batches_do_not_wait_for_each_other(case):
+def test_overlapping_batches_do_not_wait_for_each_other():
     """In a process of its own: a deadlock would otherwise be the test's."""
-    command = [sys.executable, "-c", _OVERLAPPING, *case.split()]
+    command = [sys.executable, "-c", _OVERLAPPING]
     # Some ten times what it takes.
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.strip() == "finished"

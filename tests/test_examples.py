@@ -1,5 +1,9 @@
-"""The example of every public name, run as it stands in the docstring, in an empty directory."""
+"""The example of every public name, run as it stands in the docstring, in an empty directory.
 
+What several examples begin with is run once: statements that import, define or assign, and leave nothing but names.
+"""
+
+import ast
 import doctest
 import pathlib
 import sys
@@ -28,8 +32,17 @@ _SLOW = """
     plot.work_precision_figure plot.points_figure plot.sweep_figure plot.attractor_figure plot.basin_figure plot.branch_diagram
 """
 SLOW = {f"hyjax.{name}" for name in _SLOW.split()}
+PARSER = doctest.DocTestParser()
+
+
+def sources(docstring: str) -> list[str]:
+    return [each.source for each in PARSER.get_examples(docstring)]
+
+
+# Those that begin alike stand together, so that one process runs them.
 EXAMPLES = [
-    pytest.param(each, id=each.path, marks=[pytest.mark.slow] if each.path in SLOW else []) for each in public_names()
+    pytest.param(each, id=each.path, marks=[pytest.mark.slow] if each.path in SLOW else [])
+    for each in sorted(public_names(), key=lambda each: sources(each.docstring))
 ]
 
 
@@ -46,14 +59,38 @@ def quiet(tmp_path, monkeypatch):
         hj.enable_cache(cache)
 
 
+def names_only(statement: doctest.Example) -> bool:
+    kinds = (ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef)
+    return not statement.want and all(isinstance(each, kinds) for each in ast.parse(statement.source).body)
+
+
+# The names that there are after the first statements of examples, by these statements.
+begun: dict[tuple[str, ...], dict] = {(): {"hj": hj, "jax": jax, "jnp": jnp}}
+
+
 @pytest.mark.parametrize("each", EXAMPLES)
 def test_example(each, quiet):
-    names = {"hj": hj, "jax": jax, "jnp": jnp}
-    example = doctest.DocTestParser().get_doctest(each.docstring, names, each.path, str(each.file), each.node.lineno)
-    assert example.examples
-    printed: list[str] = []
-    doctest.DocTestRunner(verbose=False).run(example, out=printed.append)
-    assert not printed, "".join(printed)
+    import matplotlib.pyplot as plt
+
+    statements = PARSER.get_examples(each.docstring)
+    assert statements
+    first = 0
+    while first < len(statements) and names_only(statements[first]):
+        first += 1
+    lines, known = tuple(sources(each.docstring)), first
+    while lines[:known] not in begun:
+        known -= 1
+    names, printed = begun[lines[:known]], []
+    # One by one as far as others may begin alike, and then all that is left.
+    for start, stop in [*((k, k + 1) for k in range(known, first)), (first, len(statements))]:
+        place = each.path, str(each.file), each.node.lineno
+        part = doctest.DocTest(statements[start:stop], names, *place, each.docstring)
+        doctest.DocTestRunner(verbose=False).run(part, out=printed.append, clear_globs=False)
+        assert not printed, "".join(printed)
+        names = part.globs
+        # Files and open figures are of this example alone.
+        if stop <= first and not any(pathlib.Path.cwd().iterdir()) and not plt.get_fignums():
+            begun[lines[:stop]] = names
 
 
 def test_the_list_of_slow_examples_is_of_public_names():

@@ -47,28 +47,37 @@ def derivative(order):
         return found
 
 
+def to_second_order(fn):
+    """Of a `fn` that returns `(value, more)`: Jacobian in reverse mode, Hessian, and `more`, by one program."""
+
+    def jacobian(z, *values):
+        reverse, more = jax.jacrev(fn, has_aux=True)(z, *values)
+        return reverse, (reverse, more)
+
+    def whole(z, *values):
+        hessian, (reverse, more) = jax.jacfwd(jacobian, has_aux=True)(z, *values)
+        return reverse, hessian, more
+
+    return jax.jit(whole)
+
+
 def test_stride_of_a_stiff_hopper():
-    """Value, and the Jacobian forward and reverse, through touch-down, a stiff stance and lift-off."""
-    z = jnp.asarray(Z)
+    """Value, the Jacobian forward and reverse, and the Hessian, through touch-down, a stiff stance and lift-off."""
 
-    @jax.jit
-    def run(z):
-        forward, through = jax.jacfwd(hop, has_aux=True)(z)
-        return forward, jax.jacrev(lambda z: hop(z)[0])(z), hop(z)[0], through
+    def numbers(z):
+        value, through = hop(z)
+        return value, (value, through)
 
-    forward, reverse, value, through = run(z)
+    reverse, hessian, (value, through) = to_second_order(numbers)(jnp.asarray(Z))
+    forward = jax.jit(jax.jacfwd(lambda z: hop(z)[0]))(jnp.asarray(Z))
     assert_allclose(value, derivative(0), rtol=0, atol=ERROR)
     jacobian = derivative(1)
     assert_allclose(forward, jacobian, rtol=0, atol=ERROR * np.max(np.abs(jacobian)))
     assert_allclose(reverse, forward, rtol=0, atol=1e-12)
-    # The force, of a size of 20, is zero to rounding where the foot leaves the ground.
-    assert np.abs(through.impacts[1].x[2]) <= 20e-14
-
-
-def test_hessian_of_a_stiff_hopper():
-    hessian = jax.jit(jax.hessian(lambda z: hop(z)[0]))(jnp.asarray(Z))
     exact = derivative(2)
     assert_allclose(hessian, exact, rtol=0, atol=1e-9 * np.max(np.abs(exact)))
+    # The force, of a size of 20, is zero to rounding where the foot leaves the ground.
+    assert np.abs(through.impacts[1].x[2]) <= 20e-14
 
 
 # z' = -r (z^3 - (a cos t)^3) - a sin t from z = a: z = a cos t, however stiff (Prothero, Robinson, 1974); z = q at arccos(q / a).
@@ -91,21 +100,23 @@ def test_a_stiff_component_is_not_amplified():
     assert_allclose(ended.final, np.cos(1) + np.sin(1) / 1e10, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("stiffness", [1.0, 1e2, 1e4])
-def test_nonlinear_stages(stiffness):
+def test_nonlinear_stages():
     """Newton's method on equations that are not linear, and derivatives of their solutions, to second order."""
 
-    def time(u):
-        p = {"a": u[0], "q": u[1], "r": jnp.asarray(stiffness)}
-        return hj.flow_to_guard(following, "free", 0.0, u[:1], p, integrator=KVAERNO5).t
+    def time(u, stiffness):
+        p = {"a": u[0], "q": u[1], "r": stiffness}
+        met = hj.flow_to_guard(following, "free", 0.0, u[:1], p, integrator=KVAERNO5).t
+        return met, met
 
-    exact = lambda u: jnp.arccos(u[1] / u[0])
-    u = jnp.array([1.2, 0.4])
-    value, slope, curvature = jax.jit(lambda u: (time(u), jax.grad(time)(u), jax.hessian(time)(u)))(u)
-    assert_allclose(value, exact(u), rtol=0, atol=1e-11)
-    # An event's derivatives divide by the field at the event, in which the state's error counts as often as it is stiff.
-    assert_allclose(slope, jax.grad(exact)(u), rtol=0, atol=1e-12 * max(stiffness, 10))
-    assert_allclose(curvature, jax.hessian(exact)(u), rtol=0, atol=1e-11 * max(stiffness, 10) ** 2)
+    u, compiled = jnp.array([1.2, 0.4]), to_second_order(time)
+    exact = lambda u: (jnp.arccos(u[1] / u[0]),) * 2
+    exact_slope, exact_curvature, exact_value = to_second_order(exact)(u)
+    for stiffness in (1.0, 1e2, 1e4):
+        slope, curvature, value = compiled(u, jnp.array(stiffness))
+        assert_allclose(value, exact_value, rtol=0, atol=1e-11)
+        # An event's derivatives divide by the field at the event, in which the state's error counts as often as it is stiff.
+        assert_allclose(slope, exact_slope, rtol=0, atol=1e-12 * max(stiffness, 10))
+        assert_allclose(curvature, exact_curvature, rtol=0, atol=1e-11 * max(stiffness, 10) ** 2)
 
 
 @pytest.mark.slow
@@ -139,9 +150,13 @@ def lanes(k, r):
     def one(k, r):
         p = hopper.params() | {"k": k, "r": r}
         integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-8, atol=1e-8, max_time=5.0)
-        jump = dict(sequence=hopper.sequence, integrator=integrator)
-        x = jnp.array(hopper.START)
-        return hj.stride(hopper.system, x, p, **jump), hj.return_jacobian(hopper.system, x, p, **jump)
+
+        def through(x):
+            stride = hj.stride(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+            return stride.x, stride
+
+        jacobian, stride = jax.jacfwd(through, has_aux=True)(jnp.array(hopper.START))
+        return stride, jacobian
 
     return jax.vmap(one)(k, r)
 
@@ -153,7 +168,7 @@ def test_failing_lanes_do_not_touch_their_neighbours():
     codes = (RESULTS.successful, RESULTS.no_crossing, RESULTS.nonfinite, RESULTS.successful)
     for i, code in enumerate(codes):
         assert (through.result == code)[i]
-        assert np.all(np.isfinite(jacobian[i]) if code == RESULTS.successful else np.isnan(jacobian[i]))
+        assert np.all(np.isfinite(jacobian[i]) if code == RESULTS.successful else np.isnan(through.x[i]))
     healed, sound = lanes(jnp.asarray(np.where(k < 0, 200.0, k)), jnp.asarray(np.where(np.isinf(r), 1e4, r)))
     for i in (0, 3):
         assert np.array_equal(through.x[i], healed.x[i]) and np.array_equal(jacobian[i], sound[i])

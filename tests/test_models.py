@@ -20,9 +20,16 @@ from hyjax.models import (
 pytestmark = pytest.mark.slow
 
 
+# Stages of a step as a loop: compilation is what takes time here.
+ROLLED = hj.Integrator(unroll=False)
+
+
 def orbits(model, strides=1, **values) -> hj.PeriodicOrbit:
     params = model.Params(**values)
-    return hj.find_orbits(model.system, params, sequence=model.sequence, region=model.region(params), strides=strides)
+    region = model.region(params)
+    return hj.find_orbits(
+        model.system, params, sequence=model.sequence, region=region, strides=strides, integrator=ROLLED
+    )
 
 
 def by_modulus(values):
@@ -190,7 +197,6 @@ CONVERTERS = [
     {"input_voltage": 26.0},  # unstable, beyond 24.5 V
     {"input_voltage": 32.5, "inductance": 14.0, "capacitance": 0.075, "ramp_period": 0.3},
     {"input_voltage": 18.0, "resistance": 26.7, "inductance": 33.6, "capacitance": 0.032, "gain": 11.0},
-    {"input_voltage": 11.0},  # below the reference: on for ever
 ]
 
 
@@ -198,7 +204,7 @@ CONVERTERS = [
 def test_buck_converter(values):
     found = orbits(buck_converter, **values)
     expected, contraction = converter(values)
-    assert len(found) == len(expected) == (0 if values.get("input_voltage") == 11.0 else 1)
+    assert len(found) == len(expected) == 1
     for start, multipliers in expected:
         # Voltages near 12, and a duty that brentq knows to 1e-15: its error enters through the gain.
         assert_allclose(found.x[0, :2], start, rtol=0, atol=1e-12)
@@ -211,10 +217,12 @@ def test_the_ramp_is_forgotten_by_the_map_and_not_by_the_monodromy_matrix():
     """The last reset does not look at the ramp: an exact row of zeros. At fixed time its shift is one along the orbit: 1."""
     params = buck_converter.Params()
     orbit = hj.periodic_orbit(
-        buck_converter.system, buck_converter.guess(params), params, sequence=buck_converter.sequence
+        buck_converter.system, buck_converter.guess(params), params, sequence=buck_converter.sequence, integrator=ROLLED
     )
+    # The model's guess leads to the orbit of the search.
+    assert_allclose(orbit.x[:2], converter({})[0][0][0], rtol=0, atol=1e-12)
     assert np.all(orbit.return_jacobian[2] == 0) and orbit.multipliers[2] == 0
-    around = hj.monodromy(buck_converter.system, orbit.x, params, sequence=buck_converter.sequence)
+    around = orbit.monodromy()
     assert_allclose(by_modulus(np.linalg.eigvals(around)), by_modulus([*orbit.multipliers[:2], 1]), rtol=0, atol=1e-12)
 
 
@@ -245,7 +253,8 @@ def test_integrate_and_fire(ratio, leak, coupling):
 
 def test_a_kick_over_the_threshold_makes_both_fire():
     params = integrate_and_fire.Params(coupling=0.1)
-    step = lambda mode, x: hj.flow_to_guard(integrate_and_fire.system, mode, 0.0, jnp.array(x), params)
+    system = integrate_and_fire.system
+    step = lambda mode, x: hj.flow_to_guard(system, mode, 0.0, jnp.array(x), params, integrator=ROLLED)
     target = lambda impact: integrate_and_fire.system.transitions[int(impact.transition)].target
     assert target(step("first", [0.0, 0.5])) == "second"
     assert target(step("first", [0.9, 0.95])) == "together"
@@ -262,7 +271,7 @@ def test_a_kick_over_the_threshold_makes_both_fire():
 def test_who_turns_back_has_fallen():
     """A leg too flat throws the runner back; one too steep lets go of a mass that falls, and lands again."""
     params = slip.Params()
-    stance = lambda x: hj.flow_to_guard(slip.system, "stance", 0.0, jnp.array(x), params)
+    stance = lambda x: hj.flow_to_guard(slip.system, "stance", 0.0, jnp.array(x), params, integrator=ROLLED)
     target = lambda impact: slip.system.transitions[int(impact.transition)].target
     sine, cosine = np.sin(1.2), np.cos(1.2)
     assert target(stance([-cosine, sine, 1.5, -0.5])) == "ascent"

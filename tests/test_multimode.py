@@ -98,10 +98,12 @@ def test_periodic_orbit_and_its_matrices():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
-def test_orbit_in_its_parameters(jacobian):
+def test_orbit_in_its_parameters():
+    """In reverse mode, which goes by way of the forward one."""
+    rolled = hj.Integrator(unroll=False)
+
     def found(p):
-        orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), p, sequence=SEQUENCE, throw=False)
+        orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), p, sequence=SEQUENCE, integrator=rolled, throw=False)
         ends = [each[0] for each in orbit.arc_ends]
         return jnp.concatenate([orbit.x, orbit.period[None], *ends, orbit.elapsed[0]])
 
@@ -111,7 +113,7 @@ def test_orbit_in_its_parameters(jacobian):
         more = [0.0 * speed, -speed, p["level"], 2 * speed / p["g"], through[2]]
         return jnp.concatenate([through, jnp.stack(more)])
 
-    got, expected = jax.jit(jacobian(found))(LEAKY), jax.jacfwd(exact)(LEAKY)
+    got, expected = jax.jit(jax.jacrev(found))(LEAKY), jax.jacfwd(exact)(LEAKY)
     jax.tree.map(ft.partial(assert_allclose, rtol=1e-12, atol=1e-13), got, expected)
 
 
@@ -154,7 +156,6 @@ def forced_start():
     return x
 
 
-@pytest.mark.slow
 def test_forced_stride_and_its_derivatives():
     """In state, parameters, and the time at which it starts."""
     times = jnp.array([0.0, 0.1, -0.2])
@@ -176,34 +177,11 @@ def test_forced_stride_repeats_with_the_period():
 
 
 @pytest.mark.slow
-def test_forced_orbit_and_its_parameters(forced_start):
-    """dx = (1 - S_x)^-1 S_p dp, from the closed form."""
-
-    def found(p):
-        orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), p, sequence=SEQUENCE, throw=False)
-        return orbit.x, {
-            "x": orbit.x,
-            "period": orbit.period,
-            "section": orbit.return_jacobian,
-            "time": orbit.monodromy(),
-        }
-
-    got, orbit = jax.jit(jax.jacrev(found, has_aux=True))(FORCED)
-    assert_allclose(orbit["x"], forced_start, rtol=1e-14, atol=1e-14)
-    assert_allclose(orbit["period"], FORCED["tau"], rtol=1e-15)
-    by_x, by_p = jax.jacfwd(lambda x, p: forced_stride(x, p)[:2], argnums=(0, 1))(forced_start, FORCED)
-    assert_allclose(orbit["section"], by_x, rtol=1e-13, atol=1e-13)
-    # The stride ends at a fixed time: there the two Jacobians are one, by two codes.
-    assert_allclose(orbit["time"], by_x, rtol=1e-13, atol=1e-13)
-    for name in FORCED:
-        expected = np.linalg.solve(np.eye(2) - by_x, by_p[name])
-        assert_allclose(got[name], expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.slow
 def test_forced_orbit_of_two_strides(forced_start):
-    """The second stride starts when the first ends; together they have the square of the Jacobian."""
-    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2)
+    """The second stride starts when the first ends; together they have the square of the Jacobian. (Its derivatives by the
+    parameters: `test_reverse.py`.)"""
+    rolled = hj.Integrator(unroll=False)
+    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2, integrator=rolled)
     assert_allclose(orbit.nodes, [forced_start, forced_start], rtol=1e-13, atol=1e-13)
     assert_allclose(orbit.period, 2 * FORCED["tau"], rtol=1e-14)
     landed = landing(forced_start, FORCED)[0]

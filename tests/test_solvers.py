@@ -34,9 +34,8 @@ ALL = {name: solver for name, (solver, *_) in ONE_STEP.items()} | {
 }  # fmt: skip
 
 
-def some(*quick):
-    """The names of all solvers, those marked slow that are not among the given."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in ALL]
+# One of each kind: implicit and explicit multistep formulas, a Rosenbrock and an implicit Runge-Kutta method.
+KINDS = ("NDF", "AdamsPECE", "Rodas5P", "Radau5")
 
 
 # (cos t, sin t, 1 / (1 + t^2)): nonlinear, coupled and with the time in it.
@@ -183,7 +182,7 @@ STEPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", some("NDF", "AdamsPECE"))
+@pytest.mark.parametrize("name", ALL)
 def test_error_follows_the_tolerance(name):
     """Ten units of time: the error stays near the tolerance, at a number of steps that only a right order and memory allow."""
     solver = ALL[name]
@@ -228,7 +227,7 @@ def approach(t, x, p):
     return -p * (x - jnp.cos(t)) - jnp.sin(t)
 
 
-@pytest.mark.parametrize("name", some("NDF"))
+@pytest.mark.parametrize("name", KINDS)
 def test_derivatives_in_a_batch(name):
     """Reverse and forward mode through diffeqsolve, in two lanes of different stiffness, against the closed form."""
 
@@ -262,7 +261,7 @@ def following(t, x, p):
 falling = leave(following, 1, lambda t, x, p: x[0] - p["q"])
 
 
-@pytest.mark.parametrize("name", some("NDF", "AdamsPECE"))
+@pytest.mark.parametrize("name", KINDS)
 def test_an_event_is_on_its_surface(name):
     """x = a cos t falls to q at arccos(q / a), however stiff: the surface's residual, the time and its derivatives."""
     integrator = hj.Integrator(ALL[name], rtol=1e-6, atol=1e-6)

@@ -13,29 +13,30 @@ from hyjax.models import bouncing_ball
 RESULTS = hj.RESULTS
 
 
-def drop(q, record, end=2.0, most=40):
+# Stages of a step as a loop: compilation is what takes time in most of these.
+ROLLED = hj.Integrator(unroll=False)
+
+
+def drop(q, record, end=2.0, most=40, integrator=ROLLED):
     """A ball dropped from the height q[2], with the restitution q[0] and gravity q[1]."""
     params = bouncing_ball.Params(restitution=q[0], gravity=q[1])
     x0 = jnp.stack([q[2], jnp.zeros(())])
-    return hj.simulate(bouncing_ball.system, x0, params, mode="flight", t1=end, max_jumps=most, record=record)
+    return hj.simulate(
+        bouncing_ball.system, x0, params, mode="flight", t1=end, max_jumps=most, record=record, integrator=integrator
+    )
 
 
 @pytest.fixture(scope="module")
 def both():
     """Balls that bounce often, seldom, and without end, with and without a record, and with their derivatives."""
     q = jnp.array([[0.8, 9.81, 1.0], [0.9, 1.0, 1.0], [0.3, 9.81, 1.0], [0.7, 9.81, 0.2]])
-    last = lambda q, record: (lambda run: (run.x, run))(drop(q, record))
-    forward = {
-        record: jax.jit(jax.vmap(jax.jacfwd(lambda q, record=record: last(q, record), has_aux=True)))(q)
-        for record in (True, False)
-    }
-    reverse = jax.jit(jax.vmap(jax.jacrev(lambda q: drop(q, False).x)))(q)
-    return forward, reverse
+    last = lambda record: lambda q: (lambda run: (run.x, run))(drop(q, record))
+    recorded = jax.jit(jax.vmap(jax.jacfwd(last(True), has_aux=True)))(q)
+    return recorded, jax.jit(jax.vmap(jax.jacrev(last(False), has_aux=True)))(q)
 
 
 def test_the_end_is_that_of_the_recorded_simulation(both):
-    forward, _ = both
-    (_, recorded), (_, alone) = forward[True], forward[False]
+    (_, recorded), (_, alone) = both
     assert_array_equal(alone.result._value, recorded.result._value)
     assert len(set(np.asarray(alone.result._value).tolist())) > 1
     for name in ("jumps", "mode"):
@@ -46,14 +47,12 @@ def test_the_end_is_that_of_the_recorded_simulation(both):
     assert alone.starts.shape == (4, 0) and alone.x_ends.shape == (4, 0, 2)
 
 
-def test_derivatives_in_both_modes(both):
-    forward, reverse = both
-    (recorded, run), (alone, _) = forward[True], forward[False]
+def test_derivatives_in_reverse_mode(both):
+    (recorded, run), (reverse, _) = both
     good = np.asarray(run.result == RESULTS.successful)
     assert good.sum() >= 2
     # The derivative by the restitution grows with each bounce.
     scale = np.abs(recorded).max(axis=(1, 2), keepdims=True)
-    assert np.all((np.abs(alone - recorded) <= 1e-12 * scale)[good])
     assert np.all((np.abs(reverse - recorded) <= 1e-12 * scale)[good])
 
 
@@ -61,7 +60,7 @@ def test_a_hundred_thousand_jumps():
     """An elastic ball; its phase loses a rounding of the time, 3e5, and one of the speed in each jump."""
     jumps, g, h = 100_000, 2.0, 1.0
     fall = np.sqrt(2 * h / g)
-    run = drop(jnp.array([1.0, g, h]), False, end=(2 * jumps - 0.5) * fall, most=2 * jumps)
+    run = drop(jnp.array([1.0, g, h]), False, end=(2 * jumps - 0.5) * fall, most=2 * jumps, integrator=hj.Integrator())
     assert run.result == RESULTS.successful and run.jumps == jumps
     # Half the way up after the last impact, half the time of a fall.
     exact = [h - g / 2 * (0.5 * fall) ** 2, g * 0.5 * fall]
