@@ -243,9 +243,8 @@ def test_cells_of_the_basin_are_proved_and_converge():
     # In closed form: x^2 / (1 - x^2) shrinks by e^2 in each stride, and the cells' orbits come into the set.
     x, y = np.moveaxis(basin.cells, -1, 0)
     shrunk = x**2 / (1 - x**2) * np.exp(-2.0 * basin.strides)[:, None]
-    inside = np.stack([np.sign(x) * np.sqrt(shrunk / (1 + shrunk)), y * np.exp(-2.0 * basin.strides)[:, None]], -1)
+    ends = np.stack([np.sign(x) * np.sqrt(shrunk / (1 + shrunk)), y * np.exp(-2.0 * basin.strides)[:, None]], -1)
+    # The vertices go around counterclockwise.
     edges = np.roll(certificate.vertices, -1, axis=0) - certificate.vertices
-    apart = inside[:, :, None] - certificate.vertices
-    assert np.all(edges[:, 0] * apart[..., 1] - edges[:, 1] * apart[..., 0] >= 0) or np.all(
-        edges[:, 0] * apart[..., 1] - edges[:, 1] * apart[..., 0] <= 0
-    )
+    apart = ends[:, :, None] - certificate.vertices
+    assert np.all(edges[:, 0] * apart[..., 1] - edges[:, 1] * apart[..., 0] >= 0)
