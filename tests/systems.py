@@ -5,6 +5,9 @@ import jax.numpy as jnp
 
 import hyjax as hj
 
+# Stages of a step as a loop: where little is run, compilation is what takes time.
+ROLLED = hj.Integrator(unroll=False)
+
 
 def same(t, x, params):
     return x

@@ -16,6 +16,7 @@ import pytest
 from numpy.testing import assert_allclose
 from readme import claimed, TEXT
 from reference import case
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.cli.reproduce.bhounsule import LONG, SHORT
@@ -218,10 +219,6 @@ BALL = hj.HybridSystem(
         hj.Transition("flight", "end", lambda t, x, p: p.end - t, lambda t, x, p: x),
     ),
 )
-
-
-# The stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 
 
 def bounces(q, most: int):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from systems import line, same
+from systems import line, ROLLED, same
 
 import hyjax as hj
 
@@ -80,8 +80,6 @@ def walls():
     )
 
 
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 CASES = {"touchdown": legs, "corner": corner, "walls": walls}
 
 

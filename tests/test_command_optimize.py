@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 from PIL import Image
 from scipy.integrate import quad
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.cli.arguments import Misuse
@@ -21,7 +22,6 @@ from hyjax.plot import gait_figure, optimization_figure
 
 WHEEL = ("optimize", "rimless_wheel", "--objective", "period")
 SPEED, SLOPE = 0.6, 0.2
-ROLLED = hj.Integrator(unroll=False)
 AT_SPEED = ("--subject-to", f"speed={SPEED}")
 VARIED = ("--over", "slope=0.05:0.5", "--over", "spokes=5:8")
 OVER = ("--over", "push_off=0.01:0.5", "--over", "stiffness=0:6")

@@ -10,6 +10,7 @@ import jaxtyping
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.cli.reproduce import cart
@@ -18,9 +19,6 @@ from hyjax.cli.reproduce.closed_forms import BOTH, flow, force, NONE, NORMAL, sl
 from hyjax.cli.reproduce.transitions import TRANSITIONS
 from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
 from hyjax.contact.solve import solve_symmetric
-
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 
 # Mechanisms
 

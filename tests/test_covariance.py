@@ -5,13 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from systems import same
+from systems import ROLLED, same
 
 import hyjax as hj
 from hyjax.models import bouncing_ball, simplest_walker
-
-# Most of the time of these tests is compilation.
-ROLLED = hj.Integrator(unroll=False)
 
 # A ball that falls from rest, bounces once, and rises: everything is explicit.
 END, GRAVITY = 0.8, 9.81

@@ -5,11 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 
-# Most of the time of these tests is compilation.
-ROLLED = hj.Integrator(unroll=False)
 GRAVITY = 9.81
 
 # The drop of Kong et al. (2024), Fig. 1: a ball falls onto a slope and slides down it. The level of the slope is uncertain.

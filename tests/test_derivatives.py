@@ -10,16 +10,12 @@ import pytest
 from numpy.testing import assert_allclose
 from readme import factor_of_a_loose_event
 from reference import case
-from systems import leave, line, oscillate, SPRING, spring, spring_closed_over, spring_orbit, with_tolerance
+from systems import leave, line, oscillate, ROLLED, SPRING, spring, spring_closed_over, spring_orbit, with_tolerance
 
 import hyjax as hj
 from hyjax.models import simplest_walker
 
 WALKER = simplest_walker.system
-
-
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 
 
 def walker_stride(x, slope, integrator=ROLLED):

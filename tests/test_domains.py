@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax import models
@@ -18,8 +19,6 @@ def is_code(result, code):
 
 
 BALL = bouncing_ball.Params()
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 
 
 def drop(x, params=BALL):

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq
-from systems import leave, line, logistic, map_of, oscillate, with_time
+from systems import leave, line, logistic, map_of, oscillate, ROLLED, with_time
 
 import hyjax as hj
 from hyjax._system.results import code_names
 
 RESULTS = hj.RESULTS
-# Compiled in half the time; and a solver that is quicker still, exact for the clock of a map.
-looped = hj.Integrator(unroll=False)
+# A solver that is compiled quicker still, exact for the clock of a map.
 exact = hj.Integrator(dfx.Bosh3(), rtol=1e-13, atol=1e-13)
 
 
@@ -56,7 +55,7 @@ def test_gradient_beside_a_guard_that_is_not_a_number():
     beside = hj.Transition("free", "free", lambda t, x, p: jnp.sqrt(x[0] - p), unchanged)
     free = leave(lambda t, x, p: -p * jnp.ones(1), 1, lambda t, x, p: x[0])
     system = hj.HybridSystem(free.modes, (*free.transitions, beside))
-    time = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.ones(1), p, integrator=looped).t
+    time = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.ones(1), p, integrator=ROLLED).t
     # The speed is p, and so the time 1/p, which is 1/2 at 2. Both guards below are NaN there: sqrt(0 - 2).
     assert_allclose(
         jax.jit(jax.vmap(jax.value_and_grad(time)))(jnp.array([2.0, 4.0])),
@@ -68,8 +67,8 @@ def test_gradient_beside_a_guard_that_is_not_a_number():
 def test_states_that_are_not_finite():
     system = leave(lambda t, x, p: jnp.stack([x[1], -jnp.ones(())]), 2, lambda t, x, p: x[0])
     starts = jnp.array([[np.inf, 0], [1, np.inf], [0, -np.inf], [np.nan, 0], [1, np.nan]])
-    simulated = lambda x: hj.simulate(system, x, None, mode="free", t0=1.0, t1=2.0, integrator=looped)
-    met = lambda x: hj.flow_to_guard(system, "free", 1.0, x, None, integrator=looped)
+    simulated = lambda x: hj.simulate(system, x, None, mode="free", t0=1.0, t1=2.0, integrator=ROLLED)
+    met = lambda x: hj.flow_to_guard(system, "free", 1.0, x, None, integrator=ROLLED)
     for run in (simulated, met):
         assert has(jax.vmap(run)(starts), RESULTS.nonfinite)
 
@@ -79,7 +78,7 @@ def test_orbit_of_a_stride_that_forgets_its_start():
     state after some jump, but the orbit starts at 1/2. Its period is the logarithm of 3/2."""
     spike = hj.Transition("m", "m", lambda t, x, p: 1 - x[0], lambda t, x, p: x - 0.5)
     system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: 2 - x, ("x",))}, (spike,))
-    orbit = hj.periodic_orbit(system, jnp.array([0.503]), None, sequence=("m",), integrator=looped)
+    orbit = hj.periodic_orbit(system, jnp.array([0.503]), None, sequence=("m",), integrator=ROLLED)
     assert_allclose(orbit.x, 0.5, rtol=1e-15)
     assert_allclose(orbit.period, np.log(1.5), rtol=1e-13)
 
@@ -91,7 +90,7 @@ def test_a_guard_without_a_gradient_at_the_start():
     """The norm has none there, and the slope of the square root is infinite."""
     guard = lambda t, x, p: 2 - jnp.linalg.norm(x) - jnp.sqrt(x[1] / 4)
     system = leave(lambda t, x, p: jnp.array([3.0, 4.0]), 2, guard)
-    run = lambda x: hj.simulate(system, x, None, mode="free", t1=1.0, integrator=looped)
+    run = lambda x: hj.simulate(system, x, None, mode="free", t1=1.0, integrator=ROLLED)
     starts = jnp.array([[0.0, 0.0], [0.01, 0.02]])
     by_start, walk = jax.jit(jax.vmap(jax.jacfwd(lambda x: ((walk := run(x)).ends[0], walk), has_aux=True)))(starts)
     assert has(walk, RESULTS.successful) and np.all(walk.jumps == 1)
@@ -127,7 +126,7 @@ floors = hj.HybridSystem({"m": hj.Mode(fall, ("z", "v"))}, (hj.Transition("m", "
 @jax.jit
 @jax.vmap
 def dropped(x, e, kind, end):
-    return hj.simulate(floors, x, {"e": e, "floor": kind}, mode="m", t1=end, integrator=looped)
+    return hj.simulate(floors, x, {"e": e, "floor": kind}, mode="m", t1=end, integrator=ROLLED)
 
 
 def test_plastic_impacts_and_balls_that_rest_on_floors_or_are_thrown():
@@ -158,7 +157,7 @@ def test_plastic_impacts_on_slopes():
     field = lambda t, x, p: jnp.stack([x[2], x[3], 0 * x[2], -9.81 + 0 * x[3]])
     system = hj.HybridSystem({"m": hj.Mode(field, ("x", "y", "v", "w"))}, (way,))
     angles = jnp.linspace(0.1, 1.2, 32)
-    one = lambda p: hj.simulate(system, jnp.array([0.0, 1.0, 0.3, 0.0]), p, mode="m", t1=5.0, integrator=looped)
+    one = lambda p: hj.simulate(system, jnp.array([0.0, 1.0, 0.3, 0.0]), p, mode="m", t1=5.0, integrator=ROLLED)
     walk = jax.jit(jax.vmap(one))(angles)
     assert has(walk, RESULTS.zeno)
     assert_allclose(jax.vmap(lambda x, p: normal(p) @ x[:2])(walk.x, angles), 0, atol=1e-13)
@@ -170,7 +169,7 @@ def test_a_ball_that_is_released_on_the_floor_stays():
     ways = (*floors.transitions, hj.Transition("held", "m", lambda t, x, p: 1 - t, unchanged))
     system = hj.HybridSystem({**floors.modes, "held": held}, ways)
     params = {"e": jnp.array(0.5), "floor": jnp.array(0.0)}
-    walk = hj.simulate(system, jnp.zeros(2), params, mode="held", t1=10.0, integrator=looped)
+    walk = hj.simulate(system, jnp.zeros(2), params, mode="held", t1=10.0, integrator=ROLLED)
     assert has(walk, RESULTS.zeno) and walk.jumps == 1 and abs(walk.x[0]) <= 1e-14
 
 
@@ -180,7 +179,7 @@ def test_a_hop_that_no_step_resolves_does_not_end_below_the_floor():
     way = hj.Transition("m", "m", lambda t, x, p: x[0], lambda t, x, p: x.at[1].multiply(-0.8))
     system = hj.HybridSystem({"m": hj.Mode(field, ("z", "v", "pressure"))}, (way,))
     run = lambda speed: hj.simulate(
-        system, jnp.stack([0 * speed, speed, 7.5 + 0 * speed]), None, mode="m", t1=1.0, integrator=looped
+        system, jnp.stack([0 * speed, speed, 7.5 + 0 * speed]), None, mode="m", t1=1.0, integrator=ROLLED
     )
     walk = jax.jit(jax.vmap(run))(jnp.array([1e-13, 1e-15, 1e-17, 1e-30]))
     assert set(names(walk)) <= {"zeno", "max_jumps_reached"}
@@ -193,7 +192,7 @@ def test_a_hop_that_no_step_resolves_does_not_end_below_the_floor():
 def test_time_runs_forward():
     """A traced end before the start, as one lane of a batch."""
     system = hj.HybridSystem({"m": hj.Mode(oscillate, ("a", "b"))}, ())
-    run = lambda t1: hj.simulate(system, jnp.array([1.0, 0.0]), None, mode="m", t0=1.0, t1=t1, integrator=looped)
+    run = lambda t1: hj.simulate(system, jnp.array([1.0, 0.0]), None, mode="m", t0=1.0, t1=t1, integrator=ROLLED)
     batch = jax.jit(jax.vmap(run))
     ends = jnp.array([2.0, -4.0, 1.0])
     walks = batch(ends)
@@ -209,8 +208,8 @@ def test_short_times():
     system = leave(lambda t, x, p: p * oscillate(t, x, p), 2, lambda t, x, p: x[0])
     start, w = jnp.array([1.0, 0.0]), jnp.array([1e6, 1e9, 1e12, 1e15])
     run = lambda w: (
-        hj.simulate(system, start, w, mode="free", t1=1.5 / w, integrator=looped).x,
-        hj.flow_to_guard(system, "free", 0.0, start, w, integrator=looped).t,
+        hj.simulate(system, start, w, mode="free", t1=1.5 / w, integrator=ROLLED).x,
+        hj.flow_to_guard(system, "free", 0.0, start, w, integrator=ROLLED).t,
     )
     x, t = jax.jit(jax.vmap(run))(w)
     assert_allclose(x, np.tile([np.cos(1.5), -np.sin(1.5)], (4, 1)), rtol=0, atol=1e-14)
@@ -221,7 +220,7 @@ def test_a_steep_guard_on_a_straight_flow():
     """The solver is exact here, and its steps grow: the guard is the only thing that bends."""
     system = leave(line, 1, lambda t, x, p: 2 - jnp.exp(jnp.minimum(p["steep"] * (x[0] - p["at"]), 700.0)))
     steep, at = np.array([1e4, 1e6]), np.array([100.0, 1e4])
-    run = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.zeros(1), p, integrator=with_time(looped, 10 * p["at"])).t
+    run = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.zeros(1), p, integrator=with_time(ROLLED, 10 * p["at"])).t
     assert_allclose(jax.jit(jax.vmap(run))({"steep": steep, "at": at}), at + np.log(2) / steep, rtol=4e-15)
 
 
@@ -251,7 +250,7 @@ def test_guards_that_vary_faster_than_the_flow():
     size, rate = np.tile(kinds, (8, 1)).T
     start = np.random.default_rng(1).uniform(0.8, 1.2, (48, 1)) * np.repeat([[3.0], [300.0]], 24, axis=0)
     x = np.concatenate([0 * start, 1 + 0 * start, start, 0 * start], axis=1)
-    run = jax.jit(jax.vmap(lambda x, p: hj.flow_to_guard(system, "free", 0.0, x, p, integrator=looped)))
+    run = jax.jit(jax.vmap(lambda x, p: hj.flow_to_guard(system, "free", 0.0, x, p, integrator=ROLLED)))
     p = np.concatenate([np.stack([size, rate, np.full(48, waves)], axis=1) for waves in (0.0, 1.0)])
     end = run(np.tile(x, (2, 1)), p)
     # With the horizontal speed 1, both surfaces are A sin(w t).
@@ -286,7 +285,7 @@ def relay(reset=unchanged):
 def test_a_relay_slides():
     """From a distance, and from the surface."""
     system, starts = relay(), jnp.array([[1.0], [0.0]])
-    walk = jax.jit(jax.vmap(lambda x: hj.simulate(system, x, None, mode="down", t1=5.0, integrator=looped)))(starts)
+    walk = jax.jit(jax.vmap(lambda x: hj.simulate(system, x, None, mode="down", t1=5.0, integrator=ROLLED)))(starts)
     assert has(walk, RESULTS.sliding)
     assert_allclose(walk.x, 0, atol=1e-14)
     assert_allclose(walk.t, np.abs(starts[:, 0]), atol=1e-14)
@@ -300,7 +299,7 @@ def test_a_hysteresis_does_not_slide():
         hj.Transition("up", "down", lambda t, x, p: 0.5 - x[0], unchanged),
     )
     system = hj.HybridSystem({"down": down, "up": up}, ways)
-    walk = hj.simulate(system, jnp.zeros(1), None, mode="up", t1=5.0, integrator=looped)
+    walk = hj.simulate(system, jnp.zeros(1), None, mode="up", t1=5.0, integrator=ROLLED)
     assert has(walk, RESULTS.successful) and walk.jumps == 5
 
 
@@ -313,7 +312,7 @@ def test_what_does_not_slide():
         hj.Transition("b", "a", lambda t, x, p: -p["speed"] * x[0], lambda t, x, p: x - p["shift"]),
     )
     system, params = hj.HybridSystem(modes, ways), {"shift": jnp.array([0.1, 0.0]), "speed": jnp.array([1.0, -1.0])}
-    run = lambda p: hj.simulate(system, jnp.zeros(1), p, mode="a", t1=1.0, integrator=looped)
+    run = lambda p: hj.simulate(system, jnp.zeros(1), p, mode="a", t1=1.0, integrator=ROLLED)
     walk = jax.jit(jax.vmap(run))(params)
     assert has(walk, RESULTS.successful) and np.all(walk.jumps == 0)
     assert_allclose(walk.x, -1, rtol=1e-14)
@@ -354,7 +353,7 @@ def test_python_numbers_are_parameters():
     """As arrays: no program is compiled again for another value."""
     system = leave(oscillate, 2, lambda t, x, p: x[0] - p["q"])
     for q in (0.1, 0.2):
-        fall = hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), {"q": q}, integrator=looped)
+        fall = hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), {"q": q}, integrator=ROLLED)
         assert_allclose(fall.t, np.arccos(q), rtol=1e-14)
 
 
@@ -369,7 +368,7 @@ def test_a_forced_orbit_returns_with_its_forcing():
     for period, code in ((1.0, RESULTS.successful), (2.0, RESULTS.successful), (0.7, RESULTS.out_of_phase)):
         guess = jnp.array([0.1, 0.0])
         orbit = hj.periodic_orbit(
-            forced, guess, jnp.array(period), sequence=("m",), integrator=looped, throw=False
+            forced, guess, jnp.array(period), sequence=("m",), integrator=ROLLED, throw=False
         )  # fmt: skip
         assert has(orbit, code)
         if code == RESULTS.successful:
@@ -382,7 +381,7 @@ def test_a_forced_orbit_returns_with_its_forcing():
 
 def test_gradients_under_checkpoint():
     system = leave(oscillate, 2, lambda t, x, p: x[0] - p)
-    time = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), p, integrator=looped).t
+    time = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), p, integrator=ROLLED).t
     assert_allclose(jax.grad(jax.checkpoint(time))(0.3), -1 / np.sqrt(1 - 0.09), rtol=1e-13)
 
 
@@ -392,11 +391,11 @@ def test_networks_as_parameters():
     system = leave(lambda t, x, p: 1 + 0.1 * p(x), 2, lambda t, x, p: 1 - x[0])
 
     def simulated(p):
-        walk = hj.simulate(system, jnp.zeros(2), p, mode="free", t1=2.0, max_jumps=1, integrator=looped)
+        walk = hj.simulate(system, jnp.zeros(2), p, mode="free", t1=2.0, max_jumps=1, integrator=ROLLED)
         return walk.ends[0], walk
 
     def met(p):
-        fall = hj.flow_to_guard(system, "free", 0.0, jnp.zeros(2), p, integrator=looped)
+        fall = hj.flow_to_guard(system, "free", 0.0, jnp.zeros(2), p, integrator=ROLLED)
         return fall.t, fall
 
     by_weights, walk = eqx.filter_jit(eqx.filter_grad(simulated, has_aux=True))(network)

@@ -3,12 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import powered_compass_gait as walker
 
 RESULTS = hj.RESULTS
-ROLLED = hj.Integrator(unroll=False)
 
 
 def walk_from_rest(steps=80, duration=8.0, torque=0.05, **options):

@@ -6,12 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import bouncing_ball, simplest_walker
 
-# Most of the time of these tests is compilation.
-ROLLED = hj.Integrator(unroll=False)
 GRAVITY = 9.81
 EVERYTHING = lambda t, x, p: x
 

@@ -6,12 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.plot.figure import pyplot
-
-# Most of the time of these tests is compilation.
-ROLLED = hj.Integrator(unroll=False)
 
 # A mass that flies to a wall and sticks there: then only its temperature matters, a mode of one coordinate.
 STICKS = hj.HybridSystem(

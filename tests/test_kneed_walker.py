@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 import scipy.integrate
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import compass_gait, kneed_walker
 
 PARAMS = kneed_walker.Params()
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 GRAVITY, SLOPE = 9.81, 0.0504
 # Just after the heel strike, in programs that follow Hsu Chen (2007).
 PRINTED = [0.1877, -0.2884, -0.2884, -1.1014, -0.0399, -0.0399]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import numbers
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import duffing_impact_oscillator, slip
@@ -22,9 +23,8 @@ REFERENCE = json.loads((pathlib.Path(__file__).parent / "model_reference.json").
 
 def found(model, params):
     # Stages of a step as a loop: compilation is what takes time here.
-    rolled = hj.Integrator(unroll=False)
     region = model.region(params)
-    return hj.find_orbits(model.system, params, sequence=model.sequence, region=region, integrator=rolled)
+    return hj.find_orbits(model.system, params, sequence=model.sequence, region=region, integrator=ROLLED)
 
 
 @pytest.mark.parametrize("name", REFERENCE["duffing_impact_oscillator"])

@@ -6,6 +6,7 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import (
@@ -18,10 +19,6 @@ from hyjax.models import (
 )
 
 pytestmark = pytest.mark.slow
-
-
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 
 
 def orbits(model, strides=1, **values) -> hj.PeriodicOrbit:

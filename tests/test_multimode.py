@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 
@@ -100,10 +101,9 @@ def test_periodic_orbit_and_its_matrices():
 @pytest.mark.slow
 def test_orbit_in_its_parameters():
     """In reverse mode, which goes by way of the forward one."""
-    rolled = hj.Integrator(unroll=False)
 
     def found(p):
-        orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), p, sequence=SEQUENCE, integrator=rolled, throw=False)
+        orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), p, sequence=SEQUENCE, integrator=ROLLED, throw=False)
         ends = [each[0] for each in orbit.arc_ends]
         return jnp.concatenate([orbit.x, orbit.period[None], *ends, orbit.elapsed[0]])
 
@@ -180,8 +180,7 @@ def test_forced_stride_repeats_with_the_period():
 def test_forced_orbit_of_two_strides(forced_start):
     """The second stride starts when the first ends; together they have the square of the Jacobian. (Its derivatives by the
     parameters: `test_reverse.py`.)"""
-    rolled = hj.Integrator(unroll=False)
-    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2, integrator=rolled)
+    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2, integrator=ROLLED)
     assert_allclose(orbit.nodes, [forced_start, forced_start], rtol=1e-13, atol=1e-13)
     assert_allclose(orbit.period, 2 * FORCED["tau"], rtol=1e-14)
     landed = landing(forced_start, FORCED)[0]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import bouncing_ball, rimless_wheel
@@ -24,8 +25,6 @@ NESTINGS = {
     "reverse": (REVERSE, REVERSE, REVERSE),
 }
 
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 EVERY_NESTING = pytest.mark.parametrize("nesting", NESTINGS)
 
 

@@ -6,12 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 from test_phase_response import wave
 
 import hyjax as hj
 from hyjax.plot.figure import pyplot
-
-ROLLED = hj.Integrator(unroll=False)
 
 
 # A mode of two coordinates and one of three, with a parameter in the flow, one in a guard and one in a reset.

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import integrate_and_fire as pair
 
-ROLLED = hj.Integrator(unroll=False)
 SAMPLES = 21
 
 # One neuron: v' = I - v, v = 1: v+ = 0.

@@ -16,6 +16,7 @@ from hypothesis import given, HealthCheck, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from jaxtyping import Array, Float
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 
@@ -72,8 +73,6 @@ def transition(e):
 
 SYSTEM = hj.HybridSystem({NAMES[i]: mode(i) for i in range(4)}, tuple(map(transition, range(len(PAIRS)))))
 T0, T1, MOST = 0.25, 2.0, 12
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 
 
 @eqx.filter_jit

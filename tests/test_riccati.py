@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import solve_ivp
+from systems import ROLLED
 from test_covariance import MIXED
 
 import hyjax as hj
 
 RESULTS = hj.RESULTS
-# Most of the time of these tests is compilation.
-ROLLED = hj.Integrator(unroll=False)
 
 
 def force(t, x, p):

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import solve_ivp
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import simplest_walker, vibrating_table
 
 RESULTS = hj.RESULTS
-# Most of the time of these tests is compilation.
-ROLLED = hj.Integrator(unroll=False)
 
 PARAMS = vibrating_table.Params()
 PERIOD = 2 * np.pi / 10.0

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
-from systems import same, still
+from systems import ROLLED, same, still
 
 import hyjax as hj
 from hyjax.models import bouncing_ball
-
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 
 # A ball on a slope (Kong et al. 2024, Sec. IV): it slides, sticks, or bounces
 

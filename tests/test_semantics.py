@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
-from systems import leave, line, oscillate, same, with_tolerance
+from systems import leave, line, oscillate, ROLLED, same, with_tolerance
 
 import hyjax as hj
 from hyjax.models import simplest_walker
@@ -19,12 +19,8 @@ from hyjax.models import simplest_walker
 RESULTS = hj.RESULTS
 
 
-# Compiled in half the time.
-looped = hj.Integrator(unroll=False)
-
-
 @eqx.filter_jit
-def flow(system, x, params, integrator=looped):
+def flow(system, x, params, integrator=ROLLED):
     """`flow_to_guard` over a batch of starts and parameters."""
     run = lambda x, params: hj.flow_to_guard(system, "free", 0.0, x, params, integrator=integrator)
     return jax.vmap(run)(jnp.asarray(x), params)
@@ -51,7 +47,7 @@ def test_start_within_rounding_of_the_surface():
     guards = 2 * starts[:9, 0] - starts[:9, 2]
     assert guards.min() < 0 < guards.max()
     params = simplest_walker.Params(jnp.full(off.size, 0.009))
-    run = lambda x, params: hj.stride(simplest_walker.system, x, params, sequence=("swing",), integrator=looped)
+    run = lambda x, params: hj.stride(simplest_walker.system, x, params, sequence=("swing",), integrator=ROLLED)
     times = np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(starts), params).time)
     # Four last digits of phi, times dT/dphi, which is below 10.
     assert_allclose(times[:9], case("B_simplest_walker", "long_0.009")["T"], rtol=0, atol=5e-14)
@@ -140,7 +136,7 @@ def test_guard_vanishes_at_the_event():
     @jax.jit
     @jax.vmap
     def run(x, tolerance):
-        integrator = with_tolerance(looped, tolerance)
+        integrator = with_tolerance(ROLLED, tolerance)
         return hj.flow_to_guard(model.system, model.sequence[0], 0.0, x, params, integrator=integrator)
 
     met = run(starts, tolerances)
@@ -195,7 +191,7 @@ def test_bulge_in_the_first_step():
     @jax.jit
     @jax.vmap
     def landing(x, gravity, tolerance):
-        return hj.flow_to_guard(ball, "free", 0.0, x, gravity, integrator=with_tolerance(looped, tolerance)).t
+        return hj.flow_to_guard(ball, "free", 0.0, x, gravity, integrator=with_tolerance(ROLLED, tolerance)).t
 
     # The flow is a parabola: exact to rounding at every tolerance. Some ten steps' roundings.
     assert_allclose(landing(start, gravity, tolerance), 2 * speed / gravity, rtol=1e-14)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
-from systems import line, same
+from systems import line, ROLLED, same
 from test_multimode import LEAKY, leaky, leaky_stride
 
 import hyjax as hj
@@ -20,8 +20,6 @@ from hyjax.models import bouncing_ball, rocking_block, simplest_walker
 
 RESULTS = hj.RESULTS
 BALL = bouncing_ball.system
-# Compiled in half the time.
-looped = hj.Integrator(unroll=False)
 
 
 # The bouncing ball, in closed form
@@ -31,7 +29,7 @@ def drop(q, end):
     """`(y, v)` of a ball dropped from h0, at a fixed time: with its trajectory. `q` is (e, g, h0)."""
     params = bouncing_ball.Params(restitution=q[0], gravity=q[1])
     x0 = jnp.stack([q[2], jnp.zeros(())])
-    trajectory = hj.simulate(BALL, x0, params, mode="flight", t1=end, max_jumps=20, integrator=looped)
+    trajectory = hj.simulate(BALL, x0, params, mode="flight", t1=end, max_jumps=20, integrator=ROLLED)
     return trajectory.x, trajectory
 
 
@@ -114,7 +112,7 @@ MIX = {k: jnp.array(v) for k, v in dict(a=0.1, w=2.0, e=0.7, soft=0.9, k=0.8, le
 
 @eqx.filter_jit
 def mixed_until(x0, p, t1):
-    return hj.simulate(MIXED, x0, p, mode="flight", t1=t1, max_jumps=30, integrator=looped)
+    return hj.simulate(MIXED, x0, p, mode="flight", t1=t1, max_jumps=30, integrator=ROLLED)
 
 
 def mix(x0, p, t1=10.0):
@@ -153,7 +151,7 @@ def test_each_arc_is_that_of_flow_to_guard(mixed):
     """The same, arc by arc, by the function for a known mode: to the tolerance of the flow, 1e-14 a step."""
     for k, event in enumerate(mixed.events[:4]):
         x = mixed.x_starts[k, : MIXED.modes[event.source].dimension]
-        impact = hj.flow_to_guard(MIXED, event.source, float(mixed.starts[k]), x, MIX, integrator=looped)
+        impact = hj.flow_to_guard(MIXED, event.source, float(mixed.starts[k]), x, MIX, integrator=ROLLED)
         assert_allclose(impact.t, event.t, rtol=1e-13)
         assert_allclose(impact.x, event.before, rtol=1e-12, atol=1e-13)
         assert int(impact.transition) == event.transition
@@ -217,7 +215,7 @@ def test_samples(mixed):
     event = mixed.events[2]
     times = jnp.array([0.0, 1.234, event.t, 9.99, 10.0, 11.0, -1.0])
     saved = hj.simulate(
-        MIXED, jnp.array([2.0, 0.3]), MIX, mode="flight", t1=10.0, max_jumps=30, save=times, integrator=looped
+        MIXED, jnp.array([2.0, 0.3]), MIX, mode="flight", t1=10.0, max_jumps=30, save=times, integrator=ROLLED
     ).samples
     for k in (1, 3):
         assert_allclose(saved.x[k], mix(jnp.array([2.0, 0.3]), MIX, times[k]).x, rtol=1e-12, atol=1e-13)
@@ -261,7 +259,7 @@ def test_sequence_and_guess_for_a_periodic_orbit():
     """A walk that settles gives the gait."""
     params = simplest_walker.Params(0.009)
     start = simplest_walker.guess(params)
-    walk = hj.simulate(simplest_walker.system, start, params, mode="swing", t1=150.0, max_jumps=60, integrator=looped)
+    walk = hj.simulate(simplest_walker.system, start, params, mode="swing", t1=150.0, max_jumps=60, integrator=ROLLED)
     assert walk.result == RESULTS.successful
     assert walk.sequence == ("swing",)
     # 38 strides, of which each leaves 0.589 of the guess's distance of 1e-3, before the last node.
@@ -275,7 +273,7 @@ def test_sequence_of_a_cycle_of_modes():
     period = leaky_stride(thrown, LEAKY)[2]
     for part, sequence in ((0.1, ("flight", "rest")), (0.5, ("rest", "flight"))):
         end = (4 + part) * period
-        ended = hj.simulate(leaky, thrown, LEAKY, mode="flight", t1=end, max_jumps=12, integrator=looped)
+        ended = hj.simulate(leaky, thrown, LEAKY, mode="flight", t1=end, max_jumps=12, integrator=ROLLED)
         assert ended.mode_names == ("flight", "rest") * 4 + ("flight",) + ("rest",) * (sequence[0] == "rest")
         assert ended.sequence == sequence
         expected = {"flight": thrown, "rest": LEAKY["m"] * thrown[1:]}[sequence[0]]
@@ -295,7 +293,7 @@ def test_no_sequence_where_nothing_returns():
         {"a": hj.Mode(line, ("x",)), "b": hj.Mode(line, ("x",))},
         (hj.Transition("a", "b", lambda t, x, p: 1 - x[0], same),),
     )
-    gone = hj.simulate(away, jnp.zeros(1), None, mode="a", t1=3.0, integrator=looped)
+    gone = hj.simulate(away, jnp.zeros(1), None, mode="a", t1=3.0, integrator=ROLLED)
     assert gone.mode_names == ("a", "b") and int(gone.jumps) == 1
     with pytest.raises(ValueError, match="do not close a cycle"):
         _ = gone.sequence
@@ -317,7 +315,7 @@ HALF = hj.HybridSystem(
 def halved(floor, y, t1, max_jumps):
     """A ball dropped from `y` onto a floor that takes half of its speed."""
     x0 = jnp.array([y, 0.0])
-    return hj.simulate(HALF, x0, jnp.array(floor), mode="free", t1=t1, max_jumps=max_jumps, integrator=looped)
+    return hj.simulate(HALF, x0, jnp.array(floor), mode="free", t1=t1, max_jumps=max_jumps, integrator=ROLLED)
 
 
 def test_zeno_by_the_number_of_jumps():
@@ -360,7 +358,7 @@ def test_zeno_between_two_walls():
         mode="free",
         t1=2.0,
         max_jumps=100,
-        integrator=looped,
+        integrator=ROLLED,
     )
     assert ended.result == RESULTS.zeno
     assert_allclose(ended.t, 1, rtol=0, atol=1e-13)
@@ -373,7 +371,7 @@ def test_blow_up_in_finite_time():
         {"low": hj.Mode(lambda t, x, p: x**2, ("x",)), "high": hj.Mode(lambda t, x, p: x**2, ("x",))},
         (hj.Transition("low", "high", lambda t, x, p: 10 - x[0], same),),
     )
-    ended = hj.simulate(system, jnp.array([1.0]), None, mode="low", t1=2.0, integrator=looped)
+    ended = hj.simulate(system, jnp.array([1.0]), None, mode="low", t1=2.0, integrator=ROLLED)
     assert ended.result == RESULTS.dt_min_reached
     assert_allclose(ended.events[0].t, 0.9, rtol=1e-13)
     # The step vanishes within a few units in the last place of the time; there x is the inverse of what is left.
@@ -421,7 +419,7 @@ def test_chattering():
             hj.Transition("down", "up", lambda t, x, p: x[0], back(-1.0)),
         ),
     )
-    ended = hj.simulate(system, jnp.array([-0.5]), None, mode="up", t1=3.0, max_jumps=50, integrator=looped)
+    ended = hj.simulate(system, jnp.array([-0.5]), None, mode="up", t1=3.0, max_jumps=50, integrator=ROLLED)
     assert ended.result == RESULTS.max_jumps_reached
     assert int(ended.jumps) == 50
     assert_allclose(ended.t, 0.5 + 50e-3, rtol=1e-12)
@@ -435,7 +433,7 @@ def test_simultaneous_guards_are_reported():
             hj.Transition("a", "c", lambda t, x, p: (1 - x[0]) * 3, same),
         ),
     )
-    ended = hj.simulate(system, jnp.zeros(1), None, mode="a", t1=3.0, integrator=looped)
+    ended = hj.simulate(system, jnp.zeros(1), None, mode="a", t1=3.0, integrator=ROLLED)
     assert ended.result == RESULTS.simultaneous_guards
     assert_allclose(ended.t, 1, rtol=1e-14)
 
@@ -445,7 +443,7 @@ def test_gradient_of_a_batch_in_which_a_lane_fails():
 
     def total(e, starts, weights):
         params = bouncing_ball.Params(restitution=e)
-        one = lambda x0: hj.simulate(BALL, x0, params, mode="flight", t1=1.5, max_jumps=3, integrator=looped)
+        one = lambda x0: hj.simulate(BALL, x0, params, mode="flight", t1=1.5, max_jumps=3, integrator=ROLLED)
         ended = jax.vmap(one)(starts)
         good = ended.result == RESULTS.successful
         return jnp.sum(jnp.where(good, weights * ended.x[:, 0], 0)), good
@@ -479,7 +477,7 @@ def test_misuse(change, message):
 
 def test_of_batches_and_of_one():
     one = ft.partial(
-        hj.simulate, BALL, params=bouncing_ball.Params(), mode="flight", t1=0.1, max_jumps=2, integrator=looped
+        hj.simulate, BALL, params=bouncing_ball.Params(), mode="flight", t1=0.1, max_jumps=2, integrator=ROLLED
     )
     batch = jax.vmap(lambda x0: one(x0))(jnp.ones((2, 2)))
     with pytest.raises(TypeError, match="batch of 2 trajectories"):
@@ -512,7 +510,7 @@ def test_what_is_made_of_the_same_functions_shares_a_branch():
 
 @ft.partial(jax.jit, static_argnames="mode")
 def rock(mode, t, x, block):
-    return hj.flow_to_guard(rocking_block.system, mode, t, x, block, integrator=looped)
+    return hj.flow_to_guard(rocking_block.system, mode, t, x, block, integrator=ROLLED)
 
 
 @ft.partial(jax.jit, static_argnames="number")
@@ -547,7 +545,7 @@ def test_an_overturned_block_lies_on_its_side():
     theta = 1.5 * jnp.arctan(block.half_width / block.half_height)
     centre = -rocking_block.lever(-1, theta, block) - jnp.stack([block.half_width, jnp.zeros(())])
     x = jnp.concatenate([centre, theta[None], jnp.zeros(3)])
-    fallen = hj.simulate(alone, x, block, mode="left", t1=3.0, integrator=looped)
+    fallen = hj.simulate(alone, x, block, mode="left", t1=3.0, integrator=ROLLED)
     assert fallen.result == RESULTS.outside_domain
     # On its side the centre is half a width above the floor.
     assert_allclose(fallen.x[1], 0.1, rtol=0, atol=1e-6)

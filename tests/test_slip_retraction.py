@@ -7,12 +7,13 @@ import pytest
 import scipy.integrate
 import scipy.optimize
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import slip_retraction
 
-# Stages of a step as a loop: for an orbit, compilation is what takes time; not for the tables, which have 10 000 lanes.
-ROLLED = hj.Integrator(unroll=False)
+# `ROLLED` is for single orbits: the tables have 10 000 lanes, in which running takes longer than compilation.
+
 # A runner of 80 kg, 1 m and 20 kN/m.
 STIFFNESS = 20000 / (80 * 9.81)
 # Retraction angles, in degrees and radians; all tables have one shape, and one program.

@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from pages import cells
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import bouncing_ball
 
 RESULTS = hj.RESULTS
-
-
-# Stages of a step as a loop: compilation is what takes time in most of these.
-ROLLED = hj.Integrator(unroll=False)
 
 
 def drop(q, record, end=2.0, most=40, integrator=ROLLED):

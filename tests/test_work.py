@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 
@@ -98,8 +99,6 @@ def all_orders(function):
 TOLERANCES = 1e-13, 1e-12, 5e-11
 
 
-# Stages of a step as a loop: compilation is what takes time here.
-ROLLED = hj.Integrator(unroll=False)
 CHECKPOINT = hj.Integrator(unroll=False, adjoint=dfx.RecursiveCheckpointAdjoint())
 
 
