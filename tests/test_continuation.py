@@ -103,8 +103,11 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert_allclose(doubling.multipliers[:, 0], 2 - r, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(doubling.stable, r < 3)
     # A print shows what is known: it locates nothing.
-    assert "located by branch.special_points" in str(doubling) and "special_points" not in vars(doubling)
+    assert "located by branch.special_points" in str(doubling) and doubling.located is None
+    structure = jax.tree.structure(doubling)
     (point,) = doubling.special_points
+    # What has been read is no part of the branch, whose program JAX would compile again otherwise.
+    assert jax.tree.structure(doubling) == structure and doubling.located == (point,)
     assert point.kind == "period-doubling"
     # Newton's method on the doubling itself: to rounding, of which the two conditions together lose a digit.
     assert_allclose(point.value, 3, rtol=1e-14)

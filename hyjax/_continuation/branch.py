@@ -1,6 +1,5 @@
 """Branches of periodic orbits: points, special points, tables."""
 
-import functools as ft
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -13,6 +12,7 @@ from jaxtyping import Array
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._system.extras import needed
+from .._system.kept import computed_once
 from .._system.pictures import picture
 from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
@@ -63,7 +63,7 @@ class Points(Shown):
         """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
         return _result_of(self.curves)
 
-    @ft.cached_property
+    @computed_once
     def _points(self) -> dict[str, np.ndarray]:
         return _points_of(self.unfolding, self.curves)
 
@@ -147,7 +147,7 @@ class Branch(Points):
 
     # Special points
 
-    @ft.cached_property
+    @computed_once
     def special_points(self) -> tuple[SpecialPoint, ...]:
         """Folds, period doublings, Neimark-Sacker points and branch points, each once, in the order along the curve; and grazing,
         where the branch ends. They are searched between the points of the branch when this is first read; see `unresolved`."""
@@ -161,7 +161,7 @@ class Branch(Points):
         unit = lambda v: float(self.unfolding.origin[0] + v * self.unfolding.scale[0])
         return tuple((unit(a), unit(b)) for a, b in dict.fromkeys(self._search.unresolved))
 
-    @ft.cached_property
+    @computed_once
     def _search(self) -> Found:
         return search(self.unfolding, self._points, self.accept)
 
@@ -175,6 +175,11 @@ class Branch(Points):
             self.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * self.accept
         )
         return [] if point is None else [point]
+
+    @property
+    def located(self) -> tuple[SpecialPoint, ...] | None:
+        """`special_points` if they have been located; otherwise `None`, without a search."""
+        return Branch.special_points.known(self)
 
     # Tables
 

@@ -19,7 +19,7 @@ def describe_branch(branch, end: str | None = None) -> str:
         return f"{branch.accept.size} Branches"
     lines = [_title(branch), *(f"  {name:<9}  {value}" for name, value, _ in _rows(branch))]
     # Locating special points takes computation: printing shows them only if `branch.special_points` was read before.
-    special = branch.__dict__.get("special_points")
+    special = branch.located
     if special is None:
         lines.append(f"  {NOT_LOCATED}")
     else:
@@ -32,7 +32,7 @@ def branch_tables(branch) -> tuple[Table, ...]:
     """The same rows for HTML, with units: the branch, and its special points if they have been located."""
     if branch.accept.ndim:
         return (Table(describe_branch(branch), []),)
-    special = branch.__dict__.get("special_points")
+    special = branch.located
     notes = [NOT_LOCATED] if special is None else [*_gaps(branch), *([] if special else ["no special points"])]
     rows = [*_rows(branch), ("result", described_end(branch), "")]
     whole = Table(_title(branch), rows, units=("",), notes=notes)
@@ -105,5 +105,5 @@ def is_explained(branch) -> bool:
 
 def _ends_at(branch, kind: str) -> list[str]:
     """The values of the parameter at which the branch ends so, as far as its special points have been located."""
-    points = branch.__dict__.get("special_points") or ()
+    points = branch.located or ()
     return [f"{float(point.value):.10g}" for point in points if point.kind == kind]
