@@ -15,7 +15,7 @@ from .._system.common_calls import once
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
 from .jump import saltation_matrix
-from .surfaces import limits_of, one_only, Surfaces
+from .surfaces import guarded_limits, limits_of, one_only, Surfaces
 
 Index = Int[Array, ""]
 Padded = Float[Array, " size"]
@@ -137,7 +137,12 @@ class Automaton(eqx.Module):
             return jnp.pad(known, (0, limits - known.size), constant_values=1)
 
         ways = [None if mode is None or mode.domain is None else (mode.dimension, mode.domain) for mode in flowing]
-        return self.surfaces.within(limits, lambda t, z, args: switched(args[0], ways, inside, t, z, args[1]))
+        guarded = [0 if mode is None else guarded_limits(mode) for mode in flowing]
+        return self.surfaces.within(
+            limits,
+            lambda t, z, args: switched(args[0], ways, inside, t, z, args[1]),
+            lambda args: jnp.array(guarded)[args[0]],
+        )
 
     def transition(self, mode: Index, event: Index) -> Index:
         """Index into `system.transitions` of the transition whose guard is number `event` of the mode; -1 for `event=-1`."""

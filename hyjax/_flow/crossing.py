@@ -14,7 +14,7 @@ from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
 from .guard_cubic import earliest_between, hidden_turn, Look, may_turn, predicted_fall
-from .guard_resolution import shortened
+from .guard_resolution import may_be_coarse, shortened
 from .surfaces import Guards, Mask
 from .trees import select
 
@@ -43,15 +43,20 @@ class Bracket(eqx.Module):
 
 
 class Trial(eqx.Module):
-    """A trial step. `up`: the guards that were strictly positive at its start. `coarse`: above 1, the step is too long for a
-    guard (see `guard_resolution.py`). `keep`: whether the controller accepts the step's error; not used in a bracket, whose
-    trials are parts of a step that was accepted."""
+    """A trial step. `up`: the guards that were strictly positive at its start. `error`: of the guards' cubics (see
+    `guard_resolution.py`), `None` if the guards are linear. `keep`: whether the controller accepts the step's error; not used in
+    a bracket, whose trials are parts of a step that was accepted."""
 
     start: Look
     up: Mask
     end: Look
-    coarse: Scalar
+    error: Guards | None
     keep: Flag
+
+    @property
+    def may_be_coarse(self) -> Flag:
+        """Whether the step may be too long for a guard."""
+        return jnp.array(False) if self.error is None else may_be_coarse(self.start, self.end, self.error)
 
 
 class Resolution(eqx.Module):
@@ -95,7 +100,7 @@ class Verdict(eqx.Module):
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
     """Whether a trial step needs `judge`: a cheap necessary condition."""
     turns = may_turn(trial.start, trial.up, trial.end)
-    return bracket.active | jnp.any(_fallen(trial)) | turns | (trial.coarse > 1)
+    return bracket.active | jnp.any(_fallen(trial)) | turns | trial.may_be_coarse
 
 
 def calm(bracket: Bracket, trial: Trial) -> Verdict:
@@ -108,6 +113,7 @@ def calm(bracket: Bracket, trial: Trial) -> Verdict:
 def judge(
     bracket: Bracket,
     trial: Trial,
+    coarse: Scalar,
     armed_at: Callable[[Scalar], Mask],
     resolution: Resolution,
     is_limit: np.ndarray,
@@ -115,8 +121,9 @@ def judge(
 ) -> Verdict:
     """The verdict on any trial step.
 
-    **Arguments:** `armed_at`: whether each guard may fire, a short time after the step's end. `is_limit`: see `Surfaces`.
-    `short_steps`: whether the `reach` is more than a straight line: guards bend no faster than the flow, whose rates are exact.
+    **Arguments:** `coarse`: above 1, the step is too long for a guard. `armed_at`: whether each guard may fire, a short time
+    after the step's end. `is_limit`: see `Surfaces`. `short_steps`: whether the `reach` is more than a straight line: guards
+    bend no faster than the flow, whose rates are exact.
     """
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
@@ -152,7 +159,7 @@ def judge(
     # A step that ends beyond a surface is checked when it has been cut short there.
     checked = converged | (~crossed & (allowed | bracket.active))
     long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.instant)
-    refused = (trial.coarse > 1) & checked & long
+    refused = (coarse > 1) & checked & long
     converged = converged & ~refused
     # Where the bracket has shut around a discontinuous guard, values give no time: take the first guard that may fire.
     leader = jnp.where(near, leader, jnp.argmax(jnp.where(candidates, 1, 0) + jnp.where(candidates & armed, 1, 0)))
@@ -178,7 +185,7 @@ def judge(
         dt=jnp.select(
             [refused, rejected, allowed & turns, searching],
             [
-                shortened(end.dt, trial.coarse),
+                shortened(end.dt, coarse),
                 jnp.minimum(end.dt, foreseen + 0.03 * resolution.reach),
                 to_turn,
                 _next_try(narrower, foreseen),

@@ -11,7 +11,7 @@ from .check import check_mode, check_params, check_state
 from .integrate import integrate
 from .integrator import Integrator
 from .mode_integrators import for_modes, IntegratorLike, Integrators
-from .surfaces import limits_of, no_surfaces, one_only, Surfaces
+from .surfaces import guarded_limits, limits_of, no_surfaces, one_only, Surfaces
 
 
 class Impact(eqx.Module):
@@ -63,7 +63,8 @@ def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Par
 def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrators) -> Impact:
     each = system.mode(mode)
     inside = lambda t, x, params: jnp.ravel(jnp.asarray(each.domain(t, x, params), x.dtype))  # pyright: ignore
-    surfaces = surfaces_of(system, mode).within(limits_of(each, t, x, params), inside)
+    guarded = lambda params: guarded_limits(each)
+    surfaces = surfaces_of(system, mode).within(limits_of(each, t, x, params), inside, guarded)
     return _run(surfaces, system, mode, t, x, params, integrator)
 
 

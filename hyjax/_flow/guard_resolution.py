@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from .._system.types import Scalar, State, Time
+from .._system.types import Flag, Scalar, State, Time
 from .dependence import depends_on
 from .guard_cubic import Look
 from .surfaces import Guards, Surfaces
@@ -51,20 +51,52 @@ def inner_points(t: Time, x: State, f: State, dt: Time, x1: State, f1: State) ->
     return t + INNER.astype(x.dtype) * dt, hermite(INNER, x, dt * f, x1, dt * f1)
 
 
-def coarseness(start: Look, end: Look, inner: Float[Array, "2 guards"], noise: Guards) -> Scalar:
-    r"""How many times the error of a guard's cubic, somewhere in the step, exceeds the guard's distance from zero there.
+def cubic_error(start: Look, end: Look, inner: Float[Array, "2 guards"], noise: Guards) -> Guards:
+    r"""A bound on the error of each guard's cubic in the middle of the step, from its values at the interior points.
 
-    Above 1, the guard may have fallen or risen unseen. The error of a cubic is $16\,e\,v^2 (1 - v)^2$ at the fraction $v$, with
-    $e$ its value in the middle; a small difference, or one by rounding, is no error.
+    The error of a cubic is $16\,e\,v^2 (1 - v)^2$ at the fraction $v$, with $e$ its value in the middle; a small difference, or
+    one by rounding, is no error.
     """
     eps = float(jnp.finfo(noise.dtype).eps)
-    shape = lambda v: (16 * v**2 * (1 - v) ** 2)[:, None].astype(noise.dtype)
-    ends = start.g, end.dt * start.r, end.g, end.dt * end.r
+    ends = _ends(start, end)
     gap = jnp.abs(inner - hermite(INNER, *ends)) - noise - 64 * eps * sum(map(jnp.abs, ends))
-    error = SAFETY * shape(GRID) * jnp.max(jnp.where(gap > 0, gap, 0) / shape(INNER), axis=0)
-    distance = jnp.abs(hermite(GRID, *ends))
-    ratio = jnp.where(error > 0, error / jnp.where(distance > 0, distance, float(jnp.finfo(noise.dtype).tiny)), 0)
+    return SAFETY * jnp.max(jnp.where(gap > 0, gap, 0) / _shape(INNER, noise), axis=0)
+
+
+def may_be_coarse(start: Look, end: Look, error: Guards) -> Flag:
+    r"""A cheap necessary condition of `coarseness` above 1.
+
+    In Bernstein's polynomials of degree 4 the error is $\frac83 e B_2$. Where the coefficients $d_i$ of the cubic, less that
+    error, have one sign, the cubic exceeds the error all along the step. At the ends, which may lie on the surface, it is
+    enough that $d_0 \ge -d_1/4$ and $d_4 \ge -d_3/4$: the points of `GRID` are a sixteenth of the step from the ends.
+    """
+    a, ra, b, rb = _ends(start, end)
+    c1, c2 = a + ra / 3, b - rb / 3
+    side = jnp.sign(c1 + c2)
+    d0, d1, d2, d3, d4 = (side * d for d in (a, (a + 3 * c1) / 4, (c1 + c2) / 2, (3 * c2 + b) / 4, b))
+    beyond = (d0 >= -d1 / 4) & (d1 >= 0) & (d2 > 8 / 3 * error) & (d3 >= 0) & (d4 >= -d3 / 4)
+    return jnp.any((error > 0) & ~beyond)
+
+
+def coarseness(start: Look, end: Look, error: Guards) -> Scalar:
+    """How many times the error of a guard's cubic, somewhere in the step, exceeds the guard's distance from zero there.
+
+    Above 1, the guard may have fallen or risen unseen.
+    """
+    error = error * _shape(GRID, error)
+    distance = jnp.abs(hermite(GRID, *_ends(start, end)))
+    ratio = jnp.where(error > 0, error / jnp.where(distance > 0, distance, float(jnp.finfo(error.dtype).tiny)), 0)
     return jnp.max(ratio, initial=0)
+
+
+def _ends(start: Look, end: Look) -> tuple[Guards, Guards, Guards, Guards]:
+    """The values and rates at both ends of a step, the rates in units of the step's length."""
+    return start.g, end.dt * start.r, end.g, end.dt * end.r
+
+
+def _shape(v: np.ndarray, like: Guards) -> np.ndarray:
+    """The error of a cubic at the fractions `v`, in units of the error in the middle; shape `(len(v), 1)`."""
+    return (16 * v**2 * (1 - v) ** 2)[:, None].astype(like.dtype)
 
 
 def shortened(dt: Time, coarse: Scalar) -> Time:

@@ -68,7 +68,7 @@ def integrate(
     if surfaces.count:
         one = eqx.filter_closure_convert(surfaces.value, jnp.array(0), t0, x0, args)
         values = eqx.filter_closure_convert(surfaces.values, t0, x0, args)
-        surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits)
+        surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits, surfaces.guarded)
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
     straightforward = linear(surfaces, t0, x0, args)

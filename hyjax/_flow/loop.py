@@ -22,7 +22,7 @@ from .._system.types import Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, TOUCH, Trial, Verdict
 from .end_time import met_at_end
 from .guard_cubic import Look
-from .guard_resolution import coarseness, inner_points
+from .guard_resolution import coarseness, cubic_error, inner_points
 from .integrator import Integrator
 from .last_stretch import straight_line, stretches
 from .pace import Pace
@@ -150,20 +150,19 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     g, r = _aside(course.surfaces.rates, t1, attempt.x, attempt.f, course.args)
     end = Look(attempt.dt, g, r)
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
-    coarse = _aside(_coarseness(course), start, end, now.last, attempt)
-    trial = Trial(start, now.up, end, coarse, attempt.keep)
+    error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt)
+    trial = Trial(start, now.up, end, error, attempt.keep)
     return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h, now.g_max)
 
 
-def _coarseness(course: Course) -> Callable[..., Scalar]:
-    def coarse(start: Look, end: Look, last: Point, attempt: Attempt) -> Scalar:
-        if course.linear:
-            return jnp.zeros_like(attempt.dt)
+def _cubic_error(course: Course) -> Callable[..., Guards]:
+    def error(start: Look, end: Look, last: Point, attempt: Attempt) -> Guards:
         t, x = inner_points(last.t, jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt.x, attempt.f)
         inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
-        return coarseness(start, end, inner, course.noise)
+        error = cubic_error(start, end, inner, course.noise)
+        return jnp.where(course.surfaces.resolved(course.args), error, 0)
 
-    return coarse
+    return error
 
 
 def _verdict(course: Course) -> Callable[..., Verdict]:
@@ -181,7 +180,14 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
             close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
             instant, touch = 4 * eps * jnp.abs(t), TOUCH["linear" if course.linear else "curved"] * eps * g_max
             resolution = Resolution(h, straight * h, reach * h, close, instant, course.noise, touch)
-            return judge(bracket, trial, armed_at, resolution, surfaces.is_limit, reach > straight)
+            return judge(bracket, trial, coarse(), armed_at, resolution, surfaces.is_limit, reach > straight)
+
+        def coarse() -> Scalar:
+            if trial.error is None:
+                return jnp.zeros_like(attempt.dt)
+            error = trial.error
+            all_along = lambda: coarseness(trial.start, trial.end, error)
+            return jax.lax.cond(eqxi.unvmap_any(trial.may_be_coarse), all_along, lambda: jnp.zeros_like(attempt.dt))
 
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
         return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))

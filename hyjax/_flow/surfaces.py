@@ -21,21 +21,33 @@ class Surfaces(eqx.Module):
     """The guards of a mode, and whether they are armed: functions of `(t, x, args)` with values of shape `(guards,)`.
 
     **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
-    many of the last guards are the components of the mode's domain, which have no transition.
+    many of the last guards are the components of the mode's domain, which have no transition. `guarded`: how many of these, the
+    first, are left only after a guard has fallen, a function of `args`.
     """
 
     count: int = eqx.field(static=True)
     values: Callable
     armed: Callable
     limits: int = eqx.field(static=True, default=0)
+    guarded: Callable[[PyTree], int | Int[Array, ""]] = lambda args: 0
 
     @property
     def is_limit(self) -> np.ndarray:
         """Which surfaces are limits of the domain, shape `(guards,)`."""
         return np.arange(self.count) >= self.count - self.limits
 
-    def within(self, limits: int, domain: Callable[[Time, State, PyTree], Guards]) -> "Surfaces":
-        """These guards, followed by the `limits` components of a domain."""
+    def resolved(self, args: PyTree) -> Mask:
+        """Which surfaces a solver step must be short enough for (see `guard_resolution.py`): all but the guarded limits."""
+        number = jnp.arange(self.count) - (self.count - self.limits)
+        return (number < 0) | (number >= self.guarded(args))
+
+    def within(
+        self,
+        limits: int,
+        domain: Callable[[Time, State, PyTree], Guards],
+        guarded: Callable[[PyTree], int | Int[Array, ""]],
+    ) -> "Surfaces":
+        """These guards, followed by the `limits` components of a domain, of which the first `guarded(args)` are guarded."""
         if not limits:
             return self
 
@@ -47,11 +59,11 @@ class Surfaces(eqx.Module):
             always = jnp.ones(limits, bool)
             return jnp.concatenate([self.armed(t, x, args), always]) if self.count else always
 
-        return Surfaces(self.count + limits, values, armed, limits)
+        return Surfaces(self.count + limits, values, armed, limits, guarded)
 
     def moved(self, by: Guards) -> "Surfaces":
         """The same surfaces with other zeros: `by` is added to the values."""
-        return Surfaces(self.count, lambda *inputs: self.values(*inputs) + by, self.armed, self.limits)
+        return Surfaces(self.count, lambda *inputs: self.values(*inputs) + by, self.armed, self.limits, self.guarded)
 
     def value(self, k: Int[Array, ""], t: Time, x: State, args: PyTree) -> Scalar:
         """Guard number `k`; the first for a negative number."""
@@ -86,6 +98,11 @@ def no_surfaces() -> Surfaces:
 def limits_of(mode: Mode, t: Time, x: State, params: Params) -> int:
     """The number of components of a mode's domain; 0 without one."""
     return 0 if mode.domain is None else math.prod(eqx.filter_eval_shape(mode.domain, t, x, params).shape)
+
+
+def guarded_limits(mode: Mode) -> int:
+    """How many limits of a mode's domain are left only after a guard has fallen, as the domain itself says (`guarded`)."""
+    return getattr(mode.domain, "guarded", 0)
 
 
 def standing(noise: Guards, h: Scalar, r: Guards) -> Guards:

@@ -97,21 +97,31 @@ def contact_system(
     return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions), time_unit)
 
 
-def apart(contacts: tuple[Contact, ...], domain: Domain | None) -> Domain | None:
+class Apart(eqx.Module):
     """The domain in which no gap of the contacts is negative, unless it opens: a contact that opens may have drifted below zero.
 
-    `domain`: a further one.
+    A limit has a kink where the gap equals its rate, for which a solver step need not be shortened: wherever it could be left,
+    a guard of the mode falls first, that of the gap or (in `V`) that of the gap's rate. `further`: other limits.
     """
-    if not contacts:
-        return domain
 
-    def inside(t: Time, x: State, params: Params) -> Float[Array, " limits"]:
+    contacts: tuple[Contact, ...]
+    further: Domain | None
+
+    @property
+    def guarded(self) -> int:
+        """How many of the limits, the first, are left only after a guard has fallen."""
+        return len(self.contacts)
+
+    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         q, v = halves(x)
-        gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in contacts]
-        further = () if domain is None else (jnp.ravel(domain(t, x, params)),)
+        gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
+        further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
         return jnp.concatenate([jnp.stack(gaps), *further])
 
-    return inside
+
+def apart(contacts: tuple[Contact, ...], further: Domain | None) -> Domain | None:
+    """The domain `Apart`, or `further` without contacts."""
+    return Apart(contacts, further) if contacts else further
 
 
 def unchanged(t: Time, x: State, params: Params) -> State:
