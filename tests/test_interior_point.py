@@ -75,12 +75,14 @@ def _filled(values, padding: float = 0.0):
     return jnp.array([*values, *[padding] * (UNKNOWNS - len(values))])
 
 
-# Made once, so that JAX traces and differentiates each problem once for all programs.
+# Made once, for all programs.
 BRANCHES = tuple(ft.partial(_padded, problem) for problem in ALL)
 
 
-def _of_number(number, u):
-    return jax.lax.switch(number, BRANCHES, u)
+def _of_number(number, of, u):
+    """`of(function, u)` for the function of a problem. Derivatives are taken within the choice: derivatives of a choice among so
+    many functions take three times as long to trace."""
+    return jax.lax.switch(number, [ft.partial(of, branch) for branch in BRANCHES], u)
 
 
 # A minimization takes milliseconds: programs that are not optimized are compiled sooner.
@@ -89,8 +91,8 @@ jitted = ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level":
 
 @ft.partial(jitted, static_argnums=0)
 def _minimum(second_order: bool, number, start, lower, upper) -> Minimum:
-    fn = lambda u: (_of_number(number, u), (None, RESULTS.successful))
-    program = Program(lambda u, _: sampled(fn, u, second_order), lower, upper, EQUALITIES, INEQUALITIES)
+    of = lambda branch, u: sampled(lambda u: (branch(u), (None, RESULTS.successful)), u, second_order)
+    program = Program(lambda u, _: _of_number(number, of, u), lower, upper, EQUALITIES, INEQUALITIES)
     start = program.inside(start)
     return minimize(program, InteriorPoint(second_order=second_order), start, start, None)
 
@@ -98,8 +100,12 @@ def _minimum(second_order: bool, number, start, lower, upper) -> Minimum:
 @jitted
 def _evaluated(number, u):
     """Values and Jacobian, by reverse mode: the method takes its derivatives by forward mode."""
-    values, back = jax.vjp(ft.partial(_of_number, number), u)
-    return values, jax.vmap(lambda row: back(row)[0])(jnp.eye(values.size))
+
+    def of(branch, u):
+        values, back = jax.vjp(branch, u)
+        return values, jax.vmap(lambda row: back(row)[0])(jnp.eye(values.size))
+
+    return _of_number(number, of, u)
 
 
 @ft.cache

@@ -37,16 +37,22 @@ class Drive(eqx.Module):
         return self.drive * self.gain * self.weights[0] * self.weights[1] * (1 - jnp.exp(-age))
 
 
+# By name, so that a worker of an executor finds the same functions, and the program that is compiled.
+def run_clock(t, x, p):
+    return jnp.ones_like(x) + 0 * p.drive
+
+
+def below_threshold(t, x, p):
+    return p.threshold - p.level(x[0])
+
+
+def restart(t, x, p):
+    return jnp.zeros_like(x) + 0 * p.drive
+
+
 leaky = hj.HybridSystem(
-    modes={"rise": hj.Mode(lambda t, x, p: jnp.ones_like(x) + 0 * p.drive, coordinates=("age",))},
-    transitions=(
-        hj.Transition(
-            "rise",
-            "rise",
-            guard=lambda t, x, p: p.threshold - p.level(x[0]),
-            reset=lambda t, x, p: jnp.zeros_like(x) + 0 * p.drive,
-        ),
-    ),
+    modes={"rise": hj.Mode(run_clock, coordinates=("age",))},
+    transitions=(hj.Transition("rise", "rise", guard=below_threshold, reset=restart),),
 )
 
 
@@ -78,11 +84,21 @@ def pulse():
 
 
 def orbit_at(drive, **params):
-    return hj.periodic_orbit(leaky, jnp.zeros(1), Drive(drive, **params), sequence=("rise",), integrator=exact)
+    return strong(hj.periodic_orbit(leaky, jnp.zeros(1), Drive(drive, **params), sequence=("rise",), integrator=exact))
+
+
+def strong(orbit):
+    """With no leaf of weak type, as the orbits of a search are: so its first evaluations and the others share one program."""
+    of = lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf
+    return jax.tree.map(of, orbit)
+
+
+def the_drive(p):
+    return p.drive
 
 
 def optimum_of(pulse, objective, **options):
-    return hj.optimize(objective, leaky, pulse, where=lambda p: p.drive, **options)
+    return hj.optimize(objective, leaky, pulse, where=the_drive, **options)
 
 
 def several_starts(pulse, longest=50.0, starts=20, **options):
@@ -165,7 +181,7 @@ def test_optima_in_files(several, tmp_path):
     with pytest.raises(
         ValueError, match=r"'off_target' is needed here.*optimum\.npz'.*functions=\{'off_target': \.\.\.\}"
     ):
-        hj.follow_optimum(absent["gait"], limit="T", stop=3.0)
+        optimum_of(several.before, absent["gait"].gait.objective)
     hj.save(again, absent)
     require_equal({"gait": gait, "branch": branch}, hj.load(again, **given, functions=functions))
     with pytest.raises(ValueError, match="functions has 'effort'; the file names 'off_target', 'drive'"):
@@ -187,7 +203,7 @@ def starts_by_an_executor(here, pulse):
         )
         for found, expected in leaves:
             np.testing.assert_array_equal(found, expected, err_msg=name)
-    assert by_executor.orbit.system is pulse.system
+    assert by_executor.orbit.system is leaky
 
 
 def bounds_and_multipliers():
@@ -383,7 +399,7 @@ def test_which_constraint_leaves_a_vertex():
 def test_integral_over_the_orbit(pulse):
     """Of the drive times the age, to T = log 2: I T^2 / 2, which the solver integrates exactly."""
     whole = hj.objectives.integral(lambda t, x, p: p.drive * x[0])
-    value, slope = jax.value_and_grad(lambda v: whole(orbit_at(v), Drive(v)))(2.0)
+    value, slope = jax.jit(jax.value_and_grad(lambda v: whole(orbit_at(v), Drive(v))))(2.0)
     np.testing.assert_allclose(value, np.log(2) ** 2, rtol=1e-13)
     # T^2 / 2 + I T dT/dI at I = 2, with dT/dI = -1 / (I (I - 1)).
     np.testing.assert_allclose(slope, np.log(2) ** 2 / 2 - np.log(2), rtol=1e-12)
@@ -405,7 +421,9 @@ def cheapest():
 def walker_at(guess, params):
     # What is compiled in half the time.
     integrator = hj.Integrator(unroll=False)
-    return hj.periodic_orbit(walker.system, guess, params, sequence=walker.sequence, integrator=integrator, throw=False)
+    return strong(
+        hj.periodic_orbit(walker.system, guess, params, sequence=walker.sequence, integrator=integrator, throw=False)
+    )
 
 
 SPEED = hj.objectives.speed(walker.travel)
