@@ -101,7 +101,8 @@ def test_samples_with_noise_of_the_flow():
     predicted = hj.covariance(DROP, ABOVE, jnp.asarray(sigma0), EXACT, t1=t1, noise=hj.Noise(flow=w), **options)
     sigma, scale = np.asarray(predicted.sigma), np.diag(predicted.sigma)
     # Without the noise the covariance is less than a quarter of this.
-    quiet = hj.covariance(DROP, ABOVE, jnp.asarray(sigma0), EXACT, t1=t1, **options)
+    none = hj.Noise(flow=jax.tree.map(np.zeros_like, w))
+    quiet = hj.covariance(DROP, ABOVE, jnp.asarray(sigma0), EXACT, t1=t1, noise=none, **options)
     assert np.all(np.diag(quiet.sigma) < 0.25 * scale)
     # The errors of the samples; those of the steps, h / t1 = 0.0017 of the covariance, are less.
     assert np.all(np.abs(x.mean(axis=0) - np.asarray(predicted.trajectory.x)) < 3 * np.sqrt(scale / SAMPLES))
