@@ -12,6 +12,7 @@ import xarray
 from numpy.testing import assert_allclose
 from pages import cells
 from readme import claimed
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax._continuation.curve import follow_curve, joined
@@ -51,7 +52,7 @@ def fork(x, p):
 
 def start(f, guess, params):
     system = mapping(f)
-    orbit = hj.periodic_orbit(system, jnp.append(jnp.asarray(guess), 0.0), params, sequence=("run",))
+    orbit = hj.periodic_orbit(system, jnp.append(jnp.asarray(guess), 0.0), params, sequence=("run",), integrator=ROLLED)
     return system, orbit
 
 
@@ -115,20 +116,6 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert_allclose(point.multiplier, -1, rtol=1e-13)
     assert point.residual < 1e-13
     assert "period-doubling at 3" in str(doubling)
-
-
-@pytest.mark.slow
-def test_doublings_of_many_strides():
-    """Where the amplitude of 1e-2 leads beyond the next doubling."""
-    four = [[0.5, 0.0], [0.875, 0.0], [0.383, 0.0], [0.827, 0.0]]
-    orbit = hj.periodic_orbit(
-        mapping(logistic), jnp.array(four), {"r": jnp.array(3.52)}, sequence=("run",), strides=4, method=hj.MultipleShooting()
-    )  # fmt: skip
-    (point,) = hj.continuation(orbit.system, orbit, where=lambda p: p["r"], stop=3.56).special_points
-    branch = hj.switch_branch(point, stop=3.8)
-    assert branch.result == RESULTS.successful and branch.unfolding.problem.strides == 8
-    # The next doubling, as published.
-    assert 0 < branch.values[0] - point.value < 0.2 * (3.56440726609 - point.value)
 
 
 def test_natural_parameter_ends_at_the_fold():
@@ -220,6 +207,10 @@ def test_cascade_of_the_walker(walk):
     assert_allclose(values, expected, rtol=0, atol=claimed("… period doublings, from one stride to 16 → 32"))
     gaps = np.diff(values)
     assert_allclose(gaps[:-1] / gaps[1:], [5.26, 4.69, 4.66], atol=0.01)
+    # Towards a distant end: the amplitude of 1e-2, or a twentieth of the way, would lead to the next doubling or beyond.
+    distant = hj.switch_branch(points[3], stop=0.0186)
+    assert distant.result == RESULTS.successful and distant.unfolding.problem.strides == 16
+    assert 0.05 * (0.0186 - values[3]) > 0.5 * gaps[3] and 0 < distant.values[0] - values[3] < 0.2 * gaps[3]
 
 
 @pytest.mark.slow
