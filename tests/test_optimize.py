@@ -84,13 +84,7 @@ def pulse():
 
 
 def orbit_at(drive, **params):
-    return strong(hj.periodic_orbit(leaky, jnp.zeros(1), Drive(drive, **params), sequence=("rise",), integrator=exact))
-
-
-def strong(orbit):
-    """With no leaf of weak type, as the orbits of a search are: so its first evaluations and the others share one program."""
-    of = lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf
-    return jax.tree.map(of, orbit)
+    return hj.periodic_orbit(leaky, jnp.zeros(1), Drive(drive, **params), sequence=("rise",), integrator=exact)
 
 
 def the_drive(p):
@@ -421,9 +415,7 @@ def cheapest():
 def walker_at(guess, params):
     # What is compiled in half the time.
     integrator = hj.Integrator(unroll=False)
-    return strong(
-        hj.periodic_orbit(walker.system, guess, params, sequence=walker.sequence, integrator=integrator, throw=False)
-    )
+    return hj.periodic_orbit(walker.system, guess, params, sequence=walker.sequence, integrator=integrator, throw=False)
 
 
 SPEED = hj.objectives.speed(walker.travel)

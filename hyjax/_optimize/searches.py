@@ -101,7 +101,9 @@ class Searches:
 @eqx.filter_jit
 def _start(program: Program, method: InteriorPoint, lanes: int, origin) -> Search:
     state = start_search(program, method, *origin)
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)), state)
+    # Of no weak type, as after the first iteration: else `_advance` would be compiled again for the second slice.
+    strong = lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(strong(leaf), (lanes, *leaf.shape)), state)
 
 
 @eqx.filter_jit
