@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable
-from typing import Generic, overload, Self, TypeVar
+from typing import Any, Generic, overload, TypeVar
 
 T = TypeVar("T")
 
@@ -20,10 +20,10 @@ class computed_once(Generic[T]):
         self.values: dict[int, tuple[weakref.ref, T]]
 
     @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
+    def __get__(self, instance: None, owner: type) -> "computed_once[T]": ...
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance, owner):
+    def __get__(self, instance, owner) -> Any:
         if instance is None:
             return self
         if id(instance) not in self.values:
