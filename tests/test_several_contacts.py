@@ -44,8 +44,8 @@ def strike(system, mode, x, contact, params):
 
     def takes(way):
         """The gap of this contact, not another gap, nor a force."""
-        guard = way.guard.args if isinstance(way.guard, ft.partial) else ()
-        return way.armed is not None and len(guard) == 1 and guard[0] == contact
+        held, meant = way.guard.args
+        return meant.value == contact and not held.value[contact]
 
     ways = [way for way in system.transitions if way.source == mode and takes(way)]
     (taken,) = [way for way in ways if way.armed(t, x, params)]

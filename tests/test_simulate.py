@@ -497,12 +497,52 @@ def branches(function, x):
 
 
 def test_what_is_made_of_the_same_functions_shares_a_branch():
-    """Names that tell how a mode was entered cost nothing to compile: of 8 modes there are 4 flows, of 34 jumps 5."""
+    """Modes that differ in which contacts hold are one flow, of which that is an argument; of 34 jumps, those of an impact are
+    one, and the others change nothing. Nothing is selected but those two."""
     automaton = Automaton(rocking_block.system)
     assert len(automaton.names) == 8 and len(automaton.system.transitions) == 34
-    assert branches(lambda t, x, k, p: automaton.field(t, x, (k, p)), jnp.zeros(6)) == [4]
-    assert branches(lambda t, x, k, p: automaton.surfaces.values(t, x, (k, p)), jnp.zeros(6)) == [4]
-    assert branches(lambda t, x, k, p: automaton.jump(t, x, k, p), jnp.zeros(6)) == [5]
+    assert branches(lambda t, x, k, p: automaton.field(t, x, (k, p)), jnp.zeros(6)) == []
+    assert branches(lambda t, x, k, p: automaton.surfaces.values(t, x, (k, p)), jnp.zeros(6)) == []
+    assert branches(lambda t, x, k, p: automaton.surfaces.values(t, x, (k, p), k), jnp.zeros(6)) == []
+    assert branches(lambda t, x, k, p: automaton.jump(t, x, k, p), jnp.zeros(6)) == [2]
+
+
+def test_functions_by_number_are_those_of_their_modes():
+    """A flow, guards, conditions and jumps selected at run time, against the functions of each mode and transition called by
+    themselves."""
+    system, params = rocking_block.system, rocking_block.Params(restitution=0.3, settle=0.0)
+    automaton = Automaton(system)
+    _, x = rocking_block.start(params)
+    t, x = jnp.array(0.3), x + jnp.array([0.01, 0.02, -0.03, 0.4, -0.5, 0.6])
+
+    @jax.jit
+    def selected(k, transition):
+        args = k, params
+        surfaces = automaton.surfaces
+        count = jnp.arange(surfaces.count)
+        single = jax.vmap(lambda i: surfaces.value(i, t, x, args))(count)
+        values = surfaces.values(t, x, args)
+        return (
+            automaton.field(t, x, args),
+            values,
+            single,
+            surfaces.armed(t, x, args),
+            automaton.jump(t, x, transition, params),
+        )
+
+    for k, name in enumerate(system.names):
+        leaving = system.leaving(name)
+        field, values, single, armed, _ = selected(k, 0)
+        assert_allclose(field, system.modes[name].vector_field(t, x, params), rtol=1e-13, atol=1e-13)
+        ways = [system.transitions[i] for i in leaving]
+        alone = [way.guard(t, x, params) for way in ways]
+        assert_allclose(values[: len(ways)], alone, rtol=1e-13, atol=1e-13)
+        assert_allclose(single[: len(ways)], alone, rtol=1e-13, atol=1e-13)
+        # A guard that a mode does not have never falls.
+        assert np.all(values[len(ways) :] == 1)
+        assert list(armed[: len(ways)]) == [bool(way.armed(t, x, params)) for way in ways]  # pyright: ignore
+    for i in (0, 7, 20, 33):
+        assert_allclose(selected(0, i)[-1], system.transitions[i].reset(t, x, params), rtol=1e-13, atol=1e-13)
 
 
 # Of the block's eight modes, the two in which it stands on one corner: arc by arc, which compiles a fourth of the simulation.

@@ -4,14 +4,16 @@ States are padded with zeros to the largest dimension, and the guards of each mo
 """
 
 import functools as ft
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._system.common_calls import once
+from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
 from .jump import saltation_matrix
@@ -98,14 +100,17 @@ class Automaton(eqx.Module):
     @property
     def surfaces(self) -> Surfaces:
         """The guards of the mode `args[0]`: guard `k` belongs to the `k`-th transition that leaves the mode."""
-        ways = [
-            (
-                mode.dimension,
-                [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving if flows],
-            )
-            for (mode, flows), leaving in zip(self._flowing, self._leaving, strict=True)
-        ]
         count = max(map(len, self._leaving))
+        lists = [
+            [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving if flows]
+            for (_, flows), leaving in zip(self._flowing, self._leaving, strict=True)
+        ]
+        there = np.array([[k < len(out) for k in range(count)] for out in lists]).reshape(len(lists), count)
+        # Lists of guards that differ in numbers only are made equally long, so that they are compiled once.
+        padded = [[*out, *out[-1:] * (count - len(out))] if numbers_of(out) else out for out in lists]
+        ways = [(mode.dimension, out) for (mode, _), out in zip(self._flowing, padded, strict=True)]
+        single = [(n, each) for n, out in ways for each, _ in out]
+        alike = len(single) == len(ways) * count > 1 and len(set(map(kind_of, single))) == 1
 
         def guards(way, t, z, params, only=None):
             n, out = way
@@ -120,7 +125,18 @@ class Automaton(eqx.Module):
             known = [yes if armed is None else jnp.asarray(armed(t, z[:n], params)) for _, armed in out]
             return jnp.stack([*known, *[yes] * (count - len(out))])
 
-        values = lambda t, z, args, *only: switched(args[0], ways, once(guards), t, z, args[1], *only)
+        def guard(way, t, z, params):
+            n, guard = way
+            return jnp.asarray(guard(t, z[:n], params), z.dtype)
+
+        def values(t, z, args, only=None):
+            mode, params = args
+            if alike and only is not None:
+                known = jnp.full(count, switched(mode * count + only, single, guard, t, z, params))
+            else:
+                known = switched(mode, ways, once(guards), t, z, params, *(() if only is None else (only,)))
+            return jnp.where(jnp.asarray(there)[mode], known, 1) if len(padded) > 1 and padded != lists else known
+
         armed = lambda t, z, args: switched(args[0], ways, once(flags), t, z, args[1])
         return Surfaces(count, values, armed)
 
@@ -189,10 +205,16 @@ class Automaton(eqx.Module):
 
 
 def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
-    """`branch(ways[index], *operands)`. Entries of `ways` that consist of the same functions share one branch."""
-    kinds = [_made_of(way) for way in ways]
+    """`branch(ways[index], *operands)`. Entries of `ways` that consist of the same functions share one branch; where they differ
+    in numbers (`PerMode`), that branch gets those of the entry as arrays."""
+    kinds = [kind_of(way) for way in ways]
     distinct = list(dict.fromkeys(kinds))
-    branches = [ft.partial(branch, ways[kinds.index(kind)]) for kind in distinct]
+    branches = []
+    for kind in distinct:
+        members = [i for i, each in enumerate(kinds) if each == kind]
+        way = ways[members[0]]
+        columns = list(zip(*(numbers_of(ways[i]) for i in members), strict=True))
+        branches.append(ft.partial(branch, with_numbers(way, _selected(index, len(ways), members, columns))))
     if len(branches) == 1:
         return branches[0](*operands)
     # Parameters may hold functions, such as those of a network.
@@ -201,6 +223,15 @@ def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array],
     return jax.lax.switch(jnp.array([distinct.index(kind) for kind in kinds])[index], apply, arrays)
 
 
-def _made_of(way: PyTree) -> Hashable:
-    leaves, structure = jax.tree.flatten(way)
-    return structure, tuple(map(id, leaves))
+def _selected(index: Index, count: int, members: list[int], columns: list[tuple]) -> tuple[PerMode | Array, ...]:
+    """The numbers of entry `index`, one of the `members` among `count` entries. **Arguments:** `columns`: for each number, its
+    values in all members. Equal columns are one array, so that equal calls are found (`once`)."""
+    row = np.zeros(count, int)
+    row[members] = np.arange(len(members))
+    known = {}
+    for column in columns:
+        key = np.array(column).dtype.str, column
+        if key not in known:
+            same = len(set(column)) == 1
+            known[key] = PerMode(column[0]) if same else jnp.asarray(np.array(column))[jnp.asarray(row)[index]]
+    return tuple(known[np.array(column).dtype.str, column] for column in columns)

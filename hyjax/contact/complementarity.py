@@ -9,26 +9,28 @@ of all sets of contacts, which are few.
 import itertools
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._system.types import Flag
+from .._system.types import Flag, Scalar
 from .projection import holding, Rows
 
 Set = tuple[int, ...]
+Contacts = Bool[Array, " contacts"]
 
 
 class Choice(eqx.Module):
     """The solution of the complementarity problem.
 
-    **Attributes:** `index`: of the candidate with the least violation. `fits`: whether that candidate satisfies the conditions.
-    `forces`: of all candidates, shape `(candidates, rows)`.
+    **Attributes:** `index`: among `subsets`, of the set with the least violation. `fits`: whether that set satisfies the
+    conditions. `forces`: of all sets, shape `(sets, rows)`.
     """
 
     index: Int[Array, ""]
     fits: Flag
-    forces: Float[Array, "candidates rows"]
+    forces: Float[Array, "sets rows"]
 
 
 def subsets(items: Set) -> tuple[Set, ...]:
@@ -37,38 +39,53 @@ def subsets(items: Set) -> tuple[Set, ...]:
     return tuple(itertools.chain.from_iterable(itertools.combinations(items, size) for size in sizes))
 
 
+def masks(count: int) -> Bool[np.ndarray, "sets contacts"]:
+    """All sets of `count` contacts as masks, in the order of `subsets`."""
+    return np.array([[i in each for i in range(count)] for each in subsets(tuple(range(count)))])
+
+
 @eqx.filter_jit
 def choose_set(
     compliance: Float[Array, "rows rows"],
     motion: Rows,
     change: Rows,
-    candidates: tuple[Set, ...],
     rough: Set,
-    near: Bool[Array, " contacts"],
+    near: Contacts,
+    struck: Contacts | None = None,
 ) -> Choice:
     r"""The first set of contacts that satisfies the conditions: the contacts in the set push, no other gap closes.
 
     **Arguments:** `motion`: acceleration (or velocity) of the contact points without contact forces; rows for the gaps, then for
-    the slips of the contacts in `rough`. `change`: the change of `motion` required where a contact holds. `candidates`: sets of
-    contacts, by position. `near`: which contacts take part; a contact that is not near cannot hold, and its gap is free.
+    the slips of the contacts in `rough`. `change`: the change of `motion` required where a contact holds. `near`: which contacts
+    take part; a contact that is not near cannot hold, and its gap is free. `struck`: the contacts that any set must have.
     """
     tolerance = float(np.sqrt(np.finfo(motion.dtype).eps))
-    misfits, forces = [], []
-    for held in candidates:
-        rows = np.array([*held, *(near.size + k for k, i in enumerate(rough) if i in held)], int)
-        redundant = len(held) > 2 or sum(i in rough for i in held) > 1
-        force = jnp.zeros_like(motion)
-        if held:
-            force = force.at[rows].set(holding(compliance[np.ix_(rows, rows)], change[rows], redundant))
+    sets = jnp.asarray(masks(near.size))
+
+    def force_of(held: Contacts) -> Rows:
+        return holding(compliance, change, rows_of(held, rough), may_depend(near.size, rough))
+
+    def misfit_of(held: Contacts, force: Rows) -> Scalar:
         pushes = _relative(force, force)[: near.size]
         opens = _relative(motion + compliance @ force, motion)[: near.size]
-        holds = np.isin(np.arange(near.size), held)
-        misfit = jnp.max(jnp.where(holds, jnp.where(near, -pushes, jnp.inf), jnp.where(near, -opens, -jnp.inf)))
-        misfits.append(jnp.where(misfit > tolerance, misfit, jnp.where(jnp.isnan(misfit), jnp.inf, 0)))
-        forces.append(force)
-    misfit = jnp.stack(misfits)
+        misfit = jnp.max(jnp.where(held, jnp.where(near, -pushes, jnp.inf), jnp.where(near, -opens, -jnp.inf)))
+        misfit = jnp.where(misfit > tolerance, misfit, jnp.where(jnp.isnan(misfit), jnp.inf, 0))
+        return misfit if struck is None else jnp.where(jnp.all(held | ~struck), misfit, jnp.inf)
+
+    forces = jax.vmap(force_of)(sets)
+    misfit = jax.vmap(misfit_of)(sets, forces)
     index = jnp.argmin(misfit)
-    return Choice(index, misfit[index] == 0, jnp.stack(forces))
+    return Choice(index, misfit[index] == 0, forces)
+
+
+def rows_of(held: Contacts, rough: Set) -> Bool[Array, " rows"]:
+    """The rows of a set of contacts: their gaps, and the slips of those in `rough`."""
+    return jnp.concatenate([held, held[np.array(rough, int)]])
+
+
+def may_depend(count: int, rough: Set) -> bool:
+    """Whether rows of `count` contacts may depend on each other."""
+    return count > 2 or len(rough) > 1
 
 
 def _relative(values: Rows, to: Rows) -> Rows:

@@ -32,14 +32,14 @@ def stick(projected: Projection) -> Forces:
     return holding(projected.compliance, -projected.drift)
 
 
-def slide(contact: Contact, projected: Projection, side: int, params: Params) -> Forces:
+def slide(contact: Contact, projected: Projection, side: Scalar, params: Params) -> Forces:
     """The force under which the gap stays closed, with kinetic friction against a slip of sign `side`."""
     return sliding(
         projected.compliance, -projected.drift[0], coefficient(contact.kinetic, params, projected.drift), side
     )
 
 
-def cone(contact: Contact, force: Forces, side: Scalar | int, params: Params) -> Scalar:
+def cone(contact: Contact, force: Forces, side: Scalar, params: Params) -> Scalar:
     r"""The distance to the face of the friction cone where a slip of sign $\sigma$ begins. $\mu_s f_n + \sigma f_t$."""
     normal, tangential = force
     return coefficient(contact.static, params, force) * normal + side * tangential

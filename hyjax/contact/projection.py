@@ -14,7 +14,7 @@ opposite sign: its block $J^\top$ is not negated.)
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._system.common_calls import once
 from .._system.results import nan_unless
@@ -24,6 +24,7 @@ from .mechanism import inertia, load, Mechanism, Positions, Velocities
 from .solve import solve_symmetric
 
 Rows = Float[Array, " rows"]
+Mask = Bool[Array, " rows"]
 
 
 class Projection(eqx.Module):
@@ -61,14 +62,22 @@ def halves(x: State) -> tuple[Positions, Velocities]:
 
 # Guards, resets and vector fields all call it; under jit it is traced once for each set of contacts.
 @eqx.filter_jit
-def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params) -> Projection:
-    """The projection at `(t, x)` to the rows of `velocity_rows`."""
-    return once(_project)((mechanism, contacts), t, x, params)
+def project(
+    mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params, taking: Mask | None = None
+) -> Projection:
+    """The projection at `(t, x)` to the rows of `velocity_rows`. **Arguments:** `taking`: which rows; the others are zero."""
+    return once(_project)((mechanism, contacts), t, x, params, taking)
 
 
-def _project(bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, params: Params) -> Projection:
+def _project(
+    bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, params: Params, taking: Mask | None
+) -> Projection:
     (mechanism, contacts), (q, v) = bodies, halves(x)
-    rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
+
+    def rows(t, q, v):
+        known = velocity_rows(contacts, t, q, v, params)
+        return known if taking is None else jnp.where(taking, known, 0)
+
     force = load(mechanism, t, q, v, params)
     # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.
     velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
@@ -78,16 +87,24 @@ def _project(bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, p
     return Projection(free, response, jacobian @ response, velocity, jacobian @ free + bias, jacobian, force, t, q, v)
 
 
-def holding(compliance: Float[Array, "rows rows"], change: Rows, redundant: bool = False) -> Rows:
+def holding(
+    compliance: Float[Array, "rows rows"], change: Rows, taking: Mask | None = None, redundant: bool = False
+) -> Rows:
     r"""The forces (or impulses) for a given change of the contact points' accelerations (or velocities). $W f = \Delta$.
 
-    Where rows are `redundant`, as when two corners of one rigid block both prevent its sliding, the solution of least norm: only
-    the distribution among redundant rows is indeterminate.
+    **Arguments:** `taking`: the rows to which that applies; there is no force in the others. `redundant`: rows may depend on each
+    other, as when two corners of one rigid block both prevent its sliding. Then the solution is that of least norm: only the
+    distribution among redundant rows is indeterminate.
     """
+    if taking is not None:
+        compliance = jnp.where(taking[:, None] & taking, compliance, 0)
+        change = jnp.where(taking, change, 0)
+        if not redundant:
+            compliance = compliance + jnp.diag(jnp.where(taking, 0, 1).astype(compliance.dtype))
     return solve_symmetric(compliance, change[:, None], redundant)[:, 0]
 
 
-def sliding(compliance: Float[Array, "2 2"], change: Scalar, friction: Scalar, side: Scalar | int) -> Rows:
+def sliding(compliance: Float[Array, "2 2"], change: Scalar, friction: Scalar, side: Scalar) -> Rows:
     r"""Normal force $f_n$ and friction $-\mu f_n$ times `side`, for a given change of the gap's acceleration.
 
     NaN where a push would close the gap (Painlevé's paradox): there this law of friction has no solution.

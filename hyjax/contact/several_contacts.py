@@ -4,18 +4,22 @@ import functools as ft
 from collections.abc import Mapping, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Float, Int
 
+from .._system.per_mode import number, PerMode
 from .._system.results import nan_unless
 from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
-from .complementarity import choose_set, Set, subsets
+from .complementarity import choose_set, Contacts, masks, may_depend, rows_of, Set, subsets
 from .contact import Contact, gap
 from .laws import rebound, settles
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
-from .single_contact import apart, unchanged
+from .single_contact import Apart, unchanged
+
+Index = Int[Array, ""]
 
 
 def contacts_system(
@@ -73,91 +77,112 @@ def contacts_system(
 
     modes: dict[str, Mode] = {}
     transitions: list[Transition] = []
+    # The functions of all modes and transitions are the same but for numbers: which contacts hold, which of them is meant.
+    flow, distance, armed, after_impact = bodies.flow, bodies.guard, bodies.armed, bodies.after_impact
     for held in reversed(subsets(everyone)):
-        away = tuple(j for j in everyone if j not in held)
-        # The same function objects for all names of a set: a system with equal modes is compiled once for them.
-        above = apart(tuple(bodies.contacts[j] for j in away), domain)
-        mode = Mode(ft.partial(bodies.flow, held), names, above, tuple(units))
-        out: list[tuple[str, Guard, Reset, Armed | None]] = [
-            (label(_without(held, i)), ft.partial(bodies.force, held, i), unchanged, None) for i in held
-        ]
-        for j in away:
-            strike, impact = ft.partial(bodies.gap, j), ft.partial(bodies.after_impact, held, j)
-            for k, after in enumerate(subsets(_with(held, j))):
-                target = label(after) if j in after else label(after, j)
-                out.append((target, strike, impact, ft.partial(bodies.leads_to, held, j, k)))
-        for source in (label(held), *(label(held, j) for j in away)):
+        mask = PerMode(tuple(i in held for i in everyone))
+        above = Apart(bodies.contacts, domain, mask)
+        mode = Mode(ft.partial(flow, mask), names, above, tuple(units))
+        out: list[tuple[str, Guard, Reset, Armed]] = []
+        for i in everyone:
+            guard = ft.partial(distance, mask, PerMode(i))
+            if i in held:
+                out.append(
+                    (label(_without(held, i)), guard, unchanged, ft.partial(armed, mask, PerMode(i), PerMode(0)))
+                )
+        for i in everyone:
+            guard, impact = (
+                ft.partial(distance, mask, PerMode(i)),
+                ft.partial(after_impact, mask, PerMode(i)),
+            )
+            for k, after in enumerate(subsets(everyone)):
+                if i not in held and set(after) <= {*held, i}:
+                    target = label(after) if i in after else label(after, i)
+                    out.append((target, guard, impact, ft.partial(armed, mask, PerMode(i), PerMode(k))))
+        for source in (label(held), *(label(held, j) for j in everyone if j not in held)):
             modes[source] = mode
             transitions += [Transition(source, *each) for each in out]
     return HybridSystem(modes, tuple(transitions), time_unit)
 
 
 class _Bodies(eqx.Module):
-    """Vector fields, guards and resets `(t, x, params)` of a system with several contacts, for the contacts `held`."""
+    """Vector fields, guards and resets `(t, x, params)` of a system with several contacts.
+
+    **Arguments of the methods:** `held`: which contacts hold. `i`: a contact. `k`: the number of a set among `subsets`.
+    """
 
     mechanism: Mechanism
     contacts: tuple[Contact, ...]
 
-    def projected(self, held: Set, t: Time, x: State, params: Params) -> Projection:
-        return project(self.mechanism, tuple(self.contacts[i] for i in held), t, x, params)
+    @property
+    def rough(self) -> Set:
+        """The contacts that never slip."""
+        return tuple(i for i, contact in enumerate(self.contacts) if contact.rough)
 
-    def rough(self, held: Set) -> Set:
-        """The positions in `held` of the contacts that never slip."""
-        return tuple(k for k, i in enumerate(held) if self.contacts[i].rough)
+    def projected(self, taking: Contacts, t: Time, x: State, params: Params) -> Projection:
+        return project(self.mechanism, self.contacts, t, x, params, rows_of(taking, self.rough))
 
-    def hold(self, held: Set, projected: Projection) -> Rows:
+    def hold(self, held: Contacts, projected: Projection) -> Rows:
         """The forces that keep all gaps of `held` closed."""
-        redundant = len(held) > 2 or len(self.rough(held)) > 1
-        return holding(projected.compliance, -projected.drift, redundant) if held else projected.drift
+        redundant = may_depend(len(self.contacts), self.rough)
+        return holding(projected.compliance, -projected.drift, rows_of(held, self.rough), redundant)
 
-    def flow(self, held: Set, t: Time, x: State, params: Params) -> State:
-        projected = self.projected(held, t, x, params)
-        return projected.flow(self.hold(held, projected))
+    def flow(self, held: PerMode | Contacts, t: Time, x: State, params: Params) -> State:
+        contacts = number(held)
+        projected = self.projected(contacts, t, x, params)
+        return projected.flow(self.hold(contacts, projected))
 
-    def force(self, held: Set, i: int, t: Time, x: State, params: Params) -> Scalar:
-        return self.hold(held, self.projected(held, t, x, params))[held.index(i)]
+    def guard(self, held: PerMode | Contacts, i: PerMode | Index, t: Time, x: State, params: Params) -> Scalar:
+        """The force of a contact that holds, the gap of another."""
+        return self.distances(number(held), t, x, params)[number(i)]
 
-    def gap(self, j: int, t: Time, x: State, params: Params) -> Scalar:
-        return gap(self.contacts[j], t, halves(x)[0], params)
+    # All guards of a mode make the same call, as all its transitions do below, which XLA evaluates once.
+    @eqx.filter_jit
+    def distances(self, held: Contacts, t: Time, x: State, params: Params) -> Float[Array, " contacts"]:
+        """For each contact the distance from its event: its force if it holds, else its gap."""
+        forces = self.hold(held, self.projected(held, t, x, params))[: len(self.contacts)]
+        gaps = jnp.stack([gap(each, t, halves(x)[0], params) for each in self.contacts])
+        return jnp.where(held, forces, gaps)
 
-    def impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> tuple[State, Bool[Array, " contacts"]]:
-        """The state after an impact of `j`, and the contacts whose gaps then neither open nor close."""
-        touching = _with(held, j)
-        contacts, strikes = [self.contacts[i] for i in touching], touching.index(j)
+    def impact(self, held: Contacts, i: Index, t: Time, x: State, params: Params) -> tuple[State, Contacts]:
+        """The state after an impact of `i`, and the contacts whose gaps then neither open nor close."""
+        struck = jnp.arange(held.size) == i
+        touching = held | struck
         projected = self.projected(touching, t, x, params)
-        restitution = rebound(contacts[strikes], projected, strikes, params)
-        change = -projected.velocity.at[strikes].mul(1 + restitution)
-        candidates = tuple(tuple(touching.index(i) for i in _with(each, j)) for each in subsets(held))
-        everyone = jnp.ones(len(touching), bool)
-        choice = choose_set(
-            projected.compliance, projected.velocity, change, candidates, self.rough(touching), everyone
-        )
+        each = tuple(enumerate(self.contacts))
+        restitution = jnp.stack([rebound(contact, projected, k, params) for k, contact in each])[i]
+        gained = jnp.where(jnp.arange(projected.velocity.size) == i, 1 + restitution, 1)
+        change = -projected.velocity * gained
+        choice = choose_set(projected.compliance, projected.velocity, change, self.rough, touching, struck)
 
         # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
         rates = projected.velocity + projected.compliance @ choice.forces[choice.index]
-        slow = jnp.stack([settles(contact, projected, k, rates[k], params) for k, contact in enumerate(contacts)])
-        sets = jnp.array([[k in each for k in range(len(touching))] for each in candidates])
+        slow = touching & jnp.stack([settles(contact, projected, k, rates[k], params) for k, contact in each])
+        sets = jnp.asarray(masks(held.size))
         index = jnp.argmax(jnp.all(sets == (sets[choice.index] | slow), axis=1))
-        strikes_and_leaves = (jnp.arange(len(touching)) == strikes) & (restitution > 0)
+        strikes_and_leaves = struck & (restitution > 0)
         return projected.kick(nan_unless(choice.fits, choice.forces[index])), sets[index] & ~strikes_and_leaves
 
-    def after_impact(self, held: Set, j: int, t: Time, x: State, params: Params) -> State:
-        return self.impact(held, j, t, x, params)[0]
+    def after_impact(self, held: PerMode | Contacts, i: PerMode | Index, t: Time, x: State, params: Params) -> State:
+        return self.impact(number(held), number(i), t, x, params)[0]
 
-    # All transitions of an impact make the same call, which XLA evaluates once.
     @eqx.filter_jit
-    def outcome(self, held: Set, j: int, t: Time, x: State, params: Params) -> Int[Array, ""]:
-        """The set of contacts that hold after an impact, by its number among `subsets`."""
-        after, near = self.impact(held, j, t, x, params)
-        touching = _with(held, j)
-        projected = self.projected(touching, t, after, params)
-        local = subsets(tuple(range(len(touching))))
-        return choose_set(
-            projected.compliance, projected.drift, -projected.drift, local, self.rough(touching), near
-        ).index
+    def outcomes(self, held: Contacts, t: Time, x: State, params: Params) -> Int[Array, " contacts"]:
+        """For each contact the set of contacts that hold after its impact, by its number among `subsets`."""
 
-    def leads_to(self, held: Set, j: int, outcome: int, t: Time, x: State, params: Params) -> Flag:
-        return self.outcome(held, j, t, x, params) == outcome
+        def outcome(i):
+            after, near = self.impact(held, i, t, x, params)
+            projected = self.projected(near, t, after, params)
+            return choose_set(projected.compliance, projected.drift, -projected.drift, self.rough, near).index
+
+        return jax.vmap(outcome)(jnp.arange(held.size))
+
+    def armed(
+        self, held: PerMode | Contacts, i: PerMode | Index, k: PerMode | Index, t: Time, x: State, params: Params
+    ) -> Flag:
+        """Whether a contact that holds opens, which it may always; whether the impact of another leads to set `k`."""
+        contacts, i = number(held), number(i)
+        return contacts[i] | (self.outcomes(contacts, t, x, params)[i] == number(k))
 
 
 def _check_contacts(contacts: Mapping[str, Contact]) -> None:
@@ -181,10 +206,6 @@ def _check_contacts(contacts: Mapping[str, Contact]) -> None:
                 f"contacts_system: contact {name!r} has finite friction, static={contact.static!r}. Of several contacts "
                 "each must be frictionless (leave slip out) or never slip (static=math.inf); for one, use contact_system."
             )
-
-
-def _with(held: Set, j: int) -> Set:
-    return tuple(sorted((*held, j)))
 
 
 def _without(held: Set, i: int) -> Set:

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from .._system.per_mode import number, PerMode
 from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
@@ -14,8 +15,11 @@ from .laws import can_hold, cone, gives_way, impact, pressed, slide, stick
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, project, Projection
 
+Side = PerMode | Int[Array, ""]
 # The mode after an impact. Without two directions of slip, a closed contact is `_HELD`.
 _APART, _FORWARD, _BACKWARD, _HELD = range(4)
+# The sign of the slip.
+_SIDES = {"S+": PerMode(1), "S-": PerMode(-1)}
 
 
 def contact_system(
@@ -77,10 +81,10 @@ def contact_system(
             "contacts_system."
         )
     body = _Body(mechanism, contact)
-    flight = Mode(body.fly, names, apart((contact,), domain), tuple(units))
+    flight = Mode(body.fly, names, Apart((contact,), domain), tuple(units))
     held = Mode(body.hold, names, domain, tuple(units))
     if contact.slips:
-        slides = {"S+": ft.partial(body.slide, 1), "S-": ft.partial(body.slide, -1)}
+        slides = {name: ft.partial(body.slide, side) for name, side in _SIDES.items()}
         modes = {name: Mode(flow, names, domain, tuple(units)) for name, flow in slides.items()} | {"C": held}
         transitions = [*_friction(body), Transition("C", "V", body.normal_force, unchanged)]
         outcomes = {"V": _APART, "S+": _FORWARD, "S-": _BACKWARD, "C": _HELD}
@@ -106,6 +110,8 @@ class Apart(eqx.Module):
 
     contacts: tuple[Contact, ...]
     further: Domain | None
+    # Which contacts hold: their gaps, kept closed by a force, are no limits.
+    held: PerMode | None = None
 
     @property
     def guarded(self) -> int:
@@ -115,13 +121,11 @@ class Apart(eqx.Module):
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         q, v = halves(x)
         gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
+        limits = jnp.stack(gaps)
+        if self.held is not None:
+            limits = jnp.where(number(self.held), 1, limits)
         further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
-        return jnp.concatenate([jnp.stack(gaps), *further])
-
-
-def apart(contacts: tuple[Contact, ...], further: Domain | None) -> Domain | None:
-    """The domain `Apart`, or `further` without contacts."""
-    return Apart(contacts, further) if contacts else further
+        return jnp.concatenate([limits, *further])
 
 
 def unchanged(t: Time, x: State, params: Params) -> State:
@@ -131,7 +135,8 @@ def unchanged(t: Time, x: State, params: Params) -> State:
 def _friction(body: "_Body") -> list[Transition]:
     """The transitions out of `S+`, `S-` and `C` by slip and by loss of contact during slip."""
     transitions = []
-    for name, other, side in (("S+", "S-", 1), ("S-", "S+", -1)):
+    for name, other in (("S+", "S-"), ("S-", "S+")):
+        side = _SIDES[name]
         stops = ft.partial(body.slip, side)
         transitions += [
             Transition(name, "V", ft.partial(body.sliding_normal_force, side), unchanged),
@@ -171,15 +176,15 @@ class _Body(eqx.Module):
     def normal_force(self, t: Time, x: State, params: Params) -> Scalar:
         return stick(self.projected(t, x, params))[0]
 
-    def slide(self, side: int, t: Time, x: State, params: Params) -> State:
+    def slide(self, side: Side, t: Time, x: State, params: Params) -> State:
         projected = self.projected(t, x, params)
-        return projected.flow(slide(self.contact, projected, side, params))
+        return projected.flow(slide(self.contact, projected, number(side, x.dtype), params))
 
-    def sliding_normal_force(self, side: int, t: Time, x: State, params: Params) -> Scalar:
-        return slide(self.contact, self.projected(t, x, params), side, params)[0]
+    def sliding_normal_force(self, side: Side, t: Time, x: State, params: Params) -> Scalar:
+        return slide(self.contact, self.projected(t, x, params), number(side, x.dtype), params)[0]
 
-    def slip(self, side: int, t: Time, x: State, params: Params) -> Scalar:
-        return side * slip(self.contact, t, *halves(x), params)
+    def slip(self, side: Side, t: Time, x: State, params: Params) -> Scalar:
+        return number(side, x.dtype) * slip(self.contact, t, *halves(x), params)
 
     def can_hold(self, t: Time, x: State, params: Params) -> Flag:
         return can_hold(self.contact, self.projected(t, x, params), params)
@@ -187,8 +192,8 @@ class _Body(eqx.Module):
     def cannot_hold(self, t: Time, x: State, params: Params) -> Flag:
         return ~self.can_hold(t, x, params)
 
-    def cone(self, side: int, t: Time, x: State, params: Params) -> Scalar:
-        return cone(self.contact, stick(self.projected(t, x, params)), side, params)
+    def cone(self, side: Side, t: Time, x: State, params: Params) -> Scalar:
+        return cone(self.contact, stick(self.projected(t, x, params)), number(side, x.dtype), params)
 
     def pressed(self, t: Time, x: State, params: Params) -> Flag:
         return pressed(self.projected(t, x, params))

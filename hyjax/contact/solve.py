@@ -13,7 +13,7 @@ Columns = Float[Array, "m k"]
 # Up to this size elimination is unrolled: XLA fuses the arithmetic and vectorizes it over a batch. Beyond this size it would be
 # slow to compile.
 _UNROLLED = 6
-# Singular values of a compliance below this fraction of the largest belong to redundant rows.
+# Pivots of a compliance below this fraction of the largest belong to redundant rows.
 _REDUNDANT = 1e-10
 
 
@@ -48,13 +48,27 @@ def _eliminate(matrix: Square, columns: Columns) -> Columns:
 
 
 def _cholesky(matrix: Square, columns: Columns) -> Columns:
-    return _each(lx.MatrixLinearOperator(matrix, lx.positive_semidefinite_tag), columns, lx.Cholesky())
+    operator = lx.MatrixLinearOperator(matrix, lx.positive_semidefinite_tag)
+    solve = lambda column: lx.linear_solve(operator, column, lx.Cholesky(), throw=False).value
+    return jax.vmap(solve, in_axes=1, out_axes=1)(columns)
 
 
 def _least_norm(matrix: Square, columns: Columns) -> Columns:
-    return _each(lx.MatrixLinearOperator(matrix), columns, lx.SVD(rcond=_REDUNDANT))
-
-
-def _each(operator: lx.AbstractLinearOperator, columns: Columns, solver: lx.AbstractLinearSolver) -> Columns:
-    solve = lambda column: lx.linear_solve(operator, column, solver, throw=False).value
-    return jax.vmap(solve, in_axes=1, out_axes=1)(columns)
+    r"""By Cholesky's method with pivoting, $W = LL^\top$ with one column of $L$ for each independent row of $W$: the solution of
+    least norm is $L\,(L^\top L)^{-2}L^\top b$ (in plain arithmetic, which a batch shares, other than a singular value
+    decomposition)."""
+    rest, factors, taken = matrix, [], []
+    largest = jnp.max(jnp.diagonal(matrix))
+    for _ in range(matrix.shape[0]):
+        sizes = jnp.diagonal(rest)
+        size = jnp.max(sizes)
+        independent = size > _REDUNDANT * largest
+        row = (jnp.arange(sizes.size) == jnp.argmax(sizes)).astype(rest.dtype) @ rest
+        factor = jnp.where(independent, row / jnp.sqrt(jnp.where(independent, size, 1)), 0)
+        rest = rest - jnp.outer(factor, factor)
+        factors.append(factor)
+        taken.append(independent)
+    lower = jnp.stack(factors, axis=1)
+    gram = lower.T @ lower + jnp.diag(jnp.where(jnp.stack(taken), 0, 1).astype(matrix.dtype))
+    solution = lower @ _eliminate(gram, _eliminate(gram, lower.T @ columns))
+    return nan_unless(jnp.all(jnp.isfinite(matrix)), solution)

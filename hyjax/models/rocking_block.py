@@ -26,7 +26,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.trig import sincos
 from ..contact import Contact, contacts_system, Mechanism
 from ._parameter import parameter, require_positive, require_unit_interval
 
@@ -56,13 +55,13 @@ def mass(q, params):
 
 
 def forces(t, q, v, params):
-    sine, _ = sincos(params.frequency * t)
+    sine = jnp.sin(params.frequency * t)
     return jnp.stack([-params.amplitude * sine, -params.gravity, jnp.zeros_like(sine)])
 
 
 def lever(side, theta, params):
     """From the centre to a lower corner: `side` is -1 for the left one, 1 for the right."""
-    sine, cosine = sincos(theta)
+    sine, cosine = jnp.sin(theta), jnp.cos(theta)
     b, h = side * params.half_width, params.half_height
     return jnp.stack([b * cosine + h * sine, b * sine - h * cosine])
 
