@@ -159,14 +159,14 @@ def test_gradient_of_a_period_holds_no_tangents():
     memory nor its work grows faster than the weights."""
     texts = {}
     for width in (20, 68):
-        gradient, flat = program(width, lambda orbit: orbit.period, CHECKPOINT)
+        gradient, flat = program(width, lambda orbit: orbit.period, ROLLED_CHECKPOINT)
         texts[width] = gradient.lower(flat).as_text()
         # Below some four thousand weights, the list of steps is longer.
-        assert largest_array(texts[width]) <= max(flat.size, CHECKPOINT.max_steps)
+        assert largest_array(texts[width]) <= max(flat.size, ROLLED_CHECKPOINT.max_steps)
     assert texts[68].count("\n") == texts[20].count("\n")
     # It does not call back into Python; and the backward pass through the variations is not in it, but in that of a multiplier.
     assert "callback" not in texts[20]
-    gradient, flat = program(20, lambda orbit: orbit.spectral_radius, CHECKPOINT)
+    gradient, flat = program(20, lambda orbit: orbit.spectral_radius, ROLLED_CHECKPOINT)
     loops = lambda text: text.count("stablehlo.while")
     assert loops(texts[20]) < loops(gradient.lower(flat).as_text()) / 1.5
     # What is compared: forward mode pushes one tangent for each number, through a state of four.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import case
-from systems import logistic, map_of
+from systems import logistic, map_of, ROLLED
 
 import hyjax as hj
 from hyjax._orbit.census import Census
@@ -44,7 +44,7 @@ def test_digits_of_the_search():
 def test_no_isolated_orbit():
     for restitution in (0.8, 1.0):
         params = bouncing_ball.Params(restitution=restitution)
-        assert len(gaits(bouncing_ball, params)) == 0
+        assert len(gaits(bouncing_ball, params, integrator=ROLLED)) == 0
 
 
 def test_bad_region():
@@ -67,7 +67,7 @@ def test_region_without_width():
     way = hj.Transition("run", "run", lambda t, x, params: 1 - x[2], jump)
     system = hj.HybridSystem({"run": hj.Mode(field, names)}, (way,))
     region = jnp.array([0.1, 0.0, 0.0]), jnp.array([3.0, 0.0, 0.0])
-    found = hj.find_orbits(system, jnp.array(0.75), sequence=("run",), region=region, starts=8)
+    found = hj.find_orbits(system, jnp.array(0.75), sequence=("run",), region=region, starts=8, integrator=ROLLED)
     assert len(found) == 1
     assert_allclose(found.x[0], [1.5, 1.5e-20, 0], rtol=1e-14)
 
@@ -148,11 +148,12 @@ def cycles(r: float, strides: int) -> list[np.ndarray]:
 LOGISTIC, UNIT = map_of(logistic), (jnp.zeros(2), jnp.array([1.0, 0.0]))
 
 
+def logistic_orbits(r: float, **options) -> hj.PeriodicOrbit:
+    return hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, integrator=ROLLED, **options)
+
+
 def test_same_key_same_orbits():
-    one, two, other = (
-        hj.find_orbits(LOGISTIC, {"r": jnp.array(3.6)}, sequence=("m",), region=UNIT, key=jax.random.key(k))
-        for k in (3, 3, 4)
-    )
+    one, two, other = (logistic_orbits(3.6, key=jax.random.key(k)) for k in (3, 3, 4))
     assert_array_equal(one.x, two.x)
     # Another key starts elsewhere and ends at the same orbits, up to rounding.
     assert_allclose(np.sort(one.x[:, 0]), np.sort(other.x[:, 0]), rtol=0, atol=2e-14)
@@ -162,7 +163,7 @@ def test_same_key_same_orbits():
 def test_orbits_of_a_map_that_folds(strides):
     """The logistic map, whose steps have two preimages: every orbit, also zero, where the whole state is zero."""
     for r in (3.9, 4.0):
-        found = hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, strides=strides)
+        found = logistic_orbits(r, strides=strides)
         exact = cycles(r, strides)
         assert len(found) == len(exact)
         if r == 4:
@@ -177,7 +178,7 @@ def test_orbits_of_a_map_that_folds(strides):
 def test_orbits_next_to_a_doubling(beyond):
     """At r = 3 the fixed point doubles its period: the orbit of two strides is nearly singular, and is one."""
     r = 3 + beyond
-    one, two = (hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, strides=m) for m in (1, 2))
+    one, two = (logistic_orbits(r, strides=m) for m in (1, 2))
     assert_allclose(np.sort(one.x[:, 0]), [0, 1 - 1 / r], atol=1e-14)
     assert len(two) == (beyond > 0)
     if beyond > 0:
@@ -202,4 +203,4 @@ def test_both_orbits_between_fold_and_grazing():
 
 def test_too_few_starts_are_said():
     with pytest.warns(UserWarning, match="starts led to 2 orbits; the expected share"):
-        hj.find_orbits(LOGISTIC, {"r": jnp.array(3.6)}, sequence=("m",), region=UNIT, starts=128)
+        logistic_orbits(3.6, starts=128)

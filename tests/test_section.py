@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax.models import rimless_wheel
@@ -29,7 +30,7 @@ quick = hj.Integrator(rtol=1e-9, atol=1e-9)
 
 
 def pass_period(x):
-    return hj.section_map(oscillator, x, STRUCK, section=period, max_jumps=5)
+    return hj.section_map(oscillator, x, STRUCK, section=period, max_jumps=5, integrator=ROLLED)
 
 
 STEP = 1e-6
@@ -38,7 +39,7 @@ STEP = 1e-6
 @pytest.fixture(scope="module")
 def passed():
     """The map of a period, and its Jacobian, in one batch; and the ends of starts that are displaced from the third."""
-    jacobian = lambda x: hj.section_jacobian(oscillator, x, STRUCK, section=period, max_jumps=5)
+    jacobian = lambda x: hj.section_jacobian(oscillator, x, STRUCK, section=period, max_jumps=5, integrator=ROLLED)
     near = np.asarray(STARTS)[2] + STEP * np.concatenate([np.eye(2), -np.eye(2)])
     through = jax.vmap(pass_period)(jnp.concatenate([STARTS, near]))
     crossing = jax.tree.map(lambda leaf: leaf[: len(STARTS)], through)
@@ -82,7 +83,7 @@ def test_a_wheel_from_stance_to_stance():
     after = np.sqrt(mu**2 * (w**2 + down) + 2 * unit * (np.cos(alpha - half) - np.cos(alpha)))
     section = hj.Section("stance", lambda t, x, p: -x[0])
     arguments = rimless_wheel.system, jnp.array([0.0, w]), params
-    through = jax.jit(lambda x: hj.section_map(arguments[0], x, params, section=section))
+    through = jax.jit(lambda x: hj.section_map(arguments[0], x, params, section=section, integrator=ROLLED))
     crossing = through(arguments[1])
     assert_allclose(crossing.x, [0, after], rtol=1e-13, atol=1e-13)
     # The states on the section are zero to rounding, on either side, and the next crossing is that of the next stride.
@@ -94,12 +95,16 @@ def test_a_wheel_from_stance_to_stance():
     for aside in (1e-34, 1e-20, 0.0, -1e-34, -1e-20):
         assert_allclose(through(jnp.array([aside, w])).x[1], after, rtol=1e-13)
     assert int(crossing.jumps) == 1 and crossing.mode == 0 and crossing.transitions[0] == 0
-    jacobian = hj.section_jacobian(*arguments, section=section)
+    jacobian = hj.section_jacobian(*arguments, section=section, integrator=ROLLED)
     assert_allclose(jacobian[1, 1], mu**2 * w / after, rtol=1e-12)
     # The state stays on the section.
     assert_allclose(jacobian[0], 0, atol=1e-13)
     # In reverse mode too.
-    rate = lambda slope: hj.section_map(*arguments[:2], rimless_wheel.Params(slope=slope), section=section).x[1]
+    start = arguments[:2]
+    of_slope = lambda slope: hj.section_map(
+        *start, rimless_wheel.Params(slope=slope), section=section, integrator=ROLLED
+    )
+    rate = lambda slope: of_slope(slope).x[1]
     by_slope = mu**2 * (np.sin(half + alpha) - np.sin(alpha)) + np.sin(alpha) - np.sin(alpha - half)
     assert_allclose(jax.grad(rate)(0.2), unit * by_slope / after, rtol=1e-11)
     # It falls back.
@@ -150,7 +155,7 @@ def test_orbits_of_any_sequence():
     assert_allclose(orbit.period, T, rtol=1e-14)
     # One impact: the product of the multipliers is e^2 exp(-c T). The orbit is that of the model with its phase as a state.
     assert_allclose(np.prod(orbit.multipliers), 0.8**2 * np.exp(-0.1 * T), rtol=1e-10)
-    again = hj.section_map(oscillator, orbit.x, SOFT, section=period)
+    again = hj.section_map(oscillator, orbit.x, SOFT, section=period, integrator=ROLLED)
     assert_allclose(again.x, orbit.x, rtol=1e-11)
     assert int(again.jumps) == 1
 

@@ -7,7 +7,7 @@ import optimistix as optx
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
-from systems import logistic, map_of, SPRING, spring, spring_orbit
+from systems import logistic, map_of, ROLLED, SPRING, spring, spring_orbit
 
 import hyjax as hj
 from hyjax._orbit.newton import DampedNewton, newton
@@ -24,8 +24,9 @@ FINDERS = {
 def orbit(guess, slope, strides, method):
     params = simplest_walker.Params(slope)
     return hj.periodic_orbit(
-        simplest_walker.system, guess, params, sequence=("swing",), strides=strides, method=method, throw=False
-    )
+        simplest_walker.system, guess, params, sequence=("swing",), strides=strides, method=method, throw=False,
+        integrator=ROLLED,
+    )  # fmt: skip
 
 
 LOGISTIC = map_of(logistic)
@@ -33,7 +34,9 @@ LOGISTIC = map_of(logistic)
 
 def fixed_point(guess, r, **options):
     """Of the logistic map."""
-    return hj.periodic_orbit(LOGISTIC, guess, {"r": jnp.array(r)}, sequence=("m",), throw=False, **options)
+    return hj.periodic_orbit(
+        LOGISTIC, guess, {"r": jnp.array(r)}, sequence=("m",), throw=False, integrator=ROLLED, **options
+    )
 
 
 def test_three_strides_are_one_stride_thrice():
@@ -100,7 +103,8 @@ def test_states_are_accepted_by_their_own_size(shooting, tolerance, code):
     rounding, however small it is beside the time."""
     found = hj.periodic_orbit(
         SLOW_LOGISTIC, jnp.array([0.65, 0.0]), jnp.array(2.5), sequence=("wait",), throw=False,
-        method=shooting(root_finder=optx.Newton(rtol=tolerance, atol=tolerance)), integrator=hj.Integrator(max_time=1e7),
+        method=shooting(root_finder=optx.Newton(rtol=tolerance, atol=tolerance)),
+        integrator=hj.Integrator(max_time=1e7, unroll=False),
     )  # fmt: skip
     assert found.result == code
     if code == hj.RESULTS.successful:
@@ -159,7 +163,7 @@ def test_derivatives_from_node_to_node():
     """Over three strides of a spring that bounces: the closed forms of the state's derivatives and the period's."""
 
     def numbers(p):
-        found = hj.periodic_orbit(spring, jnp.array([1.0, 1.6]), p, sequence=("free",), strides=3)
+        found = hj.periodic_orbit(spring, jnp.array([1.0, 1.6]), p, sequence=("free",), strides=3, integrator=ROLLED)
         return jnp.stack([found.x[1], found.period / 3])
 
     # Linear systems with condition numbers of some tens.
