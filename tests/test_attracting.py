@@ -36,6 +36,8 @@ def disturbed(gait):
     class Kept(PieceImages):
         def __init__(self, *given):
             super().__init__(*given)
+            # Run for seconds: what the compiler takes longer to optimize is a seventh of what the optimized program saves.
+            self._run = jax.jit(self._run, compiler_options={"xla_backend_optimization_level": 1})
             seen["images"] = self
 
     def invariant(*given):

@@ -1,5 +1,6 @@
 """Consistency of the salted Kalman filter: the normalized estimation error squared (NEES) of 1 000 runs."""
 
+import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -15,6 +16,8 @@ from hyjax.models import bouncing_ball, simplest_walker, slip
 GRAVITY = 9.81
 RUNS = 1000
 COARSE = hj.Integrator(rtol=1e-8, atol=1e-8, unroll=False)
+# The filters of all runs take seconds without the compiler's optimization, of which the first level costs less than it saves.
+batched = ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
 
 
 def within(nees, dimension):
@@ -55,7 +58,7 @@ def test_consistency_on_the_bouncing_ball(saltation, mode_test):
         )  # fmt: skip
         return filtered
 
-    batch, found = jax.jit(jax.vmap(run, in_axes=(0, None))), {}
+    batch, found = batched(jax.vmap(run, in_axes=(0, None))), {}
     for intensity in (0.01, 0.2):
         states, measurements = noisy_balls(intensity, 60)
         filtered = batch(jnp.asarray(measurements), jnp.array(intensity))
@@ -268,7 +271,7 @@ class Case(eqx.Module):
                 saltation=saltation, max_jumps=4,
             )  # fmt: skip
 
-        return jax.jit(jax.vmap(run, in_axes=(0, None)))
+        return batched(jax.vmap(run, in_axes=(0, None)))
 
     def consistency(self, filters, scale):
         """The mean NEES by its dimension at each time, over the runs whose estimates are in the true mode; the part of the times
