@@ -108,7 +108,9 @@ def contacts_system(
 class _Bodies(eqx.Module):
     """Vector fields, guards and resets `(t, x, params)` of a system with several contacts.
 
-    **Arguments of the methods:** `held`: which contacts hold. `i`: a contact. `k`: the number of a set among `subsets`.
+    **Arguments of the methods:** `held`: which contacts hold. `i`: a contact. `k`: the number of a set among `subsets`. Of one
+    mode these are known (`PerMode`), and only its contacts are looked at (`among`). Where the mode is known only at run time,
+    they are arrays.
     """
 
     mechanism: Mechanism
@@ -119,24 +121,58 @@ class _Bodies(eqx.Module):
         """The contacts that never slip."""
         return tuple(i for i, contact in enumerate(self.contacts) if contact.rough)
 
+    def among(self, those: Set) -> "_Bodies":
+        """The bodies with those contacts alone."""
+        return _Bodies(self.mechanism, tuple(self.contacts[i] for i in those))
+
+    def flow(self, held: PerMode | Contacts, t: Time, x: State, params: Params) -> State:
+        if isinstance(held, PerMode):
+            return self.among(_set(held)).flow(jnp.ones(len(_set(held)), bool), t, x, params)
+        projected = self.projected(held, t, x, params)
+        return projected.flow(self.hold(held, projected))
+
+    def guard(self, held: PerMode | Contacts, i: PerMode | Index, t: Time, x: State, params: Params) -> Scalar:
+        """The force of a contact that holds, the gap of another."""
+        if not isinstance(held, PerMode):
+            return self.distances(held, t, x, params)[number(i)]
+        assert isinstance(i, PerMode)
+        if not held.value[i.value]:
+            return gap(self.contacts[i.value], t, halves(x)[0], params)
+        those = _set(held)
+        return self.among(those).distances(jnp.ones(len(those), bool), t, x, params)[those.index(i.value)]
+
+    def after_impact(self, held: PerMode | Contacts, i: PerMode | Index, t: Time, x: State, params: Params) -> State:
+        if isinstance(held, PerMode):
+            assert isinstance(i, PerMode)
+            those = _with(_set(held), i.value)
+            return self.among(those).impact(*_one_strikes(those, i.value), t, x, params)[0]
+        return self.impact(held, number(i), t, x, params)[0]
+
+    def armed(
+        self, held: PerMode | Contacts, i: PerMode | Index, k: PerMode | Index, t: Time, x: State, params: Params
+    ) -> Flag:
+        """Whether a contact that holds opens, which it may always; whether the impact of another leads to set `k`."""
+        if not isinstance(held, PerMode):
+            return held[number(i)] | (self.outcomes(held, t, x, params)[number(i)] == number(k))
+        assert isinstance(i, PerMode) and isinstance(k, PerMode)
+        if held.value[i.value]:
+            return jnp.array(True)
+        those = _with(_set(held), i.value)
+        after = subsets(tuple(range(len(self.contacts))))[k.value]
+        wanted = subsets(tuple(range(len(those)))).index(tuple(those.index(j) for j in after))
+        return self.among(those).outcome(*_one_strikes(those, i.value), t, x, params) == wanted
+
     def projected(self, taking: Contacts, t: Time, x: State, params: Params) -> Projection:
         return project(self.mechanism, self.contacts, t, x, params, rows_of(taking, self.rough))
 
     def hold(self, held: Contacts, projected: Projection) -> Rows:
         """The forces that keep all gaps of `held` closed."""
+        if not self.contacts:
+            return projected.drift
         redundant = may_depend(len(self.contacts), self.rough)
         return holding(projected.compliance, -projected.drift, rows_of(held, self.rough), redundant)
 
-    def flow(self, held: PerMode | Contacts, t: Time, x: State, params: Params) -> State:
-        contacts = number(held)
-        projected = self.projected(contacts, t, x, params)
-        return projected.flow(self.hold(contacts, projected))
-
-    def guard(self, held: PerMode | Contacts, i: PerMode | Index, t: Time, x: State, params: Params) -> Scalar:
-        """The force of a contact that holds, the gap of another."""
-        return self.distances(number(held), t, x, params)[number(i)]
-
-    # All guards of a mode make the same call, as all its transitions do below, which XLA evaluates once.
+    # All guards of a mode make the same call, as all its conditions do below, which XLA evaluates once.
     @eqx.filter_jit
     def distances(self, held: Contacts, t: Time, x: State, params: Params) -> Float[Array, " contacts"]:
         """For each contact the distance from its event: its force if it holds, else its gap."""
@@ -163,26 +199,17 @@ class _Bodies(eqx.Module):
         strikes_and_leaves = struck & (restitution > 0)
         return projected.kick(nan_unless(choice.fits, choice.forces[index])), sets[index] & ~strikes_and_leaves
 
-    def after_impact(self, held: PerMode | Contacts, i: PerMode | Index, t: Time, x: State, params: Params) -> State:
-        return self.impact(number(held), number(i), t, x, params)[0]
+    @eqx.filter_jit
+    def outcome(self, held: Contacts, i: Index, t: Time, x: State, params: Params) -> Index:
+        """The set of contacts that hold after an impact of `i`."""
+        after, near = self.impact(held, i, t, x, params)
+        projected = self.projected(near, t, after, params)
+        return choose_set(projected.compliance, projected.drift, -projected.drift, self.rough, near).index
 
     @eqx.filter_jit
     def outcomes(self, held: Contacts, t: Time, x: State, params: Params) -> Int[Array, " contacts"]:
-        """For each contact the set of contacts that hold after its impact, by its number among `subsets`."""
-
-        def outcome(i):
-            after, near = self.impact(held, i, t, x, params)
-            projected = self.projected(near, t, after, params)
-            return choose_set(projected.compliance, projected.drift, -projected.drift, self.rough, near).index
-
-        return jax.vmap(outcome)(jnp.arange(held.size))
-
-    def armed(
-        self, held: PerMode | Contacts, i: PerMode | Index, k: PerMode | Index, t: Time, x: State, params: Params
-    ) -> Flag:
-        """Whether a contact that holds opens, which it may always; whether the impact of another leads to set `k`."""
-        contacts, i = number(held), number(i)
-        return contacts[i] | (self.outcomes(contacts, t, x, params)[i] == number(k))
+        """For each contact the set of contacts that hold after its impact."""
+        return jax.vmap(lambda i: self.outcome(held, i, t, x, params))(jnp.arange(held.size))
 
 
 def _check_contacts(contacts: Mapping[str, Contact]) -> None:
@@ -206,6 +233,20 @@ def _check_contacts(contacts: Mapping[str, Contact]) -> None:
                 f"contacts_system: contact {name!r} has finite friction, static={contact.static!r}. Of several contacts "
                 "each must be frictionless (leave slip out) or never slip (static=math.inf); for one, use contact_system."
             )
+
+
+def _set(held: PerMode) -> Set:
+    """Which contacts hold in a mode, by number."""
+    return tuple(i for i, holds in enumerate(held.value) if holds)
+
+
+def _one_strikes(those: Set, i: int) -> tuple[Contacts, Index]:
+    """All `those` contacts hold but for `i`, which strikes: which hold, and the place of `i`, among those."""
+    return jnp.array([j != i for j in those]), jnp.array(those.index(i))
+
+
+def _with(held: Set, i: int) -> Set:
+    return tuple(sorted((*held, i)))
 
 
 def _without(held: Set, i: int) -> Set:
