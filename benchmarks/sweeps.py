@@ -6,7 +6,8 @@ over devices, weak scaling in the number of gaits, the bifurcation diagram of 2 
 
     python benchmarks/sweeps.py [--quick] [--float32]
 
-`--devices 1,2` repeats the sweep in processes with so many devices (on a CPU: XLA_FLAGS), each of one core.
+`--devices 1,2` repeats the sweep in processes with so many devices (on a CPU: XLA_FLAGS), each of one core. `--only large` sweeps
+ten million slopes into a store, and says how much memory the process takes.
 
 On two cores; `strides` are those of Newton's method per gait, mean and most:
 
@@ -27,6 +28,8 @@ On two cores; `strides` are those of Newton's method per gait, mean and most:
 
 import argparse
 import os
+import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -121,6 +124,21 @@ if __name__ == "__main__":
             paths = iter(f"{folder}/{k}.zarr" for k in range(2))
             first, seconds, cpu, found = timed(lambda: swept(start, count, next(paths)))
             row("into a store", seconds, cpu, found.load(), first)
+    if "large" in only:
+        # The whole of the largest sweep is 1.4 GB: what a process holds must not grow with it. The first compiles.
+        for points in (1_000, 100_000, 10_000_000):
+            with tempfile.TemporaryDirectory() as folder:
+                begin = time.perf_counter()
+                found = swept(start, points, f"{folder}/large.zarr")
+                seconds = time.perf_counter() - begin
+                good = sum(int((found["result"][k : k + 10**6].values == 0).sum()) for k in range(0, points, 10**6))
+                size = sum(each.stat().st_size for each in pathlib.Path(folder).rglob("*") if each.is_file())
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            print(
+                f"store of {points:>10}: {good} gaits in {seconds:.1f} s, {points / seconds:.0f} / s, {size / 2**20:.0f} MiB in "
+                f"files, peak memory of the process {peak / 2**10:.0f} MiB",
+                flush=True,
+            )
     if "attractor" in only:
         slopes, strides = np.linspace(0.009, 0.019, 200 if options.quick else 2_000), 1_000
         first, seconds, cpu, found = timed(
