@@ -5,8 +5,8 @@ The page of benchmarks of the documentation is made from these files, and from n
     python benchmarks/record.py strides.py --quick      # options are the script's own
     python benchmarks/record.py all                     # every script, without options: some hours of a quiet machine
 
-The load average before the run tells whether the machine did other work: below a tenth on a quiet one. Host names and paths are
-not kept.
+The load, how many cores were busy in the three seconds before the run, tells whether the machine did other work: below a tenth on
+a quiet one. Host names and paths are not kept.
 """
 
 import ast
@@ -38,8 +38,24 @@ def machine() -> dict:
         "processor": processor(),
         "cores": os.cpu_count(),
         "system": platform.system(),
-        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "load": load(3.0),
     }
+
+
+def load(seconds: float) -> float | None:
+    """How many cores are busy, on average over a time from now; `None` where the system does not tell. (The load average of the
+    system remembers what ended a minute ago.)"""
+    ticks = pathlib.Path("/proc/stat")
+    if not ticks.exists():
+        return None
+
+    def busy() -> int:
+        user, nice, system = map(int, ticks.read_text().split()[1:4])
+        return user + nice + system
+
+    before = busy()
+    time.sleep(seconds)
+    return round((busy() - before) / os.sysconf("SC_CLK_TCK") / seconds, 2)
 
 
 def versions() -> dict[str, str]:
