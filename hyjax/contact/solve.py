@@ -54,8 +54,8 @@ def _cholesky(matrix: Square, columns: Columns) -> Columns:
 
 
 def _least_norm(matrix: Square, columns: Columns) -> Columns:
-    r"""The solution of least norm, $L\,(L^\top L)^{-2}L^\top b$, by Cholesky's method with pivoting: $W = LL^\top$ with one column of
-    $L$ for each independent row of $W$. Plain arithmetic, unlike a singular value decomposition."""
+    r"""The solution of least norm, $L\,(L^\top L)^{-2}L^\top b$, by Cholesky's method with pivoting: $W = LL^\top$ with one
+    column of $L$ for each independent row of $W$. Plain arithmetic, unlike a singular value decomposition."""
     rest, factors, taken = matrix, [], []
     largest = jnp.max(jnp.diagonal(matrix))
     for _ in range(matrix.shape[0]):
