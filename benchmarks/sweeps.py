@@ -130,7 +130,7 @@ if __name__ == "__main__":
             first, seconds, cpu, found = timed(lambda: swept(start, count, next(paths)))
             row("into a store", seconds, cpu, found.load(), first)
     if "large" in only:
-        # The whole of the largest sweep is 1.4 GB: what a process holds must not grow with it. The first compiles.
+        # Does what the process holds grow with the sweep? The result of the largest is 1.4 GB. The first sweep compiles.
         for points in (1_000, 100_000, 10_000_000):
             with tempfile.TemporaryDirectory() as folder:
                 begin = time.perf_counter()

@@ -105,7 +105,7 @@ class Automaton(eqx.Module):
             [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving if flows]
             for (_, flows), leaving in zip(self._flowing, self._leaving, strict=True)
         ]
-        there = np.array([[k < len(out) for k in range(count)] for out in lists]).reshape(len(lists), count)
+        there = np.array([[k < len(out) for k in range(count)] for out in lists])
         # Lists of guards that differ in numbers only are made equally long, so that they are compiled once.
         padded = [[*out, *out[-1:] * (count - len(out))] if numbers_of(out) else out for out in lists]
         ways = [(mode.dimension, out) for (mode, _), out in zip(self._flowing, padded, strict=True)]
@@ -134,8 +134,8 @@ class Automaton(eqx.Module):
             if alike and only is not None:
                 known = jnp.full(count, switched(mode * count + only, single, guard, t, z, params))
             else:
-                known = switched(mode, ways, once(guards), t, z, params, *(() if only is None else (only,)))
-            return jnp.where(jnp.asarray(there)[mode], known, 1) if len(padded) > 1 and padded != lists else known
+                known = switched(mode, ways, once(guards), t, z, params, only)
+            return jnp.where(jnp.asarray(there)[mode], known, 1) if padded != lists else known
 
         armed = lambda t, z, args: switched(args[0], ways, once(flags), t, z, args[1])
         return Surfaces(count, values, armed)
@@ -228,10 +228,12 @@ def _selected(index: Index, count: int, members: list[int], columns: list[tuple]
     values in all members. Equal columns are one array, so that equal calls are found (`once`)."""
     row = np.zeros(count, int)
     row[members] = np.arange(len(members))
-    known = {}
+    known, chosen = {}, []
     for column in columns:
-        key = np.array(column).dtype.str, column
+        table = np.array(column)
+        key = table.dtype.str, column
         if key not in known:
             same = len(set(column)) == 1
-            known[key] = PerMode(column[0]) if same else jnp.asarray(np.array(column))[jnp.asarray(row)[index]]
-    return tuple(known[np.array(column).dtype.str, column] for column in columns)
+            known[key] = PerMode(column[0]) if same else jnp.asarray(table)[jnp.asarray(row)[index]]
+        chosen.append(known[key])
+    return tuple(chosen)

@@ -83,23 +83,18 @@ def contacts_system(
         mask = PerMode(tuple(i in held for i in everyone))
         above = Apart(bodies.contacts, domain, mask)
         mode = Mode(ft.partial(flow, mask), names, above, tuple(units))
+        away = tuple(i for i in everyone if i not in held)
         out: list[tuple[str, Guard, Reset, Armed]] = []
-        for i in everyone:
-            guard = ft.partial(distance, mask, PerMode(i))
-            if i in held:
-                out.append(
-                    (label(_without(held, i)), guard, unchanged, ft.partial(armed, mask, PerMode(i), PerMode(0)))
-                )
-        for i in everyone:
-            guard, impact = (
-                ft.partial(distance, mask, PerMode(i)),
-                ft.partial(after_impact, mask, PerMode(i)),
-            )
+        for i in held:
+            opens = ft.partial(armed, mask, PerMode(i), PerMode(0))
+            out.append((label(_without(held, i)), ft.partial(distance, mask, PerMode(i)), unchanged, opens))
+        for i in away:
+            strike, impact = ft.partial(distance, mask, PerMode(i)), ft.partial(after_impact, mask, PerMode(i))
             for k, after in enumerate(subsets(everyone)):
-                if i not in held and set(after) <= {*held, i}:
+                if set(after) <= {*held, i}:
                     target = label(after) if i in after else label(after, i)
-                    out.append((target, guard, impact, ft.partial(armed, mask, PerMode(i), PerMode(k))))
-        for source in (label(held), *(label(held, j) for j in everyone if j not in held)):
+                    out.append((target, strike, impact, ft.partial(armed, mask, PerMode(i), PerMode(k))))
+        for source in (label(held), *(label(held, j) for j in away)):
             modes[source] = mode
             transitions += [Transition(source, *each) for each in out]
     return HybridSystem(modes, tuple(transitions), time_unit)
