@@ -8,12 +8,14 @@ of the solver.
 from collections.abc import Callable
 
 import equinox as eqx
+import equinox.internal as eqxi
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
-from .guard_cubic import earliest_between, hidden_turn, Look, may_turn, predicted_fall
+from .guard_cubic import earliest_between, hidden_turn, Look, may_turn, no_turn, predicted_fall
 from .guard_resolution import may_be_coarse, shortened
 from .surfaces import Guards, Mask
 from .trees import select
@@ -128,7 +130,11 @@ def judge(
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
-    turns, hops, to_turn, there = hidden_turn(trial.start, trial.up, end, resolution.noise, resolution.touch)
+    turns, hops, to_turn, there = jax.lax.cond(
+        eqxi.unvmap_any(may_turn(trial.start, trial.up, end)),
+        lambda: hidden_turn(trial.start, trial.up, end, resolution.noise, resolution.touch),
+        lambda: no_turn(end),
+    )
     resolved = to_turn > 4 * eps * jnp.maximum(resolution.h, end.dt)
     lost = allowed & hops & ~resolved
     turns = turns & (bracket.tries < TURNS) & resolved
@@ -242,7 +248,7 @@ def _transitions(guards: Mask, is_limit: np.ndarray) -> Mask:
 def _turn(bracket: Bracket, leader: Int[Array, ""]) -> Scalar:
     """How fast the rate of a guard changes over the bracket, in absolute value."""
     lo, hi = bracket.lo, bracket.hi
-    return jnp.abs(hi.r - lo.r)[leader] / jnp.maximum(hi.dt - lo.dt, jnp.finfo(hi.dt.dtype).tiny)
+    return jnp.abs((hi.r - lo.r)[leader]) / jnp.maximum(hi.dt - lo.dt, jnp.finfo(hi.dt.dtype).tiny)
 
 
 def _bend(turn: Scalar, end: Look, leader: Int[Array, ""], to_go: Scalar) -> Scalar:

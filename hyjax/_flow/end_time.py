@@ -6,6 +6,8 @@ ends that close before a surface, the transition would be lost to the flow that 
 
 import dataclasses
 
+import equinox.internal as eqxi
+import jax
 import jax.numpy as jnp
 
 from .._system.types import Scalar
@@ -20,6 +22,14 @@ def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, reach: float, e
     **Arguments:** `last`, `up`: see `Progress`. `h`: the time over which the flow changes. `reach`: the fraction of `h` over
     which a short step is exact up to rounding.
     """
+    arrived = end.done & (end.event < 0) & ~(end.stalled | end.broken | end.lost)
+    return jax.lax.cond(
+        eqxi.unvmap_any(arrived), lambda: select(arrived, _met(course, last, up, h, reach, end), end), lambda: end
+    )
+
+
+def _met(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: Ending) -> Ending:
+    """`met_at_end` for a flow that ends at the end time."""
     surfaces, t, x = course.surfaces, last.t, jnp.stack(last.x)
     g, falling = last.g, jnp.maximum(-last.r, 0)
     ahead = g / jnp.where(falling > 0, falling, 1)
@@ -28,6 +38,5 @@ def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, reach: float, e
     met = up & (g > 0) & near & (falling > 0) & (ahead <= reach * h) & ~surfaces.is_limit
     met = met & surfaces.armed(t, x, course.args)
     event = jnp.argmin(jnp.where(met, ahead, jnp.inf))
-    arrived = end.done & (end.event < 0) & ~(end.stalled | end.broken | end.lost)
     here = dataclasses.replace(end, event=event, shift=ahead[event], together=jnp.sum(met) > 1)
-    return select(arrived & jnp.any(met), here, end)
+    return select(jnp.any(met), here, end)

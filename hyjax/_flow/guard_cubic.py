@@ -73,6 +73,12 @@ def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards, touch: Guards) 
     return jnp.any(turns), jnp.any(turns & ~up), end.dt * jnp.min(v), there
 
 
+def no_turn(end: Look) -> tuple[Flag, Flag, Scalar, Mask]:
+    """`hidden_turn` where no cubic turns."""
+    no = jnp.array(False)
+    return no, no, end.dt, jnp.zeros_like(end.g, bool)
+
+
 def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:
     """The earliest time, between `lo` and `hi`, at which a candidate is predicted to be zero.
 
