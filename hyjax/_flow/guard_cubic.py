@@ -82,18 +82,18 @@ def no_turn(end: Look) -> tuple[Flag, Flag, Scalar, Mask]:
 def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:
     """The earliest time, between `lo` and `hi`, at which a candidate is predicted to be zero.
 
-    Each candidate is positive at `lo` and not at `hi`. The prediction is inverse cubic interpolation where the guard falls at
-    both ends, otherwise Newton's method from the end nearer to zero, and bisection where neither stays inside.
+    Each candidate is positive at `lo` and not at `hi`. The prediction is the zero of the cubic through values and rates at both;
+    the middle where Newton's method leads outside.
     """
     span = hi.dt - lo.dt
-    falling = (lo.r < 0) & (hi.r < 0)
-    inverse = _inverse_cubic(lo, hi)
-    near_lo = lo.g < -hi.g
-    rate = jnp.where(near_lo, lo.r, hi.r)
-    newton = jnp.where(near_lo, 0, span) - jnp.where(near_lo, lo.g, hi.g) / jnp.where(rate == 0, 1, rate)
-    good = lambda dt: (dt > 0) & (dt < span)
-    dt = jnp.where(falling & good(inverse), inverse, jnp.where(good(newton), newton, span / 2))
-    return lo.dt + jnp.min(jnp.where(candidates, dt, span))
+    a, ra, b, rb = lo.g, lo.r * span, hi.g, hi.r * span
+    c, d = 3 * (b - a) - 2 * ra - rb, ra + rb - 2 * (b - a)
+    v = a / (a - b)
+    for _ in range(3):
+        slope = ra + v * (2 * c + v * 3 * d)
+        v = v - (a + v * (ra + v * (c + v * d))) / jnp.where(slope == 0, 1, slope)
+    v = jnp.where((v > 0) & (v < 1), v, 0.5)
+    return lo.dt + span * jnp.min(jnp.where(candidates, v, 1))
 
 
 def earliest_between(candidates: Mask, a: Look, b: Look, lo: Look, hi: Look) -> Scalar:
