@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from systems import ROLLED
 from test_continuation import mapping, start
 
 import hyjax as hj
+from hyjax._continuation.detection import _each_once
 from hyjax._orbit.chain import expanded
 
 # x -> (M0 + s M1 + s^2 M2) x, whose multipliers at the fixed point x = 0 are the eigenvalues.
@@ -110,11 +112,16 @@ def test_special_points_of_random_maps():
     assert kinds == {"period-doubling", "branch-point", "neimark-sacker"}
 
 
-def test_closed_branch():
-    """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle, once around which leads back to the start."""
-    isola = lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1)
-    system, orbit = start(isola, [-1.0], {"mu": jnp.array(0.0)})
-    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+@pytest.fixture(scope="module")
+def isola():
+    """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle: its system, an orbit and the branch around it."""
+    system, orbit = start(lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1), [-1.0], {"mu": jnp.array(0.0)})
+    return system, orbit, hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+
+
+def test_closed_branch(isola):
+    """Once around the circle the branch leads back to the start."""
+    system, orbit, branch = isola
     assert branch.result == hj.RESULTS.successful
     angles = np.unwrap(np.arctan2(branch.x[:, 0], branch.values))
     assert np.all(np.diff(angles) > 0)
@@ -125,6 +132,21 @@ def test_closed_branch():
     half = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
     assert_allclose(half.values[[0, -1]], 0, atol=1e-14)
     assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
+
+
+def test_an_orbit_whose_strides_come_in_another_order_is_no_other_point(isola):
+    """Points of the circle, as if of orbits of two and of three strides."""
+    *_, branch = isola
+    with_nodes = lambda point, *nodes: eqx.tree_at(lambda point: point.orbit.before, point, jnp.array(nodes))
+    first, second = branch.special_points
+    a, b, c = jnp.eye(3)[:, :2] + 0.5
+    several = [
+        with_nodes(first, a, b, c), with_nodes(second, a, b, c), with_nodes(first, c, a, b),
+        with_nodes(first, b, a, c), with_nodes(first, b, c, a),
+    ]  # fmt: skip
+    kept = _each_once(several)
+    assert [any(point is each for each in kept) for point in several] == [True, True, False, True, False]
+    assert len(_each_once([first, second, second, first])) == 2
 
 
 def test_taylor_polynomial_in_place_of_a_function():
