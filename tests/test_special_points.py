@@ -47,10 +47,14 @@ def check(branch, *expected):
 
 @pytest.mark.slow
 def test_doublings_within_one_step():
-    """The multiplier -1 - e + s^2 is outside the circle between -sqrt(e) and sqrt(e); two multipliers that follow each other."""
-    e, quadratic = 1e-4, blocks(np.diag([1.0, 0]), np.zeros((2, 2)))
-    there_and_back = branch_of(blocks(np.diag([-1 - e, 0.3]), np.diag([0.2, 0.1])), 0 * quadratic, quadratic)
-    check(there_and_back, ("period-doubling", -1e-2), ("period-doubling", 1e-2))
+    """The multiplier -1 - e + (s - c)^2 is outside the circle within sqrt(e) of c, the middle of a step; two multipliers that
+    follow each other."""
+    e, c, quadratic = 1e-4, 0.03, blocks(np.diag([1.0, 0]), np.zeros((2, 2)))
+    away = blocks(np.diag([-1 - e + c**2, 0.3]), np.diag([0.2, 0.1]))
+    there_and_back = branch_of(away, -2 * c * quadratic, quadratic)
+    # No point of the branch shows that the multiplier was outside.
+    assert np.all(np.abs(there_and_back.values - c) > 2e-2)
+    check(there_and_back, ("period-doubling", c - 1e-2), ("period-doubling", c + 1e-2))
     both = branch_of(blocks(turned(0.5, 1.0), np.diag([-1, -1.005])), blocks(np.zeros((2, 2)), -np.eye(2)))
     check(both, ("period-doubling", -0.005), ("period-doubling", 0))
 
@@ -72,6 +76,16 @@ def test_neimark_sacker_near_a_neutral_saddle():
     for apart in (0.06, 0.03, 0.01, 0.001, -0.001, -0.01, -0.03, -0.06):
         saddle = np.diag([2, (1 - apart) / 2])
         check(branch_of(blocks(pair, saddle), blocks(pair, np.diag([0, 0.5]))), ("neimark-sacker", 0))
+    # The modulus 1 - e + (s - c)^2 is 1 on both sides of the saddle at s = c: three sign changes within a step, and no multiplier
+    # more outside the circle after it.
+    e, c, none = 1e-4, 0.045, np.zeros((2, 2))
+    around = branch_of(
+        blocks((1 - e + c**2) * pair, np.diag([2, (1 - c) / 2])),
+        blocks(-2 * c * pair, np.diag([0, 0.5])),
+        blocks(pair, none),
+    )
+    assert not np.any((around.values > c - 1e-2) & (around.values < c + 1e-2))
+    check(around, ("neimark-sacker", c - 1e-2), ("neimark-sacker", c + 1e-2))
 
 
 @pytest.mark.slow
