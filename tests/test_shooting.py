@@ -185,6 +185,22 @@ def test_derivatives_from_node_to_node():
         assert_allclose(found[name], exact[name], rtol=1e-12)
 
 
+def test_derivatives_of_nodes_that_differ():
+    """The logistic map's orbit of two strides: the state before a jump to one node is the other node, and moves with it."""
+
+    def nodes(r):
+        return (r + 1 + jnp.sqrt((r - 3) * (r + 1)) * jnp.array([-1.0, 1.0])) / (2 * r)
+
+    def found(r):
+        orbit = fixed_point(jnp.append(jax.lax.stop_gradient(nodes(r))[0], 0.0), r, strides=2)
+        return orbit.nodes[:, 0], orbit.before[:, 0]
+
+    (at, before), slope = jax.jacfwd(found)(jnp.array(3.6)), jax.jacfwd(nodes)(jnp.array(3.6))
+    # Linear systems with a condition number near 1.
+    assert_allclose(at, slope, rtol=1e-13)
+    assert_allclose(before, slope[::-1], rtol=1e-13)
+
+
 def test_samples_lie_on_the_orbit(walker):
     gait = walker["long_0.009"]
     (arc,) = gait.sample(33)
