@@ -8,6 +8,7 @@ import sweep_case as case
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
+from hyjax._sweep.attractor import _period
 
 matplotlib.use("Agg")
 
@@ -29,6 +30,13 @@ def test_periods(found):
     assert_allclose(found["x"].values[0, :, 0], 1 - 1 / 2.8, rtol=1e-13)
     half, off = 4.2 / 6.4, np.sqrt(0.2 * 4.2) / 6.4
     assert_allclose(np.sort(found["x"].values[1, -2:, 0]), [half - off, half + off], rtol=1e-13)
+
+
+def test_states_that_drift_do_not_repeat():
+    """Two states in turn, beside a coordinate that grows in each stride: by less, and by more, than a hundred-thousandth."""
+    k = np.arange(32)
+    x = np.stack([np.stack([2.0 + (-1) ** k, drift * k], axis=-1) for drift in (0.0, 1e-6, 1e-4)])
+    assert_array_equal(_period(x, 8), [2, 2, 0])
 
 
 def test_last_states_come_in_order(found):

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 from test_riccati import PUSHED, QUIET
 
 import hyjax as hj
+from hyjax._variation.quadratic_model import control_gradient, QuadraticModel
 from hyjax.models import bouncing_ball
 
 matplotlib.use("Agg")
@@ -154,6 +155,23 @@ def test_the_cost_falls_toward_the_kink_from_both_sides(stalled):
     # Roundings of 1e-15 over the step.
     assert_allclose(slope(0.0), jnp.sum(stalled.gradient), rtol=1e-6, atol=1e-8)
     assert slope(0.0) * slope(-4e-5) < 0
+
+
+def test_gradient_of_a_linear_model():
+    """The adjoint equation, with costs of the states of all steps, against the derivative of their sum along the motion."""
+    random = np.random.default_rng(0)
+    move, slope, end_slope = (jnp.asarray(random.normal(size=shape)) for shape in ((5, 3, 5), (5, 5), (3,)))
+    none, square = jnp.zeros(5), jnp.zeros((5, 5, 5))
+    model = QuadraticModel(move, slope, square, end_slope, jnp.zeros((3, 3)), jnp.zeros((5, 5)), none, none, none)
+
+    def cost(controls):
+        x, total = jnp.zeros(3), jnp.zeros(())
+        for k, u in enumerate(controls):
+            v = jnp.concatenate([x, u])
+            x, total = move[k] @ v, total + slope[k] @ v
+        return total + end_slope @ x
+
+    assert_allclose(control_gradient(model), jax.grad(cost)(jnp.zeros((5, 2))), rtol=1e-12, atol=1e-12)
 
 
 # Two modes of different dimension, whose flow, guards and resets depend on time, with two controls.

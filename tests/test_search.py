@@ -1,5 +1,7 @@
 """Orbits without a guess: each of them once, the same for the same key; and the rule that ends a search."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -59,7 +61,8 @@ def test_bad_region():
 
 
 def test_region_without_width():
-    """A coordinate that is zero but for rounding, in a region where it is zero."""
+    """A coordinate that is zero but for rounding, in a region where it is zero; and an orbit in the region, on its edge, and so
+    near that a search with coarse tolerances takes it for one inside."""
 
     def jump(t, x, params):
         return jnp.stack([0.5 * x[0] + params, 1e-20 * x[0], 0 * x[2]])
@@ -68,10 +71,12 @@ def test_region_without_width():
     field = lambda t, x, params: jnp.zeros(3, x.dtype).at[2].set(1)
     way = hj.Transition("run", "run", lambda t, x, params: 1 - x[2], jump)
     system = hj.HybridSystem({"run": hj.Mode(field, names)}, (way,))
-    region = jnp.array([0.1, 0.0, 0.0]), jnp.array([3.0, 0.0, 0.0])
-    found = hj.find_orbits(system, jnp.array(0.75), sequence=("run",), region=region, starts=8, integrator=ROLLED)
-    assert len(found) == 1
-    assert_allclose(found.x[0], [1.5, 1.5e-20, 0], rtol=1e-14)
+    for high, count in ((3.0, 1), (1.5, 1), (1.499, 0)):
+        region = jnp.array([0.1, 0.0, 0.0]), jnp.array([high, 0.0, 0.0])
+        found = hj.find_orbits(system, jnp.array(0.75), sequence=("run",), region=region, starts=8, integrator=ROLLED)
+        assert len(found) == count
+        if count:
+            assert_allclose(found.x[0], [1.5, 1.5e-20, 0], rtol=1e-14)
 
 
 # The rule that ends a search
@@ -209,3 +214,7 @@ def test_both_orbits_between_fold_and_grazing(monkeypatch):
 def test_too_few_starts_are_said():
     with pytest.warns(UserWarning, match="starts led to 2 orbits; the expected share"):
         logistic_orbits(3.6, starts=128)
+    # Starts that lead to the orbits of an earlier round count as well.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert len(logistic_orbits(3.6, starts=512)) == 2

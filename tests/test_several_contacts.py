@@ -1,6 +1,7 @@
 """Several contacts at once: which of them hold after an impact, against impulses worked out by hand."""
 
 import functools as ft
+import math
 
 import equinox as eqx
 import jax
@@ -31,12 +32,15 @@ def corner(angle, restitution):
     )
 
 
-def rod(restitution):
+def rod(restitution, settle=0.0):
     """It falls and turns by little; its ends are one to either side of its middle, their gaps y - phi and y + phi."""
     end = lambda side, t, q, p: q[0] + side * q[1]
     return contacts_system(
         ROD,
-        {name: Contact(ft.partial(end, side), restitution=restitution) for name, side in (("left", -1), ("right", 1))},
+        {
+            name: Contact(ft.partial(end, side), restitution=restitution, settle=settle)
+            for name, side in (("left", -1), ("right", 1))
+        },
         ("y", "phi"),
     )
 
@@ -111,6 +115,37 @@ def test_other_end_of_a_rod(e, inertia):
     # Energy is not gained, and conserved only where e = 1.
     energy = lambda v: v[0] ** 2 + inertia * v[1] ** 2
     assert energy(end[2:]) < energy([-1.0, -1.0])
+
+
+@pytest.mark.parametrize("settle, target, rate", [(0.9, "right", 1.0), (1.1, "left+right", 0.0)])
+def test_an_end_that_opens_slowly_stays(settle, target, rate):
+    """For J = 3 the impact of the right end at rate -2 lifts the left end at rate 1: unless that is slow, when both ends stop."""
+    found, end = strike(rod(0.0, settle), "left", [0.5, -0.5, -1.0, -1.0], 1, {"inertia": jnp.array(3.0)})
+    assert found == target
+    assert_allclose([end[2] - end[3], end[2] + end[3]], [rate, 0], rtol=0, atol=1e-15)
+
+
+def rough_floor(mass, restitution):
+    """A bead whose masses in both directions may be coupled, a floor on which it never slips, and a wall far away."""
+    floor = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], restitution=restitution, static=math.inf)
+    wall = Contact(lambda t, q, p: q[0] + 1.0)
+    bead = Mechanism(lambda q, p: jnp.array(mass), FALL.forces)
+    return contacts_system(bead, {"floor": floor, "wall": wall}, ("x", "y"))
+
+
+def test_an_elastic_impact_on_a_rough_floor():
+    """The gap opens again, and the slip ends: it is not reversed."""
+    found, end = strike(rough_floor([[1.0, 0.0], [0.0, 1.0]], 0.5), "free", [0.0, 0.0, 3.0, -1.0], 0, WEIGHT)
+    assert found == "free/floor"
+    assert_allclose(end[2:], [0, 0.5], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("rate, after", [(0.6, 0.0), (0.1, np.nan), (1e-10, np.nan)])
+def test_an_impact_without_a_solution(rate, after):
+    """With the mass matrix [[2, 1], [1, 2]] the impulse that stops the velocities (1, -rate) is 2 rate - 1 at the gap: below a
+    half it would pull, and no impulse satisfies the conditions, however slowly the gap closes."""
+    _, end = strike(rough_floor([[2.0, 1.0], [1.0, 2.0]], 0.0), "free", [0.0, 0.0, 1.0, -rate], 0, WEIGHT)
+    assert_allclose(end[2:], [after, after], rtol=0, atol=1e-15)
 
 
 def test_both_ends_of_a_rod_at_once():

@@ -147,6 +147,19 @@ def test_guess_whose_jump_has_two_preimages():
         assert_allclose(found.starts, [0, 1], atol=1e-14)
 
 
+def test_a_guess_where_the_jump_is_not_finite():
+    """The jump divides by a clock that is zero in the guess, so a search for the state before the jump cannot start there: the
+    first evaluation flows from the guess itself."""
+    jump = lambda t, x, p: jnp.stack([(0.5 * x[0] + p) / x[1], 0 * x[1]])
+    run = hj.Mode(lambda t, x, p: jnp.stack([0 * x[0], 1 + 0 * x[1]]), ("x", "clock"))
+    system = hj.HybridSystem({"run": run}, (hj.Transition("run", "run", lambda t, x, p: 1 - x[1], jump),))
+    found = hj.periodic_orbit(
+        system, jnp.array([1.501, 0.0]), jnp.array(0.75), sequence=("run",), integrator=ROLLED, throw=False
+    )
+    assert found.result == hj.RESULTS.successful
+    assert_allclose(found.x, [1.5, 0], rtol=1e-14)
+
+
 def test_multiple_shooting_reaches_what_single_shooting_cannot():
     """Eight strides of a logistic map that leads to infinity: an error of the start grows by 3^8 = 6561, and single shooting ends
     at another orbit."""
@@ -170,6 +183,22 @@ def test_derivatives_from_node_to_node():
     found, exact = jax.jit(jax.jacrev(numbers))(SPRING), jax.jacrev(spring_orbit)(SPRING)
     for name in SPRING:
         assert_allclose(found[name], exact[name], rtol=1e-12)
+
+
+def test_derivatives_of_nodes_that_differ():
+    """The logistic map's orbit of two strides: the state before a jump to one node is the other node, and moves with it."""
+
+    def nodes(r):
+        return (r + 1 + jnp.sqrt((r - 3) * (r + 1)) * jnp.array([-1.0, 1.0])) / (2 * r)
+
+    def found(r):
+        orbit = fixed_point(jnp.append(jax.lax.stop_gradient(nodes(r))[0], 0.0), r, strides=2)
+        return orbit.nodes[:, 0], orbit.before[:, 0]
+
+    (at, before), slope = jax.jacfwd(found)(jnp.array(3.6)), jax.jacfwd(nodes)(jnp.array(3.6))
+    # Linear systems with a condition number near 1.
+    assert_allclose(at, slope, rtol=1e-13)
+    assert_allclose(before, slope[::-1], rtol=1e-13)
 
 
 def test_samples_lie_on_the_orbit(walker):

@@ -16,6 +16,7 @@ from test_multimode import LEAKY, leaky, leaky_stride
 import hyjax as hj
 from hyjax._flow.automaton import Automaton
 from hyjax._flow.simulate import _simulate
+from hyjax._system.per_mode import number, PerMode
 from hyjax.models import bouncing_ball, rocking_block, simplest_walker
 
 RESULTS = hj.RESULTS
@@ -543,6 +544,20 @@ def test_functions_by_number_are_those_of_their_modes():
         assert list(armed[: len(ways)]) == [bool(way.armed(t, x, params)) for way in ways]  # pyright: ignore
     for i in (0, 7, 20, 33):
         assert_allclose(selected(0, i)[-1], system.transitions[i].reset(t, x, params), rtol=1e-13, atol=1e-13)
+
+
+def test_numbers_beside_arguments_by_name():
+    """Functions with an argument by name of their own keep it, and their numbers."""
+
+    def grow(rate, t, x, params, *, power):
+        return number(rate, x.dtype) * x**power
+
+    ways = {"a": (2.0, 3), "b": (-1.0, 2), "c": (5.0, 2)}
+    modes = {k: hj.Mode(ft.partial(grow, PerMode(rate), power=power), ("x",)) for k, (rate, power) in ways.items()}
+    automaton = Automaton(hj.HybridSystem(modes, ()))
+    x = jnp.array([3.0])
+    found = [float(automaton.field(jnp.zeros(()), x, (jnp.array(k), None))[0]) for k in range(3)]
+    assert found == [2 * 27, -9, 5 * 9]
 
 
 # Of the block's eight modes, the two in which it stands on one corner: arc by arc, which compiles a fourth of the simulation.

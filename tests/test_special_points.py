@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from systems import ROLLED
 from test_continuation import mapping, start
 
 import hyjax as hj
+from hyjax._continuation.detection import _each_once
 from hyjax._orbit.chain import expanded
 
 # x -> (M0 + s M1 + s^2 M2) x, whose multipliers at the fixed point x = 0 are the eigenvalues.
@@ -45,10 +47,14 @@ def check(branch, *expected):
 
 @pytest.mark.slow
 def test_doublings_within_one_step():
-    """The multiplier -1 - e + s^2 is outside the circle between -sqrt(e) and sqrt(e); two multipliers that follow each other."""
-    e, quadratic = 1e-4, blocks(np.diag([1.0, 0]), np.zeros((2, 2)))
-    there_and_back = branch_of(blocks(np.diag([-1 - e, 0.3]), np.diag([0.2, 0.1])), 0 * quadratic, quadratic)
-    check(there_and_back, ("period-doubling", -1e-2), ("period-doubling", 1e-2))
+    """The multiplier -1 - e + (s - c)^2 is outside the circle within sqrt(e) of c, the middle of a step; two multipliers that
+    follow each other."""
+    e, c, quadratic = 1e-4, 0.03, blocks(np.diag([1.0, 0]), np.zeros((2, 2)))
+    away = blocks(np.diag([-1 - e + c**2, 0.3]), np.diag([0.2, 0.1]))
+    there_and_back = branch_of(away, -2 * c * quadratic, quadratic)
+    # No point of the branch shows that the multiplier was outside.
+    assert np.all(np.abs(there_and_back.values - c) > 2e-2)
+    check(there_and_back, ("period-doubling", c - 1e-2), ("period-doubling", c + 1e-2))
     both = branch_of(blocks(turned(0.5, 1.0), np.diag([-1, -1.005])), blocks(np.zeros((2, 2)), -np.eye(2)))
     check(both, ("period-doubling", -0.005), ("period-doubling", 0))
 
@@ -70,6 +76,16 @@ def test_neimark_sacker_near_a_neutral_saddle():
     for apart in (0.06, 0.03, 0.01, 0.001, -0.001, -0.01, -0.03, -0.06):
         saddle = np.diag([2, (1 - apart) / 2])
         check(branch_of(blocks(pair, saddle), blocks(pair, np.diag([0, 0.5]))), ("neimark-sacker", 0))
+    # The modulus 1 - e + (s - c)^2 is 1 on both sides of the saddle at s = c: three sign changes within a step, and no multiplier
+    # more outside the circle after it.
+    e, c, none = 1e-4, 0.045, np.zeros((2, 2))
+    around = branch_of(
+        blocks((1 - e + c**2) * pair, np.diag([2, (1 - c) / 2])),
+        blocks(-2 * c * pair, np.diag([0, 0.5])),
+        blocks(pair, none),
+    )
+    assert not np.any((around.values > c - 1e-2) & (around.values < c + 1e-2))
+    check(around, ("neimark-sacker", c - 1e-2), ("neimark-sacker", c + 1e-2))
 
 
 @pytest.mark.slow
@@ -110,11 +126,16 @@ def test_special_points_of_random_maps():
     assert kinds == {"period-doubling", "branch-point", "neimark-sacker"}
 
 
-def test_closed_branch():
-    """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle, once around which leads back to the start."""
-    isola = lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1)
-    system, orbit = start(isola, [-1.0], {"mu": jnp.array(0.0)})
-    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+@pytest.fixture(scope="module")
+def isola():
+    """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle: its system, an orbit and the branch around it."""
+    system, orbit = start(lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1), [-1.0], {"mu": jnp.array(0.0)})
+    return system, orbit, hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+
+
+def test_closed_branch(isola):
+    """Once around the circle the branch leads back to the start."""
+    system, orbit, branch = isola
     assert branch.result == hj.RESULTS.successful
     angles = np.unwrap(np.arctan2(branch.x[:, 0], branch.values))
     assert np.all(np.diff(angles) > 0)
@@ -125,6 +146,21 @@ def test_closed_branch():
     half = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
     assert_allclose(half.values[[0, -1]], 0, atol=1e-14)
     assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
+
+
+def test_an_orbit_whose_strides_come_in_another_order_is_no_other_point(isola):
+    """Points of the circle, as if of orbits of two and of three strides."""
+    *_, branch = isola
+    with_nodes = lambda point, *nodes: eqx.tree_at(lambda point: point.orbit.before, point, jnp.array(nodes))
+    first, second = branch.special_points
+    a, b, c = jnp.eye(3)[:, :2] + 0.5
+    several = [
+        with_nodes(first, a, b, c), with_nodes(second, a, b, c), with_nodes(first, c, a, b),
+        with_nodes(first, b, a, c), with_nodes(first, b, c, a),
+    ]  # fmt: skip
+    kept = _each_once(several)
+    assert [any(point is each for each in kept) for point in several] == [True, True, False, True, False]
+    assert len(_each_once([first, second, second, first])) == 2
 
 
 def test_taylor_polynomial_in_place_of_a_function():

@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._orbit.stages import COARSE
+from hyjax._orbit.newton import DampedNewton, Evaluation
+from hyjax._orbit.stages import COARSE, find_root_by_stages
 from hyjax.models import simplest_walker as walker
 
 SLOPES = jnp.array([0.004, 0.009, 0.014])
@@ -54,6 +55,26 @@ def test_a_stage_that_misleads_is_repeated_with_full_tolerance(gaits):
     exact, misled = gaits[()](SLOPES), gaits[(1e-1,)](SLOPES)
     assert np.all(np.asarray(misled.result == hj.RESULTS.successful))
     assert_allclose(misled.x, exact.x, rtol=0, atol=1e-14)
+
+
+def test_a_search_is_repeated_from_its_start():
+    """The coarse equation leads to 1000, where strides of full tolerance fail; those lead from the start to 1.5."""
+
+    def equation(integrator):
+        coarse = integrator.tolerances(jnp.float64)[0] > 1e-12
+
+        def evaluate(y, first):
+            r = jnp.where(coarse, y - 1000, jnp.where(y < 100, y - 1.5, jnp.nan))
+            return Evaluation(r, jnp.eye(1), y, coarse)
+
+        return evaluate
+
+    root = find_root_by_stages(
+        equation, jnp.ones(1), hj.Integrator(), COARSE,
+        max_iterations=30, accept=1e-10, root_finder=DampedNewton(), size=jnp.array(1.0), settle=True,
+    )  # fmt: skip
+    assert root.converged and not root.aux
+    assert_allclose(root.y, 1.5, rtol=1e-15)
 
 
 @pytest.mark.parametrize("coarse", [(1e-6, 2.0), (0.0,), (-1e-6,)])
