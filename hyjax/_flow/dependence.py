@@ -1,7 +1,8 @@
-"""Which inputs the value of a traced function depends on."""
+"""Traced functions: which inputs the value depends on, and how many operations there are."""
 
 from collections.abc import Sequence
 
+import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 
@@ -31,3 +32,13 @@ def _outputs(jaxpr: Jaxpr, marked: Sequence[bool]) -> list[bool]:
             outputs = [True] * len(equation.outvars)
         known.update(variable for variable, mark in zip(equation.outvars, outputs, strict=True) if mark)
     return [seen(variable) for variable in jaxpr.outvars]
+
+
+def operations(jaxpr: Jaxpr) -> int:
+    """The number of operations, those of inner functions included."""
+    total = 0
+    for equation in jaxpr.eqns:
+        parts = jax.tree.leaves(list(equation.params.values()))
+        inner = [part for part in parts if isinstance(part, ClosedJaxpr | Jaxpr)]
+        total += sum(operations(getattr(part, "jaxpr", part)) for part in inner) if inner else 1
+    return total
