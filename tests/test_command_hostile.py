@@ -16,7 +16,7 @@ OPTIMIZE = (*OVER, "stiffness=0:6")
 # The arguments, and what the line names.
 HOSTILE = [
     (("",), ""),
-    (("gaits",), "Did you mean 'gait'? See hyjax --help."),
+    (("gaits",), "'gaits'"),
     (("gait",), "'MODEL'. See hyjax gait --help."),
     ((*GAIT, "--out", "gait.nc"), "--out"),
     (("gait", ""), "''"),
