@@ -12,6 +12,10 @@ def test_bad_input_is_refused(command):
         ("--disturbance", "1e-5", "--norm", "1"): "norm='1'",
         ("--channel", "speed"): "--channel speed",
         ("--facets", "3"): "--facets",
+        ("--rings", "40"): "--rings",
+        ("--sectors", "0"): "--sectors",
+        ("--radius", "-1"): "--radius",
+        ("--radius", "nan"): "--radius",
         ("--basin", "3"): "--basin",
         ("--plot", "proof.xyz"): ".xyz",
     }.items():

@@ -1,7 +1,9 @@
 """`hyjax sweep`, `attractor` and `basin` as a person uses them."""
 
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -175,8 +177,14 @@ def test_sections_by_their_texts():
         section = parse_section(linear_impact_oscillator, text)
         assert isinstance(section, hj.Stroboscope) and section.mode == "before"
         assert_allclose(section.duration(params, float), period, rtol=1e-15)
-    start = state_at_section(linear_impact_oscillator, section, None)
+    start = state_at_section(linear_impact_oscillator, params, section, None)
     assert_allclose(start(params), linear_impact_oscillator.start(params)[1])
+    # The parameters of a file may have no defaults: its start is asked for with those of the grid.
+    own = SimpleNamespace(
+        start=lambda params: ("before", params.shift), Params=dataclasses.make_dataclass("Params", ["shift"])
+    )
+    start = state_at_section(own, own.Params(0.5), section, None)  # pyright: ignore[reportArgumentType]
+    assert start(own.Params(0.25)) == 0.25
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from hyjax._orbit.dataset import orbit_table
 from hyjax._sweep.store import create
 from hyjax._system.extras import needed
 from hyjax._system.remote import packed
+from hyjax.cli.arguments import Misuse
+from hyjax.cli.files import check_files
 from hyjax.plot.figure import pyplot
 
 
@@ -44,6 +46,12 @@ def test_the_extra_is_named(package, call, message, monkeypatch):
     with pytest.raises(ImportError) as raised:
         call()
     assert str(raised.value) == message
+
+
+def test_a_command_names_the_extra_before_it_computes(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(Misuse, match=r"^Datasets need xarray: pip install 'hyjax-dynamics\[data\]'\.$"):
+        check_files(None, out=tmp_path / "trajectory.nc")
 
 
 def test_trouble_inside_a_package_is_its_own(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ The tests are read, not run: each call of `assert_allclose` with its tolerances,
 
 import ast
 import pathlib
+import re
 
 
 def tolerances(test: ast.FunctionDef) -> list[str]:
@@ -13,9 +14,17 @@ def tolerances(test: ast.FunctionDef) -> list[str]:
         if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("assert_allclose"):
             limits = {word.arg: ast.unparse(word.value) for word in call.keywords if word.arg in ("rtol", "atol")}
             close = [ast.unparse(word.value) for word in call.keywords if word.arg is None]
-            named = [f"{name} {value}" for name, value in limits.items() if value not in ("0", "0.0")]
+            named = [shown(name, value) for name, value in limits.items() if value not in ("0", "0.0")]
             found.append(", ".join(named) or (close and f"see `{close[0]}` there") or "rtol 1e-07")
     return list(dict.fromkeys(found))
+
+
+def shown(name: str, value: str) -> str:
+    """A tolerance as in the code; of a variable its name, and of an entry of the table in README.md that entry."""
+    claim = re.fullmatch(r"claimed\((['\"])(.*)\1\)", value)
+    if claim is not None:
+        return f"{name} claimed above: {claim[2]}"
+    return f"{name}: see `{value}` there" if value.isidentifier() else f"{name} {value}"
 
 
 def rows(path: pathlib.Path) -> list[str]:

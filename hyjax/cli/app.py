@@ -63,7 +63,7 @@ def run() -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"hyjax: {message}", file=sys.stderr)
-            app(standalone_mode=False)
+            app(prog_name="hyjax", standalone_mode=False)
             sys.stdout.flush()  # here, where a reader that has gone is no error
     except Misuse as error:
         _stop(str(error), 2)
@@ -75,7 +75,19 @@ def run() -> None:
         # click's usage errors can format themselves; any other exception is a defect, and keeps its traceback.
         if not hasattr(error, "format_message"):
             raise
-        _stop(error.format_message(), 2)  # pyright: ignore
+        _stop(_usage_message(error), 2)
+
+
+def _usage_message(error) -> str:
+    """The message of click's usage error, with the value that typer's check of types refuses, and where the help is."""
+    said = error.format_message()
+    if "\n" in said:  # a group of commands without a command: its help
+        return said
+    # Typer 0.29 checks types by pydantic, whose message lacks the value; that of click has it.
+    found = getattr(error.__cause__, "errors", list)()
+    said += f": {found[0]['input']!r}" if found else ""
+    place = f" See {error.ctx.command_path} --help." if getattr(error, "ctx", None) else ""
+    return f"{said}{'' if said.endswith(('.', '?')) else '.'}{place}"
 
 
 def _stop(message: str, status: int) -> None:

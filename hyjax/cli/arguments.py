@@ -92,9 +92,13 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
         if not equals:
             raise Misuse(f"--param: {setting!r} is not name=value, such as {known[0]}=0.1.")
         check_parameter(model, name, "--param")
+        if name in values:
+            raise Misuse(f"--param: {name} is given twice. Give each parameter once.")
         values[name] = parse_finite(text, f"--param {name}", unit_of_parameter(model, name))
     for name, value in (varied or {}).items():
         check_parameter(model, name, "--where")
+        if name in values:
+            raise Misuse(f"--param: {name} is varied by --where. Give a parameter its value, or vary it.")
         values[name] = value
     if absent := [field.name for field in parameter_fields(model) if is_required(field) and field.name not in values]:
         raise Misuse(f"--param: {', '.join(absent)} has no default. Give --param {absent[0]}=VALUE.")
@@ -159,6 +163,18 @@ def check_parameter(model: ModuleType, name: str, option: str) -> None:
         raise Misuse(
             f"{option}: there is no parameter {name!r}.{resembling(name, known)} The parameters are: {', '.join(known)}."
         )
+
+
+def check_ends(model: ModuleType, values: dict[str, float], name: str, ends: Sequence[float], bound: str) -> None:
+    """`Misuse` for an end of the interval of a parameter that the model's `Params` refuses.
+
+    **Arguments:** `values`: of all parameters by name. `bound`: what the message calls an end, such as `--to:`.
+    """
+    for end in ends:
+        try:
+            model.Params(**{**values, name: float(end)})
+        except (ValueError, TypeError) as error:
+            raise Misuse(f"{bound} {end:g} is out of range. {error}") from None
 
 
 def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:

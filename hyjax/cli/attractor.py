@@ -65,7 +65,7 @@ def attractor(
     from .._system.results import code_of
 
     if surface is not None:
-        start = state_at_section(model, surface, x0)
+        start = state_at_section(model, params, surface, x0)
     elif x0 is not None:
         start = parse_state(x0)
     else:

@@ -1,12 +1,13 @@
 """The command `certify`: a proof that a model's limit cycle attracts, under disturbances."""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, NotFound, parse_parameters, parse_sequence
+from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
 from .files import check_files, save_figure
 from .options import Json, Model, Overwrite, Param, Sequence
 from .orbits import MOST_STARTS, require_orbits
@@ -49,13 +50,16 @@ def certify(
 
     Exit status 0 if it is proved, 1 if not, which does not mean that it is false: more pieces, facets or steps may prove it.
     """
-    for option, value, least in (
-        ("--facets", facets, 8),
-        ("--rings", rings, 1),
-        ("--steps", steps, 1),
-        ("--orders", orders, 2),
+    for option, value, least, most in (
+        ("--facets", facets, 8, 10_000),
+        ("--rings", rings, 1, 12),  # each further ring doubles the number of pieces
+        ("--sectors", 3 if sectors is None else sectors, 3, 10_000),
+        ("--steps", steps, 1, 10_000),
+        ("--orders", orders, 2, 10_000),
     ):
-        check_count(option, value, least, 10_000)
+        check_count(option, value, least, most)
+    if radius is not None and not 0 < radius < math.inf:
+        raise Misuse(f"--radius: {radius:g} must be positive and finite; without it, a size is found.")
     check_count("--degree", degree, 2, 6)
     if basin is not None:
         check_count("--basin", basin, 4, 1000)

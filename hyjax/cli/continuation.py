@@ -10,6 +10,7 @@ from .._system.labels import units_of
 from .arguments import (
     as_misuse,
     check_count,
+    check_ends,
     in_degrees,
     load,
     Misuse,
@@ -59,6 +60,7 @@ def follow_branches(
     stop = parse_finite(end, "--to", unit_of_parameter(model, where))
     if stop == values[where]:
         raise Misuse(f"--to: {end!r} is the value of --from. Give two different values.")
+    check_ends(model, values, where, (stop,), "--to:")
     modes = parse_sequence(model, sequence)
 
     from .._continuation.continuation import continuation

@@ -36,7 +36,9 @@ def check_files(
             if plot.suffix.lower().removeprefix(".") not in kinds:
                 raise Misuse(f"{plot}: {plot.suffix!r} is not a picture format; use one of {', '.join(kinds)}.")
         if out is not None:
-            import xarray  # noqa: F401
+            from .._flow.dataset import load_xarray
+
+            load_xarray()
         if animate is not None:
             from ..plot.animate import animation_suffix
 

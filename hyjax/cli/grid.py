@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from .._system.labels import units_attribute, units_of
-from .arguments import Misuse, parse_finite, parse_parameters, unit_of_parameter
+from .arguments import check_ends, Misuse, parse_finite, parse_parameters, unit_of_parameter
 from .options import MOST_GRID_POINTS
 
 
@@ -45,6 +45,8 @@ def parse_grid(model: ModuleType, where: list[str], param: list[str] | None):
     axes = parse_axes(where, "--where", lambda name: unit_of_parameter(model, name))
     middle = {name: float(values[len(values) // 2]) for name, values in axes.items()}
     params, values = parse_parameters(model, param, middle)
+    for name, each in axes.items():
+        check_ends(model, values, name, (each[0], each[-1]), f"--where {name}: its end")
     names = tuple(axes)
     lens = lambda params: tuple(getattr(params, name) for name in names)
     return params, values, lens, tuple(axes.values())

@@ -13,7 +13,7 @@ from .quantities import objective_names
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[MODEL]", help="list the parameters of this model, or of a file as wheel.py:system"),
+        typer.Argument(metavar="MODEL", help="list the parameters of this model, or of a file as wheel.py:system"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ):

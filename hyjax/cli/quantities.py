@@ -5,7 +5,16 @@ from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from .arguments import as_misuse, check_parameter, Misuse, parse_finite, resembling, short_name, unit_of_parameter
+from .arguments import (
+    as_misuse,
+    check_ends,
+    check_parameter,
+    Misuse,
+    parse_finite,
+    resembling,
+    short_name,
+    unit_of_parameter,
+)
 
 if TYPE_CHECKING:
     from .._optimize.constraint import Constraint, Objective
@@ -141,9 +150,5 @@ def parse_bounds(model: ModuleType, texts: list[str], values: dict[str, float]) 
             raise Misuse(f"--over: {text!r} must have its low below its high.")
         bounds[name] = low, high
     for name, ends in bounds.items():
-        for end in ends:
-            try:
-                model.Params(**{**values, name: end})
-            except ValueError as error:
-                raise Misuse(f"--over {name}: its bound {end:g} is out of range. {error}") from None
+        check_ends(model, values, name, ends, f"--over {name}: its bound")
     return bounds

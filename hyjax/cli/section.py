@@ -47,12 +47,12 @@ def _period(model: ModuleType, text: str):
     return period
 
 
-def state_at_section(model: ModuleType, section: SectionLike, x0: str | None):
+def state_at_section(model: ModuleType, params, section: SectionLike, x0: str | None):
     """The initial state, as given; by default the model's, as a function of the parameters. `Misuse` if that is of another
-    mode."""
+    mode at `params`."""
     if x0 is not None:
         return parse_state(x0)
-    mode = model.start(model.Params())[0]
+    mode = model.start(params)[0]
     if mode != section.mode:
         raise Misuse(f"--section: the model has an initial state for mode {mode!r}, not {section.mode!r}; give --x0.")
     return lambda params: model.start(params)[1]

@@ -11,7 +11,17 @@ from .cluster import require_dask, Scheduler, workers_of
 from .files import check_directory, check_files, save_figure, tell_written
 from .grid import axes_record, count_results, parse_grid, parse_tolerance, print_points
 from .interrupt import keep_in_mind
-from .options import GridJson, Model, MOST_GRID_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides
+from .options import (
+    GridJson,
+    Model,
+    MOST_GRID_POINTS,
+    MOST_POINTS,
+    MOST_STRIDES,
+    OtherParam,
+    Overwrite,
+    Sequence,
+    Strides,
+)
 from .orbits import choose_orbit, require_orbits
 from .output import nested_lists, print_record
 from .quantities import parse_prescribed
@@ -60,7 +70,10 @@ def sweep(
         check_directory(out)
         if out.exists() and not resume:
             raise Misuse(f"{out}: the path exists already. Give --resume to complete the store, or another path.")
+        if not out.exists() and out.suffix not in ("", ".zarr"):
+            raise Misuse(f"{out}: the store is a zarr directory; name it with the suffix .zarr, as {out.stem}.zarr.")
     check_count("--strides", strides, 1, MOST_STRIDES)
+    check_count("--orbit", orbit, 1, MOST_POINTS)
     if chunk is not None:
         check_count("--chunk", chunk, 1, MOST_GRID_POINTS)
     require_dask(scheduler)

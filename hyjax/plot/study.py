@@ -50,6 +50,8 @@ def work_precision_figure(
     panels = list(it.product(given["set"], given["strategy"]))
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
+    from matplotlib.ticker import LogLocator
+
     fig, axes = pyplot().subplots(
         rows, columns, figsize=(3.2 * columns, 2.6 * rows + 0.5), sharex=True, sharey=True, squeeze=False,
         layout="constrained",
@@ -60,6 +62,8 @@ def work_precision_figure(
             colour, marker = STYLES[k % len(STYLES)]
             x, y = runs[cost].values, runs["integral_of_error"].values
             ax.loglog(x, y, color=colour, marker=marker, ms=4, label=str(solver))
+        # Over little more than a decade matplotlib labels every minor tick, and the labels overlap.
+        ax.xaxis.set_minor_locator(LogLocator(subs=(3,)))
         ax.set_title(f"set {number}, {strategy}", fontsize="medium")
         open_axes(ax)
     for ax in axes.flat[len(panels) :]:
