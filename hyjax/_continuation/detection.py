@@ -9,6 +9,7 @@ that remains unexplained is reported, see `Branch.unresolved`.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -141,7 +142,7 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
     signs, change = flips - {PAIR}, _change(a, b)
     # Where a pair of multipliers must cross the circle, a neutral saddle may have turned its test function back.
     steady = [kind for kind in KINDS if kind not in flips and (kind != PAIR or 0 in change)]
-    if any(_may_turn(places, k, kind) for kind in steady):
+    if any(_may_turn(places, k, lambda place, kind=kind: place.tests[kind]) for kind in steady):
         return list(signs), False
     if signs:
         understood = (signs == {FOLD, CROSSING} and 0 in change) or (len(signs) == 1 and bool(change & {-1, 1}))
@@ -150,29 +151,35 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
         return [PAIR], bool(change & {-2, 2})
     if change != {0} and PAIR in flips:
         return [PAIR], True
-    return [], PAIR not in flips or _none_crosses(a, b)
+    return [], PAIR not in flips or (_none_crosses(a, b) and not _may_turn(places, k, _beyond_circle))
 
 
 def _changes_sign(a: float, b: float) -> bool:
     return bool((a >= 0) != (b >= 0) and max(abs(a), abs(b)) > ZERO)
 
 
-def _may_turn(places: list[Place], k: int, kind: str) -> bool:
-    """Whether a test function of one sign at both ends of an interval may be zero in between: by the parabolas through both ends
-    and a third point, whose difference estimates the error of each."""
+def _beyond_circle(place: Place) -> float:
+    """How far the complex multiplier next to the unit circle lies outside; infinite where there is none."""
+    distances = np.abs(place.multipliers[place.multipliers.imag > 0]) - 1
+    return float(min(distances, key=abs, default=np.inf))
+
+
+def _may_turn(places: list[Place], k: int, value: Callable[[Place], float]) -> bool:
+    """Whether a value, such as a test function, of one sign at both ends of an interval may be zero in between: by the parabolas
+    through both ends and a third point, whose difference estimates the error of each."""
     a, b = places[k], places[k + 1]
     others = [places[i] for i in (k - 1, k + 2, k - 2, k + 3) if 0 <= i < len(places)][:2]
-    fa, fb = a.tests[kind], b.tests[kind]
-    if len(others) < 2 or max(abs(fa), abs(fb)) <= ZERO:
+    fa, fb, *rest = map(value, (a, b, *others))
+    if len(rest) < 2 or max(abs(fa), abs(fb)) <= ZERO or not np.all(np.isfinite([fa, fb, *rest])):
         return False
     s = np.linspace(a.s, b.s, 33)
     chord = fa + (fb - fa) * (s - a.s) / (b.s - a.s)
 
-    def parabola(c: Place) -> np.ndarray:
+    def parabola(c: Place, fc: float) -> np.ndarray:
         at = fa + (fb - fa) * (c.s - a.s) / (b.s - a.s)
-        return chord + (c.tests[kind] - at) * (s - a.s) * (s - b.s) / ((c.s - a.s) * (c.s - b.s))
+        return chord + (fc - at) * (s - a.s) * (s - b.s) / ((c.s - a.s) * (c.s - b.s))
 
-    one, other = (np.sign(fa + fb) * parabola(c) for c in others)
+    one, other = (np.sign(fa + fb) * parabola(c, fc) for c, fc in zip(others, rest, strict=True))
     return bool(np.min(np.minimum(one, other) - np.abs(one - other)) < 0)
 
 

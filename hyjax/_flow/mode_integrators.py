@@ -114,8 +114,8 @@ def with_adjoint(integrator: Integrators, adjoint: dfx.AbstractAdjoint) -> Integ
 
 def rolled(integrator: Integrators) -> Integrators:
     """The integrator with `unroll=False`, for a program that runs a few times: it compiles faster and runs slower."""
-    none = lambda leaf: leaf is None
-    return integrator.rebuilt([eqx.tree_at(lambda part: part.unroll, part, False, none) for part in integrator.parts])
+    in_a_loop = lambda part: eqx.tree_at(lambda part: part.unroll, part, False, is_leaf=lambda leaf: leaf is None)
+    return integrator.rebuilt([in_a_loop(part) for part in integrator.parts])
 
 
 def pushable(integrator: Integrators) -> Integrators:
