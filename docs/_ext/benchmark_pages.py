@@ -64,24 +64,28 @@ def beside_hyjax(lines: list[str], head: str) -> list[tuple[list[float], dict[st
 
 
 def losses(lines: list[str]) -> list[tuple[str, list[float]]]:
-    """Of the rows that say how many times as fast hyjax is: those with a number below 1."""
-    found, inside = [], False
+    """Of the rows that say how many times as fast hyjax is than another tool: those with a number below 1. A label ends with what
+    the table's head has in brackets, such as the error."""
+    found, inside, where = [], False, ""
     for line in lines:
         row = re.fullmatch(rf"(?:as )?(\S.*?)\s{{2,}}((?:{NUMBER}\s*)+)", line.strip())
+        once = re.fullmatch(rf"(\S.*?)\s{{2,}}.*; hyjax is ({NUMBER}) times as fast", line.strip())
         sentence = re.fullmatch(rf"(?:.* is so many times as fast|\.\.\.) as (\S+): ({NUMBER})", line.strip())
         if sentence:
             found += [(sentence[1], [float(sentence[2])])] if float(sentence[2]) < 1 else []
+        elif once:
+            found += [(once[1], [float(once[2])])] if float(once[2]) < 1 else []
         elif "so many times as fast" in line:
-            inside = True
+            inside, where = True, f" {brackets[0]}" if (brackets := re.findall(r"\(.*?\)", line)) else ""
         elif not line.strip():
             inside = False
         elif inside and row and not row[1].startswith(("batch", "hyjax at")):
             values = [float(value) for value in row[2].split()]
-            found += [(row[1], values)] if min(values) < 1 else []
+            found += [(row[1] + where, values)] if min(values) < 1 else []
     # A table of times without such rows.
     for ours, less in beside_hyjax(lines, " ms  "):
         found += [(label, [float(f"{number / min(ours):.2g}")]) for label, number in less.items()]
-    return found
+    return [(label, values) for label, values in found if not label.startswith("hyjax")]
 
 
 def figure(rows: dict[str, float], title: str, path: pathlib.Path) -> None:
