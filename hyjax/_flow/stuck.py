@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 
@@ -117,16 +118,21 @@ def _slides(
         return first, jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
 
     leaves, falls, there = falling(mode, here.g, here.rate, here.armed, here.unit)
-    behind = automaton.target(there)
-    args = (behind, params)
-    flow = automaton.field(t, z, args)
-    # Guards of the mode behind along both flows, and of this mode along the flow behind.
-    along = jax.vmap(lambda f: surfaces.rates(t, z, f, args), out_axes=(None, 0))
-    g, (own, across) = along(jnp.stack([flow, here.flow]))
-    _, unit = rounding(surfaces, t, z, args, near_zero)
-    returns, falls_back, back = falling(behind, g, own, surfaces.armed(t, z, args), unit)
-    leads_back = falls & falls_back & (automaton.target(back) == mode)
-    after = jax.vmap(lambda transition: automaton.jump(t, z, transition, params))(jnp.stack([there, back]))
-    stays = jnp.all(follows | (jnp.abs(after - z) <= ulps * jnp.abs(z) + near_zero))
-    _, opposing = surfaces.rates(t, z, flow, (mode, params))
-    return leads_back & stays & (opposing[leaves] > 0) & (across[returns] > 0)
+
+    def returned():
+        behind = automaton.target(there)
+        args = (behind, params)
+        flow = automaton.field(t, z, args)
+        # Guards of the mode behind along both flows, and of this mode along the flow behind.
+        along = jax.vmap(lambda f: surfaces.rates(t, z, f, args), out_axes=(None, 0))
+        g, (own, across) = along(jnp.stack([flow, here.flow]))
+        _, unit = rounding(surfaces, t, z, args, near_zero)
+        returns, falls_back, back = falling(behind, g, own, surfaces.armed(t, z, args), unit)
+        leads_back = falls & falls_back & (automaton.target(back) == mode)
+        after = jax.vmap(lambda transition: automaton.jump(t, z, transition, params))(jnp.stack([there, back]))
+        stays = jnp.all(follows | (jnp.abs(after - z) <= ulps * jnp.abs(z) + near_zero))
+        _, opposing = surfaces.rates(t, z, flow, (mode, params))
+        return leads_back & stays & (opposing[leaves] > 0) & (across[returns] > 0)
+
+    # A guard that falls at the start of an arc is rare: one flag for the whole batch.
+    return jax.lax.cond(eqxi.unvmap_any(falls), returned, lambda: jnp.array(False))
