@@ -162,9 +162,8 @@ def test_sweep_over_two_parameters():
     return plot.sweep_figure(found, "period", compass_gait, compass_gait.Params())
 
 
-@compared
-def test_attractor():
-    """The logistic map: dots that are seen, its exponents per stride, one of minus infinity."""
+def logistic_attractor(**about):
+    """The attractors of the logistic map; one exponent is minus infinity."""
     a = np.linspace(2.8, 3.8, 41)
     x, total = np.full(a.size, 0.4), np.zeros(a.size)
     kept = []
@@ -183,8 +182,19 @@ def test_attractor():
             "exponents": (("a", "exponent"), np.stack([exponent, exponent - 1], axis=1)),
         },
         coords={"a": ("a", a, {"units": "1/s"}), "coordinate": ["x"]},
+        attrs=about,
     )
     return plot.attractor_figure(found)
+
+
+@compared
+def test_attractor():
+    """The logistic map: dots that are seen, its exponents per stride, one of minus infinity."""
+    return logistic_attractor()
+
+
+def test_the_exponents_of_a_section_are_per_return():
+    assert logistic_attractor(section="surface in map").axes[1].get_ylabel() == "Lyapunov exponent\nper return"
 
 
 @compared

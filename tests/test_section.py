@@ -132,6 +132,7 @@ def test_all_exponents(attractors):
     assert_allclose(exponents[0], -0.05 * T / 2, rtol=0.02)
     assert list(attractors["period"].values) == [1, 0, 1] and attractors["lyapunov"][1] > 0.5
     assert attractors.attrs["section"] == "period, from free" and "mode" not in attractors
+    assert attractors["exponents"].attrs["long_name"] == "Lyapunov exponents per return"
     # The steady state of a linear oscillator at t = 0 (mod T), to the tolerance of 1e-9.
     steady = 0.1 / (8 - 1 + 0.05j)
     assert_allclose(attractors["x"].values[0, -1], [steady.real, -steady.imag], rtol=0, atol=1e-8)

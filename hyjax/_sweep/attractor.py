@@ -158,6 +158,9 @@ def _labelled(
         "period": {"long_name": "number of strides after which the state repeats, 0 for none found", "units": "1"},
         "result": code_attributes(),
     }
+    if "section" in metadata:
+        attributes["lyapunov"] = {"long_name": "largest Lyapunov exponent per return"}
+        attributes["exponents"] = {"long_name": "Lyapunov exponents per return"}
     data = {
         name: ((*dims, *own.get(name, ())), column.reshape(*shape, *column.shape[1:]), attributes.get(name, {}))
         for name, column in found.items()

@@ -167,7 +167,8 @@ def attractor_figure(
             label=r"largest is $-\infty$",
         )  # fmt: skip
     axes[1].axhline(0, color=GREY, lw=0.8)
-    axes[1].set(xlabel=label, ylabel="Lyapunov exponent\nper stride")
+    per = "return" if "section" in found.attrs else "stride"
+    axes[1].set(xlabel=label, ylabel=f"Lyapunov exponent\nper {per}")
     if len(axes[1].get_legend_handles_labels()[1]) > 1:
         axes[1].legend(loc="lower right", bbox_to_anchor=(1, 0.97), ncols=3, frameon=False, fontsize=8, borderaxespad=0)
     for ax in axes:
