@@ -160,7 +160,7 @@ def _changes_sign(a: float, b: float) -> bool:
 
 def _beyond_circle(place: Place) -> float:
     """How far the complex multiplier next to the unit circle lies outside; infinite where there is none."""
-    distances = np.abs(place.multipliers[place.multipliers.imag > 0]) - 1
+    distances = np.abs(place.multipliers[np.imag(place.multipliers) > 0]) - 1
     return float(min(distances, key=abs, default=np.inf))
 
 

@@ -39,6 +39,7 @@ def operations(jaxpr: Jaxpr) -> int:
     total = 0
     for equation in jaxpr.eqns:
         parts = jax.tree.leaves(list(equation.params.values()))
-        inner = [part for part in parts if isinstance(part, ClosedJaxpr | Jaxpr)]
-        total += sum(operations(getattr(part, "jaxpr", part)) for part in inner) if inner else 1
+        closed = [part.jaxpr for part in parts if isinstance(part, ClosedJaxpr)]
+        inner = [*closed, *(part for part in parts if isinstance(part, Jaxpr))]
+        total += sum(map(operations, inner)) if inner else 1
     return total

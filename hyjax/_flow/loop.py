@@ -29,9 +29,12 @@ from .pace import Pace
 from .progress import Attempt, Course, Ending, Point, Progress
 from .retrace import Taken
 from .step import Step
-from .surfaces import Guards, rounding, standing, Surfaces
+from .surfaces import Guards, Mask, rounding, standing, Surfaces
 from .trees import select, without_tangents
 from .watch import Watch
+
+# A surface ahead within this part of the next step is aimed at.
+NEAR = 0.1
 
 
 def run(
@@ -200,14 +203,17 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     eps = float(jnp.finfo(end.dt.dtype).eps)
     last, take, searching = now.last, verdict.take, now.bracket.active
     rejected = ~searching & ~attempt.keep
-    # The controller is updated by the steps that it proposed, not by those that end on a turn or on a surface.
-    proposed = rejected | (take & ~searching & (now.bracket.tries == 0))
+    # The controller is updated by the steps that it proposed, not by those that end on a turn or on a surface, or just beyond.
+    short = attempt.dt < now.h / 4
+    proposed = rejected | (take & ~searching & (now.bracket.tries == 0) & ~short)
     control = select(proposed, attempt.control, now.control)
     h = jnp.where(proposed, attempt.h, now.h)
     h = stop_gradient(h if course.pace.fixed else jnp.where(verdict.refused, verdict.dt, h))
     reached = Point(last.t + attempt.dt, tuple(attempt.x), tuple(attempt.f), attempt.memory, end.g, end.r)
     point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))
+    next_up = jnp.where(take, up & ~verdict.passed, now.up)
+    onwards = jnp.minimum(h, _to_near_surface(course, now, attempt, end, next_up, h))
     stalled = rejected & ~(h > 4 * eps * jnp.abs(stop_gradient(point.t)))
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
     return Progress(
@@ -215,13 +221,13 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
         dt=stop_gradient(
             jnp.where(
                 take,
-                jnp.minimum(h, course.t_stop - point.t),
+                jnp.minimum(onwards, course.t_stop - point.t),
                 jnp.where(rejected, jnp.minimum(h, verdict.dt), verdict.dt),
             )
         ),
         h=h,
         control=control,
-        up=jnp.where(take, up & ~verdict.passed, now.up),
+        up=next_up,
         g_max=jnp.maximum(now.g_max, jnp.where(take & jnp.isfinite(end.g), jnp.abs(end.g), 0)),
         bracket=Bracket(verdict.bracket.active, verdict.bracket.lo, verdict.bracket.hi, tries),
         steps=now.steps + 1,
@@ -238,6 +244,21 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
         taken=now.taken.tried(attempt.dt, take) if now.taken else None,
         seen=now.seen,
     )
+
+
+def _to_near_surface(course: Course, now: Progress, attempt: Attempt, end: Look, up: Mask, h: Scalar) -> Scalar:
+    """The time from the end of a step to just beyond a surface that lies ahead within a small part of the next step `h`; infinite
+    where there is none. A trial of length `h` would only be cut short there.
+
+    Not for a guard whose rate changes much before: it may touch its surface, and Newton's steps towards a double zero are many.
+    """
+    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.linear, course.noise.dtype)
+    if not course.surfaces.count or reach <= straight:
+        return jnp.full_like(h, jnp.inf)
+    ahead = end.g / jnp.where(end.r < 0, -end.r, 0)
+    changes = jnp.abs(end.r - now.last.r) * ahead
+    near = up & (end.r < 0) & (ahead <= NEAR * h) & (changes <= 0.1 * attempt.dt * jnp.abs(end.r))
+    return jnp.min(jnp.where(near, ahead, jnp.inf)) + 0.03 * reach * h
 
 
 def _aside(fn: Callable, *arguments: PyTree) -> Any:
