@@ -59,6 +59,31 @@ def test_the_first_of_two_near_events():
     assert_allclose(before.ends[:, 0], at - gaps, rtol=1e-15)
 
 
+def test_a_surface_just_ahead_is_aimed_at():
+    """cos t in steps of 0.5 and 0.62. The numbers of tries are those of the steps and of one to the surface, or few more."""
+
+    def tries(step, *guards, armed=None):
+        modes = {"swing": hj.Mode(swing, ("x", "v")), "rest": hj.Mode(lambda t, x, p: 0 * x, ("x", "v"))}
+        ways = [
+            hj.Transition("swing", "rest", g, lambda t, x, p: x, armed if k else None) for k, g in enumerate(guards)
+        ]
+        integrator = hj.Integrator(rtol=1e-7, atol=1e-7, first_step=step, max_step=step, unroll=False)
+        met = hj.flow_to_guard(
+            hj.HybridSystem(modes, tuple(ways)), "swing", 0.0, jnp.array([1.0, 0.0]), jnp.ones(1), integrator=integrator
+        )
+        return int(met.steps), str(met.result)
+
+    falls = lambda t, x, p: x[0] - np.cos(2.0001)
+    # Steps to 0.5, 1, 1.5, 2; and 0.0001 on.
+    assert tries(0.5, falls) == (5, "successful")
+    # The same guard, disarmed; 12 steps from 2.0001 to 8.0001, one that ends beyond 8.2, and one to there.
+    later = lambda t, x, p: 8.2 - t
+    assert tries(0.5, later, falls, armed=lambda t, x, p: jnp.array(False)) == (19, "successful")
+    # Five steps to 3.1, where the surface, which x + 1 touches at pi but for the solver's error, seems to be 0.02 ahead: Newton's
+    # steps, each half of the one before, would be 12 more down to that error, and then those to the surface.
+    assert tries(0.62, lambda t, x, p: x[0] + 1)[0] < 15
+
+
 @pytest.mark.slow
 def test_derivatives_pass_through_the_short_step():
     """The time of the fall of cos(p t) to 0.3 is arccos(0.3) / p: two derivatives in either mode."""
