@@ -47,13 +47,15 @@ class Bracket(eqx.Module):
 class Trial(eqx.Module):
     """A trial step. `up`: the guards that were strictly positive at its start. `error`: of the guards' cubics (see
     `guard_resolution.py`), `None` if the guards are linear. `keep`: whether the controller accepts the step's error; not used in
-    a bracket, whose trials are parts of a step that was accepted."""
+    a bracket, whose trials are parts of a step that was accepted. `seen`: the guards whose turns may hide an event, all but
+    limits that are left only after a guard has fallen."""
 
     start: Look
     up: Mask
     end: Look
     error: Guards | None
     keep: Flag
+    seen: Mask
 
     @property
     def may_be_coarse(self) -> Flag:
@@ -101,7 +103,7 @@ class Verdict(eqx.Module):
 
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
     """Whether a trial step needs `judge`: a cheap necessary condition."""
-    turns = may_turn(trial.start, trial.up, trial.end)
+    turns = may_turn(trial.start, trial.up, trial.end, trial.seen)
     return bracket.active | jnp.any(_fallen(trial)) | turns | trial.may_be_coarse
 
 
@@ -119,20 +121,20 @@ def judge(
     armed_at: Callable[[Scalar], Mask],
     resolution: Resolution,
     is_limit: np.ndarray,
-    short_steps: bool,
+    short_steps: np.ndarray,
 ) -> Verdict:
     """The verdict on any trial step.
 
     **Arguments:** `coarse`: above 1, the step is too long for a guard. `armed_at`: whether each guard may fire, a short time
-    after the step's end. `is_limit`: see `Surfaces`. `short_steps`: whether the `reach` is more than a straight line: guards
-    bend no faster than the flow, whose rates are exact.
+    after the step's end. `is_limit`: see `Surfaces`. `short_steps`: the surfaces for which the `reach` is more than a straight
+    line: they bend no faster than the flow, whose rates are exact.
     """
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
     turns, hops, to_turn, there = jax.lax.cond(
-        eqxi.unvmap_any(may_turn(trial.start, trial.up, end)),
-        lambda: hidden_turn(trial.start, trial.up, end, resolution.noise, resolution.touch),
+        eqxi.unvmap_any(may_turn(trial.start, trial.up, end, trial.seen)),
+        lambda: hidden_turn(trial.start, trial.up, end, trial.seen, resolution.noise, resolution.touch),
         lambda: no_turn(end),
     )
     resolved = to_turn > 4 * eps * jnp.maximum(resolution.h, end.dt)
@@ -153,15 +155,16 @@ def judge(
     # From here a straight line reaches the surface up to rounding, and along it the guard is linear.
     near = (jnp.abs(to_go) <= resolution.straight) & (bend <= resolution.instant)
     leads = jnp.arange(armed.size) == leader
-    if short_steps:
+    if short_steps.any():
         # Or a short step reaches the surface, and no other guard falls on the way or soon after. That step leaves a straight
         # line as long as `bend`, whose own error is `beyond`.
         crowded = jnp.any(trial.up & ~leads & (end.g <= jnp.maximum(-end.r, 0) * 4 * jnp.abs(to_go)))
         beyond = bend * (bend / jnp.where(to_go == 0, 1, to_go)) ** 2
         short = (jnp.abs(to_go) <= resolution.reach) & (bend <= resolution.straight) & (beyond <= resolution.instant)
+        short = short if short_steps.all() else short & jnp.asarray(short_steps)[leader]
         near = near | (short & ~crowded)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
-    converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near & short_steps)
+    converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near & bool(short_steps.any()))
     # A step that ends beyond a surface is checked when it has been cut short there.
     checked = converged | (~crossed & (allowed | bracket.active))
     long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.instant)
@@ -181,7 +184,7 @@ def judge(
     lo, hi = select(rejected, (trial.start, end), (narrower.lo, narrower.hi))
     candidates = jnp.where(rejected, _fallen(trial), candidates)
     foreseen = predicted_fall(candidates, lo, hi)
-    if short_steps:
+    if short_steps.any():
         # After a second trial beyond the surface, the cubic through both trials is far more accurate than the bracket's.
         closer = earliest_between(candidates, bracket.hi, end, lo, hi)
         foreseen = jnp.where(bracket.active & crossed & jnp.isfinite(closer), closer, foreseen)

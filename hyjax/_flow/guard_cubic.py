@@ -18,8 +18,8 @@ class Look(eqx.Module):
     r: Guards
 
 
-def may_turn(start: Look, up: Mask, end: Look) -> Flag:
-    """A cheap necessary condition of `hidden_turn`: the cubic through the ends is not monotonic.
+def may_turn(start: Look, up: Mask, end: Look, seen: Mask) -> Flag:
+    """A cheap necessary condition of `hidden_turn`: the cubic through the ends of a guard that is `seen` is not monotonic.
 
     Source: Fritsch, Carlson (1980), *Monotone piecewise cubic interpolation*: the cubic is monotonic if both rates have the
     sign of the rise and are at most three times as steep.
@@ -28,11 +28,14 @@ def may_turn(start: Look, up: Mask, end: Look) -> Flag:
     ra, rb, rise = side * start.r * end.dt, side * end.r * end.dt, side * (end.g - start.g)
     valley = (ra < 0) & (rb >= 0)
     winding = (ra * rb > 0) & (jnp.maximum(jnp.abs(ra), jnp.abs(rb)) > 3 * jnp.abs(rise))
-    return jnp.any(valley | winding)
+    return jnp.any((valley | winding) & seen)
 
 
-def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards, touch: Guards) -> tuple[Flag, Flag, Scalar, Mask]:
-    """Whether the cubic of a guard has an extremum inside the step that may hide an event, and the time of the earliest one.
+def hidden_turn(
+    start: Look, up: Mask, end: Look, seen: Mask, noise: Guards, touch: Guards
+) -> tuple[Flag, Flag, Scalar, Mask]:
+    """Whether the cubic of a guard, one of those `seen`, has an extremum inside the step that may hide an event, and the time of
+    the earliest one.
 
     A positive guard may dip (fall and rise again), and a guard that is not positive may bulge (rise and fall again): then the
     signs at both ends do not show the event. A trial step should end at the extremum if it is nearer to zero than both ends by
@@ -68,7 +71,8 @@ def hidden_turn(start: Look, up: Mask, end: Look, noise: Guards, touch: Guards) 
     valley = up & (b > 0) & (ra < 0) & (rb >= 0)
     touches = valley & (nearest <= touch) & (least >= -touch)
     there = touches & (b <= 4 * touch)
-    turns = (turns | touches) & ~there
+    there = there & seen
+    turns = (turns | touches) & ~there & seen
     v = jnp.where(turns, jnp.clip(jnp.where(touches, jnp.minimum(2 * v, 0.5), v), 0.01, 0.99), 1)
     return jnp.any(turns), jnp.any(turns & ~up), end.dt * jnp.min(v), there
 

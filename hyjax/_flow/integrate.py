@@ -64,6 +64,9 @@ def integrate(
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
+    straightforward = linear(surfaces, t0, x0, args)
+    without_limits = surfaces if surfaces.unlimited is None else surfaces.unlimited
+    exact = straightforward or linear(without_limits, t0, x0, args)
     field, one = eqx.filter_closure_convert(field, t0, x0, args), None
     if surfaces.count:
         one = eqx.filter_closure_convert(surfaces.value, jnp.array(0), t0, x0, args)
@@ -71,8 +74,7 @@ def integrate(
         surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits, surfaces.guarded)
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
-    straightforward = linear(surfaces, t0, x0, args)
-    straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, straightforward, x0.dtype)
+    straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, exact, x0.dtype)
 
     def last_stretch(inputs: PyTree, t, x, f, end: Ending):
         """From the end of the last step to the surface."""
@@ -88,7 +90,9 @@ def integrate(
         return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):
-        progress = run(*inputs, integrator=integrator, keep=again, linear=straightforward, ends=ends, watch=watch)
+        progress = run(
+            *inputs, integrator=integrator, keep=again, linear=(straightforward, exact), ends=ends, watch=watch
+        )
         last, end = progress.last, without_tangents(progress.end)
         aux = end, progress.g_max, progress.steps, progress.seen, progress.taken
         point = last.t, jnp.stack(last.x), jnp.stack(last.f)

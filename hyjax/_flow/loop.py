@@ -47,14 +47,14 @@ def run(
     integrator: Integrator,
     *,
     keep: bool,
-    linear: bool,
+    linear: tuple[bool, bool],
     ends: bool,
     watch: Watch | None = None,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
-    **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: see `Course`. `ends`: whether a guard that is about
-    to fall at `t1` counts as met, see `end_time.py`. `watch`: what to record of every step.
+    **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: `linear` and `exact` of `Course`. `ends`: whether a
+    guard that is about to fall at `t1` counts as met, see `end_time.py`. `watch`: what to record of every step.
     """
     course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, watch and watch.seen)
 
@@ -74,13 +74,13 @@ def run(
         last = jax.lax.while_loop(going, body, start)
     if not (ends and surfaces.count):
         return last
-    _, reach = stretches(course.step.stiff, course.pace.fixed, linear, x0.dtype)
+    _, reach = stretches(course.step.stiff, course.pace.fixed, course.exact, x0.dtype)
     at_end = lambda last, up, h, end: met_at_end(course, last, up, jnp.maximum(course.first, h), reach, end)
     return dataclasses.replace(last, end=_aside(at_end, last.last, last.up, last.h, last.end))
 
 
 def _begin(
-    field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool, linear: bool, seen
+    field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool, linear: tuple[bool, bool], seen
 ) -> tuple[Course, Progress]:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
@@ -92,7 +92,7 @@ def _begin(
     pace = Pace(integrator, step, t, x, f, t_stop)
     surfaces, noise = _with_leeway(surfaces, t, x, still, rtol, atol)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, linear, h)
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, *linear, h)
 
     g, r = surfaces.rates(t, x, f, still)
     no, zero = jnp.array(False), jnp.zeros((), dtype)
@@ -154,7 +154,7 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     end = Look(attempt.dt, g, r)
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt)
-    trial = Trial(start, now.up, end, error, attempt.keep)
+    trial = Trial(start, now.up, end, error, attempt.keep, course.surfaces.resolved(course.args))
     return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h, now.g_max)
 
 
@@ -171,7 +171,8 @@ def _cubic_error(course: Course) -> Callable[..., Guards]:
 def _verdict(course: Course) -> Callable[..., Verdict]:
     surfaces, (rtol, atol) = course.surfaces, course.tolerances
     eps = float(jnp.finfo(course.noise.dtype).eps)
-    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.linear, course.noise.dtype)
+    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.exact, course.noise.dtype)
+    short_steps = (reach > straight) & (course.linear | ~surfaces.is_limit)
 
     def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
         if not surfaces.count:
@@ -183,7 +184,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
             close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
             instant, touch = 4 * eps * jnp.abs(t), TOUCH["linear" if course.linear else "curved"] * eps * g_max
             resolution = Resolution(h, straight * h, reach * h, close, instant, course.noise, touch)
-            return judge(bracket, trial, coarse(), armed_at, resolution, surfaces.is_limit, reach > straight)
+            return judge(bracket, trial, coarse(), armed_at, resolution, surfaces.is_limit, short_steps)
 
         def coarse() -> Scalar:
             if trial.error is None:
@@ -252,7 +253,7 @@ def _to_near_surface(course: Course, now: Progress, attempt: Attempt, end: Look,
 
     Not for a guard whose rate changes much before: it may touch its surface, and Newton's steps towards a double zero are many.
     """
-    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.linear, course.noise.dtype)
+    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.exact, course.noise.dtype)
     if not course.surfaces.count or reach <= straight:
         return jnp.full_like(h, jnp.inf)
     ahead = end.g / jnp.where(end.r < 0, -end.r, 0)

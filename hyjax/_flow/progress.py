@@ -78,8 +78,9 @@ class Attempt(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """The constants of the loop. `linear`: whether the guards are linear, so that any step resolves them. `first`: the first step
-    to try."""
+    """The constants of the loop. `linear`: whether all surfaces are linear, so that any step resolves them. `exact`: whether
+    all guards are linear, limits of the domain apart, so that a short step leads onto their surfaces. `first`: the first step to
+    try."""
 
     step: Step
     pace: Pace
@@ -90,4 +91,5 @@ class Course:
     tolerances: tuple[float | Scalar, float | Scalar]
     noise: Guards
     linear: bool
+    exact: bool
     first: Scalar

@@ -22,7 +22,7 @@ class Surfaces(eqx.Module):
 
     **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
     many of the last guards are the components of the mode's domain, which have no transition. `guarded`: how many of these, the
-    first, are left only after a guard has fallen, a function of `args`.
+    first, are left only after a guard has fallen, a function of `args`. `unlimited`: the same without the limits, where known.
     """
 
     count: int = eqx.field(static=True)
@@ -30,6 +30,7 @@ class Surfaces(eqx.Module):
     armed: Callable
     limits: int = eqx.field(static=True, default=0)
     guarded: Callable[[PyTree], int | Int[Array, ""]] = lambda args: 0
+    unlimited: "Surfaces | None" = None
 
     @property
     def is_limit(self) -> np.ndarray:
@@ -59,7 +60,7 @@ class Surfaces(eqx.Module):
             always = jnp.ones(limits, bool)
             return jnp.concatenate([self.armed(t, x, args), always]) if self.count else always
 
-        return Surfaces(self.count + limits, values, armed, limits, guarded)
+        return Surfaces(self.count + limits, values, armed, limits, guarded, self if self.count else None)
 
     def moved(self, by: Guards) -> "Surfaces":
         """The same surfaces with other zeros: `by` is added to the values."""
