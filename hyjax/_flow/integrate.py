@@ -64,14 +64,16 @@ def integrate(
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
-    straightforward = linear(surfaces, t0, x0, args)
-    without_limits = surfaces if surfaces.unlimited is None else surfaces.unlimited
-    exact = straightforward or linear(without_limits, t0, x0, args)
     field, one = eqx.filter_closure_convert(field, t0, x0, args), None
+    without_limits = surfaces.unlimited
     if surfaces.count:
         one = eqx.filter_closure_convert(surfaces.value, jnp.array(0), t0, x0, args)
         values = eqx.filter_closure_convert(surfaces.values, t0, x0, args)
         surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits, surfaces.guarded)
+    straightforward = exact = linear(surfaces, t0, x0, args)
+    if without_limits is not None and not straightforward:
+        guards = eqx.filter_closure_convert(without_limits.values, t0, x0, args)
+        exact = linear(Surfaces(without_limits.count, guards, without_limits.armed), t0, x0, args)
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
     straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, exact, x0.dtype)
