@@ -24,7 +24,7 @@ from .end_time import met_at_end
 from .guard_cubic import Look
 from .guard_resolution import coarseness, cubic_error, inner_points
 from .integrator import Integrator
-from .last_stretch import straight_line, stretches
+from .last_stretch import straight_line
 from .pace import Pace
 from .progress import Attempt, Course, Ending, Point, Progress
 from .retrace import Taken
@@ -74,7 +74,7 @@ def run(
         last = jax.lax.while_loop(going, body, start)
     if not (ends and surfaces.count):
         return last
-    _, reach = stretches(course.step.stiff, course.pace.fixed, course.exact, x0.dtype)
+    _, reach = course.stretches
     at_end = lambda last, up, h, end: met_at_end(course, last, up, jnp.maximum(course.first, h), reach, end)
     return dataclasses.replace(last, end=_aside(at_end, last.last, last.up, last.h, last.end))
 
@@ -171,7 +171,7 @@ def _cubic_error(course: Course) -> Callable[..., Guards]:
 def _verdict(course: Course) -> Callable[..., Verdict]:
     surfaces, (rtol, atol) = course.surfaces, course.tolerances
     eps = float(jnp.finfo(course.noise.dtype).eps)
-    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.exact, course.noise.dtype)
+    straight, reach = course.stretches
     short_steps = (reach > straight) & (course.linear | ~surfaces.is_limit)
 
     def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
@@ -253,7 +253,7 @@ def _to_near_surface(course: Course, now: Progress, attempt: Attempt, end: Look,
 
     Not for a guard whose rate changes much before: it may touch its surface, and Newton's steps towards a double zero are many.
     """
-    straight, reach = stretches(course.step.stiff, course.pace.fixed, course.exact, course.noise.dtype)
+    straight, reach = course.stretches
     if not course.surfaces.count or reach <= straight:
         return jnp.full_like(h, jnp.inf)
     ahead = end.g / jnp.where(end.r < 0, -end.r, 0)

@@ -8,6 +8,7 @@ from jaxtyping import Array, Int, PyTree
 
 from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket
+from .last_stretch import stretches
 from .pace import Pace
 from .retrace import Taken
 from .step import Step
@@ -93,3 +94,8 @@ class Course:
     linear: bool
     exact: bool
     first: Scalar
+
+    @property
+    def stretches(self) -> tuple[float, float]:
+        """See `stretches` in `last_stretch.py`."""
+        return stretches(self.step.stiff, self.pace.fixed, self.exact, self.noise.dtype)
