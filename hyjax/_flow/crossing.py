@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
-from .guard_cubic import earliest_between, hidden_turn, Look, may_turn, no_turn, predicted_fall
+from .guard_cubic import earliest_between, hidden_turn, Look, no_turn, predicted_fall
 from .guard_resolution import may_be_coarse, shortened
 from .surfaces import Guards, Mask
 from .trees import select
@@ -48,7 +48,7 @@ class Trial(eqx.Module):
     """A trial step. `up`: the guards that were strictly positive at its start. `error`: of the guards' cubics (see
     `guard_resolution.py`), `None` if the guards are linear. `keep`: whether the controller accepts the step's error; not used in
     a bracket, whose trials are parts of a step that was accepted. `seen`: the guards whose turns may hide an event, all but
-    limits that are left only after a guard has fallen."""
+    limits that are left only after a guard has fallen. `may_turn`: whether one of these may turn."""
 
     start: Look
     up: Mask
@@ -56,6 +56,7 @@ class Trial(eqx.Module):
     error: Guards | None
     keep: Flag
     seen: Mask
+    may_turn: Flag
 
     @property
     def may_be_coarse(self) -> Flag:
@@ -103,8 +104,7 @@ class Verdict(eqx.Module):
 
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
     """Whether a trial step needs `judge`: a cheap necessary condition."""
-    turns = may_turn(trial.start, trial.up, trial.end, trial.seen)
-    return bracket.active | jnp.any(_fallen(trial)) | turns | trial.may_be_coarse
+    return bracket.active | jnp.any(_fallen(trial)) | trial.may_turn | trial.may_be_coarse
 
 
 def calm(bracket: Bracket, trial: Trial) -> Verdict:
@@ -133,7 +133,7 @@ def judge(
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
     turns, hops, to_turn, there = jax.lax.cond(
-        eqxi.unvmap_any(may_turn(trial.start, trial.up, end, trial.seen)),
+        eqxi.unvmap_any(trial.may_turn),
         lambda: hidden_turn(trial.start, trial.up, end, trial.seen, resolution.noise, resolution.touch),
         lambda: no_turn(end),
     )

@@ -21,7 +21,7 @@ from jaxtyping import PyTree
 from .._system.types import Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, TOUCH, Trial, Verdict
 from .end_time import met_at_end
-from .guard_cubic import Look
+from .guard_cubic import Look, may_turn
 from .guard_resolution import coarseness, cubic_error, inner_points
 from .integrator import Integrator
 from .last_stretch import straight_line
@@ -154,7 +154,8 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     end = Look(attempt.dt, g, r)
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt)
-    trial = Trial(start, now.up, end, error, attempt.keep, course.surfaces.resolved(course.args))
+    seen = course.surfaces.resolved(course.args)
+    trial = Trial(start, now.up, end, error, attempt.keep, seen, may_turn(start, now.up, end, seen))
     return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h, now.g_max)
 
 
