@@ -29,10 +29,10 @@ class Integrator(eqx.Module):
     - `max_step`: the largest step, in units of time. It is not needed for guards that vary faster than the flow: a step is
       shortened until the cubic through a guard's values and rates at both ends agrees with the guard inside the step, wherever
       the difference could hide an event.
-    - `controller`: the step size controller, by default `diffrax.PIDController` with `rtol` and `atol`. A given adaptive
-      controller has its own tolerances; then omit `rtol` and `atol`. `diffrax.ConstantStepSize()` takes steps of length
-      `first_step`, shortened only by an event, a guard that varies faster, or the end of the arc; then `rtol` and `atol` set the
-      accuracy to which orbits are solved.
+    - `controller`: the step size controller; by default integral control with `rtol` and `atol`, as that of
+      `diffrax.PIDController`, in fewer operations. A given adaptive controller has its own tolerances; then omit `rtol` and
+      `atol`. `diffrax.ConstantStepSize()` takes steps of length `first_step`, shortened only by an event, a guard that varies
+      faster, or the end of the arc; then `rtol` and `atol` set the accuracy to which orbits are solved.
     - `first_step`: the first step to try in each arc, in units of time. By default the controller chooses it.
     - `adjoint`: the mode of differentiation.
       `diffrax.ForwardMode()` pushes one tangent per perturbed number through the flow, all in one pass, and supports forward and

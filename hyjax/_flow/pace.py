@@ -1,4 +1,4 @@
-"""Step sizes: from a diffrax step size controller, or constant."""
+"""Step sizes: by integral control, from a diffrax step size controller, or constant."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .._system.types import Flag, Scalar, State, Time
+from .integral_control import integral_control
 from .integrator import Integrator
 from .step import Step
 
@@ -21,6 +22,7 @@ class Pace:
     def __init__(self, integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time):
         self.controller = integrator.step_controller(x.dtype)
         self.fixed = integrator.fixed
+        self.tolerances = None if integrator.controller is not None else integrator.tolerances(x.dtype)
         self.first = integrator.first_step
         # A solver without an error estimate has no error order.
         self.error_order: Any = None if self.fixed else integrator.solver.error_order(step.terms)
@@ -50,6 +52,9 @@ class Pace:
         sound: Flag = jnp.all(jnp.isfinite(error))
         if self.fixed:
             return sound, jnp.where(sound, jnp.asarray(self.first, x.dtype), 0), memory
+        if self.tolerances is not None:
+            keep, h = integral_control(dt, x, x1, error, self.tolerances, float(self.error_order))
+            return keep, jnp.minimum(h, self.largest), memory
         keep, _, end, _, memory, result = self.controller.adapt_step_size(
             jnp.zeros_like(dt), dt, x, x1, None, error, self.error_order, memory
         )
