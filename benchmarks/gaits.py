@@ -20,6 +20,8 @@ On two cores of a quiet machine:
 """
 
 import argparse
+import functools as ft
+import itertools
 import os
 import time
 import timeit
@@ -54,7 +56,7 @@ slopes = np.concatenate([known_slopes, np.linspace(0.001, 0.015, count - 2)])
 guesses = np.array(jax.vmap(lambda slope: walker.guess(walker.Params(slope)))(slopes))
 
 
-def hyjax_gaits(integrator, block):
+def hyjax_gaits(integrator, block, wide):
     """A function of slopes and guesses: `(x, period, multipliers, iterations, succeeded)`.
 
     Newton's method goes on in a whole block until its last lane has ended.
@@ -68,7 +70,10 @@ def hyjax_gaits(integrator, block):
         succeeded = orbit.result == hj.RESULTS.successful
         return orbit.x, orbit.period, orbit.multipliers, orbit.iterations, succeeded
 
-    return jax.jit(lambda slopes, guesses: jax.lax.map(gait, (slopes, guesses), batch_size=block))
+    options = {"xla_cpu_prefer_vector_width": 512} if wide else None  # XLA's own choice is 256 bits
+    return jax.jit(
+        lambda slopes, guesses: jax.lax.map(gait, (slopes, guesses), batch_size=block), compiler_options=options
+    )
 
 
 def stride_and_jacobian(tool, x, slopes):
@@ -148,7 +153,7 @@ def row(name, found, seconds, compiling, slopes):
     errors = (x[:2] - known_x, period[:2] - known_period, multiplier - known_multiplier)
     worst = np.max(residuals(x[succeeded], slopes[succeeded]))
     print(
-        f"{name:<28}{succeeded.sum():>5} of{len(x):>5}{worst:>10.1e}"
+        f"{name:<40}{succeeded.sum():>5} of{len(x):>5}{worst:>10.1e}"
         + "".join(f"{np.max(np.abs(error)):>10.1e}" for error in errors)
         + f"{np.mean(iterations):>7.1f}{np.max(iterations):>4}"
         + f"{seconds / len(x) * 1e6:>12.1f}{len(x) / seconds:>11.0f}{compiling:>12.2f}",
@@ -170,24 +175,27 @@ def best_time(call, repeats=repeats):
 if __name__ == "__main__":
     print(f"{len(os.sched_getaffinity(0))} cores")
     print(
-        f"{'':<28}{'gaits':>13}{'residual':>10}{'error x':>10}{'period':>10}{'multipl.':>10}{'iterations':>11}"
+        f"{'':<40}{'gaits':>13}{'residual':>10}{'error x':>10}{'period':>10}{'multipl.':>10}{'iterations':>11}"
         f"{'us a gait':>12}{'gaits / s':>11}{'compile, s':>12}"
     )
     ours, peers = {}, {}
     # heyoka's error is smaller than its tolerance; hyjax's, of the second kind, is larger.
     for tolerance, tolerance_there in ((1e-14, 1e-15),) if quick else ((1e-14, 1e-15), (1e-10, 1e-9)):
-        for block in (count,) if quick else (count, 100):
-            gaits = hyjax_gaits(hj.Integrator(rtol=tolerance, atol=tolerance), block)
+        for block, wide in itertools.product((count,) if quick else (count, 250, 100), (False, True)):
+            gaits = hyjax_gaits(hj.Integrator(rtol=tolerance, atol=tolerance), block, wide)
             call = lambda: jax.block_until_ready(gaits(jnp.asarray(slopes), jnp.asarray(guesses)))  # noqa: B023
             compiling, found = first_time(call)
-            name = f"hyjax {tolerance:.0e}, blocks of {block}"
+            name = f"hyjax {tolerance:.0e}, blocks of {block}" + ", 512 bits" * wide
             seconds = row(name, found, best_time(call), compiling, slopes)
             ours[f"{tolerance:.0e}"] = min(seconds, ours.get(f"{tolerance:.0e}", np.inf))
-        for label, kind in (("scalar", HeyokaLoop), ("SIMD", HeyokaBatches)):
+        for label, vectors in (("scalar", 0), ("SIMD", 1), ("SIMD", 2), ("SIMD", 4)):
+            kind = ft.partial(HeyokaBatches, vectors=vectors) if vectors else HeyokaLoop
             tool = kind(tolerance_there, variational=True, latest=5.0)
             call = lambda: heyoka_gaits(tool, slopes, guesses)  # noqa: B023
             found, name = call(), f"heyoka {label} {tolerance_there:.0e}"
-            peers[name] = row(name, found, best_time(call), tool.compile_time, slopes)
+            detail = f", {vectors} vectors" * bool(vectors)
+            seconds = row(name + detail, found, best_time(call), tool.compile_time, slopes)
+            peers[name] = min(seconds, peers.get(name, np.inf))
     few = np.append([0, 1], np.linspace(2, count - 1, 3 if quick else 10).astype(int))
     for tolerance in (1e-10,) if quick else (1e-10, 1e-13):
         call = lambda: scipy_gaits(tolerance, slopes[few], guesses[few])  # noqa: B023

@@ -105,9 +105,10 @@ class HeyokaLoop:
 
 
 class HeyokaBatches:
-    """`lanes` states at a time, in the lanes of the processor's vector unit."""
+    """As many states at a time as fit in `vectors` of the processor: several together hide the latency of each operation."""
 
-    def __init__(self, tolerance, variational=False, latest=4.3, lanes=2 * hy.recommended_simd_size()):
+    def __init__(self, tolerance, variational=False, latest=4.3, vectors=2):
+        lanes = vectors * hy.recommended_simd_size()
         hy.llvm_state.clear_memcache()
         start = time.perf_counter()
         system, foot = _swing()

@@ -2,10 +2,11 @@
 
 Slope 0.009; each stride starts within 1 % of the stable gait, from a state of its own. The error is the largest
 component of the state after impact, over all starts compared, against heyoka in 80-bit arithmetic. Each tool gets the
-loosest tolerance (two to a decade) whose error is below the target; of hyjax's two solvers the faster counts, and in
-large batches the better of `jax.vmap` over all and `jax.lax.map` over blocks of 1 000. The column of compilation is the
-time of the first call; it is not part of the others. XLA spreads a large batch over all cores, SciPy and heyoka run
-here on one; for one core each, on Linux: `taskset -c 0 python benchmarks/strides.py`.
+loosest tolerance (two to a decade) whose error is below the target; of hyjax's two solvers the faster counts, of XLA's
+vectors the faster width, and in large batches the better of `jax.vmap` over all and `jax.lax.map` over blocks of 1 000;
+of heyoka's numbers of vectors the fastest. The column of compilation is the time of the first call; it is not part of
+the others. XLA spreads a large batch over all cores, SciPy and heyoka run here on one; for one core each, on Linux:
+`taskset -c 0 python benchmarks/strides.py`.
 
     python benchmarks/strides.py [--quick]
 
@@ -23,6 +24,7 @@ On two cores of a quiet machine (microseconds a stride; the last rows are how ma
 """
 
 import argparse
+import functools as ft
 import itertools
 import os
 import time
@@ -49,6 +51,11 @@ sizes = (1, 10, 100, 1000) if quick else (1, 10, 100, 1000, 10_000, 100_000)
 block = 1000  # a batch of this size stays in the processor's cache
 repeats = 3 if quick else 7
 tolerances = [float(f"{digit}e-{power}") for power in range(3, 17) for digit in (3, 1)]
+WIDE = {"xla_cpu_prefer_vector_width": 512}  # XLA's own choice is 256 bits
+HEYOKA = {
+    "heyoka, scalar": [(HeyokaLoop, "")],
+    "heyoka, SIMD": [(ft.partial(HeyokaBatches, vectors=n), f", {n} vectors") for n in (2, 4, 8)],
+}
 params = walker.Params(jnp.asarray(SLOPE))
 starts = near_gait(max(sizes))
 compared = 200 if quick else 1000
@@ -98,12 +105,12 @@ def first_time(call):
 
 def row(name, tolerance, achieved, seconds, compiling, steps=""):
     cost = f"{seconds * 1e6:>14.2f}{1 / seconds:>14.0f}{compiling:>12.2f}"
-    print(f"{name:<34}{tolerance:>10.0e}{achieved:>11.1e}{steps:>9}{cost}", flush=True)
+    print(f"{name:<42}{tolerance:>10.0e}{achieved:>11.1e}{steps:>9}{cost}", flush=True)
 
 
 def compare(target):
     print(f"\nerror below {target:.0e}")
-    print(f"{'':<34}{'tolerance':>10}{'error':>11}{'steps':>9}{'us a stride':>14}{'strides / s':>14}{'compile, s':>12}")
+    print(f"{'':<42}{'tolerance':>10}{'error':>11}{'steps':>9}{'us a stride':>14}{'strides / s':>14}{'compile, s':>12}")
     peers = {}
 
     few = starts[:20]
@@ -116,15 +123,17 @@ def compare(target):
     peers["SciPy DOP853"] = best_time(call, 3) / len(few)
     row("SciPy DOP853", tolerance, achieved, peers["SciPy DOP853"], 0)
 
-    for name, kind in (("heyoka, scalar", HeyokaLoop), ("heyoka, SIMD", HeyokaBatches)):
+    for name, kinds in HEYOKA.items():
+        for kind, detail in kinds:
 
-        def by_heyoka(tolerance, kind=kind):
-            tool = kind(tolerance)
-            return error(tool.strides(starts[:compared])), tool
+            def by_heyoka(tolerance, kind=kind):
+                tool = kind(tolerance)
+                return error(tool.strides(starts[:compared])), tool
 
-        tolerance, achieved, tool = loosest(by_heyoka, target)
-        peers[name] = best_time(lambda: tool.strides(starts[:compared])) / compared  # noqa: B023
-        row(name, tolerance, achieved, peers[name], tool.compile_time)
+            tolerance, achieved, tool = loosest(by_heyoka, target)
+            seconds = best_time(lambda: tool.strides(starts[:compared])) / compared  # noqa: B023
+            row(f"{name}{detail}", tolerance, achieved, seconds, tool.compile_time)
+            peers[name] = min(seconds, peers.get(name, np.inf))
 
     ours, chosen = {}, []
     for solver in solvers:
@@ -141,8 +150,11 @@ def compare(target):
         batch = {f"batch of {size}": jax.vmap(one)}
         if size > block:
             batch[f"{size} in blocks"] = lambda x, one=one: jax.lax.map(one, x, batch_size=block)
-        for how, strides in batch.items():
-            strides = jax.jit(strides)
+        for (how, strides), wide in itertools.product(batch.items(), (False, True) if size >= 100 else (False,)):
+            how, strides = (
+                f"{how}, 512 bits" if wide else how,
+                jax.jit(strides, compiler_options=WIDE if wide else None),
+            )
             call = lambda: jax.block_until_ready(strides(x))  # noqa: B023
             compiling, seconds = first_time(call), best_time(call) / size
             taken = f"{int(jnp.min(steps))}-{int(jnp.max(steps))}"

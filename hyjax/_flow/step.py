@@ -138,7 +138,7 @@ def _with_loop(solver: dfx.AbstractSolver, loop: Loop) -> dfx.AbstractSolver:
     return jax.tree.map(lambda part: set_loop(part) if loops(part) else part, solver, is_leaf=loops)
 
 
-def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
+def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[State, State, State]:
     """`(x, vector field at x, error estimate)` after a step, with its stages written out."""
     stages, at = [f], x
     for c, row in zip(tableau.c, tableau.a_lower, strict=True):
@@ -157,7 +157,7 @@ def _combine(weights, stages: list[Array]) -> Array:
     return ft.reduce(operator.add, terms) if terms else jnp.zeros_like(stages[0])
 
 
-def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h):
+def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[State, State, State]:
     """`_unrolled` with a loop over the stages."""
     count = tableau.num_stages
     lower = np.zeros((count - 1, count))

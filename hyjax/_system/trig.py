@@ -1,7 +1,7 @@
 r"""Sine and cosine together, in plain arithmetic.
 
 On a CPU, XLA evaluates the float64 `sin` and `cos` of an array one element at a time. This pair is ordinary
-multiplication and addition, which XLA vectorizes: several times faster in a batch, with an error of 1 ulp.
+multiplication and addition, which XLA vectorizes: several times faster in a batch.
 """
 
 import jax
@@ -70,10 +70,20 @@ _traced_pair = jax.jit(_pair)
 
 
 def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    r"""Sine and cosine, $(\sin x, \cos x)$, to 1 ulp for $|x| < 10^6$ rad in float64. Differentiable to any order.
+    r"""Sine and cosine, $(\sin x, \cos x)$, for the vector fields of batches on a CPU. Differentiable to any order.
 
-    **Arguments:** `x`: rad, any shape. **Returns:** two arrays of the same shape. Beyond $10^6$ rad the reduction loses
-    digits in proportion to $|x|$; where $x$ is not finite, both are NaN. In float32 they are `jnp.sin` and `jnp.cos`.
+    In float64, XLA evaluates `jnp.sin` and `jnp.cos` of an array one element at a time on a CPU, and this pair of polynomials in
+    vectors: five to ten times as fast in a batch, and as fast alone.
+
+    **Arguments:** `x`: rad, any shape. **Returns:** two arrays of the same shape, to 2 units of the last place for $|x| < 10^6$
+    rad. Beyond, the reduction loses digits in proportion to $|x|$; where $x$ is not finite, both are NaN. In float32 they are
+    `jnp.sin` and `jnp.cos`.
+
+    **Example:**
+
+    >>> sine, cosine = hj.sincos(jnp.array([0.0, jnp.pi / 6]))
+    >>> print(sine, cosine)
+    [0.  0.5] [1.        0.8660254]
 
     Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, for the reduction.
     """
