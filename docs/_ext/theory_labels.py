@@ -39,7 +39,7 @@ SECTIONS = {
         plot.certified_tube plot.certified_set plot.certificate_figure plot.certified_region plot.proved_orbit_figure""",
     "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system""",
 }
-# Files, caches and pictures of what is simulated: they have no equation of their own.
+# Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.
 WITHOUT_EQUATION = {
     "hyjax.enable_cache",
     "hyjax.explore",
@@ -49,6 +49,7 @@ WITHOUT_EQUATION = {
     "hyjax.parameter",
     "hyjax.provenance",
     "hyjax.save",
+    "hyjax.sincos",
     "hyjax.ExecutorError",
     "hyjax.StoreError",
     "hyjax.models.load",
