@@ -114,9 +114,10 @@ def test_a_wheel_from_stance_to_stance():
 
 @pytest.fixture(scope="module")
 def attractors():
+    # The chaotic transient at a = 3 lasts up to 140 periods, as rounding has it.
     return hj.attractor(
         oscillator, lambda p: jnp.stack([0 * p["a"], 0.3 + 0 * p["a"]]), STRUCK, where=lambda p: p["a"],
-        values=np.array([0.1, 2.0, 3.0]), section=period, strides=400, transients=100, keep=64, max_jumps=40,
+        values=np.array([0.1, 2.0, 3.0]), section=period, strides=500, transients=200, keep=64, max_jumps=40,
     )  # fmt: skip
 
 
