@@ -213,7 +213,7 @@ def turn(**making):
 
 
 def test_the_default_controller_given_by_hand():
-    """The same steps up to the rounding of a factor in float32, 1e-7, of which the local error, 1e-9, takes a few times."""
+    """The same steps up to the rounding of their lengths."""
     mine, given = turn(rtol=1e-9, atol=1e-10), turn(controller=dfx.PIDController(rtol=1e-9, atol=1e-10))
     assert mine.steps == given.steps
     assert_allclose(mine.x, given.x, rtol=0, atol=2e-15)
@@ -223,7 +223,8 @@ def test_the_default_controller_given_by_hand():
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("order", [2, 5, 8])
 def test_steps_of_any_error_are_those_of_diffrax(order, dtype):
-    """Up to the rounding of float32: errors from far below the tolerance to far above, at the bounds of the factor, and none."""
+    """Errors from far below the tolerance to far above, at the bounds of the factor, and none. In float32 the square of the
+    largest error overflows to infinity, which is beyond the bound too."""
     errors = np.concatenate([[0.0, np.nan, np.inf], 10.0 ** np.arange(-30, 31), 1e-6 * np.linspace(0.99, 1.01, 8)])
     x, x1, dt = jnp.array([0.7, -0.2, 0.0], dtype), jnp.array([0.1, -0.3, 0.0], dtype), jnp.asarray(0.37, dtype)
     theirs = dfx.PIDController(rtol=1e-6, atol=1e-6)
@@ -234,7 +235,7 @@ def test_steps_of_any_error_are_those_of_diffrax(order, dtype):
         accepted, start, end, *_ = theirs.adapt_step_size(0 * dt, dt, x, x1, None, error, order, state)
         assert keep == accepted and h.dtype == dtype
         if not np.isnan(each):
-            assert_allclose(h, end - start, rtol=1e-6)
+            assert_allclose(h, end - start, rtol=1e-14 if dtype == jnp.float64 else 1e-6)
         else:
             assert_allclose(h, 0.2 * dt, rtol=1e-15 if dtype == jnp.float64 else 1e-7)
 
