@@ -49,12 +49,12 @@ class Pace:
 
     def after(self, dt: Time, x: State, x1: State, error: State, memory: Any) -> tuple[Flag, Scalar, Any]:
         """Whether a step `dt` from `x` to `x1` is accepted; the next step, 0 where the controller fails; and its memory."""
-        sound: Flag = jnp.all(jnp.isfinite(error))
-        if self.fixed:
-            return sound, jnp.where(sound, jnp.asarray(self.first, x.dtype), 0), memory
         if self.tolerances is not None:
             keep, h = integral_control(dt, x, x1, error, self.tolerances, float(self.error_order))
             return keep, jnp.minimum(h, self.largest), memory
+        sound: Flag = jnp.all(jnp.isfinite(error))
+        if self.fixed:
+            return sound, jnp.where(sound, jnp.asarray(self.first, x.dtype), 0), memory
         keep, _, end, _, memory, result = self.controller.adapt_step_size(
             jnp.zeros_like(dt), dt, x, x1, None, error, self.error_order, memory
         )
