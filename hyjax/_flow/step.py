@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from .._system.stored import stored_for_tangents
 from .._system.types import Count, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver
 from ..solvers.work import Work
@@ -142,7 +143,7 @@ def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[St
     """`(x, vector field at x, error estimate)` after a step, with its stages written out."""
     stages, at = [f], x
     for c, row in zip(tableau.c, tableau.a_lower, strict=True):
-        at = x + h * _combine(row, stages)
+        at = stored_for_tangents(x + h * _combine(row, stages))
         stages.append(field(t + float(c) * h, at))
     # Where the last stage is the vector field at the end of the step (first same as last), both are known already.
     after = at if tableau.ssal else x + h * _combine(tableau.b_sol, stages)

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .stored import stored
+
 # Near-minimax fits on |r| <= pi/4, in r^2: sin r = r + r^3 S(r^2), cos r = 1 - r^2/2 + r^4 C(r^2); both below 2e-17.
 _SIN = (
     -0.16666666666666666,
@@ -53,20 +55,26 @@ def _by_polynomials(x: Array) -> tuple[Array, Array]:
     return jnp.where(q >= 2, -s, s), jnp.where((q == 1) | (q == 2), -c, c)
 
 
-@jax.custom_jvp
-def _pair(x):
+def _values(x):
     return (jnp.sin(x), jnp.cos(x)) if x.dtype != jnp.float64 else _by_polynomials(x)
 
 
-@_pair.defjvp
-def _pair_jvp(primals, tangents):
-    s, c = sincos(*primals)
-    (dx,) = tangents
-    return (s, c), (c * dx, -s * dx)
+def _differentiable(pair):
+    """The function `pair` of `x`, sine and cosine, with their derivative, for which the values are stored."""
+    pair = jax.custom_jvp(pair)
+
+    @pair.defjvp
+    def _(primals, tangents):
+        s, c = _pair_to_store(*primals)
+        (dx,) = tangents
+        return (s, c), (c * dx, -s * dx)
+
+    # Equal calls of a jitted function are one traced program, and `once` merges them.
+    return jax.jit(pair)
 
 
-# Equal calls of a jitted function are one traced program, and `once` merges them.
-_traced_pair = jax.jit(_pair)
+_pair = _differentiable(_values)
+_pair_to_store = _differentiable(lambda x: stored(*_values(x)))
 
 
 def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
@@ -87,4 +95,4 @@ def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, ".
 
     Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, for the reduction.
     """
-    return _traced_pair(x)
+    return _pair(x)

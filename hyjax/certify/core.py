@@ -15,6 +15,7 @@ _CALLS = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_vmap_call": "call",
     "remat": "jaxpr",
     "checkpoint": "jaxpr",
 }
