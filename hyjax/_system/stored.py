@@ -33,13 +33,22 @@ def _through_sum(*values: Array) -> tuple[Array, ...]:
     return tuple(jax.lax.reduce(terms, zeros, add, (0,)))
 
 
-@jax.custom_jvp
+def _with_tangents(same):
+    """The function `same`, which returns its argument, with the tangent of its argument; there, the value is stored."""
+    same = jax.custom_jvp(same)
+
+    @same.defjvp
+    def _(primals, tangents):
+        return _kept(*primals), tangents[0]
+
+    return same
+
+
+# Two functions, so that also a second differentiation meets a rule of its own, not the one of batches.
+_kept = _with_tangents(lambda value: stored(value)[0])
+_unkept = _with_tangents(lambda value: value)
+
+
 def stored_for_tangents(value: Array) -> Array:
     """The value itself, stored where it is differentiated. Differentiable to any order, in both modes."""
-    return value
-
-
-@stored_for_tangents.defjvp
-def _(primals, tangents):
-    (kept,) = stored(*primals)
-    return stored_for_tangents(kept), tangents[0]
+    return _unkept(value)
