@@ -9,14 +9,7 @@ heyoka run here on one; for one core each, on Linux: `taskset -c 0 python benchm
 
     python benchmarks/gaits.py [--quick]
 
-On two cores of a quiet machine:
-
-                                        gaits  multipl. us a gait  gaits / s
-    hyjax 1e-14, one batch of 1000  1000 of 1000   7.1e-14      507.4       1971
-    hyjax 1e-10, one batch of 1000  1000 of 1000   6.9e-10      264.6       3780
-    heyoka scalar 1e-15             1000 of 1000   3.0e-14      277.1       3609
-    heyoka SIMD 1e-15               1000 of 1000   1.4e-14      132.7       7535
-    SciPy DOP853 1e-13                12 of   12   7.7e-07    87275.9         11
+A run on a quiet machine is kept in `outputs/gaits.json`.
 """
 
 import argparse

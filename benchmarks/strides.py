@@ -10,17 +10,7 @@ one; for one core each, on Linux: `taskset -c 0 python benchmarks/strides.py`.
 
     python benchmarks/strides.py [--quick]
 
-On two cores of a quiet machine (microseconds a stride; the last rows are how many times as fast hyjax is):
-
-    error below                      1e-08   1e-12
-    SciPy DOP853                   2737.55 3567.07
-    heyoka, scalar                    9.83   12.49
-    heyoka, SIMD                      5.28    9.60
-    hyjax Dopri8, batch of 1        169.00  159.75
-    hyjax Dopri8, batch of 1000       5.83    9.42
-    hyjax Dopri8, batch of 10000      5.16    8.77
-    batch of 1000, as SciPy            469     379
-    ... as heyoka, scalar / SIMD   1.69 / 0.90   1.33 / 1.02
+A run on a quiet machine is kept in `outputs/strides.json`.
 """
 
 import argparse

@@ -1,56 +1,107 @@
-"""Values that the tangents of a batch share: the same numbers and derivatives, evaluated once."""
+"""Programs kept on disk: the same numbers, whatever lies in the directory."""
 
-import jax
-import jax.numpy as jnp
+import hashlib
+import pickle
+
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._system.stored import stored, stored_for_tangents
-
-POINTS = jnp.linspace(-2, 2, 7)
-
-
-def cubed(x):
-    return stored_for_tangents(x) ** 3
+from hyjax._orbit.search import search
+from hyjax._orbit.search_batch import Batch
+from hyjax.cli.stored import _read, read_whole, stored_solver
+from hyjax.models import rimless_wheel
 
 
-@pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("order", range(4))
-def test_derivatives_are_those_of_the_value(order, batched):
-    """Derivatives of x^3, by forward and by reverse mode; exact but for the rounding of a product."""
-    expected = [POINTS**3, 3 * POINTS**2, 6 * POINTS, jnp.full_like(POINTS, 6)][order]
-    for once in (jax.jacfwd, jax.grad):
-        derivative = cubed
-        for _ in range(order):
-            derivative = once(derivative)
-        each = jax.vmap(derivative)(POINTS) if batched else jnp.stack([derivative(x) for x in POINTS])
-        np.testing.assert_allclose(each, expected, rtol=1e-15, atol=1e-15)
+def wheels(solver):
+    params = rimless_wheel.Params()
+    batch = Batch(rimless_wheel.system, params, rimless_wheel.sequence, 1, hj.SingleShooting(), hj.Integrator())
+    region = tuple(np.asarray(bound) for bound in rimless_wheel.region(params))
+    return search(batch, region, 16, None, solver)[0]
 
 
-def test_values_stay_bit_for_bit():
-    values = jnp.array([1e-300, -1.5, jnp.inf, -jnp.inf, jnp.nan])
-    kept, double = jax.jit(jax.vmap(lambda x: stored(x, 2 * x)))(values)
-    np.testing.assert_array_equal(kept, values)
-    np.testing.assert_array_equal(double, 2 * values)
-    # Batches of batches of vectors.
-    grid = jnp.arange(24.0).reshape(2, 3, 4)
-    np.testing.assert_array_equal(jax.vmap(jax.vmap(lambda x: stored(x)[0]))(grid), grid)
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("programs")
+    return directory, wheels(stored_solver(str(directory), "rimless_wheel"))
 
 
-def pushed(x):
-    """Three uses of sine and cosine, with two tangents."""
+def test_is_what_find_orbits_finds(kept):
+    """The program is compiled from another text: equal to rounding."""
+    params = rimless_wheel.Params()
+    _, orbits = kept
+    direct = hj.find_orbits(
+        rimless_wheel.system, params, sequence=rimless_wheel.sequence, region=rimless_wheel.region(params), starts=16
+    )
+    assert len(orbits) == len(direct) == 1
+    np.testing.assert_allclose(orbits.x, direct.x, rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(orbits.multipliers, direct.multipliers, rtol=1e-13, atol=1e-15)
+    # What is found is a whole orbit: it prints itself.
+    printed = str(orbits[0]).splitlines()
+    assert (
+        printed[0] == "PeriodicOrbit"
+        and "stance, 1 stride" in printed[1]
+        and printed[-1].split() == ["result", "successful"]
+    )
 
-    def uses(x):
-        s, c = hj.sincos(x)
-        return jnp.stack([s * c, s + x, c * c])
 
-    return jax.vmap(lambda d: jax.jvp(uses, (x,), (d,)), out_axes=(None, -1))(jnp.array([1.0, 2.0]))
+def test_is_read_again(kept):
+    directory, orbits = kept
+    (file,) = directory.iterdir()
+    before = file.stat().st_mtime_ns
+    again = wheels(stored_solver(str(directory), "rimless_wheel"))
+    assert_array_equal(again.x, orbits.x)
+    assert file.stat().st_mtime_ns == before
 
 
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="only on a CPU are the values stored")
-def test_a_batch_reduces_the_angle_once_and_a_single_lane_stores_nothing():
-    """The reduction of the angle by multiples of pi/2 rounds once an evaluation: the value has one, and all tangents one."""
-    program = jax.jit(jax.vmap(pushed)).lower(POINTS).compile().as_text()
-    assert program.count("round-nearest-even(") == 1
-    assert "reduce" not in str(jax.make_jaxpr(pushed)(POINTS[0]))
+def test_what_cannot_be_read_is_made_again(kept):
+    directory, orbits = kept
+    (file,) = directory.iterdir()
+    program = file.read_bytes()
+    file.write_bytes(program[: len(program) // 2])
+    again = wheels(stored_solver(str(directory), "rimless_wheel"))
+    assert_array_equal(again.x, orbits.x)
+    assert read_whole(file) is not None and list(directory.iterdir()) == [file]
+
+
+def test_what_jax_does_not_accept_is_made_again(kept):
+    """Whole by its checksum, and no program."""
+    directory, orbits = kept
+    (file,) = directory.iterdir()
+    for other in (b"", pickle.dumps((b"", None, None)), pickle.dumps(0)):
+        file.write_bytes(hashlib.sha256(other).digest() + other)
+        assert _read(file) is None
+    again = wheels(stored_solver(str(directory), "rimless_wheel"))
+    assert_array_equal(again.x, orbits.x)
+
+
+def test_no_damage_reaches_the_reader(kept, tmp_path):
+    """Of a damaged program XLA makes a crash or another program: whatever differs from its checksum is not read at all."""
+    (file,) = kept[0].iterdir()
+    whole, path = file.read_bytes(), tmp_path / "program"
+    path.write_bytes(whole)
+    assert read_whole(path) == whole[32:]
+    flips = [
+        whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        for at in (0, 31, 32, 40, len(whole) // 2, -1 % len(whole))
+    ]
+    for damaged in (
+        *flips,
+        whole[:-1],
+        whole[: len(whole) // 2],
+        whole[:32],
+        whole[:5],
+        b"",
+        whole + b"\0",
+        whole[32:],
+    ):
+        path.write_bytes(damaged)
+        assert read_whole(path) is None
+    assert read_whole(tmp_path / "nothing") is None and read_whole(tmp_path) is None
+
+
+def test_where_nothing_can_be_written(kept, tmp_path):
+    blocked = tmp_path / "a file, not a directory"
+    blocked.write_text("")
+    assert_array_equal(wheels(stored_solver(str(blocked), "rimless_wheel")).x, kept[1].x)

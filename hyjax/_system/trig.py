@@ -73,8 +73,14 @@ def _differentiable(pair):
     return jax.jit(pair)
 
 
-_pair = _differentiable(_values)
-_pair_to_store = _differentiable(lambda x: stored(*_values(x)))
+@_differentiable
+def _pair(x):
+    return _values(x)
+
+
+@_differentiable
+def _pair_to_store(x):
+    return stored(*_values(x))
 
 
 def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:

@@ -1,0 +1,56 @@
+"""Values that the tangents of a batch share: the same numbers and derivatives, evaluated once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hyjax as hj
+from hyjax._system.stored import stored, stored_for_tangents
+
+POINTS = jnp.linspace(-2, 2, 7)
+
+
+def cubed(x):
+    return stored_for_tangents(x) ** 3
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("order", range(4))
+def test_derivatives_are_those_of_the_value(order, batched):
+    """Derivatives of x^3, by forward and by reverse mode; exact but for the rounding of a product."""
+    expected = [POINTS**3, 3 * POINTS**2, 6 * POINTS, jnp.full_like(POINTS, 6)][order]
+    for once in (jax.jacfwd, jax.grad):
+        derivative = cubed
+        for _ in range(order):
+            derivative = once(derivative)
+        each = jax.vmap(derivative)(POINTS) if batched else jnp.stack([derivative(x) for x in POINTS])
+        np.testing.assert_allclose(each, expected, rtol=1e-15, atol=1e-15)
+
+
+def test_values_stay_bit_for_bit():
+    values = jnp.array([1e-300, -1.5, jnp.inf, -jnp.inf, jnp.nan])
+    kept, double = jax.jit(jax.vmap(lambda x: stored(x, 2 * x)))(values)
+    np.testing.assert_array_equal(kept, values)
+    np.testing.assert_array_equal(double, 2 * values)
+    # Batches of batches of vectors.
+    grid = jnp.arange(24.0).reshape(2, 3, 4)
+    np.testing.assert_array_equal(jax.vmap(jax.vmap(lambda x: stored(x)[0]))(grid), grid)
+
+
+def pushed(x):
+    """Three uses of sine and cosine, with two tangents."""
+
+    def uses(x):
+        s, c = hj.sincos(x)
+        return jnp.stack([s * c, s + x, c * c])
+
+    return jax.vmap(lambda d: jax.jvp(uses, (x,), (d,)), out_axes=(None, -1))(jnp.array([1.0, 2.0]))
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="only on a CPU are the values stored")
+def test_a_batch_reduces_the_angle_once_and_a_single_lane_stores_nothing():
+    """The reduction of the angle by multiples of pi/2 rounds once an evaluation: the value has one, and all tangents one."""
+    program = jax.jit(jax.vmap(pushed)).lower(POINTS).compile().as_text()
+    assert program.count("round-nearest-even(") == 1
+    assert "reduce" not in str(jax.make_jaxpr(pushed)(POINTS[0]))
