@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._system.stored import stored, stored_for_tangents
+from hyjax._system.stored import FEW, stored, stored_for_tangents, stored_with_tangents
 
-POINTS = jnp.linspace(-2, 2, 7)
+POINTS = jnp.linspace(-2, 2, FEW + 3)
 
 
 def cubed(x):
@@ -29,13 +29,36 @@ def test_derivatives_are_those_of_the_value(order, batched):
 
 
 def test_values_stay_bit_for_bit():
-    values = jnp.array([1e-300, -1.5, jnp.inf, -jnp.inf, jnp.nan])
+    values = jnp.resize(jnp.array([1e-300, -1.5, jnp.inf, -jnp.inf, jnp.nan]), FEW)
     kept, double = jax.jit(jax.vmap(lambda x: stored(x, 2 * x)))(values)
     np.testing.assert_array_equal(kept, values)
     np.testing.assert_array_equal(double, 2 * values)
+    # One of two values has no batch.
+    kept, one = jax.jit(jax.vmap(lambda x: stored(x, jnp.array(3.0))))(values)
+    np.testing.assert_array_equal(kept, values)
+    np.testing.assert_array_equal(one, np.full(FEW, 3.0))
     # Batches of batches of vectors.
-    grid = jnp.arange(24.0).reshape(2, 3, 4)
+    grid = jnp.arange(8.0 * FEW).reshape(2, FEW, 4)
     np.testing.assert_array_equal(jax.vmap(jax.vmap(lambda x: stored(x)[0]))(grid), grid)
+
+
+@pytest.mark.parametrize("keep", [stored, lambda x: (stored_for_tangents(x),), stored_with_tangents])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_tangents_of_a_batch_along_any_axis(keep, axis):
+    """A staged function of a batch along its second axis, differentiated from outside; exact but for rounding."""
+    grid = jnp.arange(2.0 * FEW).reshape((FEW, 2) if axis == 0 else (2, FEW))
+
+    def cubes(grid):
+        return jax.vmap(jax.jit(lambda x: keep(x)[0] ** 3), in_axes=axis)(grid)
+
+    value, tangent = jax.jvp(cubes, (grid,), (jnp.ones_like(grid),))
+    expected = grid if axis == 0 else grid.T
+    np.testing.assert_array_equal(value, expected**3)
+    np.testing.assert_allclose(tangent, 3 * expected**2, rtol=1e-15)
+    second = jax.jvp(lambda grid: jax.jvp(cubes, (grid,), (jnp.ones_like(grid),))[1], (grid,), (jnp.ones_like(grid),))[
+        1
+    ]
+    np.testing.assert_allclose(second, 6 * expected, rtol=1e-15)
 
 
 def pushed(x):

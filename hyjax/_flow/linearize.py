@@ -36,7 +36,7 @@ def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, 
     def push_all(inputs):
         flat, still = inputs
 
-        out, columns, aux = with_columns(lambda flat: fn((unravel(flat), still)), flat)
+        out, columns, aux = with_columns_by_lanes(lambda flat: fn((unravel(flat), still)), flat)
         return (out, columns), aux
 
     (out, jacobian), aux = _linearizable(push_all, (flat, still))
@@ -52,6 +52,48 @@ def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
 
     jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.size, dtype=v.dtype))
     return out, jacobian, aux
+
+
+def with_columns_by_lanes(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
+    """`with_columns`, in a batch with all tangents of all lanes pushed together, so that neighbours in memory are lanes.
+
+    By `with_columns` neighbours are the tangents of one lane, mostly fewer than a vector of the processor has room for.
+    """
+    return _by_lanes(eqx.filter_closure_convert(fn, v), v)
+
+
+@eqx.filter_custom_jvp
+def _by_lanes(fn, v):
+    leaves, structure = jax.tree.flatten(fn)
+    arrays, static = eqx.partition(leaves, eqx.is_array)
+    call = lambda arrays, v: jax.tree.unflatten(structure, eqx.combine(arrays, static))(v)
+
+    @jax.custom_batching.custom_vmap
+    def columns(arrays, v):
+        return with_columns(lambda v: call(arrays, v), v)
+
+    @columns.def_vmap
+    def _(size, batched, arrays, v):
+        of_arrays, of_v = batched
+        v = v if of_v else jnp.broadcast_to(v, (size, *v.shape))
+        lanes = jax.vmap(call, in_axes=([0 if each else None for each in of_arrays], 0))
+
+        def push(direction):
+            all_along = jnp.broadcast_to(direction, v.shape)
+            out, tangent, aux = jax.jvp(lambda v: lanes(arrays, v), (v,), (all_along,), has_aux=True)
+            return tangent, (out, aux)
+
+        jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.shape[-1], dtype=v.dtype))
+        result = out, jacobian, aux
+        return result, jax.tree.map(lambda _: True, result)
+
+    return columns(arrays, v)
+
+
+@_by_lanes.def_jvp
+def _by_lanes_jvp(primals, tangents):
+    # The next order, not by lanes. A rule for batches has no derivative where a tangent alone is batched.
+    return eqx.filter_jvp(lambda fn, v: with_columns(fn, v), primals, tangents)
 
 
 @eqx.filter_custom_jvp

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._system.stored import stored_for_tangents
+from .._system.stored import stored_for_tangents, stored_with_tangents
 from .._system.types import Count, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver
 from ..solvers.work import Work
@@ -141,6 +141,8 @@ def _with_loop(solver: dfx.AbstractSolver, loop: Loop) -> dfx.AbstractSolver:
 
 def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[State, State, State]:
     """`(x, vector field at x, error estimate)` after a step, with its stages written out."""
+    # The loop carries the coordinates of a lane next to each other; the stages are sums over lanes.
+    x, f = stored_with_tangents(x, f)
     stages, at = [f], x
     for c, row in zip(tableau.c, tableau.a_lower, strict=True):
         at = stored_for_tangents(x + h * _combine(row, stages))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.linearize import with_columns
+from .._flow.linearize import with_columns, with_columns_by_lanes
 from .._flow.mode_integrators import Integrators
 from .._system.results import choose, RESULTS
 from .._system.types import Params, Scalar, State
@@ -168,7 +168,7 @@ def expanded(fn: Callable[[Array], tuple[PyTree, PyTree]], u: Array, order: int)
     """
     at = jax.lax.stop_gradient(u)
     if order < 2:
-        out, slope, aux = with_columns(fn, at)
+        out, slope, aux = with_columns_by_lanes(fn, at)
         along = lambda out, slope: out + slope @ (u - at)
         return jax.tree.map(along, out, slope) if order else out, slope, aux
 

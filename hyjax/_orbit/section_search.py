@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.integrator import PlainForward
-from .._flow.linearize import with_columns
+from .._flow.linearize import with_columns_by_lanes
 from .._flow.mode_integrators import IntegratorLike, Integrators, rolled, with_adjoint
 from .._flow.section_map import check_section, section_map, SectionMap, with_section_mode
 from .._flow.terminal import for_terminal_modes
@@ -53,7 +53,7 @@ def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPo
         return nan_unless(closes, z[: x.size]), (nodes, arcs, t, result)
 
     def evaluate(x, first):
-        end, jacobian, aux = with_columns(laps, x)
+        end, jacobian, aux = with_columns_by_lanes(laps, x)
         eye = jnp.eye(x.size, dtype=x.dtype)
         return Evaluation(end - x, jacobian - eye, x, (aux, jacobian))
 

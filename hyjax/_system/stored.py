@@ -5,23 +5,31 @@ and coordinate, so the polynomials of sine and cosine are evaluated sixteen time
 and the sums of the stages likewise. XLA does not fuse a sum, here of two terms of which one is zero, into several users.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+# A batch of fewer values is not stored: most are the tangents of one lane.
+FEW = 16
+
 
 @jax.custom_batching.custom_vmap
-def stored(*values: Array) -> tuple[Array, ...]:
-    """The values themselves. In a batch on a CPU, they are evaluated once, together; alone, where they are few numbers and a sum
-    costs more than it saves, nothing is done. Not differentiable: for a rule of differentiation."""
+def _stored(*values: Array) -> tuple[Array, ...]:
+    """The values themselves: alone, where they are few numbers and a sum costs more than it saves, nothing is done."""
     return values
 
 
-@stored.def_vmap
+@_stored.def_vmap
 def _(size, batched, *values):
-    del size, batched  # All values are functions of the same batch.
+    if size < FEW:
+        return values, tuple(batched)
     # The batch is the last axis, so that neighbours in memory are lanes.
-    lanes = [jnp.moveaxis(value, 0, -1) for value in values]
+    lanes = [
+        jnp.moveaxis(value, 0, -1) if of_batch else jnp.broadcast_to(value[..., None], (*value.shape, size))
+        for value, of_batch in zip(values, batched, strict=True)
+    ]
     lanes = jax.lax.platform_dependent(*lanes, cpu=_through_sum, default=lambda *lanes: lanes)
     return tuple(jnp.moveaxis(value, -1, 0) for value in lanes), (True,) * len(values)
 
@@ -33,22 +41,45 @@ def _through_sum(*values: Array) -> tuple[Array, ...]:
     return tuple(jax.lax.reduce(terms, zeros, add, (0,)))
 
 
-def _with_tangents(same):
-    """The function `same`, which returns its argument, with the tangent of its argument; there, the value is stored."""
+@jax.custom_batching.custom_vmap
+def _unstored(*values: Array) -> tuple[Array, ...]:
+    """The values themselves, with the batch as first axis, where the rule of differentiation has it too.
+
+    Hazard: once staged, a function of `custom_jvp` returns the batch axes of its values also where the rule is used, which may
+    have others.
+    """
+    return values
+
+
+@_unstored.def_vmap
+def _(size, batched, *values):
+    return values, tuple(batched)
+
+
+def _with_rule(same: Callable, rule: Callable) -> Callable:
+    """The function `same` with a rule of differentiation."""
     same = jax.custom_jvp(same)
-
-    @same.defjvp
-    def _(primals, tangents):
-        return _kept(*primals), tangents[0]
-
+    same.defjvp(rule)
     return same
 
 
-# Two functions, so that also a second differentiation meets a rule of its own, not the one of batches.
-_kept = _with_tangents(lambda value: stored(value)[0])
-_unkept = _with_tangents(lambda value: value)
+# The two functions call each other, so that also a second differentiation meets their rules, not those of batches.
+_now = _with_rule(_stored, lambda values, tangents: (_now(*values), tuple(tangents)))
+_later = _with_rule(_unstored, lambda values, tangents: (_now(*values), tuple(tangents)))
+_with_tangents = _with_rule(_unstored, lambda values, tangents: (_now(*values), _now(*tangents)))
+
+
+def stored(*values: Array) -> tuple[Array, ...]:
+    """The values themselves, of one shape; in a batch on a CPU, they are evaluated once, together. Differentiable to any order,
+    in both modes."""
+    return _now(*values)
 
 
 def stored_for_tangents(value: Array) -> Array:
-    """The value itself, stored where it is differentiated. Differentiable to any order, in both modes."""
-    return _unkept(value)
+    """The value itself, `stored` where it is differentiated."""
+    return _later(value)[0]
+
+
+def stored_with_tangents(*values: Array) -> tuple[Array, ...]:
+    """The values themselves; where they are differentiated, values and tangents are `stored`. For forward mode only."""
+    return _with_tangents(*values)

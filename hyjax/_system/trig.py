@@ -59,28 +59,20 @@ def _values(x):
     return (jnp.sin(x), jnp.cos(x)) if x.dtype != jnp.float64 else _by_polynomials(x)
 
 
-def _differentiable(pair):
-    """The function `pair` of `x`, sine and cosine, with their derivative, for which the values are stored."""
-    pair = jax.custom_jvp(pair)
-
-    @pair.defjvp
-    def _(primals, tangents):
-        s, c = _pair_to_store(*primals)
-        (dx,) = tangents
-        return (s, c), (c * dx, -s * dx)
-
-    # Equal calls of a jitted function are one traced program, and `once` merges them.
-    return jax.jit(pair)
-
-
-@_differentiable
+@jax.custom_jvp
 def _pair(x):
     return _values(x)
 
 
-@_differentiable
-def _pair_to_store(x):
-    return stored(*_values(x))
+@_pair.defjvp
+def _(primals, tangents):
+    s, c = stored(*_jitted_pair(*primals))
+    (dx,) = tangents
+    return (s, c), (c * dx, -s * dx)
+
+
+# Equal calls of a jitted function are one traced program, and `once` merges them.
+_jitted_pair = jax.jit(_pair)
 
 
 def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
@@ -101,4 +93,4 @@ def sincos(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, ".
 
     Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, for the reduction.
     """
-    return _pair(x)
+    return _jitted_pair(x)
