@@ -192,6 +192,8 @@ def table(title, quantity, methods, compile_once=True, finest=tolerances, allowe
             )
         )
     print("\n".join(line for _, line in sorted(rows)))
+    # A process may map so many parts of compiled programs into memory and no more (vm.max_map_count): the next table has its own.
+    jax.clear_caches()
 
 
 def states_of(system, starts, durations, params, mode):
