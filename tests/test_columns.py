@@ -17,10 +17,12 @@ FACTORS, POINTS = jnp.linspace(1, 2, 20), jnp.linspace(-1, 1, 60).reshape(20, 3)
 
 
 def evaluated(push, factor, v):
-    """Outputs of several shapes, and auxiliary ones that are not differentiated, of a function that captures `factor`."""
+    """Outputs of several shapes, and auxiliary ones that are not differentiated, of a function that captures `factor` and an
+    integer."""
+    first = jnp.asarray(factor > 0, int) - 1
 
     def fn(v):
-        return (jnp.stack([factor * v[0] ** 2 * v[1], v[2]]), factor * v[2] ** 3), (factor > 1.5, v[0] + 1)
+        return (jnp.stack([factor * v[first] ** 2 * v[1], v[2]]), factor * v[2] ** 3), (factor > 1.5, v[0] + 1)
 
     return push(fn, v)
 

@@ -61,6 +61,28 @@ def test_tangents_of_a_batch_along_any_axis(keep, axis):
     np.testing.assert_allclose(second, 6 * expected, rtol=1e-15)
 
 
+@pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
+@pytest.mark.parametrize(
+    ("keep", "same"),
+    [(lambda x: stored(x)[0], lambda x: x), (stored_for_tangents, lambda x: x), (lambda x: hj.sincos(x)[0], jnp.sin)],
+    ids=["stored", "for tangents", "sine"],
+)
+def test_within_a_scan(keep, same, inner):
+    """There JAX loses the rules of custom derivatives of the second order, and differentiates the rule of batches itself."""
+
+    def twice(x):
+        return jax.lax.scan(lambda x, _: (keep(x) ** 3, None), x, length=2)[0]
+
+    def plain(x):
+        for _ in range(2):
+            x = same(x) ** 3
+        return x
+
+    second = jax.jit(jax.vmap(jax.jacfwd(inner(twice))))(POINTS)
+    # Some roundings of a polynomial in sine and cosine, whose terms cancel.
+    np.testing.assert_allclose(second, jax.vmap(jax.jacfwd(jax.jacfwd(plain)))(POINTS), rtol=1e-13, atol=1e-14)
+
+
 def pushed(x):
     """Three uses of sine and cosine, with two tangents."""
 

@@ -65,34 +65,41 @@ def with_columns_by_lanes(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
 @eqx.filter_custom_jvp
 def _by_lanes(fn, v):
     leaves, structure = jax.tree.flatten(fn)
-    arrays, static = eqx.partition(leaves, eqx.is_array)
-    call = lambda arrays, v: jax.tree.unflatten(structure, eqx.combine(arrays, static))(v)
+    places = [k for k, leaf in enumerate(leaves) if eqx.is_array(leaf)]
+
+    def call(captured, v):
+        every = dict(enumerate(leaves)) | dict(zip(places, captured, strict=True))
+        return jax.tree.unflatten(structure, every.values())(v)
 
     @jax.custom_batching.custom_vmap
-    def columns(arrays, v):
-        return with_columns(lambda v: call(arrays, v), v)
+    def columns(captured, v):
+        return with_columns(lambda v: call(captured, v), v)
 
     @columns.def_vmap
-    def _(size, batched, arrays, v):
-        of_arrays, of_v = batched
+    def _(size, batched, captured, v):
+        of_captured, of_v = batched
+        # Nothing is of the batch where JAX differentiates the rule, by tangents alone that are.
+        if not (any(of_captured) or of_v):
+            result = with_columns(lambda v: call(captured, v), v)
+            return result, jax.tree.map(lambda _: False, result)
         v = v if of_v else jnp.broadcast_to(v, (size, *v.shape))
-        lanes = jax.vmap(call, in_axes=([0 if each else None for each in of_arrays], 0))
+        lanes = jax.vmap(call, in_axes=([0 if each else None for each in of_captured], 0))
 
         def push(direction):
             all_along = jnp.broadcast_to(direction, v.shape)
-            out, tangent, aux = jax.jvp(lambda v: lanes(arrays, v), (v,), (all_along,), has_aux=True)
+            out, tangent, aux = jax.jvp(lambda v: lanes(captured, v), (v,), (all_along,), has_aux=True)
             return tangent, (out, aux)
 
         jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.shape[-1], dtype=v.dtype))
         result = out, jacobian, aux
         return result, jax.tree.map(lambda _: True, result)
 
-    return columns(arrays, v)
+    return columns([leaves[k] for k in places], v)
 
 
 @_by_lanes.def_jvp
 def _by_lanes_jvp(primals, tangents):
-    # The next order, not by lanes. A rule for batches has no derivative where a tangent alone is batched.
+    # Of the next order, tangents are not pushed by lanes: a rule for batches cannot be transposed.
     return eqx.filter_jvp(lambda fn, v: with_columns(fn, v), primals, tangents)
 
 

@@ -23,7 +23,8 @@ def _stored(*values: Array) -> tuple[Array, ...]:
 
 @_stored.def_vmap
 def _(size, batched, *values):
-    if size < FEW:
+    # Nothing is of the batch where JAX differentiates the rule, by tangents alone that are.
+    if size < FEW or not any(batched):
         return values, tuple(batched)
     # The batch is the last axis, so that neighbours in memory are lanes.
     lanes = [
