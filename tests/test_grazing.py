@@ -60,6 +60,45 @@ def test_grazing_of_a_wall_that_is_hit():
     assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-10)
 
 
+def elastic_wall(t, z, p):
+    """The oscillator pressed against a spring of stiffness 5."""
+    x, rate, phase = z
+    free = linear_impact_oscillator.oscillate(t, z, p)
+    return free - jnp.stack([0 * rate, 5 * (x - p.wall), 0 * phase])
+
+
+@pytest.mark.slow
+def test_grazing_of_an_elastic_wall():
+    """The contact vanishes with the depth that the mass reaches, and the branch ends where the free motion touches the wall.
+
+    The duration of the contact has a square root at grazing: a contact of 2e-3 of the period has a depth of 1e-6.
+    """
+    free, names = linear_impact_oscillator.oscillate, linear_impact_oscillator.coordinates
+    same = lambda t, z, p: z
+    system = hj.HybridSystem(
+        {"before": hj.Mode(free, names), "contact": hj.Mode(elastic_wall, names), "after": hj.Mode(free, names)},
+        [
+            hj.Transition("before", "contact", linear_impact_oscillator.gap, same),
+            hj.Transition("contact", "after", lambda t, z, p: z[0] - p.wall, same),
+            hj.Transition(
+                "after", "before", lambda t, z, p: 1.5 * jnp.pi - z[2], lambda t, z, p: z.at[2].add(-2 * jnp.pi)
+            ),
+        ],
+    )
+    guess = jnp.array([-1.1, 0, -jnp.pi / 2])
+    params = linear_impact_oscillator.Params(amplitude=0.12)
+    orbit = hj.periodic_orbit(system, guess, params, sequence=("before", "contact", "after"))
+    branch = hj.continuation(system, orbit, where=lambda p: p.amplitude, stop=0.05)
+    (point,) = branch.special_points
+    assert point.kind == "grazing" and point.touch.taken and point.touch.brief
+    # At the resonance the amplitude is A / c; a parabola at its top.
+    assert_allclose(point.value, 0.1, rtol=1e-13)
+    assert_allclose(point.orbit.x, [-1, 0, -np.pi / 2], rtol=0, atol=1e-12)
+    assert_allclose(point.orbit.period, 2 * np.pi, rtol=1e-14)
+    # Multipliers are those of the side without contact.
+    assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-10)
+
+
 @pytest.mark.slow
 def test_grazing_over_two_parameters(free):
     curve = hj.locus(free.special_points[0], where=lambda p: p.stiffness, stop=(0.8, 1.3))

@@ -27,7 +27,7 @@ from .._orbit.chain import Chain
 from .._orbit.newton import newton, Root
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
-from .._system.results import choose, RESULTS
+from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar
 from .touch import Touch
@@ -35,13 +35,13 @@ from .unfolding import Unfolding
 
 
 class TouchingOrbit(eqx.Module):
-    """A grazing orbit: its strides, the state `x` at the touch, the `image` of `x` under the reset, and the duration `following`
-    of the next arc."""
+    """A grazing orbit: its strides, the state `x` at the touch, the `image` of `x` under the reset, and the value `next_guard` of
+    the guard of the next arc where this arc begins, as a fraction of `Touch.next_size`."""
 
     chain: Chain
     x: Float[Array, " pre"]
     image: Float[Array, " post"]
-    following: Scalar
+    next_guard: Scalar
 
     # The columns that every point of a curve has.
     @property
@@ -71,11 +71,11 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     system, names = _with_extremum(problem.system, sequence, touch)
     t0, known = jnp.zeros((), v.dtype), (params, touch)
     start = Problem(system, names, 1).closing_jump(y, known)
-    ways = [_tangent_to_guard if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
+    ways = [_vanished if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
     sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (0 if touch.divides else 1) :])
     integrator = unfolding.integrator.renamed(names, sources)
     through = run_stride(system, t0, start, known, names, integrator, ways)
-    at, after = through.impacts[touch.arc], through.impacts[(touch.arc + 1) % len(names)]
+    at = through.impacts[touch.arc]
     t, x = (at.t, at.x) if not touch.at_start else _first_of_arc(system, names, touch.arc, through, t0, start, known)
     residual = jnp.append((through.impacts[-1].x - y) / unfolding.state_scale, way.guard(t, x, params) / touch.size)
     arcs = [k for k in range(len(names)) if not (touch.divides and k == touch.arc)]
@@ -91,7 +91,10 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
         end=through.x, period=through.time,
         guard_rates=through.guard_rates[np.array(arcs)], jacobians=None, result=through.result,
     )  # fmt: skip
-    return residual, TouchingOrbit(chain, x, x if touch.at_start else reset(way, t, x, params), after.t - at.t)
+    image = x if touch.at_start else reset(way, t, x, params)
+    following = problem.system.transitions[problem.system.route(sequence)[(touch.arc + 1) % len(sequence)]]
+    next_guard = following.guard(t, image, params) / touch.next_size if touch.brief else jnp.ones_like(t)
+    return residual, TouchingOrbit(chain, x, image, next_guard)
 
 
 def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through: Stride, t0, start, known):
@@ -155,14 +158,12 @@ def _with_extremum(
     return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
 
 
-def _tangent_to_guard(system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
-    """`run_to_guard` along the tangent of the flow, which is exact in the limit of an arc of zero length."""
+def _vanished(system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
+    """`run_to_guard` in the limit of an arc of zero length."""
     (index,) = system.leaving(mode)
     guard, field = system.transitions[index].guard, system.mode(mode).vector_field
-    value, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
-    time = -value / rate
-    result = choose(rate < 0, RESULTS.successful, RESULTS.no_crossing)
-    return Impact(t + time, x + time * field(t, x, params), jnp.array(index), rate, jnp.array(0), result)
+    _, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
+    return Impact(t, x, jnp.array(index), rate, jnp.array(0), RESULTS.successful)
 
 
 def _of_params(fn: Callable) -> Callable:

@@ -200,8 +200,8 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
         root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
-        if touch.brief and not jnp.abs(root.aux[1].following) < 1e-8 * root.aux[1].chain.period:
-            # The arc does not vanish at grazing: its flow cannot be replaced by the tangent.
+        if touch.brief and not jnp.abs(root.aux[1].next_guard) < 1e-8:
+            # The arc does not vanish at grazing.
             touch = dataclasses.replace(touch, brief=False)
             root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:

@@ -1,5 +1,7 @@
 """The guards that a periodic orbit nearly touches: at an extremum along an arc, or where an arc begins."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,8 @@ class Touch(eqx.Module):
     whether this guard ends the arc; otherwise the arc passes by it. `lowest`: whether the extremum of the guard is a minimum.
     `t`, `window`: the extremum lies nearer than `window` to the time `t`. `size`: largest modulus of the guard along the arc.
     `jump`: whether the reset of a taken guard is applied; without it, the orbit is on the side that misses the guard. `brief`:
-    whether the next arc vanishes at grazing, as after an impact of zero impulse. `at_end`: whether the guard that ends the arc is
+    whether the next arc vanishes at grazing, as the contact with an elastic wall; `next_size`: largest modulus of the guard of
+    this next arc along the orbit. `at_end`: whether the guard that ends the arc is
     zero where the touched guard has its extremum, as at a section where a velocity vanishes; the arc is then not divided.
     `at_start`: a corner: the guard is zero at the first state of the arc, and `t` is the time of the arc's end.
     """
@@ -37,6 +40,7 @@ class Touch(eqx.Module):
     t: Scalar
     window: Scalar
     size: Scalar
+    next_size: Scalar
     jump: Flag
     arc: int = eqx.field(static=True)
     transition: int = eqx.field(static=True)
@@ -57,16 +61,26 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
     found: list[tuple[float, Touch]] = []
     route = orbit.system.route(orbit.sequence) * orbit.strides
     arcs = orbit.sample(400)
-    brief = [bool(arc.t[-1] - arc.t[0] < BRIEF * orbit.period) for arc in arcs] + [False]
     for k, arc in enumerate(arcs):
+        following = arcs[(k + 1) % len(arcs)]
+        brief = k + 1 < len(arcs) and bool(following.t[-1] - following.t[0] < BRIEF * orbit.period)
+        next_size = _largest(orbit, arcs, following, route[k + 1]) if brief else 1.0
         for e in orbit.system.leaving(arc.mode):
-            found += _touches_of(orbit, arc, k, e, e == route[k], brief[k + 1])
+            found += _touches_of(orbit, arc, k, e, e == route[k], brief, next_size)
     # At an impact without impulse the next arc may begin on a guard as well: where a guard is tangent, this comes first.
     order = lambda each: (not each[1].at_start and each[0] > TOUCHING, each[1].at_start, each[0])
     return [touch for closeness, touch in sorted(found, key=order) if closeness < NEAR]
 
 
-def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: bool) -> list[tuple[float, Touch]]:
+def _largest(orbit: PeriodicOrbit, arcs, brief, e: int) -> float:
+    """The largest modulus of the guard of transition `e`, which ends the arc `brief`, along all arcs with states of this size."""
+    alike = [arc for arc in arcs if arc.x.shape == brief.x.shape]
+    return max(float(jnp.max(jnp.abs(_along(orbit, dataclasses.replace(arc, mode=brief.mode), e)[0]))) for arc in alike)
+
+
+def _touches_of(
+    orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: bool, next_size: float
+) -> list[tuple[float, Touch]]:
     t = np.asarray(arc.t)
     height, rate = map(np.asarray, _along(orbit, arc, e))
     size, fastest = np.max(np.abs(height)), np.max(np.abs(rate))
@@ -77,8 +91,9 @@ def _touches_of(orbit: PeriodicOrbit, arc, k: int, e: int, taken: bool, brief: b
     def touch(time, window, own, lowest, at_end=False, at_start=False):
         brief_next = own and brief and not at_start
         return Touch(
-            number(time), number(window), number(size), jnp.array(True), k, e, own, lowest, brief_next, at_end, at_start
-        )
+            number(time), number(window), number(size), number(next_size), jnp.array(True), k, e, own, lowest, brief_next,
+            at_end, at_start,
+        )  # fmt: skip
 
     found = []
     if CORNER[0] < abs(height[0]) / size < CORNER[1]:
