@@ -169,12 +169,18 @@ def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[Stat
 
     def stage(stages, each):
         i, c, row = each
-        at = x + h * (row @ stages)
+        at = x + h * _weighted(row, stages)
         return stages.at[i + 1].set(field(t + c * h, at)), at
 
     first = jnp.zeros((count, x.size), x.dtype).at[0].set(f)
     each = (np.arange(count - 1), tableau.c.astype(x.dtype), lower.astype(x.dtype))
     stages, at = jax.lax.scan(stage, first, each)
-    after = at[-1] if tableau.ssal else x + h * (tableau.b_sol.astype(x.dtype) @ stages)
+    after = at[-1] if tableau.ssal else x + h * _weighted(tableau.b_sol.astype(x.dtype), stages)
     f_after = stages[-1] if tableau.fsal else field(t + h, after)
-    return after, f_after, h * (tableau.b_error.astype(x.dtype) @ stages)
+    return after, f_after, h * _weighted(tableau.b_error.astype(x.dtype), stages)
+
+
+def _weighted(weights: Array | np.ndarray, stages: Array) -> Array:
+    """The sum of the stages, one a row, with weights: part of a loop over the lanes of a batch. For `weights @ stages` XLA calls
+    Eigen, for one lane after the other."""
+    return jnp.sum(weights[:, None] * stages, axis=0)

@@ -1,6 +1,6 @@
 """In the process of the command line, Ctrl-C ends the process at once already while hyjax is imported, which takes seconds; XLA
-does not print its own messages, such as that a compilation is slow and could be reported as a bug; and garbage is collected less
-often.
+does not print its own messages, such as that a compilation is slow and could be reported as a bug; garbage is collected less
+often; and OpenBLAS has one thread.
 
 Python imports the package before it calls the command's function: `hyjax/__init__.py` imports this file first. In any other
 process it does nothing.
@@ -28,6 +28,8 @@ if is_command(sys.orig_argv):
     end_on_interrupt()
     # Read where jaxlib is loaded. Errors reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Of NumPy and of SciPy: threads that wait for work, of which there is none, on the cores that XLA computes on.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Modules and traced programs live as long as the process: a collector of garbage that walks them again and again takes an
     # eighth of the time of importing and tracing.
     gc.set_threshold(100_000, 50, 100)
