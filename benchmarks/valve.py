@@ -13,19 +13,11 @@ hyjax is compared in its lanes below 8.4. All costs are those of a core: the CPU
 that of the tops 8 to 12, where the valve is not chaotic (above q = 1.5), against heyoka at 1e-16. heyoka starts at t = 0.05,
 since the root of the pressure has no Taylor series at zero.
 
-On two cores that others used as well (so the seconds of the wall are too many; the CPU's are not):
-
-    30720 flows, 1056 returns, blocks of 128
-    hyjax Dopri8, q <= 8.4     CPU 341.9 s, 12.70 us of a core a return; 246 of 25704 lanes stopped; compiling 8.9 s
-    hyjax Dopri8, q > 8.4      CPU 17.7 s, 8.20 us of a core a return; 4183 of 5016 lanes stopped
-    hyjax Dopri8, all          626.7 s, CPU 359.5 s: 21.56 us a return, 12.37 us of a core
-    SciPy DOP853                 5481.93 us of a core a return; error 6.3e-10, at most 1.8e-02; hyjax is 431.48 times as fast
-    heyoka, scalar                 13.26 us of a core a return; error 3.9e-12, at most 2.2e-11; hyjax is 1.04 times as fast
-    hyjax Dopri8                   12.70 us of a core a return; error 8.4e-11, at most 2.9e-10
+A run with 30 720 flows on a quiet machine is kept in `outputs/valve.json`.
 
 SciPy's error of 0.02 is a shallow impact that it misses, at q = 6.09. The lanes of a block wait for each other at every event;
 neighbouring flows differ little, so on a CPU blocks of 128 neighbours serve well (`--width`), and N should be large. With
-`--lanes 3072`: 14.9 us of a core, 9.0 us of the wall; Tsit5 (`--solvers`) takes 2.7 times as long as Dopri8.
+`--lanes 3072` a return costs a quarter more; Tsit5 (`--solvers`) takes 2.7 times as long as Dopri8.
 """
 
 import argparse

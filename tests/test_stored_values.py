@@ -7,6 +7,7 @@ import pytest
 
 import hyjax as hj
 from hyjax._system.stored import FEW, stored, stored_for_tangents, stored_with_tangents
+from hyjax.certify.core import core_jaxpr
 
 POINTS = jnp.linspace(-2, 2, FEW + 3)
 
@@ -99,3 +100,14 @@ def test_a_batch_reduces_the_angle_once_and_a_single_lane_stores_nothing():
     program = jax.jit(jax.vmap(pushed)).lower(POINTS).compile().as_text()
     assert program.count("round-nearest-even(") == 1
     assert "reduce" not in str(jax.make_jaxpr(pushed)(POINTS[0]))
+
+
+def test_certificates_read_through_stored_values():
+    """The derivative of x sin x, as of a vector field that contains a derivative, in the operations that certificates know."""
+    slope = jax.jacfwd(lambda x: x * hj.sincos(x)[0])
+    assert "custom_vmap_call" in str(jax.make_jaxpr(slope)(POINTS[0]))
+    program = core_jaxpr(slope, POINTS[0])
+    assert {"sin", "cos"} < {equation.primitive.name for equation in program.eqns}
+    assert "custom" not in str(program)
+    (value,) = jax.core.eval_jaxpr(program.jaxpr, program.consts, POINTS[0])
+    np.testing.assert_allclose(value, np.sin(POINTS[0]) + POINTS[0] * np.cos(POINTS[0]), rtol=1e-15)
