@@ -7,32 +7,9 @@ its orbits, without derivatives, start from the last one found. It meets equatio
 
 The powered compass gait has two optima with the same stiffness, hip mass and centre of mass, at their bounds: of the stable
 gait that is its own time reversal, as the first one is, and of an unstable gait close to it, which costs 0.4 % less. From one
-start hyjax ends at the former, 2.8 times as fast as COBYQA, which from the same start goes over to the latter. Of 16 starts of
-hyjax two lead to the latter too.
+start hyjax ends at the former, COBYQA from the same start at the latter. Of 16 starts of hyjax two lead to the latter too.
 
-Typical output (two cores, with much other work beside it: the ratios within a case are meant, not the times):
-
-    powered_walker, speed 0.4
-      hyjax   0.0131071620558: 27 evaluations, 0.589 s, with compilation 23.5 s
-      COBYQA  0.0131071620558: 275 evaluations, 0.518 s, with compilation 9.3 s
-      values differ by 4.9e-16
-      ratio of times 0.9, with compilation 0.40
-    powered_compass_gait, speed 0.25
-      hyjax   0.0092052208492: 737 evaluations, 23.817 s, with compilation 164.5 s
-              0.0092463668773: 14 of 16 starts
-      COBYQA  0.0092052208492: 891 evaluations, 8.689 s, with compilation 58.6 s
-      values differ by -6.9e-16
-      ratio of times 0.4, with compilation 0.36
-    bhounsule_walker, speed 1
-      hyjax   0.6420337300848: 21 evaluations, 3.081 s, with compilation 279.0 s
-      COBYQA  0.6420337300849: 962 evaluations, 8.882 s, with compilation 156.4 s
-      values differ by 3.7e-14
-      ratio of times 2.9, with compilation 0.56
-    bhounsule_walker, speed 0.8
-      hyjax   0.3302212227402: 23 evaluations, 3.951 s, with compilation 2.4 s
-      COBYQA  0.3302212227402: 749 evaluations, 8.094 s, with compilation 168.7 s
-      values differ by 1.4e-14
-      ratio of times 2.0, with compilation 69.61
+A run on a quiet machine is kept in `outputs/derivative_free.json`.
 """
 
 import argparse

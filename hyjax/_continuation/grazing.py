@@ -27,7 +27,7 @@ from .._orbit.chain import Chain
 from .._orbit.newton import newton, Root
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
-from .._system.results import RESULTS
+from .._system.results import code_of
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar
 from .touch import Touch
@@ -163,7 +163,7 @@ def _vanished(system: HybridSystem, mode: str, t, x, params, integrator) -> Impa
     (index,) = system.leaving(mode)
     guard, field = system.transitions[index].guard, system.mode(mode).vector_field
     _, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
-    return Impact(t, x, jnp.array(index), rate, jnp.array(0), RESULTS.successful)
+    return Impact(t, x, jnp.array(index), rate, jnp.array(0), code_of(0))
 
 
 def _of_params(fn: Callable) -> Callable:
