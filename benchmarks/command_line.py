@@ -5,6 +5,8 @@ cache of compiled programs; warm, with the cache that the cold run left; and of 
 every such process must.
 
     python benchmarks/command_line.py [--quick]
+
+A run is kept in `outputs/command_line.json`.
 """
 
 import argparse

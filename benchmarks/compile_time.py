@@ -6,17 +6,7 @@ of what the compiled program returns, against reference values.
 
     python benchmarks/compile_time.py [--quick]
 
-On two cores, in seconds, the median of three runs; and in all with `XLA_FLAGS=--xla_cpu_use_fusion_emitters=false`:
-
-                                      trace    lower  compile    total   with the flag
-    stride                             0.38     0.13     1.87     2.38     1.47
-    return Jacobian                    0.82     0.28     3.06     4.18     3.01
-    periodic orbit                     0.90     0.27     5.55     6.71     5.14
-    128 periodic orbits, vmap          1.54     0.29     6.74     8.59     6.30
-    period, grad                       3.36     0.27     4.43     8.03     6.04
-    start, jacfwd                      3.94     0.27     4.15     8.36     6.60
-    period, Hessian                    7.98     0.85     7.41    16.27    14.17
-    stride, grad, DirectAdjoint        1.29     0.47     7.60     9.37     7.22
+A run is kept in `outputs/compile_time.json`.
 """
 
 import argparse

@@ -14,18 +14,7 @@ point, each with its Jacobian but for SciPy; `continuation` does not report them
 
     python benchmarks/continuation.py [--quick]
 
-On two cores (`all` is for all 188 points, whether solved for or not):
-
-                                       points  ms each  all, s  residual         x  multipl.  compile, s
-    hyjax continuation             188 of 188     1.41    0.27   4.1e-15                            12.1
-    SciPy DOP853 1e-12, fsolve      30 of 188    37.56    7.06   4.6e-12   6.5e-12   1.0e-07         0.0
-    heyoka 1e-15, scalar           186 of 188     0.55    0.10   7.3e-16   3.0e-15   1.1e-12         2.2
-    hyjax stride, return_jacobian  186 of 188     1.66    0.31   3.6e-15   1.9e-15   3.7e-13         5.3
-    hyjax periodic_orbit           186 of 188     1.62    0.30   3.6e-15   1.7e-15   5.0e-13         6.9
-
-    first period doubling                        slope     error        ms  compile, s
-    hyjax special_points            0.0150884379411188   7.0e-16     30.43        14.2
-    heyoka, brentq                  0.0150884379411193   1.2e-16      5.40         2.2
+A run is kept in `outputs/continuation.json`.
 """
 
 import argparse

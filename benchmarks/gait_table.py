@@ -15,42 +15,7 @@ difference there, eight decimals do not determine the period, and near the upper
 Where a multiplier passes 1, another gait of the same length and frequency crosses this one, and the equations alone do not tell
 which is which: the sweep follows tangents through the crossing.
 
-Typical output (two cores, on which other programs took most of the time):
-
-    one stiffness: 10201 of 10201 gaits with gains; 64 s (26 s of processors) with compilation,
-        then 40 s (19 s of processors)
-      4822 unstable, 1682 of negative stiffness; largest multiplier 8675
-    two stiffnesses: 10201 gaits with gains; 52 s (26 s of processors), then 41 s (16 s of processors)
-
-    usual method: error of theta rate, stiffness; relative error of the largest multiplier, the gains
-      0.5, 0.5: hyjax 1e-15; |multiplier| 0.8396
-        1e-06: 2e-09 1e-05 1e-05 3e-05
-        1e-08: 2e-11 1e-07 1e-07 2e-05
-      0.1, 1.1: hyjax 6e-16; |multiplier| 0.9862
-        1e-06: 1e-11 2e-04 2e-06 1e-04
-        1e-08: 1e-13 2e-06 2e-08 2e-06
-      1.1, 1.1: hyjax 6e-15; |multiplier| 2.662
-        1e-06: 3e-10 2e-05 2e-05 6e-04
-        1e-08: 4e-12 2e-07 1e-07 4e-05
-      1.1, 0.2: hyjax 4e-13; |multiplier| 26.57
-        1e-06: 4e-09 4e-07 1e-05 5e-05
-        1e-08: 8e-11 2e-09 5e-07 2e-05
-      0.1, 0.1: hyjax 1e-13; |multiplier| 43.03
-        1e-06: 1e-11 5e-09 1e-02 1e-02
-        1e-08: 1e-13 4e-11 1e-02 1e-02
-      1.1, 0.1: hyjax 1e-11; |multiplier| 8675
-        1e-06: 9e-09 6e-01 1e+00 1e+01
-        1e-08: 1e-11 6e-01 1e+00 1e+01
-
-    period from theta and theta rate rounded to 8 decimals, as in a printed table
-      0.5, 0.5: 2.000000 for 2.000000
-      0.5, 0.2: 5.000000 for 5.000000
-      0.1, 0.1: 9.999636 for 10.000000
-      0.5, 0.1: 10.000282 for 10.000000
-      1.1, 0.1: 9.999993 for 10.000000
-
-    a multiplier passes 1, where another gait of the same length and frequency crosses this one, as at
-      (1.08, 0.38), (0.85, 0.50), (0.69, 0.62), (0.59, 0.74), (0.51, 0.86), (0.45, 0.98), (0.40, 1.10)
+A run is kept in `outputs/gait_table.json`.
 """
 
 import argparse

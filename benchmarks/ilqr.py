@@ -8,14 +8,7 @@ is 2.142216895. All of hyjax is compiled first.
 
     python benchmarks/ilqr.py
 
-On two cores, in part used by others at the time:
-
-    from             iterations          cost  bounces        s    SciPy cost        s   ratio
-    free fall                11   2.142216895        1    0.396      2.161418     2.17       5
-    hovering                  1   6.328393195        0    0.082      6.328393     0.36       4
-    100 N downward           16   2.144843163        1    0.486    120.418911     4.72      10
-    one iteration 34.4 ms, one rollout 3.95 ms: 9 x
-    32 guesses as one batch: 1.416 s each, the best cost 2.142216895
+A run is kept in `outputs/ilqr.json`.
 
 From 100 N downward SciPy stops at a cost of 120. A batch costs more for each guess than one guess alone: all lanes go on as long
 as the last, and through both branches of every choice.

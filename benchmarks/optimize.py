@@ -4,16 +4,7 @@ Run `python benchmarks/optimize.py`. The cost of transport of the powered walker
 gait at the speed 0.4; that of the powered compass gait over four parameters from 64 starts. "stride": one stride without
 derivatives, in the same process. "differences": the same gradient by SciPy's `solve_ivp`, `fsolve` and forward differences.
 
-Typical output (two cores, nothing beside; with `XLA_FLAGS=--xla_cpu_use_fusion_emitters=false` the last line is 46.9 s):
-
-    stride 153 us
-    orbit from its own state: 449 us, 2.9 strides
-    gradient, forward: 534 us, 3.5 strides
-    gradient by solve_ivp, fsolve and differences: 318 times as long, error 2e-06
-    gradient, reverse: 1491 us, 9.7 strides
-    2 parameters, 1 start: 18.4 s, compilation included; 0.0131071620558
-    the same at another speed: 0.28 s
-    4 parameters, 64 starts: 54.2 s, compilation included
+A run is kept in `outputs/optimize.json`.
 """
 
 import time

@@ -8,22 +8,7 @@ program reserves beside its arguments and results.
 
     python benchmarks/reverse.py [--quick]
 
-    5 weights; a stride takes 0.04 ms       strides          ms        MB  compile, s
-    stride                                     1.0        0.04      0.01         3.2
-    orbit                                     14.6        0.51      0.01         7.1
-    period, forward                          152.3        5.34      0.03        11.0
-    period, checkpoints                       84.6        2.97      0.06        16.1
-    period, direct                           108.2        3.80      0.13        22.4
-
-    4959 weights; a stride takes 1.40 ms    strides          ms        MB  compile, s
-    stride                                     1.0        1.40      0.04         4.9
-    orbit                                      5.9        8.24      0.05        11.1
-    period, checkpoints                       10.5       14.74      0.13        21.7
-    period, direct                            10.4       14.65      1.46        28.2
-    spectral radius, checkpoints              21.5       30.20      5.31        41.1
-    spectral radius, direct                   22.2       31.16      5.48        42.7
-
-Two cores, jaxlib 0.10.2. (Forward mode with 4959 weights is not in this table: 4959 tangents, some 15 s.)
+A run is kept in `outputs/reverse.json`.
 """
 
 import argparse

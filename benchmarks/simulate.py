@@ -8,22 +8,7 @@ of `flow_to_guard` and the reset. Compilation is the time of the first call, and
 
     python benchmarks/simulate.py [--quick]
 
-On two cores, both in use by others at the time (microseconds a ball):
-
-    10000 balls, 20 bounces                          error     us a ball  compile, s
-    SciPy DOP853, 10 balls                         8.9e-14      30671.23        0.00
-    heyoka, scalar                                 3.7e-15        172.34        0.03
-    hyjax simulate, vmap                           9.8e-15        131.53        6.78
-    hyjax simulate, map, blocks of 100             1.0e-14        233.30        5.34
-    hyjax known sequence, vmap                     9.8e-15        127.84        5.01
-    hyjax known sequence, map, blocks of 100       1.0e-14        168.72        4.63
-    simulate is so many times as fast as SciPy: 233, as heyoka: 1.31
-    simulate takes so many times as long as the known sequence: 1.03
-
-    1000 balls on a slope by contact_system
-    SciPy DOP853, 10 balls                         2.0e-13      21865.91        0.00
-    hyjax simulate, vmap                           1.2e-11        748.97       15.57
-    simulate is so many times as fast as SciPy: 29
+A run is kept in `outputs/simulate.json`.
 
 The last hops on the slope are some micrometres high: there the rounding of the gap, a sum of two terms of which neither is
 small, is what the error consists of.

@@ -6,7 +6,7 @@ is as accurate as Dopri8 at 1e-6, of the tolerances 1e-4 to 1e-10.
 
     python benchmarks/solvers.py [--quick]
 
-A run on a quiet machine is kept in `outputs/solvers.json`.
+A run on one of two cores, beside another program on the other, is kept in `outputs/solvers.json`.
 """
 
 import argparse

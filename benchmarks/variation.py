@@ -7,27 +7,11 @@ count for the step size. All are compiled first; then they run in turn, and the 
 
     python benchmarks/variation.py [--quick]
 
-On two cores, both in use by others at the time, a row moves by some tens of percent from run to run. The first column is the
-time of the monodromy matrix; the others are ratios to it:
-
-                                               n monodromy, us   simulate covariance     with W    Riccati   periodic transverse
-    Rimless wheel, 1e-14                       2           547       0.64       0.89       0.87       0.61       0.87       1.17
-    Simplest walker, 1e-14                     4           678       0.63       1.27       1.19       2.20       2.37       2.69
-    Compass gait, 1e-14                        4          1242       0.44       0.98       1.03       1.54       2.00       2.52
-    Running on a springy leg (SLIP), 1e-14     2           797       0.62       2.10       2.22       1.45       1.97       3.02
-    Rimless wheel, 1e-08                       2           283       0.94       1.01       0.96       0.99       1.25       1.25
-    Simplest walker, 1e-08                     4           630       0.73       0.91       0.87       1.33       1.92       2.24
-    Compass gait, 1e-08                        4           477       0.66       0.92       0.95       1.74       2.25       2.51
-    Running on a springy leg (SLIP), 1e-08     2          1020       0.55       1.48       1.01       0.84       1.31       1.75
+The first column is the time of the monodromy matrix; the others are ratios to it.
 
 Then 1 000 salted Kalman filters of a bouncing ball, 100 measurements each, as one batch (with and without the test of modes, and
 in a batch of one), against an extended Kalman filter in Python over `scipy.integrate.solve_ivp` with its events, state and
-covariance integrated together, at the same tolerances of 1e-8:
-
-    SciPy, one after the other                              405.05 ms each
-    1000 as one batch                                       1.4786 ms each         274 x
-    1000 with the test of modes                             1.6395 ms each         247 x
-    1 alone                                                 3.4520 ms each         117 x
+covariance integrated together, at the same tolerances of 1e-8. A run is kept in `outputs/variation.json`.
 """
 
 import argparse

@@ -53,6 +53,17 @@ def test_columns_are_differentiable(once):
     assert_allclose(mixed, 2 * y, rtol=1e-15)
 
 
+def test_staged_columns_of_a_batch_are_differentiable():
+    """The Jacobian of a v by v is a times the unit matrix, which no lane changes, and `aux` depends on nothing."""
+    fn = lambda v: with_columns_by_lanes(lambda v: (2.0 * v, jnp.array(7)), v)
+    (value, columns, seven), (dvalue, dcolumns, _) = jax.jvp(jax.vmap(jax.jit(fn)), (POINTS,), (jnp.ones_like(POINTS),))
+    assert_array_equal(value, 2 * POINTS)
+    assert_array_equal(columns, np.tile(2 * np.eye(3), (20, 1, 1)))
+    assert_array_equal(seven, np.full(20, 7))
+    assert_array_equal(dvalue, np.full((20, 3), 2.0))
+    assert_array_equal(dcolumns, np.zeros((20, 3, 3)))
+
+
 def test_neighbours_are_lanes():
     """The products of tangents have the lanes as their last axis, the tangents as their first; lane by lane it is the reverse."""
 

@@ -13,7 +13,7 @@ from reference import case
 from systems import leave, line, oscillate, ROLLED, SPRING, spring, spring_closed_over, spring_orbit, with_tolerance
 
 import hyjax as hj
-from hyjax.models import simplest_walker
+from hyjax.models import bouncing_ball, simplest_walker
 
 WALKER = simplest_walker.system
 
@@ -260,3 +260,34 @@ def test_second_derivatives_through_a_scan_of_arcs():
     p = jnp.array(0.6)
     for inner in (jax.jacfwd, jax.jacrev):
         assert_allclose(jax.jit(jax.jacfwd(inner(end)))(p), jax.hessian(exact)(p), rtol=1e-12)
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["plain", "jit"])
+def test_a_batch_that_does_not_reach_the_flow(staged):
+    """Restitution acts after the fall from height 1: the speed after the impact is e sqrt(2 g), in every lane."""
+
+    def speed(e):
+        params = bouncing_ball.Params(restitution=e)
+        return hj.stride(
+            bouncing_ball.system, jnp.array([1.0, 0.0]), params, sequence=("flight",), integrator=ROLLED
+        ).x[1]
+
+    def total(lanes):
+        return jnp.sum(jax.vmap(speed)(lanes))
+
+    lanes = jnp.array([0.7, 0.8, 0.9])
+    falls = jnp.sqrt(2 * bouncing_ball.Params().gravity)
+    for derivative in (jax.grad(total), jax.jacfwd(total)):
+        assert_allclose((jax.jit(derivative) if staged else derivative)(lanes), jnp.full(3, falls), rtol=1e-13)
+    # The flow to the guard alone: its time does not depend on the lane.
+    fall = lambda e: (
+        hj.flow_to_guard(
+            bouncing_ball.system,
+            "flight",
+            0.0,
+            jnp.array([1.0, 0.0]),
+            bouncing_ball.Params(restitution=e),
+            integrator=ROLLED,
+        ).t
+    )
+    assert_allclose(jax.grad(lambda lanes: jnp.sum(jax.vmap(fall)(lanes)))(lanes), 0, atol=1e-15)

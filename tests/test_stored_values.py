@@ -30,9 +30,10 @@ def test_derivatives_are_those_of_the_value(order, batched):
 
 
 def test_values_stay_bit_for_bit():
-    values = jnp.resize(jnp.array([1e-300, -1.5, jnp.inf, -jnp.inf, jnp.nan]), FEW)
+    values = jnp.resize(jnp.array([1e-300, -1.5, -0.0, jnp.inf, -jnp.inf, jnp.nan]), FEW)
     kept, double = jax.jit(jax.vmap(lambda x: stored(x, 2 * x)))(values)
     np.testing.assert_array_equal(kept, values)
+    np.testing.assert_array_equal(np.signbit(kept), np.signbit(values))
     np.testing.assert_array_equal(double, 2 * values)
     # One of two values has no batch.
     kept, one = jax.jit(jax.vmap(lambda x: stored(x, jnp.array(3.0))))(values)
@@ -56,10 +57,21 @@ def test_tangents_of_a_batch_along_any_axis(keep, axis):
     expected = grid if axis == 0 else grid.T
     np.testing.assert_array_equal(value, expected**3)
     np.testing.assert_allclose(tangent, 3 * expected**2, rtol=1e-15)
-    second = jax.jvp(lambda grid: jax.jvp(cubes, (grid,), (jnp.ones_like(grid),))[1], (grid,), (jnp.ones_like(grid),))[
-        1
-    ]
+    once = lambda grid: jax.jvp(cubes, (grid,), (jnp.ones_like(grid),))[1]
+    _, second = jax.jvp(once, (grid,), (jnp.ones_like(grid),))
     np.testing.assert_allclose(second, 6 * expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sine_and_cosine_along_any_axis(dtype, axis):
+    grid = jnp.arange(9 * FEW, dtype=dtype).reshape((FEW, 9) if axis == 0 else (9, FEW)) / 7
+    pairs = lambda grid: jax.vmap(jax.jit(hj.sincos), in_axes=axis)(grid)
+    (s, c), (ds, dc) = jax.jvp(pairs, (grid,), (jnp.ones_like(grid),))
+    expected = np.asarray(grid if axis == 0 else grid.T, np.float64)
+    close = dict(rtol=0, atol=4 * float(jnp.finfo(dtype).eps))
+    for found, exact in ((s, np.sin), (c, np.cos), (ds, np.cos), (-dc, np.sin)):
+        np.testing.assert_allclose(found, exact(expected), **close)
 
 
 @pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])

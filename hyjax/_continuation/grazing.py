@@ -36,7 +36,7 @@ from .unfolding import Unfolding
 
 class TouchingOrbit(eqx.Module):
     """A grazing orbit: its strides, the state `x` at the touch, the `image` of `x` under the reset, and the value `next_guard` of
-    the guard of the next arc where this arc begins, as a fraction of `Touch.next_size`."""
+    the guard of the next arc where this arc begins, as a fraction of `Touch.next_size`; 1 unless `Touch.brief`."""
 
     chain: Chain
     x: Float[Array, " pre"]
@@ -92,8 +92,10 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
         guard_rates=through.guard_rates[np.array(arcs)], jacobians=None, result=through.result,
     )  # fmt: skip
     image = x if touch.at_start else reset(way, t, x, params)
-    following = problem.system.transitions[problem.system.route(sequence)[(touch.arc + 1) % len(sequence)]]
-    next_guard = following.guard(t, image, params) / touch.next_size if touch.brief else jnp.ones_like(t)
+    next_guard = jnp.ones_like(t)
+    if touch.brief:
+        following = problem.system.transitions[problem.system.route(sequence)[touch.arc + 1]]
+        next_guard = following.guard(t, image, params) / touch.next_size
     return residual, TouchingOrbit(chain, x, image, next_guard)
 
 

@@ -29,7 +29,7 @@ from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
 from .._system.types import Flag, Scalar
 from .._system.where import leaf_names
-from .grazing import solve_grazing
+from .grazing import solve_grazing, TouchingOrbit
 from .touch import possible_touches, Touch
 from .unfolding import bordered, borders, Unfolding
 
@@ -200,8 +200,7 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
         root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
-        if touch.brief and not jnp.abs(root.aux[1].next_guard) < 1e-8:
-            # The arc does not vanish at grazing.
+        if touch.brief and not _vanishes(touch, root.aux[1]):
             touch = dataclasses.replace(touch, brief=False)
             root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
@@ -223,6 +222,12 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
             columns = root.aux[0]
         return _grazing(unfolding, touch, root, columns, tangent)
     return None
+
+
+def _vanishes(touch: Touch, orbit: TouchingOrbit) -> bool:
+    """Whether the arc after the touch begins and ends there: its guard is zero, and does not rise."""
+    rising = orbit.chain.guard_rates[touch.arc + 1] * orbit.period / touch.next_size
+    return bool((jnp.abs(orbit.next_guard) < 1e-8) & (rising < 1e-6))
 
 
 def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:

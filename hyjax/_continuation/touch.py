@@ -31,10 +31,10 @@ class Touch(eqx.Module):
     whether this guard ends the arc; otherwise the arc passes by it. `lowest`: whether the extremum of the guard is a minimum.
     `t`, `window`: the extremum lies nearer than `window` to the time `t`. `size`: largest modulus of the guard along the arc.
     `jump`: whether the reset of a taken guard is applied; without it, the orbit is on the side that misses the guard. `brief`:
-    whether the next arc vanishes at grazing, as the contact with an elastic wall; `next_size`: largest modulus of the guard of
-    this next arc along the orbit. `at_end`: whether the guard that ends the arc is
-    zero where the touched guard has its extremum, as at a section where a velocity vanishes; the arc is then not divided.
-    `at_start`: a corner: the guard is zero at the first state of the arc, and `t` is the time of the arc's end.
+    whether the next arc vanishes at grazing, as the contact with an elastic wall; `next_size`: the largest modulus of the guard
+    that ends it, 1 unless `brief`. `at_end`: whether the guard that ends the arc is zero where the touched guard has its
+    extremum, as at a section where a velocity vanishes; the arc is then not divided. `at_start`: a corner: the guard is zero at
+    the first state of the arc, and `t` is the time of the arc's end.
     """
 
     t: Scalar
@@ -62,9 +62,9 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
     route = orbit.system.route(orbit.sequence) * orbit.strides
     arcs = orbit.sample(400)
     for k, arc in enumerate(arcs):
-        following = arcs[(k + 1) % len(arcs)]
-        brief = k + 1 < len(arcs) and bool(following.t[-1] - following.t[0] < BRIEF * orbit.period)
-        next_size = _largest(orbit, arcs, following, route[k + 1]) if brief else 1.0
+        # The orbit's first arc does not vanish: its start is the unknown of the orbit's equation.
+        brief = k + 1 < len(arcs) and bool(arcs[k + 1].t[-1] - arcs[k + 1].t[0] < BRIEF * orbit.period)
+        next_size = _largest(orbit, arcs, k + 1, route[k + 1]) if brief else 1.0
         for e in orbit.system.leaving(arc.mode):
             found += _touches_of(orbit, arc, k, e, e == route[k], brief, next_size)
     # At an impact without impulse the next arc may begin on a guard as well: where a guard is tangent, this comes first.
@@ -72,10 +72,13 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
     return [touch for closeness, touch in sorted(found, key=order) if closeness < NEAR]
 
 
-def _largest(orbit: PeriodicOrbit, arcs, brief, e: int) -> float:
-    """The largest modulus of the guard of transition `e`, which ends the arc `brief`, along all arcs with states of this size."""
-    alike = [arc for arc in arcs if arc.x.shape == brief.x.shape]
-    return max(float(jnp.max(jnp.abs(_along(orbit, dataclasses.replace(arc, mode=brief.mode), e)[0]))) for arc in alike)
+def _largest(orbit: PeriodicOrbit, arcs, k: int, e: int) -> float:
+    """The largest modulus of the guard of transition `e`, which ends the arc `k`, along the arcs of its mode; and along the arc
+    before, if its states have as many coordinates, since the arc `k` itself may be too short to tell."""
+    own = [arc for arc in arcs if arc.mode == arcs[k].mode]
+    before = [dataclasses.replace(arcs[k - 1], mode=arcs[k].mode)] if arcs[k - 1].x.shape == arcs[k].x.shape else []
+    heights = jnp.concatenate([jnp.abs(_along(orbit, arc, e)[0]) for arc in own + before])
+    return float(jnp.max(jnp.where(jnp.isfinite(heights), heights, 0)))
 
 
 def _touches_of(

@@ -7,17 +7,22 @@ from jaxtyping import PyTree
 
 
 def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
-    """`out` with unchanged values, and with every batch axis of the floating-point `inputs`.
+    """`out` with unchanged values, and with every batch axis of the `inputs`; keys of random numbers as they are.
 
     `vmap` infers the batch axes of a custom rule's results from the primal values alone. A value that does not depend on a
     batched input has no batch axis, while its tangent, a product with that input's tangent, has one: the two do not fit.
     (https://github.com/jax-ml/jax/issues/16374)
     """
-    # No element of each input: their sum is zero, and XLA removes it.
-    none = [
-        jax.lax.slice(leaf.reshape(-1), (0,), (0,)) for leaf in jax.tree.leaves(inputs) if eqx.is_inexact_array(leaf)
-    ]
-    nothing = jnp.sum(jnp.concatenate(none)) if none else 0
-    return jax.tree.map(
-        lambda leaf: leaf + jnp.asarray(nothing, leaf.dtype) if eqx.is_inexact_array(leaf) else leaf, out
-    )
+    # No element of each input: `nothing` is false, and XLA removes it.
+    none = [jax.lax.slice(leaf.reshape(-1), (0,), (0,)) for leaf in jax.tree.leaves(inputs) if _is_number(leaf)]
+    nothing = jnp.any(jnp.concatenate([each.astype(bool) for each in none])) if none else False
+    return jax.tree.map(lambda leaf: _added(leaf, nothing) if _is_number(leaf) else leaf, out)
+
+
+def _is_number(leaf) -> bool:
+    return eqx.is_array(leaf) and (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool)
+
+
+def _added(leaf, nothing):
+    nothing = jnp.asarray(nothing, leaf.dtype)
+    return leaf | nothing if leaf.dtype == bool else leaf + nothing

@@ -57,7 +57,7 @@ def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
 def with_columns_by_lanes(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
     """`with_columns`, in a batch with all tangents of all lanes pushed together, so that neighbours in memory are lanes.
 
-    By `with_columns` neighbours are the tangents of one lane, mostly fewer than a vector of the processor has room for.
+    With `with_columns` neighbours are the tangents of one lane, usually fewer than fill a vector register.
     """
     return _by_lanes(eqx.filter_closure_convert(fn, v), v)
 
@@ -69,7 +69,7 @@ def _by_lanes(fn, v):
 
     def call(captured, v):
         every = dict(enumerate(leaves)) | dict(zip(places, captured, strict=True))
-        return jax.tree.unflatten(structure, every.values())(v)
+        return jax.tree.unflatten(structure, list(every.values()))(v)
 
     @jax.custom_batching.custom_vmap
     def columns(captured, v):
@@ -78,7 +78,7 @@ def _by_lanes(fn, v):
     @columns.def_vmap
     def _(size, batched, captured, v):
         of_captured, of_v = batched
-        # Nothing is of the batch where JAX differentiates the rule, by tangents alone that are.
+        # No argument is batched where JAX differentiates this rule itself, with tangents that alone are.
         if not (any(of_captured) or of_v):
             result = with_columns(lambda v: call(captured, v), v)
             return result, jax.tree.map(lambda _: False, result)
@@ -99,14 +99,15 @@ def _by_lanes(fn, v):
 
 @_by_lanes.def_jvp
 def _by_lanes_jvp(primals, tangents):
-    # Of the next order, tangents are not pushed by lanes: a rule for batches cannot be transposed.
-    return eqx.filter_jvp(lambda fn, v: with_columns(fn, v), primals, tangents)
+    # Derivatives of the columns are those of `with_columns`: `custom_vmap` has no transpose.
+    value, tangent = eqx.filter_jvp(lambda fn, v: with_columns(fn, v), primals, tangents)
+    return batched_like(value, primals), tangent
 
 
 @eqx.filter_custom_jvp
 def _linearizable(fn, inputs):
     out, aux = fn(inputs)
-    return batched_like(out, (fn, inputs)), aux
+    return batched_like((out, aux), (fn, inputs))
 
 
 @_linearizable.def_jvp

@@ -181,6 +181,6 @@ def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[Stat
 
 
 def _weighted(weights: Array | np.ndarray, stages: Array) -> Array:
-    """The sum of the stages, one a row, with weights: part of a loop over the lanes of a batch. For `weights @ stages` XLA calls
-    Eigen, for one lane after the other."""
+    """The sum of the stages, one a row, with weights. As a sum, XLA fuses it over the lanes of a batch; `weights @ stages` is a
+    call of Eigen for each lane."""
     return jnp.sum(weights[:, None] * stages, axis=0)

@@ -11,19 +11,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-# A batch of fewer values is not stored: most are the tangents of one lane.
+# Batches of fewer lanes are left alone: they are mostly the tangents of one lane.
 FEW = 16
 
 
 @jax.custom_batching.custom_vmap
 def _stored(*values: Array) -> tuple[Array, ...]:
-    """The values themselves: alone, where they are few numbers and a sum costs more than it saves, nothing is done."""
+    """The values themselves. Outside a batch nothing is done: the sum would cost more than it saves."""
     return values
 
 
 @_stored.def_vmap
 def _(size, batched, *values):
-    # Nothing is of the batch where JAX differentiates the rule, by tangents alone that are.
+    # No argument is batched where JAX differentiates this rule itself, with tangents that alone are.
     if size < FEW or not any(batched):
         return values, tuple(batched)
     # The batch is the last axis, so that neighbours in memory are lanes.
@@ -36,23 +36,25 @@ def _(size, batched, *values):
 
 
 def _through_sum(*values: Array) -> tuple[Array, ...]:
-    terms = [jnp.stack([value, jnp.zeros_like(value)]) for value in values]
-    zeros = [jnp.zeros((), value.dtype) for value in values]
+    # To -0.0, unlike to 0.0, every number is added without a change.
+    terms = [jnp.stack([value, jnp.full_like(value, -0.0)]) for value in values]
+    zeros = [jnp.full((), -0.0, value.dtype) for value in values]
     add = lambda a, b: [x + y for x, y in zip(a, b, strict=True)]
     return tuple(jax.lax.reduce(terms, zeros, add, (0,)))
 
 
 @jax.custom_batching.custom_vmap
-def _unstored(*values: Array) -> tuple[Array, ...]:
-    """The values themselves, with the batch as first axis, where the rule of differentiation has it too.
+def batch_first(*values: Array) -> tuple[Array, ...]:
+    """The values themselves, with the batch as their first axis: for the value of a function whose rule of differentiation has
+    the batch there too.
 
-    Hazard: once staged, a function of `custom_jvp` returns the batch axes of its values also where the rule is used, which may
-    have others.
+    Hazard: where `vmap` meets a `custom_jvp` function under `jit`, it takes the batch axes of the value, and assumes them for the
+    results of the rule too (jax 0.10.2; `process_custom_jvp_call` in jax/_src/interpreters/batching.py).
     """
     return values
 
 
-@_unstored.def_vmap
+@batch_first.def_vmap
 def _(size, batched, *values):
     return values, tuple(batched)
 
@@ -66,13 +68,13 @@ def _with_rule(same: Callable, rule: Callable) -> Callable:
 
 # The two functions call each other, so that also a second differentiation meets their rules, not those of batches.
 _now = _with_rule(_stored, lambda values, tangents: (_now(*values), tuple(tangents)))
-_later = _with_rule(_unstored, lambda values, tangents: (_now(*values), tuple(tangents)))
-_with_tangents = _with_rule(_unstored, lambda values, tangents: (_now(*values), _now(*tangents)))
+_later = _with_rule(batch_first, lambda values, tangents: (_now(*values), tuple(tangents)))
+_with_tangents = _with_rule(batch_first, lambda values, tangents: (_now(*values), _now(*tangents)))
 
 
 def stored(*values: Array) -> tuple[Array, ...]:
-    """The values themselves, of one shape; in a batch on a CPU, they are evaluated once, together. Differentiable to any order,
-    in both modes."""
+    """The values themselves, of one shape and dtype; in a batch on a CPU, they are evaluated once, together. Differentiable to
+    any order, in both modes."""
     return _now(*values)
 
 

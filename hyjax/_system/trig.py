@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .stored import stored
+from .stored import batch_first, stored
 
 # Near-minimax fits on |r| <= pi/4, in r^2: sin r = r + r^3 S(r^2), cos r = 1 - r^2/2 + r^4 C(r^2); both below 2e-17.
 _SIN = (
@@ -61,7 +61,7 @@ def _values(x):
 
 @jax.custom_jvp
 def _pair(x):
-    return _values(x)
+    return batch_first(*_values(x))
 
 
 @_pair.defjvp

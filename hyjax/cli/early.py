@@ -28,7 +28,7 @@ if is_command(sys.orig_argv):
     end_on_interrupt()
     # Read where jaxlib is loaded. Errors reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Of NumPy and of SciPy: threads that wait for work, of which there is none, on the cores that XLA computes on.
+    # hyjax leaves no work to OpenBLAS's threads (of NumPy and SciPy), and idle ones take time from the cores of XLA.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Modules and traced programs live as long as the process: a collector of garbage that walks them again and again takes an
     # eighth of the time of importing and tracing.

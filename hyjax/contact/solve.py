@@ -32,19 +32,26 @@ def solve_symmetric(matrix: Square, columns: Columns, redundant: bool = False) -
     )
 
 
-def _eliminate(matrix: Square, columns: Columns) -> Columns:
-    """Gaussian elimination; a positive definite matrix needs no pivoting."""
+def _eliminate(matrix: Square, columns: Columns, times: int = 1) -> Columns:
+    """The solution of `matrix @ x = columns`, or with `times=2` of `matrix @ matrix @ x = columns`, by one Gaussian elimination.
+    A positive definite matrix needs no pivoting."""
     m = matrix.shape[0]
-    rows = list(jnp.concatenate([matrix, columns], axis=1))
+    rows, factors = list(jnp.concatenate([matrix, columns], axis=1)), {}
     for k in range(m):
         for i in range(k + 1, m):
-            rows[i] = rows[i] - rows[i][k] / rows[k][k] * rows[k]
+            factors[i, k] = rows[i][k] / rows[k][k]
+            rows[i] = rows[i] - factors[i, k] * rows[k]
     definite = jnp.all(jnp.stack([rows[k][k] for k in range(m)]) > 0)
-    solution = {}
-    for i in reversed(range(m)):
-        known = sum((rows[i][j] * solution[j] for j in solution), jnp.zeros_like(columns[i]))
-        solution[i] = (rows[i][m:] - known) / rows[i][i]
-    return nan_unless(definite, jnp.stack([solution[i] for i in range(m)]))
+    right = [row[m:] for row in rows]
+    for left in reversed(range(times)):
+        solution = {}
+        for i in reversed(range(m)):
+            known = sum((rows[i][j] * solution[j] for j in solution), jnp.zeros_like(right[i]))
+            solution[i] = (right[i] - known) / rows[i][i]
+        right = [solution[i] for i in range(m)]
+        for i, k in factors if left else ():
+            right[i] = right[i] - factors[i, k] * right[k]
+    return nan_unless(definite, jnp.stack(right))
 
 
 def _cholesky(matrix: Square, columns: Columns) -> Columns:
@@ -69,5 +76,5 @@ def _least_norm(matrix: Square, columns: Columns) -> Columns:
         taken.append(independent)
     lower = jnp.stack(factors, axis=1)
     gram = lower.T @ lower + jnp.diag(jnp.where(jnp.stack(taken), 0, 1).astype(matrix.dtype))
-    solution = lower @ _eliminate(gram, _eliminate(gram, lower.T @ columns))
+    solution = lower @ _eliminate(gram, lower.T @ columns, times=2)
     return nan_unless(jnp.all(jnp.isfinite(matrix)), solution)
