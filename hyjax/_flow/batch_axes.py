@@ -24,5 +24,9 @@ def _is_number(leaf) -> bool:
 
 
 def _added(leaf, nothing):
-    nothing = jnp.asarray(nothing, leaf.dtype)
-    return leaf | nothing if leaf.dtype == bool else leaf + nothing
+    if leaf.dtype == bool:
+        return leaf | nothing
+    # Of a weak type, so that a count of steps keeps its own.
+    return leaf + (
+        jnp.where(nothing, 0, 0) if jnp.issubdtype(leaf.dtype, jnp.integer) else jnp.asarray(nothing, leaf.dtype)
+    )
