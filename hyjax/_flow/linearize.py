@@ -45,13 +45,18 @@ def with_jacobian(fn: Function, moving: PyTree, still: PyTree) -> tuple[PyTree, 
 
 def with_columns(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
     """`(out, d out / dv, aux)` of `fn(v) -> (out, aux)`, with all tangents pushed in one pass."""
+    return _pushed(fn, v, jnp.eye(v.size, dtype=v.dtype))
+
+
+def _pushed(fn: Callable, v: Array, directions: Array) -> tuple[Any, Any, PyTree]:
+    """`(out, tangents, aux)` of `fn(v) -> (out, aux)`: tangents along all directions, which are the last axis of the tangents."""
 
     def push(direction):
         out, tangent, aux = jax.jvp(fn, (v,), (direction,), has_aux=True)
         return tangent, (out, aux)
 
-    jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.size, dtype=v.dtype))
-    return out, jacobian, aux
+    tangents, (out, aux) = jax.vmap(push, out_axes=(-1, None))(directions)
+    return out, tangents, aux
 
 
 def with_columns_by_lanes(fn: Callable, v: Array) -> tuple[Any, Any, PyTree]:
@@ -84,14 +89,8 @@ def _by_lanes(fn, v):
             return result, jax.tree.map(lambda _: False, result)
         v = v if of_v else jnp.broadcast_to(v, (size, *v.shape))
         lanes = jax.vmap(call, in_axes=([0 if each else None for each in of_captured], 0))
-
-        def push(direction):
-            all_along = jnp.broadcast_to(direction, v.shape)
-            out, tangent, aux = jax.jvp(lambda v: lanes(captured, v), (v,), (all_along,), has_aux=True)
-            return tangent, (out, aux)
-
-        jacobian, (out, aux) = jax.vmap(push, out_axes=(-1, None))(jnp.eye(v.shape[-1], dtype=v.dtype))
-        result = out, jacobian, aux
+        directions = jnp.eye(v.shape[-1], dtype=v.dtype)[:, None]
+        result = _pushed(lambda v: lanes(captured, v), v, jnp.broadcast_to(directions, (v.shape[-1], *v.shape)))
         return result, jax.tree.map(lambda _: True, result)
 
     return columns([leaves[k] for k in places], v)

@@ -66,7 +66,7 @@ def _with_rule(same: Callable, rule: Callable) -> Callable:
     return same
 
 
-# The two functions call each other, so that also a second differentiation meets their rules, not those of batches.
+# The rules call a function that has one too, so that also a second differentiation meets a rule, not the one of batches.
 _now = _with_rule(_stored, lambda values, tangents: (_now(*values), tuple(tangents)))
 _later = _with_rule(batch_first, lambda values, tangents: (_now(*values), tuple(tangents)))
 _with_tangents = _with_rule(batch_first, lambda values, tangents: (_now(*values), _now(*tangents)))
