@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
-from .guard_cubic import earliest_between, hidden_turn, Look, no_turn, predicted_fall
+from .guard_cubic import hidden_turn, Look, no_turn
+from .guard_fall import predicted_fall
 from .guard_resolution import may_be_coarse, shortened
 from .surfaces import Guards, Mask
 from .trees import select
@@ -45,11 +46,13 @@ class Bracket(eqx.Module):
 
 
 class Trial(eqx.Module):
-    """A trial step. `up`: the guards that were strictly positive at its start. `error`: of the guards' cubics (see
-    `guard_resolution.py`), `None` if the guards are linear. `keep`: whether the controller accepts the step's error; not used in
-    a bracket, whose trials are parts of a step that was accepted. `seen`: the guards whose turns may hide an event, all but
-    limits that are left only after a guard has fallen. `may_turn`: whether one of these may turn."""
+    """A trial step. `before`: the guards at a time before its start, see `Progress`. `up`: the guards that were strictly positive
+    at its start. `error`: of the guards' cubics (see `guard_resolution.py`), `None` if the guards are linear. `keep`: whether the
+    controller accepts the step's error; not used in a bracket, whose trials are parts of a step that was accepted. `seen`: the
+    guards whose turns may hide an event, all but limits that are left only after a guard has fallen. `may_turn`: whether one of
+    these may turn."""
 
+    before: Look
     start: Look
     up: Mask
     end: Look
@@ -183,11 +186,7 @@ def judge(
     rejected = ~bracket.active & ~trial.keep & crossed & jnp.all(jnp.isfinite(end.g) & jnp.isfinite(end.r))
     lo, hi = select(rejected, (trial.start, end), (narrower.lo, narrower.hi))
     candidates = jnp.where(rejected, _fallen(trial), candidates)
-    foreseen = predicted_fall(candidates, lo, hi)
-    if short_steps.any():
-        # After a second trial beyond the surface, the cubic through both trials is far more accurate than the bracket's.
-        closer = earliest_between(candidates, bracket.hi, end, lo, hi)
-        foreseen = jnp.where(bracket.active & crossed & jnp.isfinite(closer), closer, foreseen)
+    foreseen = predicted_fall(candidates, trial.before, lo, hi)
     others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
         take=(allowed & ~turns & ~crossed & ~refused & ~lost) | converged,

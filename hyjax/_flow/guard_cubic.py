@@ -1,7 +1,4 @@
-"""The cubic through a guard's values and rates at two points of a step: hidden turns, and the predicted time of its fall.
-
-The cubic only proposes where the next trial step ends; no event depends on its accuracy.
-"""
+"""The cubic through a guard's values and rates at both ends of a step: hidden turns."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -81,37 +78,3 @@ def no_turn(end: Look) -> tuple[Flag, Flag, Scalar, Mask]:
     """`hidden_turn` where no cubic turns."""
     no = jnp.array(False)
     return no, no, end.dt, jnp.zeros_like(end.g, bool)
-
-
-def predicted_fall(candidates: Mask, lo: Look, hi: Look) -> Scalar:
-    """The earliest time, between `lo` and `hi`, at which a candidate is predicted to be zero.
-
-    Each candidate is positive at `lo` and not at `hi`. The prediction is the zero of the cubic through values and rates at both;
-    the middle where Newton's method leads outside.
-    """
-    span = hi.dt - lo.dt
-    a, ra, b, rb = lo.g, lo.r * span, hi.g, hi.r * span
-    c, d = 3 * (b - a) - 2 * ra - rb, ra + rb - 2 * (b - a)
-    v = a / (a - b)
-    for _ in range(3):
-        slope = ra + v * (2 * c + v * 3 * d)
-        v = v - (a + v * (ra + v * (c + v * d))) / jnp.where(slope == 0, 1, slope)
-    v = jnp.where((v > 0) & (v < 1), v, 0.5)
-    return lo.dt + span * jnp.min(jnp.where(candidates, v, 1))
-
-
-def earliest_between(candidates: Mask, a: Look, b: Look, lo: Look, hi: Look) -> Scalar:
-    """The earliest time, between `lo` and `hi`, at which a candidate is zero by inverse cubic interpolation; infinite where there
-    is none. The looks `a` and `b` may lie on one side of the zero."""
-    time = a.dt + _inverse_cubic(a, b)
-    return jnp.min(jnp.where(candidates & (time > lo.dt) & (time < hi.dt), time, jnp.inf))
-
-
-def _inverse_cubic(a: Look, b: Look) -> Guards:
-    """The time from `a` at which each guard is zero, by the cubic `time(guard)` through times and rates at two points."""
-    rise, span = b.g - a.g, b.dt - a.dt
-    rise = jnp.where(rise == 0, 1, rise)
-    w = -a.g / rise  # the fraction of the rise at which the guard is zero
-    # The slopes of time as a function of this fraction.
-    at_a, at_b = rise / jnp.where(a.r == 0, 1, a.r), rise / jnp.where(b.r == 0, 1, b.r)
-    return w * (at_a + w * ((3 * span - 2 * at_a - at_b) + w * (at_a + at_b - 2 * span)))

@@ -22,6 +22,7 @@ from .._system.types import Scalar, State, Time
 from .crossing import Bracket, calm, eventful, judge, Resolution, TOUCH, Trial, Verdict
 from .end_time import met_at_end
 from .guard_cubic import Look, may_turn
+from .guard_fall import fall_ahead, straight_fall
 from .guard_resolution import coarseness, cubic_error, inner_points
 from .integrator import Integrator
 from .last_stretch import straight_line
@@ -32,9 +33,6 @@ from .step import Step
 from .surfaces import Guards, Mask, rounding, standing, Surfaces
 from .trees import select, without_tangents
 from .watch import Watch
-
-# A surface ahead within this part of the next step is aimed at.
-NEAR = 0.1
 
 
 def run(
@@ -99,6 +97,7 @@ def _begin(
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)
     start = Progress(
+        before=here,
         last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
         up=g > standing(course.noise, h, r), g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
@@ -155,7 +154,7 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt)
     seen = course.surfaces.resolved(course.args)
-    trial = Trial(start, now.up, end, error, attempt.keep, seen, may_turn(start, now.up, end, seen))
+    trial = Trial(now.before, start, now.up, end, error, attempt.keep, seen, may_turn(start, now.up, end, seen))
     return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h, now.g_max)
 
 
@@ -215,10 +214,11 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))
     next_up = jnp.where(take, up & ~verdict.passed, now.up)
-    onwards = jnp.minimum(h, _to_near_surface(course, now, attempt, end, next_up, h))
+    onwards = jnp.minimum(h, _just_beyond_surface(course, now, attempt, end, next_up, h))
     stalled = rejected & ~(h > 4 * eps * jnp.abs(stop_gradient(point.t)))
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
     return Progress(
+        before=select(take, Look(-attempt.dt, last.g, last.r), now.before),
         last=point,
         dt=stop_gradient(
             jnp.where(
@@ -248,19 +248,23 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     )
 
 
-def _to_near_surface(course: Course, now: Progress, attempt: Attempt, end: Look, up: Mask, h: Scalar) -> Scalar:
-    """The time from the end of a step to just beyond a surface that lies ahead within a small part of the next step `h`; infinite
-    where there is none. A trial of length `h` would only be cut short there.
+def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: Look, up: Mask, h: Scalar) -> Scalar:
+    """The time from the end of a step to just beyond a surface that is predicted ahead, within the next step `h`; infinite where
+    there is none. A trial of length `h` would only be cut short there.
 
-    Not for a guard whose rate changes much before: it may touch its surface, and Newton's steps towards a double zero are many.
+    From that near a surface, the second trial ends on it: the polynomial's error is of second order in the distance.
     """
     straight, reach = course.stretches
+    never = jnp.full_like(h, jnp.inf)
     if not course.surfaces.count or reach <= straight:
-        return jnp.full_like(h, jnp.inf)
-    ahead = end.g / jnp.where(end.r < 0, -end.r, 0)
-    changes = jnp.abs(end.r - now.last.r) * ahead
-    near = up & (end.r < 0) & (ahead <= NEAR * h) & (changes <= 0.1 * attempt.dt * jnp.abs(end.r))
-    return jnp.min(jnp.where(near, ahead, jnp.inf)) + 0.03 * reach * h
+        return never
+    falling = up & (end.r < 0)
+    # No further than twice the length of the points that the polynomial goes through.
+    within = jnp.minimum(h, 2 * (attempt.dt - now.before.dt))
+    some = jnp.any(falling & (straight_fall(end) <= 1.2 * within))
+    start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
+    predicted = lambda: fall_ahead(falling, now.before, start, end, within) + 0.03 * reach * h
+    return jax.lax.cond(eqxi.unvmap_any(some), predicted, lambda: never)
 
 
 def _aside(fn: Callable, *arguments: PyTree) -> Any:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Int, PyTree
 
 from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket
+from .guard_cubic import Look
 from .last_stretch import stretches
 from .pace import Pace
 from .retrace import Taken
@@ -43,11 +44,13 @@ class Ending(eqx.Module):
 
 
 class Progress(eqx.Module):
-    """The carry of the loop. `dt`: the step to try. `h`: the step that the controller proposes. `control`: its memory. `up`: the
-    guards that rose above rounding and have been positive since. `g_max`: the largest absolute value of each guard so far,
-    and of the numbers whose difference it is. `steps`: the number of steps tried. `taken`: the lengths of the steps taken, or
-    `None`. `seen`: what a `Watch` has seen."""
+    """The carry of the loop. `before`: the guards at the start of the step that led to the last point, earlier than that point by
+    the step's length; at the first point, the guards there. `dt`: the step to try. `h`: the step that the controller proposes.
+    `control`: its memory. `up`: the guards that rose above rounding and have been positive since. `g_max`: the largest absolute
+    value of each guard so far, and of the numbers whose difference it is. `steps`: the number of steps tried. `taken`: the
+    lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen."""
 
+    before: Look
     last: Point
     dt: Scalar
     h: Scalar
