@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax._flow.guard_cubic import Look
-from hyjax._flow.guard_fall import fall_ahead, predicted_fall, quintic
+from hyjax._flow.guard_fall import fall_ahead, predicted_fall, quintic, value_and_slope
 from hyjax.models import bouncing_ball, simplest_walker
 
 YES = jnp.array([True])
@@ -21,10 +21,10 @@ def look(guard, t):
 @pytest.mark.parametrize("before", [-0.03, -0.7, -40.0])
 def test_the_polynomial_of_degree_five_is_its_own(before):
     guard = np.polynomial.Polynomial([0.3, -0.4, 0.2, -0.5, 0.1, 0.07])
-    curve = quintic(look(guard, before), look(guard, 0.1), look(guard, 0.9))
+    coefficients = quintic(look(guard, before), look(guard, 0.1), look(guard, 0.9))
     for v in (-0.4, 0.0, 0.37, 1.0, 1.8):
         t = 0.1 + 0.8 * v
-        value, slope = curve(jnp.array([v]))
+        value, slope = value_and_slope(coefficients, jnp.array([v]))
         # Rounding of the value at the point before, over the square of its distance from the others.
         assert_allclose(value, guard(t), rtol=0, atol=1e-12)
         assert_allclose(slope, 0.8 * guard.deriv()(t), rtol=0, atol=1e-11)
@@ -36,7 +36,7 @@ def test_without_a_point_apart_it_is_the_cubic():
     # At the start; nearer than a hundredth of the step; and a point whose values are not finite.
     broken = Look(jnp.array(-1.0), jnp.array([jnp.inf]), jnp.array([jnp.nan]))
     for before in (lo, look(other, -0.007), broken):
-        value, slope = quintic(before, lo, hi)(jnp.array([0.3]))
+        value, slope = value_and_slope(quintic(before, lo, hi), jnp.array([0.3]))
         assert_allclose(value, guard(0.24), rtol=1e-15)
         assert_allclose(slope, 0.8 * guard.deriv()(0.24), rtol=1e-14)
 
