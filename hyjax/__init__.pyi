@@ -47,7 +47,7 @@ from ._system.results import RESULTS as RESULTS
 from ._system.save import load as load, provenance as provenance, save as save
 from ._system.section import Section as Section, Stroboscope as Stroboscope
 from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
-from ._system.trig import sincos as sincos
+from ._system.trig import cos as cos, sin as sin, sincos as sincos
 from ._system.workers import ExecutorError as ExecutorError
 from ._variation.bouligand import (
     bouligand_derivative as bouligand_derivative,

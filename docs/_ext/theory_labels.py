@@ -49,6 +49,8 @@ WITHOUT_EQUATION = {
     "hyjax.parameter",
     "hyjax.provenance",
     "hyjax.save",
+    "hyjax.cos",
+    "hyjax.sin",
     "hyjax.sincos",
     "hyjax.ExecutorError",
     "hyjax.StoreError",

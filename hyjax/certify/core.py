@@ -19,8 +19,12 @@ _CALLS = {
     "remat": "jaxpr",
     "checkpoint": "jaxpr",
 }
-# The function of `hyjax._system.trig` that evaluates sine and cosine by polynomials, which are accurate to rounding.
-_SINCOS = "_by_polynomials"
+# The functions of `hyjax._system.trig` that evaluate sine and cosine by polynomials, which are accurate to rounding.
+_BY_POLYNOMIALS = {
+    "_by_polynomials": (lax.sin, lax.cos),
+    "_sin_by_polynomial": (lax.sin,),
+    "_cos_by_polynomial": (lax.cos,),
+}
 
 
 def core_jaxpr(function: Callable, *examples) -> jex.ClosedJaxpr:
@@ -59,8 +63,8 @@ def _run(jaxpr, consts, arguments) -> list:
         name, inputs = equation.primitive.name, [read(atom) for atom in equation.invars]
         if name in _CALLS:
             inner = equation.params[_CALLS[name]]
-            if equation.params.get("name") == _SINCOS:
-                outputs = [lax.sin(inputs[0]), lax.cos(inputs[0])]
+            if (exact := _BY_POLYNOMIALS.get(equation.params.get("name"))) is not None:
+                outputs = [function(inputs[0]) for function in exact]
             elif isinstance(inner, jex.ClosedJaxpr):
                 outputs = _run(inner.jaxpr, inner.consts, inputs)
             else:

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from .._system.system import Guard, HybridSystem, Mode, Reset, Transition
-from .._system.trig import sincos
+from .._system.trig import sin
 from .._system.types import Scalar, Time
 
 
@@ -18,8 +18,7 @@ def clock(t: Time, frequency: Scalar) -> Scalar:
     **Arguments:** `frequency`: $\Omega$, rad per unit of time.
     """
     turns = frequency * t / (2 * jnp.pi)
-    sine, _ = sincos(frequency * t)
-    return jnp.where(turns < 1.25, 1 - turns, -sine / (2 * jnp.pi))
+    return jnp.where(turns < 1.25, 1 - turns, -sin(frequency * t) / (2 * jnp.pi))
 
 
 def impacts_in_a_period(

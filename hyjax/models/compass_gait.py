@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import cos, sin, sincos
 from ._parameter import parameter, require_nonnegative, require_positive
 
 title = "Compass gait"
@@ -61,8 +61,8 @@ def swing(t, x, params):
     a, b = 1 / (1 + params.beta), params.beta / (1 + params.beta)
     omega2 = params.gravity / params.leg_length
     sin_d, cos_d = sincos(stance - swing)
-    sin_stance, _ = sincos(stance)
-    sin_swing, _ = sincos(swing)
+    sin_stance = sin(stance)
+    sin_swing = sin(swing)
     stance_accel, swing_accel = solve2(
         -b * cos_d,
         b**2,
@@ -81,8 +81,7 @@ def foot_height(t, x, params):
 
 def hip_height(t, x, params):
     """Of the hip above the slope, in leg lengths."""
-    _, cosine = sincos(x[0] + params.slope)
-    return cosine
+    return cos(x[0] + params.slope)
 
 
 def foot_ahead(t, x, params):
@@ -93,7 +92,7 @@ def foot_ahead(t, x, params):
 def heel_strike(t, x, params):
     stance, swing, stance_rate, swing_rate = x
     be, mu = params.beta, params.mu
-    _, c = sincos(stance - swing)
+    c = cos(stance - swing)
     # Q-, on (swing_rate, stance_rate): Goswami et al. (1998), appendix.
     about_foot = -be * swing_rate + (-be + 2 * (mu * (1 + be) ** 2 / 2 + (1 + be)) * c) * stance_rate
     about_hip = -be * stance_rate

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import Mode
-from .._system.trig import sincos
+from .._system.trig import cos, sin
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import box, spring
@@ -47,14 +47,12 @@ class Params(eqx.Module):
 
 def oscillate(t, x, params):
     x, x_rate = x
-    _, cosine = sincos(params.frequency * t)
-    x_accel = -2 * params.damping * x_rate - x - params.cubic * x**3 + params.force * cosine
+    x_accel = -2 * params.damping * x_rate - x - params.cubic * x**3 + params.force * cos(params.frequency * t)
     return jnp.stack([x_rate, x_accel])
 
 
 def wall(t, params):
-    sine, _ = sincos(params.frequency * t)
-    return params.wall + params.wall_amplitude * sine
+    return params.wall + params.wall_amplitude * sin(params.frequency * t)
 
 
 def gap(t, x, params):
@@ -64,8 +62,7 @@ def gap(t, x, params):
 
 def impact(t, x, params):
     x, x_rate = x
-    _, cosine = sincos(params.frequency * t)
-    wall_rate = params.wall_amplitude * params.frequency * cosine
+    wall_rate = params.wall_amplitude * params.frequency * cos(params.frequency * t)
     return jnp.stack([x, -params.restitution * x_rate + (1 + params.restitution) * wall_rate])
 
 

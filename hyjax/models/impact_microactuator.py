@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import sin
 from ._parameter import parameter, refuse_unless, require_positive, require_unit_interval
 from ._sketch import box, spring
 
@@ -57,8 +57,7 @@ class Params(eqx.Module):
 
 
 def force(q, q_rate, phase, params):
-    sine, _ = sincos(phase)
-    return (params.voltage * sine / (1 - q)) ** 2 - params.damping * q_rate - q
+    return (params.voltage * sin(phase) / (1 - q)) ** 2 - params.damping * q_rate - q
 
 
 def stick(t, x, params):

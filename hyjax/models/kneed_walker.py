@@ -54,7 +54,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import cos, sincos
 from ._parameter import parameter, require_nonnegative, require_positive, require_slope
 from .compass_gait import foot_ahead, foot_height, hip_height, solve2
 
@@ -163,7 +163,7 @@ def knee_strike(t, x, params):
     q1, q2, _, v1, v2, v3 = x
     m = moments(params)
     _, lt, length = lengths(params)
-    _, c12 = sincos(q1 - q2)
+    c12 = cos(q1 - q2)
     whole = m.j1 * v1 - length * c12 * (m.g2 * v2 + m.g3 * v3)
     leg = -m.gl * length * c12 * v1 + (m.j2 + m.g3 * lt) * v2 + (m.j3 + m.g3 * lt) * v3
     coupling = -m.gl * length * c12
@@ -174,7 +174,7 @@ def heel_strike(t, x, params):
     q1, q2, v1, v2 = x
     m = moments(params)
     ls, _, length = lengths(params)
-    _, c12 = sincos(q1 - q2)
+    c12 = cos(q1 - q2)
     hip_and_legs = params.hip_mass * length + 2 * (params.shank_mass * params.a1 + params.thigh_mass * (ls + params.a2))
     about_foot = hip_and_legs * length * c12 * v1 - m.h * (v1 + v2)
     about_hip = -m.h * v1
@@ -199,7 +199,7 @@ def unchanged(t, x, params):
 def clearance(q1, q2, q3, params):
     """The height of the swing foot above the slope, in m."""
     ls, lt, length = lengths(params)
-    _, (c1, c2, c3) = sincos(jnp.stack([q1, q2, q3]) + params.slope)
+    c1, c2, c3 = cos(jnp.stack([q1, q2, q3]) + params.slope)
     return length * c1 - lt * c2 - ls * c3
 
 

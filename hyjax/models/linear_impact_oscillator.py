@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import Mode
-from .._system.trig import sincos
+from .._system.trig import cos
 from ._clock import impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import box, spring
@@ -56,8 +56,7 @@ class Params(eqx.Module):
 
 def oscillate(t, x, params):
     x, x_rate, phase = x
-    _, cosine = sincos(phase)
-    x_accel = params.amplitude * cosine - params.damping * x_rate - params.stiffness * x
+    x_accel = params.amplitude * cos(phase) - params.damping * x_rate - params.stiffness * x
     return jnp.stack([x_rate, x_accel, params.frequency])
 
 

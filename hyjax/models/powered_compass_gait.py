@@ -52,7 +52,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import sin, sincos
 from .._system.types import Scalar, State, Time
 from ._objective import require_sequence
 from ._parameter import parameter, refuse_unless, require_nonnegative, require_positive, require_slope
@@ -132,8 +132,8 @@ def move(x, torque, params):
     M, m, c, l, g = params.hip_mass, params.leg_mass, params.com, params.leg_length, params.gravity
     inertia_stance, inertia_swing, kappa = inertias(params)
     sin_d, cos_d = sincos(stance - swing)
-    sin_stance, _ = sincos(stance)
-    sin_swing, _ = sincos(swing)
+    sin_stance = sin(stance)
+    sin_swing = sin(swing)
     stance_accel, swing_accel = solve2(
         inertia_stance,
         -kappa * cos_d,

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import sin, sincos
 from ._objective import require_sequence
 from ._parameter import parameter, require_nonnegative, require_slope
 from .simplest_walker import (
@@ -65,8 +65,7 @@ class Params(eqx.Module):
 def swing(t, x, params):
     theta, theta_rate, phi, phi_rate = x
     sin_theta, cos_theta = sincos(theta - params.slope)
-    sin_phi, _ = sincos(phi)
-    phi_accel = sin_theta + (theta_rate**2 - cos_theta) * sin_phi - params.stiffness * phi
+    phi_accel = sin_theta + (theta_rate**2 - cos_theta) * sin(phi) - params.stiffness * phi
     return jnp.stack([theta_rate, sin_theta, phi_rate, phi_accel])
 
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import sin
 from ._parameter import parameter, refuse_unless
 
 title = "Rimless wheel"
@@ -45,8 +45,7 @@ class Params(eqx.Module):
 
 def roll(t, x, params):
     theta, theta_rate = x
-    sine, _ = sincos(theta + params.slope)
-    return jnp.stack([theta_rate, params.inertia_ratio * sine])
+    return jnp.stack([theta_rate, params.inertia_ratio * sin(theta + params.slope)])
 
 
 def spoke_height(t, x, params):

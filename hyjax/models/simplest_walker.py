@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import cos, sin, sincos
 from ._parameter import parameter, require_slope
 
 title = "Simplest walker"
@@ -41,8 +41,7 @@ class Params(eqx.Module):
 def swing(t, x, params):
     theta, theta_rate, phi, phi_rate = x
     sin_theta, cos_theta = sincos(theta - params.slope)
-    sin_phi, _ = sincos(phi)
-    phi_accel = sin_theta + (theta_rate**2 - cos_theta) * sin_phi
+    phi_accel = sin_theta + (theta_rate**2 - cos_theta) * sin(phi)
     return jnp.stack([theta_rate, sin_theta, phi_rate, phi_accel])
 
 
@@ -52,13 +51,12 @@ def foot_height(t, x, params):
 
 
 def hip_height(t, x, params):
-    _, cosine = sincos(x[0])
-    return cosine
+    return cos(x[0])
 
 
 def heel_strike(t, x, params):
     theta, theta_rate, _, _ = x
-    _, cosine = sincos(2 * theta)
+    cosine = cos(2 * theta)
     return jnp.stack([-theta, cosine * theta_rate, -2 * theta, (1 - cosine) * cosine * theta_rate])
 
 
@@ -93,8 +91,7 @@ def region(params):
 
 def after_strike(params, theta, theta_rate):
     """The state just after a heel strike with these values; the reset determines the other two coordinates."""
-    _, cosine = sincos(2 * theta)
-    return jnp.stack([theta, theta_rate, 2 * theta, (1 - cosine) * theta_rate])
+    return jnp.stack([theta, theta_rate, 2 * theta, (1 - cos(2 * theta)) * theta_rate])
 
 
 # The plane of initial states for a basin of attraction, and the guards that end the motion: the stance leg lies on the slope.

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import cos, sin, sincos
 from ._parameter import parameter, refuse_unless, require_positive
 from ._sketch import spring
 
@@ -64,14 +64,12 @@ def forward(x, params):
 
 def foot_height(t, x, params):
     y, _ = x
-    sine, _ = sincos(params.attack_angle)
-    return y - sine
+    return y - sin(params.attack_angle)
 
 
 def touchdown(t, x, params):
     y, y_rate = x
-    _, cosine = sincos(params.attack_angle)
-    return jnp.stack([-cosine, y, forward(x, params), y_rate])
+    return jnp.stack([-cos(params.attack_angle), y, forward(x, params), y_rate])
 
 
 def lean(t, x, params):
@@ -167,7 +165,7 @@ def guess(params):
 
 def region(params):
     """Apexes, from the height of touchdown to the height at which the horizontal speed is zero."""
-    sine, _ = sincos(params.attack_angle)
+    sine = sin(params.attack_angle)
     zero = jnp.zeros_like(sine)
     return jnp.stack([sine, zero]), jnp.stack([params.energy, zero])
 

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sincos
+from .._system.trig import cos, sin, sincos
 from ._parameter import parameter, refuse_unless, require_positive
 from ._sketch import spring
 from .slip import (
@@ -88,14 +88,12 @@ def leg_angle(x, params):
 
 def foot_height(t, x, params):
     y, _ = x
-    sine, _ = sincos(leg_angle(x, params))
-    return y - sine
+    return y - sin(leg_angle(x, params))
 
 
 def touchdown(t, x, params):
     y, y_rate = x
-    _, cosine = sincos(leg_angle(x, params))
-    return jnp.stack([-cosine, y, forward(x, params), y_rate])
+    return jnp.stack([-cos(leg_angle(x, params)), y, forward(x, params), y_rate])
 
 
 def falls(t, x, params):
@@ -134,7 +132,7 @@ def guess(params):
 
 def region(params):
     """Apexes, from the height of the leg as it begins to turn to the height at which the horizontal speed is zero."""
-    sine, _ = sincos(params.retraction_angle)
+    sine = sin(params.retraction_angle)
     zero = jnp.zeros_like(sine)
     return jnp.stack([sine, zero]), jnp.stack([params.energy, zero])
 
@@ -162,8 +160,7 @@ def travel(mode, x, params):
     """The vector from an arc's origin to that of the next: apex, foot, apex."""
     zero = jnp.zeros_like(params.energy)
     if mode == "descent":
-        _, cosine = sincos(leg_angle(x, params))
-        return jnp.stack([-x[1] * forward(x, params) + cosine, zero])
+        return jnp.stack([-x[1] * forward(x, params) + cos(leg_angle(x, params)), zero])
     if mode == "stance":
         return jnp.stack([x[0] + x[2] * x[3], zero])
     return jnp.stack([zero, zero])

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._system.system import Mode
-from .._system.trig import sincos
+from .._system.trig import sin
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import disc
@@ -52,8 +52,7 @@ def fall(t, x, params):
     # In the table's frame the table's motion enters the field, so the step size adapts to it. In the ground's frame the fall is
     # a parabola, exact for steps of any length, within which the table could move without being noticed.
     _, h_rate = x
-    sine, _ = sincos(params.frequency * t)
-    return jnp.stack([h_rate, params.amplitude * params.frequency**2 * sine - params.gravity])
+    return jnp.stack([h_rate, params.amplitude * params.frequency**2 * sin(params.frequency * t) - params.gravity])
 
 
 def height(t, x, params):
@@ -113,8 +112,7 @@ def start(params):
 def outline(mode, x, params, t=0.0):
     """Table and ball at time `t`, in m, on the ground."""
     h, _ = x
-    sine, _ = sincos(params.frequency * t)
-    table = params.amplitude * sine
+    table = params.amplitude * sin(params.frequency * t)
     wide = 0.5 * (2 * params.amplitude + params.gravity * (jnp.pi / params.frequency) ** 2 / 2)
     radius = wide / 8
     return {
