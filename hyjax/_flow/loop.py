@@ -258,7 +258,7 @@ def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: L
     never = jnp.full_like(h, jnp.inf)
     if not course.surfaces.count or reach <= straight:
         return never
-    falling = up & (end.r < 0)
+    falling = up & (end.g > course.noise) & (end.r < 0)
     # No further than twice the length of the points that the polynomial goes through.
     within = jnp.minimum(h, 2 * (attempt.dt - now.before.dt))
     some = jnp.any(falling & (straight_fall(end) <= 1.2 * within))

@@ -180,7 +180,8 @@ def sin(x: Float[Array, "..."]) -> Float[Array, "..."]:
 def cos(x: Float[Array, "..."]) -> Float[Array, "..."]:
     r"""Cosine, $\cos x = \sin(x + \pi/2)$, for the vector fields of batches on a CPU; by one polynomial.
 
-    **Arguments:** `x`: rad, any shape. **Returns:** an array of the same shape, see {py:func}`hyjax.sin`.
+    **Arguments:** `x`: rad, any shape. **Returns:** an array of the same shape; accuracy, derivatives, float32 and what is not
+    finite as for {py:func}`hyjax.sincos`.
 
     **Example:**
 
