@@ -1,9 +1,11 @@
 """The pages of `docs/`: the commands that they name exist, and so do names and arguments in code that the build does not run."""
 
 import ast
+import importlib.util
 import inspect
 import re
 import shlex
+import sys
 import tomllib
 
 import pytest
@@ -103,3 +105,14 @@ def test_code_that_is_shown_only(page):
 def test_that_there_is_what_is_tested():
     text = "".join(page.read_text() for page in PAGES)
     assert len(commands(text)) > 5 and len(re.findall(r"^```python\n", text, re.MULTILINE)) > 1
+
+
+def test_the_listed_mutations_apply():
+    """Each old text of `tools/mutations.toml` occurs once in its file."""
+    spec = importlib.util.spec_from_file_location("mutate", ROOT / "tools" / "mutate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    # Its classes look for their module there.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    assert len(module.mutations()) > 100

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hyjax as hj
-from hyjax._flow.guard_cubic import Look
+from hyjax._flow.guard_cubic import hidden_turn, Look
 from hyjax._flow.guard_resolution import coarseness, may_be_coarse
 from hyjax.contact import Contact, contact_system, lagrangian
 
@@ -24,6 +24,17 @@ def test_a_cheap_condition_of_coarse_steps():
     assert coarse.sum() > 1000 and (~coarse).sum() > 1000
     assert np.all(suspected[coarse]) and np.mean(suspected[~coarse]) < 1 / 3
     assert not np.any(jax.vmap(may_be_coarse)(*looks, 0 * error))
+
+
+def test_turns_of_a_covered_limit_are_not_looked_for():
+    """A guard that dips below zero, and one that touches it, within a step."""
+    no_noise, up = jnp.zeros(2), jnp.array([True, True])
+    start = Look(jnp.array(0.0), jnp.array([0.2, 0.25]), jnp.array([-1.0, -1.0]))
+    end = Look(jnp.array(1.0), jnp.array([0.2, 0.25]), jnp.array([1.0, 1.0]))
+    for seen in ([True, True], [True, False], [False, True], [False, False]):
+        turns, _, when, there = hidden_turn(start, up, end, jnp.array(seen), no_noise, jnp.full(2, 1e-15))
+        assert bool(turns) == any(seen) and not there.any()
+        assert when == (0.5 if any(seen) else 1)
 
 
 def test_the_kink_of_a_covered_limit_costs_no_steps():

@@ -125,11 +125,14 @@ def test_a_turn_odd_about_the_middle_of_a_step_is_noticed():
     assert_allclose(met.t, 0.5 + np.arcsin(0.5 ** (1 / 3)) / (2 * np.pi), rtol=1e-14)
 
 
-def test_a_dip_between_two_falls_is_noticed():
-    """A cubic that falls at both ends of a step from 0 to 1, is positive there, and negative between 0.3 and 0.5."""
-    dip = leave(lambda t, x, p: jnp.ones(1), 1, lambda t, x, p: -(t - 0.3) * (t - 0.5) * (t - 1.1))
-    met = hj.flow_to_guard(dip, "free", 0.0, jnp.zeros(1), None, integrator=fixed(dfx.Heun(), 1.0))
-    assert_allclose(met.t, 0.3, rtol=1e-14)
+@pytest.mark.parametrize("roots", [(0.3, 0.5, 1.1), (0.6, 0.7, 0.95)], ids=["a dip", "two falls"])
+def test_a_fall_and_rise_within_a_step_is_noticed(roots):
+    """A cubic that falls, rises and falls at its roots, in one step from 0 to 1: it is positive at both ends, or Newton's method
+    would lead to the second fall."""
+    a, b, c = roots
+    winding = leave(lambda t, x, p: jnp.ones(1), 1, lambda t, x, p: -(t - a) * (t - b) * (t - c))
+    met = hj.flow_to_guard(winding, "free", 0.0, jnp.zeros(1), None, integrator=fixed(dfx.Heun(), 1.0))
+    assert_allclose(met.t, a, rtol=1e-14)
 
 
 def test_all_steps_are_equal_but_the_last():
