@@ -85,3 +85,42 @@ def test_numbers_of_tries():
     params = bouncing_ball.Params()
     ball = hj.stride(bouncing_ball.system, bouncing_ball.guess(params), params, sequence=bouncing_ball.sequence)
     assert ball.impacts[0].steps == 5
+
+
+def above(field, offset=0.0):
+    """`(x, p) -> Impact` with the surface `x[0] = offset`, of a field `(t, x, p)` of a position and its rate."""
+    modes = {"fall": hj.Mode(field, ("x", "v")), "rest": hj.Mode(lambda t, x, p: 0 * x, ("x", "v"))}
+    land = hj.Transition("fall", "rest", lambda t, x, p: x[0] - offset, lambda t, x, p: x)
+    system = hj.HybridSystem(modes, (land,))
+    return lambda x, p, **options: hj.flow_to_guard(
+        system, "fall", 0.0, x, p, integrator=hj.Integrator(max_time=10.0, unroll=False, **options)
+    )
+
+
+def test_a_lane_does_not_depend_on_its_neighbours():
+    """Forced oscillators, beside others and beside copies of themselves, in one program: which surfaces are near is asked of the
+    batch, which are aimed at of each lane."""
+    run = above(lambda t, x, p: jnp.stack([x[1], -(p[0] ** 2) * x[0] + p[1] * jnp.cos(p[2] * t)]), -0.7)
+    batch = jax.jit(jax.vmap(lambda x, p: run(x, p, rtol=1e-6, atol=1e-6)))
+    random = np.random.default_rng(3)
+    count = 64
+    x = jnp.asarray(random.uniform([0.2, -1], [1, 1], (count, 2)))
+    p = jnp.asarray(random.uniform([0.5, 0.5, 0.3], [2, 3, 2], (count, 3)))
+    together = batch(x, p)
+    assert len(set(np.asarray(together.steps).tolist())) > 3
+    for k in range(count):
+        alone = batch(jnp.broadcast_to(x[k], (count, 2)), jnp.broadcast_to(p[k], (count, 3)))
+        assert_array_equal(alone.t[0], together.t[k])
+        assert_array_equal(alone.steps[0], together.steps[k])
+
+
+def test_the_surface_of_a_sharp_change_is_reached_in_few_tries():
+    """A ball above a spring, which begins at the surface: a step that ends just beyond is rejected, one that ends just before is
+    not, and from there the surface is near."""
+    run = above(lambda t, x, p: jnp.stack([x[1], -p[0] + p[1] ** 2 * jnp.maximum(-x[0], 0)]))
+    p = jnp.array([0.309, 94.4])
+    x = jnp.array([1.965, -1.758])
+    met = run(x, p, rtol=1e-10, atol=1e-10)
+    fall = (x[1] + jnp.sqrt(x[1] ** 2 + 2 * p[0] * x[0])) / p[0]
+    assert_allclose(met.t, fall, rtol=1e-13)
+    assert met.steps <= 13

@@ -61,6 +61,12 @@ def test_derivatives_of_every_order():
             assert_allclose(jax.vmap(derivative)(x), exact(x), rtol=0, atol=5e-16)
 
 
+def test_numbers_and_lists_of_numbers():
+    assert float(hj.sin(0.5)) == float(hj.sin(jnp.array(0.5)))
+    assert_allclose(hj.cos([0.0, 1.0]), np.cos([0.0, 1.0]), rtol=3e-16)
+    assert_allclose(hj.sin(2), np.sin(2), rtol=1e-7)
+
+
 def test_single_precision_is_that_of_jax():
     x = jnp.linspace(-100, 100, 101, dtype=jnp.float32)
     s, c = sincos(x)

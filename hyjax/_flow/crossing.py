@@ -16,7 +16,7 @@ from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar
 from .guard_cubic import hidden_turn, Look, no_turn
-from .guard_fall import predicted_fall
+from .guard_fall import predicted_fall, straight_fall
 from .guard_resolution import may_be_coarse, shortened
 from .surfaces import Guards, Mask
 from .trees import select
@@ -225,7 +225,7 @@ def _narrowed(bracket: Bracket, trial: Trial, enter: Flag) -> Bracket:
 
 def _ahead(candidates: Mask, end: Look) -> Guards:
     """The time from the trial's end to the surface of each candidate, `g / -r`; infinite where it rises."""
-    ahead = jnp.where(candidates, end.g / jnp.where(end.r < 0, -end.r, 0), jnp.inf)
+    ahead = jnp.where(candidates, straight_fall(end), jnp.inf)
     return jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
 
 

@@ -8,7 +8,7 @@ from .surfaces import Guards, Mask
 
 
 class Look(eqx.Module):
-    """Values `g` and rates `r` of the guards at one point of a step, `dt` after its start."""
+    """Values `g` and rates `r` of the guards at one point of a step, `dt` after its start; negative before."""
 
     dt: Scalar
     g: Guards

@@ -78,6 +78,7 @@ def fall_ahead(falling: Mask, before: Look, start: Look, end: Look, within: Scal
     v = _newton(coefficients, 1 + jnp.minimum(straight_fall(end), within) / span)
     value, slope = value_and_slope(coefficients, v)
     ahead = (v - 1) * span
+    # Newton's method has arrived, and the guard falls on.
     falls = (jnp.abs(value) <= 0.1 * end.g) & (slope < 0.5 * span * end.r)
     near = falling & falls & (ahead > 0) & (ahead <= within)
     return jnp.min(jnp.where(near, ahead, jnp.inf))

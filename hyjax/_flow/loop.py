@@ -34,6 +34,9 @@ from .surfaces import Guards, Mask, rounding, standing, Surfaces
 from .trees import select, without_tangents
 from .watch import Watch
 
+# A fall may be so many times as fast as along a straight line, and a surface still be aimed at.
+SLOWER = 4
+
 
 def run(
     field: Callable,
@@ -217,6 +220,10 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     onwards = jnp.minimum(h, _just_beyond_surface(course, now, attempt, end, next_up, h))
     stalled = rejected & ~(h > 4 * eps * jnp.abs(stop_gradient(point.t)))
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
+    # Where the flow changes sharply at a surface, a step just beyond is rejected. The controller would begin with a fifth of its
+    # length and aim at the surface again: try to end just before instead, once.
+    shorter = jnp.minimum(h, verdict.dt)
+    shorter = jnp.where(attempt.dt < now.h, jnp.maximum(shorter, 0.9 * attempt.dt), shorter)
     return Progress(
         before=select(take, Look(-attempt.dt, last.g, last.r), now.before),
         last=point,
@@ -224,7 +231,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
             jnp.where(
                 take,
                 jnp.minimum(onwards, course.t_stop - point.t),
-                jnp.where(rejected, jnp.minimum(h, verdict.dt), verdict.dt),
+                jnp.where(rejected, shorter, verdict.dt),
             )
         ),
         h=h,
@@ -252,19 +259,20 @@ def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: L
     """The time from the end of a step to just beyond a surface that is predicted ahead, within the next step `h`; infinite where
     there is none. A trial of length `h` would only be cut short there.
 
-    From that near a surface, the second trial ends on it: the polynomial's error is of second order in the distance.
+    The trial to just beyond the surface ends so near it that the trial after ends on it: the error of the guard's polynomial is
+    of second order in the distance from the polynomial's points.
     """
     straight, reach = course.stretches
     never = jnp.full_like(h, jnp.inf)
     if not course.surfaces.count or reach <= straight:
         return never
-    falling = up & (end.g > course.noise) & (end.r < 0)
-    # No further than twice the length of the points that the polynomial goes through.
+    # No further than twice the time between the first and the last point of the polynomial.
     within = jnp.minimum(h, 2 * (attempt.dt - now.before.dt))
-    some = jnp.any(falling & (straight_fall(end) <= 1.2 * within))
+    # One flag for the batch, and the guards of each lane by themselves: no lane depends on its neighbours.
+    falling = up & (end.g > course.noise) & (straight_fall(end) <= SLOWER * within)
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     predicted = lambda: fall_ahead(falling, now.before, start, end, within) + 0.03 * reach * h
-    return jax.lax.cond(eqxi.unvmap_any(some), predicted, lambda: never)
+    return jax.lax.cond(eqxi.unvmap_any(jnp.any(falling)), predicted, lambda: never)
 
 
 def _aside(fn: Callable, *arguments: PyTree) -> Any:
