@@ -21,6 +21,7 @@ from hyjax._sweep.chunk_solver import ChunkSolver
 from hyjax._sweep.lock import LOCK
 from hyjax._sweep.starts import CoarseGrid, is_far
 from hyjax._sweep.store import Store
+from hyjax.models import simplest_walker as walker
 
 ROOT = pathlib.Path(__file__).parent.parent
 HERE = pathlib.Path(__file__).parent
@@ -300,3 +301,26 @@ def test_a_batch_is_no_start(start):
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), start)
     with pytest.raises(ValueError, match=re.escape("orbits[0]")):
         case.swept(batch)
+
+
+def test_in_single_precision():
+    """The orbits of neighbours differ by less than the solver's error, which a guess may then miss."""
+    system, sequence, near, far = (
+        walker.system,
+        walker.sequence,
+        np.linspace(0.0089, 0.0091, 8),
+        np.linspace(0.004, 0.014, 8),
+    )
+
+    def swept(dtype, values, **options):
+        params = jax.tree.map(lambda leaf: leaf.astype(dtype), walker.Params(jnp.asarray(0.009)))
+        orbit = hj.periodic_orbit(system, walker.guess(params), params, sequence=sequence, **options)
+        return hj.sweep(system, orbit, where=lambda p: p.slope, values=values)
+
+    exact = swept(jnp.float64, np.concatenate([near, far]))
+    for values, expected in ((near, exact["x"][:8]), (far, exact["x"][8:])):
+        found = swept(jnp.float32, values, integrator=hj.Integrator(rtol=1e-5, atol=1e-5))
+        assert found["x"].dtype == np.float32
+        assert (found["result"] == 0).all()
+        # Some ten times the tolerance.
+        assert_allclose(found["x"], expected, rtol=0, atol=2e-4)

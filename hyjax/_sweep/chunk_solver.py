@@ -18,13 +18,15 @@ class ChunkSolver:
 
     **Attributes:** `lanes`: the program for one orbit, mapped over many. `first`: the values on the grid's axes and the unknowns
     of the orbit from which the sweep starts. `guess`: `values -> y` on a branch from which the sweep starts, if any. `solved`:
-    names of the parameters that are solved for.
+    names of the parameters that are solved for. `noise`: the error of an orbit by the integrator's tolerance, relative to its
+    largest coordinate.
     """
 
     lanes: BatchMap
     first: tuple[np.ndarray, np.ndarray]
     guess: Callable[[np.ndarray], np.ndarray] | None
     solved: tuple[str, ...]
+    noise: float
 
     def unsolved(self, axes: tuple[np.ndarray, ...]) -> CoarseGrid:
         """The coarse grid of these axes, before it is solved. Where parameters are solved for, which are not on the axes,
@@ -59,14 +61,14 @@ class ChunkSolver:
 
             return follow_tangents(coarse, solve_with_slope, (first, y, lane["_slope"][0])), lane
 
-        return solve_coarse_grid(coarse, solve, (first, y), self.guess), lane
+        return solve_coarse_grid(coarse, solve, (first, y), self.guess, noise=self.noise), lane
 
     def solve(self, coarse: CoarseGrid, axes: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         """The columns of the orbits at all points over the axes of a chunk; the last axis varies fastest."""
         values = points_over(axes)
         guesses, reach = coarse.guesses(values)
         found = self.lanes((values, guesses))
-        far = is_far(found["_y"], guesses, reach)
+        far = is_far(found["_y"], guesses, reach, self.noise)
         found["result"] = np.where(far, int(RESULTS.orbit_not_converged._value), found["result"])
         for name, column in found.items():
             if column.dtype.kind in "fc":

@@ -124,12 +124,17 @@ def varying(axes: tuple[np.ndarray, ...]) -> int:
 
 
 def solve_coarse_grid(
-    coarse: CoarseGrid, solve: Solve, start: tuple[np.ndarray, np.ndarray], guess: Callable | None = None
+    coarse: CoarseGrid,
+    solve: Solve,
+    start: tuple[np.ndarray, np.ndarray],
+    guess: Callable | None = None,
+    *,
+    noise: float = 0.0,
 ) -> CoarseGrid:
     """Solve for the orbits of a coarse grid, level by level.
 
     **Arguments:** `start`: parameters and `y` of an orbit from which to continue. `guess`: `values -> y`, if given used instead
-    of `start`.
+    of `start`. `noise`: the relative error of an orbit, by which alone it may differ from its guess.
     """
     shape, dims = coarse.y.shape[:-1], len(coarse.axes)
     spacings, rough = [1], ROUGH.get(dims, 3)
@@ -141,34 +146,36 @@ def solve_coarse_grid(
         todo = nodes[~coarse.known[tuple(nodes.T)]]
         if guess is not None:
             guesses = guess(coarse.at(todo))
-            _accept(coarse, todo, solve(coarse.at(todo), guesses)[0], guesses, np.inf)
+            _accept(coarse, todo, solve(coarse.at(todo), guesses)[0], guesses, np.inf, noise)
         elif level == 0:
             widths = np.array([np.ptp(axis) or 1 for axis in coarse.axes])
             nearest = nodes[np.argmin(np.sum(((coarse.at(nodes) - start[0]) / widths) ** 2, axis=1))][None]
-            y = march(solve, start[0][None], start[1][None], coarse.at(nearest), np.full_like(start[1][None], np.nan))
+            y = march(
+                solve, start[0][None], start[1][None], coarse.at(nearest), np.full_like(start[1][None], np.nan), noise
+            )
             coarse.y[tuple(nearest.T)] = y
         elif len(todo):
             guesses, reach = coarse.guesses(coarse.at(todo))
             sound = np.isfinite(guesses[:, 0])
             todo, guesses, reach = todo[sound], guesses[sound], reach[sound]
             if len(todo):
-                _accept(coarse, todo, solve(coarse.at(todo), guesses)[0], guesses, reach)
-        _flood(coarse, solve, lines)
+                _accept(coarse, todo, solve(coarse.at(todo), guesses)[0], guesses, reach, noise)
+        _flood(coarse, solve, lines, noise)
     return coarse
 
 
-def _accept(coarse: CoarseGrid, index, y, guesses, reach):
+def _accept(coarse: CoarseGrid, index, y, guesses, reach, noise):
     """Keep the orbits that lie within `reach` of their guesses; the others are, or stay, NaN."""
-    near = ~is_far(y, guesses, reach)
+    near = ~is_far(y, guesses, reach, noise)
     coarse.y[tuple(index[near].T)] = y[near]
 
 
-def is_far(y: np.ndarray, guesses: np.ndarray, reach: np.ndarray | float) -> np.ndarray:
+def is_far(y: np.ndarray, guesses: np.ndarray, reach: np.ndarray | float, noise: float = 0.0) -> np.ndarray:
     """Which orbits lie farther than `reach` from their guesses, and so on another branch; false where `y` is NaN."""
-    return np.max(np.abs(y - guesses), axis=1) > reach + 1e-6 * np.max(np.abs(guesses), axis=1)
+    return np.max(np.abs(y - guesses), axis=1) > reach + max(1e-6, noise) * np.max(np.abs(guesses), axis=1)
 
 
-def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
+def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray], noise: float) -> None:
     """Continue from every point with an orbit to its neighbours without one, once along each edge, until none is left."""
     tried = set()
     while True:
@@ -200,16 +207,16 @@ def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray]) -> None:
                 steps = [coarse.at(np.array([each]))[0] for each in (end, middle, beyond)]
                 ratio = np.sum(np.abs(steps[0] - steps[1])) / np.sum(np.abs(steps[1] - steps[2]))
                 slope[row] = (coarse.y[middle] - coarse.y[beyond]) * ratio
-        ends = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope)
+        ends = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope, noise)
         coarse.y[tuple(to.T)] = ends
 
 
-def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
+def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
     """Continue orbits along straight lines in the parameters, all lines together; NaN for a line not followed to its end.
 
-    **Arguments:** `first`, `last`: the ends of the lines, shape `(lines, free)`. `y`: the orbits at `first`, shape
-    `(lines, n)`. `slope`: the expected change of `y` over the whole line, or NaN. `shortest`: the shortest step, as a fraction
-    of the line. `most`: the largest number of steps.
+    **Arguments:** `first`, `last`: the ends of the lines, shape `(lines, free)`. `y`: the orbits at `first`, shape `(lines, n)`.
+    `slope`: the expected change of `y` over the whole line, or NaN. `noise`: see `solve_coarse_grid`. `shortest`: the shortest
+    step, as a fraction of the line. `most`: the largest number of steps.
     """
     s, y, slope = np.zeros(len(y)), y.copy(), slope.copy()
     # Without an expected change, a very short first step measures it.
@@ -228,12 +235,12 @@ def march(solve: Solve, first, y, last, slope, shortest: float = 2e-4, most: int
         to[t == 1] = last[going][t == 1]
         known = np.isfinite(slope[going, 0])
         guess = y[going] + np.where(known[:, None], slope[going] * (t - s[going])[:, None], 0)
-        found, iterations = solve(to, guess)
+        found, iterations = solve(to.astype(first.dtype), guess.astype(y.dtype))
         size = np.max(np.abs(y[going]), axis=1)
         moved = np.max(np.abs(found - y[going]), axis=1)
         off = np.max(np.abs(found - guess), axis=1)
         # Accepted: without a slope, a small change; with one, a change that the slope predicted for the most part.
-        near = np.where(known, off <= 0.2 * moved + 1e-5 * size, moved <= 0.05 * size)
+        near = np.where(known, off <= 0.2 * moved + max(1e-5, noise) * size, moved <= 0.05 * size)
         good = np.isfinite(found[:, 0]) & near & (iterations <= 6)
         on = going[good]
         slope[on] = np.where(same[on, None], 0, (found[good] - y[on]) / (t[good] - s[on])[:, None])

@@ -115,13 +115,13 @@ def sweep(
     grid = Grid(orbit.params, (), (), (), ()) if where is None else grid_over(orbit.params, where, values)
     grid, conditions, first = with_prescribed(grid, orbit, prescribed, solve)
     integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
-    integrator.tolerances(orbit.x.dtype)
+    noise = 10 * sum(map(float, integrator.tolerances(orbit.x.dtype)))
     problem = Problem(system, orbit.sequence, orbit.strides)
     plain = with_adjoint(integrator, PlainForward())
     lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params)
     branch = start if isinstance(start, Branch) else None
     guess = None if branch is None else guesses_on_branch(branch, grid.free)
-    solver, named = ChunkSolver(lanes, first, guess, tuple(grid.solved)), units_of(None, orbit.params, system)
+    solver, named = ChunkSolver(lanes, first, guess, tuple(grid.solved), noise), units_of(None, orbit.params, system)
     whole = Sweep(
         solver,
         Variables(problem, grid, named.coordinates | {"time": named.time} | (units or {})),
