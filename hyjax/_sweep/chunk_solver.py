@@ -49,14 +49,18 @@ class ChunkSolver:
             )
         y = np.where(np.isfinite(lane["_y"][0]), lane["_y"][0], y)
 
+        def found_from(values, y):
+            # The fractions of a line that a step takes are float64, whatever the orbits are.
+            return self.lanes((values.astype(first.dtype), y.astype(coarse.y.dtype)))
+
         def solve(values, y):
-            found = self.lanes((values, y))
+            found = found_from(values, y)
             return found["_y"], found["iterations"]
 
         if self.solved:
 
             def solve_with_slope(values, y):
-                found = self.lanes((values, y))
+                found = found_from(values, y)
                 return found["_y"], found["_slope"], found["iterations"]
 
             return follow_tangents(coarse, solve_with_slope, (first, y, lane["_slope"][0])), lane

@@ -235,7 +235,7 @@ def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2
         to[t == 1] = last[going][t == 1]
         known = np.isfinite(slope[going, 0])
         guess = y[going] + np.where(known[:, None], slope[going] * (t - s[going])[:, None], 0)
-        found, iterations = solve(to.astype(first.dtype), guess.astype(y.dtype))
+        found, iterations = solve(to, guess)
         size = np.max(np.abs(y[going]), axis=1)
         moved = np.max(np.abs(found - y[going]), axis=1)
         off = np.max(np.abs(found - guess), axis=1)
