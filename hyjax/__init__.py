@@ -13,19 +13,15 @@ from .cli import early as _early  # noqa: F401  # before JAX is imported, which 
 # The public names are those of `__init__.pyi`. Each is imported when it is first used: the whole package takes 0.3 s.
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-# The former paths `hyjax.plot_branch` and others are files in that folder.
-__path__.append(__path__[0] + "/plot/_former")
-
 
 def __getattr__(name: str) -> Any:
-    """A public name; `hyjax.animate`, a former path; `__version__`; `hyjax.objectives`, a module of a folder, which lazy_loader
-    does not import."""
+    """A public name; `__version__`; `hyjax.objectives`, a module of a folder, which lazy_loader does not import."""
     if name == "__version__":
         from ._system.version import version
 
         return version()
-    if name in (modules := {"animate": "hyjax.animate", "objectives": "hyjax._optimize.objectives"}):
+    if name == "objectives":
         import importlib
 
-        return importlib.import_module(modules[name])
+        return importlib.import_module("hyjax._optimize.objectives")
     return _imported(name)

@@ -1,7 +1,6 @@
 """The folders are the derivation: a layer imports only from layers above it, and no import runs in a circle."""
 
 import ast
-import importlib
 import pathlib
 import re
 import subprocess
@@ -19,9 +18,6 @@ LAYERS = (
 BUILDS_ON = {"contact": {"_system"}, "models": {"_system", "contact"}}
 ROOT = pathlib.Path(hyjax.__file__).parent
 FILES = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
-# Former paths of public names, a file each in `plot/_former`, which is on the package's path; they import from their new place.
-FORMER = {"animate", "plot_branch", "plot_sweep", "plot_trajectory"}
-RENAMED = {"Step": "PlacedArc"}
 
 
 def imports(place: tuple[str, ...], lazily: bool) -> set[tuple[str, ...]]:
@@ -50,7 +46,6 @@ def test_every_layer_is_known_and_the_top_is_small():
     assert folders == set(LAYERS)
     top = {path.name for path in ROOT.iterdir() if path.suffix in (".py", ".pyi") or any(path.glob("*.py"))}
     assert top == folders | {"__init__.py", "__init__.pyi", "__main__.py"}
-    assert {path.stem for path in (ROOT / "plot" / "_former").glob("*.py")} == FORMER
     assert len(top) <= 16
 
 
@@ -75,17 +70,6 @@ def test_no_import_circle():
 
     for place in after:
         follow(place, ())
-
-
-def test_former_paths_hold_the_same_objects():
-    for name in FORMER:
-        former = importlib.import_module(f"hyjax.{name}")
-        public = [each for each in vars(former) if not each.startswith("_")]
-        assert public
-        for each in public:
-            held = getattr(former, each)
-            # The same object under a public path, where users are sent; `Step` alone has another name there.
-            assert held is getattr(hyjax.plot, RENAMED.get(each, each)), each
 
 
 def test_no_file_names_the_package():

@@ -1,4 +1,4 @@
-"""The shelf of models: what each states about itself fits together, what it refuses, and former names."""
+"""The shelf of models: what each states about itself fits together, and what it refuses."""
 
 import re
 
@@ -27,15 +27,6 @@ def test_what_a_model_states_about_itself(name):
         assert np.all(np.asarray(low) <= guess) and np.all(guess <= np.asarray(high))
     # A year at least.
     assert model.title[0].isupper() and re.search(r"\((19|20)\d\d\)", model.source)
-
-
-def test_former_names_are_the_models_of_today(command):
-    for former, name in models.FORMER.items():
-        assert models.load(former) is models.load(name)
-        old, new = getattr(models, former), getattr(models, name)
-        assert old.system is new.system and old.Params is new.Params and old.guess is new.guess
-        ran = command("models", former)
-        assert ran.returncode == 0 and ran.stderr == f"hyjax: the model {former} is now called {name}.\n"
 
 
 @pytest.mark.parametrize(

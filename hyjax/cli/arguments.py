@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import difflib
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -22,18 +21,16 @@ def as_misuse() -> Iterator[None]:
 
 
 def load(name: str) -> Any:
-    """The model of that name, or of a Python file; a former name works too, with a note on stderr."""
+    """The model of that name, or of a Python file."""
     from .. import models
     from .own_module import is_file, load_file
 
     if is_file(name):
         return load_file(name)
-    if name in models.FORMER:
-        print(f"hyjax: the model {name} is now called {models.FORMER[name]}.", file=sys.stderr)
     try:
         return models.load(name)
     except ValueError as error:
-        near = resembling(name, (*models.names, *models.FORMER))
+        near = resembling(name, models.names)
         raise Misuse(f"{error}{near} For a system of your own give its file, as path/to/file.py:system.") from None
 
 

@@ -39,17 +39,9 @@ names = (
     "relief_valve",
 )
 
-# Former names, which still work: each is a module of one line.
-FORMER = {
-    "stick_slip": "friction_oscillator",
-    "stickslip": "impact_microactuator",
-    "impact": "linear_impact_oscillator",
-    "impact_oscillator": "duffing_impact_oscillator",
-}
-
 
 def load(name: str) -> ModuleType:
-    """The module of a model, by its name or a former name.
+    """The module of a model, by its name.
 
     **Arguments:** `name`: one of `hyjax.models.names`. **Returns:** the module, with `system`, `Params`, `guess`, ...
     `ValueError` that lists the names for any other.
@@ -60,13 +52,12 @@ def load(name: str) -> ModuleType:
     >>> walker.title, walker.sequence
     ('Simplest walker', ('swing',))
     """
-    name = FORMER.get(name, name)
     if name not in names:
         raise ValueError(f"There is no model {name!r}. The models are: {', '.join(names)}.")
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name not in names and name not in FORMER:
+    if name not in names:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

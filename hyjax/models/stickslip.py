@@ -1,3 +1,0 @@
-"""The former name of `hyjax.models.impact_microactuator`."""
-
-from .impact_microactuator import *  # noqa: F403
