@@ -1,5 +1,8 @@
 """Checks of the arguments of public functions, before anything is computed."""
 
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
 import equinox as eqx
 import jax
 import jax.core
@@ -9,6 +12,8 @@ from jaxtyping import Array, PyTree
 
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
+from .._system.warn import warn
+from .choices import jumps_of
 from .mode_integrators import Integrators
 
 
@@ -51,11 +56,14 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
 
 
 def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
-    """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape or dtype."""
+    """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape or dtype.
+
+    A warning, once for each function, where its value jumps by a choice of its own, of which derivatives know nothing.
+    """
     mode = system.mode(name)
 
-    def shape(fn, what: str, expected: tuple[int, ...], dtype=x.dtype, vector: bool = False):
-        out: PyTree = eqx.filter_eval_shape(fn, t, x, params)
+    def shape(fn, what: str, expected: tuple[int, ...], dtype=x.dtype, vector: bool = False, jumps: str = ""):
+        out = _shape_of(fn, t, x, params, what, jumps)
         if not hasattr(out, "shape") or (out.shape != expected and not (vector and len(out.shape) == 1)):
             got = getattr(out, "shape", type(out).__name__)
             raise ValueError(f"{what} must return shape {expected}{' or (k,)' if vector else ''}, not {got}.")
@@ -65,16 +73,60 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
                 + (", a condition." if dtype is bool else ", as the state. Convert the parameters, or use .astype.")
             )
 
-    shape(mode.vector_field, f"The vector_field of mode {name!r}", x.shape)
+    shape(mode.vector_field, f"The vector_field of mode {name!r}", x.shape, jumps=_FLOW_JUMPS)
     if mode.domain is not None:
         shape(mode.domain, f"The domain of mode {name!r}", (), vector=True)
     for i in system.leaving(name):
         transition = system.transitions[i]
         label = f"transition {transition.source!r} -> {transition.target!r}"
-        shape(transition.guard, f"The guard of {label}", ())
-        shape(transition.reset, f"The reset of {label}", (system.mode(transition.target).dimension,), None)
+        shape(transition.guard, f"The guard of {label}", (), jumps=_GUARD_JUMPS)
+        after = (system.mode(transition.target).dimension,)
+        shape(transition.reset, f"The reset of {label}", after, None, jumps=_RESET_JUMPS)
         if transition.armed is not None:
             shape(transition.armed, f"The function armed of {label}", (), bool)
+
+
+_FLOW_JUMPS = (
+    "The flow is right, but its derivatives, and so multipliers and gradients, lack this jump. Make each side a mode, with a "
+    "transition whose guard falls where the choice changes."
+)
+_RESET_JUMPS = (
+    "Derivatives are those of the side taken, and lack the jump and what moves it. Make each side a transition, with armed= for "
+    "its condition."
+)
+_GUARD_JUMPS = "An event at this jump has no right derivative. Give the condition as armed=, and the guard without it."
+# The type of a function's value, by the function and the types of its arguments. A function is traced when it is first used, as
+# by `jax.jit`, and not at every call.
+_known_functions: OrderedDict[Hashable, PyTree] = OrderedDict()
+_MOST_FUNCTIONS = 1024
+
+
+def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Params, what: str, jumps: str) -> PyTree:
+    """The type of the function's value. **Arguments:** `jumps`: what it means, in the warning, if the value jumps."""
+    arrays, rest = eqx.partition((jnp.asarray(t), x, fn, params), lambda leaf: eqx.is_array(leaf) or leaf is x)
+    leaves, structure = jax.tree.flatten(arrays)
+    others, around = jax.tree.flatten(rest)
+    kind = lambda leaf: (leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False), isinstance(leaf, jax.core.Tracer))
+    key = (structure, around, tuple(map(kind, leaves)), tuple(others), bool(jumps))
+    try:
+        known = _known_functions.get(key)
+    except TypeError:
+        # A function that has no hash is traced at every call.
+        return eqx.filter_eval_shape(fn, t, x, params)
+    if known is None:
+
+        def value(*leaves):
+            t, x, fn, params = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
+            return fn(t, x, params)
+
+        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=kind(leaf)[2]) for leaf in leaves]
+        program, known = jax.make_jaxpr(value, return_shape=True)(*shapes)
+        _known_functions[key] = known
+        if len(_known_functions) > _MOST_FUNCTIONS:
+            _known_functions.popitem(last=False)
+        if jumps and (places := jumps_of(program, *leaves, through_zero=jumps is _GUARD_JUMPS)):
+            warn(f"{what} jumps at {', '.join(each.place for each in places)}. {jumps}")
+    return known
 
 
 def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):

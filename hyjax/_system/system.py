@@ -26,6 +26,9 @@ class Mode(eqx.Module):
     dimension: tables, pictures and datasets name them. `ValueError` for a vector field or domain that is not a function, for
     names that are missing or repeated, and for units of another number.
 
+    A vector field may choose, as by `jnp.where`, between pieces that meet without a jump. Where its value jumps, derivatives of
+    the flow lack the jump: make each piece a mode. A warning at first use names the line, as for a reset or guard that jumps.
+
     `simulate` and `flow_to_guard` end with `outside_domain` where the state starts outside the domain by more than rounding and
     the solver's tolerance, or the flow leaves the domain. A guard that falls at the limit of the domain fires: so the guard of
     an impact may serve as the domain too. `stride` and what is built on it (orbits, branches, sweeps) do not look at domains,

@@ -1,0 +1,202 @@
+"""Functions whose value jumps by a choice of their own: a warning, once, that names the line; and none where nothing jumps."""
+
+import inspect
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from systems import ROLLED, same
+
+import hyjax as hj
+from hyjax import models
+from hyjax._flow.check import check_mode
+
+STEPS, TABLE = jnp.arange(5.0) ** 2, jnp.array([0.0, 1.0, 2.0, 3.0])
+# Each of these jumps somewhere, at a threshold that is small, large, in a narrow window or behind other conditions.
+JUMPING = {
+    "where of time": lambda t, x, p: jnp.where(t < 7.5, 0.0, 1.0),
+    "where of a parameter": lambda t, x, p: jnp.where(t < p, 0.0, 1.0),
+    "sign": lambda t, x, p: -jnp.sign(x[1]),
+    "a far threshold": lambda t, x, p: jnp.where(x[0] > 1e6, 1.0, 0.0),
+    "a tiny threshold": lambda t, x, p: jnp.where(x[0] > 1e-12, 1.0, 0.0),
+    "a tiny jump": lambda t, x, p: 1e-9 * jnp.sign(x[0]),
+    "a window": lambda t, x, p: jnp.where(jnp.abs(x[0] - 300) < 0.5, 1.0, 0.0),
+    "a product": lambda t, x, p: jnp.where(x[0] * x[1] > 1, 1.0, 0.0),
+    "three conditions": lambda t, x, p: jnp.where((x[0] > 0) & (x[1] > 0) & (t > 3), 1.0, 0.0),
+    "a comparison as a number": lambda t, x, p: (x[0] > 0.3).astype(float),
+    "floor": lambda t, x, p: jnp.floor(x[0]),
+    "round": lambda t, x, p: jnp.round(x[0]),
+    "a number made an integer": lambda t, x, p: STEPS[jnp.clip(t.astype(int), 0, 4)],
+    "modulo": lambda t, x, p: x[0] % 1.3,
+    "a square wave": lambda t, x, p: jnp.where((t % 2.0) < 1.0, 1.0, -1.0),
+    "sign of a sine": lambda t, x, p: jnp.sign(jnp.sin(3 * t)),
+    "arctan2": lambda t, x, p: jnp.arctan2(x[0], x[1]),
+    "heaviside": lambda t, x, p: jnp.heaviside(x[0], 0.5),
+    "a table": lambda t, x, p: STEPS[jnp.searchsorted(TABLE, x[0])],
+    "argmax": lambda t, x, p: STEPS[jnp.argmax(x)],
+    "cond": lambda t, x, p: jax.lax.cond(x[0] > 1, lambda: 1.0, lambda: 2.0),
+    "switch": lambda t, x, p: jax.lax.switch((x[0] > 1).astype(int), [lambda: 1.0, lambda: 2.0]),
+    "select": lambda t, x, p: jnp.select([x[0] < -1, x[0] > 1], [-1.0, 1.0], 0.0),
+    "scan": lambda t, x, p: jax.lax.scan(lambda c, u: (c + jnp.sign(c - u), None), x[0], TABLE)[0],
+    "jit": lambda t, x, p: jax.jit(jnp.sign)(x[0]),
+    "beside a derivative rule": lambda t, x, p: jax.nn.relu(x[0]) + jnp.sign(x[0] - 2),
+    "straight through": lambda t, x, p: x[0] + jax.lax.stop_gradient(jnp.round(x[0]) - x[0]),
+    "a jump beside something steep": lambda t, x, p: jnp.exp(x[0] / 2) + jnp.where(x[0] > -50, 1.0, 0.0),
+}
+# These choose too, and are continuous.
+CONTINUOUS = {
+    "abs, clip, maximum": lambda t, x, p: jnp.abs(x[0]) + jnp.clip(x[1], -1, 1) + jnp.maximum(x[1], 0),
+    "a root": lambda t, x, p: jnp.where(x[0] > 0, jnp.sqrt(jnp.where(x[0] > 0, x[0], 1.0)), 0.0),
+    "a contact force": lambda t, x, p: jnp.where(x[0] > 0, jnp.where(x[0] > 0, x[0], 1.0) ** 1.5, 0.0),
+    "a square": lambda t, x, p: jnp.where(x[0] > 0, x[0] ** 2, 0.0) + jnp.sign(x[1]) * x[1] ** 2,
+    "pieces": lambda t, x, p: jnp.where(x[0] < 1.2, p * x[0], p * 1.2 + 3 * (x[0] - 1.2)),
+    "the value at one point": lambda t, x, p: jnp.where(x[0] == 0, 1.0, jnp.sin(x[0]) / x[0]),
+    "an angle of a cosine": lambda t, x, p: jnp.cos(jnp.arctan2(x[0], x[1])),
+    "a phase of a sine": lambda t, x, p: jnp.sin(2 * jnp.pi * (t % 1.0)),
+    "interpolation": lambda t, x, p: jnp.interp(x[0], TABLE, TABLE**2),
+    "of a parameter alone": lambda t, x, p: jnp.where(p > 1, 1.0, 2.0) * x[0] + jnp.floor(p),
+    "unused": lambda t, x, p: (jnp.sign(x[0]), x[0])[1],
+    "steep": lambda t, x, p: jnp.tanh(1e8 * x[0]) + jnp.where(x[0] < 1, 0, x[0] - 1),
+    "activations": lambda t, x, p: jnp.sum(jax.nn.elu(x) + jax.nn.leaky_relu(x) + jax.nn.softplus(x)),
+    "a solution with pivots": lambda t, x, p: jnp.linalg.solve(jnp.eye(2) + jnp.outer(x, x), x)[0],
+}
+
+
+# Tracing all functions of a system of two contacts takes seconds.
+LONG = ("rocking_block", "ball_on_slope")
+
+
+def messages(check) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check()
+    return [str(each.message) for each in caught]
+
+
+def of_field(term, traced: bool = False, dtype=float) -> list[str]:
+    """The warnings about a vector field with that term."""
+    field = lambda t, x, p: jnp.stack([x[1], jnp.asarray(term(t, x, p), x.dtype)])
+    system = hj.HybridSystem({"only": hj.Mode(field, ("x", "v"))}, ())
+
+    def check(p):
+        check_mode(system, "only", jnp.zeros((), dtype), jnp.zeros(2, dtype), p)
+        return p
+
+    return messages(lambda: (jax.jit(check) if traced else check)(jnp.asarray(7.5, dtype)))
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["known", "traced"])
+@pytest.mark.parametrize("name", JUMPING)
+def test_a_jump_is_named(name, traced):
+    """With the line of the choice, in this file, also where the parameters are known only as shapes."""
+    (message,) = of_field(JUMPING[name], traced)
+    line = inspect.getsourcelines(JUMPING[name])[1]
+    assert (
+        f"The vector_field of mode 'only' jumps at test_choices.py:{line} (" in message
+        and "Make each side a mode" in message
+    )
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["known", "traced"])
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_what_is_continuous_is_not_named(name, traced):
+    assert of_field(CONTINUOUS[name], traced) == []
+
+
+def test_in_single_precision():
+    """Bisection ends at the rounding of float32, over which a root changes by 3e-4."""
+    assert len(of_field(JUMPING["sign"], dtype=jnp.float32)) == 1
+    assert not of_field(CONTINUOUS["a root"], dtype=jnp.float32) + of_field(CONTINUOUS["pieces"], dtype=jnp.float32)
+
+
+def test_once_for_each_function():
+    """At the line that called hyjax, when a function is used first: not under `jit` again, nor for another start."""
+    stick = hj.HybridSystem({"only": hj.Mode(lambda t, x, p: -jnp.sign(x), ("v",))}, ())
+    run = lambda v: hj.simulate(stick, v, None, mode="only", t1=0.5, max_jumps=0, integrator=ROLLED)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(jnp.array([1.0]))
+        run(jnp.array([2.0]))
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_a_traced_function_is_not_traced_again():
+    """Every call of `simulate` used to trace each function once for its shape: most of the time of an eager call."""
+    traced = []
+    decay = hj.HybridSystem({"only": hj.Mode(lambda t, x, p: (traced.append(0), -p * x)[1], ("x",))}, ())
+    run = lambda x, p: hj.simulate(decay, x, p, mode="only", t1=0.5, max_jumps=0, integrator=ROLLED)
+    run(jnp.ones(1), jnp.ones(()))
+    before = len(traced)
+    run(2 * jnp.ones(1), 3 * jnp.ones(()))
+    assert len(traced) == before
+    # Another shape of the parameters is another program, and is checked.
+    with pytest.raises(ValueError, match=r"must return shape \(1,\), not \(2,\)"):
+        run(jnp.ones(1), jnp.ones(2))
+
+
+def test_resets_and_guards():
+    """A guard that jumps and keeps its sign meets no surface there."""
+    jump = lambda t, x, p: jnp.where(x > 0.5, 0.0, x)
+    through, below = (
+        lambda t, x, p: jnp.where(x[0] > 0.5, x[0] - 1, 1),
+        lambda t, x, p: jnp.where(t < 1, x[0] ** 2 + 1, 1),
+    )
+    mode = hj.Mode(lambda t, x, p: -x, ("x",))
+
+    def of(guard, reset):
+        system = hj.HybridSystem({"only": mode}, (hj.Transition("only", "only", guard, reset),))
+        return messages(lambda: check_mode(system, "only", jnp.zeros(()), jnp.ones(1), None))
+
+    (message,) = of(lambda t, x, p: x[0] - 1, jump)
+    assert "The reset of transition 'only' -> 'only' jumps at test_choices.py:" in message and "armed=" in message
+    (message,) = of(through, same)
+    assert "The guard of transition 'only' -> 'only' jumps at test_choices.py:" in message and "armed=" in message
+    assert of(below, same) == []
+
+
+def test_forces_of_a_mechanism():
+    """A choice in the user's force is named, those in the law of contact are not."""
+    block = lambda friction: hj.contact.contact_system(
+        hj.contact.Mechanism(mass=lambda q, p: jnp.eye(1), forces=lambda t, q, v, p: friction(v) - 9.81),
+        hj.contact.Contact(gap=lambda t, q, p: q[0], restitution=0.5, settle=0.1),
+        coordinates=("y",),
+    )
+
+    def of(system):
+        return messages(lambda: [check_mode(system, name, jnp.zeros(()), jnp.ones(2), None) for name in system.names])
+
+    assert of(block(lambda v: -v)) == []
+    found = of(block(lambda v: -jnp.sign(v)))
+    assert found and all("test_choices.py:" in message and "sign" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in models.names]
+)
+def test_models_do_not_jump(name):
+    model = models.load(name)
+
+    def check():
+        for mode, each in model.system.modes.items():
+            check_mode(model.system, mode, jnp.zeros(()), jnp.zeros(each.dimension), model.Params())
+
+    assert messages(check) == []
+
+
+def test_the_derivative_that_is_lacking():
+    """x' = 1 below 1 and 2 beyond: x(1) from 1/2 is 2, and dx(1)/dx(0) = 2. Where the field chooses, it is 1, with a warning."""
+    side = lambda rate: hj.Mode(lambda t, x, p: rate * jnp.ones(1), ("x",))
+    modes = hj.HybridSystem(
+        {"below": side(1.0), "beyond": side(2.0)}, (hj.Transition("below", "beyond", lambda t, x, p: 1 - x[0], same),)
+    )
+    chosen = hj.HybridSystem({"below": hj.Mode(lambda t, x, p: jnp.where(x < 1, 1.0, 2.0), ("x",))}, ())
+    end = lambda system, x: hj.simulate(system, x, None, mode="below", t1=1.0, max_jumps=1, integrator=ROLLED).x[0]
+    value, slope = jax.value_and_grad(end, argnums=1)(modes, jnp.array([0.5]))
+    np.testing.assert_allclose([value, slope[0]], 2.0, rtol=1e-14)
+    with pytest.warns(UserWarning, match="derivatives, and so multipliers and gradients, lack this jump"):
+        value, slope = jax.value_and_grad(end, argnums=1)(chosen, jnp.array([0.5]))
+    # The solver's error of a step across the jump.
+    np.testing.assert_allclose(value, 2.0, rtol=1e-8)
+    assert slope[0] == 1.0
