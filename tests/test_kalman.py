@@ -239,8 +239,8 @@ def test_misuse():
     refused(r"times of shape \(2,\) and measurements of shape \(3, 1\)", measurements=jnp.zeros((3, 1)))
     refused(r"measurements of shape \(2,\) must have the shapes", measurements=jnp.zeros(2))
     refused(r"measurement 1, \[nan\], is not finite. Leave out that time", measurements=jnp.array([[0.0], [jnp.nan]]))
-    refused(r"times must increase, from t0=0.0 on; times\[1\] is 0.1", times=jnp.array([0.2, 0.1]))
-    refused(r"must increase, from t0=0.15 on", t0=0.15)
+    refused(r"times must not decrease, from t0=0.0 on; times\[1\] is 0.1", times=jnp.array([0.2, 0.1]))
+    refused(r"must not decrease, from t0=0.15 on", t0=0.15)
     refused(
         r"observe returns shape \(2,\) in mode 'flight', but measurements of shape \(times, 1\)", observe=EVERYTHING
     )

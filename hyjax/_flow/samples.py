@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
 from jaxtyping import Array, Float, Int
 
 from .._system.results import nan_unless, RESULTS
@@ -47,11 +48,14 @@ def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, 
     starts, ends, _, modes = arcs
 
     def one(time):
-        # The last arc that has begun; at the time of a jump, the arc after it. Comparisons with NaN are false.
-        k = jnp.maximum(jnp.sum(starts <= time) - 1, 0)
-        inside = (starts[k] <= time) & (time <= ends[k])
+        # The last arc that has begun; at the time of a jump, the arc after it, also where that time was found within rounding
+        # after the one asked for, as at the end of a simulation. Comparisons with NaN are false.
+        soon = time + 64 * float(jnp.finfo(time.dtype).eps) * jnp.abs(time)
+        k = jnp.maximum(jnp.sum(starts <= soon) - 1, 0)
+        inside = (starts[k] <= soon) & (time <= ends[k])
         arc = jax.tree.map(lambda column: column[k], arcs)
-        x = state_at(automaton, arc, jnp.where(inside, time, starts[k]), params, integrator)
+        within = time + stop_gradient(jnp.maximum(starts[k] - time, 0))
+        x = state_at(automaton, arc, jnp.where(inside, within, starts[k]), params, integrator)
         return nan_unless(inside, x), jnp.where(inside, modes[k], -1)
 
     x, mode = jax.vmap(one)(times)

@@ -74,8 +74,8 @@ def kalman_filter(
     ignored: a mean may lie outside by as much as it is uncertain.
 
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`, `sigma0`: mean and covariance at `t0`,
-    shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`: that of `x0`. `times`: increasing, none before `t0`, shape
-    `(times,)`. `measurements`: shape `(times, measured)`. `observe`: $h(t, x, p)$ with values of shape `(measured,)`, or one for
+    shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`: that of `x0`. `times`: none before `t0`
+    or the one before it, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`: $h(t, x, p)$ with values of shape `(measured,)`, or one for
     each mode by name. `measurement_noise`: $V$, shape `(measured, measured)`. `noise`: of the process, a `Noise`; its `flow` is
     an intensity $W$ per unit of time. `max_jumps`: between two measurements, static. `integrator`: an `Integrator`, or one for
     each mode; by default Dopri8 at tolerances of 1e-9. `saltation`: if false, the Jacobian of the reset stands in for $\Xi$, and
@@ -149,9 +149,9 @@ def _check_measurements(times, measurements, t0: Time) -> tuple[Array, Array]:
         raise ValueError(f"kalman_filter: measurement {k}, {measurements[k]}, is not finite. Leave out that time.")
     if not isinstance(times, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer):
         steps = np.diff(np.asarray(times), prepend=-np.inf)
-        if not (np.all(np.isfinite(times)) and np.all(steps > 0) and times[0] >= t0):
-            k = int(np.argmin(steps > 0))
+        if not (np.all(np.isfinite(times)) and np.all(steps >= 0) and times[0] >= t0):
+            k = int(np.argmin(steps >= 0))
             raise ValueError(
-                f"kalman_filter: the times must increase, from t0={t0} on; times[{k}] is {times[k]} and times[0] {times[0]}."
+                f"kalman_filter: the times must not decrease, from t0={t0} on; times[{k}] is {times[k]} and times[0] {times[0]}."
             )
     return times, measurements

@@ -14,6 +14,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded, switched
+from .._flow.surfaces import rounding, standing
 from .._flow.trees import without_tangents
 from .._system.types import Flag, Scalar, Time
 from .estimate_system import Layout
@@ -30,17 +31,22 @@ class Estimator(eqx.Module):
 
 
 class GuardsAt(eqx.Module):
-    """The guards of the mode of an estimate: `values`; `deviations`, the values in their deviations; and `rates` along the flow,
-    with whether they are `armed`."""
+    """The guards of the mode of an estimate: `values`; `deviations`, the values in their deviations; `rates` along the flow; whether
+    they are `armed`; and `noise`, the rounding errors of the values."""
 
     values: Float[Array, " guards"]
     deviations: Float[Array, " guards"]
     rates: Float[Array, " guards"]
     armed: Bool[Array, " guards"]
+    noise: Float[Array, " guards"]
 
-    def passed(self) -> tuple[Flag, Int[Array, ""]]:
-        """Whether the mean is beyond a guard that falls there, and which it passed first: the largest g / rate."""
-        beyond = self.armed & (self.rates < 0) & (self.values < 0)
+    def passed(self, at: Time) -> tuple[Flag, Int[Array, ""]]:
+        """Whether the mean is on or beyond a guard that falls there, and which it passed first: the largest g / rate.
+
+        A flow does not see a guard that is zero within rounding at its start, so a mean that an update leaves there has passed
+        it. **Arguments:** `at`: the size of the times, whose rounding counts.
+        """
+        beyond = self.armed & (self.rates < 0) & (self.values <= standing(self.noise, at, self.rates))
         since = jnp.where(beyond, self.values / jnp.where(beyond, self.rates, 1), -jnp.inf)
         return jnp.any(beyond), jnp.argmax(since)
 
@@ -60,7 +66,8 @@ def guards_at(estimator: Estimator, t: Time, z: Padded, mode: Index) -> GuardsAt
     variances = jnp.einsum("gi,ij,gj->g", slopes, sigma, slopes) + _levels(estimator, t, x, mode)
     tiny = float(jnp.finfo(z.dtype).tiny) ** 0.5
     deviations = values / jnp.sqrt(jnp.maximum(variances * params.unit, tiny))
-    return stop_gradient(GuardsAt(values, deviations, rates, surfaces.armed(t, x, args)))
+    noise, _ = rounding(surfaces, t, x, args)
+    return stop_gradient(GuardsAt(values, deviations, rates, surfaces.armed(t, x, args), noise))
 
 
 def _levels(estimator: Estimator, t: Time, x: Float[Array, " size"], mode: Index) -> Float[Array, " guards"]:

@@ -8,6 +8,7 @@ event, the flow on without the last one.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
 from jaxtyping import Array, Int
 
 from .._flow.automaton import Index, Padded
@@ -23,7 +24,7 @@ _LEAP, _ARC, _BACK, _DONE = range(4)
 
 class LastEvent(eqx.Module):
     """The estimate before the last event since the previous measurement. `transition`: -1 without an event. `events`: how many
-    there were."""
+    there were, with the jump of a mean that was beyond a guard at the start."""
 
     t: Time
     z: Padded
@@ -72,13 +73,13 @@ def predict(
     modes without events."""
     flow, params, at_once = estimator.flow, estimator.params, jnp.array(-1)
     if flow.surfaces.count:
-        beyond, k = guards_at(estimator, t, z, mode).passed()
+        beyond, k = guards_at(estimator, t, z, mode).passed(jnp.maximum(jnp.abs(t), jnp.abs(until)))
         at_once = jnp.where(beyond, flow.transition(mode, k), -1)
     start, half = first_arc(z, mode, t, until), len(flow.names) // 2
     zero = jnp.zeros((), z.dtype)
     nothing = Prediction(
         end=start,
-        last=LastEvent(t, z, mode, jnp.array(-1), jnp.array(0)),
+        last=LastEvent(t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0))),
         early=Early(z, mode, zero, jnp.array(False)),
         without=Without(z, zero),
     )
@@ -88,7 +89,8 @@ def predict(
         last, now, at = known.last, known.end, known.end.mode
         leap, back = stage == _LEAP, stage == _BACK
         if tested:
-            now = select(back, first_arc(last.z, last.mode + half, last.t, until), now)
+            # An event within rounding of the measurement may lie beyond it.
+            now = select(back, first_arc(last.z, last.mode + half, last.t, _not_before(until, last.t)), now)
             at = jnp.where(back, last.mode, now.mode)
         # The flow of a leap is not looked at, and takes no step.
         flown = flow_arc(flow, now, start, jnp.where(leap, now.t - 1, until), params, integrator)
@@ -100,7 +102,7 @@ def predict(
             taken = jnp.where(taken >= 0, taken, flow.transition(at, k))
         z_after = flow.jump(t, z, jnp.maximum(taken, 0), params)
         target = flow.target(jnp.maximum(taken, 0))
-        after, row = leave_arc(flow, now, last.events == max_jumps, flown, z_after)
+        after, row = leave_arc(flow, now, last.events >= max_jumps, flown, z_after)
         after = select(leap, first_arc(z_after, target, now.t, until), after)
         jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
         event = LastEvent(row.end, row.x_end, row.mode, row.transition, last.events + 1)
@@ -116,3 +118,8 @@ def predict(
 
     first = jnp.where(start.done, _DONE, jnp.where(at_once >= 0, _LEAP, _ARC))
     return jax.lax.while_loop(lambda carry: carry[0] != _DONE, one, (first, nothing))[1]
+
+
+def _not_before(until: Time, t: Time) -> Time:
+    """The time `until`, but not before `t`; with the derivative of `until`."""
+    return until + stop_gradient(jnp.maximum(t - until, 0))
