@@ -264,3 +264,49 @@ def test_stationary_covariance_of_the_walker(walker):
     assert_allclose(again, sigma, rtol=0, atol=1e-11 * scale)
     # As `stride_covariance`, of rank two: the starts are on phi = 2 theta.
     assert_allclose(sigma[0] * 2, sigma[2], rtol=1e-9, atol=1e-13 * scale)
+
+
+# A coordinate that relaxes, and is reset where it meets a threshold that moves in time: the events of neighbours are at other times,
+# and other phases.
+LEVEL, SPEED, DRIVE = 0.6, -0.7, 1.2
+
+
+def met(rate):
+    """The state before the jump at t = 1, of an orbit of period 1."""
+    kept = jnp.exp(-rate)
+    return DRIVE / rate * (1 - kept) / (1 - kept * LEVEL)
+
+
+def threshold(t, x, p):
+    return met(p) + SPEED * jnp.sin(2 * jnp.pi * t) / (2 * jnp.pi) - x[0]
+
+
+THRESHOLD = hj.HybridSystem(
+    {"m": hj.Mode(lambda t, x, p: DRIVE - p * x, ("x",))},
+    (hj.Transition("m", "m", threshold, lambda t, x, p: LEVEL * x),),
+)
+
+
+def at_own_threshold(rate, fixed_time):
+    """In closed form: an Ornstein-Uhlenbeck process, and scalars for the saltation matrix and for its row of the guard's noise."""
+    kept, before = jnp.exp(-rate), met(rate)
+    fall = DRIVE - rate * before
+    guard_rate = SPEED - fall
+    late = (DRIVE - rate * LEVEL * before - LEVEL * fall) / guard_rate
+    driven = 0.04 * (1 - kept**2) / (2 * rate)
+    jump = LEVEL - late
+    after = (jump**2 * driven + late**2 * 0.01 + 0.03) / (1 - (jump * kept) ** 2)
+    late_own = -LEVEL * fall / guard_rate
+    own = (LEVEL - late_own) ** 2 * (kept**2 * after + driven) + late_own**2 * 0.01 + 0.03
+    return after if fixed_time else own
+
+
+@pytest.mark.parametrize("fixed_time", [True, False])
+def test_stationary_covariance_with_a_guard_of_time_and_state(fixed_time):
+    rate = jnp.array(0.9)
+    noise = hj.Noise(flow=np.array([[0.04]]), guard=0.01, reset=np.array([[0.03]]))
+    orbit = hj.periodic_orbit(THRESHOLD, LEVEL * met(rate)[None], rate, sequence=("m",), integrator=ROLLED)
+    assert_allclose(orbit.period, 1, rtol=1e-12)
+    sigma = hj.stationary_covariance(orbit, noise=noise, fixed_time=fixed_time)
+    # A few tens of roundings, of the flow and of the sum over the strides.
+    assert_allclose(sigma, [[at_own_threshold(rate, fixed_time)]], rtol=1e-12)

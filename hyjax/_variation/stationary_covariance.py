@@ -1,11 +1,14 @@
 """The stationary covariance of the strides of a stable orbit under noise that acts all along it."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 from .._flow.mode_integrators import pushable
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.problem import Problem
+from .._orbit.second_lap import computes_with_first, depends_on_time
 from .._orbit.stride import run_stride
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
@@ -26,7 +29,9 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     covariance of the states *each at its own jump*. Along an orbit of an autonomous system only this one is stationary: nothing
     restores the phase, and at fixed time the variance along the flow grows with each stride. With `fixed_time`, for an orbit of a
     system that depends on time, $M$ is the monodromy matrix, and $\Sigma$ is the covariance at the times of the orbit's own
-    jumps. Without `fixed_time` the last guard of such a system must be one of time alone, as that of a clock.
+    jumps. Without `fixed_time`, the covariance just before these times leads to that of the states of such a system each at its
+    own jump, $\Sigma = D\,\Sigma^-D^\top + \gamma\,\sigma_g^2\gamma^\top + W_R$, with the saltation matrix $D$ and $\gamma$ of a
+    jump after which nothing flows.
 
     At the time $\tau$ after the jump, the covariance is that of
     `covariance(orbit.system, orbit.x, sigma, orbit.params, mode=orbit.sequence[0], t1=tau, noise=noise)`; with `t1=orbit.period`
@@ -36,8 +41,8 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
 
     **Returns:** $\Sigma$, shape `(n, n)`, symmetric, in the units of the state times those of the state; differentiable in the
     orbit's parameters and in the values of the noise, also under `jit` and `vmap`. Infinite for an orbit that is not stable; with
-    `fixed_time` also where a multiplier is 1 up to half of the digits, as for every autonomous system. NaN for an orbit that
-    was not found. `ValueError` for a batch of orbits, and for a noise that does not fit the system.
+    `fixed_time`, and for a system that depends on time, also where a multiplier of the monodromy matrix is 1 up to half of the
+    digits, as for every autonomous system. NaN for an orbit that was not found. `ValueError` for a batch of orbits, and for a noise that does not fit the system.
 
     **Example:**
 
@@ -65,18 +70,39 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
     none = jnp.zeros((n, n), x.dtype)
     joint = joint_system(system, noise)
     inputs = JointParams(params, noise, covariance_unit(none, noise, system.names.index(sequence[0]), t, x, params))
-    through = run_stride(joint, t, joint_state(x, none, inputs.unit), inputs, sequence, pushable(orbit.integrator))
-    if fixed_time:
+    around = lambda sigma: run_stride(
+        joint, t, joint_state(x, sigma, inputs.unit), inputs, sequence, pushable(orbit.integrator)
+    )
+
+    def at_own_jumps(through):
+        jump, last = joint.transitions[joint.route(sequence)[-1]].reset, through.impacts[-1]
+        assert isinstance(jump, Jump)
+        return jump.onto_section(last.t, last.x, inputs)
+
+    through = around(none)
+    # States that jump at other times than the orbit meet another phase of what depends on time, which the return Jacobian, whose
+    # clock each jump restarts, does not see.
+    timed = not fixed_time and _own_jumps_shift_the_phase(orbit)
+    if fixed_time or timed:
         matrix, end = orbit.monodromy(), through.x
         radius = jnp.max(jnp.abs(eigenvalues(matrix)))
         stable = radius < 1 - float(jnp.finfo(x.dtype).eps) ** 0.5
     else:
-        matrix, stable = orbit.return_jacobian, orbit.spectral_radius < 1
-        jump, last = joint.transitions[joint.route(sequence)[-1]].reset, through.impacts[-1]
-        assert isinstance(jump, Jump)
-        end = jump.onto_section(last.t, last.x, inputs)
-    of_one_stride = unpack(end[n:], n) * inputs.unit
+        matrix, stable, end = orbit.return_jacobian, orbit.spectral_radius < 1, at_own_jumps(through)
+    covariance_in = lambda end: unpack(end[n:], n) * inputs.unit
     # An unstable sum overflows: its lane of a batch is computed with zeros.
-    found = lyapunov_sum(jnp.where(stable, matrix, 0).T, of_one_stride)
+    found = lyapunov_sum(jnp.where(stable, matrix, 0).T, covariance_in(end))
+    if timed:
+        found = covariance_in(at_own_jumps(around((found + found.T) / 2)))
     result = choose(orbit.result == RESULTS.successful, through.result, orbit.result)
     return nan_unless(result == RESULTS.successful, jnp.where(stable, (found + found.T) / 2, jnp.inf))
+
+
+def _own_jumps_shift_the_phase(orbit: PeriodicOrbit) -> bool:
+    """Whether the system depends on time, and the guard that closes the orbit on the state."""
+    problem = Problem(orbit.system, orbit.sequence, orbit.strides)
+    if not depends_on_time(problem, orbit.params, orbit.x):
+        return False
+    guard = orbit.system.transitions[orbit.system.route(orbit.sequence)[-1]].guard
+    t, before = jnp.zeros((), orbit.x.dtype), jax.ShapeDtypeStruct((problem.before_dimension,), orbit.x.dtype)
+    return computes_with_first(lambda x: guard(t, x, orbit.params), before)
