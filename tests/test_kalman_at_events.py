@@ -67,7 +67,9 @@ def measured(mean, sigma, y):
 
 
 # Before the event, within rounding of it, and after it, from where rounding of the flow is below the distance to where it is not.
-OFF = np.concatenate([-np.logspace(-15.7, -12.5, 20), [0.0, -2e-16, 3e-16], np.logspace(-15.7, -12.5, 5), [-1e-9, 1e-9]])
+OFF = np.concatenate(
+    [-np.logspace(-15.7, -12.5, 20), [0.0, -2e-16, 3e-16], np.logspace(-15.7, -12.5, 5), [-1e-9, 1e-9]]
+)
 
 
 def of_height(t):
@@ -130,7 +132,9 @@ def test_measurements_at_one_time():
         # The product of the densities of the innovations is that of both measurements.
         r = y[k, :2] - both @ mean
         joint = -(r @ np.linalg.solve(s, r) + np.linalg.slogdet(2 * np.pi * s)[1]) / 2
-        single = lambda j, k=k: norm.logpdf(found.innovations[k, j, 0], 0, found.innovation_covariances[k, j, 0, 0] ** 0.5)
+        single = lambda j, k=k: norm.logpdf(
+            found.innovations[k, j, 0], 0, found.innovation_covariances[k, j, 0, 0] ** 0.5
+        )
         assert_allclose(single(0) + single(1), joint, rtol=1e-9)
         assert_allclose(found.means[k, 1], mean + gain @ r, rtol=0, atol=1e-12)
         assert_allclose(found.covariances[k, 1], spread - gain @ s @ gain.T, rtol=0, atol=1e-12)

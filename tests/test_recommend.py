@@ -111,7 +111,7 @@ def made(errors, durations, known_to=0.0, accuracy=1e-3):
     }
     names = [f"c{k}" for k in range(len(errors))]
     about = {"reference": "A, B", "reference_tolerance": 1e-12, "rounds": durations.shape[2], "device": "cpu"}
-    study = xarray.Dataset(data, {"solver": names, "rtol": [1e-6]}, about)
+    study = xarray.Dataset(data, {"solver": names, "rtol": [1e-6], "atol": ("rtol", [1e-6])}, about)
     return Recommendation(study, accuracy, "numbers", {name: [hj.Integrator(rtol=1e-6, atol=1e-6)] for name in names})
 
 
@@ -133,6 +133,24 @@ def test_noise_and_failure():
         assert found.best is None and found.integrator is None and found.ties == [] and why in str(found)
 
 
+def test_the_integrator_is_that_of_the_best_run():
+    """Of three pairs of tolerances, of which two have one rtol, and of two candidates."""
+    pairs = [(1e-10, 0.1), (1e-10, 1e-12), (1e-4, 1e-12)]
+    errors, seconds = np.array([[1e-5, 1e-10, 1e-3], [1e-2, 1e-4, 1e-8]]), np.array([[1.0, 3.0, 1.0], [1.0, 1.0, 2.0]])
+    data = {
+        "error": (("solver", "rtol"), errors), "seconds": (("solver", "rtol"), seconds),
+        "durations": (("solver", "rtol", "round"), seconds[..., None]), "reference_error": ((), 0.0),
+    }  # fmt: skip
+    about = {"reference": "A, B", "reference_tolerance": 1e-12, "rounds": 1, "device": "cpu"}
+    rtols, atols = map(list, zip(*pairs, strict=True))
+    study = xarray.Dataset(data, {"solver": ["a", "b"], "rtol": rtols, "atol": ("rtol", atols)}, about)
+    every = {name: [hj.Integrator(rtol=r, atol=a) for r, a in pairs] for name in "ab"}
+    for accuracy, name, k in ((1e-4, "a", 0), (1e-6, "b", 2), (1e-9, "a", 1)):
+        found = Recommendation(study, accuracy, "numbers", every)
+        assert found.integrator is every[name][k] and (found.best.rtol, found.best.atol) == pairs[k]
+        assert f"Recommended: {name} at rtol = {pairs[k][0]:g} (atol {pairs[k][1]:g})" in str(found)
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -144,6 +162,7 @@ def test_noise_and_failure():
         ({"x0": jnp.ones(3)}, "shape"),
         ({"x0": jnp.ones((0, 2))}, "shape"),
         ({"x0": jnp.ones((2, 2, 2))}, "shape"),
+        ({"x0": jnp.ones(2, jnp.float32)}, "x0 has the dtype float32, in which there is no reference run"),
         ({"rounds": 0}, "rounds=0"),
         ({"tolerances": (1e-17,)}, "rtol=1e-17"),
         ({"max_jumps": -1}, "max_jumps=-1"),
@@ -164,3 +183,6 @@ def test_misuse(changes, message):
 def test_a_reference_that_fails():
     with pytest.raises(ValueError, match="not finite for the reference"):
         hj.quantity_study(lambda integrator: jnp.array(jnp.nan), solvers=CANDIDATES, tolerances=[1e-3], progress=False)
+    single = lambda integrator: jnp.array(jnp.nan, jnp.float32)
+    with pytest.raises(ValueError, match="computed in float32, which cannot resolve reference_tolerance=1e-12"):
+        hj.quantity_study(single, solvers=CANDIDATES, tolerances=[1e-3], progress=False)

@@ -104,7 +104,7 @@ class Integrator(eqx.Module):
         if isinstance(rtol, float) and rtol < smallest:
             raise ValueError(
                 f"Integrator: rtol={rtol:g} is below what {dtype.name} can resolve ({smallest:.1e}). Raise rtol, or use "
-                "float64: jax.config.update('jax_enable_x64', True)."
+                "float64: jax.config.update('jax_enable_x64', True), and a state of that dtype."
             )
         return rtol, atol
 

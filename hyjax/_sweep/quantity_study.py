@@ -110,7 +110,13 @@ def quantity_study(
             for program in _programs(quantity, each, [finest], MOST_STEPS, compile_once)
         )
         if not all(np.all(np.isfinite(each)) for each in (first, *others)):
-            raise ValueError("quantity_study: the quantity is not finite for the reference. Give another reference=.")
+            single = "" if first.dtype == np.float64 else (
+                f" The quantity is computed in {first.dtype}, which cannot resolve reference_tolerance={finest[0]:g}: compute it in "
+                "float64, or raise reference_tolerance."
+            )  # fmt: skip
+            raise ValueError(
+                f"quantity_study: the quantity is not finite for the reference.{single or ' Give another reference=.'}"
+            )
         scale = np.max(np.abs(first)) or 1.0
         error = lambda found: np.max(np.abs(found - first)) / scale
         programs = [

@@ -89,6 +89,11 @@ def recommend_integrator(
         raise ValueError(
             f"recommend_integrator: x0 has the shape {x0.shape}; it must be (n,), or (lanes, n) for a batch."
         )
+    if x0.dtype == jnp.float32:
+        raise ValueError(
+            "recommend_integrator: x0 has the dtype float32, in which there is no reference run at 1e-12 to measure errors with. "
+            "Give x0 in float64, after jax.config.update('jax_enable_x64', True), as jnp.asarray(x0, float)."
+        )
     lanes = len(x0) if x0.ndim == 2 else None
     start, _, end, *_ = check_simulation(
         system, x0 if lanes is None else x0[0], params, mode, t0, t1, max_jumps, Integrator()

@@ -12,14 +12,21 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One run: its candidate, tolerance and error; its durations in the rounds, in seconds, NaN where it was not run, and their
-    median."""
+    """One run: its candidate, its tolerances, which are the number `tolerance` of the study, and its error; its durations in the
+    rounds, in seconds, NaN where it was not run, and their median."""
 
     name: str
     rtol: float
+    atol: float
+    tolerance: int
     error: float
     seconds: float
     durations: np.ndarray
+
+    @property
+    def tolerances(self) -> str:
+        """`rtol`, and `atol` where it is another."""
+        return f"{self.rtol:g}" + ("" if self.atol == self.rtol else f" (atol {self.atol:g})")
 
     def slower_than(self, other: "Row") -> bool:
         """Whether it was slower in all rounds that both ran, but one at most; where these are fewer than four, by half."""
@@ -64,11 +71,13 @@ class Recommendation:
     def rows(self) -> list[Row]:
         """All runs, those that are accurate enough first, by their durations."""
         names, study = self.measured["solver"].values, self.measured
-        rtols, errors, seconds = (study[key].values for key in ("rtol", "error", "seconds"))
+        rtols, atols, errors, seconds = (study[key].values for key in ("rtol", "atol", "error", "seconds"))
         runs = [
             Row(
                 str(names[i]),
                 float(rtols[j]),
+                float(atols[j]),
+                j,
                 float(errors[i, j]),
                 float(seconds[i, j]),
                 study["durations"].values[i, j],
@@ -102,13 +111,14 @@ class Recommendation:
     @property
     def integrator(self) -> IntegratorLike | None:
         """The integrator of the best run."""
-        if (best := self.best) is None:
-            return None
-        return self.integrators[best.name][self.measured["rtol"].values.tolist().index(best.rtol)]
+        best = self.best
+        return None if best is None else self.integrators[best.name][best.tolerance]
 
     def __str__(self) -> str:
+        # A column for the absolute tolerances, unless they are the relative ones.
+        apart = any(row.atol != row.rtol for row in self.rows)
         width = max(len(row.name) for row in self.rows)
-        head = f"  {'candidate':<{max(width, 9)}}    rtol    error    seconds  (shortest to longest)"
+        head = f"  {'candidate':<{max(width, 9)}}    rtol{'     atol' if apart else ''}    error    seconds  (shortest to longest)"
         how = self.measured.attrs
         lines = [
             f"Recommendation for an error of {self.accuracy:g} of {self.about}",
@@ -118,9 +128,10 @@ class Recommendation:
         ]
         for row in self.rows:
             error = "failed " if np.isnan(row.error) else f"{row.error:.1e}"
+            atol = f"  {row.atol:>7.0e}" if apart else ""
             note = "" if self.meets(row) else "  not accurate enough"
             lines.append(
-                f"  {row.name:<{max(width, 9)}} {row.rtol:>7.0e}  {error:>7}  {row.seconds:>9.2e}  "
+                f"  {row.name:<{max(width, 9)}} {row.rtol:>7.0e}{atol}  {error:>7}  {row.seconds:>9.2e}  "
                 f"({np.nanmin(row.durations):.2e} to {np.nanmax(row.durations):.2e}){note}"
             )
         return "\n".join([*lines, *self._verdict()])
@@ -131,8 +142,8 @@ class Recommendation:
             return [f"No recommendation: the references disagree by {self.known_to:.1e}; ask for a larger accuracy."]
         if best is None:
             return ["No recommendation: no candidate is accurate enough; give smaller tolerances, or other candidates."]
-        lines = [f"Recommended: {best.name} at rtol = {best.rtol:g}, the fastest that is accurate enough."]
+        lines = [f"Recommended: {best.name} at rtol = {best.tolerances}, the fastest that is accurate enough."]
         if self.ties:
-            named = ", ".join(f"{row.name} at {row.rtol:g}" for row in self.ties)
+            named = ", ".join(f"{row.name} at {row.tolerances}" for row in self.ties)
             lines.append(f"Not slower than that in all but one of the rounds, so not to be told apart: {named}.")
         return lines
