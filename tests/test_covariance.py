@@ -266,8 +266,8 @@ def test_stationary_covariance_of_the_walker(walker):
     assert_allclose(sigma[0] * 2, sigma[2], rtol=1e-9, atol=1e-13 * scale)
 
 
-# A coordinate that relaxes, and is reset where it meets a threshold that moves in time: the events of neighbours are at other times,
-# and other phases.
+# A coordinate that relaxes, and is reset where it meets a threshold that moves in time: the events of neighbours are at other
+# times, and other phases.
 LEVEL, SPEED, DRIVE = 0.6, -0.7, 1.2
 
 
@@ -288,7 +288,7 @@ THRESHOLD = hj.HybridSystem(
 
 
 def at_own_threshold(rate, fixed_time):
-    """In closed form: an Ornstein-Uhlenbeck process, and scalars for the saltation matrix and for its row of the guard's noise."""
+    """In closed form: an Ornstein-Uhlenbeck process, and scalars for the saltation matrix and the response to guard noise."""
     kept, before = jnp.exp(-rate), met(rate)
     fall = DRIVE - rate * before
     guard_rate = SPEED - fall

@@ -1,5 +1,7 @@
 """Damaged stores of sweeps: computed again or refused by name, never silently wrong."""
 
+import hashlib
+import json
 import pathlib
 import shutil
 import warnings
@@ -89,6 +91,141 @@ def test_other_damages_are_refused(start, stored, tmp_path, name):
         for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
             with pytest.raises(hj.StoreError, match=r"sweep.zarr: .*\. (Restore it from a copy|Write to another path)"):
                 read(out)
+
+
+PLACES = {"x": ("0/0/0", "1/0/0"), "slope": ("2/0", "3/0"), "result": ("0/0", "2/0")}
+
+
+def exchanged(one: pathlib.Path, other: pathlib.Path) -> None:
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def checksums_exchanged(store: pathlib.Path, i: int, j: int) -> None:
+    exchanged(store / "result" / "chunks" / str(i), store / "result" / "chunks" / str(j))
+
+
+def replaced(there: pathlib.Path, by: pathlib.Path) -> None:
+    shutil.rmtree(there) if there.is_dir() else there.unlink()
+    shutil.copytree(by, there) if by.is_dir() else shutil.copy(by, there)
+
+
+def in_place_of(path: pathlib.Path) -> None:
+    path.unlink()
+    (path / "within").mkdir(parents=True)
+
+
+def all_of(store: pathlib.Path, other: pathlib.Path) -> None:
+    """All parts of chunk 1 of another sweep, with their checksums."""
+    for path in sorted(other.glob("*/c/1/**/*")):
+        if path.is_file() and path.relative_to(other).parts[0] not in ("a", "c", "start_y"):
+            replaced(store / path.relative_to(other), path)
+    replaced(store / "result" / "chunks" / "1", other / "result" / "chunks" / "1")
+
+
+def all_exchanged(store: pathlib.Path) -> None:
+    """All parts of the chunks 0 and 1, with their checksums."""
+    for name in Store(store).arrays:
+        exchanged(store / name / "c" / "0", store / name / "c" / "1")
+    checksums_exchanged(store, 0, 1)
+
+
+# What is done to a store, given another one, and the chunks that are then damaged, with the variables named.
+ATTACKS = {
+    **{
+        f"two chunks of {name}": (
+            lambda store, _, name=name: exchanged(*(store / name / "c" / place for place in PLACES[name])),
+            {int(place[0]): [name] for place in PLACES[name]},
+        )
+        for name in PLACES
+    },
+    "two chunks, whole": (lambda store, _: all_exchanged(store), {0: None, 1: None}),
+    "two checksums": (lambda store, _: checksums_exchanged(store, 1, 2), {1: None, 2: None}),
+    "a part of another sweep": (
+        lambda store, other: replaced(store / "slope/c/1/0", other / "slope/c/1/0"), {1: ["slope"]}
+    ),
+    "a part of another variable": (
+        lambda store, _: replaced(store / "period/c/1/0", store / "residual/c/1/0"), {1: ["period"]}
+    ),
+    "an array of another sweep": (
+        lambda store, other: replaced(store / "x" / "c", other / "x" / "c"), {i: ["x"] for i in range(4)}
+    ),
+    "a chunk of another sweep": (all_of, {1: None}),
+    "a directory for a part": (lambda store, _: in_place_of(store / "x/c/2/0/0"), {2: ["x"]}),
+    "a directory for codes": (lambda store, _: in_place_of(store / "result/c/2/0"), {2: ["result"]}),
+    "a directory for checksums": (lambda store, _: in_place_of(store / "result/chunks/3"), {3: ["checksums"]}),
+    "no checksums": (lambda store, _: (store / "result/chunks/3").unlink(), {3: ["checksums"]}),
+    "half of the checksums": (
+        lambda store, _: damage(store / "result/chunks/3", "half"), {3: ["checksums"]}
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def another(start, tmp_path_factory):
+    """A store like the other, over other values of `a`."""
+    out = tmp_path_factory.mktemp("another") / "sweep.zarr"
+    moved = case.values[0] + 0.001, case.values[1]
+    options = {"where": case.a_and_c, "record": case.record, "progress": False}
+    hj.sweep(case.system, start, values=moved, out=out, chunk=70, **options)
+    return out
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_lies_in_the_wrong_place_is_computed_again(start, stored, another, tmp_path, attack):
+    """Sound to every reader of zarr, but of another place, variable or sweep: never read as right, and mended by `resume`."""
+    whole, numbers = stored
+    out = tmp_path / "sweep.zarr"
+    shutil.copytree(whole, out)
+    change, chunks = ATTACKS[attack]
+    change(out, another)
+    store = Store(out)
+    for i in range(4):
+        found = store.damaged(i)
+        assert (found == []) == (i not in chunks), (i, found)
+        if chunks.get(i):
+            assert found == chunks[i]
+    with pytest.raises(
+        hj.StoreError, match=rf"the chunk {store.box(min(chunks))} is damaged .* Sweep again with resume"
+    ):
+        hj.open_sweep(out)
+    found, said = resumed(start, out)
+    xarray.testing.assert_identical(found, numbers)
+    assert len(said) == len(chunks) and all(store.box(i) in each for i, each in zip(sorted(chunks), said, strict=True))
+    xarray.testing.assert_identical(hj.open_sweep(out).load(), numbers)
+
+
+def test_an_array_that_the_sweep_does_not_have(start, stored, tmp_path):
+    out = tmp_path / "sweep.zarr"
+    shutil.copytree(stored[0], out)
+    shutil.copytree(out / "period", out / "speed")
+    for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
+        with pytest.raises(hj.StoreError, match=r"the array speed is not one of this sweep\. Restore it"):
+            read(out)
+
+
+def test_a_store_of_an_early_version(start, stored, tmp_path):
+    """Without the attribute and without checksums of chunks: read with a warning, with its damages noticed, and not resumed."""
+    out = tmp_path / "sweep.zarr"
+    shutil.copytree(stored[0], out)
+    group = json.loads((out / "zarr.json").read_text())
+    del group["attributes"]["chunk_checksums"]
+    (out / "zarr.json").write_text(json.dumps(group))
+    sums = json.loads((out / "result" / "checksums").read_text())
+    sums["zarr.json"] = hashlib.sha256((out / "zarr.json").read_bytes()).hexdigest()
+    (out / "result" / "checksums").write_text(json.dumps(sums))
+    shutil.rmtree(out / "result" / "chunks")
+    with pytest.warns(
+        UserWarning, match=r"an early version of hyjax wrote this store. .* sweep again, to another path"
+    ):
+        xarray.testing.assert_identical(hj.open_sweep(out).load(), stored[1])
+    with pytest.raises(hj.StoreError, match=r"cannot be resumed: an early version .* write to another path"):
+        case.swept(start, out, resume=True)
+    damage(out / "x/c/0/0/0", "byte at a third")
+    with pytest.warns(UserWarning), pytest.raises(hj.StoreError, match="the chunk a 0:"):
+        hj.open_sweep(out)
 
 
 def test_a_chunk_of_fill_values_is_not_taken_for_lost(tmp_path, start):

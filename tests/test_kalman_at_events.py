@@ -1,7 +1,7 @@
 """The Kalman filter, the smoother and samples of a covariance at the time of an event, to rounding, on both sides of it.
 
-A ball falls from 1/2 with unit gravity, so that it meets the floor at t = 1 with the velocity -1, and leaves it with 0.8. All right
-values are closed forms in NumPy.
+A ball falls from 1/2 with unit gravity, so that it meets the floor at t = 1 with the velocity -1, and leaves it with 0.8. All
+right values are closed forms in NumPy.
 """
 
 import functools as ft
@@ -78,8 +78,8 @@ def of_height(t):
 
 @pytest.mark.parametrize("tested", [True, False])
 def test_a_measurement_at_the_time_of_an_event(tested):
-    """Within 1e-9 of the event the estimate is that of the ball in the mode in which the measurement is understood: flying, or just
-    bounced. With the test of modes both have the probability 1/2, and the smaller S of a ball that has bounced decides."""
+    """Within 1e-9 of the event the estimate is that of the ball in the mode in which the measurement is understood: flying, or
+    just bounced. With the test of modes both have the probability 1/2, and the smaller S of a ball that has bounced decides."""
     times = 1 + OFF
     found, smoothed = lanes(
         np.stack([times, np.full_like(times, 1.5)], 1), np.stack([of_height(times), 0 * times + 0.275], 1), tested
@@ -102,7 +102,7 @@ def test_a_measurement_at_the_time_of_an_event(tested):
             *now, at_once = jumped(mean, spread)
         now, spread_now, second = flown(*now, 0.5)
         assert_allclose(found.predicted.covariances[k, 1], spread_now, rtol=0, atol=1e-9)
-        last, spread_last, more = measured(now, spread_now, 0.275)
+        last, _, more = measured(now, spread_now, 0.275)
         assert_allclose(found.means[k, 1], last, rtol=0, atol=1e-8)
         assert_allclose(found.log_likelihood[k], likelihood + more, rtol=0, atol=1e-6)
         assert_allclose(last, [0.275, 0.3], rtol=0, atol=1e-8)

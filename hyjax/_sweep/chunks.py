@@ -18,7 +18,17 @@ from .._system.working import working
 from .chunk_solver import ChunkSolver, kept_columns
 from .progress import progress_bar
 from .starts import CoarseGrid
-from .store import attributes_of, box_text, chunks_of, create, INDEX, require_same, Store, StoreError
+from .store import (
+    attributes_of,
+    box_text,
+    chunks_of,
+    create,
+    INDEX,
+    NOT_AS_WRITTEN,
+    require_same,
+    Store,
+    StoreError,
+)
 from .variables import Variables
 
 if TYPE_CHECKING:
@@ -92,6 +102,11 @@ def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":
     # The kind of the workers' devices is known with their first result.
     here = sweep.metadata | ({"device": device_kind()} if sweep.workers.executor is None else {})
     require_same(path, stored, here)
+    if not store.bound:
+        raise StoreError(
+            f"{path}: cannot be resumed: an early version of hyjax wrote this store, without checksums that bind a chunk to its "
+            "place. hj.open_sweep reads what is finished; write to another path."
+        )
     with store.locked():
         _complete(sweep, store, stored["device"])
     return store.open()
@@ -121,7 +136,7 @@ def _complete(sweep: Sweep, store: Store, device: str) -> None:
             left.append(i)
         if damaged:
             warn(
-                f"{store.path}: the chunk {store.box(i)} is damaged ({', '.join(damaged)} missing or not equal to the checksum). "
+                f"{store.path}: the chunk {store.box(i)} is damaged ({', '.join(damaged)} {NOT_AS_WRITTEN}). "
                 "The chunk is computed again."
             )
             store.discard(i)

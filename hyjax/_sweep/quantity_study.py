@@ -111,8 +111,8 @@ def quantity_study(
         )
         if not all(np.all(np.isfinite(each)) for each in (first, *others)):
             single = "" if first.dtype == np.float64 else (
-                f" The quantity is computed in {first.dtype}, which cannot resolve reference_tolerance={finest[0]:g}: compute it in "
-                "float64, or raise reference_tolerance."
+                f" The quantity is computed in {first.dtype}, which cannot resolve reference_tolerance={finest[0]:g}: compute it "
+                "in float64, or raise reference_tolerance."
             )  # fmt: skip
             raise ValueError(
                 f"quantity_study: the quantity is not finite for the reference.{single or ' Give another reference=.'}"

@@ -118,7 +118,8 @@ class Recommendation:
         # A column for the absolute tolerances, unless they are the relative ones.
         apart = any(row.atol != row.rtol for row in self.rows)
         width = max(len(row.name) for row in self.rows)
-        head = f"  {'candidate':<{max(width, 9)}}    rtol{'     atol' if apart else ''}    error    seconds  (shortest to longest)"
+        more = "     atol" if apart else ""
+        head = f"  {'candidate':<{max(width, 9)}}    rtol{more}    error    seconds  (shortest to longest)"
         how = self.measured.attrs
         lines = [
             f"Recommendation for an error of {self.accuracy:g} of {self.about}",

@@ -1,11 +1,12 @@
 """A sweep on disk: one zarr store, written chunk by chunk, with the provenance of its results.
 
-A chunk is finished when its result codes exist and all its files agree with their checksums: the codes are written last, and zarr
-writes every file atomically. While a process completes the store it holds the store's lock, which the operating system releases
-when the process ends in any way.
+A chunk is finished when its result codes exist and all its parts agree with their checksums, which also say where each part
+belongs: the codes are written last, and zarr writes every file atomically. While a process completes the store it holds the
+store's lock, which the operating system releases when the process ends in any way.
 """
 
 import json
+import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,16 @@ from .._flow.dataset import load_xarray
 from .._system.extras import needed
 from .._system.long_names import described
 from .._system.results import code_flags
-from .checksums import record_checksums, require_unchanged
+from .._system.warn import warn
+from .checksums import (
+    BOUND,
+    chunk_checksum,
+    chunk_checksums,
+    chunk_checksums_file,
+    record_checksums,
+    require_unchanged,
+    write_chunk_checksums,
+)
 from .lock import LOCK, Lock
 from .parts import renamed_when_complete
 
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
 
 # The result code of a point that has not been computed.
 PENDING = -1
+NOT_AS_WRITTEN = "missing, or not what the checksum says of this sweep and place"
 INDEX = tuple[slice, ...]
 
 
@@ -74,18 +85,21 @@ def box_text(names: tuple[str, ...], box: INDEX) -> str:
 class Store:
     """An existing store of a sweep. `StoreError` where metadata, coordinates or initial guesses are damaged.
 
-    **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid.
+    **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid. `bound`: whether its chunks have
+    checksums that bind them to their places; if not, an earlier version wrote it.
     """
 
     def __init__(self, path: Path):
         zarr = needed("zarr", "data", "Stores of sweeps")
 
         try:
-            require_unchanged(path)
+            self._sweep = require_unchanged(path)
         except ValueError as error:
             raise StoreError(f"{path}: {error} Restore it from a copy, or delete the store and sweep again.") from None
         self.path = path
-        arrays = dict(zarr.open_group(path, mode="r").arrays())
+        group = zarr.open_group(path, mode="r")
+        self.bound = BOUND.items() <= dict(group.attrs).items()
+        arrays = dict(group.arrays())
         codes = arrays["result"]
         self.dims: tuple[str, ...] = tuple(codes.metadata.dimension_names or ())  # pyright: ignore
         self.chunks = chunks_of(codes.shape, codes.chunks)
@@ -96,14 +110,17 @@ class Store:
         }
 
     def damaged(self, i: int) -> list[str] | None:
-        """The variables whose part of chunk `i` is missing or damaged; `None` for a chunk not yet computed, without
-        result codes."""
+        """The variables whose part of chunk `i` is missing, damaged, or of another place or sweep; `None` for a chunk not yet
+        computed, without result codes."""
         if not self._file("result", i).exists():
             return None
         codes = self._read("result", i)
         if codes is not None and np.any(codes == PENDING):
             return None
-        return [name for name in sorted(self.arrays) if self._read(name, i) is None]
+        sums = chunk_checksums(self.path, i) if self.bound else {}
+        if sums is None:
+            return ["checksums"]
+        return [name for name in sorted(self.arrays) if not self._agrees(name, i, sums)]
 
     def box(self, i: int) -> str:
         """Chunk `i`, for a message."""
@@ -111,15 +128,24 @@ class Store:
 
     def discard(self, i: int) -> None:
         """Delete what is left of chunk `i`; the result codes first, so that the chunk counts as not computed."""
-        for name in ("result", *self.arrays):
-            self._file(name, i).unlink(missing_ok=True)
+        for path in (*(self._file(name, i) for name in ("result", *self.arrays)), chunk_checksums_file(self.path, i)):
+            # Even a directory may lie in the place of a file.
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
     def write(self, i: int, data: dict[str, np.ndarray]) -> None:
-        """Write one chunk, from name to values, shape `(points, ...)`; the result codes last."""
+        """Write one chunk, from name to values, shape `(points, ...)`: its checksums, and the result codes last."""
         shape = tuple(each.stop - each.start for each in self.chunks[i])
+        boxes = {
+            name: values.reshape(*shape, *values.shape[1:]).astype(self.arrays[name].dtype)
+            for name, values in data.items()
+        }
         try:
-            for name in sorted(data, key=lambda name: (name == "result", name)):
-                self._array(name)[self.chunks[i]] = data[name].reshape(*shape, *data[name].shape[1:])
+            write_chunk_checksums(self.path, i, {name: self._checksum(name, i, box) for name, box in boxes.items()})
+            for name in sorted(boxes, key=lambda name: (name == "result", name)):
+                self._array(name)[self.chunks[i]] = boxes[name]
         except OSError as error:
             raise StoreError(
                 f"{self.path}: the chunk {self.box(i)} could not be written ({error.strerror or error}). Every finished chunk "
@@ -152,6 +178,7 @@ class Store:
 
         found = xarray.open_zarr(self.path, consolidated=False, chunks=None)  # pyright: ignore
         found = found.drop_vars(["start_y", *(f"start_{name}" for name in self.dims)])
+        found.attrs = {name: value for name, value in found.attrs.items() if name not in BOUND}
         return described(found.assign_coords(coordinate=list(found.attrs["coordinates"])))
 
     def _array(self, name: str):
@@ -167,13 +194,22 @@ class Store:
         return self.path / name / array.metadata.encode_chunk_key((*self._places[i], *inner))
 
     def _read(self, name: str, i: int) -> np.ndarray | None:
-        """The part of a variable in chunk `i`, `None` where it is missing or differs from its checksum."""
-        if not self._file(name, i).exists():
+        """The part of a variable in chunk `i`, `None` where it is missing or differs from the checksum that zarr keeps in it."""
+        # Of a directory zarr takes the chunk for one that was never written.
+        if not self._file(name, i).is_file():
             return None
         try:
             return np.asarray(self.arrays[name][self.chunks[i]])
         except Exception:  # by the checksum or any decoder before it, whose errors zarr does not document
             return None
+
+    def _checksum(self, name: str, i: int, values: np.ndarray) -> str:
+        return chunk_checksum(self._sweep, name, self._places[i], values)
+
+    def _agrees(self, name: str, i: int, sums: dict[str, Any]) -> bool:
+        """Whether the part of a variable in chunk `i` is sound and, of a store whose chunks are bound, the one written there."""
+        values = self._read(name, i)
+        return values is not None and (not self.bound or sums.get(name) == self._checksum(name, i, values))
 
 
 def open_sweep(path: str | Path) -> "xarray.Dataset":
@@ -182,8 +218,9 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     **Arguments:** `path`: of the store.
 
     **Returns:** the `xarray.Dataset` that `sweep` returns, read on access. Points not yet computed have the result -1 and are
-    NaN. `StoreError` where a file is missing or damaged; the message names the chunk and the remedy. `ImportError` without
-    xarray and zarr.
+    NaN. `StoreError` where a file is missing or damaged, or is of another place or another sweep; the message names the chunk and
+    the remedy. A store of an early version of hyjax is opened with a warning: its checksums do not say where a chunk belongs.
+    `ImportError` without xarray and zarr.
 
     **Example:**
 
@@ -201,10 +238,15 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     path = Path(path)
     attributes_of(path)
     store = Store(path)
+    if not store.bound:
+        warn(
+            f"{path}: an early version of hyjax wrote this store. Damaged chunks are noticed, but not chunks in the wrong place "
+            "or of another sweep: if the store has been copied in parts, sweep again, to another path."
+        )
     for i in range(len(store.chunks)):
         if names := store.damaged(i):
             raise StoreError(
-                f"{path}: the chunk {store.box(i)} is damaged ({', '.join(names)} missing or not equal to the checksum). Sweep "
+                f"{path}: the chunk {store.box(i)} is damaged ({', '.join(names)} {NOT_AS_WRITTEN}). Sweep "
                 "again with resume: the chunk is computed again."
             )
     return store.open()
@@ -227,7 +269,7 @@ def create(
     codecs = (ZstdCodec(), Crc32cCodec())
     try:
         with renamed_when_complete(path) as part:
-            root = zarr.create_group(part, zarr_format=3, attributes=metadata)
+            root = zarr.create_group(part, zarr_format=3, attributes=metadata | BOUND)
             for name, (dims, values, attributes) in coordinates.items():
                 array = root.create_array(
                     name, shape=values.shape, chunks=values.shape, dtype=values.dtype, dimension_names=dims,

@@ -74,12 +74,13 @@ def kalman_filter(
     ignored: a mean may lie outside by as much as it is uncertain.
 
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`, `sigma0`: mean and covariance at `t0`,
-    shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`: that of `x0`. `times`: none before `t0`
-    or the one before it, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`: $h(t, x, p)$ with values of shape `(measured,)`, or one for
-    each mode by name. `measurement_noise`: $V$, shape `(measured, measured)`. `noise`: of the process, a `Noise`; its `flow` is
-    an intensity $W$ per unit of time. `max_jumps`: between two measurements, static. `integrator`: an `Integrator`, or one for
-    each mode; by default Dopri8 at tolerances of 1e-9. `saltation`: if false, the Jacobian of the reset stands in for $\Xi$, and
-    $\gamma = 0$: an extended Kalman filter that knows only the reset, for comparison. `smooth`: keep what `rts_smoother` needs.
+    shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`: that of `x0`. `times`: each not before the last, nor before
+    `t0`, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`: $h(t, x, p)$ with values of shape `(measured,)`,
+    or one for each mode by name. `measurement_noise`: $V$, shape `(measured, measured)`. `noise`: of the process, a `Noise`; its
+    `flow` is an intensity $W$ per unit of time. `max_jumps`: between two measurements, static. `integrator`: an `Integrator`, or
+    one for each mode; by default Dopri8 at tolerances of 1e-9. `saltation`: if false, the Jacobian of the reset stands in for
+    $\Xi$, and $\gamma = 0$: an extended Kalman filter that knows only the reset, for comparison. `smooth`: keep what
+    `rts_smoother` needs.
 
     **Returns:** `Filtered`, also under `jit` and `vmap`; differentiable in all its arrays, in forward and reverse mode.
     `result` is a code of `simulate`, or `nonfinite` where $S$ is not positive definite; after a failure the rows are NaN, and so

@@ -31,8 +31,8 @@ class Estimator(eqx.Module):
 
 
 class GuardsAt(eqx.Module):
-    """The guards of the mode of an estimate: `values`; `deviations`, the values in their deviations; `rates` along the flow; whether
-    they are `armed`; and `noise`, the rounding errors of the values."""
+    """The guards of the mode of an estimate: `values`; `deviations`, the values in their deviations; `rates` along the flow;
+    whether they are `armed`; and `noise`, the rounding errors of the values."""
 
     values: Float[Array, " guards"]
     deviations: Float[Array, " guards"]

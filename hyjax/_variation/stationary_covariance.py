@@ -42,7 +42,8 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     **Returns:** $\Sigma$, shape `(n, n)`, symmetric, in the units of the state times those of the state; differentiable in the
     orbit's parameters and in the values of the noise, also under `jit` and `vmap`. Infinite for an orbit that is not stable; with
     `fixed_time`, and for a system that depends on time, also where a multiplier of the monodromy matrix is 1 up to half of the
-    digits, as for every autonomous system. NaN for an orbit that was not found. `ValueError` for a batch of orbits, and for a noise that does not fit the system.
+    digits, as for every autonomous system. NaN for an orbit that was not found. `ValueError` for a batch of orbits, and for a
+    noise that does not fit the system.
 
     **Example:**
 
