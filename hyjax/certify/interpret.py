@@ -44,9 +44,11 @@ def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorMode
     c, r = constants.center[rows.coefficient], constants.radius[rows.coefficient]
     terms = memory.coefficients[:, rows.index] * c
     result = jnp.sum(terms, axis=2)
-    if rows.index.shape[1] == 1 and not rows.one_sum.any():
-        # Moved, or multiplied by powers of two.
-        return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + TINY, memory.basis)
+    # A number in memory may be flushed to zero.
+    flushed = TINY * (1 + np.sum(np.abs(c), axis=1))
+    if rows.index.shape[1] == 1 and not rows.one_sum.any() and not r.any():
+        # Moved, or multiplied by powers of two that are floats of a `Number`'s precision.
+        return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + flushed, memory.basis)
     radius = jnp.sum(jnp.abs(c) * memory.radius[rows.index], axis=1)
     if r.any():
         size = jnp.sum(jnp.abs(memory.coefficients), axis=0) + memory.radius
@@ -54,7 +56,7 @@ def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorMode
     radius = radius + EPS * rows.one_sum * jnp.sum(jnp.abs(result), axis=0)
     if rows.many.any():
         radius = radius + EPS * rows.many * jnp.sum(jnp.abs(terms), axis=(0, 2))
-    return TaylorModel(result, up(radius + TINY, memory.basis.size + rows.index.shape[1]), memory.basis)
+    return TaylorModel(result, up(radius + flushed, memory.basis.size + rows.index.shape[1]), memory.basis)
 
 
 def joined(parts: Sequence[TaylorModel]) -> TaylorModel:

@@ -147,7 +147,9 @@ def scale(a: TaylorModel, factor: Array | float) -> TaylorModel:
     product = a.coefficients * factor
     size = jnp.abs(factor)
     rounding = jnp.sum(jnp.abs(product), axis=0) * EPS
-    return TaylorModel(product, up(a.radius * size + rounding + TINY * (1 + size), a.basis.size), a.basis)
+    # Either factor may be flushed to zero.
+    flushed = TINY * (1 + size + jnp.sum(jnp.abs(a.coefficients), axis=0))
+    return TaylorModel(product, up(a.radius * size + rounding + flushed, a.basis.size), a.basis)
 
 
 def multiply(a: TaylorModel, b: TaylorModel) -> TaylorModel:
