@@ -54,7 +54,9 @@ def test_no_member_of_a_sum_or_product_is_lost(name):
     b = TaylorModel(b.coefficients.at[:, ::5].set(nearly_opposite(rng, a).coefficients[:, ::5]), b.radius, form)
     factor = jnp.asarray(wide(rng, COUNT))
     results = jax.jit(lambda a, b: (add(a, b), subtract(a, b), multiply(a, b), scale(a, factor), over(a, 7.0)))(a, b)
-    wholes = jax.jit(lambda a: total(TaylorModel(a.coefficients.reshape(form.size, -1, 5), a.radius.reshape(-1, 5), form), (1,)))(a)
+    wholes = jax.jit(
+        lambda a: total(TaylorModel(a.coefficients.reshape(form.size, -1, 5), a.radius.reshape(-1, 5), form), (1,))
+    )(a)
     c = fractions(factor)
     for s in points:
         for e, f in ((1, 1), (-1, 1), (0, 0)):
@@ -91,7 +93,11 @@ def test_no_member_of_a_linear_combination_is_lost(form):
     for seed in range(25):
         rng = np.random.default_rng(seed)
         x, p = models(rng, form, (3,)), wide(rng, 2, -20, 20) + 0.1
-        x = x if seed % 3 else TaylorModel(x.coefficients.at[:, 1].set(nearly_opposite(rng, x).coefficients[:, 0]), x.radius, form)
+        x = (
+            x
+            if seed % 3
+            else TaylorModel(x.coefficients.at[:, 1].set(nearly_opposite(rng, x).coefficients[:, 0]), x.radius, form)
+        )
         result = evaluate(graph, x, [p])
         for s in [()] if form is BALL else POINTS:
             for error in (np.array([1, 1, 1]), np.array([-1, 1, -1]), np.array([0, 0, 0])):
@@ -173,23 +179,41 @@ def corners(rng):
 
 def test_supports_and_hulls_hold_the_states_of_a_set():
     rng, form = np.random.default_rng(5), basis(2, 2)
-    run = jax.jit(lambda states, row, frame: (states.support(row, frame), states.offset(frame), states.hull(frame), states.tangents(frame)))
+    run = jax.jit(
+        lambda states, row, frame: (
+            states.support(row, frame),
+            states.offset(frame),
+            states.hull(frame),
+            states.tangents(frame),
+        )
+    )
     for frame in frames(rng, 2, 60):
         states = random_set(rng, form)
-        row = TaylorModel(*(jnp.asarray(x * rng.choice([0.0, 1.0])) for x in (rng.normal(size=(1, 2)), np.abs(rng.normal(size=2)))), BALL)
+        row = TaylorModel(
+            *(jnp.asarray(x * rng.choice([0.0, 1.0])) for x in (rng.normal(size=(1, 2)), np.abs(rng.normal(size=2)))),
+            BALL,
+        )
         if rng.random() < 0.5:
             # The row's products with a generator cancel but for rounding.
             a = rng.normal(size=(1, 2))
             column = cancelling(rng, a, 2)
             row = TaylorModel(jnp.asarray(a), jnp.zeros(2), BALL)
-            states = StateSet(states.polynomial, jnp.asarray(np.stack([column, 0 * column])), 0 * states.error, *[getattr(states, k) for k in ("variation", "variation_error", "basis")])
+            states = StateSet(
+                states.polynomial,
+                jnp.asarray(np.stack([column, 0 * column])),
+                0 * states.error,
+                *[getattr(states, k) for k in ("variation", "variation_error", "basis")],
+            )
         support, offset, hull, tangents = run(states, row, frame)
         matrix, e = fractions(frame.matrix), fractions(states.error)
         for _ in range(6):
             s, pushes, error = corners(rng)
             x = state(states, frame, s, pushes, error)
             apart = x - polynomial(np.asarray(states.polynomial), form, s)
-            for lengths in (fractions(row.center) - fractions(row.radius), fractions(row.center) + fractions(row.radius)):
+            for lengths in (
+                fractions(row.center) - fractions(row.radius),
+                fractions(row.center) + fractions(row.radius),
+            ):
                 assert abs(lengths @ apart) <= fractions(support)
             assert np.all(np.abs(apart) <= fractions(offset))
             assert np.all(np.abs(x - fractions(hull.center)) <= fractions(hull.radius))
@@ -207,7 +231,9 @@ def test_no_state_is_lost_by_a_linear_map():
     run = jax.jit(displaced)
     for frame, after in zip(frames(rng, 2, 40), frames(rng, 2, 40), strict=True):
         states = random_set(rng, form)
-        some = lambda shape: jnp.abs(jnp.asarray(rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(-10, 0) * rng.normal(size=shape)))
+        some = lambda shape: jnp.abs(
+            jnp.asarray(rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(-10, 0) * rng.normal(size=shape))
+        )
         matrix = TaylorModel(jnp.asarray(rng.normal(size=(1, 2, 2))), some((2, 2)), BALL)
         moved = TaylorModel(jnp.asarray(rng.normal(size=(form.size, 2))), some(2), form)
         local, varied = some(2), some((2, 2))
@@ -219,13 +245,17 @@ def test_no_state_is_lost_by_a_linear_map():
             zeta = state(states, frame, s, pushes, error) - polynomial(np.asarray(states.polynomial), form, s)
             more = rng.choice([-1, 1], 2) * (fractions(local) + fractions(moved.radius))
             assert not outside(result, after, member(moved, s) + phi @ zeta + more, s, pushes)
-            slope = fractions(states.variation) + fractions(frame.matrix) @ (rng.choice([-1, 1], (2, 2)) * fractions(states.variation_error))
+            slope = fractions(states.variation) + fractions(frame.matrix) @ (
+                rng.choice([-1, 1], (2, 2)) * fractions(states.variation_error)
+            )
             apart = back @ (phi @ slope + rng.choice([-1, 1], (2, 2)) * fractions(varied) - fractions(result.variation))
             assert np.all(np.abs(apart) <= fractions(result.variation_error))
         # The worst of all errors, in each coordinate.
         center, spread, ahead = fractions(matrix.center), fractions(matrix.radius), fractions(frame.matrix)
         e = fractions(states.error)
-        reach = np.abs(back @ center @ ahead) @ e + np.abs(back) @ (spread @ (np.abs(ahead) @ e) * 0 + fractions(local) + fractions(moved.radius))
+        reach = np.abs(back @ center @ ahead) @ e + np.abs(back) @ (
+            spread @ (np.abs(ahead) @ e) * 0 + fractions(local) + fractions(moved.radius)
+        )
         assert np.all(reach <= fractions(result.error))
 
 
@@ -251,9 +281,7 @@ def system_of(rate, names):
 
 
 # x' = x^2, y' = x y: x = a / (1 - a t), y = b / (1 - a t).
-RATIONAL = ModeField(
-    system_of(lambda t, x, p: jnp.stack([x[0] ** 2, x[0] * x[1]]), ("x", "y")), "m", None, False
-)
+RATIONAL = ModeField(system_of(lambda t, x, p: jnp.stack([x[0] ** 2, x[0] * x[1]]), ("x", "y")), "m", None, False)
 
 
 @pytest.mark.parametrize("orders", [2, 5])
@@ -289,7 +317,9 @@ def test_no_state_is_lost_by_a_step(orders):
                 assert np.all(np.abs(between - fractions(box.states.center)) <= fractions(box.states.radius))
             # The derivative of the state, at a fixed time.
             slope = np.array([[1 / (1 - a * t) ** 2, 0], [b * t / (1 - a * t) ** 2, 1 / (1 - a * t)]])
-            before = fractions(states.variation) + fractions(frame.matrix) @ (rng.choice([-1, 1], (2, 2)) * fractions(states.variation_error))
+            before = fractions(states.variation) + fractions(frame.matrix) @ (
+                rng.choice([-1, 1], (2, 2)) * fractions(states.variation_error)
+            )
             apart = back @ (slope @ before - fractions(ended.variation))
             assert np.all(np.abs(apart) <= fractions(ended.variation_error))
 
@@ -306,7 +336,9 @@ def test_no_displacement_by_a_disturbance_is_lost(k):
 
     @jax.jit
     def pushed(h):
-        states = StateSet(jnp.zeros((1, 2)), jnp.zeros((0, 2, 2)), jnp.zeros(2), jnp.zeros((2, 0)), jnp.zeros((2, 0)), BALL)
+        states = StateSet(
+            jnp.zeros((1, 2)), jnp.zeros((0, 2, 2)), jnp.zeros(2), jnp.zeros((2, 0)), jnp.zeros((2, 0)), BALL
+        )
         frame = Frame(jnp.eye(2), jnp.eye(2), jnp.zeros((2, 2)))
         flow = flow_of(field, states, frame, h, jnp.sum(jnp.abs(jnp.asarray(wind)), axis=(0, 2)), 6)
         return flow.box.proved, *gust(field, flow.box, matrix_slope(flow.derivative), flow.growth, jnp.asarray(wind), h)

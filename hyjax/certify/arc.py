@@ -123,7 +123,6 @@ def run_arc(
         "a box holds the flow of every step": jnp.all(held) & at.conditions["box"] & (h.low > 0),
         "no guard fires before the arc's end": jnp.all(silent) & jnp.all(others.at[program.ending].set(True)),
         "the guard falls at the arc's end": at.conditions["falls"],
-        "the guard is positive before the arc's end": at.conditions["before"],
         "every state crosses the guard's surface": at.conditions["crosses"],
     }
     armed = field.armed[program.ending]

@@ -195,7 +195,6 @@ def arrive(
     if wind.shape[0]:
         # The displacements within a shorter time are among those within the longest.
         generators, local = gust(field, box, matrix_slope(flow.derivative), flow.growth, wind, times.high)
-    before_set = states
     states = displaced(states, model, matrix, local, frame, frame)
     if wind.shape[0]:
         states = eqx.tree_at(lambda each: each.generators, states, generators)
@@ -217,11 +216,10 @@ def arrive(
     falling = surface.slope(box.states)
     during = falling[:-1]
     slowed = -falling[-1].high - up(jnp.sum(during.largest * breeze), 2)
-    start = surface.height(before_set.model)[0].low - before_set.support(during, frame)
+    # Of a guard that falls all the time, a crossing after the start means that it is positive before.
     conditions = {
         "box": box.proved & jnp.all(up(late * (rate + breeze)) < room),
         "falls": (slowest > 0) & (slowed > 0),
-        "before": start > 0,
         "crosses": (times.low > 0) & (times.high < window),
     }
     # A vector's growth for the time |theta|, e^a - 1 <= a / (1 - a / 2).
