@@ -84,8 +84,8 @@ def test_no_member_of_a_linear_combination_is_lost(form):
     def combinations(x, p):
         a, b, c = x
         return [
-            a + b, a - b, 4 * a, a * 2.0**-200, a / 3, p[0] * a, a + p[1], a / 3 + p[0] * b, a * p[0] / p[1], a + b + c, a - c / 7 + p[1] * b,
-            p[0] * a + p[1] * b + (p[0] / 3) * c + p[1], a + 2 * b - c / 4 + 1,
+            a + b, a - b, 4 * a, a * 2.0**-200, a / 3, p[0] * a, a + p[1], a / 3 + p[0] * b, a * p[0] / p[1], a + b + c,
+            a - c / 7 + p[1] * b, p[0] * a + p[1] * b + (p[0] / 3) * c + p[1], a + 2 * b - c / 4 + 1,
         ]  # fmt: skip
 
     graph = graph_of(lambda x, p: jnp.stack(combinations(x, p)), jnp.zeros(3), jnp.zeros(2))
@@ -260,7 +260,7 @@ def test_no_state_is_lost_by_a_linear_map():
 
 
 def test_errors_are_moved_into_a_nearly_singular_frame():
-    """$|F_1^{-1} \\Phi F_0|\\,\\epsilon + |F_1^{-1}|\\,\\delta$ is reached for one matrix; the inverse of the frame is none of floats."""
+    """The bound is reached for one of the matrices; the inverse of the frame is none of floats."""
     rng = np.random.default_rng(7)
     for frame, after in zip(frames(rng, 2, 30), frames(rng, 2, 30), strict=True):
         matrix, radius = rng.normal(size=(2, 2)), rng.choice([0.0, 1e-8]) * np.abs(rng.normal(size=(2, 2)))
@@ -371,3 +371,12 @@ def test_bounds_between_two_numbers():
     beyond = np.array([str(m + r + Fraction(1, 10**600)) for m, r in zip(middle, radius, strict=True)], object)
     assert not np.any(found.contains(beyond))
     assert not Enclosed(np.array(np.nan), np.array(np.nan)).contains(0.0)
+
+
+def test_groups_of_disturbances():
+    """Of the Euclidean norm all channels are one group, of the other each is its own; coordinates that are not named have none."""
+    names = ("x", "v", "y")
+    both = np.asarray(hj.certify.Disturbance(0.5).of_mode(names, 4))
+    assert both.shape == (1, 4, 3) and np.array_equal(both[0], 0.5 * np.eye(4)[:, :3])
+    some = np.asarray(hj.certify.Disturbance(0.5, "inf", ("y", "v")).of_mode(names, 4))
+    assert some.shape == (2, 4, 1) and np.array_equal(some[:, :, 0], 0.5 * np.eye(4)[1:3])

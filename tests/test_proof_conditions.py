@@ -4,7 +4,6 @@ Each set here is just too large, or reaches just too far, for what a check is to
 is false.
 """
 
-import itertools
 from fractions import Fraction
 
 import equinox as eqx
@@ -194,7 +193,6 @@ UNDECIDED = {
     "abs": lambda x: jnp.abs(x),
     "max": lambda x: jnp.maximum(x, -x / 3),
     "select": lambda x: jnp.where(x > 0, x, 3 * x),
-    "sign": lambda x: jnp.sign(x) + x,
 }
 
 
@@ -252,7 +250,9 @@ def test_a_box_of_picard_holds_the_flow_in_every_coordinate():
 
 # x' = -v, y' = 1 with the guard x - y / 4: from (x, v, y) the surface is reached after (x - y / 4) / (v + 1 / 4).
 FALLING = ModeField(
-    system_of(lambda t, x, p: jnp.stack([-x[1], 0 * x[1], jnp.ones_like(x[0])]), ("x", "v", "y"), (lambda t, x, p: x[0] - x[2] / 4,)),
+    system_of(
+        lambda t, x, p: jnp.stack([-x[1], 0 * x[1], jnp.ones_like(x[0])]), ("x", "v", "y"), (lambda t, x, p: x[0] - x[2] / 4,)
+    ),
     "m", None, False,
 )  # fmt: skip
 FORM, QUARTER = basis(2, 1), Fraction(1, 4)
@@ -277,8 +277,9 @@ def falling_set(rng, size, displaced):
     """States about x = 0.5, v = 1, y = 0, of which the polynomial has a size, and displacements by generators and errors."""
     polynomial = np.concatenate([[[0.5, 1.0, 0.0]], size * rng.uniform(-1, 1, (2, 3))])
     return StateSet(
-        jnp.asarray(polynomial), jnp.asarray(displaced * rng.normal(size=(2, 3, 2))), jnp.abs(jnp.asarray(displaced * rng.normal(size=3))),
-        jnp.asarray(rng.normal(size=(3, 2))), jnp.abs(jnp.asarray(displaced * rng.normal(size=(3, 2)))), FORM,
+        jnp.asarray(polynomial), jnp.asarray(displaced * rng.normal(size=(2, 3, 2))),
+        jnp.abs(jnp.asarray(displaced * rng.normal(size=3))), jnp.asarray(rng.normal(size=(3, 2))),
+        jnp.abs(jnp.asarray(displaced * rng.normal(size=(3, 2)))), FORM,
     )  # fmt: skip
 
 
@@ -341,7 +342,7 @@ def test_an_event_is_proved_only_if_every_state_crosses_in_time(part):
             )
             first, last = (0.3 - reach) / 1.25, (0.3 + reach) / 1.25
             assert at.conditions["falls"]
-            assert 0 < first and last < window or not all(at.conditions.values())
+            assert (first > 0 and last < window) or not all(at.conditions.values())
             if at.conditions["box"]:
                 late[reach, window] = bool(at.conditions["crosses"])
     assert late[0.2, 1.0] and not late[0.33, 1.0] and not late[0.2, 0.4] and late[0.2, 0.45]
@@ -358,25 +359,6 @@ def test_an_event_is_proved_only_if_the_guard_falls_for_every_state(part):
         falls.append(bool(at.conditions["falls"]))
         assert reach < 0.25 or not falls[-1]
     assert falls[1]
-
-
-def test_states_do_not_leave_the_ball_in_which_an_event_is_sought():
-    """x' = -1, y' = 1 + exp(400 (y - 1/40)): a state that is late goes on much faster in y than during the step."""
-    field = ModeField(
-        system_of(lambda t, x, p: jnp.stack([-jnp.ones_like(x[0]), 0 * x[1], 1 + jnp.exp(400 * x[2] - 10)]), ("x", "v", "y")), "m", None, False
-    )  # fmt: skip
-
-    @jax.jit
-    def arrival(states):
-        frame, window = identity_frame(3), jnp.asarray(0.02)
-        flow = flow_of(field, states, frame, window, jnp.zeros(3), 6)
-        at = arrive(field, guard_surface(field, 0), flow, states, frame, window, jnp.zeros((0, 3, 1)))
-        return at.conditions
-
-    near = lambda reach: interval([0.01, 0.0, 0.0], np.array([reach, 0, 0]), "error")
-    assert all(arrival(near(1e-7)).values())
-    wide = arrival(near(1e-3))
-    assert wide["crosses"] and wide["falls"] and not wide["box"]
 
 
 def test_displacements_become_variables_and_displacements_again():
@@ -411,7 +393,7 @@ def test_displacements_become_variables_and_displacements_again():
 
 @jax.jit
 def to_the_surface_in_wind(states, frame, window, wind):
-    larger, hidden = spread_out(states, frame)
+    larger, _ = spread_out(states, frame)
     breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
     flow = flow_of(FALLING, larger, frame, window, breeze, 3)
     surface = guard_surface(FALLING, 0)
@@ -497,7 +479,7 @@ def test_a_guard_is_quiet_only_if_no_state_can_fire_it():
 
 
 def test_a_surface_is_left_only_while_the_guard_falls():
-    """After a start on the surface of x: it falls from there for v = 1, which is no event, and for v = -1 rises, and may fall again."""
+    """After a start on the surface of x: from there it falls for v = 1, which is no event, and rises for v = -1."""
     calm, left = quiet_from(0.0, 1.0, 0.0, leaving=(True, False))
     assert calm[0] and left == [True, False]
     calm, left = quiet_from(0.0, -1.0, 0.0, leaving=(True, False))
