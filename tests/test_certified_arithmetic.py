@@ -374,7 +374,7 @@ def test_bounds_between_two_numbers():
 
 
 def test_groups_of_disturbances():
-    """Of the Euclidean norm all channels are one group, of the other each is its own; coordinates that are not named have none."""
+    """Of the Euclidean norm all channels are one group, of the other each is its own; only those that are named."""
     names = ("x", "v", "y")
     both = np.asarray(hj.certify.Disturbance(0.5).of_mode(names, 4))
     assert both.shape == (1, 4, 3) and np.array_equal(both[0], 0.5 * np.eye(4)[:, :3])
