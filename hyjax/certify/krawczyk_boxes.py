@@ -40,7 +40,7 @@ class Over(NamedTuple):
         center, radius = part
         far = np.minimum(up(np.abs(center - self.center) + radius, 2) / np.maximum(self.radius, TINY) * (1 + EPS), 1.0)
         # The largest moduli of the monomials that the lengths of the steps are made of.
-        far = np.prod(far**self.image.model.basis.exponents[1:], axis=1) * (1 + 8 * EPS)
+        far = np.prod(far ** self.image.model.basis.exponents[1:], axis=1) * (1 + 8 * EPS)
         found, times = [], exactly(steps)
         for h, window in zip(self.h, self.windows, strict=True):
             middle, spread = exactly(float(h[0])), exactly(float(up(np.abs(h[1:]) @ far, len(h))))
