@@ -11,7 +11,7 @@ from .basis import Basis
 from .checks import decided, quiet
 from .event import arrive, gathered, guard_surface, Hidden, mapped, projected, spread_out
 from .graph import Graph
-from .interpret import evaluate
+from .interpret import cases_decided, evaluate, JUMPS, KINKS
 from .mode_field import ModeField
 from .rounding import up
 from .state_set import Frame, identity_frame, StateSet
@@ -20,6 +20,8 @@ from .taylor_model import TaylorModel
 
 # A guard within this of zero at the start of an arc is on its surface, as in `simulate`.
 ON_SURFACE = 1e-9
+# How the name of a condition begins that a choice in a function is decided over a set; its place follows.
+UNDECIDED = "undecided condition in"
 
 
 class Tube(eqx.Module):
@@ -73,14 +75,14 @@ def run_arc(
     wind: Float[Array, "groups n columns"],
     begin: int,
     leaving: Bool[Array, " guards"],
-) -> tuple[Ended, Tube, dict[str, Bool[Array, ""]]]:
+) -> tuple[Ended, Tube, dict[str, Bool[Array, ""]], dict[str, Bool[Array, ""]]]:
     """The set of states from the start of an arc to its event.
 
     **Arguments:** `frames`: stacked, one more than steps. `states`: in the first of them. `h`: the length $h(s)$ of a step.
     `window`: the longest time from the last step to the event. `begin`: the first of the arc's groups of generators. `leaving`:
     whether the states start on the surface of each guard of the mode.
 
-    **Returns:** the states on the guard's surface, the tube, and what must be true.
+    **Returns:** the states on the guard's surface, the tube, what must be true, and where the guard at the end is smooth.
     """
     field, groups, steps = program.field, wind.shape[0], frames.matrix.shape[0] - 1
     breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
@@ -98,16 +100,21 @@ def run_arc(
         silent, left = quiet(field, flow.box.states, ended, after, leaving, breeze)
         hull, box = states.hull(frame), flow.box.states
         states, leaving = jax.tree.map(ft.partial(jnp.where, over), (states, leaving), (ended, left))
+        # The flow's series need a field that is smooth; guards need only be known not to fire.
+        smooth = cases_decided(field.field, (*JUMPS, *KINKS), box, field.leaves)
+        known = cases_decided(field.heights, JUMPS, box, field.leaves)
+        known = {place: over | holds | jnp.all(silent) for place, holds in known.items()}
         return (states, leaving, flow), (
             (hull.low, hull.high, box.low, box.high),
             flow.box.proved,
             over | jnp.all(silent),
+            {place: smooth.get(place, True) & known.get(place, True) for place in {**smooth, **known}},
         )
 
     last = jax.tree.map(lambda a: a[-1], frames)
     none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(flow_from, states, last, window))
     after = jax.tree.map(lambda a: jnp.concatenate([a[1:], a[-1:]]), frames)
-    (states, leaving, flow), (bounds, held, silent) = jax.lax.scan(
+    (states, leaving, flow), (bounds, held, silent, cases) = jax.lax.scan(
         one, (states, leaving, none), (frames, after, jnp.arange(steps + 1))
     )
     surface, hidden = guard_surface(field, program.ending), None
@@ -119,7 +126,13 @@ def run_arc(
     at = arrive(field, surface, flow, states, last, window, wind)
     ended = projected(field, surface, at, last)
     others, _ = quiet(field, at.box.states, ended, last, leaving & False, breeze)
+    ending = field.guards[program.ending]
+    cases = sentences(
+        {place: jnp.all(holds) for place, holds in cases.items()},
+        cases_decided(ending, JUMPS, at.box.states, field.leaves),
+    )
     conditions = {
+        **cases,
         "a box holds the flow of every step": jnp.all(held) & at.conditions["box"] & (h.low > 0),
         "no guard fires before the arc's end": jnp.all(silent) & jnp.all(others.at[program.ending].set(True)),
         "the guard falls at the arc's end": at.conditions["falls"],
@@ -130,7 +143,18 @@ def run_arc(
         conditions["the guard is armed"] = decided(evaluate(armed, at.box.states, field.leaves))
     elapsed = jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low
     tube = Tube(*bounds, elapsed=elapsed, last=up(steps * h.high + at.times.high))
-    return Ended(ended, last, at.on_surface, hidden), tube, conditions
+    smooth = cases_decided(ending, (*JUMPS, *KINKS), at.on_surface, field.leaves)
+    return Ended(ended, last, at.on_surface, hidden), tube, conditions, smooth
+
+
+def sentences(*known: dict[str, Bool[Array, ""]]) -> dict[str, Bool[Array, ""]]:
+    """Whether the choices at each place in the functions are decided, by the names of conditions."""
+    found: dict[str, Bool[Array, ""]] = {}
+    for each in known:
+        for place, holds in each.items():
+            name = f"{UNDECIDED} {place}"
+            found[name] = found.get(name, True) & holds
+    return found
 
 
 def _with_last(bounds, hull: TaylorModel, box: TaylorModel) -> tuple[Array, ...]:

@@ -63,6 +63,7 @@ class FineLevels:
 
     def __init__(self, levels: Levels, constants: list[Number]):
         self.levels = [(lines_of(level.rows, constants), level.kinds) for level in levels.levels]
+        self.exact = not levels.varies
         self.results = lines_of(levels.results, constants)
 
     def __call__(self, x: list[Number]) -> list[Number]:
@@ -71,12 +72,15 @@ class FineLevels:
         for lines, kinds in self.levels:
             operands = combine(lines, memory)
             for kind in kinds:
-                memory += values(kind, operands)
+                memory += values(kind, operands, self.exact)
         return combine(self.results, memory)
 
 
-def values(kind: Kind, operands: list[Number]) -> list[Number]:
-    """The values of the atoms of one kind."""
+def values(kind: Kind, operands: list[Number], exact: bool = False) -> list[Number]:
+    """The values of the atoms of one kind.
+
+    **Arguments:** `exact`: of numbers, where one that is zero is known to be zero; a state that is zero is one of a set.
+    """
     a = operands[kind.first : kind.first + kind.count]
     if kind.name == "sin_cos":
         pairs = [sin_cos(each) for each in a]
@@ -84,8 +88,10 @@ def values(kind: Kind, operands: list[Number]) -> list[Number]:
     if kind.name in _OF_ONE:
         return [_defined(_OF_ONE[kind.name], each) for each in a]
     b = operands[kind.first + kind.count : kind.first + 2 * kind.count]
-    if kind.name == "select":
-        return [_selected(each, operands, x, y) for each, x, y in zip(kind.conditions, a, b, strict=True)]
+    if kind.name in ("select", "chosen"):
+        held = [truth_of(each, operands, exact) for each in kind.conditions]
+        undecided = _hull if kind.name == "select" else lambda x, y: UNKNOWN
+        return [undecided(x, y) if h is None else y if h else x for h, x, y in zip(held, a, b, strict=True)]
     return [_defined(_OF_TWO[kind.name], x, y) for x, y in zip(a, b, strict=True)]
 
 
@@ -97,25 +103,24 @@ def _defined(function: Callable, *arguments: Number) -> Number:
         return UNKNOWN
 
 
-def _selected(condition: Condition | bool, rows: list[Number], if_false: Number, if_true: Number) -> Number:
-    try:
-        return if_true if holds(condition, rows) else if_false
-    except NotEnclosed:
-        return between(min(if_false.low, if_true.low), max(if_false.high, if_true.high))
+def _hull(a: Number, b: Number) -> Number:
+    return between(min(a.low, b.low), max(a.high, b.high))
 
 
-def holds(condition: Condition | bool, rows: list[Number]) -> bool:
-    """Whether a condition on rows holds. `NotEnclosed` where it is not certain."""
+def truth_of(condition: Condition | bool, rows: list[Number], exact: bool = False) -> bool | None:
+    """Whether a condition on rows holds; None where it is not certain."""
     if isinstance(condition, bool):
         return condition
     if condition.name in COMPARED:
         a = rows[condition.operands[0]]
-        outcomes = {COMPARED[condition.name](x) for x in (a.low, a.middle, a.high)}
-        if len(outcomes) > 1 or (a.radius and a.low <= 0 <= a.high):
-            raise NotEnclosed("a comparison is not certain")
-        return outcomes.pop()
-    each = [holds(part, rows) for part in condition.operands]
-    return not each[0] if condition.name == "not" else any(each) if condition.name == "or" else all(each)
+        if a.low > 0 or a.high < 0 or (exact and a.middle == a.radius == 0):
+            return COMPARED[condition.name](a.middle)
+        return None
+    each = [truth_of(part, rows, exact) for part in condition.operands]
+    if condition.name == "not":
+        return None if each[0] is None else not each[0]
+    decides = condition.name == "or"
+    return decides if decides in each else None if None in each else not decides
 
 
 def _max(a: Number, b: Number) -> Number:
@@ -127,7 +132,11 @@ def _sign(a: Number) -> Number:
     return between(one(a.low) * UNIT.middle, one(a.high) * UNIT.middle)
 
 
-_OF_ONE = {"exp": exp, "log": log, "sqrt": sqrt, "abs": lambda a: _max(a, -a), "sign": _sign}
+def _floor(a: Number) -> Number:
+    return between(*(each // UNIT.middle * UNIT.middle for each in (a.low, a.high)))
+
+
+_OF_ONE = {"exp": exp, "log": log, "sqrt": sqrt, "abs": lambda a: _max(a, -a), "sign": _sign, "floor": _floor}
 _OF_TWO = {"mul": lambda a, b: a * b, "div": lambda a, b: a / b, "max": _max, "atan": lambda a, _: atan(a)}
 
 

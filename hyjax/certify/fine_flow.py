@@ -7,7 +7,7 @@ $B$ with $x + [0, h] f(B) \subset B$, and the remainder is the coefficient of th
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .fine import combine, constants_of, FineLevels, holds, values
+from .fine import combine, constants_of, FineLevels, truth_of, values
 from .fixed_point import divided, dot, NotEnclosed, Number, UNIT, ZERO
 from .graph import Graph
 from .levels import Kind
@@ -86,14 +86,23 @@ def _terms(kind: Kind, rows: list[Point], known: list[Point], n: int) -> Point:
 
 
 def _chosen(kind: Kind, i: int, rows: list[Point], u: Point, v: Point, n: int) -> Number:
-    """The coefficient of a function that is one of its operands, or its negative, or constant."""
-    if kind.name == "sign":
+    """The coefficient of a function that is one of its operands, or its negative, or constant. `NotEnclosed` where it is not
+    certain which."""
+    if kind.name in ("select", "chosen"):
+        held = truth_of(kind.conditions[i], [row[0] for row in rows])
+        if held is None:
+            raise NotEnclosed("a condition is undecided")
+        return v[n] if held else u[n]
+    if kind.name == "floor":
+        low, high = u[0].low // UNIT.middle, u[0].high // UNIT.middle
+        if low != high or low * UNIT.middle == u[0].low:
+            raise NotEnclosed("a number is not between two integers")
         return ZERO
-    if kind.name == "select":
-        return v[n] if holds(kind.conditions[i], [row[0] for row in rows]) else u[n]
     rises = u[0] - (v[0] if kind.name == "max" else ZERO)
     if rises.low <= 0 <= rises.high:
-        raise NotEnclosed("a maximum or modulus is not smooth there")
+        raise NotEnclosed("a maximum, modulus or sign is not smooth there")
+    if kind.name == "sign":
+        return ZERO
     other = v[n] if kind.name == "max" else -u[n]
     return u[n] if rises.middle > 0 else other
 

@@ -92,18 +92,20 @@ def number(value: float | int | Fraction) -> Form:
     return Form(False, ((ONE, value),) if value else ())
 
 
-_UNIT = number(1)
+UNIT = number(1)
 
 
 class Atoms:
     """The atoms of one function, and the algebra of its forms.
 
     **Attributes:** `fixed`, `varying`: lists of `(name, operands)`; the operands are forms of the same kind, and conditions.
+    `place`: where the equation that is read was written; `places`: of the varying atoms.
     """
 
     def __init__(self):
         self.fixed: list[tuple] = [("one", ())]
         self.varying: list[tuple] = [("one", ())]
+        self.place, self.places = "", [""]
         self._at: dict = {}
 
     def make(self, name: str, *operands: Any) -> Form:
@@ -121,12 +123,20 @@ class Atoms:
         if key not in self._at:
             self._at[key] = len(known)
             known.append((name, operands))
-        return Form(varies, ((self._at[key], _UNIT if varies else Fraction(1)),))
+            if varies:
+                self.places.append(self.place)
+        return Form(varies, ((self._at[key], UNIT if varies else Fraction(1)),))
 
     def lifted(self, a: Any) -> Any:
-        """A fixed form, or a condition on such, as one that varies."""
+        """A fixed form, or a condition on such, as one that varies.
+
+        A condition on the parameters alone becomes that a fixed number, which is 1 or -1, is positive: it is decided where fixed
+        forms are evaluated, where a parameter that is zero exactly is known to be zero.
+        """
         if isinstance(a, Condition):
-            return Condition(a.name, tuple(self.lifted(each) for each in a.operands))
+            if a.varies:
+                return Condition(a.name, tuple(self.lifted(each) for each in a.operands))
+            return Condition("gt", (self.lifted(self._atom(False, "select", (number(-1), UNIT, a))),))
         if not isinstance(a, Form) or a.varies:
             return a
         return Form(True, ((ONE, a),) if a.terms else ())
@@ -175,20 +185,20 @@ class Atoms:
             return self.make("div", a, b) if b.zero else a
         if divisor is not None and divisor.literal:
             return self._scaled(a, 1 / divisor.literal)
-        if a != _UNIT and (divisor is not None or a.constant is not None):
-            return self.multiply(a, self.divide(_UNIT, divisor or b))
+        if a != UNIT and (divisor is not None or a.constant is not None):
+            return self.multiply(a, self.divide(UNIT, divisor or b))
         (c, x), (d, y) = self._factored(a), self._factored(b)
-        if d == _UNIT:
+        if d == UNIT:
             return self.multiply(self.make("div", x, y), c)
         return self.multiply(self.divide(x, y), self.divide(c, d))
 
     def _factored(self, a: Form) -> tuple[Form, Form]:
         """A fixed factor and the rest: of a form of one term, the coefficient and the atom."""
         if len(a.terms) != 1:
-            return _UNIT, a
+            return UNIT, a
         atom, coefficient = a.terms[0]
         if a.varies:
-            return coefficient, Form(True, ((atom, _UNIT),))
+            return coefficient, Form(True, ((atom, UNIT),))
         return number(coefficient), Form(False, ((atom, Fraction(1)),))
 
     def function(self, name: str, a: Form) -> Form:
@@ -196,16 +206,16 @@ class Atoms:
         if a.zero and name in ("sin", "sqrt", "atan", "abs"):
             return a
         if a.zero and name in ("cos", "exp"):
-            return _UNIT
+            return UNIT
         if name == "atan":
             # Its rate is that of `a` over 1 + a^2, of which the recurrence needs the series.
-            return self.make(name, a, self.add(_UNIT, self.multiply(a, a)))
+            return self.make(name, a, self.add(UNIT, self.multiply(a, a)))
         return self.make(name, a)
 
     def compare(self, name: str, a: Form, b: Form) -> Condition | bool:
         apart = self.subtract(a, b)
-        literal = getattr(apart.constant, "literal", None)
-        return COMPARED[name](literal) if literal is not None else Condition(name, (apart,))
+        apart = apart.constant or apart
+        return COMPARED[name](apart.literal) if apart.literal is not None else Condition(name, (apart,))
 
     def select(self, which: Condition | bool, if_false: Any, if_true: Any) -> Any:
         """One of two forms, or of two conditions."""

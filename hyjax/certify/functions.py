@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from . import elementary
-from .rounding import up
-from .taylor_model import add, ball, common, constant, multiply, negative, scale, subtract, TaylorModel
+from .rounding import EPS, TINY, up
+from .taylor_model import add, ball, common, constant, multiply, negative, scale, TaylorModel
 
 
 def _expand(a: TaylorModel, derivatives: list[TaylorModel], remainder: Array) -> TaylorModel:
@@ -182,6 +182,9 @@ def where(choice: Array, a: TaylorModel, b: TaylorModel) -> TaylorModel:
 
 
 def hull(a: TaylorModel, b: TaylorModel) -> TaylorModel:
-    """A Taylor model that holds the values of both: the first, with a radius that reaches to the second."""
+    """A Taylor model that holds the values of both: the mean of the polynomials, with half their distance in the radius."""
     a, b = common(a, b)
-    return TaylorModel(a.coefficients, up(jnp.maximum(a.radius, subtract(a, b).largest)), a.basis)
+    mean = 0.5 * (a.coefficients + b.coefficients)
+    apart = jnp.sum(0.5 * jnp.abs(a.coefficients - b.coefficients), axis=0)
+    rounding = EPS * jnp.sum(jnp.abs(a.coefficients) + jnp.abs(b.coefficients), axis=0)
+    return TaylorModel(mean, up(jnp.maximum(a.radius, b.radius) + apart + rounding + TINY, a.basis.size), a.basis)

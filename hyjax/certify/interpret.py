@@ -93,8 +93,13 @@ def _values(level: Level, kind: Kind, operands: TaylorModel) -> TaylorModel:
     if kind.name in _FUNCTIONS:
         return _FUNCTIONS[kind.name](a)
     b = operand(kind, operands, 1)
-    if kind.name == "select":
-        return _selected(decisions(kind.conditions, operands), a, b)
+    if kind.name in ("select", "chosen"):
+        which = decisions(kind.conditions, operands)
+        case = functions.where(which.value, b, a)
+        # A value is that of one case; a derivative, where it is undecided which, is none.
+        if kind.name == "chosen":
+            return known_where(which.certain, case)
+        return functions.where(which.certain, case, functions.hull(a, b))
     return _OF_TWO[kind.name](a, b)
 
 
@@ -113,6 +118,30 @@ def evaluate(graph: Graph, x: TaylorModel, leaves: Sequence[Any]) -> Any:
     return Decision(decided.value.reshape(graph.shape), decided.certain.reshape(graph.shape))
 
 
+# Kinds that are not continuous, and those that are, but not smooth, where it is undecided which case they are.
+JUMPS, KINKS = ("select", "chosen", "sign", "floor"), ("abs", "max")
+
+
+def cases_decided(
+    graph: Graph, kinds: tuple[str, ...], x: TaylorModel, leaves: Sequence[Any]
+) -> dict[str, Bool[Array, ""]]:
+    """Whether a function is one of its cases throughout a set, for the atoms of some kinds, by the places where they are written.
+
+    Nothing is computed for a function without such atoms, and nothing is said of a set of which nothing is known.
+    **Arguments:** as for `evaluate`.
+    """
+    found = {place: jnp.asarray(True) for place in graph.places(*kinds)}
+    if found:
+        unknown = ~jnp.all(jnp.isfinite(x.largest))
+        _, done = run(graph.varying, x.map(jnp.ravel), known(graph, leaves))
+        for level, at in zip(graph.varying.levels, done, strict=True):
+            for kind in level.kinds:
+                if kind.name in kinds:
+                    for place, holds in zip(kind.places, certain(kind, at.operands), strict=True):
+                        found[place] = found[place] & (holds | unknown)
+    return found
+
+
 def decisions(conditions: Sequence[Any], rows: TaylorModel) -> Decision:
     """Conditions on rows, shape `(conditions,)`."""
     each = [_decided(condition, rows) for condition in conditions]
@@ -124,10 +153,7 @@ def _decided(condition: Condition | bool, rows: TaylorModel) -> Decision:
         return Decision(jnp.asarray(condition), jnp.asarray(True))
     if condition.name in COMPARED:
         apart = rows[condition.operands[0]]
-        center = apart.center
-        away = jnp.abs(center) > apart.spread + 1e-300
-        same = (center == 0) & (apart.spread == 0)
-        return Decision(COMPARED[condition.name](center), away | same)
+        return Decision(COMPARED[condition.name](apart.center), jnp.abs(apart.center) > apart.spread + 1e-300)
     inputs = [_decided(each, rows) for each in condition.operands]
     if condition.name == "not":
         return Decision(~inputs[0].value, inputs[0].certain)
@@ -139,9 +165,20 @@ def _decided(condition: Condition | bool, rows: TaylorModel) -> Decision:
     return Decision(value, alone | (a.certain & b.certain))
 
 
-def _selected(which: Decision, if_false: TaylorModel, if_true: TaylorModel) -> TaylorModel:
-    chosen = functions.where(which.value, if_true, if_false)
-    return functions.where(which.certain, chosen, functions.hull(if_false, if_true))
+def known_where(certain: Bool[Array, "*shape"], a: TaylorModel) -> TaylorModel:
+    """The entries of which something is known, and of the others nothing."""
+    return TaylorModel(a.coefficients, jnp.where(certain, a.radius, jnp.inf), a.basis)
+
+
+def certain(kind: Kind, operands: TaylorModel) -> Bool[Array, " atoms"]:
+    """Whether it is decided which case each atom of a kind is, throughout the set."""
+    a = operand(kind, operands)
+    if kind.name in ("select", "chosen"):
+        return decisions(kind.conditions, operands).certain
+    if kind.name == "floor":
+        return (jnp.floor(a.low) == jnp.floor(a.high)) & (a.low > jnp.floor(a.low))
+    apart = subtract(a, operand(kind, operands, 1)) if kind.name == "max" else a
+    return jnp.abs(apart.center) > apart.spread
 
 
 def _larger(a: TaylorModel, b: TaylorModel) -> TaylorModel:
@@ -156,8 +193,16 @@ def _sign(a: TaylorModel) -> TaylorModel:
     return constant(value, a.basis, jnp.where(certain, 0.0, 1.0))
 
 
+def _floor(a: TaylorModel) -> TaylorModel:
+    low, high = jnp.floor(a.low), jnp.floor(a.high)
+    half = 0.5 * (high - low)
+    # A sum of integers, or of an integer and a half, is exact below 2^51.
+    return known_where((jnp.abs(low) < 2.0**50) & (jnp.abs(high) < 2.0**50), constant(low + half, a.basis, half))
+
+
 _FUNCTIONS: dict[str, Callable] = {
     "exp": functions.exp, "log": functions.log, "sqrt": functions.sqrt, "abs": functions.absolute, "sign": _sign,
+    "floor": _floor,
 }  # fmt: skip
 _OF_TWO: dict[str, Callable] = {
     "mul": multiply, "div": functions.divide, "max": _larger, "atan": lambda a, _: functions.atan(a),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .arc import UNDECIDED
 from .basis import basis
 from .eigenvalues import enclose_eigenvalues
 from .fine_orbit import FineMap, refined
@@ -91,7 +92,7 @@ class Boxes:
         whole = (over, (center, radius))
         failed = _failed(at_center) + tuple(name for name in _failed(over.image) if name not in _failed(at_center))
         if failed:
-            return whole, tuple(f"Over the box of radius {size:g} it is not proved that {name}." for name in failed)
+            return whole, tuple(f"Over the box of radius {size:g} {_said(name)}." for name in failed)
         moved, ratio = self.moved(at_center, over)
         if np.all(moved.largest[:, 0] < radius):
             return (over, _intersection(center, radius, moved)), ()
@@ -127,12 +128,13 @@ class Boxes:
         except NotEnclosed:
             return self._coarse_numbers(self.shortest(*box))
         near = Enclosed.of(y)
+        image = self.shortest(near.midpoint, near.radius).image
         return {
             "coordinates": Enclosed.of(lap.z),
             "starts": tuple(Enclosed.of(each) for each in lap.starts),
             "ends": tuple(Enclosed.of(each) for each in lap.ends),
             "period": Enclosed.of([map.forcing.period if map.timed else lap.duration])[0],
-            "multipliers": enclose_eigenvalues(*_ball(self.shortest(near.midpoint, near.radius).image.jacobian)),
+            "multipliers": enclose_eigenvalues(*_ball(image.jacobian)) if image.smooth else None,
         }
 
     def _coarse_numbers(self, over: Over) -> dict:
@@ -150,7 +152,7 @@ class Boxes:
             "starts": tuple(Enclosed.between(tube.low[0], tube.high[0]) for tube in tubes),
             "ends": tuple(Enclosed.between(tube.box_low[-1], tube.box_high[-1]) for tube in tubes),
             "period": Enclosed.of([map.forcing.period])[0] if map.timed else period,
-            "multipliers": enclose_eigenvalues(*_ball(over.image.jacobian)),
+            "multipliers": enclose_eigenvalues(*_ball(over.image.jacobian)) if over.image.smooth else None,
         }
 
 
@@ -175,7 +177,13 @@ def _ball(a: TaylorModel) -> BallMatrix:
 
 
 def _failed(image: Image) -> tuple[str, ...]:
-    """The conditions that are not proved, and whether the numbers are finite."""
+    """The conditions that are not proved, and whether the numbers are finite; where choices are undecided, these alone."""
     failed = [name for name, holds in image.conditions.items() if not bool(np.all(np.asarray(holds)))]
+    failed = [name for name in failed if name.startswith(UNDECIDED)] or failed
     finite = [np.all(np.isfinite(each)) for each in (*_value(image), *_ball(image.jacobian))]
     return tuple(failed) if failed or all(finite) else ("the enclosure is finite",)
+
+
+def _said(name: str) -> str:
+    """A condition that is not proved, in a sentence."""
+    return f"there is an {name}" if name.startswith(UNDECIDED) else f"it is not proved that {name}"

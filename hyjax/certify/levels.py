@@ -25,12 +25,13 @@ class Rows(NamedTuple):
 
 class Kind(NamedTuple):
     """The atoms of a level with one name: `rows` of the level from `first` on hold their operands, `count` of each; `conditions`
-    of a choice, with the rows that are compared."""
+    of a choice, with the rows that are compared; `places`: where each of them was written."""
 
     name: str
     first: int
     count: int
     conditions: tuple
+    places: tuple[str, ...]
 
 
 class Level(NamedTuple):
@@ -58,11 +59,13 @@ class Levels:
     """The atoms that some results need, by levels.
 
     **Attributes:** `levels`. `results`: the rows of the results, or conditions. `coefficients`: the constants, by which the rows
-    multiply. `read`: the inputs that the results depend on. Memory begins with the number one and all inputs.
+    multiply. `read`: the inputs that the results depend on. `varies`: whether they are atoms of the state. Memory begins with the
+    number one and all inputs.
     """
 
-    def __init__(self, atoms: list[tuple], results: list, varies: bool):
-        self._atoms, self._slots, self._constants = atoms, {}, Constants()
+    def __init__(self, atoms: list[tuple], results: list, varies: bool, places: list[str] | None = None):
+        self._atoms, self._slots, self._constants, self._places = atoms, {}, Constants(), places
+        self.varies = varies
         self._constants.at(Form(False, ()) if varies else Fraction(0))
         depth = self._depths(results)
         self._alive, self._results = tuple(depth), results
@@ -124,7 +127,7 @@ class Levels:
             if name == "sin_cos":
                 arguments = list(dict.fromkeys(self._atoms[atom][1][0] for atom in members))
                 forms += arguments
-                kinds.append(Kind(name, first, len(arguments), ()))
+                kinds.append(Kind(name, first, len(arguments), (), ()))
                 for atom in members:
                     half = len(arguments) * (self._atoms[atom][0] == "cos")
                     placed.append((atom, self._next + half + arguments.index(self._atoms[atom][1][0])))
@@ -134,10 +137,12 @@ class Levels:
             arity = sum(isinstance(operand, Form) for operand in each[0])
             for i in range(arity):
                 forms += [operands[i] for operands in each]
-            conditions = [operands[-1] for operands in each] if name == "select" else []
+            conditions = [operands[-1] for operands in each] if name in ("select", "chosen") else []
             compared = [form for form in _forms_of(conditions) if form not in forms]
             forms += compared
-            kinds.append(Kind(name, first, len(members), tuple(self._numbered(one, forms) for one in conditions)))
+            numbered = tuple(self._numbered(one, forms) for one in conditions)
+            places = () if self._places is None else tuple(self._places[atom] for atom in members)
+            kinds.append(Kind(name, first, len(members), numbered, places))
             placed += [(atom, self._next + i) for i, atom in enumerate(members)]
             self._next += len(members)
         level = Level(self._rows(forms), tuple(kinds))

@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .fixed_point import Number, ZERO
-from .graph import Graph, graph_of
+from .forms import number
+from .graph import Entries, Graph, Sketch
 
 
 class ModeField:
@@ -27,25 +29,34 @@ class ModeField:
         self.structure = jax.tree.structure(params)
         self.leaves = [*(jnp.asarray(leaf, float) for leaf in jax.tree.leaves(params)), period]
         self.transitions = system.leaving(name)
-        x = jnp.zeros(self.dimension)
-        self.field = self._core(self.rate, x)
-        self.variational = self._core(self._columns, jnp.zeros((self.dimension, 1 + self.dimension)))
-        guards = [self.of_state(system.transitions[i].guard) for i in self.transitions]
-        self.guards = [self._core(self._with_rate(guard), x) for guard in guards]
-        self.gradients = [self._core(self._with_gradient(guard), x) for guard in guards]
-        self.heights = self._core(self._together(guards), x)
-        self.watch = self._core(self._together([self._with_both(guard) for guard in guards]), x)
+        sketch = self.sketch(jnp.zeros(self.dimension))
+        columns = self.sketch(jnp.zeros((self.dimension, 1 + self.dimension)))
+        read = lambda function: self.read(sketch, lambda x, params, _: function(x, params))
+        rate = read(self.rate)
+        heights = [read(self.of_state(system.transitions[i].guard)) for i in self.transitions]
+        rates, slopes = [sketch.along(g, rate) for g in heights], [sketch.gradient(g) for g in heights]
+        self.field, self.variational = sketch.graph(rate), columns.graph(self._columns(columns))
+        each = list(zip(heights, rates, slopes, strict=True))
+        self.guards = [sketch.graph(np.stack([g, rate])) for g, rate, _ in each]
+        self.gradients = [sketch.graph(np.append(slope, rate)) for _, rate, slope in each]
+        self.heights = sketch.graph(np.array([g.item() for g in heights], object))
+        self.watch = sketch.graph(np.array([[g.item(), rate.item(), *slope] for g, rate, slope in each], object))
         armed = [system.transitions[i].armed for i in self.transitions]
-        self.armed = [None if each is None else self._core(self.of_state(each), x) for each in armed]
+        self.armed = [None if each is None else sketch.graph(read(self.of_state(each))) for each in armed]
+
+    def sketch(self, x) -> Sketch:
+        """A sketch of functions of a state such as `x`, the parameters and the period."""
+        return Sketch(x, *(jnp.zeros(jnp.shape(leaf)) for leaf in self.leaves[:-1]), jnp.zeros(()))
+
+    def read(self, sketch: Sketch, function: Callable, x: Entries | None = None) -> Entries:
+        """The entries of a function of `(x, params, period)` in a sketch, of its state or at another."""
+        given = lambda leaves: (jax.tree.unflatten(self.structure, leaves[:-1]), leaves[-1])
+        return sketch.read(lambda x, *leaves: jnp.asarray(function(x, *given(leaves))), x)
 
     def graph(self, function: Callable, x) -> Graph:
         """The graph of a function of `(x, params, period)`."""
-        shown = [jnp.zeros(jnp.shape(leaf)) for leaf in self.leaves[:-1]]
-        given = lambda leaves: (jax.tree.unflatten(self.structure, leaves[:-1]), leaves[-1])
-        return graph_of(lambda x, *leaves: function(x, *given(leaves)), x, *shown, jnp.zeros(()))
-
-    def _core(self, function: Callable, x) -> Graph:
-        return self.graph(lambda x, params, period: function(x, params), x)
+        sketch = self.sketch(x)
+        return sketch.graph(self.read(sketch, function))
 
     def of_state(self, function: Callable) -> Callable:
         """A function of `(t, x, params)` as one of the state that carries the time, and the parameters."""
@@ -58,37 +69,17 @@ class ModeField:
         rate = self.of_state(self.mode.vector_field)(x, params)
         return jnp.concatenate([rate, jnp.ones(1)]) if self.timed else rate
 
-    def _columns(self, columns, params):
-        x, tangents = columns[:, 0], columns[:, 1:]
-        rate, push = jax.linearize(lambda x: self.rate(x, params), x)
-        return jnp.concatenate([rate[:, None], jax.vmap(push, in_axes=1, out_axes=1)(tangents)], axis=1)
+    def _columns(self, sketch: Sketch) -> Entries:
+        rate = self.read(sketch, lambda x, params, _: self.rate(x, params), sketch.x[:, 0])
+        pushed = []
+        for j in range(1, 1 + self.dimension):
+            direction = np.full(sketch.x.shape, number(0), object)
+            direction[:, 0] = sketch.x[:, j]
+            pushed.append(sketch.along(rate, direction))
+        return np.stack([rate, *pushed], axis=1)
 
-    def _with_rate(self, guard):
-        def both(x, params):
-            value, rate = jax.jvp(lambda x: guard(x, params), (x,), (self.rate(x, params),))
-            return jnp.stack([value, rate])
-
-        return both
-
-    def _with_gradient(self, guard):
-        """The gradient of the guard and its rate, shape `(n + 1,)`."""
-
-        def both(x, params):
-            gradient = jax.jacfwd(lambda x: guard(x, params))(x)
-            _, rate = jax.jvp(lambda x: guard(x, params), (x,), (self.rate(x, params),))
-            return jnp.concatenate([gradient, rate[None]])
-
-        return both
-
-    def _with_both(self, guard):
-        """The guard, its rate and its gradient, shape `(2 + n,)`."""
-        parts = self._with_rate(guard), self._with_gradient(guard)
-        return lambda x, params: jnp.concatenate([parts[0](x, params), parts[1](x, params)[:-1]])
-
-    def _together(self, functions):
-        return lambda x, params: jnp.stack([function(x, params) for function in functions])
-
-    def map(self, function: Callable) -> tuple[Graph, Graph]:
-        """A map of the state, `(x, params, period)`, and its Jacobian."""
-        x = jnp.zeros(self.dimension)
-        return self.graph(function, x), self.graph(jax.jacfwd(function), x)
+    def map(self, function: Callable, x=None) -> tuple[Graph, Graph]:
+        """A map of the state, `(x, params, period)`, or of other coordinates `x`, and its Jacobian."""
+        sketch = self.sketch(jnp.zeros(self.dimension) if x is None else x)
+        value = self.read(sketch, function)
+        return sketch.graph(value), sketch.graph(sketch.gradient(value))

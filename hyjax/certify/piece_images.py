@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .arc import Tube
+from .arc import Tube, UNDECIDED
 from .basis import basis
 from .polygon import inside, pieces, Polygon, quartered, reach
 from .return_map import Image, ReturnMap
@@ -64,12 +64,11 @@ class Reached(NamedTuple):
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """What is not proved of the pieces."""
-        return tuple(
-            f"not proved for {int(np.sum(~each))} of {len(each)} pieces: {name}"
-            for name, each in self.conditions.items()
-            if not np.all(each)
-        )
+        """What is not proved of the pieces; where choices are undecided, these alone."""
+        names = [name for name, each in self.conditions.items() if not np.all(each)]
+        names = [name for name in names if name.startswith(UNDECIDED)] or names
+        counts = [(int(np.sum(~self.conditions[name])), len(self.far), name) for name in names]
+        return tuple(f"not proved for {few} of {all} pieces: {name}" for few, all, name in counts)
 
     @property
     def reasons(self) -> tuple[str, ...]:

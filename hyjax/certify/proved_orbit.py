@@ -70,7 +70,8 @@ class ProvedOrbit(Shown):
     `period`: its bounds; for a system that depends on time, of the number that the closing jump takes off the time: by
     `assumptions`, that of the forcing.
     `multipliers`: those of the return map in the section's coordinates. Where these are fewer than the mode's coordinates the
-    remaining multipliers of `PeriodicOrbit` are zero exactly: the reset does not read the rest. None where nothing is proved.
+    remaining multipliers of `PeriodicOrbit` are zero exactly: the reset does not read the rest. None where nothing is proved,
+    and where the bounds of the orbit hold a kink of a reset or guard, at which the return map has no derivative.
     `seconds`: of the proof, with compilation. `assumptions`: what the proof rests on, a sentence each. `orbit`: the numerical
     orbit that was given.
 
@@ -132,12 +133,15 @@ class ProvedOrbit(Shown):
     def __str__(self) -> str:
         rows = [("status", self.status)]
         rows += [("reason", reason) for reason in self.reasons]
-        if self.multipliers is not None:
+        if self.proved:
             each = zip(self.names, self.center, self.radius, strict=True)
             rows += [(name, _bounded(midpoint, radius)) for name, midpoint, radius in each]
             rows += [("period", _bounded(self.period.midpoint, self.period.radius))]
-            for k, (center, radius) in enumerate(zip(self.multipliers.centres, self.multipliers.radii, strict=True)):
+            found = self.multipliers
+            for k, (center, radius) in enumerate(() if found is None else zip(found.centres, found.radii, strict=True)):
                 rows += [(f"multiplier {k + 1}", _bounded(complex(center), radius))]
+            if found is None:
+                rows += [("multipliers", "not proved: the bounds of the orbit hold a kink of a reset or guard")]
             rows += [("unique within", f"{self.unique_within:g} in each coordinate")]
         rows += [("seconds", f"{self.seconds:.3g}")]
         rows += [("assumption", sentence) for sentence in self.assumptions]

@@ -39,10 +39,10 @@ def _values(kind: Kind, operands: np.ndarray) -> np.ndarray:
     a = operands[kind.first : kind.first + kind.count]
     if kind.name == "sin_cos":
         return np.concatenate([np.sin(a), np.cos(a)])
-    if kind.name in ("exp", "log", "sqrt", "abs", "sign"):
+    if kind.name in ("exp", "log", "sqrt", "abs", "sign", "floor"):
         return getattr(np, kind.name)(a)
     b = operands[kind.first + kind.count : kind.first + 2 * kind.count]
-    if kind.name == "select":
+    if kind.name in ("select", "chosen"):
         return np.where([_holds(each, operands) for each in kind.conditions], b, a)
     return {"mul": np.multiply, "div": np.divide, "max": np.maximum, "atan": lambda a, _: np.arctan(a)}[kind.name](a, b)
 

@@ -13,10 +13,11 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.second_lap import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
-from .arc import ArcProgram, ON_SURFACE, run_arc, start_set, starts_on, Tube
+from .arc import ArcProgram, ON_SURFACE, run_arc, sentences, start_set, starts_on, Tube
 from .disturbance import Disturbance, NONE
 from .event import product
 from .forcing import Forcing, NOT_FORCED
+from .interpret import cases_decided, JUMPS, KINKS
 from .mode_field import ModeField
 from .reference import eigenbasis, event_near, moving_frames, numbers_of, reference_flow
 from .section import at_the_time, MOMENT, section_of_reset, SectionChart
@@ -33,7 +34,8 @@ class Image(eqx.Module):
 
     **Attributes:** `model`: $q$, shape `(m,)`. `generators`: shape `(groups, m, columns)`. `radius`: $r$, shape `(m,)`.
     `jacobian`: the ball that holds the derivative of the return map without disturbance, at every point of the set, shape `(m,
-    m)`. `tubes`: one for each arc. `conditions`: what must be true, and whether it is proved.
+    m)`. `tubes`: one for each arc. `conditions`: what must be true, and whether it is proved. `smooth`: whether the map is smooth
+    in the set; otherwise the derivative is the generalized Jacobian, which holds that of each side of a kink (`derivative`).
     """
 
     model: TaylorModel
@@ -42,6 +44,7 @@ class Image(eqx.Module):
     jacobian: TaylorModel
     tubes: tuple[Tube, ...]
     conditions: dict[str, Bool[Array, ""]]
+    smooth: Bool[Array, ""]
 
     @property
     def proved(self) -> Bool[Array, ""]:
@@ -100,8 +103,7 @@ class ReturnMap:
         lift = given if section else lambda z, p, period: resets[-1](before(z, p), p, period)
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
-        self.lift = self.fields[0].graph(lift, jnp.asarray(self.z))
-        self._lift_slope = self.fields[0].graph(jax.jacfwd(lift), jnp.asarray(self.z))
+        self.lift, self._lift_slope = self.fields[0].map(lift, jnp.asarray(self.z))
         self._start_guards = self.fields[0].graph(self._guards_after(lift, self.fields[0]), jnp.asarray(self.z))
         self.chart = self.fields[-1].map(lambda y, p, _: self.section.chart(y, p))
         self.jumps = tuple(field.map(after) for field, after in zip(self.fields, resets, strict=True))
@@ -245,16 +247,21 @@ class ReturnMap:
         tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
         states = start_set(lifted, tangents, sum(groups), columns)
         leaving = first(self._start_guards, piece, leaves).largest < ON_SURFACE
-        tubes, conditions = [], {}
+        tubes, conditions = [], sentences(cases_decided(self.lift, JUMPS, piece, leaves))
+        smooth = [cases_decided(self.lift, KINKS, piece, leaves)]
         for j, program in enumerate(self.programs):
             field = program.field
             wind = self.winds[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
             wind = jnp.pad(wind, ((0, 0), (0, 0), (0, columns // 2 - wind.shape[2]))) if wind.shape[0] else wind
             time = TaylorModel(h[j], jnp.zeros(()), basis)
-            ended, tube, proved = run_arc(
+            ended, tube, proved, known = run_arc(
                 program, self.frames[j], states, time, window[j], wind, sum(groups[:j]), leaving
             )
             tubes.append(tube)
+            smooth.append(known)
+            if j < len(self.programs) - 1:
+                proved |= sentences(cases_decided(self.jumps[j][0], JUMPS, ended.around, leaves))
+                smooth.append(cases_decided(self.jumps[j][0], KINKS, ended.around, leaves))
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
@@ -266,7 +273,9 @@ class ReturnMap:
             )
         end = ended.mapped(field, *self._ending, basis)
         tangents = end.tangents(identity_frame(end.error.shape[0]))
-        return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions)
+        kinks = jax.tree.leaves(smooth)
+        every = jnp.all(jnp.stack(kinks)) if kinks else jnp.asarray(True)
+        return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions, every)
 
     def _names(self):
         return self.system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())

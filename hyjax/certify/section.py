@@ -3,12 +3,12 @@ r"""Coordinates on a section: the entries of a pre-impact state that decide all 
 from collections.abc import Callable
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._system.types import Params, Scalar, State
 from .mode_field import ModeField
+from .reference import numbers_of
 from .step import first
 from .taylor_model import ball, TaylorModel
 
@@ -36,7 +36,7 @@ class SectionChart(eqx.Module):
 
 def entries_read(field: ModeField, reset: Callable[[State, Params], State]) -> tuple[int, ...]:
     """The entries of the pre-impact state on which the reset depends, by the computational graph: exactly, for all states."""
-    return field.map(lambda y, params, _: reset(y, params))[0].varying.read
+    return field.graph(lambda y, params, _: reset(y, params), jnp.zeros(field.dimension)).varying.read
 
 
 def section_of_reset(
@@ -66,8 +66,10 @@ def section_of_reset(
     def before(z, params):
         entries = [z[at.index(i)] if i in at else rest[i] for i in range(len(y))]
         if solved is not None and guard is not None:
-            slope = jax.grad(guard)(jnp.stack(entries), params)[solved]
-            entries[solved] = entries[solved] - guard(jnp.stack(entries), params) / slope
+            # Affine: b = g(0), a = g(1) - g(0).
+            put = lambda value: guard(jnp.stack([*entries[:solved], value, *entries[solved + 1 :]]), params)
+            zero, one = put(jnp.zeros(())), put(jnp.ones(()))
+            entries[solved] = -zero / (one - zero)
         return jnp.stack(entries)
 
     def lift(z, params):
@@ -84,12 +86,13 @@ def _affine_entry(field: ModeField, guard: Callable[[State, Params], Scalar], re
     zero; `None` without one, and where the guard reads an entry that the reset does not."""
     if not set(entries_read(field, lambda y, p: guard(y, p)[None])) <= set(read):
         return None
-    known = field.leaves[: field.structure.num_leaves]
+    sketch = field.sketch(jnp.zeros(field.dimension))
+    slopes = sketch.gradient(field.read(sketch, lambda y, p, _: guard(y, p)))
     for i in read:
-        slope = lambda y, p, i=i: jax.grad(guard)(y, p)[i][None]
-        value = jax.jit(slope)(jnp.zeros(field.dimension), jax.tree.unflatten(field.structure, known))
-        if not entries_read(field, slope) and float(value[0]) != 0:
-            return i
+        if slopes[i].constant is not None and not slopes[i].zero:
+            (value,) = numbers_of(sketch.graph(slopes[i : i + 1]), field.leaves)(jnp.zeros(field.dimension))
+            if value != 0:
+                return i
     return None
 
 

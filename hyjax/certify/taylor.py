@@ -17,7 +17,19 @@ from jaxtyping import Array
 
 from . import functions
 from .graph import Graph
-from .interpret import combine, decisions, Evaluated, joined, known, operand, run
+from .interpret import (
+    certain,
+    combine,
+    decisions,
+    Evaluated,
+    joined,
+    JUMPS,
+    KINKS,
+    known,
+    known_where,
+    operand,
+    run,
+)
 from .levels import Kind, Level
 from .rounding import EPS, TINY, up
 from .taylor_model import (
@@ -103,12 +115,11 @@ def _started(level: Level, at: Evaluated, orders: int) -> Recurrence:
         elif kind.name == "atan":
             left, right = [*left, _nothing(a)], [*right, b]
             first["atan"] = functions.reciprocal(b)
-        elif kind.name == "select":
-            first["select"] = decisions(kind.conditions, at.operands)
-        elif kind.name == "abs":
-            first["abs"] = a
-        elif kind.name == "max":
-            first["max"] = subtract(a, operand(kind, at.operands, 1))
+        elif kind.name in ("select", "chosen"):
+            first[kind.name] = decisions(kind.conditions, at.operands).value, certain(kind, at.operands)
+        elif kind.name in (*JUMPS, *KINKS):
+            apart = subtract(a, operand(kind, at.operands, 1)) if kind.name == "max" else a
+            first[kind.name] = apart.center > 0, certain(kind, at.operands)
     if not left:
         return Recurrence(jnp.zeros(0), jnp.zeros(0), first)
     l, r = joined(left), joined(right)
@@ -178,23 +189,14 @@ def _value(kind: Kind, operands: TaylorModel, sums: TaylorModel, first: dict, nu
     if name in ("log", "atan"):
         # y' d = u', with d = u for the logarithm and 1 + u^2 for the arc tangent.
         return multiply(subtract(a, over(sums, number)), first[name])
-    if name == "sign":
-        return _nothing(a)
-    if name == "abs":
-        at = first["abs"]
-        folded = TaylorModel(a.coefficients * jnp.where(at.center < 0, -1.0, 1.0), a.radius, a.basis)
-        return _known_where(jnp.abs(at.center) > at.spread, folded)
-    b = operand(kind, operands, 1)
-    if name == "max":
-        apart = first["max"]
-        return _known_where(jnp.abs(apart.center) > apart.spread, functions.where(apart.center > 0, a, b))
     # A case that is chosen with certainty; nothing is known of the rates of the others.
-    which = first["select"]
-    return _known_where(which.certain, functions.where(which.value, b, a))
-
-
-def _known_where(certain, a: TaylorModel) -> TaylorModel:
-    return TaylorModel(a.coefficients, jnp.where(certain, a.radius, jnp.inf), a.basis)
+    which, decided = first[name]
+    if name in ("sign", "floor"):
+        return known_where(decided, _nothing(a))
+    if name == "abs":
+        return known_where(decided, TaylorModel(a.coefficients * jnp.where(which, 1.0, -1.0), a.radius, a.basis))
+    b = operand(kind, operands, 1)
+    return known_where(decided, functions.where(which, a, b) if name == "max" else functions.where(which, b, a))
 
 
 def _advanced(
