@@ -267,11 +267,12 @@ def _converted(atoms: Atoms, entries: Entries, old: np.dtype, new: np.dtype) -> 
     """Entries of another type: truth values as 0 and 1, numbers rounded as the type rounds them."""
     if entries.dtype != object:
         return _known(entries.astype(new))
-    if new.kind == "b" and old.kind == "b":
+    if (new.kind == "b" and old.kind == "b") or (new == np.float64 and old.kind == "f"):
         return entries
     known = [each if isinstance(each, bool) else getattr(each, "literal", None) for each in entries.ravel()]
-    if all(each is not None for each in known):
-        return _known(np.array([float(each) for each in known], old).astype(new).reshape(entries.shape))
+    literals = [float(each) for each in known if each is not None]
+    if len(literals) == len(known):
+        return _known(np.array(literals, old).astype(new).reshape(entries.shape))
     if new.kind not in "iuf" or (new.kind == "f" and new != np.float64):
         refuse(f"convert_element_type to {new}", atoms.place)
 

@@ -66,10 +66,7 @@ def section_of_reset(
     def before(z, params):
         entries = [z[at.index(i)] if i in at else rest[i] for i in range(len(y))]
         if solved is not None and guard is not None:
-            # Affine: b = g(0), a = g(1) - g(0).
-            put = lambda value: guard(jnp.stack([*entries[:solved], value, *entries[solved + 1 :]]), params)
-            zero, one = put(jnp.zeros(())), put(jnp.ones(()))
-            entries[solved] = -zero / (one - zero)
+            entries[solved] = _root(lambda y: guard(y, params), entries, solved)
         return jnp.stack(entries)
 
     def lift(z, params):
@@ -79,6 +76,12 @@ def section_of_reset(
         return jnp.stack([y[i] for i in at])
 
     return SectionChart(lift, chart, tuple(names[i] for i in at), strobe, True), before
+
+
+def _root(guard: Callable[[State], Scalar], entries: list[Scalar], i: int) -> Scalar:
+    """The entry `i` of a state on the surface of a guard that is affine in it: -b/a with b = g(0), a = g(1) - g(0)."""
+    zero, one = (guard(jnp.stack([*entries[:i], jnp.asarray(each), *entries[i + 1 :]])) for each in (0.0, 1.0))
+    return -zero / (one - zero)
 
 
 def _affine_entry(field: ModeField, guard: Callable[[State, Params], Scalar], read: tuple[int, ...]) -> int | None:
