@@ -31,6 +31,8 @@ CALLS = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
+# Where JAX is.
+_LIBRARY = os.path.dirname(jax.__file__) + os.sep
 
 
 def _exactly(*functions: Callable) -> Callable:
@@ -73,8 +75,7 @@ def place_of(equation: Any) -> str:
 
 def _frames(traceback: Any) -> list:
     """The frames of a traceback outside of JAX, the innermost first."""
-    library = os.path.dirname(jax.__file__) + os.sep
-    return [] if traceback is None else [each for each in traceback.frames if not each.file_name.startswith(library)]
+    return [] if traceback is None else [each for each in traceback.frames if not each.file_name.startswith(_LIBRARY)]
 
 
 def _alive(closed: jex.ClosedJaxpr) -> jex.ClosedJaxpr:
@@ -89,17 +90,18 @@ def _alive(closed: jex.ClosedJaxpr) -> jex.ClosedJaxpr:
 
 
 def _run(jaxpr, consts, arguments, outer: Any) -> list:
-    """The results of a jaxpr. **Arguments:** `outer`: the traceback of the call, for what has none in the user's program."""
+    """The results of a jaxpr. **Arguments:** `outer`: the traceback of the call."""
     known = dict(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, arguments, strict=True))
 
     def read(atom):
         return atom.val if isinstance(atom, jex.Literal) else known[atom]
 
+    # A function of JAX is traced once for all its calls, and its equations may tell of another: the place is that of this one.
+    library = f" at {_LIBRARY}" in (jaxpr.debug_info.func_src_info or "")
     for equation in jaxpr.eqns:
-        # Within a function of JAX, traced once for all its calls, the place is that of the call.
         traceback = equation.source_info.traceback
-        traceback = traceback if outer is None or _frames(traceback) else outer
+        traceback = outer if outer is not None and (library or not _frames(traceback)) else traceback
         with user_context(traceback):
             outputs = _applied(equation, [read(atom) for atom in equation.invars], traceback)
         known.update(zip(equation.outvars, outputs, strict=True))

@@ -66,7 +66,7 @@ def section_of_reset(
     def before(z, params):
         entries = [z[at.index(i)] if i in at else rest[i] for i in range(len(y))]
         if solved is not None and guard is not None:
-            entries[solved] = _root(lambda y: guard(y, params), entries, solved)
+            entries[solved] = _root(guard, params, entries, solved)
         return jnp.stack(entries)
 
     def lift(z, params):
@@ -78,9 +78,9 @@ def section_of_reset(
     return SectionChart(lift, chart, tuple(names[i] for i in at), strobe, True), before
 
 
-def _root(guard: Callable[[State], Scalar], entries: list[Scalar], i: int) -> Scalar:
+def _root(guard: Callable[[State, Params], Scalar], params: Params, entries: list[Scalar], i: int) -> Scalar:
     """The entry `i` of a state on the surface of a guard that is affine in it: -b/a with b = g(0), a = g(1) - g(0)."""
-    zero, one = (guard(jnp.stack([*entries[:i], jnp.asarray(each), *entries[i + 1 :]])) for each in (0.0, 1.0))
+    zero, one = (guard(jnp.stack([*entries[:i], jnp.asarray(each), *entries[i + 1 :]]), params) for each in (0.0, 1.0))
     return -zero / (one - zero)
 
 
