@@ -85,14 +85,14 @@ class Family:
         breaks, found, lines = [], [], before[1]
         for i, line in enumerate(lines):
             low, high = ([None, *before[0]])[i], ([*before[0], None])[i]
-            inner = sorted(
-                (at - line[0]) / line[1] for name, at in p.items() if name in "qv" and line[1]
-            )
+            inner = sorted((at - line[0]) / line[1] for name, at in p.items() if name in "qv" and line[1])
             inner = [at for at in inner if (low is None or at > low) and (high is None or at < high)]
             ends = [low, *inner, high]
             breaks += [each for each in ends[1:-1]] + ([high] if high is not None else [])
             for a, b in zip(ends, ends[1:], strict=False):
-                middle = (a + b) / 2 if None not in (a, b) else (a + 1 if a is not None else b - 1 if b is not None else one)
+                middle = (
+                    (a + b) / 2 if None not in (a, b) else (a + 1 if a is not None else b - 1 if b is not None else one)
+                )
                 found.append(_composed(self._jump_near(line[0] + line[1] * middle, p), line))
         return breaks, found
 
@@ -214,7 +214,9 @@ def roots(polynomial: Polynomial, low: Fraction, high: Fraction, width: Fraction
     return found
 
 
-def fixed_points(pieces, low: Fraction, high: Fraction, width=Fraction(1, 10**40)) -> list[tuple[Fraction, Fraction, Polynomial]]:
+def fixed_points(
+    pieces, low: Fraction, high: Fraction, width=Fraction(1, 10**40)
+) -> list[tuple[Fraction, Fraction, Polynomial]]:
     """Intervals that hold each fixed point of a return map of x in (low, high], with the polynomial there."""
     breaks, polynomials = pieces
     found = []
@@ -264,11 +266,17 @@ class Prover:
         """The image of a set of x and y about a centre; `point`: the parameters and the centre."""
         still = jnp.zeros((piece.basis.size, len(point))).at[0].set(point)
         whole = TaylorModel(
-            jnp.concatenate([piece.coefficients, still], axis=1), jnp.concatenate([piece.radius, 0 * point]), piece.basis
+            jnp.concatenate([piece.coefficients, still], axis=1),
+            jnp.concatenate([piece.radius, 0 * point]),
+            piece.basis,
         )
         found = self.map.image(whole, h, window)
-        jacobian = TaylorModel(found.jacobian.coefficients[:, :2, :2], found.jacobian.radius[:2, :2], found.jacobian.basis)
-        return Image(found.model[:2], found.generators[:, :2], found.radius[:2], jacobian, (), found.conditions)
+        jacobian = TaylorModel(
+            found.jacobian.coefficients[:, :2, :2], found.jacobian.radius[:2, :2], found.jacobian.basis
+        )
+        return Image(
+            found.model[:2], found.generators[:, :2], found.radius[:2], jacobian, (), found.conditions, found.smooth
+        )
 
     def timing(self, system: dict[str, float], centre, reach: float) -> tuple[np.ndarray, np.ndarray]:
         """Lengths of steps and a window of time, for a box of x."""

@@ -193,6 +193,7 @@ UNDECIDED = {
     "abs": lambda x: jnp.abs(x),
     "max": lambda x: jnp.maximum(x, -x / 3),
     "select": lambda x: jnp.where(x > 0, x, 3 * x),
+    "sign": lambda x: jnp.sign(x) + x,
 }
 
 
@@ -217,6 +218,26 @@ def system_of(rate, names, guards=(lambda t, x, p: x[0],), armed=None):
 BLOWS_UP = ModeField(
     system_of(lambda t, x, p: jnp.stack([x[0] ** 2, -x[1], x[2] ** 2]), ("x", "y", "z")), "m", None, False
 )
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_derivative_of_a_choice_holds_its_slopes_and_jumps(name):
+    """Of sets that reach the threshold from either side: all quotients of differences within a set are in the derivative."""
+    function, exact = CHOICES[name]
+    _, jacobian = BLOWS_UP.map(lambda x, p, _: function(x)[:1])
+    sets, _ = sets_about(0.0, BALL)
+    run = jax.jit(lambda x: evaluate(jacobian, x, []))
+    for center, reach in zip(np.asarray(sets.center), np.asarray(sets.radius), strict=True):
+        found = run(ball(jnp.array([center, 0.5, 0.5]), jnp.array([reach, 0.0, 0.0])))
+        slope, radius = float(found.center[0, 0]), float(found.radius[0, 0])
+        if not radius < 1e300:
+            continue
+        low, middle, high = (Fraction(center) + e * Fraction(reach) for e in (-1, 0, 1))
+        for x, y in ((low, middle), (middle, high), (low, high)):
+            quotient = Fraction(exact(y) - exact(x)) / (y - x)
+            assert abs(quotient - Fraction(slope)) <= Fraction(radius)
+        # Known where the threshold is far.
+        assert radius < 2 or reach > 0.9
 
 
 def test_a_box_of_picard_holds_the_flow_in_every_coordinate():

@@ -40,6 +40,7 @@ def image_of(value, radius, jacobian, spread, more=0.0, conditions=None):
         ball(jnp.asarray(jacobian), jnp.asarray(spread)),
         (),
         conditions,
+        jnp.asarray(True),
     )
 
 

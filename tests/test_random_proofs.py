@@ -13,7 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from exact_sets import fractions
-from random_maps import distinct_roots, Family, FIELDS, fixed_points, Prover, RESETS, roots, slope, value, widened_by_rounding
+from random_maps import (
+    distinct_roots,
+    Family,
+    FIELDS,
+    fixed_points,
+    Prover,
+    RESETS,
+    roots,
+    slope,
+    value,
+    widened_by_rounding,
+)
 
 FAMILIES = {"resets": RESETS, "fields": FIELDS}
 
@@ -24,15 +35,26 @@ def exactly(system):
 
 def drawn(family: Family, rng):
     """A system, the half width of a box and its centre in x, and of what kind it is; in units that are drawn too."""
-    kinds = ("one", "repelling", "two", "tangent", "kink", "jump") if family is RESETS else ("one", "surface", "surface", "kink")
+    kinds = (
+        ("one", "repelling", "two", "tangent", "kink", "jump")
+        if family is RESETS
+        else ("one", "surface", "surface", "kink")
+    )
     kind = str(rng.choice(kinds))
     far = lambda: rng.choice([-1, 1]) * rng.uniform(20, 30)
     p = dict.fromkeys(family.names, 0.0)
     p |= {"a": rng.uniform(-0.2, 0.2), "k": rng.uniform(-0.1, 0.1), "q": far()}
-    p |= {"v": far(), "j": rng.normal()} if family is RESETS else {"s": 5.0, "m": rng.uniform(-0.5, 0.5), "b": rng.uniform(-0.2, 0.2)}
+    p |= (
+        {"v": far(), "j": rng.normal()}
+        if family is RESETS
+        else {"s": 5.0, "m": rng.uniform(-0.5, 0.5), "b": rng.uniform(-0.2, 0.2)}
+    )
     at, width = rng.uniform(-0.4, 0.4), 1.0
     if kind in ("one", "repelling", "surface"):
-        p |= {"c1": rng.uniform(-0.9, 0.9) + (rng.choice([-2, 2]) if kind == "repelling" else 0), "c2": 0.3 * rng.normal()}
+        p |= {
+            "c1": rng.uniform(-0.9, 0.9) + (rng.choice([-2, 2]) if kind == "repelling" else 0),
+            "c2": 0.3 * rng.normal(),
+        }
         if family is RESETS:
             p["c3"] = 0.3 * rng.normal()
         if kind == "surface":
@@ -84,7 +106,9 @@ def drawn(family: Family, rng):
 def affine(family, p):
     """x before the reset in terms of x after the last one."""
     same = exactly(p) | dict.fromkeys(("c0", "c2", "c3", "e", "j"), Fraction(0)) | {"c1": Fraction(1)}
-    (line, *_) = family.pieces({name: same[name] for name in p} | {"q": Fraction(10**9)} | ({"v": Fraction(10**9)} if "v" in p else {}))[1]
+    (line, *_) = family.pieces(
+        {name: same[name] for name in p} | {"q": Fraction(10**9)} | ({"v": Fraction(10**9)} if "v" in p else {})
+    )[1]
     return line[0], line[1]
 
 
@@ -114,7 +138,9 @@ def judged(name, count, seed):
         reaches.append((reach, 10 * reach))
     found = prover(name)([each[0] for each in draws], np.array(centres), np.array(reaches))
     outcomes, false = Counter(), []
-    for (system, centre, _, kind), middle, reach, (over, part, reasons) in zip(draws, centres, reaches, found, strict=True):
+    for (system, centre, _, kind), middle, reach, (over, part, reasons) in zip(
+        draws, centres, reaches, found, strict=True
+    ):
         p = exactly(system)
         pieces = family.pieces(p)
         wide = fractions(widened_by_rounding(np.array(reach)))
@@ -138,7 +164,10 @@ def judged(name, count, seed):
         if abs(x - Fraction(part[0][0])) > Fraction(part[1][0]) + Fraction(1, 10**35):
             false.append((kind, "the orbit is not within its bounds", system, middle, reach))
         multiplier, slack = value(slope(polynomial), (a + b) / 2), Fraction(1, 10**30)
-        if abs(multiplier - Fraction(float(over.jacobian.center[0, 0]))) > Fraction(float(over.jacobian.spread[0, 0])) + slack:
+        if (
+            abs(multiplier - Fraction(float(over.jacobian.center[0, 0])))
+            > Fraction(float(over.jacobian.spread[0, 0])) + slack
+        ):
             false.append((kind, "the multiplier is not within its bounds", system, middle, reach))
     return outcomes, false
 
@@ -146,7 +175,10 @@ def judged(name, count, seed):
 def test_roots_are_counted():
     """Of (x - 1)^2 (x - 2), of a pair that is not real, of a line; and where they are."""
     double = [Fraction(c) for c in (-2, 5, -4, 1)]
-    assert distinct_roots(double, Fraction(0), Fraction(3)) == 2 and distinct_roots(double, Fraction(3, 2), Fraction(3)) == 1
+    assert (
+        distinct_roots(double, Fraction(0), Fraction(3)) == 2
+        and distinct_roots(double, Fraction(3, 2), Fraction(3)) == 1
+    )
     assert distinct_roots([Fraction(1), Fraction(0), Fraction(1)], Fraction(-9), Fraction(9)) == 0
     assert distinct_roots([Fraction(1), Fraction(2), Fraction(0)], Fraction(-9), Fraction(9)) == 1
     found = roots([Fraction(-2), Fraction(0), Fraction(1)], Fraction(-5), Fraction(5), Fraction(1, 10**9))
