@@ -143,7 +143,8 @@ class Automaton(eqx.Module):
     def surfaces_within(self, t: Time, z: Padded, params: Params) -> Surfaces:
         """The guards of the mode `args[0]`, followed by the components of its domain."""
         flowing = [mode if flows else None for mode, flows in self._flowing]
-        limits = max(0 if mode is None else limits_of(mode, t, z[: mode.dimension], params) for mode in flowing)
+        counts = [0 if mode is None else limits_of(mode, t, z[: mode.dimension], params) for mode in flowing]
+        limits = max(counts)
 
         def inside(way, t, z, params):
             if way is None:
@@ -152,13 +153,26 @@ class Automaton(eqx.Module):
             known = jnp.ravel(jnp.asarray(domain(t, z[:n], params), z.dtype))
             return jnp.pad(known, (0, limits - known.size), constant_values=1)
 
-        ways = [None if mode is None or mode.domain is None else (mode.dimension, mode.domain) for mode in flowing]
+        limited = zip(flowing, counts, strict=True)
+        ways = [(mode.dimension, mode.domain) if mode is not None and count else None for mode, count in limited]
         guarded = [0 if mode is None else guarded_limits(mode) for mode in flowing]
         return self.surfaces.within(
             limits,
             lambda t, z, args: switched(args[0], ways, inside, t, z, args[1]),
             lambda args: jnp.array(guarded)[args[0]],
         )
+
+    def admits(self, t: Time, z: Padded, mode: Index, params: Params, tolerances: tuple) -> Flag:
+        """Whether a run may begin at the state in the mode, as domains with a method `admits` say besides their limits."""
+        ways = [(n, d) if hasattr(d, "admits") else None for n, d in ((m.dimension, m.domain) for m in self.modes)]
+
+        def admitted(way, t, z, params):
+            if way is None:
+                return jnp.array(True)
+            n, domain = way
+            return domain.admits(t, z[:n], params, tolerances)
+
+        return switched(mode, ways, admitted, t, z, params)
 
     def transition(self, mode: Index, event: Index) -> Index:
         """Index into `system.transitions` of the transition whose guard is number `event` of the mode; -1 for `event=-1`."""

@@ -12,6 +12,7 @@ from .integrate import integrate
 from .integrator import Integrator
 from .mode_integrators import for_modes, IntegratorLike, Integrators
 from .surfaces import guarded_limits, limits_of, no_surfaces, one_only, Surfaces
+from .trees import without_tangents
 
 
 class Impact(eqx.Module):
@@ -65,7 +66,16 @@ def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Para
     inside = lambda t, x, params: jnp.ravel(jnp.asarray(each.domain(t, x, params), x.dtype))  # pyright: ignore
     guarded = lambda params: guarded_limits(each)
     surfaces = surfaces_of(system, mode).within(limits_of(each, t, x, params), inside, guarded)
-    return _run(surfaces, system, mode, t, x, params, integrator)
+    impact = _run(surfaces, system, mode, t, x, params, integrator)
+    if not hasattr(each.domain, "admits"):
+        return impact
+    # As for every start outside the domain: NaN values, whose derivative is zero.
+    t, x, params = without_tangents((t, x, params))
+    admits = each.domain.admits(t, x, params, integrator.of(mode).tolerances(x.dtype))  # pyright: ignore
+    admits = admits | ~jnp.all(jnp.isfinite(x))
+    t, x, rate = (nan_unless(admits, value) for value in (impact.t, impact.x, impact.guard_rate))
+    result = choose(~admits, RESULTS.outside_domain, impact.result)
+    return Impact(t, x, jnp.where(admits, impact.transition, -1), rate, impact.steps, result)
 
 
 def _run(surfaces: Surfaces, system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator) -> Impact:

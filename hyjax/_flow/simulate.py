@@ -5,6 +5,8 @@ index; then the transition that fired is taken, which gives the mode of the next
 derivatives of any order, in forward and reverse mode, come from those of an arc.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.core
@@ -25,7 +27,7 @@ from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoi
 from .samples import samples_at
 from .stuck import stuck
 from .trajectory import Trajectory
-from .trees import select
+from .trees import select, without_tangents
 from .watch import Watch
 
 
@@ -131,7 +133,8 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
-        final, jumps = end_of_simulation(automaton, first_arc(z0, mode0, t0, t1), t1, params, max_jumps, plain)
+        start = _admitted(automaton, first_arc(z0, mode0, t0, t1), params, plain)
+        final, jumps = end_of_simulation(automaton, start, t1, params, max_jumps, plain)
         return (final.t, final.z), (final.mode, final.result, jumps)
 
     (t, z), (mode, result, jumps) = linearizable(run, (automaton, z0, t0, t1, params))
@@ -209,6 +212,15 @@ def first_arc(z0: Padded, mode0: Index, t0: Time, t1: Time) -> ArcStart:
     return ArcStart(t0, z0, mode0, jnp.array(-1), jnp.full_like(t0, jnp.inf), result, t1 < t0)
 
 
+def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator: Integrators) -> ArcStart:
+    """The start of a simulation, which ends with `outside_domain` where its mode does not admit the state."""
+    automaton, t, z, params = without_tangents((automaton, start.t, start.z, params))
+    admits = automaton.admits(t, z, start.mode, params, integrator.tolerances(z.dtype))
+    outside = ~admits & ~start.done & jnp.all(jnp.isfinite(z))
+    result = choose(outside, RESULTS.outside_domain, start.result)
+    return dataclasses.replace(start, result=result, done=start.done | outside)
+
+
 class Flown(eqx.Module):
     """An arc without the jump at its end. `t`, `z`, `mode`: at its start. `taken`: the transition whose guard was met, or -1.
     `zeno`, `slides`: it could not leave its surface."""
@@ -281,7 +293,7 @@ def _scan(
     automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
 ) -> tuple[ArcStart, ArcRow]:
     """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
-    start = first_arc(z0, mode0, t0, t1)
+    start = _admitted(automaton, first_arc(z0, mode0, t0, t1), params, integrator)
     arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
 

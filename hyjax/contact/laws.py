@@ -3,16 +3,21 @@ r"""The laws of a single contact: the force that holds it, Coulomb friction, and
 All laws are stated at the contact point, in terms of the compliance $W$, the drift and the velocity there.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.types import Flag, Params, Scalar
+from .._system.types import Flag, Params, Scalar, State
 from .contact import coefficient, Contact
 from .projection import holding, Projection, sliding
 
 # The normal force, then the tangential force if the contact has a slip.
 Forces = Float[Array, " rows"]
+# The solver's, relative and absolute.
+Tolerances = tuple[float | Array, float | Array]
 
 
 class Impulse(eqx.Module):
@@ -61,6 +66,29 @@ def pressed(projected: Projection) -> Flag:
     """Whether the normal force exceeds rounding. Where it vanishes the friction cone vanishes too, and the contact opens."""
     normal = stick(projected)[0] * jnp.linalg.norm(projected.jacobian[0])
     return normal > jnp.sqrt(jnp.finfo(normal.dtype).eps) * jnp.linalg.norm(projected.load)
+
+
+def force_error(projected: Projection, row: int = 0) -> Scalar:
+    """The size of a normal force that counts as rounding, as in `pressed`."""
+    lever = jnp.linalg.norm(projected.jacobian[row])
+    size = jnp.sqrt(jnp.finfo(lever.dtype).eps) * jnp.linalg.norm(projected.load)
+    return size / jnp.where(lever > 0, lever, 1)
+
+
+def uncertain(
+    values: Callable[[State], tuple[Float[Array, " k"], Float[Array, " k"]]], x: State, tolerances: Tolerances
+) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    r"""Values at a state, and their errors: those given, and the change when each coordinate is off by the drift of a contact.
+
+    That is $\sqrt\varepsilon$ of the largest coordinate and a thousand of the solver's errors: so the end of a run is a start of
+    the next. **Arguments:** `values`: of the state, values and their own errors.
+    """
+    rtol, atol = tolerances
+    size = jnp.max(jnp.abs(x))
+    off = float(jnp.finfo(x.dtype).eps) ** 0.5 * size + 1000 * (atol + rtol * size)
+    rows, errors = jax.vmap(values)(x + off * jnp.eye(x.size + 1, x.size, -1, dtype=x.dtype))
+    change = jnp.abs(rows[1:] - rows[0])
+    return rows[0], errors[0] + jnp.sum(jnp.where(jnp.isfinite(change), change, 0), axis=0)
 
 
 def rises(projected: Projection, rate: Scalar, row: int) -> Flag:

@@ -14,7 +14,7 @@ from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Tr
 from .._system.types import Flag, Params, Scalar, State, Time
 from .complementarity import choose_set, Contacts, masks, may_depend, rows_of, Set, subsets
 from .contact import Contact, gap
-from .laws import rebound, settles
+from .laws import force_error, rebound, settles, Tolerances, uncertain
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
 from .single_contact import Apart, unchanged
@@ -51,8 +51,8 @@ def contacts_system(
 
     How it fails, as a code of the analysis that uses it. `simultaneous_guards`: two gaps close, or two forces vanish,
     together; the state after them depends on their order. `nonfinite`: the mass matrix is not positive definite, or no set
-    satisfies the conditions at an impact. `outside_domain`: a gap that is not held closed is negative and closes, or a state is
-    outside `domain`.
+    satisfies the conditions at an impact. `outside_domain`: a gap that is not held closed is negative and closes, a state is
+    outside `domain`, or `simulate` or `flow_to_guard` starts in a mode to whose contacts the state does not belong (`Holding`).
 
     **Example:**
 
@@ -81,8 +81,7 @@ def contacts_system(
     flow, distance, armed, after_impact = bodies.flow, bodies.guard, bodies.armed, bodies.after_impact
     for held in reversed(subsets(everyone)):
         mask = PerMode(tuple(i in held for i in everyone))
-        above = Apart(bodies.contacts, domain, mask)
-        mode = Mode(ft.partial(flow, mask), names, above, tuple(units))
+        mode = Mode(ft.partial(flow, mask), names, Holding(bodies, mask, domain), tuple(units))
         away = tuple(i for i in everyone if i not in held)
         out: list[tuple[str, Guard, Reset, Armed]] = []
         for i in held:
@@ -98,6 +97,37 @@ def contacts_system(
             modes[source] = mode
             transitions += [Transition(source, *each) for each in out]
     return HybridSystem(modes, tuple(transitions), time_unit)
+
+
+class Holding(eqx.Module):
+    """The domain of a mode: no gap that is not held is negative, unless it opens (`Apart`), and what `further` says. A run begins
+    in it only where the gaps that are held, their rates and the slips of those that are rough vanish, and no force is negative.
+    """
+
+    bodies: "_Bodies"
+    held: PerMode
+    further: Domain | None
+
+    @property
+    def guarded(self) -> int:
+        return len(self.bodies.contacts)
+
+    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
+        return Apart(self.bodies.contacts, self.further, self.held)(t, x, params)
+
+    def admits(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> Flag:
+        held, count = number(self.held), len(self.bodies.contacts)
+
+        def conditions(x):
+            projected = self.bodies.projected(held, t, x, params)
+            forces = self.bodies.hold(held, projected)[:count]
+            gaps = jnp.stack([gap(each, t, halves(x)[0], params) for each in self.bodies.contacts])
+            known = jnp.concatenate([jnp.where(held, gaps, 0), projected.velocity, jnp.where(held, forces, 0)])
+            small = jnp.stack([force_error(projected, i) for i in range(count)])
+            return known, jnp.pad(small, (known.size - count, 0))
+
+        values, error = uncertain(conditions, x, tolerances)
+        return jnp.all(jnp.abs(values[:-count]) <= error[:-count]) & ~jnp.any(values[-count:] < -error[-count:])
 
 
 class _Bodies(eqx.Module):

@@ -11,7 +11,7 @@ from .._system.per_mode import number, PerMode
 from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
-from .laws import can_hold, cone, gives_way, impact, pressed, slide, stick
+from .laws import can_hold, cone, force_error, gives_way, impact, pressed, slide, stick, Tolerances, uncertain
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, project, Projection
 
@@ -60,7 +60,8 @@ def contact_system(
     How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push
     would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the
     constraint is imposed on accelerations, so the gap drifts from zero by the integration's error. `outside_domain`: a flight in
-    which the gap is negative and closes, or a state outside `domain`.
+    which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or `flow_to_guard` in a mode of
+    contact to which the state does not belong (see `Closed`).
 
     **Example:**
 
@@ -82,10 +83,12 @@ def contact_system(
         )
     body = _Body(mechanism, contact)
     flight = Mode(body.fly, names, Apart((contact,), domain), tuple(units))
-    held = Mode(body.hold, names, domain, tuple(units))
+    held = Mode(body.hold, names, Closed(body, PerMode(0), domain), tuple(units))
     if contact.slips:
-        slides = {name: ft.partial(body.slide, side) for name, side in _SIDES.items()}
-        modes = {name: Mode(flow, names, domain, tuple(units)) for name, flow in slides.items()} | {"C": held}
+        modes = {
+            name: Mode(ft.partial(body.slide, side), names, Closed(body, side, domain), tuple(units))
+            for name, side in _SIDES.items()
+        } | {"C": held}
         transitions = [*_friction(body), Transition("C", "V", body.normal_force, unchanged)]
         outcomes = {"V": _APART, "S+": _FORWARD, "S-": _BACKWARD, "C": _HELD}
     else:
@@ -126,6 +129,50 @@ class Apart(eqx.Module):
             limits = jnp.where(number(self.held), 1, limits)
         further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
         return jnp.concatenate([limits, *further])
+
+
+class Closed(eqx.Module):
+    r"""The domain of a mode in contact: what `further` says; and a run begins in it only where
+
+    - the gap and its rate vanish, and the normal force is not negative;
+    - in `C` the slip vanishes, and the force is within the friction cone;
+    - in `S+` and `S-` the slip has that sign, or vanishes where friction cannot hold and the slip that begins has that sign.
+
+    During a run these hold by themselves, up to the solver's error: guards end the mode where a force or the slip falls, and the
+    other conditions are constraints of the flow. `side`: the sign of the slip, 0 where it is held.
+    """
+
+    body: "_Body"
+    side: PerMode
+    further: Domain | None
+
+    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
+        return jnp.zeros(0, x.dtype) if self.further is None else jnp.ravel(self.further(t, x, params))
+
+    def admits(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> Flag:
+        contact, side = self.body.contact, number(self.side, x.dtype)
+
+        def conditions(x):
+            projected = self.body.projected(t, x, params)
+            held = stick(projected)
+            normal, faces = held[0], ()
+            if contact.slips:
+                normal = jnp.where(side == 0, normal, slide(contact, projected, side, params)[0])
+                faces = [cone(contact, held, each * jnp.ones_like(side), params) for each in (1, -1)]
+            known = [self.body.gap(t, x, params), *projected.velocity, normal, *faces]
+            return jnp.stack(known), jnp.stack(
+                [0 * known[0]] * (1 + projected.velocity.size) + [force_error(projected)] * (1 + len(faces))
+            )
+
+        values, error = uncertain(conditions, x, tolerances)
+        vanishes, negative, positive = jnp.abs(values) <= error, values < -error, values > error
+        if not contact.slips:
+            return jnp.all(vanishes[:-1]) & ~negative[-1]
+        gap, rate, slip, normal, forward, backward = range(6)
+        holds = vanishes[slip] & ~negative[forward] & ~negative[backward]
+        begins = vanishes[slip] & ~jnp.where(side > 0, positive[forward], positive[backward])
+        slides = (side * values[slip] > error[slip]) | begins
+        return vanishes[gap] & vanishes[rate] & ~negative[normal] & jnp.where(side == 0, holds, slides)
 
 
 def unchanged(t: Time, x: State, params: Params) -> State:

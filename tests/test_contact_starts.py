@@ -1,0 +1,176 @@
+"""Where a run may begin in a mode of contact: the gap closed and at rest, the force within its law."""
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hyjax as hj
+from hyjax.contact import Contact, contact_system, contacts_system, Mechanism
+
+# Forces are constant, so motion is a polynomial in time, and Bosh3 is exact.
+BOSH = hj.Integrator(dfx.Bosh3(), rtol=1e-10, atol=1e-10, unroll=False)
+OUTSIDE, FINE = hj.RESULTS.outside_domain, hj.RESULTS.successful
+GRAVITY, STATIC, KINETIC = 9.81, 0.3, 0.2
+
+
+def push(t, q, v, p):
+    return jnp.stack([p["push"], p["lift"] - GRAVITY])
+
+
+POINT = Mechanism(lambda q, p: jnp.eye(2), push)
+FLOOR = dict(gap=lambda t, q, p: q[1], slip=lambda t, q, v, p: v[0] - p["belt"])
+BLOCK = contact_system(POINT, Contact(**FLOOR, static=STATIC, kinetic=KINETIC), ("x", "y"))
+SMOOTH = contact_system(POINT, Contact(FLOOR["gap"]), ("x", "y"))
+ROUGH = contact_system(POINT, Contact(**FLOOR, static=np.inf), ("x", "y"))
+WALLS = contacts_system(
+    POINT, {"floor": Contact(**FLOOR, static=np.inf), "wall": Contact(lambda t, q, p: 1 - q[0])}, ("x", "y")
+)
+
+
+def params(push=0.0, lift=0.0, belt=0.0):
+    return {"push": jnp.array(push), "lift": jnp.array(lift), "belt": jnp.array(belt)}
+
+
+def admitted(system, mode, x, p, tolerances=(1e-10, 1e-10)):
+    return bool(system.modes[mode].domain.admits(jnp.zeros(()), jnp.asarray(x, float), p, tolerances))
+
+
+REST, LIMIT = [0.0, 0.0, 0.0, 0.0], STATIC * GRAVITY
+# System, mode, state, parameters, whether the state belongs to the mode.
+STARTS = {
+    "sticks at rest": (BLOCK, "C", REST, {}, True),
+    "sticks under a push within the cone": (BLOCK, "C", REST, dict(push=0.99 * LIMIT), True),
+    "sticks at the limit of the cone": (BLOCK, "C", REST, dict(push=LIMIT), True),
+    "sticks at the other limit": (BLOCK, "C", REST, dict(push=-LIMIT), True),
+    "sticks beyond the limit": (BLOCK, "C", REST, dict(push=4.0), False),
+    "sticks beyond the other limit": (BLOCK, "C", REST, dict(push=-4.0), False),
+    "sticks beyond the limit by a millionth": (BLOCK, "C", REST, dict(push=LIMIT * (1 + 1e-6)), False),
+    "sticks to a belt": (BLOCK, "C", [0.0, 0.0, 1.0, 0.0], dict(belt=1.0), True),
+    "sticks and slips": (BLOCK, "C", [0.0, 0.0, 1.0, 0.0], {}, False),
+    "sticks in the air": (BLOCK, "C", [0.0, 0.5, 0.0, 0.0], {}, False),
+    "sticks below the floor": (BLOCK, "C", [0.0, -0.5, 0.0, 0.0], {}, False),
+    "sticks and rises": (BLOCK, "C", [0.0, 0.0, 0.0, 0.1], {}, False),
+    "sticks and is lifted": (BLOCK, "C", REST, dict(lift=10.0), False),
+    "sticks and weighs nothing": (BLOCK, "C", REST, dict(lift=GRAVITY), True),
+    "slides forward": (BLOCK, "S+", [0.0, 0.0, 1.0, 0.0], {}, True),
+    "slides backward": (BLOCK, "S-", [0.0, 0.0, -1.0, 0.0], {}, True),
+    "slides forward, slipping backward": (BLOCK, "S+", [0.0, 0.0, -1.0, 0.0], {}, False),
+    "slides backward, slipping forward": (BLOCK, "S-", [0.0, 0.0, 1.0, 0.0], {}, False),
+    "slides on a faster belt": (BLOCK, "S-", [0.0, 0.0, 1.0, 0.0], dict(belt=2.0), True),
+    "slides from rest, where friction holds": (BLOCK, "S+", REST, {}, False),
+    "slides from rest, pushed forward": (BLOCK, "S+", REST, dict(push=4.0), True),
+    "slides from rest, pushed backward": (BLOCK, "S-", REST, dict(push=-4.0), True),
+    "slides from rest, pushed the other way": (BLOCK, "S+", REST, dict(push=-4.0), False),
+    "slides in the air": (BLOCK, "S+", [0.0, 0.5, 1.0, 0.0], {}, False),
+    "slides and falls": (BLOCK, "S+", [0.0, 0.0, 1.0, -0.1], {}, False),
+    "slides and is lifted": (BLOCK, "S+", [0.0, 0.0, 1.0, 0.0], dict(lift=10.0), False),
+    "glides": (SMOOTH, "S", [0.0, 0.0, 5.0, 0.0], {}, True),
+    "glides in the air": (SMOOTH, "S", [0.0, 0.1, 5.0, 0.0], {}, False),
+    "glides and is lifted": (SMOOTH, "S", [0.0, 0.0, 5.0, 0.0], dict(lift=10.0), False),
+    "a rough foot under any push": (ROUGH, "C", REST, dict(push=1e3), True),
+    "a rough foot slips": (ROUGH, "C", [0.0, 0.0, 0.1, 0.0], {}, False),
+    "stands": (WALLS, "floor", REST, {}, True),
+    "stands beside the wall": (WALLS, "floor", [1.0, 0.0, 0.0, 0.0], dict(push=-1.0), True),
+    "stands and slips": (WALLS, "floor", [0.0, 0.0, 0.1, 0.0], {}, False),
+    "leans": (WALLS, "wall", [1.0, 0.3, 0.0, 2.0], dict(push=1.0), True),
+    "leans and is pulled away": (WALLS, "wall", [1.0, 0.3, 0.0, 2.0], dict(push=-1.0), False),
+    "leans without a wall": (WALLS, "wall", [0.9, 0.3, 0.0, 2.0], dict(push=1.0), False),
+    "leaves the wall": (WALLS, "wall", [1.0, 0.3, -0.1, 2.0], dict(push=1.0), False),
+    "stands and leans": (WALLS, "floor+wall", [1.0, 0.0, 0.0, 0.0], dict(push=1.0), True),
+    "flies": (WALLS, "free", [0.3, 0.4, 1.0, -1.0], {}, True),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_what_a_mode_admits(name):
+    system, mode, x, p, fits = STARTS[name]
+    assert admitted(system, mode, x, params(**p)) == fits
+
+
+def test_off_by_the_drift_of_a_run():
+    """By 1e-8 of the state, and a thousand of the solver's errors: a run goes on from the end of another."""
+    slides = np.array([100.0, 0.0, 3.0, 0.0])
+    fine, coarse = (1e-14, 1e-14), (1e-9, 1e-9)
+    assert admitted(BLOCK, "S+", slides + [0, 1e-6, 0, 0], params(), fine)
+    assert not admitted(BLOCK, "S+", slides + [0, 1e-5, 0, 0], params(), fine)
+    assert admitted(BLOCK, "S+", slides + [0, 1e-5, 0, 0], params(), coarse)
+    assert admitted(BLOCK, "C", [100.0, 0.0, 1e-6, -1e-6], params(), fine)
+
+
+simulate = jax.jit(
+    jax.vmap(
+        lambda x, p, mode: hj.simulate(BLOCK, x, p, mode=mode, t1=2.0, max_jumps=6, integrator=BOSH), (0, 0, None)
+    ),
+    static_argnums=2,
+)
+
+
+def stacked(*each):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+
+
+@pytest.mark.slow
+def test_runs_end_where_they_would_begin_wrongly():
+    """A run that is refused keeps its start. x(2) of one that is not: at rest, v t - mu g t^2 / 2, and (push - mu g) t^2 / 2."""
+    states = jnp.array([REST, REST, [0.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.0]])
+    run = simulate(states, stacked(params(), params(push=4.0), params(), params()), "C")
+    assert_array_equal(run.result == FINE, [True, False, False, False])
+    assert_array_equal(run.result == OUTSIDE, [False, True, True, True])
+    assert_array_equal(run.x, states)
+    assert_array_equal(run.jumps, 0)
+    states = jnp.array([REST, [0.0, 0.0, 9.0, 0.0], REST, [0.0, 0.0, -1.0, 0.0]])
+    run = simulate(states, stacked(params(), params(), params(push=4.0), params()), "S+")
+    assert_array_equal(run.result == FINE, [False, True, True, False])
+    assert_allclose(run.x[1:3, 0], [18 - 2 * KINETIC * GRAVITY, 2 * (4 - KINETIC * GRAVITY)], rtol=1e-13)
+
+
+@pytest.mark.slow
+def test_every_arc_of_a_run_begins_where_a_run_may_begin():
+    """Throws onto a moving belt: landing, sliding, sticking, with a push about the limit of friction."""
+    rng = np.random.default_rng(3)
+    count = 64
+    x = np.column_stack([np.zeros(count), rng.uniform(0, 0.5, count), rng.normal(size=count) * 3, np.zeros(count)])
+    each = [params(rng.uniform(-4, 4), 0.0, rng.normal()) for _ in range(count)]
+    run = simulate(jnp.asarray(x), stacked(*each), "U")
+    modes, seen = BLOCK.names, set()
+    for lane in range(count):
+        for k in range(int(run.jumps[lane]) + 1):
+            mode = modes[int(run.modes[lane, k])]
+            for state in (run.x_starts[lane, k], run.x_ends[lane, k])[: 2 if k == int(run.jumps[lane]) else 1]:
+                if mode not in ("U", "V"):
+                    seen.add(mode)
+                    assert admitted(BLOCK, mode, state, each[lane]), (lane, k, mode, state)
+    assert seen == {"S+", "S-", "C"}
+
+
+def test_an_arc_begins_likewise():
+    """`flow_to_guard`: NaN, as of any start outside a domain, with a gradient of zero; beside it 2.943 g stops 1 in v / mu g."""
+    arc = jax.jit(
+        lambda v: hj.flow_to_guard(BLOCK, "S+", 0.0, jnp.stack([0 * v, 0 * v, v, 0 * v]), params(), integrator=BOSH)
+    )
+    fine, wrong = arc(jnp.array(1.0)), arc(jnp.array(-1.0))
+    assert_allclose(fine.t, 1 / (KINETIC * GRAVITY), rtol=1e-13)
+    assert fine.result == FINE and wrong.result == OUTSIDE
+    assert np.isnan(wrong.t) and np.all(np.isnan(wrong.x)) and wrong.transition == -1
+    assert jax.grad(lambda v: arc(v).t)(jnp.array(-1.0)) == 0
+
+
+def test_a_force_that_does_not_exist_is_not_finite():
+    """Painlevé's paradox is not refused as outside the domain: the law of friction has no solution, and the run says so."""
+    # A push turns this body such that friction of a backward slip closes the gap: 1 - mu 0.9 < 0.
+    leaning = Mechanism(lambda q, p: jnp.array([[1.0, 0.9], [0.9, 1.0]]), push)
+    rod = contact_system(leaning, Contact(**FLOOR, static=2.0, kinetic=2.0), ("x", "y"))
+    back = jnp.array([0.0, 0.0, -1.0, 0.0])
+    assert np.isnan(rod.modes["S-"].vector_field(jnp.zeros(()), back, params())[3])
+    assert admitted(rod, "S-", back, params())
+
+
+def test_a_further_domain_stays():
+    """Which is asked for beside the contact, as the edge of a table."""
+    edge = contact_system(POINT, Contact(FLOOR["gap"]), ("x", "y"), domain=lambda t, x, p: 1 - x[0])
+    domain = edge.modes["S"].domain
+    assert domain is not None
+    assert domain(jnp.zeros(()), jnp.array([0.25, 0.0, 0.0, 0.0]), params()) == 0.75
