@@ -105,6 +105,26 @@ def test_what_is_continuous_is_not_named(name, traced):
     assert of_field(CONTINUOUS[name], traced) == []
 
 
+def test_large_arrays_prints_and_callbacks():
+    """A choice behind thirty others, in 100 coordinates: in a second. Nothing is printed, and what a callback does is not known."""
+    printed = []
+
+    def field(t, x, p):
+        jax.debug.callback(lambda x: printed.append(0), x)
+        kinks = jnp.where(x > 0, x, -x)
+        for k in range(30):
+            kinks = jnp.where(kinks > k, kinks, k + 0.5 * (kinks - k))
+        return kinks + jnp.sign(x[7])
+
+    many = hj.HybridSystem({"only": hj.Mode(field, tuple(f"x{k}" for k in range(100)))}, ())
+    assert len(messages(lambda: check_mode(many, "only", jnp.zeros(()), jnp.zeros(100), None))) == 1
+    assert not printed
+    outside = lambda t, x, p: jax.pure_callback(
+        np.sign, jax.ShapeDtypeStruct((), float), x[0], vmap_method="sequential"
+    )
+    assert of_field(outside) == []
+
+
 def test_in_single_precision():
     """Bisection ends at the rounding of float32, over which a root changes by 3e-4."""
     assert len(of_field(JUMPING["sign"], dtype=jnp.float32)) == 1

@@ -26,8 +26,12 @@ from jaxtyping import Array
 _JUMPING = {"sign", "floor", "ceil", "round", "rem", "atan2"}
 # Conditions that are true at isolated points only, or not about the value.
 _EXEMPT = {"eq", "ne", "is_finite"}
-_LONGEST_SCAN, _MOST_CHOICES = 32, 64
-_STARTS, _POINTS = 24, 512
+# Operations whose program is not known.
+_OPAQUE = {"pure_callback", "io_callback"}
+# Of each choice among arrays a few entries are looked at.
+_LONGEST_SCAN, _MOST_CHOICES, _MOST_ENTRIES = 32, 64, 4
+# Starts of the search; points evaluated at once; numbers in the arrays of the search.
+_STARTS, _POINTS, _LARGEST = 24, 512, 1e6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +62,13 @@ def jumps_of(program: ClosedJaxpr, t: Array, x: Array, *rest: Any, through_zero:
     nowhere, kinds = Choice("unknown", 0), [each.dtype for each in program.out_avals]
     if len(kinds) != 1 or not jnp.issubdtype(kinds[0], jnp.floating) or not _may_jump(program.jaxpr, nowhere):
         return []
+    if any(_is_drawn(leaf) for leaf in (*rest, *program.consts)) or _opaque(program.jaxpr):
+        return []
     draw = np.random.default_rng(0)
     inputs = [_known(leaf, draw) for leaf in rest]
     consts = [_known(leaf, draw) for leaf in program.consts]
     dtype, size = x.dtype, x.shape[0]
-    found: list[tuple[Choice, int]] = []
+    found: list[Choice] = []
 
     def values(y):
         seen: list[Seen] = []
@@ -70,14 +76,17 @@ def jumps_of(program: ClosedJaxpr, t: Array, x: Array, *rest: Any, through_zero:
         outputs, _ = _evaluate(
             program.jaxpr, consts, [*traced, *inputs], [True, True] + [False] * len(inputs), seen, nowhere
         )
-        seen = [each for each in seen if not _ours(each[0])]
-        found[:] = [(choice, part.size) for choice, part, _ in seen]
-        flat = lambda parts: jnp.concatenate([jnp.ravel(part).astype(dtype) for part in parts] or [jnp.zeros(0, dtype)])
-        return flat(outputs[:1]), flat([u for _, u, _ in seen]), flat([d for *_, d in seen])
+        seen = [each for each in seen if not _ours(each[0]) and each[1].size]
+        few = [np.unique(np.linspace(0, u.size - 1, _MOST_ENTRIES).astype(int)) for _, u, _ in seen]
+        found[:] = [choice for choice, k in zip((each[0] for each in seen), few, strict=True) for _ in k]
+        some = [(jnp.ravel(u)[k], jnp.ravel(d)[k]) for (_, u, d), k in zip(seen, few, strict=True)]
+        flat = lambda parts: jnp.concatenate([part.astype(dtype) for part in parts] or [jnp.zeros(0, dtype)])
+        kept = _kept(len(found))
+        return jnp.ravel(outputs[0]).astype(dtype), flat([u for u, _ in some])[kept], flat([d for _, d in some])[kept]
 
     with jax.ensure_compile_time_eval():
         jax.eval_shape(values, jax.ShapeDtypeStruct((size + 1,), dtype))
-        owners = [choice for choice, count in found for _ in range(count)][:_MOST_CHOICES]
+        owners = [found[k] for k in _kept(len(found))]
         if not owners:
             return []
         fast = jax.jit(jax.vmap(values)).lower(jax.ShapeDtypeStruct((_POINTS, size + 1), dtype))
@@ -101,6 +110,19 @@ def jumps_of(program: ClosedJaxpr, t: Array, x: Array, *rest: Any, through_zero:
 def _centre(value: Any) -> np.ndarray:
     known = not isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct)
     return np.asarray(value, float) if known else np.zeros(value.shape)
+
+
+def _kept(count: int) -> np.ndarray:
+    """Which of so many choices are looked at: all, unless there are very many."""
+    return np.unique(np.linspace(0, max(count - 1, 0), _MOST_CHOICES).astype(int)) if count else np.zeros(0, int)
+
+
+def _is_drawn(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _opaque(jaxpr: Jaxpr) -> bool:
+    return any(each.primitive.name in _OPAQUE or any(map(_opaque, _inner(each))) for each in jaxpr.eqns)
 
 
 def _known(leaf: Any, draw: np.random.Generator) -> Any:
@@ -140,9 +162,9 @@ def _numbers_that_jump(
         )
     ]
     # Pairs about a zero of each choice's margin, by Newton's method from each start.
-    which = np.repeat(np.arange(count), _STARTS)
-    y = np.tile(starts, (count, 1))
-    for _ in range(8):
+    tried = min(_STARTS, int(_LARGEST / (count * (n + 1) * (n + 1 + count))))
+    which, y = np.repeat(np.arange(count), tried), np.tile(starts[:tried], (count, 1))
+    for _ in range(8 if tried else 0):
         step = 1e-3 * np.sqrt(eps) ** 0.5 * (1 + np.abs(y))
         moved = y[:, None] + np.concatenate([np.zeros((1, n)), np.eye(n)]) * step[:, None]
         margins = at(moved.reshape(-1, n))[1].reshape(len(y), n + 1, -1)[np.arange(len(y)), :, which]
@@ -153,11 +175,9 @@ def _numbers_that_jump(
             good[:, None], slope, 0
         )
         y[:, 0] = np.maximum(y[:, 0], centre[0])
-    across = slope / np.sqrt(np.where(good, square, 1))[:, None]
-    for width in (1e-2, 1e-5):
-        reach = width * (1 + np.abs(y)) * across
-        left, right = at(y - reach)[2], at(y + reach)[2]
-        rows = np.arange(len(y))
+    for width in (1e-2, 1e-5) if tried else ():
+        reach = width * (1 + np.abs(y)) * slope / np.sqrt(np.where(good, square, 1))[:, None]
+        left, right, rows = at(y - reach)[2], at(y + reach)[2], np.arange(len(y))
         other = good & (left[rows, which] != right[rows, which])
         ends += [(which[k], y[k] - reach[k], y[k] + reach[k]) for k in np.flatnonzero(other)]
     if not ends:
@@ -216,6 +236,9 @@ def _evaluate(
     env |= {v: each for v, each in zip(jaxpr.invars, zip(inputs, marks, strict=True), strict=True)}
     read = lambda atom: (atom.val, False) if isinstance(atom, Literal) else env[atom]
     for equation in jaxpr.eqns:
+        if not equation.outvars:
+            # A print or a check.
+            continue
         known = [read(atom) for atom in equation.invars]
         values, depends = [value for value, _ in known], [mark for _, mark in known]
         name, params, marked = equation.primitive.name, equation.params, any(depends)
