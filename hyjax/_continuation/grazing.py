@@ -153,19 +153,20 @@ def _with_extremum(
         elif k == touch.arc and touch.taken:
             ways.append((towards, _optional_reset(jump, mode, system.mode(way.target)), near))
         else:
-            ways.append((_of_params(way.guard), jump, armed))
+            ways.append((_of_params(way.guard), jump, armed, way.at_once))
     names = tuple(f"arc {k}" for k in range(len(modes)))
     following = (*names[1:], names[0])
     transitions = [Transition(source, target, *way) for source, target, way in zip(names, following, ways, strict=True)]
     return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
 
 
-def _vanished(system: HybridSystem, mode: str, t, x, params, integrator) -> Impact:
+def _vanished(system: HybridSystem, mode: str, t, x, params, integrator, expected, owed) -> Impact:
     """`run_to_guard` in the limit of an arc of zero length."""
     (index,) = system.leaving(mode)
     guard, field = system.transitions[index].guard, system.mode(mode).vector_field
     _, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
-    return Impact(t, x, jnp.array(index), rate, jnp.array(0), code_of(0))
+    alone = jnp.zeros(len(system.leaving(mode)), bool)
+    return Impact(t, x, jnp.array(index), rate, jnp.array(0), jnp.array(False), code_of(0), alone, jnp.zeros_like(t))
 
 
 def _of_params(fn: Callable) -> Callable:

@@ -16,7 +16,7 @@ from .._system.common_calls import once
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
-from .jump import saltation_matrix
+from .jump import variation_of_jump
 from .surfaces import guarded_limits, limits_of, one_only, Surfaces
 
 Index = Int[Array, ""]
@@ -138,7 +138,16 @@ class Automaton(eqx.Module):
             return jnp.where(jnp.asarray(there)[mode], known, 1) if padded != lists else known
 
         armed = lambda t, z, args: switched(args[0], ways, once(flags), t, z, args[1])
-        return Surfaces(count, values, armed)
+        known = [
+            self.system.at_once(name) if flows else None
+            for name, (_, flows) in zip(self.names, self._flowing, strict=True)
+        ]
+        if all(each is None for each in known):
+            return Surfaces(count, values, armed)
+        table = np.zeros((len(known), count), bool)
+        for row, each in zip(table, known, strict=True):
+            row[: 0 if each is None else each.size] = False if each is None else each
+        return Surfaces(count, values, armed, at_once=lambda args: jnp.asarray(table)[args[0]])
 
     def surfaces_within(self, t: Time, z: Padded, params: Params) -> Surfaces:
         """The guards of the mode `args[0]`, followed by the components of its domain."""
@@ -174,11 +183,14 @@ class Automaton(eqx.Module):
 
         return switched(mode, ways, admitted, t, z, params)
 
+    def leaving(self, mode: Index) -> Int[Array, " guards"]:
+        """The transitions to which the guards of a mode belong, -1 in unused places."""
+        count = max(1, *map(len, self._leaving))
+        return jnp.array([(*each, *[-1] * (count - len(each))) for each in self._leaving])[mode]
+
     def transition(self, mode: Index, event: Index) -> Index:
         """Index into `system.transitions` of the transition whose guard is number `event` of the mode; -1 for `event=-1`."""
-        count = max(1, *map(len, self._leaving))
-        table = jnp.array([(*each, *[-1] * (count - len(each))) for each in self._leaving])
-        return jnp.where(event < 0, -1, table[mode, jnp.maximum(event, 0)])
+        return jnp.where(event < 0, -1, self.leaving(mode)[jnp.maximum(event, 0)])
 
     def target(self, transition: Index) -> Index:
         """Index of the mode that a transition enters."""
@@ -197,6 +209,11 @@ class Automaton(eqx.Module):
 
     def saltation(self, t: Time, z: Padded, transition: Index, params: Params) -> Float[Array, "size size"]:
         """The saltation matrix of a transition, padded with zeros."""
+        jacobian, slip, delay = self.variation(t, z, transition, params)
+        return jacobian - jnp.outer(slip, delay)
+
+    def variation(self, t: Time, z: Padded, transition: Index, params: Params) -> tuple[Array, Padded, Padded]:
+        """`variation_of_jump` of a transition, padded with zeros."""
         modes = self.system.modes
         ways = [(modes[each.source], modes[each.target], each.guard, each.reset) for each in self.system.transitions]
 
@@ -204,10 +221,12 @@ class Automaton(eqx.Module):
             source, target, guard, leap = way
             alone = Transition("source", "target", guard, leap)
             system = HybridSystem({"source": source, "target": target}, (alone,))
-            matrix = saltation_matrix(system, alone, t, z[: source.dimension], params)
-            return jnp.pad(matrix, [(0, self.size - length) for length in matrix.shape])
+            found = variation_of_jump(system, alone, t, z[: source.dimension], params)
+            pad = lambda part: jnp.pad(part, [(0, self.size - length) for length in part.shape])
+            return jnp.concatenate([pad(found[0]), pad(found[1])[None], pad(found[2])[None]])
 
-        return switched(transition, ways, padded, t, z, params)
+        found = switched(transition, ways, padded, t, z, params)
+        return found[:-2], found[-2], found[-1]
 
     @property
     def _flowing(self) -> list[tuple[Mode, bool]]:

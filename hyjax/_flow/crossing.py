@@ -88,7 +88,7 @@ class Verdict(eqx.Module):
     whether the step was too long for a guard.
 
     `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, to first order, at most
-    the `reach` of the resolution. `passed`: marks a guard that fell while not armed. `together`: whether another guard fell at
+    the `reach` of the resolution. `passed`: marks a guard that fell while not armed. `together`: the other guards that fell at
     the same time. `turn`: how fast the rate of that guard changes there, infinite where it touches its surface. `lost`: a guard
     rises from its surface and falls again in a time that no step resolves.
     """
@@ -100,9 +100,14 @@ class Verdict(eqx.Module):
     event: Int[Array, ""]
     shift: Scalar
     passed: Mask
-    together: Flag
+    together: Mask
     turn: Scalar
     lost: Flag
+
+
+def close_in_time(t: Scalar, t0: Scalar, rtol: float | Scalar, atol: float | Scalar) -> Scalar:
+    """The time within which the order of two events may not be determined, at the time `t` of a flow from `t0`."""
+    return 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - t0))
 
 
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
@@ -114,7 +119,7 @@ def calm(bracket: Bracket, trial: Trial) -> Verdict:
     """The verdict on a step in which no guard falls or may turn: take the step if the controller accepts its error."""
     none = jnp.zeros_like(trial.end.g, bool)
     zero, no = jnp.zeros_like(trial.end.dt), jnp.array(False)
-    return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, no, zero, no)
+    return Verdict(trial.keep, trial.end.dt, no, bracket, jnp.array(-1), zero, none, none, zero, no)
 
 
 def judge(
@@ -205,7 +210,7 @@ def judge(
         event=jnp.where(event, leader, -1),
         shift=jnp.where(event & near & ~touched, to_go, 0),
         passed=converged & leads,
-        together=event & jnp.any(others),
+        together=event & others,
         turn=jnp.where(touched, jnp.inf, _turn(narrower, leader)),
         lost=lost,
     )

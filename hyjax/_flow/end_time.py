@@ -38,5 +38,6 @@ def _met(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: En
     met = up & (g > 0) & near & (falling > 0) & (ahead <= reach * h) & ~surfaces.is_limit
     met = met & surfaces.armed(t, x, course.args)
     event = jnp.argmin(jnp.where(met, ahead, jnp.inf))
-    here = dataclasses.replace(end, event=event, shift=ahead[event], together=jnp.sum(met) > 1)
+    others = met & (jnp.arange(met.size) != event)
+    here = dataclasses.replace(end, event=event, shift=ahead[event], together=others)
     return select(jnp.any(met), here, end)

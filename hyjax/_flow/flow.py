@@ -1,17 +1,19 @@
 r"""The flow of one mode: until its first guard falls, or for a given time."""
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Params, Scalar, State, Time
+from .._system.types import Flag, Params, Scalar, State, Time
 from .check import check_mode, check_params, check_state
 from .integrate import integrate
 from .integrator import Integrator
 from .mode_integrators import for_modes, IntegratorLike, Integrators
-from .surfaces import guarded_limits, limits_of, no_surfaces, one_only, Surfaces
+from .surfaces import guarded_limits, Guards, limits_of, Mask, no_surfaces, one_only, Surfaces
 from .trees import without_tangents
 
 
@@ -19,8 +21,10 @@ class Impact(eqx.Module):
     """The end of an arc: the pre-impact state, on the surface of the first guard that fell.
 
     **Attributes:** `t`, `x`: time and state before the jump, shapes `()` and `(n,)`. `transition`: index into
-    `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` there, in the guard's units per time. `steps`: the number of solver
-    steps tried. `result`: a code of `RESULTS`; unless `result` is `successful`, the numbers are NaN and `transition` is -1.
+    `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` there, in the guard's units per time; of any sign where the guard is
+    beyond its surface. `steps`: the number of solver steps tried. `at_once`: whether the guard was beyond its surface where the
+    arc began, so that the transition is taken there (see `Transition`). `result`: a code of `RESULTS`; unless it is
+    `successful`, the numbers are NaN and `transition` is -1.
 
     **Example:**
 
@@ -36,7 +40,10 @@ class Impact(eqx.Module):
     transition: Int[Array, ""]
     guard_rate: Scalar
     steps: Int[Array, ""]
+    at_once: Flag
     result: RESULTS
+    _together: Mask  # the other guards that fell at the same time, in the order of `system.leaving(mode)`
+    _close: Scalar  # the time within which they fell
 
 
 def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
@@ -52,12 +59,26 @@ def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
             [yes if transition.armed is None else transition.armed(t, x, params) for transition in leaving]
         )
 
-    return Surfaces(len(leaving), values, armed)
+    flags = system.at_once(mode)
+    return Surfaces(len(leaving), values, armed, at_once=None if flags is None else lambda params: jnp.asarray(flags))
 
 
-def run_to_guard(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrators) -> Impact:
-    """`flow_to_guard` without the checks of its arguments, and regardless of the mode's domain."""
-    return _run(surfaces_of(system, mode), system, mode, t, x, params, integrator)
+def run_to_guard(
+    system: HybridSystem,
+    mode: str,
+    t: Time,
+    x: State,
+    params: Params,
+    integrator: Integrators,
+    expected: int | None = None,
+    owed: Guards | None = None,
+) -> Impact:
+    """`flow_to_guard` without the checks of its arguments, and regardless of the mode's domain. With the code
+    `simultaneous_guards` the numbers are those of the guard that was met.
+
+    **Arguments:** `expected`: the transition that is taken where its guard is met together with others. `owed`: see `integrate`.
+    """
+    return _run(surfaces_of(system, mode), system, mode, t, x, params, integrator, expected, owed)
 
 
 @eqx.filter_jit
@@ -66,27 +87,48 @@ def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Para
     inside = lambda t, x, params: jnp.ravel(jnp.asarray(each.domain(t, x, params), x.dtype))  # pyright: ignore
     guarded = lambda params: guarded_limits(each)
     surfaces = surfaces_of(system, mode).within(limits_of(each, t, x, params), inside, guarded)
-    impact = _run(surfaces, system, mode, t, x, params, integrator)
+    found = _run(surfaces, system, mode, t, x, params, integrator)
+    found = known_where(found.result == RESULTS.successful, found)
     if not hasattr(each.domain, "admits"):
-        return impact
+        return found
     # As for every start outside the domain: NaN values, whose derivative is zero.
     t, x, params = without_tangents((t, x, params))
     admits = each.domain.admits(t, x, params, integrator.of(mode).tolerances(x.dtype))  # pyright: ignore
     admits = admits | ~jnp.all(jnp.isfinite(x))
-    t, x, rate = (nan_unless(admits, value) for value in (impact.t, impact.x, impact.guard_rate))
-    result = choose(~admits, RESULTS.outside_domain, impact.result)
-    return Impact(t, x, jnp.where(admits, impact.transition, -1), rate, impact.steps, result)
+    result = choose(~admits, RESULTS.outside_domain, found.result)
+    return known_where(admits, dataclasses.replace(found, result=result))
 
 
-def _run(surfaces: Surfaces, system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator) -> Impact:
-    own = integrator.of(mode)
-    end = integrate(system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own)
+def _run(
+    surfaces: Surfaces,
+    system: HybridSystem,
+    mode: str,
+    t: Time,
+    x: State,
+    params: Params,
+    integrator,
+    expected=None,
+    owed=None,
+) -> Impact:
+    own, leaving = integrator.of(mode), system.leaving(mode)
+    preferred = leaving.index(expected) if expected in leaving else None
+    end = integrate(
+        system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own, owed=owed, preferred=preferred
+    )
     missed = (end.result == RESULTS.successful) & (end.event < 0)
     result = choose(missed, RESULTS.no_crossing, end.result)
+    transition = jnp.array(leaving or (-1,))[jnp.maximum(end.event, 0)]
+    found = Impact(
+        end.t, end.x, transition, end.guard_rate, end.steps, end.beyond, result, end.together, end.close
+    )  # fmt: skip
     good = result == RESULTS.successful
-    transition = jnp.array(system.leaving(mode) or (-1,))[jnp.maximum(end.event, 0)]
-    t1, x1, rate = (nan_unless(good, value) for value in (end.t, end.x, end.guard_rate))
-    return Impact(t1, x1, jnp.where(good, transition, -1), rate, end.steps, result)
+    return known_where(good | (result == RESULTS.simultaneous_guards) if len(leaving) > 1 else good, found)
+
+
+def known_where(good: Flag, found: Impact) -> Impact:
+    """The impact with its numbers where `good`, NaN elsewhere."""
+    t, x, rate = (nan_unless(good, value) for value in (found.t, found.x, found.guard_rate))
+    return dataclasses.replace(found, t=t, x=x, transition=jnp.where(good, found.transition, -1), guard_rate=rate)
 
 
 def flow_to_guard(
@@ -106,7 +148,9 @@ def flow_to_guard(
     and states are in the units of the vector field. `integrator`: an `Integrator`, or one for each mode,
     `{"stance": ..., "flight": ...}`.
 
-    **Returns:** `Impact(t, x, transition, guard_rate, steps, result)`, before the jump. Differentiable in `t`, `x` and `params`,
+    **Returns:** `Impact`, before the jump. A transition with `at_once` whose guard is not positive at the start is met there. A
+    second guard that falls within the tolerance of the first is always `simultaneous_guards`, because whoever takes the jump
+    would lose it; `simulate` and `stride` go on where the order does not matter. Differentiable in `t`, `x` and `params`,
     to any order in forward and reverse mode (with the integrator's default `adjoint`). A guard that falls within rounding of the
     time limit counts as met. `result` is `no_crossing` when no guard falls within `integrator.max_time`; `outside_domain` when
     the state starts outside the mode's domain or leaves it without a transition; or `grazing`, `simultaneous_guards`,

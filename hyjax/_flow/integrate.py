@@ -4,18 +4,20 @@ The tangents of the state pass through the solver's steps; the derivatives of th
 `instant.py`).
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
 from .._system.results import choose, RESULTS
-from .._system.types import Scalar, State, Time
-from .crossing import TOUCH
+from .._system.types import Flag, Scalar, State, Time
+from .crossing import close_in_time, TOUCH
 from .guard_resolution import linear
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
@@ -25,14 +27,16 @@ from .loop import run
 from .progress import Ending
 from .retrace import retrace
 from .step import takes_stiff
-from .surfaces import Guards, Surfaces
+from .surfaces import Guards, known_to, Mask, Surfaces
 from .trees import without_tangents
 from .watch import Watch
 
 
 class Arrival(eqx.Module):
     """The end of a flow. `event`: the number of the guard met, or -1 at the end time or a limit of the domain. `guard_rate`: the
-    rate of that surface; at the end time, of the time left, -1. `steps`: the number of steps tried. `seen`: what a `Watch` has
+    rate of that surface; at the end time, of the time left, -1. `steps`: the number of steps tried. `together`: the other guards
+    that were met at the same time, and `close`: the time within which that is so. `at_once`: the guard was met at the start.
+    `beyond`: there it was beyond its surface, so that the time of the event is that of the start. `seen`: what a `Watch` has
     seen."""
 
     t: Time
@@ -41,6 +45,10 @@ class Arrival(eqx.Module):
     guard_rate: Scalar
     steps: Int[Array, ""]
     result: RESULTS
+    together: Mask
+    close: Scalar
+    at_once: Flag
+    beyond: Flag
     seen: Any = None
 
 
@@ -54,13 +62,18 @@ def integrate(
     integrator: Integrator,
     watch: Watch | None = None,
     ends: bool = False,
+    owed: Guards | None = None,
+    preferred: int | None = None,
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
     A surface met within rounding of `t1` counts as met; if the flow `ends` there, and another goes on from its end, also one that
     the end is short of by the rounding of the guard's value. The result is `successful` also where the flow ends at `t1`, and
-    `outside_domain` where it leaves the domain, or begins outside. **Arguments:** `watch`: what to record of every step, not
-    differentiated.
+    `outside_domain` where it leaves the domain, or begins outside. It is `simultaneous_guards`, with all numbers, where other
+    guards are met together with the first. **Arguments:** `watch`: what to record of every step, not differentiated. `owed`: for
+    each guard the time within which it fell together with the last event, if it is still to be taken: it is met at the start,
+    although it is not positive there. Negative where it is not to be taken; `None` for none. `preferred`: the guard that is
+    the event where it is met together with others.
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
@@ -69,7 +82,7 @@ def integrate(
     if surfaces.count:
         one = eqx.filter_closure_convert(surfaces.value, jnp.array(0), t0, x0, args)
         values = eqx.filter_closure_convert(surfaces.values, t0, x0, args)
-        surfaces = Surfaces(surfaces.count, values, surfaces.armed, surfaces.limits, surfaces.guarded)
+        surfaces = dataclasses.replace(surfaces, values=values, unlimited=None)
     straightforward = exact = linear(surfaces, t0, x0, args)
     if without_limits is not None and not straightforward:
         guards = eqx.filter_closure_convert(without_limits.values, t0, x0, args)
@@ -93,10 +106,16 @@ def integrate(
 
     def take_steps(inputs: PyTree):
         progress = run(
-            *inputs, integrator=integrator, keep=again, linear=(straightforward, exact), ends=ends, watch=watch
+            *inputs,
+            integrator=integrator,
+            keep=again,
+            linear=(straightforward, exact),
+            ends=ends,
+            owed=owed,
+            watch=watch,
         )
         last, end = progress.last, without_tangents(progress.end)
-        aux = end, progress.g_max, progress.steps, progress.seen, progress.taken
+        aux = end, progress.g_max, last.r, progress.steps, progress.seen, progress.taken
         point = last.t, jnp.stack(last.x), jnp.stack(last.f)
         return point if again else last_stretch(inputs, *point, end), aux
 
@@ -108,26 +127,74 @@ def integrate(
         t, x, f = last_stretch(inputs, *point, end)
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
-    end, g_max, steps, seen, _ = jax.tree.map(stop_gradient, aux)
+    end, g_max, rates, steps, seen, _ = jax.tree.map(stop_gradient, aux)
+    close = stop_gradient(close_in_time(t, t0, *integrator.tolerances(x0.dtype)))
+    if surfaces.count - surfaces.limits > 1:
+        end = _ordered(surfaces, end, *stop_gradient((t, x, rates)), without_tangents(args), integrator, preferred)
 
     # From just beyond t1 back to t1, along a straight line: the square of this time is far below rounding. A flow that failed
     # before t1 stays at its last step.
     gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
     shift = stop_gradient(jnp.where((end.event >= 0) | end.broken | end.stalled | end.lost | gave_up, 0, t1 - t))
-    surface, until = end.event, t1
+    # Where a guard is beyond its surface the event's time is that of the start.
+    immediate = surfaces.at_once is not None or owed is not None
+    surface, until = (
+        (jnp.where(end.beyond, -1, end.event), jnp.where(end.beyond, t0, t1)) if immediate else (end.event, t1)
+    )
     if surfaces.limits:
         left = end.event >= surfaces.count - surfaces.limits
         # A flow that begins outside the domain is not on its limit.
         stays = left & (steps == 0)
-        surface, until = jnp.where(stays, -1, end.event), jnp.where(stays, t0, t1)
+        surface, until = jnp.where(stays, -1, surface), jnp.where(stays, t0, until)
     point = straight_line(t, x, f, shift)
     (t, x), guard_rate = _on_surface(field, one, point, until, args, surface, plain)
+    if immediate:
+        guard_rate = jnp.where(end.beyond, rates[jnp.maximum(end.event, 0)], guard_rate)
     few = TOUCH["linear" if straightforward else "curved"]
     result = _code(surfaces, end, guard_rate, g_max, few, steps, integrator)
     if surfaces.limits:
         result = choose(left, RESULTS.outside_domain, result)
     event = jnp.where(left, -1, end.event) if surfaces.limits else end.event
-    return Arrival(t, x, event, guard_rate, steps, result, seen)
+    together = end.together[: surfaces.count - surfaces.limits]
+    return Arrival(t, x, event, guard_rate, steps, result, together, close, end.at_once, end.beyond, seen)
+
+
+def _ordered(
+    surfaces: Surfaces,
+    end: Ending,
+    t: Time,
+    x: State,
+    rates: Guards,
+    args: PyTree,
+    integrator: Integrator,
+    preferred: int | None,
+) -> Ending:
+    """The ending whose other guards that were met `together` with the event are those whose order is not determined there.
+
+    At the event the other guard is known up to its own rounding, the rounding of the event's guard, and what the solver's error
+    of the state changes it *at that event*: its change less that of the event's guard times the ratio of the rates. So two
+    thresholds of one variable have an order however steep the flow is.
+    """
+    rtol, atol = integrator.tolerances(x.dtype)
+
+    def judged():
+        k = jnp.maximum(end.event, 0)
+        g, noise, change = known_to(surfaces, t, x, args, 10 * (rtol * jnp.abs(x) + atol))
+        ratio = rates / jnp.where(rates[k] == 0, 1, rates[k])
+        spread = jnp.sum(jnp.abs(change - ratio * change[:, k, None]), axis=0)
+        apart = (g > noise + jnp.abs(ratio) * noise[k] + spread) & (jnp.arange(g.size) != k)
+        together = end.together & ~apart
+        if preferred is None:
+            return together, end.event
+        chosen = jnp.arange(g.size) == preferred
+        swap = together[preferred]
+        others = (together | (jnp.arange(g.size) == k)) & ~chosen
+        return jnp.where(swap, others, together), jnp.where(swap, preferred, end.event)
+
+    # Rare: one flag for the whole batch.
+    met = jnp.any(end.together)
+    together, event = jax.lax.cond(eqxi.unvmap_any(met), judged, lambda: (end.together, end.event))
+    return dataclasses.replace(end, together=together & met, event=jnp.where(met, event, end.event))
 
 
 def _on_surface(
@@ -176,8 +243,8 @@ def _code(
         # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than a few roundings of its values.
         eps, height = float(jnp.finfo(guard_rate.dtype).eps), g_max[jnp.maximum(end.event, 0)]
         least = jnp.sqrt(2 * few * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
-        grazing = (end.event >= 0) & ~((guard_rate < 0) & (-guard_rate > least))
-        result = choose(end.together, RESULTS.simultaneous_guards, result)
+        grazing = (end.event >= 0) & ~end.beyond & ~((guard_rate < 0) & (-guard_rate > least))
+        result = choose(jnp.any(end.together), RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
     result = choose(end.lost, RESULTS.zeno, result)
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)

@@ -40,7 +40,18 @@ def saltation_matrix(
     """
     if not isinstance(transition, Transition):
         transition = system.transitions[transition]
-    t = jnp.asarray(t, x.dtype)
+    jacobian, slip, delay = variation_of_jump(system, transition, jnp.asarray(t, x.dtype), x, params)
+    return jacobian - jnp.outer(slip, delay)
+
+
+def variation_of_jump(
+    system: HybridSystem, transition: Transition, t: Time, x: State, params: Params
+) -> tuple[Matrix, Float[Array, " post"], Float[Array, " pre"]]:
+    r"""The parts of a variation at fixed time across a jump, $\delta x^+ = D_xR\,\delta x^- - s\,\delta t$.
+
+    **Returns:** $D_xR$; the slip $s = f_J - D_xR\,f_I - D_tR$; and the row $-D_xg/(D_tg + D_xg\,f_I)$, by which an event is late,
+    $\delta t$, for a variation of the state. A jump that is taken at once is as late as the event before it.
+    """
     x_after = reset(transition, t, x, params)
     before = system.mode(transition.source).vector_field(t, x, params)
     after = system.mode(transition.target).vector_field(t, x_after, params)
@@ -50,4 +61,4 @@ def saltation_matrix(
 
     guard_rate = guard_slope + guard_gradient @ before
     slip = after - reset_jacobian @ before - reset_slope
-    return reset_jacobian + jnp.outer(slip, guard_gradient) / guard_rate
+    return reset_jacobian, slip, -guard_gradient / guard_rate

@@ -19,7 +19,7 @@ from jax.lax import stop_gradient
 from jaxtyping import PyTree
 
 from .._system.types import Scalar, State, Time
-from .crossing import Bracket, calm, eventful, judge, Resolution, TOUCH, Trial, Verdict
+from .crossing import Bracket, calm, close_in_time, eventful, judge, Resolution, TOUCH, Trial, Verdict
 from .end_time import met_at_end
 from .guard_cubic import Look, may_turn
 from .guard_fall import fall_ahead, straight_fall
@@ -50,14 +50,16 @@ def run(
     keep: bool,
     linear: tuple[bool, bool],
     ends: bool,
+    owed: Guards | None = None,
     watch: Watch | None = None,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
     **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: `linear` and `exact` of `Course`. `ends`: whether a
-    guard that is about to fall at `t1` counts as met, see `end_time.py`. `watch`: what to record of every step.
+    guard that is about to fall at `t1` counts as met, see `end_time.py`. `owed`: see `integrate`. `watch`: what to record of
+    every step.
     """
-    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, watch and watch.seen)
+    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, owed, watch and watch.seen)
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
@@ -81,7 +83,17 @@ def run(
 
 
 def _begin(
-    field, surfaces: Surfaces, t0, x0, t1, args, integrator: Integrator, keep: bool, linear: tuple[bool, bool], seen
+    field,
+    surfaces: Surfaces,
+    t0,
+    x0,
+    t1,
+    args,
+    integrator: Integrator,
+    keep: bool,
+    linear: tuple[bool, bool],
+    owed,
+    seen,
 ) -> tuple[Course, Progress]:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
@@ -96,17 +108,22 @@ def _begin(
     course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, *linear, h)
 
     g, r = surfaces.rates(t, x, f, still)
-    no, zero = jnp.array(False), jnp.zeros((), dtype)
+    no, zero, none = jnp.array(False), jnp.zeros((), dtype), jnp.zeros(g.shape, bool)
+    level = standing(course.noise, h, r)
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)
     start = Progress(
         before=here,
         last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
-        up=g > standing(course.noise, h, r), g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
+        up=g > level, g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
-        end=_unless_outside(
-            surfaces, g, x, Ending((t_stop <= t) | unsound, jnp.array(-1), zero, no, zero, stalled=no, broken=unsound, lost=no)
+        end=_at_once(
+            surfaces, t, x, still, g, r, level, owed,
+            _unless_outside(surfaces, g, x, Ending(
+                (t_stop <= t) | unsound, jnp.array(-1), zero, none, zero,
+                stalled=no, broken=unsound, lost=no, at_once=no, beyond=no,
+            )),
         ),
         taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None, seen=seen,
     )  # fmt: skip
@@ -133,6 +150,37 @@ def _unless_outside(surfaces: Surfaces, g: Guards, x: State, end: Ending) -> End
     outside = surfaces.is_limit & ~(g > 0) & jnp.all(jnp.isfinite(x))
     event = jnp.where(jnp.any(outside), jnp.argmax(outside), -1)
     return dataclasses.replace(end, done=end.done | (event >= 0), event=event)
+
+
+def _at_once(
+    surfaces: Surfaces,
+    t: Time,
+    x: State,
+    args: PyTree,
+    g: Guards,
+    r: Guards,
+    level: Guards,
+    owed: Guards | None,
+    end: Ending,
+) -> Ending:
+    """The ending at the start; its event is the first guard that fires there. **Arguments:** `level`: the value up to which a
+    guard is zero. `owed`: see `integrate`."""
+    if surfaces.at_once is None and owed is None:
+        return end
+    falls = (g <= level) & (r < 0)
+    on_surface, fires = jnp.abs(g) <= level, jnp.zeros(g.shape, bool)
+    if owed is not None:
+        owed = jnp.pad(owed, (0, surfaces.limits), constant_values=-1)
+        on_surface = on_surface | ((owed >= 0) & falls & (g >= r * owed))
+        fires = (owed >= 0) & falls & on_surface
+    if surfaces.at_once is not None:
+        # By rounding, a guard that has just risen from its surface may not be positive.
+        fires = fires | (surfaces.at_once(args) & (g <= level) & ~(on_surface & (r > 0)))
+    fires = fires & surfaces.armed(t, x, args) & ~surfaces.is_limit & ~end.broken
+    first, met = jnp.argmax(fires), jnp.any(fires)
+    beyond = ~(on_surface & falls)[first]
+    here = dataclasses.replace(end, done=jnp.array(True), event=first, at_once=jnp.array(True), beyond=beyond)
+    return select(met, here, end)
 
 
 def try_step(course: Course, now: Progress) -> Attempt:
@@ -184,7 +232,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
         def searched():
-            close = 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - course.t0))
+            close = close_in_time(t, course.t0, rtol, atol)
             instant, touch = 4 * eps * jnp.abs(t), TOUCH["linear" if course.linear else "curved"] * eps * g_max
             resolution = Resolution(h, straight * h, reach * h, close, instant, course.noise, touch)
             return judge(bracket, trial, coarse(), armed_at, resolution, surfaces.is_limit, short_steps)
@@ -249,6 +297,8 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
             stalled=stalled,
             broken=stalled & ~attempt.finite,
             lost=verdict.lost,
+            at_once=now.end.at_once,
+            beyond=now.end.beyond,
         ),
         taken=now.taken.tried(attempt.dt, take) if now.taken else None,
         seen=now.seen,

@@ -30,17 +30,20 @@ class Point(eqx.Module):
 
 class Ending(eqx.Module):
     """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
-    `together`: another guard fell at the same time. `turn`: how fast the rate of the guard that fell changes. `stalled`: the step
-    size vanished. `broken`: the state or vector field is not finite. `lost`: see `Verdict`."""
+    `together`: the other guards that fell at the same time. `turn`: how fast the rate of the guard that fell changes.
+    `stalled`: the step size vanished. `broken`: the state or vector field is not finite. `lost`: see `Verdict`. `at_once`: the
+    event is one of the start. `beyond`: there its guard is beyond its surface, not on it."""
 
     done: Flag
     event: Int[Array, ""]
     shift: Scalar
-    together: Flag
+    together: Mask
     turn: Scalar
     stalled: Flag
     broken: Flag
     lost: Flag
+    at_once: Flag
+    beyond: Flag
 
 
 class Progress(eqx.Module):

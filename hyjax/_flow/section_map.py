@@ -82,7 +82,7 @@ class SectionMap(eqx.Module):
         """The next crossing after the state `z`, padded, of a mode at the time `t`."""
         automaton, at = Automaton(self.system), self.system.names.index(self.section.mode)
         t1 = t + _longest(self.section, params, self.integrator, z.dtype)
-        start, most = first_arc(z, mode, t, t1), self.max_jumps + isinstance(self.section, Section)
+        start, most = first_arc(automaton, z, mode, t, t1), self.max_jumps + isinstance(self.section, Section)
 
         def one(carry):
             now, k = carry

@@ -20,6 +20,7 @@ from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .automaton_flow import follow_automaton
 from .check import check_mode, check_params, check_state
+from .in_step import in_step, nothing_owed, Owed
 from .integrate import Arrival
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
@@ -133,7 +134,7 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
-        start = _admitted(automaton, first_arc(z0, mode0, t0, t1), params, plain)
+        start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, plain)
         final, jumps = end_of_simulation(automaton, start, t1, params, max_jumps, plain)
         return (final.t, final.z), (final.mode, final.result, jumps)
 
@@ -141,8 +142,8 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
     times, states, integers = jnp.zeros(0, z.dtype), jnp.zeros((0, z.size), z.dtype), jnp.zeros(0, mode.dtype)
     return Trajectory(
         t=t, x=z, mode=mode, starts=times, ends=times, x_starts=states, x_ends=states, modes=integers,
-        transitions=integers, guard_rates=times, jumps=jumps, result=result, samples=None, params=params,
-        system=automaton.system, integrator=integrator,
+        transitions=integers, guard_rates=times, at_once=jnp.zeros(0, bool), jumps=jumps, result=result, samples=None,
+        params=params, system=automaton.system, integrator=integrator,
     )  # fmt: skip
 
 
@@ -155,12 +156,14 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
         automaton, z0, t0, t1, params = inputs
         final, rows = _scan(automaton, z0, mode0, t0, t1, params, max_jumps, plain)
         varying = final.t, final.z, rows.start, rows.end, rows.x_start, rows.x_end, rows.guard_rate
-        return varying, (final.mode, final.result, rows.there, rows.jumped, rows.mode, rows.transition)
+        return varying, (final.mode, final.result, rows.there, rows.jumped, rows.at_once, rows.mode, rows.transition)
 
     # One Jacobian of all arcs together serves reverse mode. (Hazard: reverse mode through a scan of arcs, differentiated once
     # more, drops the arcs' custom rules, because JAX inlines them when it hoists loop-invariant operations out of the scan.)
     inputs = (automaton, z0, t0, t1, params)
-    varying, (mode, result, there, jumped, *integers) = linearizable(run, inputs) if keeps_jacobian else run(inputs)
+    varying, (mode, result, there, jumped, beyond, *integers) = (
+        linearizable(run, inputs) if keeps_jacobian else run(inputs)
+    )
     t, z, *reals = varying
     starts, ends, x_starts, x_ends, rates = (nan_unless(_rows(there, column), column) for column in reals)
     modes, transitions = (jnp.where(there, column, -1) for column in integers)
@@ -169,8 +172,8 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
         samples = samples_at(automaton, (starts, ends, x_starts, modes), save, params, integrator)
     return Trajectory(
         t=t, x=z, mode=mode, starts=starts, ends=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
-        transitions=transitions, guard_rates=rates, jumps=jnp.sum(jumped), result=result, samples=samples,
-        params=params, system=automaton.system, integrator=integrator,
+        transitions=transitions, guard_rates=rates, at_once=jumped & beyond, jumps=jnp.sum(jumped), result=result,
+        samples=samples, params=params, system=automaton.system, integrator=integrator,
     )  # fmt: skip
 
 
@@ -179,9 +182,31 @@ def _rows(there: Array, column: Array) -> Array:
     return there.reshape(there.shape + (1,) * (column.ndim - 1))
 
 
+class Instant(eqx.Module):
+    """The jumps at one time. `owed`: the events that were met together and are still to be taken. `count`: of the jumps taken at
+    once, one after another; `mode`, `z`: after one of them, the last whose number is a power of two."""
+
+    owed: Owed
+    count: Index
+    mode: Index
+    z: Padded
+
+    def after(self, flown: "Flown", mode: Index, z: Padded) -> tuple["Instant", Flag]:
+        """The instant after the jump of an arc, and whether the jumps go on without end: mode and state are those of before
+        (Brent's method to find a cycle)."""
+        end, brief = flown.end, stop_gradient(flown.end.t - flown.t) <= 2 * self.owed.close
+        owed = self.owed.after(flown.taken, end.together, end.close, brief)
+        count = jnp.where(end.at_once, self.count + 1, 0)
+        z = stop_gradient(z)
+        endless = end.at_once & (mode == self.mode) & jnp.all(z == self.z)
+        keep = (count & (count - 1)) != 0
+        mode, z = select(keep, (self.mode, self.z), (mode, z))
+        return Instant(owed, count, mode, z), endless
+
+
 class ArcStart(eqx.Module):
     """The start of the next arc. `came_by`: the transition taken before it, or -1. `duration`: of the previous arc. `result`: of
-    the arcs so far. `done`: there is no next arc."""
+    the arcs so far. `done`: there is no next arc. `instant`: the jumps at its time."""
 
     t: Time
     z: Padded
@@ -190,10 +215,12 @@ class ArcStart(eqx.Module):
     duration: Time
     result: RESULTS
     done: Flag
+    instant: Instant
 
 
 class ArcRow(eqx.Module):
-    """One arc of the trajectory. `there`: whether the row holds an arc. `jumped`: whether a jump was taken at its end."""
+    """One arc of the trajectory. `there`: whether the row holds an arc. `jumped`: whether a jump was taken at its end. `at_once`:
+    that jump was taken at once, its guard beyond the surface."""
 
     there: Flag
     jumped: Flag
@@ -204,12 +231,14 @@ class ArcRow(eqx.Module):
     guard_rate: Scalar
     mode: Index
     transition: Index
+    at_once: Flag
 
 
-def first_arc(z0: Padded, mode0: Index, t0: Time, t1: Time) -> ArcStart:
+def first_arc(automaton: Automaton, z0: Padded, mode0: Index, t0: Time, t1: Time) -> ArcStart:
     """The start of a simulation from `t0` to `t1`."""
     result = choose(t1 < t0, RESULTS.time_reversed, RESULTS.successful)
-    return ArcStart(t0, z0, mode0, jnp.array(-1), jnp.full_like(t0, jnp.inf), result, t1 < t0)
+    instant = Instant(nothing_owed(automaton.system, t0.dtype), jnp.array(0), mode0, stop_gradient(z0))
+    return ArcStart(t0, z0, mode0, jnp.array(-1), jnp.full_like(t0, jnp.inf), result, t1 < t0, instant)
 
 
 def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator: Integrators) -> ArcStart:
@@ -251,8 +280,15 @@ def flow_arc(
     # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
     until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
     until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, until))
-    end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch)
-    return Flown(t, z, mode, end, automaton.transition(mode, end.event), zeno, slides)
+    several = automaton.surfaces.count > 1
+    owed = jnp.where(now.done, -1, now.instant.owed.within(automaton.leaving(mode))) if several else None
+    end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch, owed=owed)
+    if several:
+        met = end.together | (jnp.any(end.together) & (jnp.arange(automaton.surfaces.count) == end.event))
+        same = in_step(automaton, end.t, end.x, mode, met, end.close, params)
+        passed = same & (end.result == RESULTS.simultaneous_guards)
+        end = dataclasses.replace(end, result=choose(passed, RESULTS.successful, end.result))
+    return Flown(t, z, mode, end, automaton.transition(mode, end.event), zeno & ~end.at_once, slides)
 
 
 def leave_arc(
@@ -265,18 +301,25 @@ def leave_arc(
     why = ((last, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
     for failed, failure in why:
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
-    result = choose(flown.zeno, RESULTS.zeno, choose(flown.slides, RESULTS.sliding, result))
+    target = automaton.target(jnp.maximum(taken, 0))
+    instant, endless = now.instant.after(flown, target, z_after)
+    zeno = flown.zeno | (endless & (result == RESULTS.successful))
+    result = choose(zeno, RESULTS.zeno, choose(flown.slides, RESULTS.sliding, result))
     jumps = met & (result == RESULTS.successful)
     after = ArcStart(
         t=end.t,
         z=jnp.where(jumps, z_after, end.x),
-        mode=jnp.where(jumps, automaton.target(jnp.maximum(taken, 0)), flown.mode),
+        mode=jnp.where(jumps, target, flown.mode),
         came_by=taken,
-        duration=stop_gradient(end.t - flown.t),
+        # An arc that a jump ends where it begins says nothing on the pace of events.
+        duration=jnp.where(end.at_once, now.duration, stop_gradient(end.t - flown.t)),
         result=result,
         done=now.done | ~jumps,
+        instant=instant,
     )
-    row = ArcRow(~now.done, jumps & ~now.done, flown.t, end.t, flown.z, end.x, end.guard_rate, flown.mode, taken)
+    row = ArcRow(
+        ~now.done, jumps & ~now.done, flown.t, end.t, flown.z, end.x, end.guard_rate, flown.mode, taken, end.beyond
+    )
     return select(now.done, now, after), row
 
 
@@ -293,7 +336,7 @@ def _scan(
     automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
 ) -> tuple[ArcStart, ArcRow]:
     """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
-    start = _admitted(automaton, first_arc(z0, mode0, t0, t1), params, integrator)
+    start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, integrator)
     arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
 

@@ -1,5 +1,6 @@
 """The guards and the domain of a mode as functions of time and state: values, rates along the flow, rounding errors."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ class Surfaces(eqx.Module):
     **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
     many of the last guards are the components of the mode's domain, which have no transition. `guarded`: how many of these, the
     first, are left only after a guard has fallen, a function of `args`. `unlimited`: the same without the limits, where known.
+    `at_once`: which guards fire also where the flow begins, a function of `args`; `None` if none does.
     """
 
     count: int = eqx.field(static=True)
@@ -31,6 +33,7 @@ class Surfaces(eqx.Module):
     limits: int = eqx.field(static=True, default=0)
     guarded: Callable[[PyTree], int | Int[Array, ""]] = lambda args: 0
     unlimited: "Surfaces | None" = None
+    at_once: Callable[[PyTree], Mask] | None = None
 
     @property
     def is_limit(self) -> np.ndarray:
@@ -60,11 +63,13 @@ class Surfaces(eqx.Module):
             always = jnp.ones(limits, bool)
             return jnp.concatenate([self.armed(t, x, args), always]) if self.count else always
 
-        return Surfaces(self.count + limits, values, armed, limits, guarded, self if self.count else None)
+        first = self.at_once
+        at_once = None if first is None else lambda args: jnp.concatenate([first(args), jnp.zeros(limits, bool)])
+        return Surfaces(self.count + limits, values, armed, limits, guarded, self if self.count else None, at_once)
 
     def moved(self, by: Guards) -> "Surfaces":
         """The same surfaces with other zeros: `by` is added to the values."""
-        return Surfaces(self.count, lambda *inputs: self.values(*inputs) + by, self.armed, self.limits, self.guarded)
+        return dataclasses.replace(self, values=lambda *inputs: self.values(*inputs) + by, unlimited=None)
 
     def value(self, k: Int[Array, ""], t: Time, x: State, args: PyTree) -> Scalar:
         """Guard number `k`; the first for a negative number."""
@@ -110,6 +115,20 @@ def standing(noise: Guards, h: Scalar, r: Guards) -> Guards:
     """The value up to which a guard is zero at the start of a flow: its rounding error, or what its rate `r < 0` leads through
     within rounding of the first step `h`. Hazard: where the surface is at zero, the state's own rounding tends to zero."""
     return jnp.maximum(noise, 64 * float(jnp.finfo(r.dtype).eps) * jnp.abs(h) * jnp.maximum(-r, 0))
+
+
+def known_to(
+    surfaces: Surfaces, t: Time, x: State, args: PyTree, error: State
+) -> tuple[Guards, Guards, Float[Array, "n guards"]]:
+    """The guards, their rounding errors (see `rounding`), and their changes by an `error` of each coordinate of the state."""
+    n = x.size
+    inputs = jnp.append(t, x)
+    relative = 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(inputs)
+    moves = jnp.concatenate([jnp.zeros((1, n + 1), x.dtype), jnp.diag(relative), jnp.diag(jnp.append(0, error))[1:]])
+    values = jax.vmap(lambda each: surfaces.values(each[0], each[1:], args))(inputs + moves)
+    change = values[1:] - values[0]
+    change = jnp.where(jnp.isfinite(change), change, 0)
+    return values[0], jnp.sum(jnp.abs(change[: n + 1]), axis=0), change[n + 1 :]
 
 
 def rounding(

@@ -7,7 +7,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
@@ -62,7 +62,8 @@ class Trajectory(Shown):
     **Attributes:** `t`, `x`, `mode`: final time, state and mode, shapes `()`, `(size,)`, `()`; modes are numbered in the order of
     `system.modes`. `starts`, `ends`: times of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: states at the arcs' starts and
     ends, after and before the jumps, shape `(arcs, size)`. `modes`: shape `(arcs,)`. `transitions`: the transition whose guard
-    ended the arc, -1 for none, shape `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `jumps`: the
+    ended the arc, -1 for none, shape `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `at_once`: whether
+    the jump was taken where the arc began, its guard beyond the surface (see `Transition`), shape `(arcs,)`. `jumps`: the
     number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the times `save` given to `simulate`, or `None`.
 
     **Example:**
@@ -88,6 +89,7 @@ class Trajectory(Shown):
     modes: Int[Array, " arcs"]
     transitions: Int[Array, " arcs"]
     guard_rates: Float[Array, " arcs"]
+    at_once: Bool[Array, " arcs"]
     jumps: Int[Array, ""]
     result: RESULTS
     samples: Samples | None
@@ -277,8 +279,8 @@ def _sample(trajectory: Trajectory, n: int):
 def _fundamental_matrix(trajectory: Trajectory) -> Float[Array, "size size"]:
     automaton, params, integrator = Automaton(trajectory.system), trajectory.params, pushable(trajectory.integrator)
 
-    def one(total, each):
-        there, k, arc, x_end, taken = each
+    def one(carry, each):
+        (total, delay), (there, k, arc, x_end, taken, at_once) = carry, each
         end = arc[1]
 
         def flow(x):
@@ -286,15 +288,20 @@ def _fundamental_matrix(trajectory: Trajectory) -> Float[Array, "size size"]:
 
         factor = jax.jacfwd(flow)(arc[2])
         if automaton.system.transitions:
-            saltation = automaton.saltation(end, x_end, jnp.maximum(taken, 0), params)
-            factor = jnp.where(k < trajectory.jumps, saltation @ factor, factor)
-        return jnp.where(there, factor @ total, total), None
+            jacobian, slip, late = automaton.variation(end, x_end, jnp.maximum(taken, 0), params)
+            jumped = k < trajectory.jumps
+            # A jump that is taken at once is as late as the one before it, and at the start is not late.
+            delay = jnp.where(jumped & ~at_once, late @ factor @ total, delay)
+            after = jacobian @ factor @ total - jnp.outer(slip, delay)
+            return (jnp.where(there, jnp.where(jumped, after, factor @ total), total), delay), None
+        return (jnp.where(there, factor @ total, total), delay), None
 
     there = trajectory.modes >= 0
     arcs = _columns(trajectory)
     x_ends = jnp.where(there[:, None], trajectory.x_ends, trajectory.x_starts[0])
-    each = (there, jnp.arange(there.size), arcs, x_ends, trajectory.transitions)
+    each = (there, jnp.arange(there.size), arcs, x_ends, trajectory.transitions, trajectory.at_once)
     dimensions = jnp.array([mode.dimension for mode in automaton.modes])
     real = jnp.arange(automaton.size) < dimensions[trajectory.modes[0]]
-    total, _ = jax.lax.scan(one, jnp.diag(real.astype(trajectory.x.dtype)), each)
+    start = jnp.diag(real.astype(trajectory.x.dtype))
+    (total, _), _ = jax.lax.scan(one, (start, jnp.zeros_like(start[0])), each)
     return nan_unless(trajectory.result == RESULTS.successful, total)

@@ -94,6 +94,7 @@ def with_integral(system: HybridSystem, rates: Mapping[str, Rate]) -> HybridSyst
             guard=lambda t, x, params: given.guard(t, x[:-1], params),
             reset=lambda t, x, params: jnp.append(given.reset(t, x[:-1], params), x[-1]),
             armed=None if armed is None else lambda t, x, params: armed(t, x[:-1], params),
+            at_once=given.at_once,
         )
 
     modes = {name: mode(name, given) for name, given in system.modes.items()}

@@ -4,6 +4,7 @@ The system on a section is the system with a further transition, which changes n
 the period of the forcing ends.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ def with_copies(system: HybridSystem, copies: Mapping[int, str]) -> HybridSystem
         modes[name] = system.mode(original)
         same[original].append(name)
     for way, target in zip(system.transitions, targets, strict=True):
-        ways += [Transition(name, target, way.guard, way.reset, way.armed) for name in same[way.source]]
+        ways += [dataclasses.replace(way, source=name, target=target) for name in same[way.source]]
     return HybridSystem(modes, tuple(ways), system.time_unit)
 
 

@@ -1,13 +1,12 @@
 """Multiple shooting: one unknown state for each arc of the orbit."""
 
-import functools as ft
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.flow import run_to_guard
+from .._flow.in_step import nothing_owed, owed_after, without_order
 from .._flow.jump import reset
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
@@ -102,7 +101,10 @@ def _arc_equations(
     jacobian = jnp.zeros((strides, width, strides, width), dtype).at[each, :, each, :].set(-jnp.eye(width, dtype=dtype))
     ends, rates, result = [], [], RESULTS.successful
     across = jnp.broadcast_to(jnp.eye(sizes[0], dtype=dtype), (strides, sizes[0], sizes[0]))
-    nodes = starts = end = None
+    nodes = starts = end = owed = None
+    if any(len(problem.system.leaving(mode)) > 1 for mode in problem.sequence):
+        none = nothing_owed(problem.system, dtype)
+        owed = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (strides, *leaf.shape)), none)
     for j, mode in enumerate(problem.sequence):
         into = problem.system.transitions[route[j - 1]]
         before = z[:, corners[j - 1] : corners[j]] if j else jnp.roll(z[:, corners[-2] :], 1, axis=0)
@@ -114,14 +116,19 @@ def _arc_equations(
             return jnp.append(t, reset(into, t, before[1:], params))
 
         def arc(start, mode=mode, expected=route[j]):
-            impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator)
+            start, owed = start
+            within = None if owed is None else owed.within(jnp.array(problem.system.leaving(mode)))
+            impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator, expected, within)
+            owed = None if owed is None else owed_after(impact, start[0], owed)
+            (impact,) = without_order(problem.system, (mode,), (impact,), params)
             wrong = (impact.result == RESULTS.successful) & (impact.transition != expected)
             code = choose(wrong, RESULTS.unexpected_transition, impact.result)
-            return jnp.append(impact.t, impact.x), (impact.guard_rate, code)
+            return jnp.append(impact.t, impact.x), (impact.guard_rate, code, owed)
 
         start = jax.vmap(jump)(before, running)
         through_jump = jax.vmap(jax.jacfwd(jump))(before, running)
-        reached, along, (rate, codes) = jax.vmap(ft.partial(with_columns, arc))(start)
+        along_arc = lambda start, owed, arc=arc: with_columns(lambda start: arc((start, owed)), start)
+        reached, along, (rate, codes, owed) = jax.vmap(along_arc)(start, owed)
         if j == 0:
             nodes, starts = start[:, 1:], start[:, 0]
             jacobian = jacobian.at[each, : corners[1], (each - 1) % strides, corners[-2] :].add(along @ through_jump)

@@ -9,8 +9,9 @@ from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.flow import flow_for, Impact, run_to_guard
+from .._flow.in_step import nothing_owed, owed_after, without_order
 from .._flow.integrator import Integrator
-from .._flow.jump import reset, saltation_matrix
+from .._flow.jump import reset, variation_of_jump
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, pushable
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -52,18 +53,24 @@ def run_stride(
     arcs: Sequence[Callable[..., Impact]] | None = None,
 ) -> Stride:
     """`stride` without the checks of its arguments. `arcs`: for each arc, a function to use in place of `run_to_guard`."""
-    start, impacts, result = t, [], RESULTS.successful
+    start, impacts, route = t, [], system.route(sequence)
+    several = any(len(system.leaving(mode)) > 1 for mode in sequence)
+    owed = nothing_owed(system, x.dtype) if several else None
     arcs = [run_to_guard] * len(sequence) if arcs is None else arcs
-    for mode, expected, to_guard in zip(sequence, system.route(sequence), arcs, strict=True):
-        impact = to_guard(system, mode, t, x, params, integrator)
+    for mode, expected, to_guard in zip(sequence, route, arcs, strict=True):
+        within = None if owed is None else owed.within(jnp.array(system.leaving(mode)))
+        impact = to_guard(system, mode, t, x, params, integrator, expected, within)
+        owed = None if owed is None else owed_after(impact, t, owed)
+        t, x = impact.t, reset(system.transitions[expected], impact.t, impact.x, params)
+        impacts.append(impact)
+    impacts, result = without_order(system, sequence, impacts, params), RESULTS.successful
+    for impact, expected in zip(impacts, route, strict=True):
         code = choose(
             (impact.result == RESULTS.successful) & (impact.transition != expected),
             RESULTS.unexpected_transition,
             impact.result,
         )
         result = choose(result == RESULTS.successful, code, result)
-        t, x = impact.t, reset(system.transitions[expected], impact.t, impact.x, params)
-        impacts.append(impact)
     good = result == RESULTS.successful
     finite = jnp.all(jnp.isfinite(x))
     result = choose(good & ~finite, RESULTS.nonfinite, result)
@@ -93,13 +100,17 @@ def _jacobian(system, t, x, params, sequence, integrator):
 
 @eqx.filter_jit
 def _monodromy(system, t, x, params, sequence, integrator):
-    total = jnp.eye(x.shape[0], dtype=x.dtype)
+    total, delay = jnp.eye(x.shape[0], dtype=x.dtype), jnp.zeros_like(x)
     through = run_stride(system, t, x, params, sequence, integrator)
     pushed = pushable(integrator)
     for mode, taken, impact in zip(sequence, system.route(sequence), through.impacts, strict=True):
         flow = jax.jacfwd(lambda x: flow_for(system, mode, t, x, impact.t, params, pushed))(x)  # noqa: B023
-        total = saltation_matrix(system, taken, impact.t, impact.x, params) @ flow @ total
-        t, x = impact.t, reset(system.transitions[taken], impact.t, impact.x, params)
+        way, total = system.transitions[taken], flow @ total
+        jacobian, slip, late = variation_of_jump(system, way, impact.t, impact.x, params)
+        # A jump that is taken at once is as late as the one before it, and at the start is not late.
+        delay = jnp.where(impact.at_once, delay, late @ total) if way.at_once else late @ total
+        total = jacobian @ total - jnp.outer(slip, delay)
+        t, x = impact.t, reset(way, impact.t, impact.x, params)
     return nan_unless(through.result == RESULTS.successful, total)
 
 

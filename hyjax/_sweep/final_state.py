@@ -27,7 +27,9 @@ def final_state(
 
     def final(given: IntegratorLike, x0: State, t0: Time, t1: Time) -> Float[Array, " size"]:
         integrator = with_adjoint(for_modes(system, given), PlainForward())
-        first = first_arc(automaton.pad(x0), jnp.array(index), jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype))
+        first = first_arc(
+            automaton, automaton.pad(x0), jnp.array(index), jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
+        )
         last, _ = end_of_simulation(automaton, first, jnp.asarray(t1, x0.dtype), params, max_jumps, integrator)
         return jnp.where(last.result == RESULTS.successful, last.z, jnp.nan)
 

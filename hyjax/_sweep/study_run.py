@@ -72,7 +72,7 @@ def study_run(
     which only the duration is wanted is the same program with such times.
     """
     integrator = with_limits(with_adjoint(integrator, PlainForward()), [limits] * len(integrator.parts))
-    start = first_arc(z0, mode, t0, t1)
+    start = first_arc(automaton, z0, mode, t0, t1)
     zero = jnp.array(0)
 
     def one(carry):

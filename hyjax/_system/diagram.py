@@ -179,10 +179,17 @@ def _tables(system: "HybridSystem") -> Iterator[Table]:
     )
     if system.transitions:
         ways = [
-            (str(k), f"{way.source} -> {way.target}", _name(way.guard), _name(way.reset), _name(way.armed))
+            (
+                str(k),
+                f"{way.source} -> {way.target}",
+                _name(way.guard),
+                _name(way.reset),
+                _name(way.armed),
+                "yes" if way.at_once else "",
+            )
             for k, way in enumerate(system.transitions)
         ]
-        yield _filled("", ways, ("number", "transition", "guard falls", "reset", "armed"))
+        yield _filled("", ways, ("number", "transition", "guard falls", "reset", "armed", "at once"))
 
 
 def _filled(caption: str, rows: Sequence[Sequence[str]], heads: Sequence[str]) -> Table:

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import Array, Float
 
 from .types import Flag, Params, Scalar, State, Time
@@ -75,12 +76,19 @@ class Mode(eqx.Module):
 class Transition(eqx.Module):
     r"""A jump from mode `source` to mode `target`: when $g(t, x, p)$ falls through $0$, $x^+ = R(t, x^-, p)$.
 
-    The guard $g$ fires only when it falls from positive to zero or below, never when it rises and never because an arc starts
-    on its surface.
+    The guard $g$ fires only when it falls from positive to zero or below, never when it rises and, unless `at_once`, never
+    because an arc starts on its surface or beyond.
 
     **Arguments:** `guard`: `g(t, x, params)`, shape `()`, in any unit. `reset`: `R(t, x, params)`, from the state of `source`,
     shape `(n,)`, to that of `target`, shape `(m,)`. `armed`: optional `(t, x, params) -> bool`; a crossing at which `armed` is
-    false is ignored. `ValueError` for a guard, reset or `armed` that is not a function.
+    false is ignored. `at_once`: whether the transition is also taken where `source` begins, at the start of a run or after a
+    jump, with the guard not positive (and armed): the arc has no length, and the next mode begins at the same time. Of several
+    the first in the order of `transitions` is taken. A guard that is on its surface up to rounding and rises is left alone.
+    `ValueError` for a guard, reset or `armed` that is not a function, and an `at_once` that is not a bool.
+
+    Where the guard is beyond its surface the time of the jump does not depend on the surface, and the derivative of the jump is
+    that of the reset alone, $D_xR$. Where it is on its surface up to rounding and falls, the flow meets the surface there: the
+    derivative is that of any event, which is the one-sided derivative from the states that meet the surface later.
 
     **Example:**
 
@@ -98,8 +106,14 @@ class Transition(eqx.Module):
     guard: Guard
     reset: Reset
     armed: Armed | None = None
+    at_once: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        if not isinstance(self.at_once, bool):
+            raise ValueError(
+                f"Transition {self.source!r} -> {self.target!r}: at_once must be True or False, not {self.at_once!r}. A "
+                "condition that depends on time or state belongs in armed=."
+            )
         for name in ("guard", "reset"):
             if not callable(getattr(self, name)):
                 raise ValueError(
@@ -190,6 +204,20 @@ class HybridSystem(eqx.Module):
         self.mode(name)
         return tuple(i for i, transition in enumerate(self.transitions) if transition.source == name)
 
+    def at_once(self, name: str) -> np.ndarray | None:
+        """Which of the transitions `leaving(name)` are taken at once where the mode begins; `None` if none is."""
+        flags = np.array([self.transitions[i].at_once for i in self.leaving(name)], bool)
+        return flags if flags.any() else None
+
+    def refuse_at_once(self, caller: str) -> None:
+        """`ValueError` if a transition is taken at once, for an analysis that knows events by their guards alone."""
+        if found := [i for i, way in enumerate(self.transitions) if way.at_once]:
+            raise ValueError(
+                f"{caller}: the transitions {found} have at_once=True. A jump that is taken beyond its guard's surface has "
+                f"another derivative than an event, which {caller} does not know. Start in the mode that follows, or give these "
+                "transitions at_once=False."
+            )
+
     def between(self, source: str, target: str) -> int:
         """Index of the transition from `source` to `target`. `ValueError` unless there is exactly one."""
         self.mode(target)
@@ -232,7 +260,7 @@ class HybridSystem(eqx.Module):
             for name, mode in self.modes.items()
         }
         transitions = tuple(
-            Transition(w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)))
+            Transition(w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)), w.at_once)
             for w in self.transitions
         )
         return HybridSystem(modes, transitions, self.time_unit)

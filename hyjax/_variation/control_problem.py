@@ -73,7 +73,7 @@ class ControlProblem(eqx.Module):
         **Arguments:** `log`: any PyTree. `note(log, row, after)`: the log after an event; `row` is the arc that the event ends,
         `after` the start of the next.
         """
-        start, params = first_arc(z, mode, t, until), self.acted_on(u)
+        start, params = first_arc(self.automaton, z, mode, t, until), self.acted_on(u)
 
         def one(carry):
             now, log, count = carry

@@ -109,6 +109,7 @@ def ilqr(
     _, x0, _, params, integrator = check_simulation(
         system, x0, params, mode, times[0], times[-1], max_events, integrator
     )
+    system.refuse_at_once("ilqr")
     free = free_leaves(where, params)
     steps, m = len(times) - 1, len(free)
     controls = jnp.zeros((steps, m), x0.dtype) if controls is None else jnp.asarray(controls, x0.dtype)

@@ -113,6 +113,7 @@ def lyapunov_spectrum(
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
     t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    system.refuse_at_once("lyapunov_spectrum")
     smallest = min(each.dimension for each in system.modes.values())
     count = smallest if count is None else count
     if not isinstance(count, int) or not 1 <= count <= smallest:
@@ -142,13 +143,13 @@ def _spectrum(
     # Any directions serve; these are orthonormal and lie in no coordinate plane.
     spread = np.random.default_rng(0).normal(size=(x0.size, count))
     tangents = jnp.asarray(np.linalg.qr(spread)[0].T, x0.dtype)
-    begin = first_arc(with_tangents(x0, tangents, size), jnp.array(system.names.index(mode)), t0, t1)
+    begin = first_arc(automaton, with_tangents(x0, tangents, size), jnp.array(system.names.index(mode)), t0, t1)
 
     def segment(now, k):
         # A failure ends the trajectory.
         until = jnp.maximum(t0 + (t1 - t0) * ((k + 1) / segments), now.t)
         going = now.result == RESULTS.successful
-        start = first_arc(now.z, now.mode, now.t, jnp.where(going, until, now.t))
+        start = first_arc(automaton, now.z, now.mode, now.t, jnp.where(going, until, now.t))
         reached, jumps = end_of_simulation(
             automaton, start, jnp.where(going, until, now.t), params, max_jumps, integrator
         )

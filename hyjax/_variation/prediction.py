@@ -75,7 +75,7 @@ def predict(
     if flow.surfaces.count:
         beyond, k = guards_at(estimator, t, z, mode).passed(jnp.maximum(jnp.abs(t), jnp.abs(until)))
         at_once = jnp.where(beyond, flow.transition(mode, k), -1)
-    start, half = first_arc(z, mode, t, until), len(flow.names) // 2
+    start, half = first_arc(flow, z, mode, t, until), len(flow.names) // 2
     zero = jnp.zeros((), z.dtype)
     nothing = Prediction(
         end=start,
@@ -90,7 +90,7 @@ def predict(
         leap, back = stage == _LEAP, stage == _BACK
         if tested:
             # An event within rounding of the measurement may lie beyond it.
-            now = select(back, first_arc(last.z, last.mode + half, last.t, _not_before(until, last.t)), now)
+            now = select(back, first_arc(flow, last.z, last.mode + half, last.t, _not_before(until, last.t)), now)
             at = jnp.where(back, last.mode, now.mode)
         # The flow of a leap is not looked at, and takes no step.
         flown = flow_arc(flow, now, start, jnp.where(leap, now.t - 1, until), params, integrator)
@@ -103,7 +103,7 @@ def predict(
         z_after = flow.jump(t, z, jnp.maximum(taken, 0), params)
         target = flow.target(jnp.maximum(taken, 0))
         after, row = leave_arc(flow, now, last.events >= max_jumps, flown, z_after)
-        after = select(leap, first_arc(z_after, target, now.t, until), after)
+        after = select(leap, first_arc(flow, z_after, target, now.t, until), after)
         jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
         event = LastEvent(row.end, row.x_end, row.mode, row.transition, last.events + 1)
         last, without, following = select(jumped, event, last), known.without, _DONE

@@ -158,6 +158,7 @@ def regulator(
         raise ValueError(f"regulator: segments={segments!r} must be an integer of at least 1.")
     if not margin >= 0:
         raise ValueError(f"regulator: margin={margin!r} must not be negative: it is a part of an arc's duration.")
+    reference.system.refuse_at_once("regulator")
     given, cost, terminal = prepare(
         reference, where, state_cost, control_cost, terminal_cost, event_cost, transverse, "regulator"
     )

@@ -71,6 +71,7 @@ def check_orbit(orbit: PeriodicOrbit, samples: int, caller: str) -> None:
     require_one(orbit, caller)
     if not isinstance(samples, int) or samples < 2:
         raise ValueError(f"{caller}: samples={samples!r} must be an integer of at least 2, for both ends of an arc.")
+    orbit.system.refuse_at_once(caller)
     problem = Problem(orbit.system, orbit.sequence, orbit.strides)
     if depends_on_time(problem, orbit.params, orbit.x):
         raise ValueError(

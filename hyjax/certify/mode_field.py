@@ -24,6 +24,7 @@ class ModeField:
     """
 
     def __init__(self, system: HybridSystem, name: str, params: Params, timed: bool, period: Number = ZERO):
+        system.refuse_at_once("a certificate")
         self.mode, self.name, self.timed = system.mode(name), name, timed
         self.dimension = self.mode.dimension + timed
         self.structure = jax.tree.structure(params)

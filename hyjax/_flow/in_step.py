@@ -1,0 +1,218 @@
+r"""Events in step: guards of a mode that are met at the same time.
+
+Neighbouring orbits take such events in different orders. Where every order leads to the same mode and the same state, with the
+same first derivative, the order does not matter: the flow through all of them is differentiable, and any order may be followed.
+Otherwise the flow has a derivative for each order (see `bouligand_derivative`), or is discontinuous.
+
+All orders are followed at the point where the events meet, so that their states agree up to rounding if they agree at all. After
+each event the guards that remain must be zero and fall in the mode that results, and none after the last. The derivative of an
+order is the product of its saltation matrices, applied to the coordinates of the state and to one general variation of the
+parameters. A transition is taken once: a guard that has fired and is still zero, such as one of the time alone, is not due again.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import equinox as eqx
+import equinox.internal as eqxi
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import stop_gradient
+from jaxtyping import Array, Bool
+
+from .._system.results import choose, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Flag, Params, Scalar, Time
+from .automaton import Automaton, Index, Padded
+from .flow import Impact, known_where
+from .surfaces import Guards, Mask
+from .trees import select, without_tangents
+
+# The largest number of events at once of which all orders are followed.
+MOST = 4
+# Rounding errors of a derivative, in units in the last place of the terms of which it is the sum.
+ROUNDINGS = 2.0**10
+
+
+def in_step(automaton: Automaton, t: Time, z: Padded, mode: Index, met: Mask, close: Scalar, params: Params) -> Flag:
+    """Whether the events of the guards `met`, two or more, lead to one state with one derivative in every order.
+
+    **Arguments:** `t`, `z`, `mode`: before the events. `close`: the time within which the guards fall.
+    """
+    if met.size < 2:
+        return jnp.array(False)
+    several = jnp.sum(met) > 1
+    judged = lambda: several & _commute(automaton, *without_tangents((t, z, mode, met, close, params)))
+    # Rare: one flag for the whole batch.
+    return jax.lax.cond(eqxi.unvmap_any(several), judged, lambda: jnp.array(False))
+
+
+def impacts_in_step(
+    system: HybridSystem, names: Sequence[str], impacts: Sequence[Impact], params: Params
+) -> list[Flag]:
+    """`in_step` for the events at the ends of arcs of the modes `names`, one after another: compiled once."""
+    automaton = Automaton(system)
+    several = [k for k, name in enumerate(names) if len(system.leaving(name)) > 1]
+    flags = [jnp.array(False)] * len(names)
+    if not several:
+        return flags
+    count = automaton.surfaces.count
+    numbers = jnp.array([system.names.index(names[k]) for k in several])
+    met, points = [], []
+    for k in several:
+        impact, leaving = impacts[k], system.leaving(names[k])
+        own = jnp.any(impact._together) & (jnp.array(leaving) == impact.transition)
+        met.append(jnp.pad(impact._together | own, (0, count - len(leaving))))
+        points.append((impact.t, automaton.pad(impact.x), impact._close))
+    met, (t, z, close) = jnp.stack(met), jax.tree.map(lambda *each: jnp.stack(each), *points)
+
+    def judged():
+        arcs = without_tangents((t, z, numbers, met, close))
+        return jax.lax.map(lambda arc: _commute(automaton, *arc, without_tangents(params)), arcs)
+
+    none = jnp.zeros(len(several), bool)
+    found = jax.lax.cond(eqxi.unvmap_any(jnp.any(met)), judged, lambda: none) & (jnp.sum(met, axis=1) > 1)
+    for k, flag in zip(several, found, strict=True):
+        flags[k] = flag
+    return flags
+
+
+def without_order(
+    system: HybridSystem, names: Sequence[str], impacts: Sequence[Impact], params: Params
+) -> list[Impact]:
+    """The impacts at the ends of arcs of the modes `names`: `successful` where events that were met together are in step, without
+    numbers where they are not."""
+    passed = impacts_in_step(system, names, impacts, params)
+    found = []
+    for name, impact, same in zip(names, impacts, passed, strict=True):
+        if len(system.leaving(name)) > 1:
+            together = impact.result == RESULTS.simultaneous_guards
+            result = choose(together & same, RESULTS.successful, impact.result)
+            impact = known_where(~together | same, dataclasses.replace(impact, result=result))
+        found.append(impact)
+    return found
+
+
+class Owed(eqx.Module):
+    """Events that were met together with one that has been taken. `left`: how many are still to be taken. `close`: the time
+    within which they fell. `spent`: the transitions taken since, whose guards may still be zero."""
+
+    left: Index
+    close: Time
+    spent: Bool[Array, " transitions"]
+
+    def within(self, leaving: Array) -> Guards:
+        """`owed` of `integrate` for a mode that the transitions `leaving` leave, -1 in unused places."""
+        there = (self.left > 0) & (leaving >= 0) & ~self.spent[leaving]
+        return jnp.where(there, self.close, -1)
+
+    def after(self, taken: Index, together: Mask, close: Time, brief: Flag) -> "Owed":
+        """What is owed after the transition `taken`, whose guard was met `together` with others within the time `close`.
+        **Arguments:** `brief`: whether the arc took no longer than events that are still to be taken."""
+        fresh = jnp.any(together)
+        left = jnp.where(fresh, jnp.sum(together), jnp.where(brief, jnp.maximum(self.left - 1, 0), 0))
+        spent = (self.spent & ~fresh) | ((jnp.arange(self.spent.size) == taken) & (left > 0))
+        return Owed(left, jnp.where(fresh, close, self.close), spent)
+
+
+def nothing_owed(system: HybridSystem, dtype) -> Owed:
+    """No events are to be taken."""
+    return Owed(jnp.array(0), jnp.zeros((), dtype), jnp.zeros(len(system.transitions), bool))
+
+
+def owed_after(impact: Impact, t: Time, owed: Owed) -> Owed:
+    """What is owed after an impact at the end of an arc from the time `t`."""
+    brief = stop_gradient(impact.t - t) <= 2 * owed.close
+    return owed.after(impact.transition, impact._together, impact._close, brief)
+
+
+def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
+    automaton, z, params = automaton.of_state(z, mode, params)
+    arrays, rest = eqx.partition((automaton, params), eqx.is_inexact_array)
+    along_params = jax.tree.map(_general, arrays)
+    eps, dtype = float(jnp.finfo(z.dtype).eps), z.dtype
+    size, most = z.size, min(MOST, met.size)
+    unit = jnp.append(jnp.zeros(size + 1, dtype), jnp.ones(1, dtype))
+    clock = jnp.append(jnp.ones(1, dtype), jnp.zeros(size + 1, dtype))
+
+    def moved(fn, t, z, flow, columns):
+        """`fn(t, z)`, its rate along the flow, and its change with each column; the last one belongs to the parameters."""
+
+        def push(dt, dz, dp):
+            scaled = jax.tree.map(lambda d: dp.astype(d.dtype) * d, along_params)
+            return jax.jvp(fn, (t, z, arrays), (dt, dz, scaled))
+
+        value, change = jax.vmap(push, out_axes=(None, 0))(clock, jnp.concatenate([flow[None], columns]), unit)
+        return value, change[0], change[1:]
+
+    def guards_of(mode):
+        def guards(t, z, arrays):
+            automaton, params = eqx.combine(arrays, rest)
+            return automaton.surfaces.values(t, z, (mode, params))
+
+        return guards
+
+    def reset_of(transition):
+        def after(t, z, arrays):
+            automaton, params = eqx.combine(arrays, rest)
+            return automaton.jump(t, z, transition, params)
+
+        return after
+
+    def follow(choices, nudge):
+        """The end of the order that takes the guards by their places `choices` among those that are left."""
+
+        def one(carry, choice):
+            mode, z, columns, left, sound, spent, sizes = carry
+            flow = automaton.field(t, z, (mode, params))
+            g, rates, by = moved(guards_of(mode), t, z, flow, columns)
+            armed = automaton.surfaces.armed(t, z, (mode, params))
+            leaving = automaton.leaving(mode)
+            due = armed & (rates < 0) & (jnp.abs(g) <= -2 * close * rates) & ~spent[leaving]
+            there = jnp.sum(due)
+            sound = sound & (there == left)
+            if automaton.surfaces.at_once is not None:
+                # A guard that acts at once between two of the events: what it leads to is not looked at.
+                sudden = automaton.surfaces.at_once((mode, params)) & armed & ~(g > 0) & ~due
+                sound = sound & ~((left > 0) & jnp.any(sudden))
+            k = jnp.argmax((jnp.cumsum(due) == choice % jnp.maximum(there, 1) + 1) & due)
+            taken = jnp.maximum(leaving[k], 0)
+            z_after, drift, by_columns = moved(reset_of(taken), t, z, flow, columns)
+            entered = automaton.target(taken)
+            flow_after = automaton.field(t, z_after, (entered, params))
+            delay = -by[:, k] / jnp.where(there > 0, rates[k], 1)
+            columns_after = by_columns - delay[:, None] * (flow_after - drift)
+            terms = jnp.abs(by_columns) + jnp.abs(delay)[:, None] * (jnp.abs(flow_after) + jnp.abs(drift))
+            sizes_after = jnp.maximum(sizes[0], jnp.abs(z_after)), jnp.maximum(sizes[1], terms)
+            spent_after = spent | (jnp.arange(spent.size) == taken)
+            after = entered, z_after, columns_after, left - 1, sound, spent_after, sizes_after
+            return select(left > 0, after, (mode, z, columns, left, sound, spent, sizes)), None
+
+        start = z * (1 + nudge * 64 * eps * jnp.cos(1.0 + jnp.arange(size)).astype(dtype))
+        columns = jnp.eye(size + 1, size, dtype=dtype)
+        sizes = jnp.abs(start), jnp.abs(columns)
+        spent = jnp.zeros(len(automaton.system.transitions), bool)
+        carry = mode, start, columns, jnp.sum(met), jnp.array(True), spent, sizes
+        (mode_end, z_end, columns_end, left, sound, _, sizes), _ = jax.lax.scan(one, carry, choices)
+        return mode_end, z_end, columns_end, sound & (left == 0), sizes
+
+    # Of fewer events some of these orders are the same one. The last place finds that nothing is left.
+    orders = list(itertools.product(*(range(most - i) for i in range(most)), (0,)))
+    each = jnp.asarray(np.array(orders)), jnp.asarray(np.array([0.0, 1.0]), dtype)
+    every = lambda choices: jax.lax.map(lambda nudge: follow(choices, nudge), each[1])
+    modes, states, columns, sound, (z_sizes, terms) = jax.lax.map(every, each[0])
+    # What rounding of the state does to each order bounds what it does to their differences.
+    blurred = lambda ends: jnp.max(jnp.abs(ends[:, 1] - ends[:, 0]), axis=0)
+    differ = lambda ends: jnp.max(jnp.abs(ends[:, 0] - ends[0, 0]), axis=0)
+    largest = lambda sizes: jnp.max(sizes, axis=(0, 1))
+    same_state = differ(states) <= 8 * blurred(states) + 64 * eps * largest(z_sizes)
+    same_derivative = differ(columns) <= 8 * blurred(columns) + ROUNDINGS * eps * largest(terms)
+    return jnp.all(sound) & jnp.all(modes == modes[0, 0]) & jnp.all(same_state) & jnp.all(same_derivative)
+
+
+def _general(leaf: jax.Array) -> jax.Array:
+    """A variation of an array in which no two numbers have the same part."""
+    size = jnp.where(leaf == 0, 1, jnp.abs(leaf))
+    return size * (1 + 0.3 * jnp.cos(1.0 + jnp.arange(leaf.size))).astype(leaf.dtype).reshape(leaf.shape)
