@@ -190,7 +190,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
             after = entered, z_after, columns_after, left - 1, sound, spent_after, sizes_after
             return select(left > 0, after, (mode, z, columns, left, sound, spent, sizes)), None
 
-        start = z * (1 + nudge * 64 * eps * jnp.cos(1.0 + jnp.arange(size)).astype(dtype))
+        start = z * (1 + nudge * 64 * eps * jnp.cos(1.0 + jnp.arange(size, dtype=dtype)))
         columns = jnp.eye(size + 1, size, dtype=dtype)
         sizes = jnp.abs(start), jnp.abs(columns)
         spent = jnp.zeros(len(automaton.system.transitions), bool)
@@ -215,4 +215,4 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
 def _general(leaf: jax.Array) -> jax.Array:
     """A variation of an array in which no two numbers have the same part."""
     size = jnp.where(leaf == 0, 1, jnp.abs(leaf))
-    return size * (1 + 0.3 * jnp.cos(1.0 + jnp.arange(leaf.size))).astype(leaf.dtype).reshape(leaf.shape)
+    return size * (1 + 0.3 * jnp.cos(1.0 + jnp.arange(leaf.size, dtype=leaf.dtype))).reshape(leaf.shape)
