@@ -241,3 +241,19 @@ def test_analyses_that_know_events_alone_refuse(analysis):
 def test_at_once_is_a_bool():
     with pytest.raises(ValueError, match="at_once must be True or False, not 1"):
         hj.Transition("a", "b", lambda t, x, p: x[0], same, at_once=1)  # pyright: ignore
+
+
+def test_a_ball_that_rises_from_its_floor_does_not_bounce_at_once():
+    """After a bounce the height is zero up to rounding of either sign, and the speed is upwards."""
+    ball = hj.HybridSystem(
+        {"fly": hj.Mode(lambda t, x, p: jnp.stack([x[1], -p]), ("y", "y_rate"))},
+        (hj.Transition("fly", "fly", lambda t, x, p: x[0], lambda t, x, p: x * jnp.array([1, -0.8]), at_once=True),),
+    )
+    run = jax.vmap(lambda h: hj.simulate(
+        ball, jnp.stack([h, 0 * h]), jnp.array(9.81), mode="fly", t1=1.2, max_jumps=3, integrator=ROLLED
+    ))  # fmt: skip
+    heights = np.array([0.9, 1.0, 1.1, 1.2])
+    ran = eqx.filter_jit(run)(jnp.asarray(heights))
+    fall = np.sqrt(2 * heights / 9.81)
+    assert np.array_equal(ran.jumps, 1 + (2.6 * fall < 1.2))
+    assert_allclose(ran.ends[:, 0], fall, rtol=1e-9)
