@@ -45,14 +45,16 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "sequence, or correct `sequence`."
     )
     simultaneous_guards = (
-        "Two guards fell within the tolerance of each other, so the order of their transitions is not determined."
+        "Two guards fell together, so the order of their transitions is not determined, and the state after both or its "
+        "derivative depends on it."
     )
     max_jumps_reached = (
         "The largest number of jumps was reached before the end time: the orbit is Zeno, or `max_jumps` is too small."
     )
     zeno = (
         "Events accumulate: the guard would rise by no more than rounding before it falls again, so the next event "
-        "cannot be distinguished from the last. After the accumulation point the system is in another mode, such as rest."
+        "cannot be distinguished from the last; or transitions that act at once follow each other in a circle. After the "
+        "accumulation point the system is in another mode, such as rest."
     )
     sliding = (
         "The flows on both sides of a surface lead back to it: a transition and the one that undoes it would follow each other "
