@@ -119,7 +119,7 @@ def _begin(
         up=g > level, g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
         end=_at_once(
-            surfaces, t, x, still, g, r, level, owed,
+            surfaces, t, x, still, g, r, level, h, owed,
             _unless_outside(surfaces, g, x, Ending(
                 (t_stop <= t) | unsound, jnp.array(-1), zero, none, zero,
                 stalled=no, broken=unsound, lost=no, at_once=no, beyond=no,
@@ -160,15 +160,17 @@ def _at_once(
     g: Guards,
     r: Guards,
     level: Guards,
+    h: Scalar,
     owed: Guards | None,
     end: Ending,
 ) -> Ending:
     """The ending at the start; its event is the first guard that fires there. **Arguments:** `level`: the value up to which a
-    guard is zero. `owed`: see `integrate`."""
+    guard is zero. `h`: the first step. `owed`: see `integrate`."""
     if surfaces.at_once is None and owed is None:
         return end
     falls = (g <= level) & (r < 0)
-    on_surface, fires = jnp.abs(g) <= level, jnp.zeros(g.shape, bool)
+    # After an event the guard that fired is zero up to the rounding of the time.
+    on_surface, fires = jnp.abs(g) <= standing(level, jnp.abs(t) + h, -jnp.abs(r)), jnp.zeros(g.shape, bool)
     if owed is not None:
         owed = jnp.pad(owed, (0, surfaces.limits), constant_values=-1)
         on_surface = on_surface | ((owed >= 0) & falls & (g >= r * owed))
