@@ -12,6 +12,7 @@ polynomials with rational coefficients, whose roots are counted by Sturm's theor
 """
 
 import dataclasses
+import itertools
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -89,7 +90,7 @@ class Family:
             inner = [at for at in inner if (low is None or at > low) and (high is None or at < high)]
             ends = [low, *inner, high]
             breaks += [each for each in ends[1:-1]] + ([high] if high is not None else [])
-            for a, b in zip(ends, ends[1:], strict=False):
+            for a, b in itertools.pairwise(ends):
                 middle = (
                     (a + b) / 2 if None not in (a, b) else (a + 1 if a is not None else b - 1 if b is not None else one)
                 )
@@ -190,7 +191,7 @@ def distinct_roots(polynomial: Polynomial, low: Fraction, high: Fraction) -> int
 
     def changes(x):
         signs = [each > 0 for each in (value(part, x) for part in chain) if each != 0]
-        return sum(a != b for a, b in zip(signs, signs[1:], strict=False))
+        return sum(a != b for a, b in itertools.pairwise(signs))
 
     return changes(low) - changes(high)
 

@@ -106,7 +106,7 @@ def test_what_is_continuous_is_not_named(name, traced):
 
 
 def test_large_arrays_prints_and_callbacks():
-    """A choice behind thirty others, in 100 coordinates: in a second. Nothing is printed, and what a callback does is not known."""
+    """A choice behind thirty others, in 100 coordinates: in a second. Nothing is printed; what a callback does is not known."""
     printed = []
 
     def field(t, x, p):
