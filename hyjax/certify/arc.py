@@ -14,12 +14,10 @@ from .graph import Graph
 from .interpret import cases_decided, evaluate, JUMPS, KINKS
 from .mode_field import ModeField
 from .rounding import up
-from .state_set import Frame, identity_frame, StateSet
+from .state_set import Frame, StateSet
 from .step import advance, flow_of
 from .taylor_model import TaylorModel
 
-# A guard within this of zero at the start of an arc is on its surface, as in `simulate`.
-ON_SURFACE = 1e-9
 # How the name of a condition begins that a choice in a function is decided over a set; its place follows.
 UNDECIDED = "undecided condition in"
 
@@ -80,7 +78,7 @@ def run_arc(
 
     **Arguments:** `frames`: stacked, one more than steps. `states`: in the first of them. `h`: the length $h(s)$ of a step.
     `window`: the longest time from the last step to the event. `begin`: the first of the arc's groups of generators. `leaving`:
-    whether the states start on the surface of each guard of the mode.
+    whether each guard of the mode is zero where the states start.
 
     **Returns:** the states on the guard's surface, the tube, what must be true, and where the guard at the end is smooth.
     """
@@ -161,14 +159,6 @@ def _with_last(bounds, hull: TaylorModel, box: TaylorModel) -> tuple[Array, ...]
     """Bounds at and during the steps, with those of the last one replaced."""
     last = (hull.low, hull.high, box.low, box.high)
     return tuple(rows.at[-1].set(row) for rows, row in zip(bounds, last, strict=True))
-
-
-def starts_on(field: ModeField, ended: Ended, after: tuple[Graph, Graph], basis: Basis) -> Bool[Array, " guards"]:
-    """Whether every state of a set starts the next arc on the surface of its guards: `after` are the guards after the jump, and
-    their Jacobian."""
-    heights, slopes = after
-    image = ended.mapped(field, heights, slopes, basis)
-    return image.hull(identity_frame(heights.shape[0])).largest < ON_SURFACE
 
 
 def start_set(lifted: TaylorModel, tangents: TaylorModel, groups: int, columns: int) -> StateSet:

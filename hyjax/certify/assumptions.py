@@ -1,6 +1,5 @@
 """What the proofs of this folder rest on."""
 
-from .arc import ON_SURFACE
 from .forcing import Forcing
 
 
@@ -10,7 +9,6 @@ def assumptions_of(forcing: Forcing) -> tuple[str, ...]:
         "Numbers are IEEE binary64, rounded to nearest; operations may be fused, summed in any order, flushed below 2^-1022.",
         "XLA compiles +, -, *, / and square roots without fast math; no other function of the machine is trusted.",
         "The parameters, and the constants in the functions of the system, are the floats that are given, exactly.",
-        f"A guard within {ON_SURFACE:g} of zero at the start of an arc is on its surface, and not positive, as in simulate.",
         "The domains of the modes are not part of the proof.",
     ]
     return (*sentences, forcing.repeats) if forcing.repeats else tuple(sentences)

@@ -201,6 +201,17 @@ class Atoms:
             return coefficient, Form(True, ((atom, UNIT),))
         return number(coefficient), Form(False, ((atom, Fraction(1)),))
 
+    def parallel(self, a: Form, b: Form) -> bool:
+        """Whether a form is a multiple of another one, whatever the parameters are: zero where the other, which is not zero
+        everywhere, is zero."""
+        if a.zero:
+            return True
+        a, b = self.lifted(a), self.lifted(b)
+        if [atom for atom, _ in a.terms] != [atom for atom, _ in b.terms]:
+            return False
+        pairs = [(c, d) for (_, c), (_, d) in zip(a.terms, b.terms, strict=True)]
+        return all(self.multiply(c, f) == self.multiply(d, e) for c, d in pairs for e, f in pairs)
+
     def function(self, name: str, a: Form) -> Form:
         """An elementary function of one argument."""
         if a.zero and name in ("sin", "sqrt", "atan", "abs"):

@@ -34,7 +34,8 @@ class ModeField:
         columns = self.sketch(jnp.zeros((self.dimension, 1 + self.dimension)))
         read = lambda function: self.read(sketch, lambda x, params, _: function(x, params))
         rate = read(self.rate)
-        heights = [read(self.of_state(system.transitions[i].guard)) for i in self.transitions]
+        self._guards = [self.of_state(system.transitions[i].guard) for i in self.transitions]
+        heights = self.heights_of(sketch, sketch.x)
         rates, slopes = [sketch.along(g, rate) for g in heights], [sketch.gradient(g) for g in heights]
         self.field, self.variational = sketch.graph(rate), columns.graph(self._columns(columns))
         each = list(zip(heights, rates, slopes, strict=True))
@@ -58,6 +59,10 @@ class ModeField:
         """The graph of a function of `(x, params, period)`."""
         sketch = self.sketch(x)
         return sketch.graph(self.read(sketch, function))
+
+    def heights_of(self, sketch: Sketch, x: Entries) -> list[Entries]:
+        """The guards at a state of a sketch."""
+        return [self.read(sketch, lambda x, params, _, g=guard: g(x, params), x) for guard in self._guards]
 
     def of_state(self, function: Callable) -> Callable:
         """A function of `(t, x, params)` as one of the state that carries the time, and the parameters."""

@@ -13,14 +13,14 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.second_lap import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
-from .arc import ArcProgram, ON_SURFACE, run_arc, sentences, start_set, starts_on, Tube
+from .arc import ArcProgram, run_arc, sentences, start_set, Tube
 from .disturbance import Disturbance, NONE
 from .event import product
 from .forcing import Forcing, NOT_FORCED
 from .interpret import cases_decided, JUMPS, KINKS
 from .mode_field import ModeField
 from .reference import eigenbasis, event_near, moving_frames, numbers_of, reference_flow
-from .section import at_the_time, MOMENT, section_of_reset, SectionChart
+from .section import at_the_time, MOMENT, section_of_reset, SectionChart, zero_after
 from .state_set import frame_of, identity_frame
 from .step import first, widened
 from .taylor_model import add, ball, TaylorModel
@@ -104,13 +104,12 @@ class ReturnMap:
         self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self.lift, self._lift_slope = self.fields[0].map(lift, jnp.asarray(self.z))
-        self._start_guards = self.fields[0].graph(self._guards_after(lift, self.fields[0]), jnp.asarray(self.z))
         self.chart = self.fields[-1].map(lambda y, p, _: self.section.chart(y, p))
         self.jumps = tuple(field.map(after) for field, after in zip(self.fields, resets, strict=True))
-        # The guards of the next mode after the jump.
-        self._surfaces = tuple(
-            field.map(self._guards_after(after, following))
-            for field, after, following in zip(self.fields, resets, self.fields[1:], strict=False)
+        # The guards that are zero at the start of each arc, by the jump before it.
+        guards = [field.of_state(system.transitions[i].guard) for field, i in zip(self.fields, self.route, strict=True)]
+        self.leaving = tuple(
+            zero_after(self.fields[j - 1], guards[j - 1], resets[j - 1], self.fields[j]) for j in range(len(guards))
         )
         self.frames, self.flows, self.later = self._along()
         self.jacobian, self.late, self.slopes = self._linearize()
@@ -150,11 +149,6 @@ class ReturnMap:
 
             jumps.append(after)
         return jumps
-
-    def _guards_after(self, jump, field: ModeField):
-        """The guards of a mode in which a jump ends, as a function of the state before the jump."""
-        guards = [field.of_state(self.system.transitions[i].guard) for i in field.transitions]
-        return lambda y, p, period: jnp.stack([guard(jump(y, p, period), p) for guard in guards])
 
     def _along(self):
         """Along the lap from the section's point, for each arc: frames, the derivatives of the steps, and by how much the event
@@ -246,7 +240,6 @@ class ReturnMap:
             lifted = widened(lifted, jnp.zeros(lifted.shape).at[-1].set(MOMENT))
         tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
         states = start_set(lifted, tangents, sum(groups), columns)
-        leaving = first(self._start_guards, piece, leaves).largest < ON_SURFACE
         tubes, conditions = [], sentences(cases_decided(self.lift, JUMPS, piece, leaves))
         smooth = [cases_decided(self.lift, KINKS, piece, leaves)]
         for j, program in enumerate(self.programs):
@@ -255,7 +248,7 @@ class ReturnMap:
             wind = jnp.pad(wind, ((0, 0), (0, 0), (0, columns // 2 - wind.shape[2]))) if wind.shape[0] else wind
             time = TaylorModel(h[j], jnp.zeros(()), basis)
             ended, tube, proved, known = run_arc(
-                program, self.frames[j], states, time, window[j], wind, sum(groups[:j]), leaving
+                program, self.frames[j], states, time, window[j], wind, sum(groups[:j]), jnp.asarray(self.leaving[j])
             )
             tubes.append(tube)
             smooth.append(known)
@@ -265,7 +258,6 @@ class ReturnMap:
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
-                leaving = starts_on(field, ended, self._surfaces[j], basis)
                 states = ended.mapped(field, *self.jumps[j], basis)
         if self.section.strobe:
             conditions["the orbit returns at the time of the section"] = at_the_time(

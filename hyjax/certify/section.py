@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._system.types import Params, Scalar, State
+from .fine_flow import FineFunction
+from .forms import Form
+from .graph import Sketch
 from .mode_field import ModeField
-from .reference import numbers_of
 from .step import first
 from .taylor_model import ball, TaylorModel
 
@@ -91,12 +94,39 @@ def _affine_entry(field: ModeField, guard: Callable[[State, Params], Scalar], re
         return None
     sketch = field.sketch(jnp.zeros(field.dimension))
     slopes = sketch.gradient(field.read(sketch, lambda y, p, _: guard(y, p)))
-    for i in read:
-        if slopes[i].constant is not None and not slopes[i].zero:
-            (value,) = numbers_of(sketch.graph(slopes[i : i + 1]), field.leaves)(jnp.zeros(field.dimension))
-            if value != 0:
-                return i
-    return None
+    return next((i for i in read if _not_zero(sketch, slopes[i], field.leaves)), None)
+
+
+def zero_after(
+    field: ModeField, surface: Callable, jump: Callable, following: ModeField
+) -> Bool[np.ndarray, " guards"]:
+    """For each guard of the mode `following`, whether it is zero after a jump from every state on a guard's surface.
+
+    Exactly, by the forms of the functions: where the guard after the jump is a multiple of the guard before it, or cancels once
+    an entry of the state follows from the surface. **Arguments:** `surface`: the guard `(y, params)` that falls before the jump.
+    `jump`: `(y, params, period)`; all guards have the period (`forcing`), so none is taken off the time.
+    """
+    sketch = field.sketch(jnp.zeros(field.dimension))
+    g = field.read(sketch, lambda y, p, _: surface(y, p)).item()
+    ways = [(sketch.x, lambda form: sketch.atoms.parallel(form, g))]
+    for i, slope in enumerate(sketch.gradient(np.array(g, object))):
+        if _not_zero(sketch, slope, field.leaves):
+            y = sketch.x.copy()
+            y[i] = sketch.atoms.subtract(y[i], sketch.atoms.divide(g, slope.constant))
+            ways.append((y, lambda form: form.zero))
+    zero = []
+    for y, vanishes in ways:
+        x = field.read(sketch, lambda y, p, _: jump(y, p, jnp.zeros(())), y)
+        zero.append([vanishes(height.item()) for height in following.heights_of(sketch, x)])
+    return np.any(zero, axis=0)
+
+
+def _not_zero(sketch: Sketch, slope: Form, leaves: list) -> bool:
+    """Whether a form depends on the parameters alone and is not zero."""
+    if slope.constant is None or slope.zero:
+        return False
+    (value,) = FineFunction(sketch.graph(np.array([slope], object)), leaves)([])
+    return value.low > 0 or value.high < 0
 
 
 def at_the_time(field: ModeField, which: int, around: TaylorModel, y: State) -> Bool[Array, ""]:
