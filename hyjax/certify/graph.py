@@ -251,6 +251,10 @@ def _folded(function: Callable, entries: Entries, axes: tuple[int, ...]) -> Entr
 def _placed(equation: Any, inputs: list[Entries], place: str) -> Entries:
     """The primitive applied to the numbers of the entries, which are integers in floating point."""
     store, shown = [], []
+    if any(
+        each.dtype == object and var.aval.dtype.kind in "iu" for each, var in zip(inputs, equation.invars, strict=True)
+    ):
+        refuse(f"{equation.primitive.name} at a place that is computed", place)
     for each in inputs:
         if each.dtype == object:
             shown.append(np.arange(len(store), len(store) + each.size, dtype=float).reshape(each.shape))
