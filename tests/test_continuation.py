@@ -15,7 +15,7 @@ from readme import claimed
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._continuation.curve import follow_curve, joined
+from hyjax._continuation.curve import Bounds, follow_curve, joined
 from hyjax._continuation.dataset import branches_dataset
 from hyjax._continuation.switching import crossing_branches
 from hyjax._system.results import choose
@@ -67,8 +67,10 @@ def test_points_whose_strides_fail_are_no_points_of_a_curve():
         result = choose(v[1] < 0.5, hj.RESULTS.successful, hj.RESULTS.unexpected_transition)
         return v[:1] - v[1:], jnp.array([[1.0, -1.0]]), Passed(result)
 
-    up, method = jnp.array([0.0, 1.0]), hj.PseudoArclength()
-    state = follow_curve(evaluate, jnp.zeros(2), up, up, (jnp.array(-1.0), jnp.array(1.0)), method, 1e-12)
+    up, no, method = jnp.array([0.0, 1.0]), jnp.array(False), hj.PseudoArclength()
+    state = follow_curve(
+        evaluate, jnp.zeros(2), up, up, Bounds(jnp.array(-1.0), jnp.array(1.0), no, ~no), method, 1e-12, None
+    )  # fmt: skip
     curve = state.curve
     last = curve.v[curve.count - 1]
     assert curve.stuck and curve.last.result == hj.RESULTS.unexpected_transition

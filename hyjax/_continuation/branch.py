@@ -139,11 +139,11 @@ class Branch(Points):
     @property
     def orbits(self) -> PeriodicOrbit:
         """All points as a batch of periodic orbits."""
-        return _orbits(self.unfolding, jnp.asarray(self._points["v"]))
+        return _orbits(self.unfolding, jnp.asarray(self._points["v"]), self.accept)
 
     def orbit(self, i: int) -> PeriodicOrbit:
         """The point number `i` as a periodic orbit."""
-        return _orbits(self.unfolding, jnp.asarray(self._points["v"][i])[None])[0]
+        return _orbits(self.unfolding, jnp.asarray(self._points["v"][i])[None], self.accept)[0]
 
     # Special points
 
@@ -168,7 +168,10 @@ class Branch(Points):
     def _grazing_at_end(self, first: bool) -> list[SpecialPoint]:
         """The grazing orbit near the first or the last point, if the corrector failed there and such an orbit is found."""
         points, stuck = self._points, np.asarray(self.curves.stuck)
-        if not (len(stuck) == 2 and stuck[1] if first else stuck[0]):
+        way = 1 if first else 0
+        # Beyond an end at another phase of the forcing the strides are sound, and touch nothing.
+        phase = np.asarray(self.curves.last.result._value) == RESULTS.out_of_phase._value
+        if way == len(stuck) or not stuck[way] or phase[way]:
             return []
         i = 0 if first else -1
         point = locate_grazing(
@@ -237,8 +240,9 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     for name, column in tables.items():
         columns[name] = column[ways[0]][: host.count[ways[0]]]
         if len(ways) == 2:
-            # The start is the first point of both directions.
-            back = column[1][1 : host.count[1]][::-1]
+            # The start is the first point of both directions, except of the two halves of a branch that crosses another.
+            apart = np.max(np.abs(host.v[0, 0] - host.v[1, 0])) > 16 * np.finfo(host.v.dtype).eps
+            back = column[1][0 if apart else 1 : host.count[1]][::-1]
             columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
     free = unfolding.origin.size
     columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
@@ -253,14 +257,18 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
 
 def _result_of(curves: Curve) -> RESULTS:
     """`successful` if every end of the interval was reached, otherwise the reason."""
-    stuck, arrived = np.asarray(curves.stuck), np.asarray(curves.arrived)
-    if np.any(np.asarray(curves.closed)):
-        return code_of(int(RESULTS.successful._value))
-    for k in np.flatnonzero(stuck):
+    stuck, arrived, astray, closed = (
+        np.asarray(each) for each in (curves.stuck, curves.arrived, curves.astray, curves.closed)
+    )
+    # A closed curve is the same in both directions.
+    for k in np.flatnonzero(stuck & ~np.any(closed)):
         # The code of the last attempt's strides; where these were successful, Newton's method did not converge.
         value = int(np.asarray(curves.last.result._value)[k])
         return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
-    return code_of(int((RESULTS.successful if np.all(arrived) else RESULTS.max_points_reached)._value))
+    if np.any(astray):
+        return code_of(int(RESULTS.stop_not_reached._value))
+    whole = np.all(arrived) or np.any(closed)
+    return code_of(int((RESULTS.successful if whole else RESULTS.max_points_reached)._value))
 
 
 @eqx.filter_jit
@@ -269,5 +277,5 @@ def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
 
 
 @eqx.filter_jit
-def _orbits(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
-    return jax.vmap(lambda v: orbit_at(unfolding, v))(v)
+def _orbits(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
+    return jax.vmap(lambda v: orbit_at(unfolding, v, accept))(v)

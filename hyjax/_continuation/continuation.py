@@ -17,7 +17,7 @@ from .._system.where import leaf_names, one_leaf, Where
 from .._system.working import working
 from .branch import Branch
 from .curve import CurveState, follow_curve, NaturalParameter, PseudoArclength, start_of_curve
-from .interval import interval_to, Stop
+from .interval import Interval, interval_to, Stop
 from .unfolding import Unfolding
 
 Method = PseudoArclength | NaturalParameter
@@ -73,7 +73,8 @@ def continuation(
     v0 = unfolding.join(orbit.before, values)
     natural = jnp.zeros_like(v0).at[-1].set(1)
     along = interval.ways[:, None] * natural
-    return branch_from(unfolding, v0, natural, along, (interval.low, interval.high), method)
+    starts = jnp.broadcast_to(v0, along.shape)
+    return branch_from(unfolding, starts, jnp.broadcast_to(natural, along.shape), along, interval, method)
 
 
 def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:
@@ -83,17 +84,19 @@ def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfo
     return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), values, scale)
 
 
-def branch_from(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bounds, method: Method) -> Branch:
-    """The branch through the point near `v0` at which `border @ (v - v0)` is zero, followed in each of the directions `ways`,
-    shape `(directions, unknowns)`."""
+def branch_from(
+    unfolding: Unfolding, v0: Array, border: Array, ways: Array, interval: Interval, method: Method
+) -> Branch:
+    """The branch followed in the directions `ways`, each from the point near its `v0` at which `border @ (v - v0)` is zero; all
+    of shape `(directions, unknowns)`."""
     accept = jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
-    low, high = ((bound - unfolding.origin[0]) / unfolding.scale[0] for bound in bounds)
-    fixed = unfolding, v0, border, ways, (low, high), method, accept
+    bounds = interval.scaled(unfolding.origin[0], unfolding.scale[0])
+    fixed = unfolding, v0, border, ways, bounds, method, accept
     if is_traced((unfolding, v0, bounds)):
         return Branch(unfolding, _follow(*fixed, None, jnp.inf).curve, accept, method)
     name = leaf_names(unfolding.params)[unfolding.free[0]]
     with working(f"following a branch over {name}") as say:
-        state, attempts = _start(unfolding, v0, ways, (low, high), method), 0
+        state, attempts = _start(unfolding, v0, ways, bounds, method), 0
         while not np.all(state.done):
             attempts += SLICE
             state = _follow(*fixed, state, jnp.array(attempts))
@@ -107,15 +110,19 @@ def branch_from(unfolding: Unfolding, v0: Array, border: Array, ways: Array, bou
 def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
     """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
     evaluate = lambda v: _evaluate(unfolding, v)
-    follow = lambda way, state: follow_curve(evaluate, v0, border, way, bounds, method, accept, state, attempts)
-    return jax.vmap(follow)(ways, state)
+    judge = lambda v, jacobian, chain: unfolding.judged(v, jacobian, chain, accept)
+
+    def follow(v0, border, way, state):
+        return follow_curve(evaluate, v0, border, way, bounds, method, accept, judge, state, attempts)
+
+    return jax.vmap(follow)(v0, border, ways, state)
 
 
 @eqx.filter_jit
 def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveState:
     """The curves in all directions before their first point."""
     evaluate = lambda v: _evaluate(unfolding, v)
-    return jax.vmap(lambda way: start_of_curve(evaluate, v0, way, bounds, method))(ways)
+    return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)
 
 
 @eqx.filter_jit

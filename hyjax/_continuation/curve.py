@@ -6,7 +6,7 @@ start, come from one loop around one Newton loop: it is compiled once, and a bat
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +19,8 @@ from .._system.types import Flag, Scalar
 
 # `v -> (H, dH/dv, aux)`, where `aux.result` is the code of the strides.
 Evaluate = Callable[[Array], tuple[Array, Array, PyTree]]
+# `(v, dH/dv, aux) -> aux` of a root, where `aux.result` is the verdict on its orbit.
+Judge = Callable[[Array, Array, PyTree], PyTree]
 
 
 class PseudoArclength(eqx.Module):
@@ -103,14 +105,24 @@ def _check(method: Any) -> None:
             raise ValueError(f"{name}: {field}={value!r} must be a positive integer.")
 
 
+class Bounds(NamedTuple):
+    """An interval of the last unknown, and the bounds of it at which a curve is to end: one, or both."""
+
+    low: Scalar
+    high: Scalar
+    at_low: Flag
+    at_high: Flag
+
+
 class Curve(eqx.Module):
     """The points of a curve in their order, the start first.
 
     **Attributes:** `v`, `tangent`: shape `(points, k + 1)`. `jacobian`: shape `(points, k, k + 1)`. `aux`: `aux` of the
     evaluation at each point. `count`: number of points found; the rows after these are zero. `attempts`: number of steps tried.
-    `started`: whether the start was found. `arrived`: whether the curve reached the end of the interval, or closed. `closed`:
-    whether it returned to its start, which is then the last point too. `stuck`: whether the start was not found, or the step
-    became shorter than `min_step`. `last`: `aux` of the last attempt.
+    `started`: whether the start was found. `arrived`: whether the curve ended at a bound of the interval at which it was to
+    end, or closed where both are. `astray`: whether it ended at the other bound, or closed where one end was asked for.
+    `closed`: whether it returned to its start, which is then the last point too. `stuck`: whether the start was not found, or the
+    step became shorter than `min_step`. `last`: `aux` of the last attempt.
     """
 
     v: Float[Array, "points unknowns"]
@@ -122,6 +134,7 @@ class Curve(eqx.Module):
     attempts: Int[Array, ""]
     started: Flag
     arrived: Flag
+    astray: Flag
     closed: Flag
     stuck: Flag
     last: PyTree
@@ -169,9 +182,10 @@ def follow_curve(
     v0: Array,
     border: Array,
     along: Array,
-    bounds: tuple[Array, Array],
+    bounds: Bounds,
     method: PseudoArclength | NaturalParameter,
     accept: Array | float,
+    judge: Judge | None,
     state: CurveState | None = None,
     attempts: Array | float = jnp.inf,
 ) -> CurveState:
@@ -179,10 +193,10 @@ def follow_curve(
     curve whose first point lies outside is not started.
 
     **Arguments:** `v0`, `border`, `along`: shape `(k + 1,)`; the first tangent has a positive product with `along`. `accept`:
-    largest residual of a point. `state`: where the curve goes on, by default `start_of_curve`. `attempts`: after so many steps
-    tried it is interrupted.
+    largest residual of a point. `judge`: the verdict on a point, if it is not that of its strides. `state`: where the curve goes
+    on, by default `start_of_curve`. `attempts`: after so many steps tried it is interrupted.
     """
-    low, high = bounds
+    low, high = bounds.low, bounds.high
     natural = jnp.zeros_like(v0).at[-1].set(1)
     once = jax.jit(lambda v: evaluate(v))  # traced once, for the shapes of its results and for the loop
 
@@ -201,6 +215,7 @@ def follow_curve(
         most = jnp.where(first, 20, method.max_iterations)
         root = newton(bordered, predicted, max_iterations=most, accept=accept)
         jacobian, aux = root.aux
+        aux = aux if judge is None else judge(root.y, jacobian, aux)
         tangent = tangent_to(jacobian, jnp.where(first, along, state.tangent))
         straight = first | (tangent @ state.tangent > 0.9)
         near = first | state.landing | (jnp.sqrt(jnp.sum((root.y - state.v) ** 2)) < 3 * jnp.abs(far))
@@ -228,7 +243,9 @@ def follow_curve(
         # A start on a bound, from which the curve leads outwards, is the end as well.
         edge = jnp.where(root.y[-1] > high, high, low)
         outwards = beyond & (jnp.abs(edge - state.v[-1]) < 1e-9)
-        arrived = (kept & state.landing) | closed | outwards
+        ended = (kept & state.landing) | closed | outwards
+        at_high = jnp.where(outwards, edge, state.bound) == high
+        wanted = jnp.where(closed, bounds.at_low & bounds.at_high, jnp.where(at_high, bounds.at_high, bounds.at_low))
 
         at = jnp.where(kept, curve.count, curve.residual.size)  # out of bounds: nothing is written
         write = lambda column, value: column.at[at].set(jnp.where(closed, column[0], value), mode="drop")
@@ -242,7 +259,8 @@ def follow_curve(
             count=count,
             attempts=curve.attempts + 1,
             started=curve.started | kept,
-            arrived=arrived,
+            arrived=ended & wanted,
+            astray=ended & ~wanted,
             closed=closed,
             stuck=stuck,
             last=aux,
@@ -254,7 +272,7 @@ def follow_curve(
             h=h,
             landing=beyond,
             bound=jnp.where(beyond, edge, state.bound),
-            done=arrived | stuck | (count >= curve.residual.size),
+            done=ended | stuck | (count >= curve.residual.size),
         )
 
     size = jnp.max(jnp.abs(v0[:-1]))
@@ -264,7 +282,7 @@ def follow_curve(
 
 
 def start_of_curve(
-    evaluate: Evaluate, v0: Array, along: Array, bounds: tuple[Array, Array], method: PseudoArclength | NaturalParameter
+    evaluate: Evaluate, v0: Array, along: Array, bounds: Bounds, method: PseudoArclength | NaturalParameter
 ) -> CurveState:
     """The arguments of `follow_curve` as a curve without points."""
     h, jacobian, aux = jax.eval_shape(evaluate, v0)
@@ -272,8 +290,8 @@ def start_of_curve(
     no, zero = jnp.array(False), jnp.array(0)
     empty = Curve(
         v=room(v0), tangent=room(v0), jacobian=room(jacobian), residual=jnp.zeros(method.max_points, h.dtype),
-        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, closed=no, stuck=no,
+        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, astray=no, closed=no, stuck=no,
         last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
     h0 = jnp.asarray(method.step, v0.dtype)
-    return CurveState(empty, v0, along, h0, no, jnp.asarray(bounds[1], v0.dtype), no)
+    return CurveState(empty, v0, along, h0, no, jnp.asarray(bounds.high, v0.dtype), no)

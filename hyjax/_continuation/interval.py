@@ -7,19 +7,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._system.types import Scalar
+from .._system.types import Flag, Scalar
+from .curve import Bounds
 
 # Value at which a curve ends, or bounds within which it is followed in both directions.
 Stop = float | tuple[float, float]
 
 
 class Interval(NamedTuple):
-    """Bounds `low`, `high` of a parameter; `span`, the unit of its scaled value; `ways`, the signs of its first steps."""
+    """Bounds `low`, `high` of a parameter, at which a curve is to end if `at_low`, `at_high`; `span`, the unit of its scaled
+    value; `ways`, the signs of its first steps."""
 
     low: Scalar
     high: Scalar
+    at_low: Flag
+    at_high: Flag
     span: Scalar
     ways: Array
+
+    def scaled(self, origin: Scalar, scale: Scalar) -> Bounds:
+        """The bounds of the scaled parameter, `(value - origin) / scale`."""
+        return Bounds((self.low - origin) / scale, (self.high - origin) / scale, self.at_low, self.at_high)
 
 
 def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interval:
@@ -48,10 +56,11 @@ def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interv
         ways = [1.0, -1.0]
         if known and min(high - value, value - low) <= slack:
             ways = [1.0 if value - low <= slack else -1.0]
-        return Interval(low, high, high - low, jnp.array(ways, value.dtype))
+        both = jnp.array(True)
+        return Interval(low, high, both, both, high - low, jnp.array(ways, value.dtype))
     end = jnp.asarray(bounds[0], value.dtype)
     if known and end == value:
         raise ValueError(f"{caller}: stop={stop!r} is the parameter's value at the start already. Give another value.")
     span, way = jnp.abs(end - value), jnp.where(end > value, 1, -1).astype(value.dtype)
     back = value - behind * way * span
-    return Interval(jnp.minimum(back, end), jnp.maximum(back, end), span, way[None])
+    return Interval(jnp.minimum(back, end), jnp.maximum(back, end), way < 0, way > 0, span, way[None])

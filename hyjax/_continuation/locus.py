@@ -23,7 +23,7 @@ from .branch import Points
 from .continuation import Method
 from .curve import Curve, follow_curve, PseudoArclength
 from .grazing import grazing_equation
-from .interval import interval_to, Stop
+from .interval import Interval, interval_to, Stop
 from .special_points import SpecialPoint
 from .touch import Touch
 from .unfolding import bordered, borders, Unfolding
@@ -73,8 +73,7 @@ def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = Pse
         jnp.stack([first[0], value]), jnp.stack([old.scale[0], interval.span]),
     )  # fmt: skip
     v0 = unfolding.join(y, unfolding.origin)
-    bounds = interval.low, interval.high
-    curves = _follow(unfolding, v0, point.touch, point.kind, interval.ways, bounds, method)
+    curves = _follow(unfolding, v0, point.touch, point.kind, interval, method)
     return Locus(unfolding, curves, point.kind)
 
 
@@ -109,7 +108,7 @@ class Locus(Points):
 
 @eqx.filter_jit
 def _follow(
-    unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, ways: Array, bounds, method: Method
+    unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, interval: Interval, method: Method
 ) -> Curve:
     # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
     unfolding = unfolding.rolled(order=2)
@@ -118,13 +117,15 @@ def _follow(
         if touch is None
         else ft.partial(grazing_equation, unfolding, touch)
     )
-    low, high = ((bound - unfolding.origin[1]) / unfolding.scale[1] for bound in bounds)
+    bounds = interval.scaled(unfolding.origin[1], unfolding.scale[1])
     accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
     natural = jnp.zeros_like(v0).at[-1].set(1)
 
     evaluate = lambda v: with_columns(equations, v)
-    follow = lambda way: follow_curve(evaluate, v0, natural, way * natural, (low, high), method, accept).curve
-    return jax.vmap(follow)(ways)
+    # A grazing orbit touches a guard that may fire in the next lap.
+    judge = (lambda v, jacobian, passed: unfolding.judged(v, jacobian[:-1], passed, accept)) if touch is None else None
+    follow = lambda way: follow_curve(evaluate, v0, natural, way * natural, bounds, method, accept, judge).curve
+    return jax.vmap(follow)(interval.ways)
 
 
 def _special_point_equation(unfolding: Unfolding, shift: float) -> Callable:

@@ -24,6 +24,7 @@ from .._orbit.chain import follow_chain, return_matrices
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
+from .._orbit.verdict import judged
 from .._system.elimination import det
 from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
@@ -118,7 +119,7 @@ def locate(
     null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
     at_start = _complex(null[: unfolding.dimension])
     kernel = jnp.linalg.svd(dF)[2][-2:] if kind == "branch-point" else jnp.append(null.real, 0)[None]
-    orbit = orbit_at(unfolding, found)
+    orbit = orbit_at(unfolding, found, accept)
     _, values = unfolding.split(found)
     point = SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(multiplier),
@@ -182,21 +183,25 @@ _SYSTEMS = {
 }
 
 
-def orbit_at(unfolding: Unfolding, v: Array) -> PeriodicOrbit:
-    """The `PeriodicOrbit` at a point `v` of the branch, without further iterations; not differentiable."""
+def orbit_at(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
+    """The `PeriodicOrbit` at a point `v` of the branch, without further iterations; not differentiable. `accept`: the largest
+    residual of the scaled equation, relative to `v`."""
     before, values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     chain, ends = follow_chain(problem, None, params, unfolding.integrator, before)
     assert chain.jacobians is not None
     jacobian, _ = return_matrices(problem, chain.jacobians)
-    residual = jnp.max(jnp.abs(ends - jnp.roll(before, -1, axis=0)))
+    result = judged(
+        problem, chain, jacobian, params, unfolding.integrator, chain.result, accept=accept, size=unfolding.size_at(v)
+    )
+    residual = jnp.maximum(jnp.max(jnp.abs(ends - jnp.roll(before, -1, axis=0))), chain.residual)
     multipliers, none = eigenvalues(jacobian), jnp.array(0)
-    return orbit_of(problem, chain, jacobian, params, unfolding.integrator, multipliers, residual, none, chain.result)
+    return orbit_of(problem, chain, jacobian, params, unfolding.integrator, multipliers, residual, none, result)
 
 
 def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
     """The grazing orbit or the corner near the last point `v` of a branch, or None if there is none."""
-    orbit, n = orbit_at(unfolding, v), unfolding.dimension
+    orbit, n = orbit_at(unfolding, v, accept), unfolding.dimension
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
         root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))

@@ -1,5 +1,6 @@
 """Branch switching at period doublings and branch points; cascades of period doublings."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -38,8 +39,9 @@ def switch_branch(
     r"""Follow the other branch through a period doubling or a branch point.
 
     At a period doubling: orbits of twice as many strides, first $y \pm a w$ with the eigenvector $w$ of the multiplier -1. At a
-    branch point: the branch that crosses. The amplitude $a$ of the first point is chosen and its parameter is solved for, so the
-    branch may go to either side.
+    branch point: the branch that crosses, which has a half on either side of the point; with one `stop` the half that leads there
+    (of two that do, as at a pitchfork, the first), with bounds both, in one branch. The amplitude $a$ of the first point is
+    chosen and its parameter is solved for, so the branch may go to either side.
 
     **Arguments:** `point`: a `SpecialPoint`, from `Branch.special_points`. `stop`: the value of the parameter, in its own unit,
     at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size. By default it is at most 1e-2, and so
@@ -47,9 +49,9 @@ def switch_branch(
     `stop` and its multipliers are still near those at the doubling. An amplitude that is given is reduced only where no orbit is
     found at a doubling. `method`: as for `continuation`.
 
-    **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`; without points if the first point
-    was not found within `stop`. `ValueError` for a fold, a Neimark-Sacker point or grazing: no other branch is followed from
-    these.
+    **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`: `stop_not_reached` where the
+    branch leads to the other side only. Without points if the first point was not found within `stop`. `ValueError` for a fold, a
+    Neimark-Sacker point or grazing: no other branch is followed from these.
 
     **Example:**
 
@@ -88,22 +90,35 @@ def switch_branch(
             unfolding, point.v[:-1], w, jnp.sum(point.orbit.multipliers**2).real,
             jnp.asarray(LARGEST if amplitude is None else amplitude, y.dtype), LIMITS if amplitude is None else free,
         )  # fmt: skip
-        starts = [v0]
-    else:
-        # In the plane of the tangents of both branches, at right angles to the known tangent; in the new units.
-        rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
-        plane, known = point.kernel * rescale, point.tangent * rescale
-        q, _ = jnp.linalg.qr(plane.T)
-        inside = q.T @ known
-        along = q @ jnp.stack([-inside[1], inside[0]])
-        along = along / jnp.sqrt(along @ along)
-        amplitudes = LARGEST / 4 ** np.arange(TRIALS) if amplitude is None else [amplitude]
-        starts = [unfolding.join(y, values) + amplitude * along for amplitude in amplitudes]
-    for v0 in starts:
-        branch = branch_from(unfolding, v0, along, along[None], (interval.low, interval.high), method)
+        return branch_from(unfolding, v0[None], along[None], along[None], interval, method)
+    # In the plane of the tangents of both branches, at right angles to the known tangent; in the new units.
+    rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
+    plane, known = point.kernel * rescale, point.tangent * rescale
+    q, _ = jnp.linalg.qr(plane.T)
+    inside = q.T @ known
+    along = q @ jnp.stack([-inside[1], inside[0]])
+    along = along / jnp.sqrt(along @ along)
+    halves, amplitudes = jnp.stack([along, -along]), LARGEST / 4 ** np.arange(TRIALS)
+    for a in amplitudes if amplitude is None else [amplitude]:
+        v0 = unfolding.join(y, values) + a * halves
+        branch = branch_from(unfolding, v0, halves, halves, interval, method)
         if is_traced(branch) or branch.curves.started.all():
             break
-    return branch
+    return _chosen_halves(branch, both=isinstance(stop, tuple | list))
+
+
+def _chosen_halves(branch: Branch, both: bool) -> Branch:
+    """The halves of a branch that crosses another, those that were found; or the one that leads furthest: to `stop`, or else to
+    any end."""
+    curves = branch.curves
+    if not both:
+        rank = 4 * curves.arrived + 2 * curves.started + curves.astray
+        chosen = jnp.argmax(rank, axis=-1)[None]
+    elif is_traced(branch) or not curves.started.any():
+        return branch
+    else:
+        chosen = jnp.flatnonzero(curves.started)
+    return dataclasses.replace(branch, curves=jax.tree.map(lambda leaf: leaf[chosen], curves))
 
 
 @eqx.filter_jit

@@ -29,6 +29,7 @@ from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._orbit.chain import Chain, follow_chain
 from .._orbit.problem import Problem
+from .._orbit.verdict import judged
 from .._system.elimination import solve
 from .._system.types import Params, Scalar
 from .._system.where import with_leaves
@@ -83,6 +84,20 @@ class Unfolding(eqx.Module):
     def evaluate(self, v: Array) -> tuple[Array, Array, Chain]:
         """`(F, dF/dv, chain)`."""
         return with_columns(self.residual, v)
+
+    def size_at(self, v: Array) -> Scalar:
+        """The size of the states to which residuals are relative."""
+        return self.state_scale * jnp.maximum(1, jnp.max(jnp.abs(v)))
+
+    def judged(self, v: Array, jacobian: Float[Array, "k unknowns"], chain: Chain, accept: Array | float) -> Chain:
+        """The chain at a root of `F`, with the verdict on its orbit. `accept`: the largest residual of the scaled `F`,
+        relative to the unknowns."""
+        _, values = self.split(v)
+        result = judged(
+            self.problem, chain, self.around(jacobian), self.params_at(values), self.integrator, chain.result, accept=accept,
+            size=self.size_at(v),
+        )  # fmt: skip
+        return dataclasses.replace(chain, result=result)
 
     @property
     def moved(self) -> Problem:

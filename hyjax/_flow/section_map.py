@@ -107,12 +107,20 @@ def with_section_mode(system: HybridSystem, section: SectionLike) -> HybridSyste
 
 
 def check_section(
-    system: HybridSystem, section: SectionLike, x: State, params: Params, t: float | Time, integrator: IntegratorLike
+    system: HybridSystem,
+    section: SectionLike,
+    x: State,
+    params: Params,
+    t: float | Time | None,
+    integrator: IntegratorLike,
 ) -> tuple[Time, State, Params, Integrators]:
-    """Check the arguments of an analysis by a section. **Returns:** `(t, x, params, integrator)`, the numbers as arrays."""
+    """Check the arguments of an analysis by a section. **Returns:** `(t, x, params, integrator)`, the numbers as arrays; the
+    phase of a `Stroboscope` where `t` is `None`, or else 0."""
     if not isinstance(section, Section | Stroboscope):
         raise ValueError(f"section: {section!r} must be a hj.Section(mode, surface) or a hj.Stroboscope(mode, period).")
     params = check_params(params)
+    if t is None:
+        t = section.start(params, jnp.asarray(x).dtype) if isinstance(section, Stroboscope) else 0.0
     t, x, _, params, integrator = check_simulation(system, x, params, section.mode, t, jnp.inf, 0, integrator)
     if isinstance(section, Section):
         shape = eqx.filter_eval_shape(section.surface, t, x, params)
@@ -127,7 +135,7 @@ def section_map(
     params: Params,
     *,
     section: SectionLike,
-    t: float | Time = 0.0,
+    t: float | Time | None = None,
     max_jumps: int = 100,
     integrator: IntegratorLike = Integrator(),
 ) -> Crossing:
@@ -135,7 +143,8 @@ def section_map(
 
     **Arguments:** `system`: a `HybridSystem`. `x`: state of the mode `section.mode`, shape `(n,)`; it need not be on the section.
     A start on the surface is no crossing. `section`: a `Section`, or a `Stroboscope`. `t`: start time, which matters only for a
-    system that depends on time. `max_jumps`: the largest number of jumps on the way, static. `integrator`: an `Integrator`, or
+    system that depends on time; by default 0, or the phase of the `Stroboscope`, whose map leads from `t` to a period later.
+    `max_jumps`: the largest number of jumps on the way, static. `integrator`: an `Integrator`, or
     one for each mode; the longest time to the next crossing is the `max_time` of the section's mode.
 
     **Returns:** `Crossing`, also under `jit` and `vmap`, differentiable in `x`, `params` and `t` as `simulate` is. Its `result`
@@ -188,7 +197,7 @@ def section_jacobian(
     params: Params,
     *,
     section: SectionLike,
-    t: float | Time = 0.0,
+    t: float | Time | None = None,
     max_jumps: int = 100,
     integrator: IntegratorLike = Integrator(),
 ) -> Matrix:

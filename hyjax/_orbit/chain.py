@@ -61,6 +61,11 @@ class Chain(eqx.Module):
     jacobians: Passage | None
     result: RESULTS
 
+    @property
+    def residual(self) -> Scalar:
+        """The largest component of $S^m(x) - x$, of the state after the jump that closes the chain."""
+        return jnp.max(jnp.abs(self.end - self.nodes[0]))
+
 
 class Start(eqx.Module):
     """The start of a stride and the moving leaves: the numbers with respect to which a stride's Jacobian is taken."""

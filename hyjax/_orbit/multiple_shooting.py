@@ -15,7 +15,7 @@ from .._system.types import Params
 from .chain import Chain
 from .newton import DampedNewton, Evaluation, RootFinder
 from .problem import Problem
-from .shooting import AbstractShooting, Found, outcome
+from .shooting import AbstractShooting, Found, largest_row, outcome
 from .stages import COARSE, find_root_by_stages
 from .stride import run_stride
 
@@ -64,7 +64,7 @@ class MultipleShooting(AbstractShooting):
             accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder,
             size=jnp.max(jnp.abs(start)), settle=False,
         )  # fmt: skip
-        chain, jacobian, residual = root.aux
+        chain, jacobian, closing, residual = root.aux
         # Times may be much larger than states: each has its own size.
         times = np.isin(np.arange(shape[1]), np.cumsum([0, *sizes[:-1]]))
         largest = lambda z, chosen: jnp.max(jnp.abs(z.reshape(shape)[:, chosen]))
@@ -72,7 +72,8 @@ class MultipleShooting(AbstractShooting):
         size = jnp.maximum(largest(root.y, ~times), jnp.max(jnp.abs(guess)))
         off = largest(residual, ~times)
         closed = (off <= accept * size) & (largest(residual, times) <= accept * largest(root.y, times))
-        return Found(chain, jacobian, off, root.iterations, outcome(root.converged & closed, chain.result))
+        result = outcome(root.converged & closed, chain.result)
+        return Found(chain, jacobian, jnp.maximum(off, chain.residual), closing, root.iterations, result)
 
 
 def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides z"]:
@@ -93,7 +94,8 @@ def _forward(problem: Problem, guess: Array, params: Params, integrator: Integra
 def _arc_equations(
     problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrators
 ):
-    """The residual, shape `(strides, z)`; its Jacobian, shape `(strides, z, strides, z)`; the chain and its return Jacobian."""
+    """The residual, shape `(strides, z)`; its Jacobian, shape `(strides, z, strides, z)`; the chain, its return Jacobian,
+    and the largest sum of a row of the closing jump's Jacobian."""
     strides, width = z.shape
     route, dtype = problem.system.route(problem.sequence), z.dtype
     corners = [sum(sizes[:j]) for j in range(len(sizes) + 1)]
@@ -101,7 +103,7 @@ def _arc_equations(
     jacobian = jnp.zeros((strides, width, strides, width), dtype).at[each, :, each, :].set(-jnp.eye(width, dtype=dtype))
     ends, rates, result = [], [], RESULTS.successful
     across = jnp.broadcast_to(jnp.eye(sizes[0], dtype=dtype), (strides, sizes[0], sizes[0]))
-    nodes = starts = end = owed = None
+    nodes = starts = closing = end = owed = None
     if any(len(problem.system.leaving(mode)) > 1 for mode in problem.sequence):
         none = nothing_owed(problem.system, dtype)
         owed = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (strides, *leaf.shape)), none)
@@ -130,7 +132,7 @@ def _arc_equations(
         along_arc = lambda start, owed, arc=arc: with_columns(lambda start: arc((start, owed)), start)
         reached, along, (rate, codes, owed) = jax.vmap(along_arc)(start, owed)
         if j == 0:
-            nodes, starts = start[:, 1:], start[:, 0]
+            nodes, starts, closing = start[:, 1:], start[:, 0], largest_row(through_jump[0, 1:, 1:])
             jacobian = jacobian.at[each, : corners[1], (each - 1) % strides, corners[-2] :].add(along @ through_jump)
         else:
             block = (each, slice(corners[j], corners[j + 1]), each, slice(corners[j - 1], corners[j]))
@@ -160,4 +162,4 @@ def _arc_equations(
         result,  # pyright: ignore
     )  # fmt: skip
     residual = jnp.concatenate(ends, axis=1) - z
-    return residual, jacobian, (chain, total[1:, 1:])
+    return residual, jacobian, (chain, total[1:, 1:], closing)

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
 from .._system.elimination import null_vectors, solver
-from .._system.results import choose, RESULTS
 from .eigenvalues import spectrum
 
 Values = Complex[Array, " n"]
@@ -85,10 +84,3 @@ def _eigenvectors_jvp(primals, tangents):
 def _shifted(matrix: Float[Array, "n n"], values: Complex[Array, " k"]) -> Complex[Array, "k n n"]:
     """`A - s I` for each eigenvalue `s`."""
     return matrix.astype(values.dtype) - values[:, None, None] * jnp.eye(len(matrix), dtype=values.dtype)
-
-
-def unless_in_family(multipliers: Array, result: RESULTS) -> RESULTS:
-    """The code of an orbit: `not_isolated` for a multiplier 1 of the return map, where neighbouring orbits are periodic too and
-    Newton's equation is singular."""
-    family = jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
-    return choose((result == RESULTS.successful) & family, RESULTS.not_isolated, result)

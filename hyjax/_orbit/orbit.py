@@ -15,7 +15,7 @@ from .._flow.integrator import Integrator
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
 from .._flow.trees import without_tangents
 from .._system.pictures import picture
-from .._system.results import choose, nan_unless, RESULTS
+from .._system.results import nan_unless, RESULTS
 from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
@@ -23,15 +23,14 @@ from .chain import Chain
 from .failure import raise_failure, Reached
 from .implicit import closed_orbit
 from .multiple_shooting import MultipleShooting
-from .multipliers import eigenvalues, unless_in_family
+from .multipliers import eigenvalues
 from .problem import Problem
 from .report import describe, orbit_table
 from .sample import arcs_of_stride
 from .search_limits import SearchLimits
-from .second_lap import unless_out_of_phase
 from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy
-from .vanishing import unless_vanishing
+from .verdict import in_family, judged
 
 if TYPE_CHECKING:
     import pathlib
@@ -45,7 +44,8 @@ class PeriodicOrbit(Shown):
 
     **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: the duration of all strides, in units of time.
     `multipliers`: eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first. `return_jacobian`: the Jacobian of the
-    return map from section to section, shape `(n, n)`. `residual`: the largest component of `S^m(x) - x`. `guard_rates`: in the
+    return map from section to section, shape `(n, n)`. `residual`: the largest component of `S^m(x) - x`, at most the method's
+    `accept` relative to the largest state, times the derivative of the closing jump where that is above 1. `guard_rates`: in the
     guards' units per time, shape `(strides * arcs,)`, negative where the orbit crosses the guards' surfaces. `nodes`: the
     states just after the jumps that start the strides, shape `(strides, n)`, at the times `starts`. `before`: the pre-impact
     states of these jumps, shape `(strides, m)`. `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that
@@ -215,11 +215,13 @@ def run_orbit(
         limited, method = limits.imposed_on(rolled(integrator), method)
     found = closed_orbit(problem, guess, params, method, limited)
     multipliers = eigenvalues(found.jacobian)
-    result = unless_vanishing(problem, found.chain, guess, params, unless_in_family(multipliers, found.result))
-    result = unless_out_of_phase(problem, found.chain, found.jacobian, params, limited, result)
     reached = Reached(*without_tangents((found.chain.nodes, found.residual, found.iterations)))
     distance = reached.distance(jax.lax.stop_gradient(guess))
-    result = choose((result == RESULTS.successful) & ~(distance <= near), RESULTS.far_from_guess, result)
+    result = judged(
+        problem, found.chain, found.jacobian, params, limited, found.result,
+        accept=method.acceptable(limited, guess.dtype), size=jnp.max(jnp.abs(guess)), closing=found.closing,
+        singular=in_family(multipliers), guess=guess, distance=distance, near=jnp.asarray(near),
+    )  # fmt: skip
     orbit = orbit_of(
         problem, found.chain, found.jacobian, params, integrator, multipliers, found.residual, found.iterations, result,
         distance,
@@ -258,8 +260,9 @@ def periodic_orbit(
     `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
     does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
     `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
-    periodic too, `zeno` when the strides shrink to no duration, `out_of_phase` when a time-dependent system is at another phase
-    of its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed.
+    periodic too, `zeno` when the strides shrink to no duration, `out_of_phase` when the state of a time-dependent system returns
+    at another phase of its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the
+    stride that failed.
     With `throw`, an `OrbitError` states code, residual and last iterate; under `jit` it is equinox's runtime error, with
     the code. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 

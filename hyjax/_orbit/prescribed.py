@@ -20,7 +20,6 @@ from jaxtyping import Array, Float
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
 from .._system.elimination import solver
-from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar
 from .._system.where import with_leaves
 from .chain import Chain, follow_chain, return_matrices
@@ -28,7 +27,7 @@ from .multipliers import eigenvalues
 from .newton import Evaluation
 from .orbit import orbit_of, PeriodicOrbit
 from .problem import Problem
-from .second_lap import computes_with_first
+from .time_dependence import computes_with_first
 
 # A quantity of an orbit: `(orbit, params) -> number`.
 Quantity = Callable[[PeriodicOrbit, Params], Scalar]
@@ -104,10 +103,9 @@ class Prescribed(eqx.Module):
             assert chain.jacobians is not None
             jacobian, _ = return_matrices(moved, chain.jacobians)
             chain = dataclasses.replace(chain, jacobians=None)
-            residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))
             multipliers = eigenvalues(jacobian) if self.by_jacobian else jnp.zeros(len(jacobian), jnp.complex128)
             orbit = orbit_of(
-                problem, chain, jacobian, at, integrator, multipliers, residual, jnp.array(0), chain.result
+                problem, chain, jacobian, at, integrator, multipliers, chain.residual, jnp.array(0), chain.result
             )
             rows = (self.of(orbit, at) - targets) / self.tolerance
             return jnp.concatenate([ends[-1] - y, rows]), (at, chain, jacobian)
@@ -154,11 +152,3 @@ def prescribed_at(
 @eqx.filter_jit
 def _of(prescribed: Prescribed, orbit: PeriodicOrbit) -> Float[Array, " free"]:
     return prescribed.of(orbit, orbit.params)
-
-
-def unless_undetermined(extended: Matrix, result: RESULTS) -> RESULTS:
-    """`not_isolated` where the Jacobian of the extended equation is singular: the conditions do not determine the unknowns."""
-    bound = jnp.finfo(extended.dtype).eps ** -0.6
-    size = lambda matrix: jnp.max(jnp.sum(jnp.abs(matrix), axis=1))
-    condition = size(extended) * size(solver(extended)(jnp.eye(len(extended), dtype=extended.dtype)))
-    return choose((result == RESULTS.successful) & ~(condition < bound), RESULTS.not_isolated, result)

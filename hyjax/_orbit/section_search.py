@@ -12,7 +12,7 @@ from .._flow.mode_integrators import IntegratorLike, Integrators, rolled, with_a
 from .._flow.section_map import check_section, section_map, SectionMap, with_section_mode
 from .._flow.terminal import for_terminal_modes
 from .._system.results import choose, nan_unless, RESULTS
-from .._system.section import Section, SectionLike
+from .._system.section import at_phase, Section, SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.warn import warn
@@ -24,8 +24,8 @@ from .orbit import PeriodicOrbit
 from .search import Region, search, solve_batch, stages
 from .search_batch import Batch, SectionBatch
 from .search_limits import SearchLimits
-from .second_lap import uses_time
 from .shooting import AbstractShooting, outcome
+from .time_dependence import uses_time
 
 SUCCESSFUL = RESULTS.successful._value
 
@@ -83,7 +83,8 @@ def find_section_orbits(
 ) -> dict[tuple[str, ...], PeriodicOrbit]:
     """`find_orbits` by a section."""
     for bound in region:
-        _, _, params, given = check_section(system, section, bound, params, 0.0, integrator)
+        _, _, params, given = check_section(system, section, bound, params, None, integrator)
+    system, section = at_phase(system, section)
     low, high = (np.asarray(bound) for bound in region)
     if not np.all(low <= high):
         raise ValueError(f"region: low {low} must not exceed high {high}.")

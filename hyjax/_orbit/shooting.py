@@ -26,12 +26,14 @@ class Found(eqx.Module):
     """The end of a search for an orbit, successful or not.
 
     **Attributes:** `chain`: the strides of the last evaluation. `jacobian`: of the return map, from section to section.
-    `residual`: its largest component. `result`: the code of the search.
+    `residual`: the largest component of $S^m(x) - x$. `closing`: the largest sum of a row of the closing jump's Jacobian.
+    `result`: the code of the search.
     """
 
     chain: Chain
     jacobian: Matrix
     residual: Scalar
+    closing: Scalar
     iterations: Int[Array, ""]
     result: RESULTS
 
@@ -64,6 +66,11 @@ class AbstractShooting(eqx.Module):
 def outcome(converged, result) -> RESULTS:
     """The code of a search: that of a stride that failed, or `orbit_not_converged` where sound strides do not close."""
     return choose((result == RESULTS.successful) & ~converged, RESULTS.orbit_not_converged, result)
+
+
+def largest_row(matrix: Matrix) -> Scalar:
+    """The largest sum of the moduli in a row: the matrix's norm for the largest component of a vector."""
+    return jnp.max(jnp.sum(jnp.abs(matrix), axis=1))
 
 
 def with_slope(fn, y: Array) -> tuple[Array, Array]:
@@ -113,9 +120,8 @@ class SingleShooting(AbstractShooting):
             max_iterations=self.max_iterations, accept=self.acceptable(integrator, guess.dtype),
             root_finder=self.root_finder, size=size, settle=True,
         )  # fmt: skip
-        chain, jacobian = root.aux
-        residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))
-        return Found(chain, jacobian, residual, root.iterations, outcome(root.converged, chain.result))
+        chain, jacobian, closing = root.aux
+        return Found(chain, jacobian, chain.residual, closing, root.iterations, outcome(root.converged, chain.result))
 
 
 @eqx.filter_jit
@@ -154,7 +160,8 @@ def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, A
 
 
 def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrators):
-    r"""The equation $\text{flow}^m(R(y)) - y = 0$ for `find_root`; `aux` is the chain and the return Jacobian.
+    r"""The equation $\text{flow}^m(R(y)) - y = 0$ for `find_root`; `aux` is the chain, the return Jacobian, and the
+    largest sum of a row of the closing jump's Jacobian.
 
     The first evaluation flows from the guess $x_0$, if given, to the pre-impact state $y_1$. Where the guess is nearly an orbit,
     $y_1$ is nearly a pre-impact state of the guess, also where $x_0$ has other preimages; then the equation is linearized at
@@ -178,6 +185,6 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         # The distance |R(y1) - x0| is a lower bound of the residual: a stride whose end does not depend on its start has D = 0.
         off = jnp.where(near, jnp.max(jnp.abs(image - x)), 0)
         kept = chain if problem.varied else dataclasses.replace(chain, jacobians=None)
-        return Evaluation(r, by_before @ slope - eye, at, (kept, by_end), off, jnp.max(jnp.abs(y1)))
+        return Evaluation(r, by_before @ slope - eye, at, (kept, by_end, largest_row(slope)), off, jnp.max(jnp.abs(y1)))
 
     return evaluate

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._flow.mode_integrators import Integrators
-from .._orbit.multipliers import eigenvalues, unless_in_family
+from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import find_root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
-from .._orbit.prescribed import Prescribed, unless_undetermined
+from .._orbit.prescribed import Prescribed
 from .._orbit.problem import Problem
 from .._orbit.shooting import orbit_equation, outcome
+from .._orbit.verdict import in_family, judged, undetermined
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
@@ -62,23 +63,27 @@ class OrbitFromGuess(eqx.Module):
         root = find_root(evaluate, guess, max_iterations=8, accept=accept)
         solved: dict[str, Array] = {}
         if self.prescribed is None:
-            chain, jacobian = root.aux
+            chain, jacobian, closing = root.aux
             multipliers = eigenvalues(jacobian)
-            result = unless_in_family(multipliers, outcome(root.converged, chain.result))
+            singular, result, y = in_family(multipliers), outcome(root.converged, chain.result), guess
         else:
-            params, chain, jacobian = root.aux.params, root.aux.chain, root.aux.jacobian
+            params, chain, jacobian, closing = root.aux.params, root.aux.chain, root.aux.jacobian, None
             multipliers = eigenvalues(jacobian)
             converged = root.converged | (root.aux.error <= accept * jnp.max(jnp.abs(root.y)))
-            result = unless_undetermined(root.aux.extended, outcome(converged, chain.result))
-            leaves, named = jax.tree.leaves(params), named_units(params, self.prescribed.free)
-            found = result == RESULTS.successful
-            solved = {"_slope": root.aux.slope}
-            solved |= {name: nan_unless(found, leaves[i]) for name, i in zip(named, self.prescribed.free, strict=True)}
-        residual = jnp.max(jnp.abs(chain.end - chain.nodes[0]))
-        orbit = orbit_of(
-            self.problem, chain, jacobian, params, self.integrator, multipliers, residual, root.iterations, result
-        )
+            singular, result = undetermined(root.aux.extended), outcome(converged, chain.result)
+            y, _ = self.prescribed.split(guess)
+        result = judged(
+            self.problem, chain, jacobian, params, self.integrator, result, accept=accept, size=jnp.max(jnp.abs(guess)),
+            closing=closing, singular=singular, guess=self.problem.closing_jump(y, params),
+        )  # fmt: skip
         good = result == RESULTS.successful
+        if self.prescribed is not None:
+            leaves, named = jax.tree.leaves(params), named_units(params, self.prescribed.free)
+            solved = {"_slope": root.aux.slope}
+            solved |= {name: nan_unless(good, leaves[i]) for name, i in zip(named, self.prescribed.free, strict=True)}
+        orbit = orbit_of(
+            self.problem, chain, jacobian, params, self.integrator, multipliers, chain.residual, root.iterations, result
+        )
         columns = {
             "x": orbit.x,
             "period": orbit.period,
@@ -87,7 +92,8 @@ class OrbitFromGuess(eqx.Module):
             "residual": orbit.residual,
             "iterations": orbit.iterations.astype(jnp.int32),
             "result": jnp.asarray(result._value, jnp.int32),
-            "_y": nan_unless(good, root.y),
+            # At another phase of the forcing it is no orbit, but leads to the orbits beyond.
+            "_y": nan_unless(good | (result == RESULTS.out_of_phase), root.y),
         } | solved
         return columns | ({} if self.record is None else recorded(self.record, orbit, good, columns))
 

@@ -12,8 +12,8 @@ from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._flow.section_map import check_section, SectionMap, with_section_mode
 from .._flow.terminal import for_terminal_modes, with_terminal_modes
 from .._orbit.problem import Problem
-from .._orbit.second_lap import depends_on_time, uses_time
-from .._system.section import first_mode, Section, SectionLike
+from .._orbit.time_dependence import depends_on_time, uses_time
+from .._system.section import at_phase, first_mode, Section, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
 from .sequence_map import SequenceMap
@@ -68,7 +68,8 @@ def map_of(
     assert section is not None
     if not isinstance(max_jumps, int) or max_jumps < 0:
         raise ValueError(f"{caller}: max_jumps={max_jumps!r} must be an integer of at least 0.")
-    _, x, params, _ = check_section(system, section, x, params, 0.0, integrator)
+    _, x, params, _ = check_section(system, section, x, params, None, integrator)
+    system, section = at_phase(system, section)
     on_surface = isinstance(section, Section)
     ending = with_section_mode(with_terminal_modes(system, system.names, fates), section)
     chosen = SectionMap(ending, section, len(system.names), max_jumps, for_terminal_modes(plain, ending))

@@ -107,6 +107,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "for an isostable response. Neighbouring orbits may be periodic too, two multipliers may be equal, or the accuracy may "
         "not suffice: lower the integrator's tolerance, choose another multiplier, or another parameter."
     )
+    stop_not_reached = (
+        "The branch does not lead to `stop`: it left the interval on the other side of its start, perhaps after a fold, or it is "
+        "closed and returned to its start. For all of it, give bounds `stop=(low, high)`."
+    )
 
 
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:

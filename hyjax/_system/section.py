@@ -1,12 +1,17 @@
 r"""Sections of a flow, at which a map is taken whatever sequence of modes lies between: a surface, or the period of a forcing."""
 
+import dataclasses
+import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
+import jax.core
 import jax.numpy as jnp
+from jaxtyping import Array
 
-from .system import Guard
-from .types import Params, Scalar
+from .system import Guard, HybridSystem
+from .types import Params, Scalar, State, Time
 
 
 class Section(eqx.Module):
@@ -38,10 +43,12 @@ class Section(eqx.Module):
 
 
 class Stroboscope(eqx.Module):
-    r"""A stroboscopic section: the states at the times $t_0 + kT(p)$, for a system that is forced with the period $T$.
+    r"""A stroboscopic section: the states at the times $t_0(p) + kT(p)$, for a system that is forced with the period $T$.
 
     **Arguments:** `mode`: the name of the mode of the initial states; after a period the state may be in any mode. `period`: a
-    function `T(params)`, or a positive number, in units of time. `ValueError` for a period that is neither.
+    function `T(params)`, or a positive number, in units of time. `phase`: $t_0$, a function of the parameters or a number, in
+    units of time. Choose a phase at which nothing happens: where a guard falls at the times of the section, every orbit is at the
+    edge of two sequences of modes. `ValueError` for a period or a phase that is neither.
 
     **Example:**
 
@@ -51,23 +58,60 @@ class Stroboscope(eqx.Module):
     >>> crossing = hj.section_map(ball.system, x0, params, section=once_a_second)
     >>> print(crossing.time, crossing.jumps)
     1.0 1
+    >>> later = hj.Stroboscope("flight", 1.0, phase=0.25)
+    >>> [float(hj.section_map(ball.system, x0, params, section=each).time) for each in (once_a_second, later)]
+    [1.0, 1.0]
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 8.7 and 12.5.
     """
 
     mode: str = eqx.field(static=True)
     period: Callable[[Params], Scalar] | float | int
+    phase: Callable[[Params], Scalar] | float | int = 0.0
 
     def __check_init__(self):
         if not callable(self.period) and not self.period > 0:
             raise ValueError(f"Stroboscope: period={self.period!r} must be positive, or a function T(params).")
+        if not callable(self.phase) and not isinstance(self.phase, jax.core.Tracer) and not math.isfinite(self.phase):
+            raise ValueError(
+                f"Stroboscope: phase={self.phase!r} must be a finite time, or a function of the parameters."
+            )
 
     def duration(self, params: Params, dtype) -> Scalar:
         """The period, in units of time."""
         return jnp.asarray(self.period(params) if callable(self.period) else self.period, dtype)
 
+    def start(self, params: Params, dtype) -> Time:
+        """The phase: the time at which the states of the section are taken, and every period later."""
+        return jnp.asarray(self.phase(params) if callable(self.phase) else self.phase, dtype)
+
 
 SectionLike = Section | Stroboscope
+
+
+class _Later(eqx.Module):
+    """A function of a system, whose time counts from the phase of a stroboscope."""
+
+    fn: Callable[..., Any]
+    section: Stroboscope
+
+    def __call__(self, t: Time, x: State, params: Params, *others) -> Array:
+        return self.fn(t + self.section.start(params, x.dtype), x, params, *others)
+
+
+def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, SectionLike]:
+    """The system whose time counts from the phase of a stroboscope, and the stroboscope without phase: for analyses whose clock
+    starts at zero. Both unchanged for another section."""
+    if not isinstance(section, Stroboscope) or (not callable(section.phase) and section.phase == 0):
+        return system, section
+
+    def later(part, *names: str):
+        fns = {name: getattr(part, name) for name in names}
+        return dataclasses.replace(part, **{name: _Later(fn, section) for name, fn in fns.items() if fn is not None})
+
+    modes = {name: later(mode, "vector_field", "domain") for name, mode in system.modes.items()}
+    ways = tuple(later(way, "guard", "reset", "armed") for way in system.transitions)
+    return HybridSystem(modes, ways, system.time_unit), dataclasses.replace(section, phase=0.0)
 
 
 def first_mode(caller: str, sequence: tuple[str, ...] | None, section: SectionLike | None) -> str:

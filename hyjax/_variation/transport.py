@@ -24,7 +24,7 @@ from .._flow.jump import reset, saltation_matrix
 from .._flow.mode_integrators import pushable
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._orbit.second_lap import depends_on_time
+from .._orbit.time_dependence import depends_on_time
 from .._system.results import RESULTS
 from .._system.types import Matrix
 from .stride_derivatives import require_one

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.second_lap import uses_time
 from .._orbit.stride import run_stride
+from .._orbit.time_dependence import uses_time
 from .._system.results import RESULTS
 from .arc import ArcProgram, run_arc, sentences, start_set, Tube
 from .disturbance import Disturbance, NONE

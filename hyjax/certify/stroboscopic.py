@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._flow.check import check_params
-from .._system.section import Stroboscope
+from .._system.section import at_phase, Stroboscope
 from .._system.shown import is_traced, Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
@@ -105,8 +105,8 @@ def stroboscopic_inclusion(
     disturbance only where $T$ is exactly a multiple of the cycle's period $T^*$. For such a system take the return map to a
     section (`stride`, `section_map`).
 
-    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: centre of the ball, at the time 0,
-    shape `(n,)`. `section`: the mode of `x0`, and the period. `steps`: of Euler's method in a period, static. `radius`,
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: centre of the ball, at the
+    phase of the section, shape `(n,)`. `section`: the mode of `x0`, the period, and the phase. `steps`: of Euler's method in a period, static. `radius`,
     `disturbance`, `osl`, `formula`: as for `euler_tube`.
 
     **Returns:** `StroboscopicInclusion`, also under `jit` and `vmap`. `ValueError` for a system that does not depend on time, for
@@ -126,6 +126,7 @@ def stroboscopic_inclusion(
     Lohmiller, Slotine (1998), *On contraction analysis for non-linear systems*, Automatica 34, for the contraction.
     """
     x0 = jnp.asarray(x0)
+    system, section = at_phase(system, section)
     period = section.duration(params, x0.dtype)
     if is_autonomous(system, check_params(params), x0.dtype):
         raise ValueError(

@@ -7,16 +7,20 @@ from types import ModuleType
 from .._system.section import Section, SectionLike, Stroboscope
 from .arguments import as_misuse, check_parameter, Misuse, parse_finite, parse_state, resembling
 
-FORMS = "Write MODE:COORDINATE<VALUE, MODE:COORDINATE>VALUE, MODE:period=VALUE or MODE:period=2pi/PARAMETER, in quotes"
+FORMS = (
+    "Write MODE:COORDINATE<VALUE, MODE:COORDINATE>VALUE, MODE:period=VALUE or MODE:period=2pi/PARAMETER, perhaps with "
+    ",phase=VALUE, in quotes"
+)
 
 
 def parse_section(model: ModuleType, text: str) -> SectionLike:
     """The section `MODE:COORDINATE<VALUE`, at which a coordinate falls below a value, `MODE:COORDINATE>VALUE`, at which it rises
-    above it, `MODE:period=VALUE`, or `MODE:period=2pi/PARAMETER` for a parameter that is an angular frequency."""
-    found = re.fullmatch(r"\s*(\w+)\s*:\s*(\w+)\s*([<>=])\s*(\S+)\s*", text)
+    above it, `MODE:period=VALUE`, or `MODE:period=2pi/PARAMETER` for a parameter that is an angular frequency, and then perhaps
+    `,phase=VALUE`, in units of time."""
+    found = re.fullmatch(r"\s*(\w+)\s*:\s*(\w+)\s*([<>=])\s*([^\s,]+)\s*(?:,\s*phase\s*=\s*(\S+)\s*)?", text)
     if found is None:
         raise Misuse(f"--section: {text!r} is no section. {FORMS}.")
-    mode, name, relation, value = found.groups()
+    mode, name, relation, value, phase = found.groups()
     with as_misuse():
         coordinates = model.system.mode(mode, "--section").coordinates
     if relation == "=":
@@ -25,7 +29,9 @@ def parse_section(model: ModuleType, text: str) -> SectionLike:
                 f"--section: {text!r}: = is for a period. Write {mode}:{name}<{value} where {name} falls, or "
                 f"{mode}:{name}>{value} where it rises."
             )
-        return Stroboscope(mode, _period(model, value))
+        return Stroboscope(mode, _period(model, value), 0.0 if phase is None else parse_finite(phase, "--section"))
+    if phase is not None:
+        raise Misuse(f"--section: {text!r}: a phase is for a period. Write {mode}:period=VALUE,phase={phase}.")
     if name not in coordinates:
         raise Misuse(
             f"--section: mode {mode!r} has no coordinate {name!r}.{resembling(name, coordinates)} Its coordinates are: "

@@ -1,0 +1,170 @@
+r"""The verdict on a periodic orbit: the one code of orbits that are searched, swept, continued or optimized.
+
+A solver that has converged knows that the pre-impact state comes back. That is an orbit if four things hold.
+
+- **It is one.** Newton's equation is regular: the return map has no multiplier 1, and conditions determine their unknowns.
+- **It lasts.** State and period have not shrunk to rounding, the point at which events accumulate.
+- **The state returns.** The residual $|S^m(x) - x|$ is taken after the jump that closes the orbit. Its tolerance is that of the
+  solver, `accept`, relative to the largest state, and times the derivative of this jump where that is larger than 1: the
+  pre-impact state is accurate to `accept`, and the jump multiplies this error. Where the tolerance is finer than rounding in the
+  functions of the system, $\varepsilon^{0.6}$ is taken (4e-10; 7e-5 in float32).
+- **The system is the same again.** The equation of an orbit starts its clock at 0, also that of the jump which closes the orbit.
+  If the system depends on time, its state may return after a time $T$ that is no multiple of the forcing's period. Then the
+  strides that start from the same states a time $T$ later take other times or end elsewhere, or the vector field differs on the
+  way. Both laps are computed alike from the same states, so that they differ by rounding and the error of $T$ alone.
+
+An orbit also has to be near to its guess, if that is asked for.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Complex, Float
+
+from .._flow.integrator import PlainForward
+from .._flow.jump import reset
+from .._flow.mode_integrators import Integrators, rolled, with_adjoint
+from .._flow.trees import without_tangents
+from .._system.elimination import solver
+from .._system.results import choose, RESULTS
+from .._system.types import Flag, Matrix, Params, Scalar, State
+from .chain import Chain
+from .problem import Problem
+from .shooting import largest_row
+from .stride import run_stride
+from .time_dependence import depends_on_time
+
+# The power of the dtype's resolution that counts as rounding in the functions of a system.
+ROUNDING = 0.6
+# Where the vector fields of both laps are compared, as fractions of an arc. No fractions that a forcing may have.
+PLACES = (0.2763, 0.6181)
+
+
+def judged(
+    problem: Problem,
+    chain: Chain,
+    jacobian: Matrix,
+    params: Params,
+    integrator: Integrators,
+    result: RESULTS,
+    *,
+    accept: float | Array,
+    size: Scalar,
+    closing: Scalar | None = None,
+    singular: Flag | None = None,
+    guess: State | Float[Array, "strides n"] | None = None,
+    distance: Scalar | None = None,
+    near: Scalar | None = None,
+) -> RESULTS:
+    """The code of the orbit of a closed chain of strides: `result` where that is not `successful`, else the first that applies
+    of `not_isolated`, `zeno`, `out_of_phase` or, if the system does not depend on time, `orbit_not_converged`, and
+    `far_from_guess`. Not differentiable.
+
+    **Arguments:** `jacobian`: of the return map, before or after the closing jump, by which an error grows in a lap. `result`: of
+    the solver. `accept`: its largest residual, relative to the states. `size`: of the states at its start, where these are larger
+    than the orbit's. `closing`: the largest sum of a row of the closing jump's Jacobian, if it is known. `singular`: whether the
+    solver's equation is singular; `None` on a branch, whose equation is regular at folds. `guess`: with the scales of state and time beside which an orbit vanishes. `distance`: from the guess, at most `near`.
+    """
+    chain, jacobian, params, size, guess = without_tangents((chain, jacobian, params, size, guess))
+    size = jnp.maximum(size, jnp.maximum(jnp.max(jnp.abs(chain.nodes)), jnp.max(jnp.abs(chain.before))))
+    timed = depends_on_time(problem, params, chain.nodes)
+    if closing is None:
+        closing = largest_row(jax.jacfwd(lambda y: problem.closing_jump(y, params))(chain.before[0]))
+    tolerance = _at_least_rounding(accept, size) * size * jnp.maximum(closing, 1)
+    open_end = RESULTS.out_of_phase if timed else RESULTS.orbit_not_converged
+    causes = [(~(chain.residual <= tolerance), open_end)]
+    if timed:
+        repeats = _repeats(problem, chain, params, integrator, size, 1 + largest_row(jacobian))
+        causes.append((~repeats, RESULTS.out_of_phase))
+    if guess is not None:
+        causes.insert(0, (_vanishes(problem, chain, guess, params), RESULTS.zeno))
+    if singular is not None:
+        causes.insert(0, (singular, RESULTS.not_isolated))
+    if near is not None:
+        causes.append((~(distance <= near), RESULTS.far_from_guess))
+    for wrong, code in causes:
+        result = choose((result == RESULTS.successful) & wrong, code, result)
+    return result
+
+
+def in_family(multipliers: Complex[Array, " n"]) -> Flag:
+    """Whether the return map has a multiplier 1: neighbouring orbits are periodic too, and Newton's equation is singular."""
+    return jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
+
+
+def undetermined(extended: Matrix) -> Flag:
+    """Whether the Jacobian of an orbit's equation with conditions is singular: these do not determine the unknowns."""
+    bound = jnp.finfo(extended.dtype).eps ** -0.6
+    inverse = solver(extended)(jnp.eye(len(extended), dtype=extended.dtype))
+    return ~(largest_row(extended) * largest_row(inverse) < bound)
+
+
+def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strides n"], params: Params) -> Flag:
+    r"""Whether state and period have shrunk to rounding, beside those of the guess.
+
+    A bouncing ball that loses energy returns to its floor sooner and sooner, and the fixed point of its return map, at rest,
+    lasts no time. Nothing at such a point tells it from a small orbit: the map is linear there. So the scales are those of the
+    guess, $|x_0|$ and $|x_0| / |f(x_0)|$.
+    """
+    start = guess if guess.ndim == 1 else guess[0]
+    size = jnp.max(jnp.abs(start))
+    rate = jnp.max(jnp.abs(problem.system.mode(problem.sequence[0]).vector_field(jnp.zeros_like(size), start, params)))
+    eps = jnp.finfo(start.dtype).eps
+    states = [jnp.max(jnp.abs(each)) for each in (chain.nodes, chain.before)]
+    return (jnp.maximum(*states) <= eps**0.5 * size) & (chain.period * rate <= eps**0.6 * size)
+
+
+def _repeats(
+    problem: Problem, chain: Chain, params: Params, integrator: Integrators, size: Scalar, grown: Scalar
+) -> Flag:
+    """Whether every stride repeats itself a period later: from the same state, in the same times, through the same states.
+
+    **Arguments:** `grown`: by how much an error grows in a lap.
+    """
+    plain = rolled(with_adjoint(integrator, PlainForward()))
+    tolerance = 100 * sum(plain.tolerances(size.dtype))
+    close = _at_least_rounding(tolerance, size) * grown
+    ends = jnp.concatenate([chain.nodes[1:], chain.end[None]])
+
+    def one(start, x, arc_ends, elapsed, end) -> Flag:
+        lap = run_stride(problem.system, start + chain.period, x, params, problem.sequence, plain)
+        again = [impact.t - start - chain.period for impact in lap.impacts]
+        same = jnp.max(jnp.abs(jnp.stack(again) - elapsed)) <= close * chain.period
+        states = [*zip((impact.x for impact in lap.impacts), arc_ends, strict=True), (lap.x, end)]
+        for there, here in states:
+            same &= jnp.max(jnp.abs(there - here)) <= close * size
+        return (
+            same
+            & (lap.result == RESULTS.successful)
+            & _same_fields(problem, start, x, arc_ends, elapsed, chain.period, params)
+        )
+
+    columns = chain.starts, chain.nodes, chain.arc_ends, chain.elapsed, ends
+    if not problem.timed:
+        return one(*jax.tree.map(lambda leaf: leaf[0], columns))
+    return jnp.all(jax.vmap(one)(*columns))
+
+
+def _same_fields(problem: Problem, start: Scalar, x: State, arc_ends, elapsed, period: Scalar, params: Params) -> Flag:
+    """Whether the vector fields are the same a period later, between the ends of each arc. Forces of another phase may have the
+    same effect on a whole arc."""
+    route, same, begun = problem.system.route(problem.sequence), jnp.array(True), start
+    for mode, taken, after, time in zip(problem.sequence, route, arc_ends, elapsed, strict=True):
+        field = problem.system.mode(mode).vector_field
+
+        def at(place, late, field=field, begun=begun, x=x, after=after, time=time):
+            t = begun + place * (start + time - begun) + late
+            return field(t, x + place * (after - x), params)
+
+        fields = jax.vmap(jax.vmap(at, (None, 0)), (0, None))(
+            jnp.array(PLACES, period.dtype), jnp.stack([0 * period, period])
+        )
+        coarse = jnp.finfo(period.dtype).eps ** 0.5
+        # Between the ends there may be states at which a field is not defined.
+        same &= ~(jnp.max(jnp.abs(fields[:, 1] - fields[:, 0])) > coarse * jnp.max(jnp.abs(fields)))
+        begun = start + time
+        x = reset(problem.system.transitions[taken], begun, after, params)
+    return same
+
+
+def _at_least_rounding(tolerance: float | Array, like: Array) -> Array:
+    return jnp.maximum(jnp.asarray(tolerance, like.dtype), jnp.finfo(like.dtype).eps ** ROUNDING)
