@@ -103,7 +103,8 @@ def find_orbits(
     With a `section`, a dictionary from each sequence to a `PeriodicOrbit` of this kind, the shortest sequence first. The `system`
     of these orbits is the given one with a transition at the section, which changes nothing and enters the mode `"(mode) from the
     section"`, where the orbits start. Where several transitions lead from one mode to the same other, each enters a mode of its
-    own, `"(mode) after (number)"`; and the time counts from the phase of a `Stroboscope`. `continuation` and `sweep` of `orbit.system` follow these orbits, also one without jumps.
+    own, `"(mode) after (number)"`. Its time counts from the phase of a `Stroboscope`. `continuation` and `sweep` of
+    `orbit.system` follow these orbits, also one without jumps.
 
     **Example:**
 

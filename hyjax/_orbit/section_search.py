@@ -14,7 +14,7 @@ from .._flow.terminal import for_terminal_modes
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike
 from .._system.system import HybridSystem
-from .._system.types import Params
+from .._system.types import Params, State
 from .._system.warn import warn
 from .._system.working import working
 from .entered import on_section
@@ -53,9 +53,11 @@ def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPo
         return nan_unless(closes, z[: x.size]), (nodes, arcs, t, result)
 
     def evaluate(x, first):
-        end, jacobian, aux = with_columns_by_lanes(laps, x)
+        # From a state before the section the first crossing is at once, and each state of the surface would be its own image.
+        at = _onto_surface(batch.map.section, x, batch.params)
+        end, jacobian, aux = with_columns_by_lanes(laps, at)
         eye = jnp.eye(x.size, dtype=x.dtype)
-        return Evaluation(end - x, jacobian - eye, x, (aux, jacobian))
+        return Evaluation(end - at, jacobian - eye, at, (aux, jacobian))
 
     def solve(guess):
         root = find_root(
@@ -63,10 +65,30 @@ def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPo
             root_finder=method.root_finder,
         )  # fmt: skip
         (nodes, arcs, period, result), jacobian = root.aux
+        rate = jnp.max(
+            jnp.abs(batch.map.system.mode(mode).vector_field(jnp.zeros_like(period), nodes[0], batch.params))
+        )
+        length, size = period * rate, jnp.max(jnp.abs(nodes))
+        returns = length > 3 * root.residual + jnp.finfo(size.dtype).eps ** 0.6 * size
+        result = choose((result == RESULTS.successful) & ~returns, RESULTS.zeno, result)
         result = outcome(root.converged, result)
         return FixedPoint(nodes, arcs, period, jacobian, root.residual, jnp.zeros_like(period), result)
 
     return jax.vmap(solve)(guesses)
+
+
+def _onto_surface(section: SectionLike, x: State, params: Params) -> State:
+    """A state on the section's surface near `x`, by Newton's method along the gradient; `x` itself for a stroboscope, and where
+    the method does not approach the surface."""
+    if not isinstance(section, Section):
+        return x
+    value = lambda x: section.surface(jnp.zeros((), x.dtype), x, params)
+    at = x
+    for _ in range(4):
+        off, up = jax.value_and_grad(value)(at)
+        steep = jnp.sum(up**2)
+        at = at - off * up / jnp.where(steep > 0, steep, 1)
+    return jnp.where(jnp.abs(value(at)) <= jnp.abs(value(x)), at, x)
 
 
 def find_section_orbits(

@@ -3,7 +3,7 @@ r"""The verdict on a periodic orbit: the one code of orbits that are searched, s
 A solver that has converged knows that the pre-impact state comes back. That is an orbit if four things hold.
 
 - **It is one.** Newton's equation is regular: the return map has no multiplier 1, and conditions determine their unknowns.
-- **It lasts.** State and period have not shrunk to rounding, the point at which events accumulate.
+- **It lasts.** The period is positive, and state and period have not shrunk to rounding, as where events accumulate.
 - **The state returns.** The residual $|S^m(x) - x|$ is taken after the jump that closes the orbit. Its tolerance is that of the
   solver, `accept`, relative to the largest state, and times the derivative of this jump where that is larger than 1: the
   pre-impact state is accurate to `accept`, and the jump multiplies this error. Where the tolerance is finer than rounding in the
@@ -62,7 +62,8 @@ def judged(
     **Arguments:** `jacobian`: of the return map, before or after the closing jump, by which an error grows in a lap. `result`: of
     the solver. `accept`: its largest residual, relative to the states. `size`: of the states at its start, where these are larger
     than the orbit's. `closing`: the largest sum of a row of the closing jump's Jacobian, if it is known. `singular`: whether the
-    solver's equation is singular; `None` on a branch, whose equation is regular at folds. `guess`: with the scales of state and time beside which an orbit vanishes. `distance`: from the guess, at most `near`.
+    solver's equation is singular; `None` on a branch, whose equation is regular at folds. `guess`: with the scales of state and
+    time beside which an orbit vanishes. `distance`: from the guess, at most `near`.
     """
     chain, jacobian, params, size, guess = without_tangents((chain, jacobian, params, size, guess))
     size = jnp.maximum(size, jnp.maximum(jnp.max(jnp.abs(chain.nodes)), jnp.max(jnp.abs(chain.before))))
@@ -70,13 +71,12 @@ def judged(
     if closing is None:
         closing = largest_row(jax.jacfwd(lambda y: problem.closing_jump(y, params))(chain.before[0]))
     tolerance = _at_least_rounding(accept, size) * size * jnp.maximum(closing, 1)
+    lasts = chain.period > 0 if guess is None else (chain.period > 0) & ~_vanishes(problem, chain, guess, params)
     open_end = RESULTS.out_of_phase if timed else RESULTS.orbit_not_converged
-    causes = [(~(chain.residual <= tolerance), open_end)]
+    causes = [(~lasts, RESULTS.zeno), (~(chain.residual <= tolerance), open_end)]
     if timed:
         repeats = _repeats(problem, chain, params, integrator, size, 1 + largest_row(jacobian))
         causes.append((~repeats, RESULTS.out_of_phase))
-    if guess is not None:
-        causes.insert(0, (_vanishes(problem, chain, guess, params), RESULTS.zeno))
     if singular is not None:
         causes.insert(0, (singular, RESULTS.not_isolated))
     if near is not None:

@@ -49,6 +49,11 @@ def with_prescribed(
             raise ValueError(f"sweep: {name}: the quantity must be one number, not of shape {shape}.")
         quantities.append(quantity)
         axes.append(checked_axis(name, axis, orbit.x.dtype))
+        if _is_period(quantity, orbit) and np.min(axes[-1]) <= 0:
+            raise ValueError(
+                f"sweep: {name}={np.min(axes[-1]):g} is prescribed for a period, which must be positive. Leave out the "
+                "values that are not."
+            )
     largest = jnp.array([np.max(np.abs(axis)) for axis in axes])
     conditions, at, unknowns = prescribed_at(orbit, tuple(quantities), free, largest)
     if not np.all(np.isfinite(at)):
@@ -58,3 +63,11 @@ def with_prescribed(
         grid, names=(*grid.names, *prescribed), units=units, values=(*grid.values, *axes), solved=solved
     )
     return grid, conditions, (np.append(values, at), np.asarray(unknowns))
+
+
+def _is_period(quantity: Quantity, orbit: PeriodicOrbit) -> bool:
+    """Whether a quantity is the period of an orbit, or the mean time of its strides: that of orbits with other periods."""
+    factors = np.array([1.0, 0.5, 3.0])
+    of = lambda factor: quantity(dataclasses.replace(orbit, period=factor * orbit.period), orbit.params)
+    values = np.array([np.asarray(of(factor)) for factor in factors])
+    return any(np.array_equal(values, factors * float(orbit.period) / each) for each in (1, orbit.strides))

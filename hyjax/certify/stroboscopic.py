@@ -105,9 +105,9 @@ def stroboscopic_inclusion(
     disturbance only where $T$ is exactly a multiple of the cycle's period $T^*$. For such a system take the return map to a
     section (`stride`, `section_map`).
 
-    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: centre of the ball, at the
-    phase of the section, shape `(n,)`. `section`: the mode of `x0`, the period, and the phase. `steps`: of Euler's method in a period, static. `radius`,
-    `disturbance`, `osl`, `formula`: as for `euler_tube`.
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: centre of the ball, at the phase of
+    the section, shape `(n,)`. `section`: the mode of `x0`, the period, and the phase. `steps`: of Euler's method in a period,
+    static. `radius`, `disturbance`, `osl`, `formula`: as for `euler_tube`.
 
     **Returns:** `StroboscopicInclusion`, also under `jit` and `vmap`. `ValueError` for a system that does not depend on time, for
     a vector field without that period, and as `euler_tube`.
