@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from pages import cells
 from readme import claimed
 from systems import ROLLED
@@ -144,11 +144,52 @@ def test_branch_point_and_the_branch_that_crosses():
     assert mu[-1] > 0.39 and np.min(np.abs(z[1:])) > 1e-3
     assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
     # The amplitude fits to how near `stop` is.
+    # Both halves lead upwards, and none down.
+    both = hj.switch_branch(points[0], stop=(-0.4, 0.4), amplitude=1e-2)
+    assert_allclose(both.values[[0, -1]], 0.4, rtol=1e-14)
+    assert_allclose((both.x[:, 0] - both.values) ** 2, both.values, rtol=1e-9, atol=1e-12)
+    assert both.x[0, 0] * both.x[-1, 0] < 0 and both.result == RESULTS.successful
+    assert hj.switch_branch(points[0], stop=-0.4, amplitude=1e-2).result == RESULTS.stop_not_reached
     near = hj.switch_branch(points[0], stop=1e-6)
     assert 0 <= near.values[0] < 1e-6 and near.values[-1] == 1e-6
     # The command line follows it by itself, from the two branches that meet it once.
     (crossing,) = crossing_branches([branch, branch], stop=(-0.5, 0.55), method=hj.PseudoArclength())
     assert_allclose((crossing.x[:, 0] - crossing.values) ** 2, crossing.values, rtol=1e-9, atol=1e-12)
+
+
+def exchange(x, p):
+    """A transcritical point at mu = 0, of x = 0 and x = mu."""
+    return x + p["mu"] * x - x**2
+
+
+def test_the_half_that_leads_to_stop():
+    """The branch that crosses x = 0 is x = mu, positive above and negative below."""
+    system, orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.5)
+    (point,) = branch.special_points
+    assert point.kind == "branch-point"
+    for stop in (0.4, -0.4):
+        half = hj.switch_branch(point, stop=stop)
+        assert half.result == RESULTS.successful and half.values[-1] == stop
+        assert np.all(np.sign(half.values) == np.sign(stop))
+        assert_allclose(half.x[:, 0], half.values, rtol=1e-9)
+    whole = hj.switch_branch(point, stop=(-0.4, 0.3))
+    assert whole.result == RESULTS.successful
+    assert_allclose(np.sort(whole.values[[0, -1]]), [-0.4, 0.3], rtol=1e-14)
+    assert np.all(np.diff(whole.values) > 0) or np.all(np.diff(whole.values) < 0)
+    assert_allclose(whole.x[:, 0], whole.values, rtol=1e-9)
+    assert_array_equal(whole.stable, whole.values > 0)
+
+
+def test_a_branch_that_does_not_lead_to_stop():
+    """x = mu^(1/2) turns at mu = 0, and leaves the interval on the other side, three times as far from the start."""
+    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=-0.1)
+    assert branch.result == RESULTS.stop_not_reached
+    assert_allclose(branch.values[-1], 0.25 + 3 * 0.35, rtol=1e-14)
+    assert_allclose(branch.x[-1, 0], -np.sqrt(branch.values[-1]), rtol=1e-12)
+    # Within bounds it is whole.
+    assert hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5)).result == RESULTS.successful
 
 
 def test_branches_of_a_batch(doubling):

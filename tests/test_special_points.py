@@ -143,6 +143,9 @@ def test_closed_branch(isola):
     assert_allclose(angles[-1] - angles[0], 2 * np.pi, rtol=1e-12)
     assert [point.kind for point in branch.special_points] == ["fold", "fold"]
     assert_allclose([float(point.value) for point in branch.special_points], [1, -1], rtol=1e-12)
+    # It leads to no other value.
+    around = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=2.0)
+    assert around.result == hj.RESULTS.stop_not_reached and np.all(around.curves.closed)
     # A start on a bound is followed inwards, and no point comes twice.
     half = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
     assert_allclose(half.values[[0, -1]], 0, atol=1e-14)

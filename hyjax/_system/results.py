@@ -70,8 +70,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "`PseudoArclength(max_points=1000)`, or its `max_step`."
     )
     out_of_phase = (
-        "The state returns, but not the forcing: the system depends on time, and followed once more from its end the orbit ends "
-        "elsewhere. Close the orbit by a guard that falls once in a period of the forcing, or after more strides."
+        "The state returns, but not the forcing: the system depends on time, and a period later it is not the same. Close "
+        "the orbit by a guard that falls once in a period of the forcing, or after more strides."
     )
     not_isolated = (
         "The orbit is one of a continuous family: the return map has the multiplier 1 on the section, so Newton's "
