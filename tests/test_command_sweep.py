@@ -12,6 +12,7 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
+from hyjax.cli.arguments import Misuse
 from hyjax.cli.section import parse_section, state_at_section
 from hyjax.models import linear_impact_oscillator
 
@@ -177,6 +178,11 @@ def test_sections_by_their_texts():
         section = parse_section(linear_impact_oscillator, text)
         assert isinstance(section, hj.Stroboscope) and section.mode == "before"
         assert_allclose(section.duration(params, float), period, rtol=1e-15)
+        assert section.start(params, float) == 0
+    assert parse_section(linear_impact_oscillator, "before:period=2,phase=0.5").start(params, float) == 0.5
+    assert parse_section(linear_impact_oscillator, " before : period = 2 , phase = 0.5 ").start(params, float) == 0.5
+    with pytest.raises(Misuse, match="a phase is for a period"):
+        parse_section(linear_impact_oscillator, "before:x<2,phase=0.5")
     start = state_at_section(linear_impact_oscillator, params, section, None)
     assert_allclose(start(params), linear_impact_oscillator.start(params)[1])
     # The parameters of a file may have no defaults: its start is asked for with those of the grid.

@@ -1,5 +1,6 @@
 """Maps of sections through whatever modes come: areas, a wheel in closed form, attractors, basins and orbits of any sequence."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,13 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
+from hyjax._flow.integrator import PlainForward
+from hyjax._flow.mode_integrators import for_modes, with_adjoint
+from hyjax._flow.section_map import SectionMap, with_section_mode
+from hyjax._flow.terminal import for_terminal_modes
+from hyjax._orbit.search import stages
+from hyjax._orbit.search_batch import SectionBatch
+from hyjax._orbit.section_search import _solve
 from hyjax.models import rimless_wheel
 
 # A driven oscillator before a wall, which it strikes none, one or several times in a period.
@@ -195,6 +203,99 @@ def test_orbits_between_two_walls():
         assert [f"free after {k}" for k in np.asarray(crossing.transitions) if k >= 0] == list(sequence[1:])
         # The residual of an orbit, of the order of the integrator's tolerance times its multipliers.
         assert_allclose(crossing.x, orbits.x[0], rtol=0, atol=1e-10)
+
+
+def test_a_region_on_both_sides_of_a_section():
+    """r' = r (1 - r^2), round once in 2 pi: the states just before the section cross it at once, and are no orbits. The origin,
+    which the curved section meets, is at rest."""
+    turn = lambda x: 1 - x[0] ** 2 - x[1] ** 2
+    polar = hj.HybridSystem(
+        {"on": hj.Mode(lambda t, x, p: jnp.stack([x[0] * turn(x) - x[1], x[1] * turn(x) + x[0]]), ("x", "y"))}, ()
+    )
+    section = hj.Section("on", lambda t, x, p: x[1] - 0.3 * x[0] ** 2)
+    plain = with_adjoint(hj.Integrator(rtol=1e-8, atol=1e-8, unroll=False), PlainForward())
+    each = SectionMap(with_section_mode(polar, section), section, 1, 2, for_modes(polar, plain))
+    extended = for_terminal_modes(for_modes(polar, plain), each.system)
+    batch = SectionBatch(
+        eqx.tree_at(lambda each: each.integrator, each, extended), None, 1, hj.SingleShooting(), extended
+    )
+    quick, *_ = stages(batch, float)
+    starts = jnp.stack(jnp.meshgrid(jnp.linspace(-1.5, 1.5, 8), jnp.linspace(-0.5, 0.7, 8)), axis=-1).reshape(-1, 2)
+    found = _solve(batch, starts, quick)
+    good = np.asarray(found.result._value) == 0
+    x = -np.sqrt((np.sqrt(1 + 0.36) - 1) / 0.18)
+    # The tolerance of a quick search is 1e-5, and a residual of 200 times that is accepted.
+    assert np.sum(good) > 20
+    assert_allclose(found.nodes[good, 0], np.tile([x, 0.3 * x**2], (np.sum(good), 1)), atol=2e-3)
+    assert_allclose(found.period[good], T, rtol=1e-4)
+
+
+def test_a_phase_of_the_stroboscope():
+    """The steady state of x' = -x + cos 2 pi t at other times, and its multiplier."""
+    filtered = hj.HybridSystem({"on": hj.Mode(lambda t, x, p: jnp.cos(2 * jnp.pi * t) - x, ("x",))}, ())
+    later = hj.Stroboscope("on", 1.0, phase=lambda p: p)
+    phases = np.array([0.0, 0.3, 0.7, 5.3])
+    steady = np.real(np.exp(2j * np.pi * phases) / (1 + 2j * np.pi))[:, None]
+
+    @jax.jit
+    @jax.vmap
+    def passed(x, phase):
+        options = {"section": later, "max_jumps": 1, "integrator": ROLLED}
+        crossing = hj.section_map(filtered, x, phase, **options)
+        # A start time that is given counts, whatever the phase.
+        other = hj.section_map(filtered, x, phase, t=phase + 0.25, **options)
+        return crossing.x, crossing.time, other.x, hj.section_jacobian(filtered, x, phase, **options)[0, 0]
+
+    x, time, other, slope = passed(jnp.asarray(steady), jnp.asarray(phases))
+    assert_allclose(x, steady, rtol=1e-12)
+    assert_allclose(time, 1, rtol=1e-14)
+    assert_allclose(slope, np.exp(-1), rtol=1e-12)
+    # A quarter later the steady state is another, and the distance from it shrinks by 1/e.
+    quarter = np.real(1j * np.exp(2j * np.pi * phases) / (1 + 2j * np.pi))[:, None]
+    assert_allclose(other - quarter, (steady - quarter) / np.e, rtol=1e-12)
+    with pytest.raises(ValueError, match="phase=nan must be a finite time"):
+        hj.Stroboscope("on", 1.0, phase=float("nan"))
+
+
+@pytest.mark.slow
+def test_orbits_at_a_phase():
+    """A half-wave rectifier of p sin t begins to conduct at t = 0, when a stroboscope without phase would look. From 0 the
+    current is p (sin(t - a) + sin(a) exp(-t/2)) / 1.25^(1/2), tan a = 2."""
+    mode = lambda field: hj.Mode(field, ("i",))
+    rectifier = hj.HybridSystem(
+        {"on": mode(lambda t, x, p: p * jnp.sin(t) - x / 2), "off": mode(lambda t, x, p: 0 * x)},
+        (
+            hj.Transition("on", "off", lambda t, x, p: x[0], lambda t, x, p: 0 * x),
+            hj.Transition("off", "on", lambda t, x, p: -jnp.sin(t), lambda t, x, p: 0 * x),
+        ),
+    )
+    angle = np.arctan(2)
+    current = lambda t: (np.sin(t - angle) + np.sin(angle) * np.exp(-t / 2)) / np.sqrt(1.25)
+    later = hj.Stroboscope("on", T, phase=1.0)
+    ((sequence, orbits),) = hj.find_orbits(
+        rectifier, jnp.array(1.0), section=later, region=(jnp.zeros(1), 2 * jnp.ones(1)), starts=64, integrator=ROLLED
+    ).items()
+    assert sequence == ("on from the section", "off", "on")
+    (orbit,) = (orbits[k] for k in range(len(orbits)))
+    assert_allclose([orbit.x[0], orbit.period], [current(1.0), T], rtol=1e-12)
+    # The current is forgotten while the diode blocks.
+    assert_allclose(orbit.multipliers, 0, atol=1e-12)
+    # Its time counts from the phase: the diode begins to conduct at 2 pi - 1.
+    assert_allclose(orbit.impact_times[1], T - 1, rtol=1e-12)
+    half = orbit.sample(3)[2]
+    assert_allclose(half.x[:, 0], current(np.asarray(half.t) + 1 - T), atol=1e-12)
+    values = jnp.array([1.0, 1.5, 2.0])
+    swept = hj.sweep(orbit.system, orbit, where=lambda p: p, values=values, progress=False)
+    assert_allclose(swept.x[:, 0], values * current(1.0), rtol=1e-11)
+    branch = hj.continuation(orbit.system, orbit, where=lambda p: p, stop=2.0)
+    assert branch.result == hj.RESULTS.successful
+    assert_allclose(branch.x[:, 0], branch.values * current(1.0), rtol=1e-11)
+    states = hj.attractor(
+        rectifier, jnp.array([0.3]), jnp.array(1.0), where=lambda p: p, values=values, section=later, strides=4, keep=1,
+        progress=False,
+    )  # fmt: skip
+    # The default tolerance of an attractor, 1e-9.
+    assert_allclose(states.x[:, 0, 0], values * current(1.0), rtol=1e-7)
 
 
 def test_basins_by_a_section():

@@ -37,9 +37,14 @@ halves = closed_by_clock(
     lambda t, x, p: jnp.stack([p["b"] * jnp.cos(2 * jnp.pi * t), 1 + 0 * x[1]]),
     lambda t, x, p: jnp.stack([x[0] / 2, 0 * x[1]]),
 )
-# A neuron that fires at 1 and starts at 0 again, whenever that is: x' = w + b cos 2 pi t.
+# A force of 1 in the first half of each period, -1 in the second.
+square = lambda t: jnp.where(jnp.mod(t, 1) < 0.5, 1.0, -1.0)
+switched = closed_by_clock(
+    lambda t, x, p: jnp.stack([p["b"] * square(t) - x[0], 1 + 0 * x[1]]), lambda t, x, p: jnp.stack([x[0], 0 * x[1]])
+)
+# A neuron that fires at 1 and starts at 0 again, whenever that is: x' = w + b square(t).
 neuron = hj.HybridSystem(
-    {"m": hj.Mode(lambda t, x, p: p["w"] + p["b"] * jnp.cos(2 * jnp.pi * t) + 0 * x, ("x",))},
+    {"m": hj.Mode(lambda t, x, p: p["w"] + p["b"] * square(t) + 0 * x, ("x",))},
     (hj.Transition("m", "m", lambda t, x, p: 1 - x[0], lambda t, x, p: 0 * x),),
 )
 # A ball on a table A sin(omega t + phase), in absolute time, with restitution 1/2.
@@ -117,11 +122,19 @@ def test_forces_of_another_phase_with_the_same_effect():
 
 def test_a_reset_that_forgets():
     """The state after a spike is 0, and the time to the next depends on the phase. At w = 1 the neuron fires once in a period:
-    the integral of the cosine is 0."""
-    _, _, code = found(
-        neuron, jnp.array([0.0]), jnp.array([0.2, 0.2, 0.0]), jnp.array([1.0, 1.3, 1.3]), integrator=FLIGHT
-    )
+    the mean of the force is 0."""
+    b, w = jnp.array([0.2, 0.2, 0.0, 0.2]), jnp.array([1.0, 1.3, 1.3, 1.005])
+    _, _, code = found(neuron, jnp.array([0.0]), b, w, integrator=FLIGHT)
+    assert_array_equal(code, [SUCCESSFUL, OUT_OF_PHASE, SUCCESSFUL, OUT_OF_PHASE])
+
+
+def test_a_force_that_is_switched():
+    """At its jumps a rounding of the time decides, also where these are the ends of the laps: in phase all the same. A clock that
+    is 1 % slow ends elsewhere, though the force is the same at most times. x' = u - x from the steady state at the switch."""
+    x, _, code = found(switched, jnp.array([0.1, 0.0]), jnp.ones(3), jnp.array([1.0, 1.01, 2.0]), integrator=FLIGHT)
     assert_array_equal(code, [SUCCESSFUL, OUT_OF_PHASE, SUCCESSFUL])
+    # The integrator's error at a jump within a step.
+    assert_allclose(x[jnp.array([0, 2])], -np.tanh(1 / 4), rtol=1e-8)
 
 
 def test_a_ball_on_a_table_in_absolute_time():

@@ -138,4 +138,6 @@ def _end(branch) -> str:
     value = f"{branch.parameter} = {branch.values[-1]:.10g}"
     if code == "max_points_reached":
         return f"{code}: the branch has {len(branch)} points and comes to {value}. Raise --max-points or --step."
+    if code == "stop_not_reached":
+        return f"{code}: the branch leads to the other side of its start, and ends at {value}."
     return f"{code}: no orbit of this sequence of modes was found beyond {value}. Try a smaller --step, or another --sequence."
