@@ -220,7 +220,7 @@ def run_orbit(
     result = judged(
         problem, found.chain, found.jacobian, params, limited, found.result,
         accept=method.acceptable(limited, guess.dtype), size=jnp.max(jnp.abs(guess)), closing=found.closing,
-        singular=in_family(multipliers), guess=guess, distance=distance, near=jnp.asarray(near),
+        singular=in_family(multipliers), guess=guess, far=~(distance <= near),
     )  # fmt: skip
     orbit = orbit_of(
         problem, found.chain, found.jacobian, params, integrator, multipliers, found.residual, found.iterations, result,

@@ -52,8 +52,7 @@ def judged(
     closing: Scalar | None = None,
     singular: Flag | None = None,
     guess: State | Float[Array, "strides n"] | None = None,
-    distance: Scalar | None = None,
-    near: Scalar | None = None,
+    far: Flag | None = None,
 ) -> RESULTS:
     """The code of the orbit of a closed chain of strides: `result` where that is not `successful`, else the first that applies
     of `not_isolated`, `zeno`, `out_of_phase` or, if the system does not depend on time, `orbit_not_converged`, and
@@ -63,7 +62,7 @@ def judged(
     the solver. `accept`: its largest residual, relative to the states. `size`: of the states at its start, where these are larger
     than the orbit's. `closing`: the largest sum of a row of the closing jump's Jacobian, if it is known. `singular`: whether the
     solver's equation is singular; `None` on a branch, whose equation is regular at folds. `guess`: with the scales of state and
-    time beside which an orbit vanishes. `distance`: from the guess, at most `near`.
+    time beside which an orbit vanishes. `far`: whether the orbit is further from the guess than allowed.
     """
     chain, jacobian, params, size, guess = without_tangents((chain, jacobian, params, size, guess))
     size = jnp.maximum(size, jnp.maximum(jnp.max(jnp.abs(chain.nodes)), jnp.max(jnp.abs(chain.before))))
@@ -79,8 +78,8 @@ def judged(
         causes.append((~repeats, RESULTS.out_of_phase))
     if singular is not None:
         causes.insert(0, (singular, RESULTS.not_isolated))
-    if near is not None:
-        causes.append((~(distance <= near), RESULTS.far_from_guess))
+    if far is not None:
+        causes.append((far, RESULTS.far_from_guess))
     for wrong, code in causes:
         result = choose((result == RESULTS.successful) & wrong, code, result)
     return result

@@ -8,8 +8,8 @@ from .._flow.mode_integrators import pushable
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._orbit.second_lap import computes_with_first, depends_on_time
 from .._orbit.stride import run_stride
+from .._orbit.time_dependence import computes_with_first, depends_on_time
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .covariance import covariance_unit

@@ -126,7 +126,7 @@ def stroboscopic_inclusion(
     Lohmiller, Slotine (1998), *On contraction analysis for non-linear systems*, Automatica 34, for the contraction.
     """
     x0 = jnp.asarray(x0)
-    system, section = at_phase(system, section)
+    system, _ = at_phase(system, section)
     period = section.duration(params, x0.dtype)
     if is_autonomous(system, check_params(params), x0.dtype):
         raise ValueError(
