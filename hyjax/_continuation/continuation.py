@@ -45,8 +45,10 @@ def continuation(
     **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
     their parameters. Special points are located when `Branch.special_points` is first read.
 
-    `Branch.result` is `successful` where every end was reached, and `max_points_reached` where `max_points` were not enough.
-    Where the corrector failed, it is the code of the stride there, such as `grazing`, or `orbit_not_converged`. `ValueError`
+    `Branch.result` is `successful` where `stop`, or with bounds either of them in each direction, was reached, or within bounds
+    the branch closed; `stop_not_reached` where the branch leads to the other side of its start or is closed; and
+    `max_points_reached` where `max_points` were not enough. Where the corrector failed, it is the code of the stride there, such
+    as `grazing`, `out_of_phase` where the parameter takes a forced orbit out of step, or `orbit_not_converged`. `ValueError`
     unless `where` picks one scalar leaf and `stop` fits its value.
 
     **Example:**

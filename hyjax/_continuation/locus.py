@@ -39,7 +39,7 @@ def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = Pse
     of its branch stays free. `where`: selects the second parameter. `stop`: the value of the second parameter, in its own unit,
     at which to end; or bounds `(low, high)`, to follow the curve in both directions. `method`: as for `continuation`.
 
-    **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where every end was reached,
+    **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where `stop` was reached,
     otherwise a code as for `continuation`. `ValueError` for a point of another kind, and where both parameters are the same.
 
     **Example:**
