@@ -108,12 +108,12 @@ def switch_branch(
 
 
 def _chosen_halves(branch: Branch, both: bool) -> Branch:
-    """The halves of a branch that crosses another, those that were found; or the one that leads furthest: to `stop`, or else to
-    any end."""
+    """The halves of a branch that crosses another, those that were found; or one: that which leads to `stop`, or else was
+    found."""
     curves = branch.curves
     if not both:
-        rank = 4 * curves.arrived + 2 * curves.started + curves.astray
-        chosen = jnp.argmax(rank, axis=-1)[None]
+        rank = jnp.where(curves.arrived, 2, jnp.where(curves.started, 1, 0))
+        chosen = jnp.argmax(rank)[None]
     elif is_traced(branch) or not curves.started.any():
         return branch
     else:

@@ -10,22 +10,24 @@ A solver that has converged knows that the pre-impact state comes back. That is 
   functions of the system, $\varepsilon^{0.6}$ is taken (4e-10; 7e-5 in float32).
 - **The system is the same again.** The equation of an orbit starts its clock at 0, also that of the jump which closes the orbit.
   If the system depends on time, its state may return after a time $T$ that is no multiple of the forcing's period. Then the
-  strides that start from the same states a time $T$ later take other times or end elsewhere, or the vector field differs on the
-  way. Both laps are computed alike from the same states, so that they differ by rounding and the error of $T$ alone.
+  strides that start from the same states a time $T$ later take other times or end elsewhere, or the vector field has changed on
+  the way. Both laps are computed alike from the same states, so that they differ by rounding and the error of $T$ alone.
 
 An orbit also has to be near to its guess, if that is asked for.
 """
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
 from .._flow.integrator import PlainForward
-from .._flow.jump import reset
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._flow.trees import without_tangents
 from .._system.elimination import solver
 from .._system.results import choose, RESULTS
+from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, Scalar, State
 from .chain import Chain
 from .problem import Problem
@@ -35,8 +37,6 @@ from .time_dependence import depends_on_time
 
 # The power of the dtype's resolution that counts as rounding in the functions of a system.
 ROUNDING = 0.6
-# Where the vector fields of both laps are compared, as fractions of an arc. No fractions that a forcing may have.
-PLACES = (0.2763, 0.6181)
 
 
 def judged(
@@ -115,27 +115,23 @@ def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strid
 def _repeats(
     problem: Problem, chain: Chain, params: Params, integrator: Integrators, size: Scalar, grown: Scalar
 ) -> Flag:
-    """Whether every stride repeats itself a period later: from the same state, in the same times, through the same states.
+    """Whether every stride repeats itself a period later: from the same state, in the same times, through the same states, by the
+    same vector field.
 
     **Arguments:** `grown`: by how much an error grows in a lap.
     """
     plain = rolled(with_adjoint(integrator, PlainForward()))
-    tolerance = 100 * sum(plain.tolerances(size.dtype))
-    close = _at_least_rounding(tolerance, size) * grown
-    ends = jnp.concatenate([chain.nodes[1:], chain.end[None]])
+    close = _at_least_rounding(100 * sum(plain.tolerances(size.dtype)), size) * grown
+    later, ends = _with_difference(problem.system), jnp.concatenate([chain.nodes[1:], chain.end[None]])
 
     def one(start, x, arc_ends, elapsed, end) -> Flag:
-        lap = run_stride(problem.system, start + chain.period, x, params, problem.sequence, plain)
-        again = [impact.t - start - chain.period for impact in lap.impacts]
-        same = jnp.max(jnp.abs(jnp.stack(again) - elapsed)) <= close * chain.period
-        states = [*zip((impact.x for impact in lap.impacts), arc_ends, strict=True), (lap.x, end)]
-        for there, here in states:
-            same &= jnp.max(jnp.abs(there - here)) <= close * size
-        return (
-            same
-            & (lap.result == RESULTS.successful)
-            & _same_fields(problem, start, x, arc_ends, elapsed, chain.period, params)
-        )
+        begun = start + chain.period
+        lap = run_stride(later, begun, jnp.append(x, 0), (params, chain.period), problem.sequence, plain)
+        again = jnp.stack([impact.t - begun for impact in lap.impacts])
+        same = (lap.result == RESULTS.successful) & (jnp.max(jnp.abs(again - elapsed)) <= close * chain.period)
+        for there, here in (*zip((impact.x for impact in lap.impacts), arc_ends, strict=True), (lap.x, end)):
+            same &= jnp.max(jnp.abs(there - jnp.append(here, 0))) <= close * size
+        return same
 
     columns = chain.starts, chain.nodes, chain.arc_ends, chain.elapsed, ends
     if not problem.timed:
@@ -143,26 +139,32 @@ def _repeats(
     return jnp.all(jax.vmap(one)(*columns))
 
 
-def _same_fields(problem: Problem, start: Scalar, x: State, arc_ends, elapsed, period: Scalar, params: Params) -> Flag:
-    """Whether the vector fields are the same a period later, between the ends of each arc. Forces of another phase may have the
-    same effect on a whole arc."""
-    route, same, begun = problem.system.route(problem.sequence), jnp.array(True), start
-    for mode, taken, after, time in zip(problem.sequence, route, arc_ends, elapsed, strict=True):
-        field = problem.system.mode(mode).vector_field
+def _with_difference(system: HybridSystem) -> HybridSystem:
+    """The system with one more coordinate, whose rate is the difference of the vector field from that a period before, in the
+    same state: forces of another phase may have the same effect on a whole arc. Its parameters are `(params, period)`."""
 
-        def at(place, late, field=field, begun=begun, x=x, after=after, time=time):
-            t = begun + place * (start + time - begun) + late
-            return field(t, x + place * (after - x), params)
+    def field(fn):
+        def rates(t, x, q):
+            params, period = q
+            rate = fn(t, x[:-1], params)
+            return jnp.append(rate, jnp.max(jnp.abs(rate - fn(t - period, x[:-1], params))))
 
-        fields = jax.vmap(jax.vmap(at, (None, 0)), (0, None))(
-            jnp.array(PLACES, period.dtype), jnp.stack([0 * period, period])
+        return rates
+
+    of_state = lambda fn: None if fn is None else lambda t, x, q, *others: fn(t, x[:-1], q[0], *others)
+    jump = lambda fn: lambda t, x, q, *others: jnp.append(fn(t, x[:-1], q[0], *others), x[-1])
+    modes = {
+        name: dataclasses.replace(
+            mode, vector_field=field(mode.vector_field), coordinates=(*mode.coordinates, "difference from the last lap"),
+            domain=of_state(mode.domain), units=(),
         )
-        coarse = jnp.finfo(period.dtype).eps ** 0.5
-        # Between the ends there may be states at which a field is not defined.
-        same &= ~(jnp.max(jnp.abs(fields[:, 1] - fields[:, 0])) > coarse * jnp.max(jnp.abs(fields)))
-        begun = start + time
-        x = reset(problem.system.transitions[taken], begun, after, params)
-    return same
+        for name, mode in system.modes.items()
+    }  # fmt: skip
+    ways = tuple(
+        dataclasses.replace(way, guard=of_state(way.guard), reset=jump(way.reset), armed=of_state(way.armed))
+        for way in system.transitions
+    )
+    return HybridSystem(modes, ways, system.time_unit)
 
 
 def _at_least_rounding(tolerance: float | Array, like: Array) -> Array:
