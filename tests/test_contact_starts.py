@@ -98,6 +98,11 @@ def test_off_by_the_drift_of_a_run():
     assert not admitted(BLOCK, "S+", slides + [0, 1e-5, 0, 0], params(), fine)
     assert admitted(BLOCK, "S+", slides + [0, 1e-5, 0, 0], params(), coarse)
     assert admitted(BLOCK, "C", [100.0, 0.0, 1e-6, -1e-6], params(), fine)
+    # On a curve: at x = 100 the gap of y = x^2 turns by the speed, 2 x v' and 2 v x'.
+    bowl = contact_system(POINT, Contact(lambda t, q, p: q[1] - q[0] ** 2), ("x", "y"))
+    along = np.array([100.0, 1e4, 1.0, 200.0])
+    assert admitted(bowl, "S", along + [1e-6, 0, 0, 1e-4], params(), fine)
+    assert not admitted(bowl, "S", along + [0, 0, 0, 1.0], params(), fine)
 
 
 simulate = jax.jit(

@@ -3,14 +3,11 @@ r"""The laws of a single contact: the force that holds it, Coulomb friction, and
 All laws are stated at the contact point, in terms of the compliance $W$, the drift and the velocity there.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.types import Flag, Params, Scalar, State
+from .._system.types import Flag, Params, Scalar
 from .contact import coefficient, Contact
 from .projection import holding, Projection, sliding
 
@@ -75,20 +72,19 @@ def force_error(projected: Projection, row: int = 0) -> Scalar:
     return size / jnp.where(lever > 0, lever, 1)
 
 
-def uncertain(
-    values: Callable[[State], tuple[Float[Array, " k"], Float[Array, " k"]]], x: State, tolerances: Tolerances
-) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-    r"""Values at a state, and their errors: those given, and the change when each coordinate is off by the drift of a contact.
+def drift_errors(projected: Projection, tolerances: Tolerances) -> tuple[Forces, Forces]:
+    r"""How far the gaps, and the velocities of the contact points, may be from zero by the drift of a contact that was held.
 
-    That is $\sqrt\varepsilon$ of the largest coordinate and a thousand of the solver's errors: so the end of a run is a start of
-    the next. **Arguments:** `values`: of the state, values and their own errors.
+    Each coordinate may be off by $\sqrt\varepsilon$ of the largest and a thousand of the solver's errors: so the end of a run is
+    a start of the next. Of each row, the gap's gradient is $J$, and that of the velocity is $J$ and, by the positions, $\dot J$.
     """
-    rtol, atol = tolerances
-    size = jnp.max(jnp.abs(x))
-    off = float(jnp.finfo(x.dtype).eps) ** 0.5 * size + 1000 * (atol + rtol * size)
-    rows, errors = jax.vmap(values)(x + off * jnp.eye(x.size + 1, x.size, -1, dtype=x.dtype))
-    change = jnp.abs(rows[1:] - rows[0])
-    return rows[0], errors[0] + jnp.sum(jnp.where(jnp.isfinite(change), change, 0), axis=0)
+    (rtol, atol), rows = tolerances, projected.jacobian
+    speed = jnp.max(jnp.abs(projected.v))
+    size = jnp.maximum(jnp.max(jnp.abs(projected.q)), speed)
+    off = float(jnp.finfo(size.dtype).eps) ** 0.5 * size + 1000 * (atol + rtol * size)
+    turning = jnp.abs(projected.drift - rows @ projected.free) / jnp.where(speed > 0, speed, 1)
+    steep = jnp.sum(jnp.abs(rows), axis=1)
+    return steep * off, (steep + turning) * off
 
 
 def rises(projected: Projection, rate: Scalar, row: int) -> Flag:

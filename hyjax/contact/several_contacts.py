@@ -14,7 +14,7 @@ from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Tr
 from .._system.types import Flag, Params, Scalar, State, Time
 from .complementarity import choose_set, Contacts, masks, may_depend, rows_of, Set, subsets
 from .contact import Contact, gap
-from .laws import force_error, rebound, settles, Tolerances, uncertain
+from .laws import drift_errors, force_error, rebound, settles, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
 from .single_contact import Apart, unchanged
@@ -118,16 +118,13 @@ class Holding(eqx.Module):
     def admits(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> Flag:
         held, count = number(self.held), len(self.bodies.contacts)
 
-        def conditions(x):
-            projected = self.bodies.projected(held, t, x, params)
-            forces = self.bodies.hold(held, projected)[:count]
-            gaps = jnp.stack([gap(each, t, halves(x)[0], params) for each in self.bodies.contacts])
-            known = jnp.concatenate([jnp.where(held, gaps, 0), projected.velocity, jnp.where(held, forces, 0)])
-            small = jnp.stack([force_error(projected, i) for i in range(count)])
-            return known, jnp.pad(small, (known.size - count, 0))
-
-        values, error = uncertain(conditions, x, tolerances)
-        return jnp.all(jnp.abs(values[:-count]) <= error[:-count]) & ~jnp.any(values[-count:] < -error[-count:])
+        projected = self.bodies.projected(held, t, x, params)
+        near, still = drift_errors(projected, tolerances)
+        gaps = jnp.stack([gap(each, t, halves(x)[0], params) for each in self.bodies.contacts])
+        closed = jnp.all(~held | (jnp.abs(gaps) <= near[:count]))
+        forces = self.bodies.hold(held, projected)[:count]
+        small = jnp.stack([force_error(projected, i) for i in range(count)])
+        return closed & jnp.all(jnp.abs(projected.velocity) <= still) & ~jnp.any(held & (forces < -small))
 
 
 class _Bodies(eqx.Module):

@@ -11,7 +11,7 @@ from .._system.per_mode import number, PerMode
 from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
-from .laws import can_hold, cone, force_error, gives_way, impact, pressed, slide, stick, Tolerances, uncertain
+from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, project, Projection
 
@@ -151,28 +151,19 @@ class Closed(eqx.Module):
 
     def admits(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> Flag:
         contact, side = self.body.contact, number(self.side, x.dtype)
-
-        def conditions(x):
-            projected = self.body.projected(t, x, params)
-            held = stick(projected)
-            normal, faces = held[0], ()
-            if contact.slips:
-                normal = jnp.where(side == 0, normal, slide(contact, projected, side, params)[0])
-                faces = [cone(contact, held, each * jnp.ones_like(side), params) for each in (1, -1)]
-            known = [self.body.gap(t, x, params), *projected.velocity, normal, *faces]
-            return jnp.stack(known), jnp.stack(
-                [0 * known[0]] * (1 + projected.velocity.size) + [force_error(projected)] * (1 + len(faces))
-            )
-
-        values, error = uncertain(conditions, x, tolerances)
-        vanishes, negative, positive = jnp.abs(values) <= error, values < -error, values > error
+        projected = self.body.projected(t, x, params)
+        (near, *_), still = drift_errors(projected, tolerances)
+        small, held = force_error(projected), stick(projected)
+        closed = (jnp.abs(self.body.gap(t, x, params)) <= near) & (jnp.abs(projected.velocity[0]) <= still[0])
         if not contact.slips:
-            return jnp.all(vanishes[:-1]) & ~negative[-1]
-        gap, rate, slip, normal, forward, backward = range(6)
-        holds = vanishes[slip] & ~negative[forward] & ~negative[backward]
-        begins = vanishes[slip] & ~jnp.where(side > 0, positive[forward], positive[backward])
-        slides = (side * values[slip] > error[slip]) | begins
-        return vanishes[gap] & vanishes[rate] & ~negative[normal] & jnp.where(side == 0, holds, slides)
+            return closed & jnp.all(jnp.abs(projected.velocity) <= still) & ~(held[0] < -small)
+        slip, rests = projected.velocity[1], jnp.abs(projected.velocity[1]) <= still[1]
+        forward, backward = (cone(contact, held, each * jnp.ones_like(side), params) for each in (1, -1))
+        holds = rests & ~(forward < -small) & ~(backward < -small)
+        begins = rests & ~(jnp.where(side > 0, forward, backward) > small)
+        slides = (side * slip > still[1]) | begins
+        normal = jnp.where(side == 0, held[0], slide(contact, projected, side, params)[0])
+        return closed & ~(normal < -small) & jnp.where(side == 0, holds, slides)
 
 
 def unchanged(t: Time, x: State, params: Params) -> State:
