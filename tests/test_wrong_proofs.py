@@ -12,9 +12,11 @@ import pytest
 import hyjax as hj
 from hyjax.certify import step
 from hyjax.certify.krawczyk_boxes import Boxes
+from hyjax.certify.mode_field import ModeField
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports
 from hyjax.certify.return_map import ReturnMap
+from hyjax.certify.section import zero_after
 
 attracting = importlib.import_module("hyjax.certify.attracting")
 
@@ -203,3 +205,52 @@ def test_kinks():
     assert boxes.proved(0.5)[1] and not boxes.proved(0.1)[1]
     centres, radii = multipliers(boxes, 1e-9)
     assert np.all(np.abs(np.sort(centres) - [-2, -0.5]) <= radii) and np.all(radii < 1e-9)
+
+
+def descending(starts):
+    """Heights that fall from given values, each with a transition at zero; reset to these values after a unit of time. With a
+    coordinate that the section has."""
+    reset = lambda x: jnp.stack([0.5 * x[0], *starts])
+    guards = [lambda x, t, i=i: x[i] for i in range(1, 1 + len(starts))]
+    return boxes_of(lambda x, t: 0 * x - 1, reset, [-1.0, *starts], *guards)
+
+
+def test_a_guard_that_starts_above_zero_fires():
+    """By 5e-12, as `simulate` finds; a guard that starts at zero, or below by as much, was never positive."""
+    _, reasons = descending([5e-12]).proved(1e-8)
+    assert len(reasons) == 1 and "no guard fires before the arc's end" in reasons[0]
+    assert not descending([0.0, -5e-12]).proved(1e-8)[1]
+
+
+SURFACE = lambda t, x, p: jnp.cos(x[0]) - p[0] * jnp.cos(x[1])
+SWAPPED = lambda t, x, p: jnp.stack([x[1], x[0], x[2]])
+
+
+@pytest.mark.parametrize(
+    ("surface", "reset", "others", "zero"),
+    [
+        # A double support: the guard changes its sign where the legs change their roles.
+        (lambda t, x, p: jnp.cos(x[0]) - jnp.cos(x[1]), SWAPPED, (), [True]),
+        # With a slope of the ground it does not.
+        (SURFACE, SWAPPED, (), [False]),
+        # An angle follows from the surface.
+        (lambda t, x, p: x[1] - 2 * x[0], lambda t, x, p: jnp.stack([-x[0], -2 * x[0], x[2]]), (), [True]),
+        (lambda t, x, p: x[1] - 2 * x[0], lambda t, x, p: jnp.stack([-x[0], -x[1], x[2]]), (), [True]),
+        (lambda t, x, p: p[0] * x[1] - x[0] ** 2, lambda t, x, p: jnp.stack([-x[0], x[1], x[2]]), (), [True]),
+        (lambda t, x, p: x[1] - 2 * x[0], lambda t, x, p: jnp.stack([-x[0], -2 * x[0] + 5e-12, x[2]]), (), [False]),
+        # Zero in numbers, but not by the forms; and by a parameter that is zero.
+        (lambda t, x, p: x[0], lambda t, x, p: jnp.stack([jnp.sin(x[2]) ** 2 + jnp.cos(x[2]) ** 2 - 1, x[1], x[2]]), (), [False]),
+        (lambda t, x, p: p[1] * x[0] + x[1] ** 2, lambda t, x, p: jnp.stack([x[1], p[1] * x[0] + x[1] ** 2, x[2]]), (), [False]),
+        # Of two guards the one that was left.
+        (lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], x[1], -x[2]]), (lambda t, x, p: x[1],), [True, False]),
+        (lambda t, x, p: x[0], lambda t, x, p: 0 * x, (lambda t, x, p: x[1] * x[2],), [True, True]),
+    ],
+)  # fmt: skip
+def test_a_guard_is_zero_after_a_jump_only_where_it_cancels(surface, reset, others, zero):
+    mode = hj.Mode(lambda t, x, p: -x, ("a", "b", "c"))
+    ways = [hj.Transition("m", f"other{i}", guard, lambda t, x, p: x) for i, guard in enumerate(others)]
+    modes = {"m": mode, **{way.target: mode for way in ways}}
+    system = hj.HybridSystem(modes, (hj.Transition("m", "m", surface, reset), *ways))
+    field = ModeField(system, "m", jnp.array([0.9, 0.0]), False)
+    jump = lambda y, p, period: reset(0.0, y, p)
+    assert zero_after(field, field.of_state(surface), jump, field).tolist() == zero
