@@ -44,7 +44,8 @@ def attracting(
     With the return map $P_w$ of disturbances $\|w(t)\| \le b$: if $P_w(B) \subset \mathrm{int}\,B$ for a compact $B$, every orbit
     that starts in $B$ returns to $B$ forever. Without a disturbance the images $P(B_i) \subset B_{i+1}$ are followed to a convex
     set on which $\|D P\|_2 < 1$ and which is mapped into itself: then $B$ holds exactly one fixed point, and every orbit from $B$
-    converges to its limit cycle.
+    converges to its limit cycle. Where a `where`, `sign` or other choice in a function is undecided in the set, the proof fails,
+    with the line.
 
     **Arguments:** `orbit`: a stable orbit whose section has two coordinates. `disturbance`: of the rates; its norm, bound and
     channels. `radius`: the size of $B$ without a disturbance, in the coordinates of the certificate; `None`: found. With a

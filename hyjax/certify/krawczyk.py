@@ -41,7 +41,10 @@ def krawczyk(
 
     for $F(y) = P(y) - y$, with $P$ the return map in the coordinates that the closing reset reads, before this reset. The flow is
     enclosed by Taylor series with remainders, rounding included. The route is proved too: each guard fires at the end of its arc
-    and no other before it.
+    and no other before it, in the system whose guards fire when they fall from strictly positive to zero or below. Derivatives
+    are those of the functions' values, whatever rule a `custom_jvp` has for them. Where a `where`, `sign` or other choice is
+    undecided in the box, the proof fails, with the line; a kink of a reset or guard (`abs`, `maximum`) may be in the box, but
+    then the multipliers are proved only if the orbit itself is not at it.
 
     **Arguments:** `orbit`: one `PeriodicOrbit`, in float64. `radius`: half the width of the box about the orbit, for each
     coordinate in its unit; `"auto"`: the largest of $10^{-4}, \ldots, 10^{-10}$ for which the proof succeeds. `steps`: of each
