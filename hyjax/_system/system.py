@@ -260,7 +260,9 @@ class HybridSystem(eqx.Module):
             for name, mode in self.modes.items()
         }
         transitions = tuple(
-            Transition(w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)), at_once=w.at_once)
+            Transition(
+                w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)), at_once=w.at_once
+            )
             for w in self.transitions
         )
         return HybridSystem(modes, transitions, self.time_unit)
