@@ -20,6 +20,7 @@ from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon,
 from hyjax.certify.proved_basin import _Grid, _settled, _within
 from hyjax.certify.return_map import Image
 from hyjax.certify.section import at_the_time, MOMENT, NEAR
+from hyjax.certify.state_set import identity_frame
 from hyjax.certify.taylor_model import ball, TaylorModel
 
 attracting = importlib.import_module("hyjax.certify.attracting")
@@ -343,9 +344,10 @@ class Images:
             polygon=polygon,
         )
 
-    def boundary(self, polygon, directions):
+    def boundary(self, polygon, directions, strength=1.0):
         found = self.all(polygon, directions)
-        return SimpleNamespace(proved=np.full(3, not found.reasons), supports=found.supports, failed=found.failed)
+        found.proved = np.full(3, not found.reasons)
+        return found
 
 
 def test_orbits_converge_only_from_a_chain_of_sets_that_ends_in_a_contraction():
@@ -380,6 +382,46 @@ def test_a_disturbed_set_is_one_whose_pieces_are_all_mapped_inside():
     assert not reached.reasons and 0.2 < images.sets[-1] < 0.22
     growing = Images(directions, lambda size: 1.1 * size + 0.1, lambda size: 0.5)
     assert attracting._invariant(growing, directions, np.full(16, 0.05), 10)[0].reasons
+
+
+class Disturbed:
+    """Images of points under a linear map and a disturbance, that are known while this is small enough."""
+
+    def __init__(self, largest):
+        self.largest, self.points, self.tried = largest, 0, []
+        self.of = SimpleNamespace(axes=identity_frame(2), jacobian=0.5 * np.eye(2))
+
+    def boundary(self, polygon, directions, strength=1.0):
+        self.points += 2 * len(directions)
+        self.tried.append(strength)
+        supports = 0.5 * np.max(directions @ polygon.vertices.T, axis=1) + strength
+        failed = ("not proved for all",) if strength > self.largest else ()
+        return SimpleNamespace(supports=supports, failed=failed)
+
+
+@pytest.mark.parametrize("largest", [0.5, 0.03, 2e-8])
+def test_the_largest_disturbance_that_seems_provable_is_found_by_few_points(largest):
+    directions = attracting._around(16)
+    images = Disturbed(largest)
+    found = attracting._seems_provable(images, directions)
+    assert 0.86 * largest < found <= largest
+    # 8 powers of ten and 4 halvings, of two polygons each.
+    assert images.points <= 24 * 32 and max(images.tried) < 1
+    assert attracting._seems_provable(Disturbed(1e-12), directions) is None
+    reason = attracting._too_large("it fails", 10.0, found)
+    assert (
+        "it fails" in reason
+        and f"{found * 10:.2g}" in reason
+        and "none was found" in attracting._too_large("", 1, None)
+    )
+
+
+def test_a_disturbed_set_that_fails_is_refused_by_few_points():
+    """Points at the boundary fail: no pieces are mapped. An image that grows without end has many sets, but no pieces either."""
+    directions = attracting._around(16)
+    failing = Images(directions, lambda size: 0.5 * size + 0.1, lambda size: 0.5, ("it fails",))
+    reached, count, _ = attracting._invariant(failing, directions, np.full(16, 0.05), 60)
+    assert reached.reasons and count == len(failing.sets) == attracting.GIVEN_UP
 
 
 def test_cells_are_proved_by_cells_that_hold_their_images():

@@ -254,3 +254,23 @@ def test_a_guard_is_zero_after_a_jump_only_where_it_cancels(surface, reset, othe
     field = ModeField(system, "m", jnp.array([0.9, 0.0]), False)
     jump = lambda y, p, period: reset(0.0, y, p)
     assert zero_after(field, field.of_state(surface), jump, field).tolist() == zero
+
+
+@pytest.mark.slow
+def test_a_disturbance_that_is_too_large_is_refused_at_once(orbit, monkeypatch):
+    """Of 10 the clock may stand still: no set is mapped inside. What seems provable then is."""
+    mapped, counts = PieceImages.mapped, []
+
+    def counted(self, polygon, quads, *given):
+        counts.append(len(quads))
+        return mapped(self, polygon, quads, *given)
+
+    monkeypatch.setattr(PieceImages, "mapped", counted)
+    sizes = dict(facets=8, rings=1, steps=8, orders=8)
+    refused = hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(10.0), **sizes)
+    # 8 facets have 16 points; a power of ten or a halving takes four sets at most.
+    assert not refused.proved and sum(counts) <= 16 * (1 + 4 * 12)
+    (reason,) = refused.reasons
+    largest = float(reason.split("about ")[1])
+    assert 0.01 < largest < 1
+    assert hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(0.9 * largest), **sizes).proved

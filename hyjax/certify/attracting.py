@@ -17,6 +17,9 @@ from .section import SectionChart
 # Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside; all
 # pieces are tested when the images of points are below this.
 WIDER, SETTLED = 1.008, 0.995
+# Sets in turn of which a boundary point is not proved, after which no other is tried. The parts of a disturbance that are tried
+# where the whole is not proved: powers of ten down to the last, then this many between two of them.
+GIVEN_UP, SMALLEST, HALVINGS = 3, -8, 4
 
 
 def _around(count: int) -> Float[np.ndarray, "k 2"]:
@@ -54,7 +57,9 @@ def attracting(
     twice the size. `steps`: of each arc. `orders`: of the Taylor series in time; `degree`: of the polynomials of the initial
     state. `iterations`: at most so many sets. `section`: other coordinates than the entries that the closing reset reads.
 
-    **Returns:** a `Certificate`, `proved` or not. `ValueError` for an orbit that failed, a batch, and a section that has not two
+    **Returns:** a `Certificate`, `proved` or not. Where a disturbance is too large, points alone are mapped, and the reason says
+    what is not proved and which disturbance seems provable: the largest under which the boundary of a set is mapped inside.
+    `ValueError` for an orbit that failed, a batch, and a section that has not two
     coordinates.
 
     **Example:**
@@ -87,12 +92,17 @@ def attracting(
     small = images.boundary(from_supports(directions, np.full(facets, 1e-6)), directions)
     compiled = time.perf_counter() - begun
     begun = time.perf_counter()
-    if disturbance.bound:
+    if disturbance.bound and small.failed:
+        # Not even the orbit's own stride is followed under it.
+        reached, chain, norm = small, 1, np.inf
+    elif disturbance.bound:
         start = np.full(facets, radius) if radius else _linear_set(of, directions, small.supports)
         reached, chain, norm = _invariant(images, directions, start, iterations)
     else:
         reached, chain, norm = _funnel(images, directions, radius, iterations)
     reasons = reached.reasons
+    if reasons and disturbance.bound:
+        reasons = (_too_large(reasons[0], disturbance.bound, _seems_provable(images, directions)),)
     # Each bound is that of the farthest piece along its direction, by an enclosure of its own: some may not be tight.
     bounds = np.full(facets, np.nan) if reached.failed else tight(directions, reached.supports)
     return Certificate(
@@ -136,24 +146,63 @@ def _invariant(images: PieceImages, directions, supports: Float[np.ndarray, " k"
     """A polygon that the disturbed return map takes inside: the limit of images of sets, each a little larger.
 
     On the way only points at the boundary are mapped, whose images reach farthest; `more` is by how much the pieces reached
-    farther at the last test of all.
+    farther at the last test of all. Where the points are not mapped inside, the pieces that hold them are not either.
     """
-    more, reached, polygon = np.ones(len(directions)), None, from_supports(directions, supports)
+    more, failures = np.ones(len(directions)), 0
     for count in range(1, iterations + 1):
         polygon = from_supports(directions, supports)
-        part = images.boundary(polygon, directions)
-        image = part.supports * more
-        if not np.all(np.isfinite(image)):
+        reached = images.boundary(polygon, directions)
+        image = reached.supports * more
+        failures = failures + 1 if reached.failed else 0
+        if not np.all(np.isfinite(image)) or failures == GIVEN_UP:
             break
-        if np.max(image / supports) < SETTLED and not part.failed:
-            reached = images.all(polygon, directions)
+        if np.max(image / supports) < SETTLED and not reached.failed:
+            part, reached = reached, images.all(polygon, directions)
             if not reached.reasons:
                 return reached, count, reached.norm
             more = np.maximum(more, reached.supports / part.supports)
             image = part.supports * more
         supports = _rounded(WIDER * image)
-    reached = reached or images.all(polygon, directions)
-    return reached, iterations, reached.norm
+    if not reached.reasons:
+        reached = images.all(polygon, directions)
+    return reached, count, reached.norm
+
+
+def _seems_provable(images: PieceImages, directions) -> float | None:
+    """The largest part of the disturbance under which points at the boundary of a set are mapped inside, to a sixth; `None`
+    without one."""
+    found = next((k for k in range(-1, SMALLEST - 1, -1) if _endured(images, directions, 10.0**k)), None)
+    if found is None:
+        return None
+    low, high = float(found), float(found + 1)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _endured(images, directions, 10.0**middle) else (low, middle)
+    return 10.0**low
+
+
+def _endured(images: PieceImages, directions, strength: float) -> bool:
+    """Whether points at the boundary of a set are mapped inside under a part of the disturbance: of the linear map's set, or one
+    of two that are a little larger."""
+    gain = images.boundary(from_supports(directions, np.full(len(directions), 1e-6 * strength)), directions, strength)
+    supports = gain.supports if gain.failed else _linear_set(images.of, directions, gain.supports)
+    for _ in range(0 if gain.failed else 3):
+        supports = _rounded(WIDER * supports)
+        if not np.all(np.isfinite(supports)):
+            break
+        part = images.boundary(from_supports(directions, supports), directions, strength)
+        if part.failed or np.max(part.supports / supports) < 1:
+            return not part.failed
+        supports = part.supports
+    return False
+
+
+def _too_large(nearest: str, bound: float, part: float | None) -> str:
+    """Why a disturbance is not proved to be endured, in one line."""
+    smaller = (
+        "none was found that is" if part is None else f"the largest that seems provable is about {part * bound:.2g}"
+    )
+    return f"a disturbance of {bound:g} is not endured, as far as is proved ({nearest}); {smaller}"
 
 
 def _funnel(images: PieceImages, directions, radius: float | None, iterations: int):

@@ -90,9 +90,9 @@ class PieceImages:
     def __init__(self, of: ReturnMap, rings: int, sectors: int, degree: int):
         self.of, self.rings, self.sectors, self.basis = of, rings, sectors, basis(2, degree)
 
-        def one(piece, rows, spread):
+        def one(piece, rows, spread, strength):
             coefficients, radius, h, window = piece
-            image: Image = of.image(TaylorModel(coefficients, radius, self.basis), h, window)
+            image: Image = of.image(TaylorModel(coefficients, radius, self.basis), h, window, strength)
             directions = TaylorModel(rows[None], spread, image.jacobian.basis)
             far = reach(directions, image.model, image.generators, image.radius)
             size = image.jacobian.largest
@@ -100,12 +100,12 @@ class PieceImages:
             norm = jnp.sqrt(jnp.sum(image.jacobian.radius**2)) * (1 + 2.0**-45) + _norm(image.jacobian.center)
             return far, image.conditions, norm + 2.0**-45 * jnp.sum(size), image.tubes
 
-        self._run = jax.jit(jax.vmap(one, in_axes=(0, None, None)))
+        self._run = jax.jit(jax.vmap(one, in_axes=(0, None, None, None)))
 
-    def boundary(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"]) -> Reached:
+    def boundary(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"], strength: float = 1.0) -> Reached:
         """The images of points at the boundary, which reach farthest; no proof for the polygon."""
         points = polygon.divided(2 * len(polygon.vertices))
-        return self.mapped(polygon, np.repeat(points[:, None], 4, axis=1), directions)
+        return self.mapped(polygon, np.repeat(points[:, None], 4, axis=1), directions, strength)
 
     def all(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"]) -> Reached:
         """The images of pieces that cover the polygon; those that are not proved, or reach far, are cut into four."""
@@ -121,8 +121,11 @@ class PieceImages:
             reached = self.mapped(polygon, quads, directions)
         return _joined([*parts, reached[:5]], polygon, len(directions))
 
-    def mapped(self, polygon: Polygon, quads: Float[np.ndarray, "quads 4 2"], directions) -> Reached:
-        """The images of quadrilaterals, each proved or not; they need not cover the polygon, nor lie in it."""
+    def mapped(
+        self, polygon: Polygon, quads: Float[np.ndarray, "quads 4 2"], directions, strength: float = 1.0
+    ) -> Reached:
+        """The images of quadrilaterals, each proved or not; they need not cover the polygon, nor lie in it. With another
+        `strength` than 1, a part of the disturbance, they prove nothing."""
         covered, edges, count = pieces(quads, self.basis), polygon.edges, len(quads)
         rows = jnp.concatenate([jnp.asarray(directions), edges.center])
         spread = jnp.concatenate([jnp.zeros_like(directions), edges.radius])
@@ -130,8 +133,8 @@ class PieceImages:
         def run(i: int):
             at = np.minimum(np.arange(i, i + BATCH), count - 1)
             batch = TaylorModel(covered.coefficients[at], covered.radius[at], covered.basis)
-            given = (batch.coefficients, batch.radius, *self.of.timing(batch))
-            return *jax.device_get(self._run(given, rows, spread)), quads[at]
+            given = (batch.coefficients, batch.radius, *self.of.timing(batch, strength))
+            return *jax.device_get(self._run(given, rows, spread, strength)), quads[at]
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             done = list(pool.map(run, range(0, count, BATCH)))

@@ -181,7 +181,7 @@ class ReturnMap:
         return jax.jit(jax.vmap(times))
 
     def timing(
-        self, pieces: TaylorModel, margin: float = 1.2
+        self, pieces: TaylorModel, strength: float = 1.0, margin: float = 1.2
     ) -> tuple[Float[Array, "pieces arcs N"], Float[Array, "pieces arcs"]]:
         """The lengths $h(s)$ of the steps, and the windows, for a batch of pieces, so that every state reaches the events within
         the windows.
@@ -204,7 +204,7 @@ class ReturnMap:
         slopes = 0.5 * (times[1 : m + 1] - times[m + 1 : 2 * m + 1])
         middle = times[0]
         apart = np.max(np.abs(times - middle - np.einsum("pj,jba->pba", at, slopes)), axis=0)
-        half = margin * (1.5 * apart + 1.5 * self.late) + 1e-7
+        half = margin * (1.5 * apart + 1.5 * strength * self.late) + 1e-7
         h = np.zeros((*middle.shape, basis.size))
         h[..., 0] = (middle - half) / self.steps
         for j in range(m):
@@ -224,10 +224,17 @@ class ReturnMap:
         at[:, 0] += self.durations + self.later - 0.5 * width
         return jnp.asarray(at / self.steps), jnp.asarray(width)
 
-    def image(self, piece: TaylorModel, h: Float[Array, "arcs N"], window: Float[Array, " arcs"]) -> Image:
+    def image(
+        self,
+        piece: TaylorModel,
+        h: Float[Array, "arcs N"],
+        window: Float[Array, " arcs"],
+        strength: float | Float[Array, ""] = 1.0,
+    ) -> Image:
         """The image of the set $z(s)$, in the coordinates `axes` about `z`; pure, for `jit` and `vmap`.
 
-        **Arguments:** `h`, `window`: of each arc, as `timing` proposes them.
+        **Arguments:** `h`, `window`: of each arc, as `timing` proposes them. `strength`: a factor of the disturbance; products
+        with another than 1 are rounded, and prove nothing.
         """
         basis = piece.basis
         leaves = self.fields[0].leaves
@@ -244,7 +251,7 @@ class ReturnMap:
         smooth = [cases_decided(self.lift, KINKS, piece, leaves)]
         for j, program in enumerate(self.programs):
             field = program.field
-            wind = self.winds[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
+            wind = strength * self.winds[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
             wind = jnp.pad(wind, ((0, 0), (0, 0), (0, columns // 2 - wind.shape[2]))) if wind.shape[0] else wind
             time = TaylorModel(h[j], jnp.zeros(()), basis)
             ended, tube, proved, known = run_arc(

@@ -90,7 +90,7 @@ def certify(
     if as_json:
         record = certificate_record(name, values, proof)
         print(json.dumps(record if around is None else record | {"basin": proved_basin_record(around)}))
-    else:
+    elif proof.proved:
         print(*(each for each in (proof, around) if each is not None), sep="\n")
     save_figure(plot, lambda: proof.plot(model) if around is None else around.plot().figure)
     if not proof.proved:
