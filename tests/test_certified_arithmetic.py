@@ -105,6 +105,16 @@ def test_no_member_of_a_linear_combination_is_lost(form):
                 assert not np.any(missed(result, s, np.array(values))), seed
 
 
+def test_no_member_of_a_multiple_by_a_power_of_two_is_lost():
+    """Also by one that is less than the unit of exact numbers, 2^-192, in a program of nothing else."""
+    graph, x = graph_of(lambda x: jnp.stack([4 * x[0], x[0] * 2.0**-200, -x[1]]), jnp.zeros(2)), np.array([1e9, 5e-324])
+    for radius in (0.0, 3.0):
+        result = evaluate(graph, TaylorModel(jnp.asarray(x[None]), jnp.full(2, radius), BALL), [])
+        for e in (-1, 1):
+            a, b = fractions(x) + e * Fraction(radius)
+            assert not np.any(missed(result, (), np.array([4 * a, a / 2**200, -b])))
+
+
 def cancelling(rng, a, n):
     """Columns whose products with the rows of `a` cancel but for rounding."""
     b = rng.normal(size=(a.shape[1], n))

@@ -39,8 +39,8 @@ def sets_about(threshold, form):
     if form is BALL:
         return TaylorModel(jnp.asarray(center[None]), jnp.asarray(reach), form), [()]
     coefficients = np.zeros((form.size, len(center)))
-    coefficients[:3] = center, 0.5 * reach, -0.25 * reach
-    return TaylorModel(jnp.asarray(coefficients), jnp.asarray(0.25 * reach), form), [(1, -1), (-1, 1), (0, 0)]
+    coefficients[:3] = center, 0.6 * reach, -0.39 * reach
+    return TaylorModel(jnp.asarray(coefficients), jnp.asarray(0.01 * reach), form), [(1, -1), (-1, 1), (0, 0)]
 
 
 CHOICES = {

@@ -20,6 +20,8 @@ WIDER, SETTLED = 1.008, 0.995
 # Sets in turn of which a boundary point is not proved, after which no other is tried. The parts of a disturbance that are tried
 # where the whole is not proved: powers of ten down to the last, then this many between two of them.
 GIVEN_UP, SMALLEST, HALVINGS = 3, -8, 4
+# By this factor an image must come nearer to its set for another to be tried.
+NEARER = 0.7
 
 
 def _around(count: int) -> Float[np.ndarray, "k 2"]:
@@ -182,18 +184,20 @@ def _seems_provable(images: PieceImages, directions) -> float | None:
 
 
 def _endured(images: PieceImages, directions, strength: float) -> bool:
-    """Whether points at the boundary of a set are mapped inside under a part of the disturbance: of the linear map's set, or one
-    of two that are a little larger."""
+    """Whether points at the boundary of a set are mapped inside under a part of the disturbance: of the linear map's set, or of
+    one of those that follow, each by as much larger as the image was."""
     gain = images.boundary(from_supports(directions, np.full(len(directions), 1e-6 * strength)), directions, strength)
-    supports = gain.supports if gain.failed else _linear_set(images.of, directions, gain.supports)
-    for _ in range(0 if gain.failed else 3):
-        supports = _rounded(WIDER * supports)
-        if not np.all(np.isfinite(supports)):
-            break
+    if gain.failed:
+        return False
+    supports, last = _rounded(WIDER * _linear_set(images.of, directions, gain.supports)), np.inf
+    while np.all(np.isfinite(supports)):
         part = images.boundary(from_supports(directions, supports), directions, strength)
-        if part.failed or np.max(part.supports / supports) < 1:
+        ratio = np.max(part.supports / supports)
+        if part.failed or ratio < 1:
             return not part.failed
-        supports = part.supports
+        if not ratio - 1 < NEARER * last:
+            break
+        supports, last = _rounded(WIDER * ratio * part.supports), ratio - 1
     return False
 
 
