@@ -15,7 +15,7 @@ from hyjax.models import simplest_walker as walker
 
 @pytest.fixture(autouse=True)
 def _precision():
-    before, cap, flint.ctx.prec = flint.ctx.prec, flint.ctx.cap, 340
+    before, cap, flint.ctx.prec = flint.ctx.prec, flint.ctx.cap, 200
     yield
     flint.ctx.prec, flint.ctx.cap = before, cap
 
