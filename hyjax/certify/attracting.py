@@ -122,7 +122,7 @@ def attracting(
         sets=chain,
         tubes=tuple(TubeBounds.over(each) for each in reached.tubes),
         pieces=len(reached.far),
-        assumptions=assumptions_of(of.forcing),
+        assumptions=assumptions_of(of.forcing, of.section),
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
         orbit=orbit,

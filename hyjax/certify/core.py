@@ -135,6 +135,8 @@ def _smooth() -> dict[str, Callable]:
             for equation in pending.pop().eqns:
                 inner = _inner(equation)
                 if inner is not None and {"select_n", "floor"} & {each.primitive.name for each in inner.eqns}:
+                    # Without its source a program would be taken for any other.
+                    assert " at " in (inner.debug_info.func_src_info or "")
                     found[inner.debug_info.func_src_info] = smooth
                 elif inner is not None:
                     pending.append(inner)

@@ -84,7 +84,8 @@ def krawczyk(
         numbers = _no_numbers(boxes.map)
     return ProvedOrbit(
         reasons=reasons, names=boxes.map.section.names, near=boxes.map.z, unique_within=np.nan if reasons else size,
-        seconds=time.perf_counter() - begun, assumptions=assumptions_of(boxes.map.forcing), orbit=orbit, **numbers,
+        seconds=time.perf_counter() - begun, assumptions=assumptions_of(boxes.map.forcing, boxes.map.section), orbit=orbit,
+        **numbers,
     )  # fmt: skip
 
 
