@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import PyTree
 
-from .._system.types import Scalar, State, Time
+from .._system.types import Flag, Scalar, State, Time
 from .crossing import Bracket, calm, close_in_time, eventful, judge, Resolution, TOUCH, Trial, Verdict
 from .end_time import met_at_end
 from .guard_cubic import Look, may_turn
@@ -28,7 +28,7 @@ from .integrator import Integrator
 from .last_stretch import straight_line
 from .pace import Pace
 from .progress import Attempt, Course, Ending, Point, Progress
-from .retrace import Taken
+from .retrace import later, Taken
 from .step import Step
 from .surfaces import Guards, Mask, rounding, standing, Surfaces
 from .trees import select, without_tangents
@@ -36,6 +36,8 @@ from .watch import Watch
 
 # A fall may be so many times as fast as along a straight line, and a surface still be aimed at.
 SLOWER = 4
+# The shortest step, as a fraction of the time: a flow that diverges ends here.
+SHORTEST = 1e-30
 
 
 def run(
@@ -114,7 +116,7 @@ def _begin(
     here = Look(zero, g, r)
     start = Progress(
         before=here,
-        last=Point(t0, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
+        last=Point(t0, zero, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
         up=g > level, g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
@@ -188,7 +190,7 @@ def _at_once(
 def try_step(course: Course, now: Progress) -> Attempt:
     """A solver step of length `now.dt` from the last point, cut short at the end time."""
     last, dt = now.last, stop_gradient(now.dt)
-    left = stop_gradient(course.t_stop - last.t)
+    left = course.left(last)
     final = dt >= left
     dt = jnp.where(final, left, dt)
     x, f = jnp.stack(last.x), jnp.stack(last.f)
@@ -196,13 +198,12 @@ def try_step(course: Course, now: Progress) -> Attempt:
     finite = jnp.all(jnp.isfinite(end.x)) & jnp.all(jnp.isfinite(end.f))
     error = jnp.where(finite, end.error, jnp.inf)
     keep, h, control = _aside(course.pace.after, dt, x, end.x, error, now.control)
-    return Attempt(dt, final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations)
+    return Attempt(dt, *later(last.t, last.late, dt), final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations)
 
 
 def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:
     """The guards at the end of a trial step, and the verdict on the step."""
-    t1 = now.last.t + attempt.dt
-    g, r = _aside(course.surfaces.rates, t1, attempt.x, attempt.f, course.args)
+    g, r = _aside(course.surfaces.rates, attempt.t, attempt.x, attempt.f, course.args)
     end = Look(attempt.dt, g, r)
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt)
@@ -230,12 +231,14 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
     def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
         if not surfaces.count:
             return calm(bracket, trial)
-        t, x, f = last.t + attempt.dt, attempt.x, attempt.f
+        t, x, f = attempt.t, attempt.x, attempt.f
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
         def searched():
             close = close_in_time(t, course.t0, rtol, atol)
-            instant, touch = 4 * eps * jnp.abs(t), TOUCH["linear" if course.linear else "curved"] * eps * g_max
+            # Where the flow is steep, its own rounding is that of a short time.
+            instant = 4 * eps * jnp.clip(jnp.abs(t), h, 64 * h)
+            touch = TOUCH["linear" if course.linear else "curved"] * eps * g_max
             resolution = Resolution(h, straight * h, reach * h, close, instant, course.noise, touch)
             return judge(bracket, trial, coarse(), armed_at, resolution, surfaces.is_limit, short_steps)
 
@@ -263,12 +266,12 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     control = select(proposed, attempt.control, now.control)
     h = jnp.where(proposed, attempt.h, now.h)
     h = stop_gradient(h if course.pace.fixed else jnp.where(verdict.refused, verdict.dt, h))
-    reached = Point(last.t + attempt.dt, tuple(attempt.x), tuple(attempt.f), attempt.memory, end.g, end.r)
+    reached = Point(attempt.t, attempt.late, tuple(attempt.x), tuple(attempt.f), attempt.memory, end.g, end.r)
     point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))
     next_up = jnp.where(take, up & ~verdict.passed, now.up)
     onwards = jnp.minimum(h, _just_beyond_surface(course, now, attempt, end, next_up, h))
-    stalled = rejected & ~(h > 4 * eps * jnp.abs(stop_gradient(point.t)))
+    stalled = rejected & _aside(_vanishes(course), last.t, jnp.stack(last.x), jnp.stack(last.f), h)
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
     # Where the flow changes sharply at a surface, a step just beyond is rejected. The controller would begin with a fifth of its
     # length and aim at the surface again: try to end just before instead, once.
@@ -280,7 +283,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
         dt=stop_gradient(
             jnp.where(
                 take,
-                jnp.minimum(onwards, course.t_stop - point.t),
+                jnp.minimum(onwards, course.left(point)),
                 jnp.where(rejected, shorter, verdict.dt),
             )
         ),
@@ -305,6 +308,32 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
         taken=now.taken.tried(attempt.dt, take) if now.taken else None,
         seen=now.seen,
     )
+
+
+def _vanishes(course: Course) -> Callable[..., Flag]:
+    """Whether a step has become too short: below the resolution of the time, unless only the state makes the flow that steep.
+
+    A flow may be so steep at a surface, such as that of a spike, that steps below the resolution of the time lead on to it: they
+    change the state, and the vector field does not change over the resolution of the time.
+    """
+    step, (rtol, atol) = course.step, course.tolerances
+
+    def vanishes(t: Time, x: State, f: State, h: Scalar) -> Flag:
+        eps = float(jnp.finfo(x.dtype).eps)
+        instant = 4 * eps * jnp.abs(t)
+        moves = jnp.any(h * jnp.abs(f) > eps * (atol / rtol + jnp.abs(x)))
+        short = ~(h > instant)
+
+        def varies() -> Flag:
+            size = lambda v: jnp.max(jnp.abs(v) / (atol + rtol * jnp.abs(x)))
+            return ~(size(step.field(t + instant, x) - f) <= 1e-3 * size(f))
+
+        steep = moves & (h > SHORTEST * jnp.abs(t))
+        if step.timed(t, x):
+            steep = steep & ~jax.lax.cond(eqxi.unvmap_any(short), varies, lambda: jnp.array(False))
+        return short & ~steep
+
+    return vanishes
 
 
 def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: Look, up: Mask, h: Scalar) -> Scalar:

@@ -33,17 +33,16 @@ class Pace:
         if self.fixed:
             return jnp.asarray(self.first, x.dtype), None
         first = None if self.first is None else jnp.asarray(self.first, x.dtype)
-        end, memory = self.controller.init(
+        h, memory = self.controller.init(
             step.terms,
-            t,
-            t_stop,
+            jnp.zeros_like(t),
+            t_stop - t,
             x,
             first,
             None,
-            lambda terms, t, x, args: step.field(jnp.asarray(t), x),
+            lambda terms, s, x, args: step.field(t + s, x),
             self.error_order,
         )
-        h = end - t
         h = jnp.where(jnp.isfinite(h) & (h > 0), h, 1e-6 * jnp.abs(t_stop - t)).astype(x.dtype)
         return jnp.minimum(h, self.largest), memory
 

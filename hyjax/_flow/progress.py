@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
+from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
 from .._system.types import Count, Flag, Scalar, State, Time
@@ -17,9 +18,11 @@ from .surfaces import Guards, Mask, Surfaces
 
 
 class Point(eqx.Module):
-    """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates."""
+    """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates. `late`: what
+    the time `t` lacks by rounding, see `later`."""
 
     t: Time
+    late: Scalar
     # One array for each coordinate, so that a batch, or a batch of tangents, is contiguous in memory.
     x: tuple[Scalar, ...]
     f: tuple[Scalar, ...]
@@ -68,10 +71,12 @@ class Progress(eqx.Module):
 
 
 class Attempt(eqx.Module):
-    """A trial step from the last point. `final`: it ends at the end time. `keep`, `h`, `control`: the controller's decision, next
-    step and memory. `iterations`: of Newton's method."""
+    """A trial step from the last point. `t`, `late`: its end, see `Point`. `final`: it ends at the end time. `keep`, `h`,
+    `control`: the controller's decision, next step and memory. `iterations`: of Newton's method."""
 
     dt: Scalar
+    t: Time
+    late: Scalar
     final: Flag
     x: State
     f: State
@@ -100,6 +105,10 @@ class Course:
     linear: bool
     exact: bool
     first: Scalar
+
+    def left(self, point: Point) -> Scalar:
+        """The time from a point to the end time."""
+        return stop_gradient((self.t_stop - point.t) - point.late)
 
     @property
     def stretches(self) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from .._system.stored import stored_for_tangents, stored_with_tangents
 from .._system.types import Count, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver
 from ..solvers.work import Work
-from .dependence import operations
+from .dependence import depends_on, operations
 from .implicit_step import implicit_step, implicit_tableau, implicit_work
 
 # Above this number of operations, a loop over the stages compiles faster and runs as fast: for a rocking block, whose vector
@@ -112,6 +112,11 @@ class Step:
         error = jnp.zeros_like(x) if error is None else jnp.asarray(error)
         error = jnp.where(result == dfx.RESULTS.successful, error, jnp.inf)
         return Stepped(after, self.field(t + h, after), error, memory, none)
+
+    def timed(self, t: Time, x: State) -> bool:
+        """Whether the vector field depends on the time."""
+        point = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in (t, x)]
+        return depends_on(jax.make_jaxpr(self.field)(*point), 1)
 
     def _is_small(self, t: Time, x: State) -> bool:
         """Whether the vector field has few enough operations to be written out at each stage."""

@@ -11,7 +11,7 @@ class Watch(NamedTuple):
 
     **Attributes:** `seen`: the record before the first step, arrays. `update(course, before, attempt, after)`: the record after
     one more trial step, from the loop's constants, the `Progress` before the trial, the `Attempt`, and the `Progress` after it;
-    `before.seen` is the record before it. The step was taken where `after.last.t` is later than `before.last.t`.
+    `before.seen` is the record before it. The step was taken where `after.last.t + after.last.late` is later than before.
     """
 
     update: Callable[..., PyTree]

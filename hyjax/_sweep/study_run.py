@@ -98,7 +98,7 @@ def sampling(times: Float[Array, " times"], record: Record) -> Watch:
     def update(course, before, attempt, after) -> Record:
         record, point = before.seen, before.last
         x, f = jnp.stack(point.x), jnp.stack(point.f)
-        took = after.last.t > point.t
+        took = (after.last.t - point.t) + (after.last.late - point.late) > 0
         until = _beyond(after.last.t)
 
         def within(carry):
@@ -107,7 +107,8 @@ def sampling(times: Float[Array, " times"], record: Record) -> Watch:
 
         def sample(carry):
             k, samples = carry
-            h = times[k] - point.t
+            # A steep flow may be far beyond its surface within the rounding of the time.
+            h = jnp.minimum(times[k] - point.t, attempt.dt)
             there = course.step(point.t, x, f, h, point.memory).x
             # At the start of an arc, or in the rounding between an event and the last step before it, there is no step to take.
             return k + 1, samples.at[k].set(jnp.where(h > 0, there, x))
