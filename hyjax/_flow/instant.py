@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
-from .._system.types import Scalar
+from .._system.types import Flag, Scalar, State, Time
 from .batch_axes import batched_like
 
 # A PyTree of arrays, such as (t, x). A field maps a point to its rate along the flow.
@@ -83,6 +83,26 @@ def _flow_instant_jvp(primals, tangents):
         rate = field(after, args)
         dafter = jax.tree.map(lambda d, r: d + r * dtau, dafter, rate)
     return after, dafter
+
+
+def abreast(field: Callable, t: Time, x: State, along: State, unit: float | Scalar, args: PyTree, moves: Flag):
+    r"""$(t, x)$ with the derivatives of the points of neighbouring orbits abreast of it, where `moves`; elsewhere as it is.
+
+    At equal times, neighbouring orbits of a flow that becomes steep are ever further apart along the flow: their $k$-th derivative
+    grows as the $k$-th power of the speed, and the derivatives of an event's time and state are small differences of such
+    numbers. A point of an orbit may be replaced by another of the same orbit: by $\varphi_\tau(t, x)$, where
+    $\tau = -a \cdot \delta x / (a \cdot a)$ brings a perturbation $\delta x$ into the plane across the flow.
+
+    **Arguments:** `field((t, x), args)`. `along`: $a$, about the vector field at `x`. `unit`: the scale of a coordinate that is
+    zero. Forward mode only, of any order.
+    """
+    still, along = stop_gradient((x, along))
+    scale = unit + jnp.abs(still)
+    along = along / scale
+    most = jnp.max(jnp.abs(along))
+    ahead = along / jnp.where(most > 0, most, 1)
+    tau = jnp.sum(ahead * ((still - x) / scale)) / jnp.where(most > 0, most * jnp.sum(ahead * ahead), 1)
+    return flow_instant(field, jnp.where(moves, tau, 0), (t, x), args, True)
 
 
 @eqx.filter_custom_jvp

@@ -36,6 +36,8 @@ from .watch import Watch
 
 # A fall may be so many times as fast as along a straight line, and a surface still be aimed at.
 SLOWER = 4
+# A flow is steep from where its steps are shorter than this fraction of the time since its start. Steps of one length are longer.
+STEEP = 1e-4
 # The shortest step, as a fraction of the time: a flow that diverges ends here.
 SHORTEST = 1e-30
 
@@ -194,11 +196,13 @@ def try_step(course: Course, now: Progress) -> Attempt:
     final = dt >= left
     dt = jnp.where(final, left, dt)
     x, f = jnp.stack(last.x), jnp.stack(last.f)
-    end = course.step(last.t, x, f, dt, last.memory)
+    t1, late = later(last.t, last.late, dt)
+    steep = stop_gradient(now.h <= STEEP * (last.t - course.t0))
+    end = course.step(last.t, x, f, dt, last.memory, t1, steep)
     finite = jnp.all(jnp.isfinite(end.x)) & jnp.all(jnp.isfinite(end.f))
     error = jnp.where(finite, end.error, jnp.inf)
     keep, h, control = _aside(course.pace.after, dt, x, end.x, error, now.control)
-    return Attempt(dt, *later(last.t, last.late, dt), final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations)
+    return Attempt(dt, end.t, late, final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations)
 
 
 def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:
@@ -257,7 +261,6 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
 
 def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict: Verdict) -> Progress:
     """The carry after a trial step: the step taken or not, and the next step to try."""
-    eps = float(jnp.finfo(end.dt.dtype).eps)
     last, take, searching = now.last, verdict.take, now.bracket.active
     rejected = ~searching & ~attempt.keep
     # The controller is updated by the steps that it proposed, not by those that end on a turn or on a surface, or just beyond.
@@ -271,7 +274,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     up = (end.g > course.noise) | (now.up & (end.g > 0))
     next_up = jnp.where(take, up & ~verdict.passed, now.up)
     onwards = jnp.minimum(h, _just_beyond_surface(course, now, attempt, end, next_up, h))
-    stalled = rejected & _aside(_vanishes(course), last.t, jnp.stack(last.x), jnp.stack(last.f), h)
+    stalled = _aside(_stalls(course), rejected, h, last.t, last.x, last.f)
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
     # Where the flow changes sharply at a surface, a step just beyond is rejected. The controller would begin with a fifth of its
     # length and aim at the surface again: try to end just before instead, once.
@@ -310,30 +313,31 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     )
 
 
-def _vanishes(course: Course) -> Callable[..., Flag]:
-    """Whether a step has become too short: below the resolution of the time, unless only the state makes the flow that steep.
+def _stalls(course: Course) -> Callable[..., Flag]:
+    """Whether a rejected step leaves none to try: the next, `h`, is below the resolution of the time.
 
-    A flow may be so steep at a surface, such as that of a spike, that steps below the resolution of the time lead on to it: they
-    change the state, and the vector field does not change over the resolution of the time.
+    A flow may be so steep at a surface, such as that of a spike, that steps below the resolution of the time lead on to it. These
+    are tried: they change the state, and the vector field does not change over the resolution of the time.
     """
     step, (rtol, atol) = course.step, course.tolerances
 
-    def vanishes(t: Time, x: State, f: State, h: Scalar) -> Flag:
-        eps = float(jnp.finfo(x.dtype).eps)
+    def stalls(rejected: Flag, h: Scalar, t: Time, x: tuple[Scalar, ...], f: tuple[Scalar, ...]) -> Flag:
+        eps = float(jnp.finfo(h.dtype).eps)
         instant = 4 * eps * jnp.abs(t)
-        moves = jnp.any(h * jnp.abs(f) > eps * (atol / rtol + jnp.abs(x)))
-        short = ~(h > instant)
+        short = rejected & ~(h > instant)
 
-        def varies() -> Flag:
-            size = lambda v: jnp.max(jnp.abs(v) / (atol + rtol * jnp.abs(x)))
-            return ~(size(step.field(t + instant, x) - f) <= 1e-3 * size(f))
+        def steep() -> Flag:
+            here, flow = jnp.stack(x), jnp.stack(f)
+            scale = atol / rtol + jnp.abs(here)
+            size = lambda v: jnp.max(jnp.abs(v) / scale)
+            moves = (h * size(flow) > eps) & (h > SHORTEST * jnp.abs(t))
+            if not step.timed(t, here):
+                return moves
+            return moves & (size(step.field(t + instant, here) - flow) <= 1e-3 * size(flow))
 
-        steep = moves & (h > SHORTEST * jnp.abs(t))
-        if step.timed(t, x):
-            steep = steep & ~jax.lax.cond(eqxi.unvmap_any(short), varies, lambda: jnp.array(False))
-        return short & ~steep
+        return short & ~jax.lax.cond(eqxi.unvmap_any(short), steep, lambda: jnp.array(False))
 
-    return vanishes
+    return stalls
 
 
 def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: Look, up: Mask, h: Scalar) -> Scalar:

@@ -7,30 +7,35 @@ from typing import Any, Literal
 
 import diffrax as dfx
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from .._system.stored import stored_for_tangents, stored_with_tangents
-from .._system.types import Count, Scalar, State, Time
+from .._system.types import Count, Flag, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver
 from ..solvers.work import Work
 from .dependence import depends_on, operations
 from .implicit_step import implicit_step, implicit_tableau, implicit_work
+from .instant import abreast
 
 # Above this number of operations, a loop over the stages compiles faster and runs as fast: for a rocking block, whose vector
 # field has 1 300 operations in all modes, `simulate` takes 0.83 times as long to compile, and 0.7 times to run, 1.1 in a batch.
 MOST_UNROLLED = 500
 
 Field = Callable[[Time, State], State]
+# The end of a step from its time and state and a vector field near by; where the last argument is false, another stage.
+End = Callable[..., tuple[Time, State]]
 Loop = Literal["lax", "bounded", "checkpointed"]
 
 
 class Stepped(eqx.Module):
-    """The end of a step. `error`: its estimate, infinite where the implicit equations of the step were not solved, and zero for a
-    solver without one. `iterations`: of Newton's method, in all stages."""
+    """The end of a step: time, state and vector field. `error`: its estimate, infinite where the implicit equations of the step
+    were not solved, and zero for a solver without one. `iterations`: of Newton's method, in all stages."""
 
+    t: Time
     x: State
     f: State
     error: State
@@ -68,6 +73,12 @@ class Step:
             return field(t, x, args)
 
         once = jax.jit(apply)
+
+        def rate(point, dynamic):
+            t, x = point
+            return jnp.ones_like(t), once(dynamic, t, x)
+
+        self._rate, self._inputs = rate, dynamic
         self.field: Field = lambda t, x: once(dynamic, t, x)
         self.terms = dfx.ODETerm(lambda t, x, args: self.field(jnp.asarray(t), x))
         self.solver = _with_loop(solver, loop)
@@ -93,25 +104,47 @@ class Step:
             return implicit_work(self.implicit)
         return None if self.own is None else self.own.work
 
-    def __call__(self, t: Time, x: State, f: State, h: Time, memory: Any) -> "Stepped":
-        """A step `h` from `(t, x)`, where the vector field is `f`."""
-        none = jnp.array(0)
+    def __call__(
+        self, t: Time, x: State, f: State, h: Time, memory: Any, t1: Time | None = None, steep: Flag | None = None
+    ) -> Stepped:
+        """A step `h` from `(t, x)`, where the vector field is `f`.
+
+        **Arguments:** `t1`: its end, the sum of `t` and `h` if not given. `steep`: whether the derivatives of its end are those
+        of `abreast`, in forward mode; a method with a memory ignores it.
+        """
+        t1, none = t + h if t1 is None else t1, jnp.array(0)
+
+        def end(t: Time, x: State, f: State, last: bool | Flag = True) -> tuple[Time, State]:
+            return (t, x) if steep is None else abreast(self._rate, t, x, f, self.unit, self._inputs, steep & last)
+
+        def ended(x: State, f: State) -> tuple[Time, State, State]:
+            """The end of a step at which the vector field `f` is known."""
+            if steep is None:
+                return t1, x, f
+
+            def moved():
+                there = end(t1, x, f)
+                return *there, self.field(*there)
+
+            return jax.lax.cond(eqxi.unvmap_any(steep), moved, lambda: (t1, x, f))
+
         if self.explicit is not None:
             unroll = self._is_small(t, x) if self.unroll is None else self.unroll
             advance = _unrolled if unroll else _rolled
-            return Stepped(*advance(self.explicit, self.field, t, x, f, h), memory, none)
+            return Stepped(*advance(self.explicit, self.field, end, t, t1, x, f, h), memory, none)
         if self.implicit is not None:
             most = self.solver.root_find_max_steps  # pyright: ignore[reportAttributeAccessIssue]
             after, f_after, error, solved, count = implicit_step(self.implicit, self.field, t, x, f, h, self.unit, most)
-            return Stepped(after, f_after, jnp.where(solved, error, jnp.inf), memory, count)
+            return Stepped(*ended(after, f_after), jnp.where(solved, error, jnp.inf), memory, count)
         if self.own is not None:
             taken = self.own.take(self.field, t, x, f, h, memory)
             error = jnp.where(taken.solved, taken.error, jnp.inf)
-            return Stepped(taken.x, taken.f, error, taken.memory, taken.iterations)
+            there = (t1, taken.x, taken.f) if jax.tree.leaves(memory) else ended(taken.x, taken.f)
+            return Stepped(*there, error, taken.memory, taken.iterations)
         after, error, _, memory, result = self.solver.step(self.terms, t, t + h, x, None, memory, False)
         error = jnp.zeros_like(x) if error is None else jnp.asarray(error)
         error = jnp.where(result == dfx.RESULTS.successful, error, jnp.inf)
-        return Stepped(after, self.field(t + h, after), error, memory, none)
+        return Stepped(t1, after, self.field(t1, after), error, memory, none)
 
     def timed(self, t: Time, x: State) -> bool:
         """Whether the vector field depends on the time."""
@@ -144,20 +177,23 @@ def _with_loop(solver: dfx.AbstractSolver, loop: Loop) -> dfx.AbstractSolver:
     return jax.tree.map(lambda part: set_loop(part) if loops(part) else part, solver, is_leaf=loops)
 
 
-def _unrolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[State, State, State]:
-    """`(x, vector field at x, error estimate)` after a step, with its stages written out."""
+def _unrolled(tableau: dfx.ButcherTableau, field: Field, end: End, t, t1, x, f, h) -> tuple[Time, State, State, State]:
+    """`(t, x, vector field there, error estimate)` after a step, with its stages written out."""
     # The loop carries the coordinates of a lane next to each other; the stages are sums over lanes.
     x, f = stored_with_tangents(x, f)
     stages, at = [f], x
     for c, row in zip(tableau.c, tableau.a_lower, strict=True):
         at = stored_for_tangents(x + h * _combine(row, stages))
+        # Where the last stage is the vector field at the end of the step (first same as last), no other is needed there.
+        if tableau.fsal and len(stages) == len(tableau.c):
+            break
         stages.append(field(t + float(c) * h, at))
-    # Where the last stage is the vector field at the end of the step (first same as last), both are known already.
-    after = at if tableau.ssal else x + h * _combine(tableau.b_sol, stages)
-    f_after = stages[-1] if tableau.fsal else field(t + h, after)
+    t1, after = end(t1, at if tableau.ssal else x + h * _combine(tableau.b_sol, stages), f)
+    f_after = field(t1, after)
+    stages = [*stages, f_after][: tableau.num_stages]
     # Measured, not understood: the barrier saves 5 % of a stride's time in a batch of 1 000, although XLA removes it before it
     # fuses operations.
-    return jax.lax.optimization_barrier((after, f_after, h * _combine(tableau.b_error, stages)))
+    return t1, *jax.lax.optimization_barrier((after, f_after, h * _combine(tableau.b_error, stages)))
 
 
 def _combine(weights, stages: list[Array]) -> Array:
@@ -165,7 +201,7 @@ def _combine(weights, stages: list[Array]) -> Array:
     return ft.reduce(operator.add, terms) if terms else jnp.zeros_like(stages[0])
 
 
-def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[State, State, State]:
+def _rolled(tableau: dfx.ButcherTableau, field: Field, end: End, t, t1, x, f, h) -> tuple[Time, State, State, State]:
     """`_unrolled` with a loop over the stages."""
     count = tableau.num_stages
     lower = np.zeros((count - 1, count))
@@ -174,15 +210,21 @@ def _rolled(tableau: dfx.ButcherTableau, field: Field, t, x, f, h) -> tuple[Stat
 
     def stage(stages, each):
         i, c, row = each
-        at = x + h * _weighted(row, stages)
-        return stages.at[i + 1].set(field(t + c * h, at)), at
+        there = t + c * h, x + h * _weighted(row, stages)
+        if tableau.fsal:
+            last = i == count - 2
+            there = end(jnp.where(last, t1, there[0]), there[1], f, last)
+        return stages.at[i + 1].set(field(*there)), there
 
     first = jnp.zeros((count, x.size), x.dtype).at[0].set(f)
     each = (np.arange(count - 1), tableau.c.astype(x.dtype), lower.astype(x.dtype))
-    stages, at = jax.lax.scan(stage, first, each)
-    after = at[-1] if tableau.ssal else x + h * _weighted(tableau.b_sol.astype(x.dtype), stages)
-    f_after = stages[-1] if tableau.fsal else field(t + h, after)
-    return after, f_after, h * _weighted(tableau.b_error.astype(x.dtype), stages)
+    stages, (times, at) = jax.lax.scan(stage, first, each)
+    if tableau.fsal:
+        t1, after, f_after = times[-1], at[-1], stages[-1]
+    else:
+        t1, after = end(t1, at[-1] if tableau.ssal else x + h * _weighted(tableau.b_sol.astype(x.dtype), stages), f)
+        f_after = field(t1, after)
+    return t1, after, f_after, h * _weighted(tableau.b_error.astype(x.dtype), stages)
 
 
 def _weighted(weights: Array | np.ndarray, stages: Array) -> Array:
