@@ -88,9 +88,9 @@ def _flow_instant_jvp(primals, tangents):
 def abreast(field: Callable, t: Time, x: State, along: State, unit: float | Scalar, args: PyTree, moves: Flag):
     r"""$(t, x)$ with the derivatives of the points of neighbouring orbits abreast of it, where `moves`; elsewhere as it is.
 
-    At equal times, neighbouring orbits of a flow that becomes steep are ever further apart along the flow: their $k$-th derivative
-    grows as the $k$-th power of the speed, and the derivatives of an event's time and state are small differences of such
-    numbers. A point of an orbit may be replaced by another of the same orbit: by $\varphi_\tau(t, x)$, where
+    At equal times, neighbouring orbits of a flow that becomes steep are ever further apart along the flow: their $k$-th
+    derivative grows as the $k$-th power of the speed, and the derivatives of an event's time and state are small differences of
+    such numbers. A point of an orbit may be replaced by another of the same orbit: by $\varphi_\tau(t, x)$, where
     $\tau = -a \cdot \delta x / (a \cdot a)$ brings a perturbation $\delta x$ into the plane across the flow.
 
     **Arguments:** `field((t, x), args)`. `along`: $a$, about the vector field at `x`. `unit`: the scale of a coordinate that is
