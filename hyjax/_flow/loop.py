@@ -79,6 +79,10 @@ def run(
         last = eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)  # pyright: ignore
     else:
         last = jax.lax.while_loop(going, body, start)
+    if not integrator.fixed:
+        # What used up the number of steps is that none is short enough.
+        short = ~last.end.done & ~(last.h > _instant(last.last.t))
+        last = dataclasses.replace(last, end=dataclasses.replace(last.end, stalled=last.end.stalled | short))
     if not (ends and surfaces.count):
         return last
     _, reach = course.stretches
@@ -323,8 +327,7 @@ def _stalls(course: Course) -> Callable[..., Flag]:
 
     def stalls(rejected: Flag, h: Scalar, t: Time, x: tuple[Scalar, ...], f: tuple[Scalar, ...]) -> Flag:
         eps = float(jnp.finfo(h.dtype).eps)
-        instant = 4 * eps * jnp.abs(t)
-        short = rejected & ~(h > instant)
+        short = rejected & ~(h > _instant(t))
 
         def steep() -> Flag:
             here, flow = jnp.stack(x), jnp.stack(f)
@@ -333,11 +336,16 @@ def _stalls(course: Course) -> Callable[..., Flag]:
             moves = (h * size(flow) > eps) & (h > SHORTEST * jnp.abs(t))
             if not step.timed(t, here):
                 return moves
-            return moves & (size(step.field(t + instant, here) - flow) <= 1e-3 * size(flow))
+            return moves & (size(step.field(t + _instant(t), here) - flow) <= 1e-3 * size(flow))
 
         return short & ~jax.lax.cond(eqxi.unvmap_any(short), steep, lambda: jnp.array(False))
 
     return stalls
+
+
+def _instant(t: Time) -> Scalar:
+    """The resolution of the time."""
+    return stop_gradient(4 * float(jnp.finfo(t.dtype).eps) * jnp.abs(t))
 
 
 def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: Look, up: Mask, h: Scalar) -> Scalar:
