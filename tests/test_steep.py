@@ -1,0 +1,192 @@
+"""Flows so steep at a guard that their steps are below the resolution of the time: times, states, derivatives and codes."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax import RESULTS
+from hyjax._flow.retrace import later
+
+ROLLED = hj.Integrator(unroll=False)
+
+# The neuron of Brette and Gerstner (2005), in pF, nS, mV, pA and ms, with a current of 800 pA that may oscillate.
+C, gL, EL, VT, DT, tau, a, b = 281.0, 30.0, -70.6, -50.4, 2.0, 144.0, 4.0, 80.5
+
+
+class Cut(eqx.Module):
+    peak: jax.Array
+    wave: jax.Array | float = 0.0
+
+
+def membrane(t, x, p):
+    V, w = x
+    current = 800 + p.wave * jnp.sin(t)
+    return jnp.stack([(gL * (EL - V) + gL * DT * jnp.exp((V - VT) / DT) - w + current) / C, (a * (V - EL) - w) / tau])
+
+
+neuron = hj.HybridSystem(
+    {"on": hj.Mode(membrane, ("V", "w"))},
+    (
+        hj.Transition(
+            "on",
+            "on",
+            lambda t, x, p: p.peak - x[0],
+            lambda t, x, p: jnp.stack([jnp.full_like(x[0], EL), x[1] + b]),
+        ),
+    ),
+)
+# SciPy, with the voltage as the independent variable in the upstroke, at 1e-13.
+SPIKES = {
+    0.0: [17.719521927401246, 40.485172689122436, 71.26696391326067],
+    20.0: [17.719521927507746, 40.48517268935126, 71.26696391364342],
+}
+
+
+@eqx.filter_jit
+def fired(start, peak, t0, wave):
+    run = lambda peak, t0, wave: hj.simulate(
+        neuron, start, Cut(peak, wave), mode="on", t0=t0, t1=t0 + 75, max_jumps=3, integrator=ROLLED
+    )
+    return jax.vmap(run)(peak, t0, wave)
+
+
+def test_upstroke_of_a_spike():
+    """The voltage runs up exponentially, 4e14 mV/ms at 20 mV and 6e16 at 30; a late start moves the spikes by as much."""
+    peaks = np.array([-30.0, 0.0, 20.0, 30.0, 0.0, 20.0, 20.0])
+    starts = np.array([0.0, 0.0, 0.0, 0.0, 1e6, 1e6, 0.0])
+    waves = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1e-9])
+    run = fired(jnp.array([EL, 0.0]), *map(jnp.asarray, (peaks, starts, waves)))
+    assert bool(jnp.all(run.result == RESULTS.successful))
+    assert_allclose(run.jumps, 3)
+    for k in range(1, len(peaks)):
+        expected = starts[k] + np.array(SPIKES[min(peaks[k], 20.0)])
+        # The error of the reference; that of 30 mV from 20 is below, that of the current 1e-12 of it; rounding of a late time.
+        assert_allclose(run.ends[k, :3], expected, rtol=1e-15, atol=1e-11 if starts[k] == 0 else 1e-9)
+        # A rounding of the difference from the peak, of numbers up to 70.
+        assert_allclose(run.x_ends[k, :3, 0], peaks[k], rtol=0, atol=2e-14)
+
+
+def test_upstroke_in_single_precision():
+    one = lambda values: jnp.asarray(values, jnp.float32)
+    run = fired(one([EL, 0.0]), one([0.0, 20.0]), one([0.0, 0.0]), one([0.0, 0.0]))
+    assert bool(jnp.all(run.result == RESULTS.successful))
+    # The tolerance of 1e-6, where the upstroke begins slowly.
+    assert_allclose(run.ends[:, :3], [SPIKES[0.0], SPIKES[20.0]], rtol=1e-4)
+
+
+class Steep(eqx.Module):
+    start: jax.Array
+    until: jax.Array
+    wave: jax.Array | float = 0.0
+
+
+# x' = (1 + wave cos t) x^2 and y' = (1 + wave cos t) x: at x = M, t + wave sin t = 1/x0 - 1/M and y = log(M / x0).
+square = hj.HybridSystem(
+    {"on": hj.Mode(lambda t, x, p: (1 + p.wave * jnp.cos(t)) * jnp.stack([x[0] ** 2, x[0]]), ("x", "y"))},
+    (hj.Transition("on", "on", lambda t, x, p: p.until - x[0], lambda t, x, p: x),),
+)
+UNTIL = jnp.array([1e2, 1e5, 1e10, 1e15, 1e20])
+
+
+def met(p, integrator=ROLLED):
+    end = hj.flow_to_guard(square, "on", 0.0, jnp.stack([p.start, jnp.zeros_like(p.start)]), p, integrator=integrator)
+    return jnp.stack([end.t, end.x[1]])
+
+
+def test_a_flow_towards_infinity():
+    waves = jnp.array([0.0, 0.3])[:, None]
+    over = lambda f: jax.jit(jax.vmap(jax.vmap(f, (0, None)), (None, 0)))
+    t, y = jnp.moveaxis(over(lambda M, wave: met(Steep(jnp.array(1.0), M, wave)))(UNTIL, waves[:, 0]), -1, 0)
+    assert_allclose(t + waves * np.sin(t), jnp.tile(1 - 1 / UNTIL, (2, 1)), rtol=1e-14)
+    assert_allclose(y, jnp.tile(jnp.log(UNTIL), (2, 1)), rtol=1e-14)
+
+
+def test_derivatives_do_not_lose_digits_where_the_flow_is_steep():
+    """At equal times, neighbouring orbits are up to 1e40 times as far apart as at the start; where they meet the guard they are not.
+
+    t = 1/x0 - 1/M and y = log(M / x0), so the first derivatives by x0 = 1 are -1 and -1, the second 2 and 1.
+    """
+
+    def all_of(M):
+        f = lambda x0: met(Steep(x0, M))
+        one = jnp.array(1.0)
+        second, first = jax.jacfwd(lambda x0: (jax.jacfwd(f)(x0),) * 2, has_aux=True)(one)
+        return first, jax.jacrev(f)(one), second
+
+    first, back, second = jax.jit(jax.vmap(all_of))(UNTIL)
+    # A first derivative through 200 steps with errors of 1e-14, each times the growth of up to 1e4 before a flow counts as steep.
+    assert_allclose(first, np.tile([-1.0, -1.0], (5, 1)), rtol=1e-11)
+    assert_allclose(back, first, rtol=1e-11)
+    assert_allclose(second, np.tile([2.0, 1.0], (5, 1)), rtol=2e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [hj.solvers.Rodas5P(), None])
+def test_derivatives_with_other_methods(solver):
+    """As above, at the method's tolerance; a written-out step, and a method that is not explicit."""
+    integrator = hj.Integrator() if solver is None else hj.Integrator(solver, rtol=1e-10, atol=1e-10)
+    f = lambda x0, M: met(Steep(x0, M), integrator)
+    second = jax.jit(jax.vmap(jax.jacfwd(jax.jacfwd(f)), (None, 0)))(jnp.array(1.0), UNTIL)
+    assert_allclose(second, np.tile([2.0, 1.0], (5, 1)), rtol=1e-4 if solver else 2e-9)
+
+
+def test_orbit_of_a_quadratic_neuron():
+    """v' = v^2 + 1 from -1 until M takes T = atan M + pi/4; meanwhile w' = -w, and w grows by 1 at each spike: it is 1 / (1 - e^-T)
+    after a spike, with the multiplier e^-T."""
+    system = hj.HybridSystem(
+        {"on": hj.Mode(lambda t, x, M: jnp.stack([x[0] ** 2 + 1, -x[1]]), ("v", "w"))},
+        (
+            hj.Transition(
+                "on", "on", lambda t, x, M: M - x[0], lambda t, x, M: jnp.stack([-jnp.ones_like(M), x[1] + 1])
+            ),
+        ),
+    )
+    orbit = hj.periodic_orbit(system, jnp.array([-1.0, 1.0]), jnp.array(1e14), sequence=("on",), integrator=ROLLED)
+    T = np.arctan(1e14) + np.pi / 4
+    assert_allclose(orbit.period, T, rtol=1e-13)
+    # Newton's steps end at 1e-10.
+    assert_allclose(orbit.x, [-1.0, 1 / (1 - np.exp(-T))], rtol=1e-10)
+    assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, np.exp(-T)], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_orbit_of_the_exponential_neuron():
+    """The reference as for `SPIKES`; the multiplier by differences there."""
+    guess = jnp.array([EL, 280.0])
+    orbit = hj.periodic_orbit(neuron, guess, Cut(jnp.array(20.0)), sequence=("on",), integrator=ROLLED)
+    assert_allclose(orbit.x[1], 286.441518992238, rtol=1e-12)
+    assert_allclose(orbit.period, 66.93966399493618, rtol=1e-12)
+    assert_allclose(np.max(np.abs(orbit.multipliers)), 0.1670057603035957, rtol=1e-8)
+
+
+def test_a_pole_in_time_is_not_passed():
+    """x' = 1/cos(t): the field varies by its own size over the resolution of the time near pi/2, which is no number."""
+    system = hj.HybridSystem({"on": hj.Mode(lambda t, x, p: jnp.ones(1) / jnp.cos(t), ("x",))}, ())
+    coarse = hj.Integrator(rtol=1e-8, atol=1e-8, unroll=False)
+    run = hj.simulate(system, jnp.zeros(1), None, mode="on", t1=2.0, integrator=coarse)
+    assert run.result == RESULTS.dt_min_reached
+    # 600 steps, each shorter than the distance from the pole by 5 %.
+    assert_allclose(run.t, np.pi / 2, rtol=1e-12)
+    assert run.t < np.pi / 2
+
+
+@pytest.mark.filterwarnings("ignore:The vector_field of mode")
+def test_a_jump_of_the_field_is_not_passed_by_ever_shorter_steps():
+    """The state does not move in a step that is rejected there: 1e-16 of its size."""
+    field = lambda t, x, p: jnp.where(x < 1, 1.0, 1e20)
+    system = hj.HybridSystem({"on": hj.Mode(field, ("x",))}, ())
+    run = hj.simulate(system, jnp.zeros(1), None, mode="on", t1=2.0, integrator=ROLLED)
+    assert run.result == RESULTS.dt_min_reached
+    assert_allclose(run.t, 1, rtol=1e-14)
+
+
+def test_a_sum_of_times_below_their_resolution():
+    add = lambda k, carry: later(*carry, jnp.array(1e-20))
+    t, late = jax.jit(lambda: jax.lax.fori_loop(0, 10**6, add, (jnp.array(1.0), jnp.array(0.0))))()
+    assert t == 1 + 1e-14
+    # What is left of 1e-14 beyond the nearest number; its own sum has the digits of the dtype.
+    assert_allclose((float(t) - 1) + float(late), 1e-14, rtol=1e-12)
