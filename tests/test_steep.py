@@ -106,7 +106,7 @@ def test_a_flow_towards_infinity():
 
 
 def test_derivatives_do_not_lose_digits_where_the_flow_is_steep():
-    """At equal times, neighbouring orbits are up to 1e40 times as far apart as at the start; where they meet the guard they are not.
+    """At equal times, neighbouring orbits are up to 1e40 times as far apart as at the start; at the guard they are not.
 
     t = 1/x0 - 1/M and y = log(M / x0), so the first derivatives by x0 = 1 are -1 and -1, the second 2 and 1.
     """
@@ -135,8 +135,10 @@ def test_derivatives_with_other_methods(solver):
 
 
 def test_orbit_of_a_quadratic_neuron():
-    """v' = v^2 + 1 from -1 until M takes T = atan M + pi/4; meanwhile w' = -w, and w grows by 1 at each spike: it is 1 / (1 - e^-T)
-    after a spike, with the multiplier e^-T."""
+    """v' = v^2 + 1 from -1 until M takes T = atan M + pi/4; meanwhile w' = -w, and w grows by 1 at each spike.
+
+    So w = 1 / (1 - e^-T) after a spike, with the multiplier e^-T.
+    """
     system = hj.HybridSystem(
         {"on": hj.Mode(lambda t, x, M: jnp.stack([x[0] ** 2 + 1, -x[1]]), ("v", "w"))},
         (
@@ -182,6 +184,14 @@ def test_a_jump_of_the_field_is_not_passed_by_ever_shorter_steps():
     run = hj.simulate(system, jnp.zeros(1), None, mode="on", t1=2.0, integrator=ROLLED)
     assert run.result == RESULTS.dt_min_reached
     assert_allclose(run.t, 1, rtol=1e-14)
+
+
+def test_a_flow_that_diverges():
+    """Without a guard, x' = x^2 ends where a step is 1e-30 of the time: about 1/x, or a tenth of it."""
+    system = hj.HybridSystem({"on": hj.Mode(lambda t, x, p: x**2, ("x",))}, ())
+    run = hj.simulate(system, jnp.ones(1), None, mode="on", t1=2.0, integrator=ROLLED)
+    assert run.result == RESULTS.dt_min_reached
+    assert 1e27 < run.final[0] < 1e31
 
 
 def test_a_sum_of_times_below_their_resolution():
