@@ -56,7 +56,7 @@ def interrupted(system, params, integrator, begin, until, most):
 
     def run(until, most):
         def part(now, until):
-            start = first_arc(now.z, now.mode, now.t, until)
+            start = first_arc(automaton, now.z, now.mode, now.t, until)
 
             def arc(carry):
                 now, jumps = carry
@@ -66,7 +66,7 @@ def interrupted(system, params, integrator, begin, until, most):
             end, jumps = jax.lax.while_loop(lambda carry: ~carry[0].done, arc, (start, jnp.array(0)))
             return end, (end.t, end.z, end.mode, end.result, jumps)
 
-        return jax.lax.scan(part, first_arc(automaton.pad(x), mode, t0, until), jnp.stack([until, t1]))[1]
+        return jax.lax.scan(part, first_arc(automaton, automaton.pad(x), mode, t0, until), jnp.stack([until, t1]))[1]
 
     return jax.vmap(run)(until, most)
 
