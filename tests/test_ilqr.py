@@ -246,6 +246,46 @@ def test_picture(held):
         jax.tree.map(lambda leaf: leaf[None], held).plot()
 
 
+# x' = u in four steps of 1/4: two wells of the final cost, or one whose least cost is zero.
+PUSH = hj.HybridSystem({"moves": hj.Mode(lambda t, x, p: x * 0 + p["u"], ("x",))}, ())
+
+
+def final_cost(t, x, p):
+    return p["wells"] * (x[0] ** 2 - 1) ** 2 + p["one"] * (x[0] - 1) ** 2
+
+
+def test_wells_and_a_least_cost_of_zero():
+    """With u equal in all steps, x(1) = u: the cost is r u^2 + (u^2 - 1)^2, least at u^2 = 1 - r / 2; or (u - 1)^2."""
+    r = 0.1
+
+    @jax.jit
+    @jax.vmap
+    def solved(params, guess):
+        return hj.ilqr(
+            PUSH, jnp.zeros(1), params, mode="moves", times=jnp.linspace(0.0, 1.0, 5), where=lambda p: p["u"],
+            stage_cost=lambda t, x, u, p: p["r"] * jnp.sum(u**2) / 4, terminal_cost=final_cost,
+            controls=guess * jnp.ones((4, 1)), integrator=hj.Integrator(dfx.Bosh3(), rtol=1e-9, atol=1e-9, unroll=False),
+        )  # fmt: skip
+
+    zeros, tiny = np.zeros(5), 1e-12
+    params = {
+        "u": zeros, "wells": [1.0, 1.0, 1.0, 0.0, 0.0], "one": [0.0, 0.0, 0.0, 1.0, tiny], "r": [r, r, r, 0.0, 0.0]
+    }  # fmt: skip
+    found = solved(
+        jax.tree.map(jnp.asarray, params, is_leaf=lambda leaf: isinstance(leaf, list)),
+        jnp.array([0.0, 0.3, -0.3, 0.0, 0.0]),
+    )
+    # At the top the gradient is zero, and the cost falls to both sides.
+    assert np.asarray(found.result == RESULTS.optimum_not_found)[0] and float(found.cost[0]) == 1
+    assert np.all(np.asarray(found.result == RESULTS.successful)[1:])
+    least = np.sqrt(1 - r / 2)
+    assert_allclose(found.controls[1:3, :, 0], np.outer([least, -least], np.ones(4)), rtol=1e-4)
+    # The decrease that is left is 1e-9 of what the cost has fallen by.
+    assert_allclose(found.cost[1:3], r * least**2 + (least**2 - 1) ** 2, rtol=1e-8)
+    assert_allclose(np.mean(found.controls[3:, :, 0], axis=1), 1, rtol=1e-4)
+    assert np.all(np.asarray(found.cost[3:]) <= 1e-8 * np.array([1, tiny]))
+
+
 def test_failure_and_misuse():
     def ask(message, **changes):
         options = {

@@ -90,8 +90,8 @@ jitted = ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level":
 
 
 @ft.partial(jitted, static_argnums=0)
-def _minimum(second_order: bool, number, start, lower, upper) -> Minimum:
-    of = lambda branch, u: sampled(lambda u: (branch(u), (None, RESULTS.successful)), u, second_order)
+def _minimum(second_order: bool, number, start, lower, upper, units) -> Minimum:
+    of = lambda branch, u: sampled(lambda u: (units * branch(u), (None, RESULTS.successful)), u, second_order)
     program = Program(lambda u, _: _of_number(number, of, u), lower, upper, EQUALITIES, INEQUALITIES)
     start = program.inside(start)
     return minimize(program, InteriorPoint(second_order=second_order), start, start, None)
@@ -109,10 +109,12 @@ def _evaluated(number, u):
 
 
 @ft.cache
-def minimum(name: str, second_order: bool) -> Minimum:
+def minimum(name: str, second_order: bool, unit: float = 1.0, of_constraints: float = 1.0) -> Minimum:
+    """The minimum of `unit` times the objective."""
     problem = ALL[NUMBER[name]]
     lower, upper = _filled(problem.lower, -INF), _filled(problem.upper, INF)
-    return _minimum(second_order, jnp.asarray(NUMBER[name]), _filled(problem.start), lower, upper)
+    units = jnp.array([unit, *[of_constraints] * (EQUALITIES + INEQUALITIES)])
+    return _minimum(second_order, jnp.asarray(NUMBER[name]), _filled(problem.start), lower, upper, units)
 
 
 def evaluated(name: str, u) -> tuple[np.ndarray, np.ndarray]:
@@ -159,6 +161,8 @@ def _checked(problem: Problem, second_order: bool):
 def test_all_problems():
     """By Hessians and by BFGS: one test for all problems, because each process compiles the program of all."""
     optima()
+    units_do_not_matter()
+    units_that_are_no_powers_of_two()
     slsqp_reaches_the_same_optimum()
     result_codes()
     trials_stay_within_bounds()
@@ -173,6 +177,36 @@ def optima():
         # A cusp without multipliers: the objective ends 3e-7 above 1, and steps without curvature converge slowly.
         with pytest.raises(AssertionError, match="HS13"):
             _checked(SMALL[NUMBER["HS13"]], second_order)
+
+
+def units_do_not_matter():
+    """In other units, powers of two, the iterates are the same to the last bit, and so is the result, of every problem."""
+    for second_order in (True, False):
+        for problem in SMALL:
+            own = minimum(problem.name, second_order)
+            for unit, of_constraints in ((2.0**-40, 2.0**30), (2.0**40, 2.0**-40)):
+                other = minimum(problem.name, second_order, unit, of_constraints)
+                assert int(other.iterations) == int(own.iterations) and other.result == own.result, problem.name
+                assert np.array_equal(other.point.u, own.point.u), problem.name
+                assert float(other.sample.values[0]) == unit * float(own.sample.values[0]), problem.name
+                assert np.array_equal(other.point.multipliers * of_constraints, own.point.multipliers * unit), (
+                    problem.name
+                )
+
+
+def units_that_are_no_powers_of_two():
+    """Nor are they within a power of two: the optimum is the same, from 1e-12 to 1e12, and never above the start."""
+    for name in ("HS1", "HS3", "HS5", "HS11", "HS21", "HS28", "HS35", "HS43", "HS48", "HS65", "HS76"):
+        problem = SMALL[NUMBER[name]]
+        first = float(evaluated(name, _filled(problem.start))[0][0])
+        for second_order in (True, False):
+            for unit in (1e-12, 1e-7, 1e12):
+                end = minimum(name, second_order, unit, unit)
+                assert end.result == "successful", (name, unit)
+                value = float(end.sample.values[0]) / unit
+                # The residual of the optimality conditions is at most 1e-7, of functions of the order of 1.
+                assert abs(value - problem.optimum) < 1e-8 * max(1, abs(first)), (name, unit)
+                assert np.max(np.abs(end.sample.values[1 : 1 + EQUALITIES])) < 1e-8 * unit, (name, unit)
 
 
 def slsqp_reaches_the_same_optimum():

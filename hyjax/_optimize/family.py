@@ -30,6 +30,13 @@ class Expansion(NamedTuple):
     by_number: np.ndarray
     mixed: np.ndarray
 
+    @property
+    def sizes(self) -> np.ndarray:
+        """By how much each function changes over the range of the unknowns, which is of the order of 1: its gradient or its
+        curvature, whichever is larger; 1 of a constant. Shape `(1 + m,)`."""
+        found = np.maximum(np.max(np.abs(self.jacobian), axis=1), np.max(np.abs(self.hessians), axis=(1, 2)))
+        return np.where(found > 0, found, 1)
+
 
 class Family(NamedTuple):
     """**Attributes:** `name`: of the number. `start`: its value at the optimum known. `program`: of the unknowns, with the

@@ -152,7 +152,14 @@ class _Curve(NamedTuple):
             matrix, free = self.system(e, multipliers, active)
             slope = e.jacobian[0] - multipliers @ e.jacobian[1:]
             residual = np.where(free, np.concatenate([slope, e.values[1:]]), 0)
-            size = float(np.max(np.abs(residual), initial=0)) / max(1.0, float(np.max(np.abs(multipliers), initial=0)))
+            # Relative to the functions, whose units are any.
+            sizes, weights = (
+                np.concatenate([np.repeat(e.sizes[0], n), e.sizes[1:]]),
+                multipliers * e.sizes[1:] / e.sizes[0],
+            )
+            size = float(np.max(np.abs(residual) / sizes, initial=0)) / max(
+                1.0, float(np.max(np.abs(weights), initial=0))
+            )
             if size < last:
                 best, last = (
                     Optimum(number, u, multipliers, np.where(active.low | active.high, slope, 0), e, known),
@@ -201,12 +208,17 @@ class _Curve(NamedTuple):
         return found
 
     def margins(self, at: Optimum, active: Active) -> dict[tuple[str, int], float]:
-        """What must not be negative: inactive inequalities and distances from bounds, multipliers of active ones."""
-        rows, dual = at.expansion.values[1 + self.equalities :], at.multipliers[self.equalities :]
+        """What must not be negative, relative to the functions: inactive inequalities and distances from bounds, multipliers of
+        active ones."""
+        whole, parts = at.expansion.sizes[0], at.expansion.sizes[1 + self.equalities :]
+        rows, dual = (
+            at.expansion.values[1 + self.equalities :] / parts,
+            at.multipliers[self.equalities :] * parts / whole,
+        )
         own = {("rows", k): float(dual[k] if active.rows[k] else rows[k]) for k in range(rows.size)}
         for kind, bound, sign in (("low", self.bounds[0], 1), ("high", self.bounds[1], -1)):
             for k in np.flatnonzero(np.isfinite(bound)):
-                value = sign * at.duals[k] if getattr(active, kind)[k] else sign * (at.u[k] - bound[k])
+                value = sign * at.duals[k] / whole if getattr(active, kind)[k] else sign * (at.u[k] - bound[k])
                 other = active.high if kind == "low" else active.low
                 if not other[k]:
                     own[(kind, int(k))] = float(value)

@@ -23,6 +23,8 @@ from .direction import Direction
 from .filter import empty_filter, Filter
 from .program import Program, Sample
 
+# The size to which functions are scaled.
+SIZE = 32.0
 # The phases of a lane.
 APPROACH, BARRIER, FINISH, DONE = range(4)
 
@@ -32,7 +34,8 @@ class InteriorPoint(eqx.Module):
 
     **Arguments:** `second_order`: use the exact Hessian of the Lagrangian, which takes about twice as long to compile; else BFGS
     updates with Powell's damping. `max_iterations`: evaluations of objective and constraints, static. `accept`: the largest
-    residual of the optimality conditions at which a result is `successful`. `barrier`: the first barrier parameter.
+    residual of the optimality conditions at which a result is `successful`, of functions scaled by powers of two to gradients and
+    curvatures of the order of 1 at the start, in unknowns scaled by their bounds. `barrier`: the first barrier parameter.
 
     **Example:**
 
@@ -76,19 +79,23 @@ class History(eqx.Module):
 class Search(eqx.Module):
     """The state of a minimization between two evaluations.
 
-    **Attributes:** `sample`: at `point`, scaled by `scale`. `mu`: of the barrier. `points`: the filter. `most`: the largest
-    violation allowed. `secant`: the approximation of the Hessian, where no exact one is used. `direction`, `fraction`: of the
-    next trial. `reach`: the longest step to try, after one that could not be evaluated. `slope`: of the barrier function along
-    the direction. `restoring`: whether steps only lower the violation. `gap`: the violations that the direction removes.
-    `corrected`: whether these include those of the last trial, a second- order correction. `rejected`, `changes`: trials since
+    **Attributes:** `probing`: whether the next trial is beside the start. `sample`: at `point`, scaled by `scale`. `first`: the
+    scaled objective at the start; infinite where that violates a constraint. `mu`: of the barrier. `points`: the filter.
+    `most`: the largest violation allowed. `secant`: the approximation of the Hessian, where no exact one is used. `direction`,
+    `fraction`: of the next trial. `reach`: the longest step to try, after one that could not be evaluated. `slope`: of the
+    barrier function along the direction. `restoring`: whether steps only lower the violation. `gap`: the violations that the
+    direction removes. `corrected`: whether these include those of the last trial, a second-order correction. `rejected`,
+    `changes`: trials since
     the last accepted one, and directions. `active`, `finish`: the active set and the next trial of the finish. `error`: the
     residual of the optimality conditions. `iterations`: evaluations so far. `result`: the code of the last.
     """
 
     phase: Int[Array, ""]
+    probing: Bool[Array, ""]
     point: Point
     sample: Sample
     scale: Float[Array, " functions"]
+    first: Float[Array, ""]
     mu: Float[Array, ""]
     points: Filter
     most: Float[Array, ""]
@@ -132,8 +139,9 @@ def start_search(program: Program, method: InteriorPoint, origin: Array, carry: 
     k = method.max_iterations
     history = History(zeros(k), zeros(k), zeros(k), jnp.zeros(k, bool), *(jnp.zeros(k, jnp.int32) for _ in range(2)))
     return Search(
-        phase=count + APPROACH, point=point, sample=sample, scale=jnp.ones(1 + e + i, dtype),
-        mu=jnp.asarray(method.barrier, dtype), points=empty_filter(dtype), most=zeros(), secant=jnp.eye(n, dtype=dtype),
+        phase=count + APPROACH, probing=jnp.array(False), point=point, sample=sample, scale=jnp.ones(1 + e + i, dtype),
+        first=jnp.full((), jnp.inf, dtype),
+        mu=jnp.asarray(method.barrier, dtype), points=empty_filter(dtype), most=zeros(), secant=SIZE * jnp.eye(n, dtype=dtype),
         direction=direction, fraction=zeros(), reach=jnp.full((), jnp.inf, dtype), slope=zeros(), restoring=jnp.array(False),
         gap=zeros(e + i), corrected=jnp.array(False), rejected=count, changes=count, active=ActiveSet(jnp.zeros(i, bool),
         jnp.zeros(n, bool), jnp.zeros(n, bool)), finish=point, error=jnp.full((), jnp.inf, dtype), iterations=count,

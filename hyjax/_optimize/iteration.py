@@ -11,7 +11,7 @@ from .barrier import barrier_error, barrier_function, largest, optimality_error,
 from .direction import moved, newton_direction
 from .filter import empty_filter
 from .interior_point import APPROACH, BARRIER, changed, DONE, FINISH, History, InteriorPoint, Search, start_search
-from .judgement import approached, descended, finished, SHORTENINGS, violation_size
+from .judgement import approached, beside, descended, finished, infeasibility, SHORTENINGS, violation_size
 from .minimum import Minimum, minimum
 from .program import hessian_of_lagrangian, pick, Program, Sample
 
@@ -31,7 +31,7 @@ def run_search(
 
 
 def _iterate(program: Program, method: InteriorPoint, start: Array, state: Search) -> Search:
-    trial = _trial(start, state)
+    trial = _trial(program, start, state)
     sample = program.evaluate(trial.u, state.sample.carry)
     sound, code = sample.sound, sample.code
     # The numbers of a trial that cannot be evaluated are replaced: 0 times NaN would be NaN.
@@ -49,10 +49,12 @@ def _iterate(program: Program, method: InteriorPoint, start: Array, state: Searc
     return _prepared(program, method, changed(after, history=history))
 
 
-def _trial(start: Array, state: Search) -> Point:
+def _trial(program: Program, start: Array, state: Search) -> Point:
     along = moved(state.point, state.direction.step, state.fraction, state.direction.dual)
     way = jnp.where(state.fraction == 1, start, state.point.u + state.fraction * (start - state.point.u))
     approach = eqx.tree_at(lambda point: point.u, state.point, way)
+    if state.sample.hessians is None:
+        approach = pick(state.probing, beside(program, state.point, state.sample), approach)
     return pick(state.phase == APPROACH, approach, pick(state.phase == BARRIER, along, state.finish))
 
 
@@ -124,9 +126,8 @@ def minimize(program: Program, method: InteriorPoint, origin: Array, start: Arra
 
 def _recorded(program: Program, state: Search, trial: Point, sample: Sample, code, sound, accepted) -> History:
     i, nan = state.iterations, jnp.where(sound, 0, jnp.nan)
-    equal, unequal = sample.values[1 : 1 + program.equalities], sample.values[1 + program.equalities :]
     row = (
-        sample.values[0] + nan, jnp.maximum(largest(equal), largest(jnp.minimum(unequal, 0))) + nan,
+        sample.values[0] + nan, infeasibility(program, sample) + nan,
         largest(trial.u - state.point.u), accepted, state.phase, code._value,
     )  # fmt: skip
     columns, structure = jax.tree.flatten(state.history)

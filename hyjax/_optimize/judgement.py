@@ -2,44 +2,83 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .active_set import with_bound_duals, with_least_multipliers
 from .barrier import barrier_function, largest, near_central, optimality_error, Point, starting_point, violations
 from .filter import verdict
-from .interior_point import APPROACH, BARRIER, changed, DONE, FINISH, Search
+from .interior_point import APPROACH, BARRIER, changed, DONE, FINISH, Search, SIZE
 from .program import gradient_of_lagrangian, pick, Program, Sample
 
 # A step is shortened so many times before the direction is changed; half as often on the way to the start.
 SHORTENINGS = 12
+# How far from the start the curvatures of functions are measured.
+BESIDE = 1e-3
 # Smaller sums of violations are zero.
 EXACT = 1e-13
 
 
 def approached(program: Program, start: Array, state: Search, trial: Point, sample: Sample, sound) -> Search:
-    """After a trial on the way to the start. Where the way ends, at the start or where functions are lost, the descent begins."""
-    first = state.iterations == 0
-    u = jnp.where(sound, trial.u, state.point.u)
+    """After a trial on the way to the start. Where the way ends, at the start or where functions are lost, the descent begins;
+    without second derivatives after one more trial, beside that point, which shows the curvatures."""
+    first, probing = state.iterations == 0, state.probing
+    known = sample.hessians is not None
+    moves = sound & ~probing
+    u = jnp.where(moves, trial.u, state.point.u)
     rejected = jnp.where(sound, 0, state.rejected + 1)
-    stuck = (rejected > SHORTENINGS // 2) | (first & ~sound)
+    stuck = ~probing & ((rejected > SHORTENINGS // 2) | (first & ~sound))
     inside = jnp.all((u > program.lower) & (u < program.upper))
-    begins = (sound & jnp.all(u == start)) | (stuck & inside & ~first)
-    # Functions with gradients above 100 are scaled down to that.
-    steepest = jnp.max(jnp.abs(sample.jacobian), axis=1)
-    scale = jnp.where(begins, jnp.minimum(1, 100 / jnp.where(steepest > 0, steepest, 1)), state.scale)
+    ends = (moves & jnp.all(u == start)) | (stuck & inside & ~first)
+    begins = ends if known else probing
+    if known:
+        bends = jnp.max(jnp.abs(sample.hessians), axis=(1, 2))
+    else:
+        length = largest(trial.u - state.point.u)
+        turned = jnp.max(jnp.abs(sample.jacobian - state.sample.jacobian), axis=1)
+        bends = jnp.where(sound & (length > 0), turned / jnp.where(length > 0, length, 1), 0)
+        sample = pick(probing, state.sample, sample)
+    scale = jnp.where(begins, scale_of(sample, bends), state.scale)
     sample = sample.scaled(scale)
     point = eqx.tree_at(lambda point: point.u, state.point, u)
     begun = starting_point(program, u, sample, state.mu)
+    feasible = infeasibility(program, sample) <= EXACT
     return changed(
         state,
+        first=jnp.where(begins & feasible, sample.values[0], state.first),
         most=1e4 * jnp.maximum(1, violation_size(violations(program, begun.slack, sample))),
-        phase=jnp.where(begins, BARRIER, jnp.where(stuck, DONE, APPROACH)),
+        phase=jnp.where(begins, BARRIER, jnp.where(stuck & ~ends, DONE, APPROACH)),
+        probing=ends & ~begins,
         point=pick(begins, begun, point),
         sample=sample,
         scale=scale,
-        rejected=jnp.where(begins, 0, rejected),
+        rejected=jnp.where(begins | ends, 0, rejected),
         fraction=jnp.where(sound, jnp.where(first, 1, jnp.minimum(1, 4 * state.fraction)), state.fraction / 4),
     )
+
+
+def scale_of(sample: Sample, bends: Array) -> Array:
+    r"""For each function the power of two that brings the larger of its gradient and its curvature `bends` near `SIZE`; of
+    a constant, the constant.
+
+    Unknowns are of the order of 1, so this is by how much the function changes over the range of the unknowns. Hazard: the
+    gradient alone is no scale. It is small for a function of small numbers, and as small at the optimum of any function. A power
+    of two changes no digit: the iterates do not depend on the units of the functions.
+    """
+    size = jnp.maximum(jnp.max(jnp.abs(sample.jacobian), axis=1), bends)
+    size = jnp.where(size > 0, size, jnp.abs(sample.values))
+    usable = (size > 0) & jnp.isfinite(size)
+    _, exponent = jnp.frexp(jnp.where(usable, size / SIZE, 1))
+    return jnp.where(usable, jnp.ldexp(jnp.ones_like(size), 1 - exponent), 1)
+
+
+def beside(program: Program, point: Point, sample: Sample) -> Point:
+    """A point within the bounds at `BESIDE` from one, downhill, at which the gradients show the curvatures."""
+    u, slope = point.u, sample.jacobian[0]
+    # Of unlike lengths, so that the curvatures of a difference of unknowns do not cancel.
+    lengths = jnp.asarray(BESIDE * (1 - 0.3 * ((0.618 * np.arange(u.size)) % 1)), u.dtype)
+    step = jnp.clip(jnp.where(slope > 0, -lengths, lengths), (program.lower - u) / 2, (program.upper - u) / 2)
+    return eqx.tree_at(lambda point: point.u, point, u + step)
 
 
 def descended(program: Program, state: Search, trial: Point, sample: Sample, sound) -> Search:
@@ -75,6 +114,12 @@ def descended(program: Program, state: Search, trial: Point, sample: Sample, sou
         gap=jnp.where(corrected, state.fraction * gap + gap1, gap),
         corrected=corrected,
     )
+
+
+def infeasibility(program: Program, sample: Sample) -> Array:
+    """The largest violation of a constraint, without slacks."""
+    equal, unequal = sample.values[1 : 1 + program.equalities], sample.values[1 + program.equalities :]
+    return jnp.maximum(largest(equal), largest(jnp.minimum(unequal, 0)))
 
 
 def violation_size(gap: Array) -> Array:

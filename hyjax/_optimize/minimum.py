@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 from .._system.results import choose, RESULTS
 from .active_set import active_set, ActiveSet, with_bound_duals
 from .barrier import largest, optimality_error, Point, violations
-from .interior_point import APPROACH, History, InteriorPoint, Search
+from .interior_point import APPROACH, History, InteriorPoint, Search, SIZE
 from .judgement import EXACT
 from .program import pick, Program, Sample
 
@@ -37,17 +37,23 @@ def minimum(program: Program, method: InteriorPoint, state: Search) -> Minimum:
     error = jnp.where(
         finished, state.error, optimality_error(program, with_bound_duals(point, state.sample, active), state.sample)
     )
-    own = violations(program, point.slack, state.sample)
-    # No step within the bounds lessens the sum of squares of the violations, or the sum of their moduli.
-    falls = lambda weights: (
-        jnp.clip(point.u - weights @ state.sample.jacobian[1:], program.lower, program.upper) - point.u
+    # Of functions with gradients of length 1, so that of two that contradict one another neither outweighs the other.
+    lengths = jnp.sqrt(jnp.sum(state.sample.jacobian[1:] ** 2, axis=1))
+    lengths = jnp.where(lengths > 0, lengths, SIZE)
+    own, jacobian = (
+        violations(program, point.slack, state.sample) / lengths,
+        state.sample.jacobian[1:] / lengths[:, None],
     )
+    # No step within the bounds lessens the sum of squares of the violations, or the sum of their moduli.
+    falls = lambda weights: jnp.clip(point.u - weights @ jacobian, program.lower, program.upper) - point.u
     squares = largest(falls(own / jnp.maximum(largest(own), EXACT)))
     moduli = largest(falls(jnp.where(jnp.abs(own) > 1e-4, jnp.sign(own), 0)))
     blocked = (largest(own) > 1e-4) & (jnp.minimum(squares, moduli) <= 1e-2)
     known = jnp.any(state.history.accepted)
     result = choose(blocked, RESULTS.infeasible, RESULTS.optimum_not_found)
-    result = choose(error <= method.accept, RESULTS.successful, result)
+    # A barrier may lead out of the valley in which the search starts.
+    worse = state.sample.values[0] > state.first + method.accept * jnp.maximum(1, jnp.abs(state.first))
+    result = choose((error <= method.accept) & ~worse, RESULTS.successful, result)
     result = choose(known & began, result, state.result)
     by = scale[1:] / scale[0]
     e = program.equalities

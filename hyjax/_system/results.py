@@ -94,8 +94,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The constraints may contradict each other. Start elsewhere, or relax a constraint."
     )
     optimum_not_found = (
-        "The optimality conditions do not hold where the minimization ended. Raise `max_iterations`, start elsewhere, or see "
-        "`history`: a gait that is lost on the way stops it."
+        "The optimality conditions do not hold where the minimization ended, or its start was better. Raise `max_iterations`, "
+        "start elsewhere, or see `history`: a gait that is lost on the way stops it."
     )
     stalled = (
         "The minimization ended where its model promises a lower cost and no step of the line search has one. The cost may have "

@@ -67,21 +67,22 @@ def ilqr(
     each grid time, there may be such a minimum at each; several initial guesses help, and a finer grid lowers the barriers.
 
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: shape `(n,)`. `mode`: that of `x0`.
-    `times`: the grid, increasing, shape `(steps + 1,)`. `where`: selects the $m$ parameters that act, as
-    `lambda p: (p.torque, p.push_off)`; vector fields, guards and resets see them. `controls`: the initial guess of their
-    deviations from `params`, shape `(steps, m)`; by default zero. It decides which minimum is found. `stage_cost`:
-    $\ell(t, x, u, p)$, `terminal_cost`: $\varphi(t, x, p)$, with values of shape `()`, each a function or one for each mode by
-    name; `x` has the dimension of its mode, `u` shape `(m,)`, and `p` is `params`. Both twice differentiable; convex costs give
-    better directions. `max_iterations`, `max_events` (of one trajectory): static. `tolerance`: relative to the cost, of the
-    decrease that the model promises; by default 1e-9 in float64. `integrator`: an `Integrator`, or one for each mode; by default
-    Dopri8 at tolerances of 1e-10.
+    `times`: the grid, increasing, shape `(steps + 1,)`. `where`: selects the $m$ parameters that act, as `lambda p:
+    (p.torque, p.push_off)`; vector fields, guards and resets see them. `controls`: the initial guess of their deviations from
+    `params`, shape `(steps, m)`; by default zero. It decides which minimum is found. `stage_cost`: $\ell(t, x, u, p)$,
+    `terminal_cost`: $\varphi(t, x, p)$, with values of shape `()`, each a function or one for each mode by name; `x` has the
+    dimension of its mode, `u` shape `(m,)`, and `p` is `params`. Both twice differentiable; convex costs give better
+    directions. `max_iterations`, `max_events` (of one trajectory): static. `tolerance`: of the decrease that the model
+    promises, relative to the cost or to what it has fallen by, whichever is larger; by default 1e-9 in float64. `integrator`:
+    an `Integrator`, or one for each mode; by default Dopri8 at tolerances of 1e-10.
 
-    **Returns:** `IlqrSolution`, also under `jit` and `vmap`: as for `controls`, several initial guesses are one batch. Its `cost`
-    is differentiable in `x0`, `params` and `times`, with the controls held: by the envelope theorem this is the derivative of
-    the minimum. `result`: `successful` where the model promises no decrease, or none along a kink; `stalled` where it promises
-    one and no step that was tried has it; `optimum_not_found` after `max_iterations`; a code of `simulate` if the initial guess
-    fails, and then the numbers are NaN. Trial steps that fail are only refused. `ValueError` for arguments of a wrong shape or
-    dtype, or that are not finite.
+    **Returns:** `IlqrSolution`, also under `jit` and `vmap`: as for `controls`, several initial guesses are one batch. Its
+    `cost` is differentiable in `x0`, `params` and `times`, with the controls held: by the envelope theorem this is the
+    derivative of the minimum. `result`: `successful` where the model promises no decrease, or none along a kink; `stalled`
+    where it promises one and no step that was tried has it; `optimum_not_found` after `max_iterations`, and at a stationary
+    point that is no minimum, such as the top between two wells of a cost that is not convex, where start elsewhere; a code of
+    `simulate` if the initial guess fails, and then the numbers are NaN. Trial steps that fail are only refused. `ValueError`
+    for arguments of a wrong shape or dtype, or that are not finite.
 
     **Example:**
 

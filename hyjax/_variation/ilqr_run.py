@@ -1,6 +1,7 @@
 r"""The iteration of hybrid iLQR: rollouts along several directions as one batch, the best of them, its quadratic model."""
 
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +36,7 @@ class _State(eqx.Module):
     current: Rollout
     directions: Direction
     gradient: Float[Array, "steps m"]
+    move: Float[Array, "steps size both"]
     history: IlqrHistory
     done: Flag
     result: RESULTS
@@ -76,7 +78,9 @@ def run_ilqr(
 
         model = quadratic_model(problem, current)
         directions = all_directions(model)
-        small = tolerance * jnp.abs(current.cost)
+        # Relative to the cost, or to what it has fallen by: the least cost may be zero.
+        first = jnp.where(iteration > 0, now.history.cost[0], current.cost)
+        small = tolerance * jnp.maximum(jnp.abs(current.cost), jnp.abs(first - current.cost))
         free, along_kink = -directions.slope[0], -directions.slope[-2:]
         level = jnp.abs(free) <= small
         slow = ~accepted | (before - current.cost <= small)
@@ -88,7 +92,7 @@ def run_ilqr(
         result = choose(failed, chosen.result, result)
         done = failed | optimal | slow | (iteration >= max_iterations)
         history = select(accepted, now.history.with_row(iteration, current, free), now.history)
-        return _State(iteration, current, directions, control_gradient(model), history, done, result)
+        return _State(iteration, current, directions, control_gradient(model), model.move, history, done, result)
 
     first = no_rollout(problem, controls)
     none = no_policy(problem, controls)
@@ -96,11 +100,15 @@ def run_ilqr(
     start = _State(
         iteration=jnp.array(-1), current=first,
         directions=jax.tree.map(spread, Direction(none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
-        gradient=jnp.zeros_like(controls), history=IlqrHistory.empty(max_iterations + 1, problem),
+        gradient=jnp.zeros_like(controls),
+        move=jnp.zeros((len(controls), problem.x0.size, problem.x0.size + controls.shape[1]), controls.dtype),
+        history=IlqrHistory.empty(max_iterations + 1, problem),
         done=jnp.array(False), result=RESULTS.successful,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     end = jax.lax.while_loop(lambda now: ~now.done, body, start)
     found, sound = end.current, end.iteration >= 0
+    saddle = (end.result == RESULTS.successful) & falls_aside(problem, found, end.move)
+    result = choose(saddle, RESULTS.optimum_not_found, end.result)
     cost = nan_unless(sound, _optimal_cost(found.cost, given, found.controls))
     arrays, functions = eqx.partition(problem, eqx.is_array)
     kept = lambda rows: nan_unless(sound, rows)
@@ -108,8 +116,57 @@ def run_ilqr(
         times=problem.times, x=kept(found.x), modes=jnp.where(sound, found.modes, -1), controls=kept(found.controls),
         gains=kept(end.directions.policy.gain[0]), cost=cost, gradient=kept(end.gradient), arcs=found.arcs,
         numbers=found.numbers, events=found.events, iterations=jnp.maximum(end.iteration, 0), history=end.history,
-        result=end.result, given=arrays, functions=functions,
+        result=result, given=arrays, functions=functions,
     )  # fmt: skip
+
+
+def falls_aside(problem: ControlProblem, about: Rollout, move: Float[Array, "steps size both"]) -> Flag:
+    r"""Whether a stationary solution is no minimum: the cost falls along a direction of negative curvature, to both sides or one.
+
+    The direction is that of the last step whose $Q_{uu}$ is not positive semidefinite in the recursion of Riccati with the second
+    derivatives of the cost as they are: one control along an eigenvector, and the feedback after it. The cost along it is that of
+    rollouts, for 16 lengths to both sides. The costs of the usual kind are convex, and have no such step.
+    """
+    size, steps = problem.x0.size, jnp.arange(len(about.controls))
+    eps = float(jnp.finfo(problem.x0.dtype).eps)
+
+    def bend(k):
+        stage = lambda v: problem.stage_cost(problem.times[k], v[:size], v[size:], about.modes[k])
+        return jax.jacfwd(jax.jacfwd(stage))(jnp.concatenate([about.x[k], about.controls[k]]))
+
+    final = lambda z: problem.terminal_cost(problem.times[-1], z, about.modes[-1])
+
+    def back(v_xx, row):
+        move, bend = row
+        h = bend + move.T @ v_xx @ move
+        values, vectors = jnp.linalg.eigh((h[size:, size:] + h[size:, size:].T) / 2)
+        inverse = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
+        gain = -(vectors * inverse) @ (vectors.T @ h[size:, :size])
+        v_xx = h[:size, :size] + h[:size, size:] @ gain
+        below = values[0] < -(eps**0.5) * jnp.max(jnp.abs(h))
+        return (v_xx + v_xx.T) / 2, (below, vectors[:, 0], gain)
+
+    _, (below, vectors, gains) = jax.lax.scan(
+        back, jax.jacfwd(jax.jacfwd(final))(about.x[-1]), (move, jax.vmap(bend)(steps)), reverse=True
+    )
+
+    def looked_at():
+        at = jnp.max(jnp.where(below, steps, -1))
+
+        def ahead(dx, row):
+            k, vector, gain, move = row
+            du = jnp.where(k == at, vector, jnp.where(k > at, gain @ dx, 0))
+            return move @ jnp.concatenate([dx, du]), du
+
+        _, along = jax.lax.scan(ahead, jnp.zeros(size, about.x.dtype), (steps, vectors, gains, move))
+        unit = jnp.maximum(1, jnp.max(jnp.abs(about.controls)))
+        lengths = jnp.asarray(np.outer([1, -1], 0.2 ** np.arange(16)).ravel(), about.x.dtype) * unit
+        costs = jax.vmap(lambda length: _cost_of((problem, about.controls + length * along))[0])(lengths)
+        return jnp.any(costs < about.cost - 64 * eps * jnp.abs(about.cost))
+
+    suspect = jnp.any(below)
+    # Rare: one flag for the whole batch.
+    return suspect & jax.lax.cond(eqxi.unvmap_any(suspect), looked_at, lambda: jnp.array(False))
 
 
 def _cost_of(inputs: tuple[ControlProblem, Float[Array, "steps m"]]) -> tuple[Scalar, None]:
