@@ -15,6 +15,8 @@ from .program import gradient_of_lagrangian, pick, Program, Sample
 SHORTENINGS = 12
 # How far from the start the curvatures of functions are measured.
 BESIDE = 1e-3
+# The part of the range of the unknowns over which a function's curvature counts.
+PART = 0.01
 # Smaller sums of violations are zero.
 EXACT = 1e-13
 
@@ -58,14 +60,14 @@ def approached(program: Program, start: Array, state: Search, trial: Point, samp
 
 
 def scale_of(sample: Sample, bends: Array) -> Array:
-    r"""For each function the power of two that brings the larger of its gradient and its curvature `bends` near `SIZE`; of
-    a constant, the constant.
+    r"""For each function the power of two that brings its size near `SIZE`: its gradient, or the part `PART` of its curvature
+    `bends`, whichever is larger; of a constant, the constant.
 
-    Unknowns are of the order of 1, so this is by how much the function changes over the range of the unknowns. Hazard: the
-    gradient alone is no scale. It is small for a function of small numbers, and as small at the optimum of any function. A power
-    of two changes no digit: the iterates do not depend on the units of the functions.
+    Unknowns are of the order of 1. Hazard: the gradient alone is no scale. It is small for a function of small numbers, and as
+    small at the optimum of any function; and with the whole curvature a narrow valley would count for nothing against the
+    barrier. A power of two changes no digit: the iterates do not depend on the units of the functions.
     """
-    size = jnp.maximum(jnp.max(jnp.abs(sample.jacobian), axis=1), bends)
+    size = jnp.maximum(jnp.max(jnp.abs(sample.jacobian), axis=1), PART * bends)
     size = jnp.where(size > 0, size, jnp.abs(sample.values))
     usable = (size > 0) & jnp.isfinite(size)
     _, exponent = jnp.frexp(jnp.where(usable, size / SIZE, 1))
