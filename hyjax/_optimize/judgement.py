@@ -39,7 +39,7 @@ def approached(program: Program, start: Array, state: Search, trial: Point, samp
         length = largest(trial.u - state.point.u)
         turned = jnp.max(jnp.abs(sample.jacobian - state.sample.jacobian), axis=1)
         bends = jnp.where(sound & (length > 0), turned / jnp.where(length > 0, length, 1), 0)
-        sample = pick(probing, state.sample, sample)
+        sample = pick(~probing, sample, state.sample)
     scale = jnp.where(begins, scale_of(sample, bends), state.scale)
     sample = sample.scaled(scale)
     point = eqx.tree_at(lambda point: point.u, state.point, u)
