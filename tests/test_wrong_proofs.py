@@ -18,6 +18,8 @@ from hyjax.certify.polygon import from_supports
 from hyjax.certify.return_map import ReturnMap
 from hyjax.certify.section import zero_after
 
+# Of functions that jump every orbit warns.
+pytestmark = pytest.mark.filterwarnings("ignore:The .* jumps at:UserWarning")
 attracting = importlib.import_module("hyjax.certify.attracting")
 
 
