@@ -208,6 +208,7 @@ def test_conditions_on_parameters_are_decided():
         (lambda x: x * jnp.inf, "'mul of a number that is not finite'"),
         (lambda x: lax.reduce_precision(x, 8, 23), "'reduce_precision'"),
         (lambda x: (x.astype(int) // 2).astype(float), "of integers"),
+        (lambda x: lax.div(x.astype(int), 2).astype(float), "'div of integers'"),
         (lambda x: jnp.arange(3.0)[x.astype(int)], "at a place that is computed"),
         (lambda x: jnp.where(x > 0, x, jnp.nan), "'select_n of a number that is not finite'"),
     ],
