@@ -1,5 +1,7 @@
 """Transitions that are taken at once where a mode begins with their guard not positive."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from numpy.testing import assert_allclose
 from systems import line, ROLLED, same, still
 
 import hyjax as hj
+from hyjax._system.fingerprint import fingerprint
 
 RESULTS = hj.RESULTS
 
@@ -257,3 +260,9 @@ def test_a_ball_that_rises_from_its_floor_does_not_bounce_at_once():
     fall = np.sqrt(2 * heights / 9.81)
     assert np.array_equal(ran.jumps, 1 + (2.6 * fall < 1.2))
     assert_allclose(ran.ends[:, 0], fall, rtol=1e-9)
+
+
+def test_a_file_knows_what_acts_at_once():
+    waits = hj.HybridSystem(CHAIN.modes, tuple(dataclasses.replace(way, at_once=False) for way in CHAIN.transitions))
+    assert fingerprint(CHAIN)["transitions"] == [["run", "turn"], ["turn", "run", "at once"]]
+    assert fingerprint(waits)["transitions"] == [["run", "turn"], ["turn", "run"]]

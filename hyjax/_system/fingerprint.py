@@ -27,7 +27,9 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
     return {
         "model": model_name(system),
         "modes": {name: list(mode.coordinates) for name, mode in system.modes.items()},
-        "transitions": [[each.source, each.target] for each in system.transitions],
+        "transitions": [
+            [each.source, each.target, *(["at once"] if each.at_once else [])] for each in system.transitions
+        ],
         "source": {role: digest for role, digest in digests.items() if digest},
     }
 
