@@ -270,6 +270,24 @@ def test_a_chunk_is_finished_by_its_codes(stored, tmp_path, monkeypatch):
     assert store.damaged(1) is None
 
 
+def test_the_codes_are_discarded_first(stored, tmp_path, monkeypatch):
+    """A process that is killed while it discards a chunk leaves one that counts as not computed."""
+    out = tmp_path / "sweep.zarr"
+    shutil.copytree(stored[0], out)
+    store, unlink, left = Store(out), pathlib.Path.unlink, []
+
+    def one_only(path, **options):
+        if left:
+            raise KeyboardInterrupt
+        left.append(path)
+        unlink(path, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pathlib.Path, "unlink", one_only)
+        store.discard(1)
+    assert left == [out / "result" / "c" / "1" / "0"] and store.damaged(1) is None
+
+
 def test_a_directory_left_by_a_killed_process_is_removed(start, stored, tmp_path):
     """Where the lock of its maker is free; a directory that is being filled stays."""
     left, used = (tmp_path / f"sweep.zarr.{name}.part" for name in ("0123abcd", "4567abcd"))

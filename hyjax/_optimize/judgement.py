@@ -33,7 +33,7 @@ def approached(program: Program, start: Array, state: Search, trial: Point, samp
     inside = jnp.all((u > program.lower) & (u < program.upper))
     ends = (moves & jnp.all(u == start)) | (stuck & inside & ~first)
     begins = ends if known else probing
-    if known:
+    if sample.hessians is not None:
         bends = jnp.max(jnp.abs(sample.hessians), axis=(1, 2))
     else:
         length = largest(trial.u - state.point.u)
