@@ -309,11 +309,11 @@ def test_no_state_is_lost_by_a_step(orders):
         states = random_set(rng, form)
         size = 10.0 ** rng.uniform(-9, -1.3)
         states = StateSet(
-            jnp.asarray(np.array([[0.5, 1.0], *(0.05 * rng.normal(size=(2, 2)))])), size * states.generators,
+            jnp.asarray(np.array([[0.5, 1.0], *(size * rng.normal(size=(2, 2)))])), size * states.generators,
             size * states.error, states.variation, size * states.variation_error, form,
         )  # fmt: skip
         h = constant(jnp.asarray(0.25), form)
-        h = TaylorModel(h.coefficients.at[1:].set(0.03 * rng.normal(size=2)), h.radius, form)
+        h = TaylorModel(h.coefficients.at[1:].set(0.5 * size * rng.normal(size=2)), h.radius, form)
         box, ended = step(states, h, frame, after)
         assert box.proved
         back = inverse(fractions(after.matrix))

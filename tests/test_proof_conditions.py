@@ -313,7 +313,9 @@ def test_no_state_is_lost_at_an_event(size, displaced):
     """For wide sets the time is no polynomial of degree 1: what is left of it, and its displacements, are in the bounds."""
     rng, proved = np.random.default_rng(11), 0
     for _ in range(12):
-        states, frame = falling_set(rng, size, displaced), frame_near_identity(rng)
+        states = falling_set(rng, size, displaced)
+        # In the coordinates themselves the radius of one hides nothing in another.
+        frame = frame_near_identity(rng) if rng.random() < 0.5 else identity_frame(3)
         at, ended = to_the_surface(states, frame, jnp.asarray(1.2))
         if not all(at.conditions.values()):
             continue

@@ -211,7 +211,8 @@ def test_return_maps_in_closed_form_are_those_of_small_steps(name):
 def test_nothing_false_is_proved_of_random_systems(name):
     outcomes, false = judged(name, 320, 0)
     assert not false, (len(false), false[:3])
-    for kind in {kind for kind, _ in outcomes}:
+    # A choice that is undecided over a box is refused, whatever the box holds.
+    for kind in {kind for kind, _ in outcomes} - {"jump", "surface"}:
         assert outcomes[kind, "one"] + outcomes[kind, "none"] > 5, outcomes
 
 
