@@ -73,6 +73,8 @@ CASES = {
         name: (lambda x, name=name: jnp.where(getattr(lax, name)(x, ONE), x, 3 * x), None, 0.3)
         for name in ("lt", "le", "gt", "ge", "eq", "ne")
     },
+    "ne of truth values": (lambda x: jnp.where((x > 0) != (x > 1), x, 3 * x), lambda x: x if 0 < x < 1 else 3 * x, 0.3),
+    "eq of truth values": (lambda x: jnp.where((x > 0) == (x > 1), x, 3 * x), lambda x: 3 * x if 0 < x < 1 else x, 0.3),
     "and": (lambda x: jnp.where((x > 0) & (x < 1), x, 3 * x), lambda x: x if 0 < x < 1 else 3 * x, 1.3),
     "or": (lambda x: jnp.where((x > 0) | (x < -1), x, 3 * x), lambda x: x if x > 0 or x < -1 else 3 * x, -0.3),
     "not": (lambda x: jnp.where(~(x > 0), x, 3 * x), lambda x: 3 * x if x > 0 else x, -0.3),

@@ -276,3 +276,39 @@ def test_a_disturbance_that_is_too_large_is_refused_at_once(orbit, monkeypatch):
     largest = float(reason.split("about ")[1])
     assert 0.01 < largest < 1
     assert hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(0.9 * largest), **sizes).proved
+
+
+MANY = {
+    "softplus": (jax.nn.softplus, lambda x: np.logaddexp(x, 0)),
+    "silu": (jax.nn.silu, lambda x: x / (1 + np.exp(-x))),
+    "logaddexp": (lambda x: jnp.logaddexp(x, 0.3), lambda x: np.logaddexp(x, 0.3)),
+    "hypot": (lambda x: jnp.hypot(x, 1.0), lambda x: np.hypot(x, 1)),
+    "mod": (lambda x: jnp.mod(x, 1.0), lambda x: x % 1),
+    "round": (lambda x: x * jnp.round(4 * x), lambda x: x * np.round(4 * x)),
+    "heaviside": (lambda x: x * jnp.heaviside(x, 0.5), lambda x: x),
+    "integer": (lambda x: x * (4 * x).astype(int).astype(float), lambda x: x * np.floor(4 * x)),
+    "cbrt": (jnp.cbrt, np.cbrt),
+    "relu": (jax.nn.relu, lambda x: x),
+    "clip": (lambda x: jnp.clip(x, -3.0, 3.0), lambda x: x),
+    "sort": (lambda x: jnp.sort(jnp.stack([x, 0.1 * x]))[0], lambda x: 0.1 * x),
+}
+
+
+def test_what_is_decided_in_the_set_is_as_good_as_smooth():
+    """x+ = 0.3 + f(x) / 10 for functions that choose somewhere else, or only seem to choose."""
+    functions = [f for f, _ in MANY.values()]
+    reset = lambda x: jnp.stack([0.3 + 0.1 * f(x[i]) for i, f in enumerate(functions)])
+    boxes = boxes_of(at_rest, reset, [0.37] * len(MANY))
+    found, reasons = boxes.proved(1e-6)
+    assert not reasons
+    numbers = boxes.numbers(found)
+    for x, radius, (_, f) in zip(
+        numbers["coordinates"].midpoint, numbers["coordinates"].radius, MANY.values(), strict=True
+    ):
+        assert radius < 1e-15 and abs(0.3 + 0.1 * f(x) - x) < 1e-15
+    # Central differences are good to 1e-9.
+    slopes = [
+        0.1 * (f(x + 1e-5) - f(x - 1e-5)) / 2e-5
+        for x, (_, f) in zip(numbers["coordinates"].midpoint, MANY.values(), strict=True)
+    ]
+    assert np.allclose(np.sort(np.real(numbers["multipliers"].centres)), np.sort(slopes), rtol=0, atol=1e-9)

@@ -187,7 +187,9 @@ def _of_entries(atoms: Atoms, name: str, kind: str) -> Callable:
         "min": lambda a, b: atoms.negative(atoms.make("max", atoms.negative(a), atoms.negative(b))),
         "select_n": lambda which, *cases: _selected(atoms, which, cases),
     }  # fmt: skip
-    if name in COMPARED:
+    if kind == "b" and name in ("eq", "ne"):
+        return lambda a, b: logic("not", _either(a, b)) if name == "eq" else _either(a, b)
+    if name in COMPARED and kind != "b":
         compared = _compared_integers if kind in "iu" else _compared
         return lambda a, b: compared(atoms, name, a, b)
     if name in named:
@@ -199,6 +201,11 @@ def _of_entries(atoms: Atoms, name: str, kind: str) -> Callable:
     if kind == "f" and name in FUNCTIONS:
         return lambda a: atoms.function(name, a)
     refuse(name if kind == "f" else f"{name} of integers", atoms.place)
+
+
+def _either(a: Condition | bool, b: Condition | bool) -> Condition | bool:
+    """Whether one of two truth values holds and the other does not."""
+    return logic("or", logic("and", a, logic("not", b)), logic("and", logic("not", a), b))
 
 
 def _compared(atoms: Atoms, name: str, a: Form | float, b: Form | float) -> Condition | bool:
