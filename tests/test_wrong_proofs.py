@@ -299,7 +299,7 @@ def test_what_is_decided_in_the_set_is_as_good_as_smooth():
     functions = [f for f, _ in MANY.values()]
     reset = lambda x: jnp.stack([0.3 + 0.1 * f(x[i]) for i, f in enumerate(functions)])
     boxes = boxes_of(at_rest, reset, [0.37] * len(MANY))
-    found, reasons = boxes.proved(1e-6)
+    found, reasons = boxes.proved(1e-9)
     assert not reasons
     numbers = boxes.numbers(found)
     for x, radius, (_, f) in zip(
