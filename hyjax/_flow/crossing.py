@@ -50,7 +50,8 @@ class Trial(eqx.Module):
     at its start. `error`: of the guards' cubics (see `guard_resolution.py`), `None` if the guards are linear. `keep`: whether the
     controller accepts the step's error; not used in a bracket, whose trials are parts of a step that was accepted. `seen`: the
     guards whose turns may hide an event, all but limits that are left only after a guard has fallen. `may_turn`: whether one of
-    these may turn."""
+    these may turn. `sinking`: whether a guard has fallen from the surface on which it started, without a rise, and the length of
+    a trial step in which it falls less far, 0 where no shorter one shows more; `None` if such guards pass."""
 
     before: Look
     start: Look
@@ -60,6 +61,7 @@ class Trial(eqx.Module):
     keep: Flag
     seen: Mask
     may_turn: Flag
+    sinking: tuple[Flag, Scalar] | None = None
 
     @property
     def may_be_coarse(self) -> Flag:
@@ -90,7 +92,7 @@ class Verdict(eqx.Module):
     `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, to first order, at most
     the `reach` of the resolution. `passed`: marks a guard that fell while not armed. `together`: the other guards that fell at
     the same time. `turn`: how fast the rate of that guard changes there, infinite where it touches its surface. `lost`: a guard
-    rises from its surface and falls again in a time that no step resolves.
+    rises from its surface and falls again in a time that no step resolves, or falls from it without a rise.
     """
 
     take: Flag
@@ -112,7 +114,8 @@ def close_in_time(t: Scalar, t0: Scalar, rtol: float | Scalar, atol: float | Sca
 
 def eventful(bracket: Bracket, trial: Trial) -> Flag:
     """Whether a trial step needs `judge`: a cheap necessary condition."""
-    return bracket.active | jnp.any(_fallen(trial)) | trial.may_turn | trial.may_be_coarse
+    sinks = jnp.array(False) if trial.sinking is None else trial.sinking[0]
+    return bracket.active | jnp.any(_fallen(trial)) | trial.may_turn | trial.may_be_coarse | sinks
 
 
 def calm(bracket: Bracket, trial: Trial) -> Verdict:
@@ -145,11 +148,18 @@ def judge(
         lambda: hidden_turn(trial.start, trial.up, end, trial.seen, resolution.noise, resolution.touch),
         lambda: no_turn(end),
     )
-    resolved = to_turn > 4 * eps * jnp.maximum(resolution.h, end.dt)
-    lost = allowed & hops & ~resolved
+    least = 4 * eps * jnp.maximum(resolution.h, end.dt)
+    sinks, shorter = (jnp.array(False), end.dt) if trial.sinking is None else trial.sinking
+    if trial.sinking is not None:
+        # From its surface a guard rises for longer than the rounding of time, or not at all.
+        least = jnp.maximum(least, resolution.instant)
+    resolved = to_turn > least
     turns = turns & (bracket.tries < TURNS) & resolved
+    sinks = allowed & sinks & ~turns
+    descends = sinks & (shorter > least) & (bracket.tries < TURNS)
+    lost = allowed & ((hops & ~resolved) if trial.sinking is None else (sinks & ~descends & ~crossed))
 
-    enter = allowed & ~turns & crossed
+    enter = allowed & ~turns & ~descends & crossed
     narrower = _narrowed(bracket, trial, enter)
     candidates = trial.up & ~(narrower.hi.g > 0)
     soon = trial.up & (end.g <= jnp.maximum(-end.r, 0) * resolution.close)
@@ -181,7 +191,7 @@ def judge(
     # Where the bracket has shut around a discontinuous guard, values give no time: take the first guard that may fire.
     leader = jnp.where(near, leader, jnp.argmax(jnp.where(candidates, 1, 0) + jnp.where(candidates & armed, 1, 0)))
     touching = _transitions(there & armed, is_limit)
-    touched = allowed & ~turns & ~crossed & ~refused & jnp.any(touching)
+    touched = allowed & ~turns & ~descends & ~crossed & ~refused & jnp.any(touching)
     leader = jnp.where(touched, jnp.argmax(touching), leader)
 
     event = touched | (converged & armed[leader])
@@ -194,13 +204,14 @@ def judge(
     foreseen = predicted_fall(candidates, trial.before, lo, hi)
     others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
-        take=(allowed & ~turns & ~crossed & ~refused & ~lost) | converged,
+        take=(allowed & ~turns & ~descends & ~crossed & ~refused & ~lost) | converged,
         dt=jnp.select(
-            [refused, rejected, allowed & turns, searching],
+            [refused, rejected, allowed & turns, descends, searching],
             [
                 shortened(end.dt, coarse),
                 jnp.minimum(end.dt, foreseen + 0.03 * resolution.reach),
                 to_turn,
+                shorter,
                 _next_try(narrower, foreseen),
             ],
             end.dt,

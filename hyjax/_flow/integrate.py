@@ -23,7 +23,7 @@ from .instant import to_surface
 from .integrator import Integrator, PlainForward
 from .last_stretch import onto_surface, reach_surface, straight_line, stretches
 from .linearize import linearizable
-from .loop import run
+from .loop import Entry, run
 from .progress import Ending
 from .retrace import retrace
 from .step import takes_stiff
@@ -64,6 +64,7 @@ def integrate(
     ends: bool = False,
     owed: Guards | None = None,
     preferred: int | None = None,
+    entry: Entry | None = None,
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
@@ -73,7 +74,7 @@ def integrate(
     guards are met together with the first. **Arguments:** `watch`: what to record of every step, not differentiated. `owed`: for
     each guard the time within which it fell together with the last event, if it is still to be taken: it is met at the start,
     although it is not positive there. Negative where it is not to be taken; `None` for none. `preferred`: the guard that is
-    the event where it is met together with others.
+    the event where it is met together with others. `entry`: see `loop.run`.
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
@@ -113,6 +114,7 @@ def integrate(
             ends=ends,
             owed=owed,
             watch=watch,
+            entry=entry,
         )
         last, end = progress.last, without_tangents(progress.end)
         aux = end, progress.g_max, last.r, progress.steps, progress.seen, progress.taken
@@ -141,6 +143,10 @@ def integrate(
     surface, until = (
         (jnp.where(end.beyond, -1, end.event), jnp.where(end.beyond, t0, t1)) if immediate else (end.event, t1)
     )
+    if entry is not None:
+        # A flow that cannot leave its surface ends where it begins.
+        t, x = jnp.where(end.back, t0, t), jnp.where(end.back, x0, x)
+        until = jnp.where(end.back, t0, until)
     if surfaces.limits:
         left = end.event >= surfaces.count - surfaces.limits
         # A flow that begins outside the domain is not on its limit.
@@ -246,7 +252,7 @@ def _code(
         grazing = (end.event >= 0) & ~end.beyond & ~((guard_rate < 0) & (-guard_rate > least))
         result = choose(jnp.any(end.together), RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
-    result = choose(end.lost, RESULTS.zeno, result)
+    result = choose(end.lost, RESULTS.zeno, choose(end.slides, RESULTS.sliding, result))
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)
     # A fixed step is not shortened. It stalls where Newton's method finds no solution of an implicit stage.
     result = choose(end.stalled, RESULTS.nonlinear_divergence if integrator.fixed else RESULTS.dt_min_reached, result)

@@ -34,6 +34,8 @@ from .surfaces import Guards, Mask, rounding, standing, Surfaces
 from .trees import select, without_tangents
 from .watch import Watch
 
+# The start of an arc, where it cannot go on as its end.
+Entry = Callable[[Course, Progress], Progress]
 # A fall may be so many times as fast as along a straight line, and a surface still be aimed at.
 SLOWER = 4
 # A flow is steep from where its steps are shorter than this fraction of the time since its start. Steps of one length are longer.
@@ -56,14 +58,21 @@ def run(
     ends: bool,
     owed: Guards | None = None,
     watch: Watch | None = None,
+    entry: Entry | None = None,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
     **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: `linear` and `exact` of `Course`. `ends`: whether a
     guard that is about to fall at `t1` counts as met, see `end_time.py`. `owed`: see `integrate`. `watch`: what to record of
-    every step.
+    every step. `entry`: the start of the arc, as its end where it cannot go on, and with the guards that rest on their surfaces;
+    `None` if such guards pass.
     """
-    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, owed, watch and watch.seen)
+    rests = entry is not None
+    course, start = _begin(
+        field, surfaces, t0, x0, t1, args, integrator, keep, linear, owed, watch and watch.seen, rests
+    )
+    if entry is not None and surfaces.count:
+        start = entry(course, start)
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
@@ -102,6 +111,7 @@ def _begin(
     linear: tuple[bool, bool],
     owed,
     seen,
+    rests: bool,
 ) -> tuple[Course, Progress]:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
@@ -111,15 +121,14 @@ def _begin(
     f0 = step.field(t0, x0)
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop)
-    surfaces, noise = _with_leeway(surfaces, t, x, still, rtol, atol)
+    surfaces, noise, error = _with_leeway(surfaces, t, x, still, rtol, atol, rests)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
-    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, *linear, h)
-
     g, r = surfaces.rates(t, x, f, still)
     no, zero, none = jnp.array(False), jnp.zeros((), dtype), jnp.zeros(g.shape, bool)
-    level = standing(course.noise, h, r)
+    level = standing(noise, h, r)
     unsound = ~jnp.all(jnp.isfinite(f))
     here = Look(zero, g, r)
+    course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, *linear, h, here, error)
     start = Progress(
         before=here,
         last=Point(t0, zero, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
@@ -130,7 +139,7 @@ def _begin(
             surfaces, t, x, still, g, r, level, h, owed,
             _unless_outside(surfaces, g, x, Ending(
                 (t_stop <= t) | unsound, jnp.array(-1), zero, none, zero,
-                stalled=no, broken=unsound, lost=no, at_once=no, beyond=no,
+                stalled=no, broken=unsound, lost=no, slides=no, back=no, at_once=no, beyond=no,
             )),
         ),
         taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None, seen=seen,
@@ -138,17 +147,22 @@ def _begin(
     return course, start
 
 
-def _with_leeway(surfaces: Surfaces, t: Time, x: State, args: PyTree, rtol, atol) -> tuple[Surfaces, Guards]:
-    """The surfaces, with the limits of the domain moved outwards by rounding and the solver's error; and the guards' rounding.
+def _with_leeway(
+    surfaces: Surfaces, t: Time, x: State, args: PyTree, rtol, atol, rests: bool
+) -> tuple[Surfaces, Guards, Guards]:
+    """The surfaces, with the limits of the domain moved outwards by rounding and the solver's error; the guards' rounding; and
+    their error by rounding and the solver's, if guards may rest on their surfaces (`rests`).
 
     So a start on a limit is inside, and where a guard has the same zeros as a limit, the guard falls first.
     """
+    if not (surfaces.limits or rests):
+        return surfaces, *rounding(surfaces, t, x, args)
+    noise, error = rounding(surfaces, t, x, args, atol + rtol * jnp.abs(x))
     if not surfaces.limits:
-        return surfaces, rounding(surfaces, t, x, args)[0]
-    noise, change = rounding(surfaces, t, x, args, 8 * (atol + rtol * jnp.abs(x)))
-    beyond = change + 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(surfaces.values(t, x, args))
+        return surfaces, noise, error
+    beyond = noise + 8 * (error - noise) + 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(surfaces.values(t, x, args))
     beyond = jnp.where(surfaces.is_limit & jnp.isfinite(beyond), beyond, 0)
-    return surfaces.moved(beyond), jnp.where(surfaces.is_limit, 0, noise)
+    return surfaces.moved(beyond), jnp.where(surfaces.is_limit, 0, noise), error
 
 
 def _unless_outside(surfaces: Surfaces, g: Guards, x: State, end: Ending) -> Ending:
@@ -214,17 +228,46 @@ def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict
     g, r = _aside(course.surfaces.rates, attempt.t, attempt.x, attempt.f, course.args)
     end = Look(attempt.dt, g, r)
     start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
-    error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt)
+    error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt, now.resting)
     seen = course.surfaces.resolved(course.args)
-    trial = Trial(now.before, start, now.up, end, error, attempt.keep, seen, may_turn(start, now.up, end, seen))
+    turn = may_turn(start, now.up, end, seen)
+    trial = Trial(now.before, start, now.up, end, error, attempt.keep, seen, turn, _aside(_sinking(course), now, end))
     return end, _aside(_verdict(course), now.bracket, trial, now.last, attempt, now.h, now.g_max)
 
 
+def _sinking(course: Course) -> Callable[..., tuple[Flag, Scalar] | None]:
+    """Whether a guard has fallen from the surface on which it started and rested, and the length of a shorter trial step, which
+    shows whether it rose before: 0 where the guard has just left the surface, and so did not rise.
+
+    A guard that falls at the rate with which it started is not resting: it began to fall before.
+    """
+
+    def sinking(now: Progress, end: Look) -> tuple[Flag, Scalar] | None:
+        if now.resting is None:
+            return None
+        depth, least = -end.g, _depth(course, now)
+        falling = jnp.maximum(-course.start.r, 0) * (now.last.t - course.t0 + end.dt)
+        sinks = now.resting & (depth > least) & (depth > 2 * falling + least)
+        # The depth grows with a power of the time.
+        power = jnp.clip(end.dt * end.r / end.g, 1, 16)
+        nearer = end.dt * jnp.clip((8 * least / depth) ** (1 / power), 1e-3, 0.5)
+        shorter = jnp.min(jnp.where(sinks & (depth > 64 * least), nearer, jnp.inf))
+        return jnp.any(sinks), jnp.where(jnp.isfinite(shorter), shorter, 0)
+
+    return sinking
+
+
+def _depth(course: Course, now: Progress) -> Guards:
+    """How far below its surface a guard that stays on it may be found, by rounding and the errors of the steps so far."""
+    return (1 + now.steps) * course.error + jnp.abs(course.start.g)
+
+
 def _cubic_error(course: Course) -> Callable[..., Guards]:
-    def error(start: Look, end: Look, last: Point, attempt: Attempt) -> Guards:
+    def error(start: Look, end: Look, last: Point, attempt: Attempt, resting: Mask | None) -> Guards:
         t, x = inner_points(last.t, jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt.x, attempt.f)
         inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
-        error = cubic_error(start, end, inner, course.noise)
+        noise = course.noise if resting is None else jnp.where(resting, course.error, course.noise)
+        error = cubic_error(start, end, inner, noise)
         return jnp.where(course.surfaces.resolved(course.args), error, 0)
 
     return error
@@ -277,6 +320,10 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))
     next_up = jnp.where(take, up & ~verdict.passed, now.up)
+    resting, fallen = now.resting, jnp.array(False)
+    if resting is not None:
+        fallen = jnp.any(resting & (last.g < -course.noise - jnp.abs(course.start.g)))
+        resting = jnp.where(take, resting & ~up & (end.g >= -_depth(course, now)), resting)
     onwards = jnp.minimum(h, _just_beyond_surface(course, now, attempt, end, next_up, h))
     stalled = _aside(_stalls(course), rejected, h, last.t, last.x, last.f)
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
@@ -309,11 +356,14 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
             stalled=stalled,
             broken=stalled & ~attempt.finite,
             lost=verdict.lost,
+            slides=now.end.slides,
+            back=verdict.lost & fallen,
             at_once=now.end.at_once,
             beyond=now.end.beyond,
         ),
         taken=now.taken.tried(attempt.dt, take) if now.taken else None,
         seen=now.seen,
+        resting=resting,
     )
 
 

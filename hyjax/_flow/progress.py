@@ -34,8 +34,9 @@ class Point(eqx.Module):
 class Ending(eqx.Module):
     """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
     `together`: the other guards that fell at the same time. `turn`: how fast the rate of the guard that fell changes.
-    `stalled`: the step size vanished. `broken`: the state or vector field is not finite. `lost`: see `Verdict`. `at_once`: the
-    event is one of the start. `beyond`: there its guard is beyond its surface, not on it."""
+    `stalled`: the step size vanished. `broken`: the state or vector field is not finite. `lost`: events accumulate, see `Verdict`
+    and `stuck.py`. `slides`: the flow begins where two flows meet. `back`: it ends where it began, because it never left its
+    surface. `at_once`: the event is one of the start. `beyond`: there its guard is beyond its surface, not on it."""
 
     done: Flag
     event: Int[Array, ""]
@@ -45,6 +46,8 @@ class Ending(eqx.Module):
     stalled: Flag
     broken: Flag
     lost: Flag
+    slides: Flag
+    back: Flag
     at_once: Flag
     beyond: Flag
 
@@ -54,7 +57,8 @@ class Progress(eqx.Module):
     the step's length; at the first point, the guards there. `dt`: the step to try. `h`: the step that the controller proposes.
     `control`: its memory. `up`: the guards that rose above rounding and have been positive since. `g_max`: the largest absolute
     value of each guard so far, and of the numbers whose difference it is. `steps`: the number of steps tried. `taken`: the
-    lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen."""
+    lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen. `resting`: the guards that started on their surfaces
+    and have not left them, or `None` if they are not looked after."""
 
     before: Look
     last: Point
@@ -68,6 +72,7 @@ class Progress(eqx.Module):
     end: Ending
     taken: Taken | None
     seen: PyTree
+    resting: Mask | None = None
 
 
 class Attempt(eqx.Module):
@@ -92,7 +97,7 @@ class Attempt(eqx.Module):
 class Course:
     """The constants of the loop. `linear`: whether all surfaces are linear, so that any step resolves them. `exact`: whether
     all guards are linear, limits of the domain apart, so that a short step leads onto their surfaces. `first`: the first step to
-    try."""
+    try. `start`: the guards at the start. `error`: their errors by rounding there and by one step of the solver."""
 
     step: Step
     pace: Pace
@@ -105,6 +110,8 @@ class Course:
     linear: bool
     exact: bool
     first: Scalar
+    start: Look
+    error: Guards
 
     def left(self, point: Point) -> Scalar:
         """The time from a point to the end time."""

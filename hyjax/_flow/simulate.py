@@ -26,7 +26,7 @@ from .integrator import Integrator, PlainForward
 from .linearize import linearizable
 from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
 from .samples import samples_at
-from .stuck import stuck
+from .stuck import may_go_on, MEMORY
 from .trajectory import Trajectory
 from .trees import select, without_tangents
 from .watch import Watch
@@ -205,14 +205,13 @@ class Instant(eqx.Module):
 
 
 class ArcStart(eqx.Module):
-    """The start of the next arc. `came_by`: the transition taken before it, or -1. `duration`: of the previous arc. `result`: of
-    the arcs so far. `done`: there is no next arc. `instant`: the jumps at its time."""
+    """The start of the next arc. `durations`: of the previous arcs, the last one first. `result`: of the arcs so far. `done`: there
+    is no next arc. `instant`: the jumps at its time."""
 
     t: Time
     z: Padded
     mode: Index
-    came_by: Index
-    duration: Time
+    durations: Float[Array, " arcs"]
     result: RESULTS
     done: Flag
     instant: Instant
@@ -238,7 +237,7 @@ def first_arc(automaton: Automaton, z0: Padded, mode0: Index, t0: Time, t1: Time
     """The start of a simulation from `t0` to `t1`."""
     result = choose(t1 < t0, RESULTS.time_reversed, RESULTS.successful)
     instant = Instant(nothing_owed(automaton.system, t0.dtype), jnp.array(0), mode0, stop_gradient(z0))
-    return ArcStart(t0, z0, mode0, jnp.array(-1), jnp.full_like(t0, jnp.inf), result, t1 < t0, instant)
+    return ArcStart(t0, z0, mode0, jnp.zeros(MEMORY, t0.dtype), result, t1 < t0, instant)
 
 
 def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator: Integrators) -> ArcStart:
@@ -251,16 +250,13 @@ def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator:
 
 
 class Flown(eqx.Module):
-    """An arc without the jump at its end. `t`, `z`, `mode`: at its start. `taken`: the transition whose guard was met, or -1.
-    `zeno`, `slides`: it could not leave its surface."""
+    """An arc without the jump at its end. `t`, `z`, `mode`: at its start. `taken`: the transition whose guard was met, or -1."""
 
     t: Time
     z: Padded
     mode: Index
     end: Arrival
     taken: Index
-    zeno: Flag
-    slides: Flag
 
 
 def flow_arc(
@@ -273,22 +269,21 @@ def flow_arc(
     watch: Watch | None = None,
 ) -> Flown:
     """One arc. **Arguments:** `start`: of the simulation. `watch`: what to record of every step."""
-    _, atol = integrator.tolerances(now.z.dtype)
-    # An arc after the end begins where the simulation begins and takes no step; one that cannot leave its surface has length 0.
+    # An arc after the end begins where the simulation begins and takes no step.
     t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
-    zeno, slides = stuck(automaton, t, z, mode, now.came_by, now.duration, params, atol)
     # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
     until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
-    until = jnp.where(now.done, start.t - 1, jnp.where(zeno | slides, t, until))
+    until = jnp.where(now.done, start.t - 1, until)
     several = automaton.surfaces.count > 1
     owed = jnp.where(now.done, -1, now.instant.owed.within(automaton.leaving(mode))) if several else None
-    end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch, owed=owed)
+    entry = may_go_on(automaton, z, mode, now.durations, start.t, params)
+    end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch, owed=owed, entry=entry)
     if several:
         met = end.together | (jnp.any(end.together) & (jnp.arange(automaton.surfaces.count) == end.event))
         same = in_step(automaton, end.t, end.x, mode, met, end.close, params)
         passed = same & (end.result == RESULTS.simultaneous_guards)
         end = dataclasses.replace(end, result=choose(passed, RESULTS.successful, end.result))
-    return Flown(t, z, mode, end, automaton.transition(mode, end.event), zeno & ~end.at_once, slides)
+    return Flown(t, z, mode, end, automaton.transition(mode, end.event))
 
 
 def leave_arc(
@@ -303,16 +298,14 @@ def leave_arc(
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
     target = automaton.target(jnp.maximum(taken, 0))
     instant, endless = now.instant.after(flown, target, z_after)
-    zeno = flown.zeno | (endless & (result == RESULTS.successful))
-    result = choose(zeno, RESULTS.zeno, choose(flown.slides, RESULTS.sliding, result))
+    result = choose(endless & (result == RESULTS.successful), RESULTS.zeno, result)
     jumps = met & (result == RESULTS.successful)
     after = ArcStart(
         t=end.t,
         z=jnp.where(jumps, z_after, end.x),
         mode=jnp.where(jumps, target, flown.mode),
-        came_by=taken,
         # An arc that a jump ends where it begins says nothing on the pace of events.
-        duration=jnp.where(end.at_once, now.duration, stop_gradient(end.t - flown.t)),
+        durations=jnp.where(end.at_once, now.durations, jnp.append(stop_gradient(end.t - flown.t), now.durations[:-1])),
         result=result,
         done=now.done | ~jumps,
         instant=instant,

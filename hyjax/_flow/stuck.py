@@ -1,138 +1,138 @@
-"""States from which a simulation cannot go on: events that accumulate, and flows that lead back to a surface."""
+"""States from which a simulation cannot go on: events that accumulate, and flows that lead back to a surface.
 
-from typing import NamedTuple
+A guard that starts on its surface has the sign of its first derivative that is not zero, of whatever order, and derivatives say
+little: where a force vanishes and lets go, those of low order are rounding. So the flow is followed, and the guard's first
+excursion decides (`_sinking` in `loop.py`): up, and the flow goes on; down at the rate with which it started, and the flow goes on
+below the surface, as the foot that scuffs; down from rest or after a hop that no step resolves, and events accumulate.
+
+What is decided here, before the first step, is where the guard that falls is met by others.
+"""
+
+import dataclasses
 
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array, Float
 
-from .._system.types import Flag, Params, Scalar, Time
+from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
-from .surfaces import Guards, Mask, rounding
+from .loop import Entry
+from .progress import Course, Progress
+from .surfaces import Guards, Mask
 from .trees import without_tangents
 
+# The longest cycle of arcs whose durations are compared, and the number of durations for three such cycles.
+CYCLE = 4
+MEMORY = 3 * CYCLE
+Durations = Float[Array, " arcs"]
 
-def stuck(
-    automaton: Automaton,
-    t: Time,
-    z: Padded,
-    mode: Index,
-    last: Index,
-    duration: Time,
-    params: Params,
-    atol: float | Scalar,
+
+def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations, since: Time, params: Params) -> Entry:
+    """What decides at the start of an arc whether it can go on.
+
+    **Arguments:** `z`: the state there. `durations`: of the `MEMORY` arcs before, the last one first. `since`: the start of the
+    simulation.
+    """
+    z, params, durations, since = without_tangents((z, params, durations, since))
+
+    def entry(course: Course, start: Progress) -> Progress:
+        surfaces, t, (g, r) = course.surfaces, course.t0, (course.start.g, course.start.r)
+        # The rounding of the time of the last event.
+        instant = 64 * float(jnp.finfo(z.dtype).eps) * jnp.maximum(jnp.maximum(jnp.abs(t), t - since), durations[0])
+        armed = surfaces.armed(t, jnp.stack(stop_gradient(start.last.x)), course.args) & ~surfaces.is_limit
+        near = jnp.maximum(course.noise, instant * jnp.abs(r))
+        falls = armed & (r < 0) & jnp.isfinite(r) & (jnp.abs(g) <= near) & ~start.end.done
+        # A guard that falls at the start of an arc is rare: one flag for the whole batch.
+        corner, slides = jax.lax.cond(
+            eqxi.unvmap_any(jnp.any(falls)),
+            lambda: _surrounded(automaton, t, z, mode, params, instant, falls[: automaton.surfaces.count]),
+            lambda: (jnp.array(False), jnp.array(False)),
+        )
+        zeno = corner | _accumulate(durations, instant, jnp.where(falls & ~start.up, -near / r, 0))
+        zeno = zeno & ~start.end.done & ~slides
+        end = dataclasses.replace(
+            start.end, done=start.end.done | zeno | slides, lost=zeno, slides=slides, back=zeno | slides
+        )
+        resting = armed & ~start.up & (g >= -jnp.maximum(near, course.error))
+        return dataclasses.replace(start, end=end, resting=stop_gradient(resting))
+
+    return entry
+
+
+def _accumulate(durations: Durations, instant: Scalar, unseen: Guards) -> Flag:
+    r"""Whether events accumulate (Zeno): the durations of the arcs shrink, and what is left is too short to be told.
+
+    Three successive cycles, of one to `CYCLE` arcs, are each shorter than the one before, by the ratio $\rho$ at most. All further
+    arcs together then take $\rho/(1 - \rho)$ times as long as the last cycle. That is within the rounding of time; or the arc that
+    begins is as short as a guard that falls needs to be within rounding of its surface, and flow would pass unseen below it.
+
+    **Arguments:** `instant`: the rounding error of the time. `unseen`: the time that each guard which falls at the start of the
+    arc needs for its rounding error; 0 for the others.
+    """
+    zeno = jnp.array(False)
+    for length in range(1, CYCLE + 1):
+        last, before, first = (jnp.sum(durations[k * length : (k + 1) * length]) for k in range(3))
+        ratio = jnp.maximum(last / jnp.where(before > 0, before, 1), before / jnp.where(first > 0, first, 1))
+        shrinks = (last < before) & (before < first)
+        short = last * ratio <= instant * (1 - ratio)
+        zeno = zeno | (shrinks & (short | jnp.any(durations[length - 1] * ratio < 4 * unseen)))
+    return zeno
+
+
+def _surrounded(
+    automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, instant: Time, falls: Mask
 ) -> tuple[Flag, Flag]:
-    """Whether events accumulate at the start of an arc (`zeno`), or else the flow slides (`sliding`).
-
-    **Arguments:** `last`: the transition that led there, or -1. `duration`: of the arc before. `atol`: the size below which a
-    coordinate is near zero, at most 64 units in the last place of 1.
-    """
-    if not automaton.surfaces.count:
-        return jnp.array(False), jnp.array(False)
-    t, z, params = without_tangents((t, z, params))
-    automaton, z, params = automaton.of_state(z, mode, params)
-    near_zero = jnp.minimum(atol, 64 * float(jnp.finfo(z.dtype).eps))
-    here = _guards_at_start(automaton, t, z, mode, params, near_zero)
-    zeno = _accumulates(automaton, t, z, mode, last, duration, here)
-    return zeno, ~zeno & _slides(automaton, t, z, mode, params, near_zero, here)
-
-
-class _Start(NamedTuple):
-    """The guards of a mode at the start of an arc. A system of contacts has expensive guards: each is evaluated once.
-
-    **Attributes:** `flow`: the mode's vector field. `g`, `rate`, `turn`: values, rates and second derivatives along it. `noise`,
-    `unit`: the rounding errors, see `rounding`.
-    """
-
-    flow: Padded
-    g: Guards
-    rate: Guards
-    turn: Guards
-    armed: Mask
-    noise: Guards
-    unit: Guards
-
-
-def _guards_at_start(
-    automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, near_zero: Scalar
-) -> _Start:
-    surfaces, args = automaton.surfaces, (mode, params)
-    field = lambda t, z: automaton.field(t, z, args)
-
-    def along(t, z):
-        return jax.jvp(lambda t, z: surfaces.values(t, z, args), (t, z), (jnp.ones_like(t), field(t, z)))
-
-    flow = field(t, z)
-    (g, rate), (_, turn) = jax.jvp(along, (t, z), (jnp.ones_like(t), flow))
-    return _Start(flow, g, rate, turn, surfaces.armed(t, z, args), *rounding(surfaces, t, z, args, near_zero))
-
-
-def _accumulates(
-    automaton: Automaton, t: Time, z: Padded, mode: Index, last: Index, duration: Time, here: _Start
-) -> Flag:
-    r"""Whether events accumulate (Zeno): a guard rises from its surface and falls again within rounding of its value or the
-    time.
-
-    Such a hop cannot be resolved, and the flow would continue below the surface. The hop is a parabola of height $\dot g^2 /
-    2|\ddot g|$ and duration $2\dot g/|\ddot g|$. After a perfectly plastic impact, or from rest on the surface, there is no
-    hop: so an armed guard at rest on its surface counts too, and the guard of transition `last`, which has just fired, also
-    where its rate is zero up to rounding.
-
-    Between two surfaces, as in a corner, the passes from one surface to the other accumulate. They have done so where the next
-    guard is within rounding of zero and falls by at most a few roundings in the time of the last pass, `duration`.
-    """
-    g, rate, turn, noise, unit = here.g, here.rate, here.turn, here.noise, here.unit
-    instant = 4 * float(jnp.finfo(z.dtype).eps) * jnp.abs(t)
-    number = jax.vmap(lambda k: automaton.transition(mode, k))(jnp.arange(automaton.surfaces.count))
-    again = (number == last) & (last >= 0)
-    at_rest = (rate == 0) & here.armed
-    # The top of the hop; downwards there is none.
-    top = g + jnp.maximum(rate, 0) ** 2 / (2 * jnp.where(turn < 0, -turn, 1))
-    low = (jnp.abs(g) <= unit) & (rate**2 <= 8 * unit * -turn) & (top <= 4 * noise)
-    low = low & ((rate > 0) | again | at_rest) & (turn < 0)
-    brief = (rate > 0) & (jnp.abs(g) <= rate * instant) & (rate <= instant * -turn)
-    between = here.armed & ~again & (jnp.abs(g) <= noise) & (rate < 0) & (-rate * duration <= 64 * noise)
-    return jnp.any(low | brief | between)
-
-
-def _slides(
-    automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, near_zero: Scalar, here: _Start
-) -> Flag:
-    """Whether the flows on both sides of a surface lead back to it, as a relay's do (Filippov's sliding).
+    r"""Whether the flow is led back by another mode's flow: to the corner of two surfaces, or to the one surface of both (Filippov's
+    sliding, as of a relay).
 
     A guard is zero and falls, and in the mode to which its transition leads, with the state unchanged, a guard is zero and falls
     whose transition leads back; each mode's flow raises the other mode's guard. (After an impact the state is another, and a
-    guard may well fall below zero at the start of an arc, as that of a scuffing foot.)
+    guard may well fall below zero at the start of an arc, as that of a scuffing foot.) That must hold also where the inputs are
+    another rounding apart: a rate that is zero has no sign.
+
+    The rates of both guards along both flows are a matrix. On one surface it is singular. In a corner each pass is shorter than the one
+    before if the product of the rates with which the guards fall is larger than that of those with which they rise.
     """
-    surfaces = automaton.surfaces
+    no = jnp.array(False)
     pairs = {(way.source, way.target) for way in automaton.system.transitions}
     if not any((target, source) in pairs for source, target in pairs):
-        return jnp.array(False)
-    ulps = 64 * float(jnp.finfo(z.dtype).eps)
+        return no, no
     follows = ~automaton.is_state(mode)
+    automaton, z, params = automaton.of_state(z, mode, params)
+    surfaces, eps = automaton.surfaces, float(jnp.finfo(z.dtype).eps)
+    leaves = jnp.argmax(falls)
+    there = jnp.maximum(automaton.transition(mode, leaves), 0)
+    behind = automaton.target(there)
 
-    def falling(mode, g, rate, armed, unit):
-        """The first guard of a mode that is zero and falls, whether there is one, and its transition."""
-        falls = (jnp.abs(g) <= unit) & (rate < 0) & jnp.isfinite(rate) & armed
-        first = jnp.argmax(falls)
-        return first, jnp.any(falls), jnp.maximum(automaton.transition(mode, first), 0)
+    def looked_at(inputs: Float[Array, " inputs"]) -> tuple[State, Array, Guards]:
+        """Both flows, the rates of the guards of both modes along each, and the values of those behind."""
+        t, z = inputs[0], inputs[1:]
+        flows = jnp.stack([automaton.field(t, z, (each, params)) for each in (mode, behind)])
+        rates = lambda each: jax.vmap(lambda f: surfaces.rates(t, z, f, (each, params)), out_axes=(None, 0))(flows)
+        (_, here), (values, back) = rates(mode), rates(behind)
+        return flows, jnp.stack([here, back]), values
 
-    leaves, falls, there = falling(mode, here.g, here.rate, here.armed, here.unit)
+    flows, rates, values = jax.vmap(looked_at)(_moved(jnp.append(t, z)))
+    noise = jnp.sum(jnp.abs(values[1:] - values[0]), axis=0)
+    own = rates[0, 1, 1]
+    falls_back = (own < 0) & jnp.isfinite(own) & (jnp.abs(values[0]) <= jnp.maximum(noise, instant * -own))
+    falls_back = falls_back & surfaces.armed(t, z, (behind, params))
+    returns = jnp.argmax(falls_back)
+    back = jnp.maximum(automaton.transition(behind, returns), 0)
+    after = jax.vmap(lambda transition: automaton.jump(t, z, transition, params))(jnp.stack([there, back]))
+    near = 64 * eps * jnp.abs(z) + instant * jnp.max(jnp.abs(flows[0]), axis=0)
+    stays = jnp.all((jnp.abs(after - z) <= near) | follows[: z.size])
+    (fall, rise), (rise_behind, fall_behind) = rates[:, 0, :, leaves].T, rates[:, 1, :, returns].T
+    opposed = jnp.all((fall < 0) & (rise > 0) & (fall_behind < 0) & (rise_behind > 0))
+    led_back = jnp.any(falls) & jnp.any(falls_back) & (automaton.target(back) == mode) & stays & opposed
+    inwards, outwards = fall[0] * fall_behind[0], rise[0] * rise_behind[0]
+    one_surface = jnp.abs(inwards - outwards) <= 16 * eps**0.5 * inwards
+    return led_back & ~one_surface & (outwards < inwards), led_back & one_surface
 
-    def returned():
-        behind = automaton.target(there)
-        args = (behind, params)
-        flow = automaton.field(t, z, args)
-        # Guards of the mode behind along both flows, and of this mode along the flow behind.
-        along = jax.vmap(lambda f: surfaces.rates(t, z, f, args), out_axes=(None, 0))
-        g, (own, across) = along(jnp.stack([flow, here.flow]))
-        _, unit = rounding(surfaces, t, z, args, near_zero)
-        returns, falls_back, back = falling(behind, g, own, surfaces.armed(t, z, args), unit)
-        leads_back = falls & falls_back & (automaton.target(back) == mode)
-        after = jax.vmap(lambda transition: automaton.jump(t, z, transition, params))(jnp.stack([there, back]))
-        stays = jnp.all(follows | (jnp.abs(after - z) <= ulps * jnp.abs(z) + near_zero))
-        _, opposing = surfaces.rates(t, z, flow, (mode, params))
-        return leads_back & stays & (opposing[leaves] > 0) & (across[returns] > 0)
 
-    # A guard that falls at the start of an arc is rare: one flag for the whole batch.
-    return jax.lax.cond(eqxi.unvmap_any(falls), returned, lambda: jnp.array(False))
+def _moved(inputs: Float[Array, " inputs"]) -> Float[Array, "moves inputs"]:
+    """The inputs, and each of them changed by its rounding error."""
+    moves = 64 * float(jnp.finfo(inputs.dtype).eps) * jnp.abs(inputs)
+    return inputs + jnp.diag(jnp.append(0, moves))[:, 1:]
