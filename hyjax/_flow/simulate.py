@@ -205,8 +205,8 @@ class Instant(eqx.Module):
 
 
 class ArcStart(eqx.Module):
-    """The start of the next arc. `durations`: of the previous arcs, the last one first. `result`: of the arcs so far. `done`: there
-    is no next arc. `instant`: the jumps at its time."""
+    """The start of the next arc. `durations`: of the previous arcs, the last one first. `result`: of the arcs so far. `done`:
+    there is no next arc. `instant`: the jumps at its time."""
 
     t: Time
     z: Padded

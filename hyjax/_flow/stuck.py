@@ -1,11 +1,12 @@
 """States from which a simulation cannot go on: events that accumulate, and flows that lead back to a surface.
 
-A guard that starts on its surface has the sign of its first derivative that is not zero, of whatever order, and derivatives say
-little: where a force vanishes and lets go, those of low order are rounding. So the flow is followed, and the guard's first
-excursion decides (`_sinking` in `loop.py`): up, and the flow goes on; down at the rate with which it started, and the flow goes on
-below the surface, as the foot that scuffs; down from rest or after a hop that no step resolves, and events accumulate.
+A guard that starts on its surface goes where its first derivative that is not zero leads, of whatever order. Where a force
+vanishes and lets go, the derivatives of low order are rounding, of either sign. So the flow is followed, and the guard's first
+excursion beyond rounding decides (`_sinking` in `loop.py`): upwards, the flow goes on; downwards at the rate with which it
+started, the flow goes on below the surface, as that of a foot that scuffs; downwards from rest, or after a hop that no step
+resolves, events accumulate.
 
-What is decided here, before the first step, is where the guard that falls is met by others.
+Before the first step it is decided here whether events between several surfaces accumulate, and whether two flows meet.
 """
 
 import dataclasses
@@ -64,9 +65,9 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
 def _accumulate(durations: Durations, instant: Scalar, unseen: Guards) -> Flag:
     r"""Whether events accumulate (Zeno): the durations of the arcs shrink, and what is left is too short to be told.
 
-    Three successive cycles, of one to `CYCLE` arcs, are each shorter than the one before, by the ratio $\rho$ at most. All further
-    arcs together then take $\rho/(1 - \rho)$ times as long as the last cycle. That is within the rounding of time; or the arc that
-    begins is as short as a guard that falls needs to be within rounding of its surface, and flow would pass unseen below it.
+    Three successive cycles, of one to `CYCLE` arcs, are each shorter than the one before, by the ratio $\rho$ at most. All arcs
+    to come then take $\rho/(1 - \rho)$ times as long as the last cycle. Either that is within the rounding of time. Or a guard
+    falls, within rounding of its surface, so that it would pass below it unseen, and the arc is expected to be that short.
 
     **Arguments:** `instant`: the rounding error of the time. `unseen`: the time that each guard which falls at the start of the
     arc needs for its rounding error; 0 for the others.
@@ -84,7 +85,7 @@ def _accumulate(durations: Durations, instant: Scalar, unseen: Guards) -> Flag:
 def _surrounded(
     automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, instant: Time, falls: Mask
 ) -> tuple[Flag, Flag]:
-    r"""Whether the flow is led back by another mode's flow: to the corner of two surfaces, or to the one surface of both (Filippov's
+    """Whether another mode's flow leads back: into the corner of two surfaces, or to the one surface of both modes (Filippov's
     sliding, as of a relay).
 
     A guard is zero and falls, and in the mode to which its transition leads, with the state unchanged, a guard is zero and falls
@@ -92,8 +93,8 @@ def _surrounded(
     guard may well fall below zero at the start of an arc, as that of a scuffing foot.) That must hold also where the inputs are
     another rounding apart: a rate that is zero has no sign.
 
-    The rates of both guards along both flows are a matrix. On one surface it is singular. In a corner each pass is shorter than the one
-    before if the product of the rates with which the guards fall is larger than that of those with which they rise.
+    The rates of both guards along both flows are a matrix. On one surface it is singular. In a corner each pass is shorter than
+    the one before if the product of the rates with which the guards fall is larger than that of those with which they rise.
     """
     no = jnp.array(False)
     pairs = {(way.source, way.target) for way in automaton.system.transitions}
