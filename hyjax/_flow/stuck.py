@@ -41,7 +41,7 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
     def entry(course: Course, start: Progress) -> Progress:
         surfaces, t, (g, r) = course.surfaces, course.t0, (course.start.g, course.start.r)
         # The rounding of the time of the last event.
-        instant = 64 * float(jnp.finfo(z.dtype).eps) * jnp.maximum(jnp.maximum(jnp.abs(t), t - since), durations[0])
+        instant = 64 * float(jnp.finfo(z.dtype).eps) * jnp.maximum(jnp.abs(t), t - since)
         armed = surfaces.armed(t, jnp.stack(stop_gradient(start.last.x)), course.args) & ~surfaces.is_limit
         near = jnp.maximum(course.noise, instant * jnp.abs(r))
         falls = armed & (r < 0) & jnp.isfinite(r) & (jnp.abs(g) <= near) & ~start.end.done
