@@ -44,7 +44,7 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
         instant = 64 * float(jnp.finfo(z.dtype).eps) * jnp.maximum(jnp.abs(t), t - since)
         armed = surfaces.armed(t, jnp.stack(stop_gradient(start.last.x)), course.args) & ~surfaces.is_limit
         near = jnp.maximum(course.noise, instant * jnp.abs(r))
-        falls = armed & (r < 0) & jnp.isfinite(r) & (jnp.abs(g) <= near) & ~start.end.done
+        falls = armed & (r < 0) & jnp.isfinite(r) & (jnp.abs(g) <= near) & (~start.end.done | start.end.at_once)
         # A guard that falls at the start of an arc is rare: one flag for the whole batch.
         corner, slides = jax.lax.cond(
             eqxi.unvmap_any(jnp.any(falls)),
@@ -53,11 +53,22 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
         )
         zeno = corner | _accumulate(durations, instant, jnp.where(falls & ~start.up, -near / r, 0))
         zeno = zeno & ~start.end.done & ~slides
+        # A guard that would fire at once slides all the same.
+        event = jnp.where(slides, -1, start.end.event)
         end = dataclasses.replace(
-            start.end, done=start.end.done | zeno | slides, lost=zeno, slides=slides, back=zeno | slides
+            start.end,
+            done=start.end.done | zeno | slides,
+            event=event,
+            lost=zeno,
+            slides=slides,
+            back=zeno | slides,
+            at_once=start.end.at_once & ~slides,
+            beyond=start.end.beyond & ~slides,
         )
-        resting = armed & ~start.up & (g >= -jnp.maximum(near, course.error))
-        return dataclasses.replace(start, end=end, resting=stop_gradient(resting))
+        # At rest above its surface a guard falls by nothing but its value, so a smaller one is positive.
+        up = start.up | ((g > course.noise / 4) & (jnp.abs(r) * course.first <= course.noise))
+        resting = armed & ~up & (g >= -jnp.maximum(near, course.error))
+        return dataclasses.replace(start, end=end, up=stop_gradient(up), resting=stop_gradient(resting))
 
     return entry
 
