@@ -212,6 +212,7 @@ def test_conditions_on_parameters_are_decided():
         (lambda x: (x.astype(int) // 2).astype(float), "of integers"),
         (lambda x: lax.div(x.astype(int), 2).astype(float), "'div of integers'"),
         (lambda x: jnp.arange(3.0)[x.astype(int)], "at a place that is computed"),
+        (lambda x: jnp.where(lax.max(x > 0, x < 1), x, 2 * x), "'max of truth values'"),
         (lambda x: jnp.where(x > 0, x, jnp.nan), "'select_n of a number that is not finite'"),
     ],
 )

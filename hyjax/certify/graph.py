@@ -192,7 +192,7 @@ def _of_entries(atoms: Atoms, name: str, kind: str) -> Callable:
     if name in COMPARED and kind != "b":
         compared = _compared_integers if kind in "iu" else _compared
         return lambda a, b: compared(atoms, name, a, b)
-    if name in named:
+    if name in named and (kind != "b" or name == "select_n"):
         return named[name]
     if name in _LOGIC and kind == "b":
         return lambda *each: logic(name, *each)
@@ -200,7 +200,7 @@ def _of_entries(atoms: Atoms, name: str, kind: str) -> Callable:
         return atoms.divide
     if kind == "f" and name in FUNCTIONS:
         return lambda a: atoms.function(name, a)
-    refuse(name if kind == "f" else f"{name} of integers", atoms.place)
+    refuse(name if kind == "f" else f"{name} of {'truth values' if kind == 'b' else 'integers'}", atoms.place)
 
 
 def _either(a: Condition | bool, b: Condition | bool) -> Condition | bool:
