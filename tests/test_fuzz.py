@@ -231,7 +231,7 @@ def test_some_of_a_family(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["friction", "relay", "ball", "units", "diode", "pair"])
+@pytest.mark.parametrize("name", ["weight", "friction", "relay", "ball", "units", "diode", "pair"])
 def test_a_family(name):
     """Two thousand systems in all."""
     count, wrong = compared_of(name, 1, 300)
