@@ -341,6 +341,37 @@ def test_no_state_is_lost_at_an_event(size, displaced):
     assert proved > 5
 
 
+# x' = -v with the guard x - y^2, a cylinder: the surface is reached after (x - y^2) / v.
+CURVED = ModeField(
+    system_of(lambda t, x, p: jnp.stack([-x[1], 0 * x[1], 0 * x[2]]), ("x", "v", "y"), (lambda t, x, p: x[0] - x[2] ** 2,)),
+    "m", None, False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "displaced"), [(0.1, 0.0), (0.0, 1e-2), (0.03, 3e-3)])
+def test_no_state_is_lost_at_a_curved_surface(size, displaced):
+    """On which no polynomial of degree 1 lies, and whose normal turns within the set."""
+
+    @jax.jit
+    def to_the_surface(states, frame):
+        window = jnp.asarray(1.2)
+        flow = flow_of(CURVED, states, frame, window, jnp.zeros(3), 3)
+        at = arrive(CURVED, guard_surface(CURVED, 0), flow, states, frame, window, jnp.zeros((0, 3, 1)))
+        return at, projected(CURVED, guard_surface(CURVED, 0), at, frame)
+
+    rng, proved = np.random.default_rng(21), 0
+    for _ in range(12):
+        states, frame = falling_set(rng, size, displaced), identity_frame(3)
+        at, ended = to_the_surface(states, frame)
+        proved += all(at.conditions.values())
+        for _ in range(12 * all(at.conditions.values())):
+            s, pushes = rng.choice([-1, 1], 2).tolist(), [UNIT_VECTORS[k] for k in rng.integers(3, size=2)]
+            x, v, y = state(states, frame, s, pushes, rng.choice([-1, 1], 3).tolist())
+            assert not outside(ended, frame, np.array([y * y, v, y]), s, pushes)
+            assert fractions(at.times.low) <= (x - y * y) / v <= fractions(at.times.high)
+    assert proved > 5
+
+
 PARTS = ("polynomial", "generators", "error")
 
 
