@@ -172,6 +172,7 @@ def test_a_covariance_sampled_at_an_event_is_that_after_the_jump(t1):
     found = hj.covariance(
         BALL, jnp.array([0.5, 0.0]), jnp.asarray(SIGMA), None, mode="flight", t1=t1, integrator=PARABOLA, save=times, max_jumps=3
     )  # fmt: skip
+    assert found.trajectory.samples is not None and found.sigma_samples is not None
     before, sigma, _ = flown(np.array([0.5, 0.0]), SIGMA, 1.0)
     expected = [(before, sigma)] * 2 + [jumped(before, sigma)[:2]]
     for k, (mean, spread) in enumerate(expected):

@@ -287,3 +287,40 @@ def test_a_lane_of_no_duration_has_a_code():
     )  # fmt: skip
     assert_allclose(swept.w[:2], [1, 0.5], rtol=1e-13)
     assert np.all(swept.result[:2] == SUCCESSFUL) and np.all(swept.result[2:] != SUCCESSFUL)
+
+
+# A neuron whose current is 1-periodic, x' = -x + I + b cos(2 pi t), fires at x = 1 and is reset to 0, whatever it was: the state
+# after the jump forgets, but the next lap begins at another phase. An orbit of period 1 has
+# I (1 - 1/e) + b (1 - 1/e) / (1 + 4 pi^2) = 1, and an event later by d makes the next one later by m d, with
+# m = (rate after the jump) / (rate before the jump) / e = (I + b) / (I + b - 1) / e.
+def _current(b):
+    return 1 / (1 - np.exp(-1)) - b / (1 + 4 * np.pi**2)
+
+
+LOCKED = hj.HybridSystem(
+    {"on": hj.Mode(lambda t, x, p: -x + p["I"] + p["b"] * jnp.cos(2 * jnp.pi * t), ("voltage",))},
+    (hj.Transition("on", "on", lambda t, x, p: 1 - x[0], lambda t, x, p: 0 * x),),
+)
+
+
+@pytest.mark.parametrize("b, stable", [(-0.45, False), (0.6, True)])
+def test_multipliers_where_the_next_lap_begins_at_another_phase(b, stable):
+    expected = (_current(b) + b) / (_current(b) + b - 1) / np.e
+    params = {"I": jnp.array(_current(b)), "b": jnp.array(b)}
+    orbit = hj.periodic_orbit(LOCKED, jnp.zeros(1), params, sequence=("on",), integrator=hj.Integrator(unroll=False))
+    # Two flows and their derivatives at 1e-14.
+    assert_allclose(orbit.multipliers.real, [expected], rtol=1e-11)
+    assert bool(orbit.stable) == stable == (abs(expected) < 1)
+    assert_allclose(orbit.period, 1, rtol=1e-13)
+    table = hj.sweep(LOCKED, orbit, where=lambda p: p["b"], values=jnp.array([b, b / 2]), progress=False)
+    assert_allclose(table.multipliers_real.values[0], [expected], rtol=1e-9)
+    assert list(table.result.values)[0] == 0 and table.result.values[1] != 0
+    with pytest.raises(ValueError, match="Make the phase a coordinate"):
+        hj.stride_covariance(orbit, noise=lambda p: p["b"])
+
+
+def test_a_forcing_of_amplitude_zero_leaves_the_phase_free():
+    """As of an autonomous system, the multiplier along the flow counts as 0."""
+    params = {"I": jnp.array(_current(0.0)), "b": jnp.array(0.0)}
+    orbit = hj.periodic_orbit(LOCKED, jnp.zeros(1), params, sequence=("on",), integrator=hj.Integrator(unroll=False))
+    assert_allclose(jnp.abs(orbit.multipliers), [0], atol=1e-13)

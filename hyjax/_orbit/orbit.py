@@ -30,7 +30,7 @@ from .sample import arcs_of_stride
 from .search_limits import SearchLimits
 from .shooting import AbstractShooting, SingleShooting
 from .stride import monodromy
-from .verdict import in_family, judged
+from .verdict import in_family, judged, orbit_multipliers
 
 if TYPE_CHECKING:
     import pathlib
@@ -43,17 +43,19 @@ class PeriodicOrbit(Shown):
     """A periodic orbit, $S^m(x) = x$, of `strides` ($m$) passes through `sequence`.
 
     **Attributes:** `x`: state just after the last jump, shape `(n,)`. `period`: the duration of all strides, in units of time.
-    `multipliers`: eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first. `return_jacobian`: the Jacobian of the
-    return map from section to section, shape `(n, n)`. `residual`: the largest component of `S^m(x) - x`, at most the method's
-    `accept` relative to the largest state, times the derivative of the closing jump where that is above 1. `guard_rates`: in the
-    guards' units per time, shape `(strides * arcs,)`, negative where the orbit crosses the guards' surfaces. `nodes`: the
-    states just after the jumps that start the strides, shape `(strides, n)`, at the times `starts`. `before`: the pre-impact
-    states of these jumps, shape `(strides, m)`. `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that
-    end it, shape `(strides, dimension of the mode)`. `elapsed`: the times of these jumps since the starts of their strides, shape
-    `(strides, arcs)`. `iterations`: of Newton's method. `distance`: the largest component of the way
-    from the guess to the orbit's states, relative to the largest component of either; zero where there was no guess. `result`: a
-    code of `RESULTS`; unless `result` is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last
-    iterate). Every number is differentiable in `params`; the derivative of `distance` is zero.
+    `multipliers`: eigenvalues of `return_jacobian`, shape `(n,)`, largest modulus first; those of the monodromy matrix, where
+    the system depends on time and the guard that closes the orbit on the state: a jump at another time is one at another phase.
+    `return_jacobian`: the Jacobian of the return map from section to section, shape `(n, n)`, which restarts the clock.
+    `residual`: the largest component of `S^m(x) - x`, at most the method's `accept` relative to the largest state, times the
+    derivative of the closing jump where that is above 1. `guard_rates`: in the guards' units per time, shape `(strides *
+    arcs,)`, negative where the orbit crosses the guards' surfaces. `nodes`: the states just after the jumps that start the
+    strides, shape `(strides, n)`, at the times `starts`. `before`: the pre-impact states of these jumps, shape `(strides, m)`.
+    `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that end it, shape `(strides, dimension of the
+    mode)`. `elapsed`: the times of these jumps since the starts of their strides, shape `(strides, arcs)`. `iterations`: of
+    Newton's method. `distance`: the largest component of the way from the guess to the orbit's states, relative to the largest
+    component of either; zero where there was no guess. `result`: a code of `RESULTS`; unless `result` is `successful`, the
+    numbers are NaN, except `iterations` and `distance` (to the last iterate). Every number is differentiable in `params`; the
+    derivative of `distance` is zero.
 
     **Example:**
 
@@ -214,13 +216,14 @@ def run_orbit(
         # For an orbit that is computed once, compile time matters more than run time.
         limited, method = limits.imposed_on(rolled(integrator), method)
     found = closed_orbit(problem, guess, params, method, limited)
-    multipliers = eigenvalues(found.jacobian)
+    values = eigenvalues(found.jacobian)
+    multipliers = orbit_multipliers(problem, found.chain.nodes[0], values, params, limited)
     reached = Reached(*without_tangents((found.chain.nodes, found.residual, found.iterations)))
     distance = reached.distance(jax.lax.stop_gradient(guess))
     result = judged(
         problem, found.chain, found.jacobian, params, limited, found.result,
         accept=method.acceptable(limited, guess.dtype), size=jnp.max(jnp.abs(guess)), closing=found.closing,
-        singular=in_family(multipliers), guess=guess, far=~(distance <= near),
+        singular=in_family(values), guess=guess, far=~(distance <= near),
     )  # fmt: skip
     orbit = orbit_of(
         problem, found.chain, found.jacobian, params, integrator, multipliers, found.residual, found.iterations, result,

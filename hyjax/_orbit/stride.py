@@ -99,7 +99,7 @@ def _jacobian(system, t, x, params, sequence, integrator):
 
 
 @eqx.filter_jit
-def _monodromy(system, t, x, params, sequence, integrator):
+def traced_monodromy(system, t, x, params, sequence, integrator):
     total, delay = jnp.eye(x.shape[0], dtype=x.dtype), jnp.zeros_like(x)
     through = run_stride(system, t, x, params, sequence, integrator)
     pushed = pushable(integrator)
@@ -219,4 +219,4 @@ def monodromy(
     """
     integrator = for_modes(system, integrator)
     t, x, params = check(system, t, x, params, sequence, integrator)
-    return _monodromy(system, t, x, params, sequence, integrator)
+    return traced_monodromy(system, t, x, params, sequence, integrator)

@@ -17,6 +17,16 @@ def depends_on_time(problem: Problem, params: Params, like: jax.Array) -> bool:
     return uses_time(system, sequence, system.route(sequence), params, like.dtype)
 
 
+def shifts_phase(problem: Problem, params: Params, like: jax.Array) -> bool:
+    """Whether states near the orbit begin their next lap at another phase of the forcing: the system depends on time, and the
+    guard that closes the orbit on the state. The return map, whose clock the closing jump restarts, does not see that."""
+    if not depends_on_time(problem, params, like):
+        return False
+    guard = problem.system.transitions[problem.system.route(problem.sequence)[-1]].guard
+    t, before = jax.ShapeDtypeStruct((), like.dtype), jax.ShapeDtypeStruct((problem.before_dimension,), like.dtype)
+    return computes_with_first(lambda x, t: guard(t, x, params), before, t)
+
+
 def uses_time(system: HybridSystem, modes: Iterable[str], taken: Iterable[int], params: Params, dtype) -> bool:
     """Whether the vector field, a guard or `armed` of one of the modes, or the reset of a transition in `taken`, computes with
     the time."""

@@ -30,10 +30,11 @@ from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, Scalar, State
 from .chain import Chain
+from .multipliers import eigenvalues
 from .problem import Problem
 from .shooting import largest_row
-from .stride import run_stride
-from .time_dependence import depends_on_time
+from .stride import run_stride, traced_monodromy
+from .time_dependence import depends_on_time, shifts_phase
 
 # The power of the dtype's resolution that counts as rounding in the functions of a system.
 ROUNDING = 0.6
@@ -83,6 +84,24 @@ def judged(
     for wrong, code in causes:
         result = choose((result == RESULTS.successful) & wrong, code, result)
     return result
+
+
+def orbit_multipliers(
+    problem: Problem, x: State, values: Complex[Array, " n"], params: Params, integrator: Integrators
+) -> Complex[Array, " n"]:
+    """The multipliers of the orbit through `x`: the eigenvalues `values` of its return Jacobian; or those of the monodromy
+    matrix, where a state that is met earlier or later begins the next lap at another phase of the forcing.
+
+    A system that only seems to depend on time, as by a forcing of amplitude zero, has the vector field for an eigenvector of the
+    monodromy matrix with eigenvalue 1, as every autonomous one: no phase matters.
+    """
+    if not shifts_phase(problem, params, x):
+        return values
+    t, around = jnp.zeros((), x.dtype), problem.sequence * problem.strides
+    matrix = traced_monodromy(problem.system, t, x, params, around, integrator)
+    flow = problem.system.mode(problem.sequence[0]).vector_field(t, x, params)
+    close = float(jnp.finfo(x.dtype).eps) ** ROUNDING * (1 + largest_row(matrix)) * jnp.max(jnp.abs(flow))
+    return jnp.where(jnp.max(jnp.abs(matrix @ flow - flow)) <= close, values, eigenvalues(matrix))
 
 
 def in_family(multipliers: Complex[Array, " n"]) -> Flag:

@@ -14,7 +14,7 @@ from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.prescribed import Prescribed
 from .._orbit.problem import Problem
 from .._orbit.shooting import orbit_equation, outcome
-from .._orbit.verdict import in_family, judged, undetermined
+from .._orbit.verdict import in_family, judged, orbit_multipliers, undetermined
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
@@ -64,14 +64,15 @@ class OrbitFromGuess(eqx.Module):
         solved: dict[str, Array] = {}
         if self.prescribed is None:
             chain, jacobian, closing = root.aux
-            multipliers = eigenvalues(jacobian)
-            singular, result, y = in_family(multipliers), outcome(root.converged, chain.result), guess
+            values = eigenvalues(jacobian)
+            singular, result, y = in_family(values), outcome(root.converged, chain.result), guess
         else:
             params, chain, jacobian, closing = root.aux.params, root.aux.chain, root.aux.jacobian, None
-            multipliers = eigenvalues(jacobian)
+            values = eigenvalues(jacobian)
             converged = root.converged | (root.aux.error <= accept * jnp.max(jnp.abs(root.y)))
             singular, result = undetermined(root.aux.extended), outcome(converged, chain.result)
             y, _ = self.prescribed.split(guess)
+        multipliers = orbit_multipliers(self.problem, chain.nodes[0], values, params, self.integrator)
         result = judged(
             self.problem, chain, jacobian, params, self.integrator, result, accept=accept, size=jnp.max(jnp.abs(guess)),
             closing=closing, singular=singular, guess=self.problem.closing_jump(y, params),

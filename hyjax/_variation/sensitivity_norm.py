@@ -12,7 +12,7 @@ from .._system.results import nan_unless, RESULTS
 from .._system.types import Scalar
 from .._system.where import free_leaves, Where
 from .riccati import lyapunov_sum
-from .stride_derivatives import require_one, stride_derivatives
+from .stride_derivatives import require_one, require_phase, stride_derivatives
 
 # What of a stride is to vary little: a number, or several.
 Indicator = Callable[[Stride], Scalar | Float[Array, " outputs"]]
@@ -52,6 +52,7 @@ def gait_sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indi
     $A$; Sec. II, sensitivities to parameters.
     """
     require_one(orbit, "gait_sensitivity_norm")
+    require_phase(orbit, "gait_sensitivity_norm")
     return _norm(orbit, free_leaves(noise, orbit.params), indicator)
 
 

@@ -1,7 +1,6 @@
 """The stationary covariance of the strides of a stable orbit under noise that acts all along it."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from .._flow.mode_integrators import pushable
@@ -9,7 +8,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride
-from .._orbit.time_dependence import computes_with_first, depends_on_time
+from .._orbit.time_dependence import shifts_phase
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .covariance import covariance_unit
@@ -83,7 +82,7 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
     through = around(none)
     # States that jump at other times than the orbit meet another phase of what depends on time, which the return Jacobian, whose
     # clock each jump restarts, does not see.
-    timed = not fixed_time and _own_jumps_shift_the_phase(orbit)
+    timed = not fixed_time and shifts_phase(Problem(system, orbit.sequence, orbit.strides), params, x)
     if fixed_time or timed:
         matrix, end = orbit.monodromy(), through.x
         radius = jnp.max(jnp.abs(eigenvalues(matrix)))
@@ -97,13 +96,3 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
         found = covariance_in(at_own_jumps(around((found + found.T) / 2)))
     result = choose(orbit.result == RESULTS.successful, through.result, orbit.result)
     return nan_unless(result == RESULTS.successful, jnp.where(stable, (found + found.T) / 2, jnp.inf))
-
-
-def _own_jumps_shift_the_phase(orbit: PeriodicOrbit) -> bool:
-    """Whether the system depends on time, and the guard that closes the orbit on the state."""
-    problem = Problem(orbit.system, orbit.sequence, orbit.strides)
-    if not depends_on_time(problem, orbit.params, orbit.x):
-        return False
-    guard = orbit.system.transitions[orbit.system.route(orbit.sequence)[-1]].guard
-    t, before = jnp.zeros((), orbit.x.dtype), jax.ShapeDtypeStruct((problem.before_dimension,), orbit.x.dtype)
-    return computes_with_first(lambda x: guard(t, x, orbit.params), before)

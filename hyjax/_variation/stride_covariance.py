@@ -10,7 +10,7 @@ from .._system.types import Matrix
 from .._system.where import free_leaves, Where
 from .riccati import lyapunov_sum
 from .semidefinite import check_covariance
-from .stride_derivatives import require_one, stride_derivatives
+from .stride_derivatives import require_one, require_phase, stride_derivatives
 
 
 def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[Array, "m m"] | None = None) -> Matrix:
@@ -50,6 +50,7 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
     $\Sigma$ of Appendix C, eq. 37, and the Poincaré map of Sec. III-C, whose Jacobian is $A$.
     """
     require_one(orbit, "stride_covariance")
+    require_phase(orbit, "stride_covariance")
     free, dtype = free_leaves(noise, orbit.params), orbit.x.dtype
     given = jnp.eye(len(free), dtype=dtype) if covariance is None else covariance
     given = check_covariance(given, len(free), dtype, "stride_covariance: covariance")

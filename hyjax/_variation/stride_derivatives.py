@@ -8,7 +8,9 @@ from jaxtyping import Array, Float, PyTree
 
 from .._flow.mode_integrators import pushable
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
+from .._orbit.time_dependence import shifts_phase
 from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
@@ -19,6 +21,16 @@ def require_one(orbit: PeriodicOrbit, caller: str) -> None:
     if orbit.x.ndim > 1:
         raise ValueError(
             f"{caller}: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0], or use jax.vmap."
+        )
+
+
+def require_phase(orbit: PeriodicOrbit, caller: str) -> None:
+    """`ValueError` where states near the orbit begin their next stride at another phase of the forcing: the state after a jump
+    does not determine the next stride. The message begins with `caller`."""
+    if shifts_phase(Problem(orbit.system, orbit.sequence, orbit.strides), orbit.params, orbit.x):
+        raise ValueError(
+            f"{caller}: the system depends on time, and the guard that closes the orbit on the state, so that the next stride "
+            "may begin at another phase. Make the phase a coordinate of the state, with rate 1."
         )
 
 

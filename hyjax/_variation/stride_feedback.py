@@ -19,7 +19,7 @@ from .._system.types import Matrix, Params, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .riccati import discrete_riccati
 from .semidefinite import check_positive
-from .stride_derivatives import leaf_values, require_one, stride_derivatives
+from .stride_derivatives import leaf_values, require_one, require_phase, stride_derivatives
 
 
 class ClosedLoop(eqx.Module):
@@ -173,6 +173,7 @@ def stride_feedback(
     Kong, Payne, Zhu, Johnson (2024): Table I, $P$ of eq. 40 with the penalties of Appendix D, and the Poincaré map of Sec. III-C.
     """
     require_one(orbit, "stride_feedback")
+    require_phase(orbit, "stride_feedback")
     free = free_leaves(where, orbit.params)
     dtype, n, m = orbit.x.dtype, orbit.x.size, len(free)
     q = (
