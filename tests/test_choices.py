@@ -206,17 +206,19 @@ def test_models_do_not_jump(name):
 
 
 def test_the_derivative_that_is_lacking():
-    """x' = 1 below 1 and 2 beyond: x(1) from 1/2 is 2, and dx(1)/dx(0) = 2. Where the field chooses, it is 1, with a warning."""
+    """x' = 1 until T and 2 from then on: x(1) from 0 is 2 - T, with derivative -1; where the field chooses, 0, and a warning."""
     side = lambda rate: hj.Mode(lambda t, x, p: rate * jnp.ones(1), ("x",))
     modes = hj.HybridSystem(
-        {"below": side(1.0), "beyond": side(2.0)}, (hj.Transition("below", "beyond", lambda t, x, p: 1 - x[0], same),)
+        {"below": side(1.0), "beyond": side(2.0)}, (hj.Transition("below", "beyond", lambda t, x, p: p - t, same),)
     )
-    chosen = hj.HybridSystem({"below": hj.Mode(lambda t, x, p: jnp.where(x < 1, 1.0, 2.0), ("x",))}, ())
-    end = lambda system, x: hj.simulate(system, x, None, mode="below", t1=1.0, max_jumps=1, integrator=ROLLED).x[0]
-    value, slope = jax.value_and_grad(end, argnums=1)(modes, jnp.array([0.5]))
-    np.testing.assert_allclose([value, slope[0]], 2.0, rtol=1e-14)
+    chosen = hj.HybridSystem({"below": hj.Mode(lambda t, x, p: jnp.where(t < p, jnp.ones(1), 2.0), ("x",))}, ())
+    end = lambda system, p: hj.simulate(
+        system, jnp.zeros(1), p, mode="below", t1=1.0, max_jumps=1, integrator=ROLLED
+    ).x[0]
+    value, slope = jax.value_and_grad(end, argnums=1)(modes, jnp.array(0.5))
+    np.testing.assert_allclose([value, slope], [1.5, -1], rtol=1e-14)
     with pytest.warns(UserWarning, match="derivatives, and so multipliers and gradients, lack this jump"):
-        value, slope = jax.value_and_grad(end, argnums=1)(chosen, jnp.array([0.5]))
+        value, slope = jax.value_and_grad(end, argnums=1)(chosen, jnp.array(0.5))
     # The solver's error of a step across the jump.
-    np.testing.assert_allclose(value, 2.0, rtol=1e-8)
-    assert slope[0] == 1.0
+    np.testing.assert_allclose(value, 1.5, rtol=1e-8)
+    assert slope == 0
