@@ -27,8 +27,9 @@ from .vertex import exchange
 
 # Newton's method converges quadratically; a step that is halved so often has no optimum at its end.
 ITERATIONS, HALVINGS = 12, 6
-# The residual of the optimality conditions of a point, in scaled unknowns, and what is zero of a constraint or multiplier.
-ACCEPT, ZERO = 1e-9, 1e-11
+# The residual of the optimality conditions of a point, in scaled unknowns, and what is zero of a constraint or multiplier
+# relative to its size.
+ACCEPT, ZERO = 1e-9, 2e-12
 
 
 def follow_optimum(
