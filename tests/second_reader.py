@@ -155,7 +155,7 @@ def return_map(system: Written, z: Vector, h: arb, leaving: int):
     return image, arb_mat([[slope[i, j] for j in range(m)] for i in system.chart]), found
 
 
-def orbit_in(system: Written, z: Vector, radius: arb, h: arb, leaving: int = 4, rounds: int = 3, newton_steps: int = 2):
+def orbit_in(system: Written, z: Vector, radius: arb, h: arb, leaving: int = 4, rounds: int = 4, newton_steps: int = 2):
     """The one fixed point in the box about `z`, by Krawczyk's operator: the smallest box of it, and what `return_map` says there.
 
     `ArithmeticError` where the operator does not map the box into its interior.
