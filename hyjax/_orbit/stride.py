@@ -99,7 +99,19 @@ def _jacobian(system, t, x, params, sequence, integrator):
 
 
 @eqx.filter_jit
-def traced_monodromy(system, t, x, params, sequence, integrator):
+def timed_jacobian(system, t, x, params, sequence, integrator):
+    """The Jacobian of time and state after a stride by those at its start, shape `(1 + n, 1 + n)`; NaN where the stride fails."""
+
+    def end(start):
+        through = run_stride(system, start[0], start[1:], params, sequence, pushable(integrator))
+        return jnp.append(start[0] + through.time, through.x), through.result
+
+    jacobian, result = jax.jacfwd(end, has_aux=True)(jnp.append(t, x))
+    return nan_unless(result == RESULTS.successful, jacobian)
+
+
+@eqx.filter_jit
+def _monodromy(system, t, x, params, sequence, integrator):
     total, delay = jnp.eye(x.shape[0], dtype=x.dtype), jnp.zeros_like(x)
     through = run_stride(system, t, x, params, sequence, integrator)
     pushed = pushable(integrator)
@@ -219,4 +231,4 @@ def monodromy(
     """
     integrator = for_modes(system, integrator)
     t, x, params = check(system, t, x, params, sequence, integrator)
-    return traced_monodromy(system, t, x, params, sequence, integrator)
+    return _monodromy(system, t, x, params, sequence, integrator)

@@ -33,7 +33,7 @@ from .chain import Chain
 from .multipliers import eigenvalues
 from .problem import Problem
 from .shooting import largest_row
-from .stride import run_stride, traced_monodromy
+from .stride import run_stride, timed_jacobian
 from .time_dependence import depends_on_time, shifts_phase
 
 # The power of the dtype's resolution that counts as rounding in the functions of a system.
@@ -89,19 +89,23 @@ def judged(
 def orbit_multipliers(
     problem: Problem, x: State, values: Complex[Array, " n"], params: Params, integrator: Integrators
 ) -> Complex[Array, " n"]:
-    """The multipliers of the orbit through `x`: the eigenvalues `values` of its return Jacobian; or those of the monodromy
+    r"""The multipliers of the orbit through `x`: the eigenvalues `values` of its return Jacobian; or those of the monodromy
     matrix, where a state that is met earlier or later begins the next lap at another phase of the forcing.
 
-    A system that only seems to depend on time, as by a forcing of amplitude zero, has the vector field for an eigenvector of the
-    monodromy matrix with eigenvalue 1, as every autonomous one: no phase matters.
+    The map of time and state, from jump to jump, has the eigenvalues of the monodromy matrix, and 0 along the flow $(1, f)$. The
+    monodromy matrix itself loses digits with the speed of the flow at a guard. A system that only seems to depend on time, as
+    by a forcing of amplitude zero, ends in the same state whenever it starts: no phase matters.
     """
     if not shifts_phase(problem, params, x):
         return values
     t, around = jnp.zeros((), x.dtype), problem.sequence * problem.strides
-    matrix = traced_monodromy(problem.system, t, x, params, around, integrator)
+    matrix = timed_jacobian(problem.system, t, x, params, around, integrator)
+    by_time, by_state = matrix[1:, 0], matrix[1:, 1:]
     flow = problem.system.mode(problem.sequence[0]).vector_field(t, x, params)
-    close = float(jnp.finfo(x.dtype).eps) ** ROUNDING * (1 + largest_row(matrix)) * jnp.max(jnp.abs(flow))
-    return jnp.where(jnp.max(jnp.abs(matrix @ flow - flow)) <= close, values, eigenvalues(matrix))
+    close = float(jnp.finfo(x.dtype).eps) ** ROUNDING * (1 + largest_row(by_state)) * jnp.max(jnp.abs(flow))
+    # Also the next event's time has to be later by as much as the start.
+    later = jnp.abs(matrix[0, 0] - 1) <= float(jnp.finfo(x.dtype).eps) ** ROUNDING
+    return jnp.where(later & (jnp.max(jnp.abs(by_time)) <= close), values, eigenvalues(matrix)[:-1])
 
 
 def in_family(multipliers: Complex[Array, " n"]) -> Flag:
