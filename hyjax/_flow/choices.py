@@ -52,7 +52,13 @@ class Choice:
 Seen = tuple[Choice, Array, Array]
 
 
-def jumps_of(program: ClosedJaxpr, t: Array, x: Array, *rest: Any, through_zero: bool = False) -> list[Choice]:
+def jumps_of(
+    program: ClosedJaxpr,
+    t: Array | jax.ShapeDtypeStruct,
+    x: Array | jax.ShapeDtypeStruct,
+    *rest: Any,
+    through_zero: bool = False,
+) -> list[Choice]:
     """The choices at which the value of `program`, a function of `(t, x, *rest)`, jumps.
 
     **Arguments:** `t`, `x`, `rest`: inputs where known, else their shapes: numbers are drawn for those. `through_zero`: only

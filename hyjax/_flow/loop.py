@@ -16,7 +16,7 @@ import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import Bracket, calm, close_in_time, eventful, judge, Resolution, TOUCH, Trial, Verdict
@@ -183,7 +183,7 @@ def _at_once(
     r: Guards,
     level: Guards,
     h: Scalar,
-    owed: Guards | None,
+    owed: Float[Array, " transitions"] | None,
     end: Ending,
 ) -> Ending:
     """The ending at the start; its event is the first guard that fires there. **Arguments:** `level`: the value up to which a
