@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.types import Flag, Params, Scalar, Time
 from .automaton import Automaton, Index, Padded
 from .loop import Entry
 from .progress import Course, Progress
@@ -118,7 +118,7 @@ def _surrounded(
     there = jnp.maximum(automaton.transition(mode, leaves), 0)
     behind = automaton.target(there)
 
-    def looked_at(inputs: Float[Array, " inputs"]) -> tuple[State, Array, Guards]:
+    def looked_at(inputs: Float[Array, " inputs"]) -> tuple[Array, Array, Guards]:
         """Both flows, the rates of the guards of both modes along each, and the values of those behind."""
         t, z = inputs[0], inputs[1:]
         flows = jnp.stack([automaton.field(t, z, (each, params)) for each in (mode, behind)])
