@@ -130,7 +130,9 @@ def integrate(
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
     # Outside of `jit` a flag that the loop does not change comes back as a flag of Python.
-    end, g_max, rates, steps, seen, _ = jax.tree.map(lambda leaf: stop_gradient(jnp.asarray(leaf)), aux)
+    end, g_max, rates, steps, seen, _ = jax.tree.map(
+        lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else jnp.asarray(leaf), aux
+    )
     close = stop_gradient(close_in_time(t, t0, *integrator.tolerances(x0.dtype)))
     if surfaces.count - surfaces.limits > 1:
         end = _ordered(surfaces, end, *stop_gradient((t, x, rates)), without_tangents(args), integrator, preferred)
