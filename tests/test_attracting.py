@@ -15,6 +15,7 @@ import hyjax as hj
 from hyjax.certify.basis import basis
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, tight
+from hyjax.certify.return_map import ReturnMap
 from hyjax.models import simplest_walker as walker
 
 attracting = importlib.import_module("hyjax.certify.attracting")
@@ -250,3 +251,24 @@ def test_cells_of_the_basin_are_proved_and_converge():
     edges = np.roll(certificate.vertices, -1, axis=0) - certificate.vertices
     apart = ends[:, :, None] - certificate.vertices
     assert np.all(edges[:, 0] * apart[..., 1] - edges[:, 1] * apart[..., 0] >= 0)
+
+
+@pytest.mark.slow
+def test_a_basin_is_that_of_the_set_of_the_certificate():
+    """Multipliers nearer than the error of a few steps: eigenvectors by more steps are others by far. The map is linear."""
+    rate = lambda t, x, p: jnp.stack([-x[0], 0 * x[1], jnp.ones_like(x[2])])
+    reset = lambda t, x, p: jnp.stack([x[0], float(np.exp(-1.0)) * x[1] + 1e-7 * x[0], 0 * x[2]])
+    tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], reset)
+    system = hj.HybridSystem({"m": hj.Mode(rate, ("x", "y", "clock"))}, (tick,))
+    orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    certificate = hj.certify.attracting(orbit, radius=0.1, facets=8, rings=1, steps=4, orders=5)
+    other = ReturnMap(orbit, steps=16, orders=5, reduced=True)
+    assert np.max(np.abs(np.asarray(other.axes.inverse) - certificate.axes)) > 0.1
+    basin = hj.certify.proved_basin(certificate, cells=8, levels=0, steps=16, orders=5)
+    assert np.max(basin.strides) > 1
+    # The corners after so many strides lie in the set, whose vertices go around clockwise or not as the coordinates do.
+    shrunk = basin.cells * np.exp(-1.0 * basin.strides)[:, None, None]
+    edges = np.roll(certificate.vertices, -1, axis=0) - certificate.vertices
+    apart = shrunk[:, :, None] - certificate.vertices
+    turn = (edges[:, 0] * apart[..., 1] - edges[:, 1] * apart[..., 0]) * np.sign(np.linalg.det(certificate.axes))
+    assert np.all(turn > -1e-8)

@@ -67,8 +67,8 @@ def tube_about(arc, early, down=DOWN):
 def certificate(orbit, arc):
     return hj.certify.Certificate(
         status="proved", ratio=0.75, reasons=(), polygon=4e-3 * ROUND, image=3e-3 * ROUND, section=SECTION,
-        center=np.asarray(orbit.arc_ends[-1][-1])[:2], axes=AXES, disturbance=hj.certify.Disturbance(1e-4), converges=False,
-        norm=0.9, sets=3, tubes=(tube_about(arc, 1e-3),), pieces=32, assumptions=("floats",), seconds=1.0,
+        center=np.asarray(orbit.arc_ends[-1][-1])[:2], rows=np.linalg.inv(AXES), disturbance=hj.certify.Disturbance(1e-4),
+        converges=False, norm=0.9, sets=3, tubes=(tube_about(arc, 1e-3),), pieces=32, assumptions=("floats",), seconds=1.0,
         compile_seconds=2.0, orbit=orbit,
     )  # fmt: skip
 

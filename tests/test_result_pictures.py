@@ -48,7 +48,7 @@ def certificate():
     section = SectionChart(lift=lambda z, params: z, chart=lambda y, params: y[:2], names=("theta", "theta_rate"))
     return hj.certify.Certificate(
         status="proved", ratio=0.75, reasons=(), polygon=4e-3 * ROUND, image=3e-3 * ROUND * [1, 0.6], section=section,
-        center=x[-1, :2], axes=AXES, disturbance=hj.certify.Disturbance(1e-4), converges=False, norm=0.9, sets=3,
+        center=x[-1, :2], rows=np.linalg.inv(AXES), disturbance=hj.certify.Disturbance(1e-4), converges=False, norm=0.9, sets=3,
         tubes=(TubeBounds(low, high, at, 3.01, states - far, states + far),), pieces=32, assumptions=("floats",),
         seconds=1.0, compile_seconds=2.0, orbit=orbit,
     )  # fmt: skip

@@ -115,7 +115,7 @@ def attracting(
         image=from_supports(directions, bounds).vertices,
         section=of.section,
         center=of.z,
-        axes=np.asarray(of.axes.inverse),
+        rows=np.asarray(of.axes.matrix),
         disturbance=disturbance,
         converges=not disturbance.bound and norm < 1 and not reasons,
         norm=norm,

@@ -47,7 +47,7 @@ class Certificate(Shown):
 
     **Attributes:** `status`: `"proved"` or `"not proved"`, which does not mean disproved. `ratio`: how far the image reaches,
     relative to the set, as seen from the orbit; below 1 it is inside. `reasons`: why it is not proved. `polygon`: vertices of the
-    set, counterclockwise, shape `(k, 2)`, in coordinates $y$ with $z = $ `center` $ + $ `axes` $ y$, where $z$ are the entries
+    set, counterclockwise, shape `(k, 2)`, in coordinates $y = $ `rows` $(z - $ `center` $)$, exactly, where $z$ are the entries
     `coordinates` of the pre-impact state. `image`: likewise, of a polygon that holds the image of the set; NaN where there is no
     bound. `section`: how states follow from $z$. `converges`: whether every orbit from the set is proved to converge to the
     cycle; never with a disturbance. `norm`: of the return map's derivative on the last of the `sets` of the proof. `tubes`:
@@ -74,7 +74,7 @@ class Certificate(Shown):
     image: Float[np.ndarray, "k 2"]
     section: SectionChart = eqx.field(static=True)
     center: Float[np.ndarray, " 2"]
-    axes: Float[np.ndarray, "2 2"]
+    rows: Float[np.ndarray, "2 2"]
     disturbance: Disturbance = eqx.field(static=True)
     converges: bool
     norm: float
@@ -95,6 +95,11 @@ class Certificate(Shown):
     def coordinates(self) -> tuple[str, ...]:
         """The names of the section's coordinates."""
         return self.section.names
+
+    @property
+    def axes(self) -> Float[np.ndarray, "2 2"]:
+        """The inverse of `rows`, to rounding: $z = $ `center` $ + $ `axes` $ y$."""
+        return np.linalg.inv(self.rows)
 
     @property
     def vertices(self) -> Float[np.ndarray, "k 2"]:

@@ -93,7 +93,7 @@ class _Grid:
 
     def latest(self, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> int:
         """The most strides from the finest cells that meet a box; -1 if one of them is not proved."""
-        if np.any(low < self.lines[0]) or np.any(high > self.lines[-1]):
+        if not (np.all(low >= self.lines[0]) and np.all(high <= self.lines[-1])):
             return -1
         start = np.maximum(np.searchsorted(self.lines, low, side="left") - 1, 0)
         end = np.minimum(np.searchsorted(self.lines, high, side="right"), self.fine)
@@ -164,7 +164,10 @@ def proved_basin(
         raise ValueError(f"proved_basin: cells={cells} must be at least 4, and levels={levels} not negative.")
     polygon = Polygon(certificate.polygon)
     extent = extent or 4 * float(np.max(np.abs(polygon.vertices)))
-    of = ReturnMap(certificate.orbit, certificate.disturbance, certificate.section, steps, orders, reduced=True)
+    # The set is where it is in the certificate's coordinates: eigenvectors by other steps, of which they depend on rounding or
+    # worse, would be those of another set.
+    coordinates = certificate.center, certificate.rows
+    of = ReturnMap(certificate.orbit, certificate.disturbance, certificate.section, steps, orders, True, coordinates)
     images, grid = PieceImages(of, 1, 3, degree), _Grid(extent, cells, levels, polygon)
     begun, evaluated, proved = time.perf_counter(), 0, []
     for level in range(levels + 1):

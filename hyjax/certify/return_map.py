@@ -57,7 +57,9 @@ class ReturnMap:
 
     **Arguments:** `orbit`: a single `PeriodicOrbit`. `disturbance`: of the vector fields. `section`: the coordinates; `None`:
     what the closing reset reads. `steps`: of each arc. `orders`: of the series in time. `reduced`: whether the
-    derived section has no more coordinates than it needs. `ValueError` for an orbit that failed or a batch.
+    derived section has no more coordinates than it needs. `coordinates`: the center and the rows $A$ of normalised coordinates
+    $y = A(z - z_0)$, exactly; `None`: of the orbit, and of eigenvectors in floats, which depend on `steps`. `ValueError` for an
+    orbit that failed or a batch.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class ReturnMap:
         steps: int = 64,
         orders: int = 12,
         reduced: bool = False,
+        coordinates: tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]] | None = None,
     ):
         if orbit.period.ndim:
             raise ValueError("certify: this is a batch of orbits; give one of them, orbit[i].")
@@ -101,7 +104,8 @@ class ReturnMap:
         self.section = section or derived
         given = lambda z, p, _: self.section.lift(z, p)
         lift = given if section else lambda z, p, period: resets[-1](before(z, p), p, period)
-        self.z = np.asarray(self.section.chart(self.ends[-1], self.params))
+        center, rows = coordinates or (self.section.chart(self.ends[-1], self.params), None)
+        self.z = np.asarray(center)
         self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self.lift, self._lift_slope = self.fields[0].map(lift, jnp.asarray(self.z))
         self.chart = self.fields[-1].map(lambda y, p, _: self.section.chart(y, p))
@@ -113,7 +117,7 @@ class ReturnMap:
         )
         self.frames, self.flows, self.later = self._along()
         self.jacobian, self.late, self.slopes = self._linearize()
-        self.axes = frame_of(np.linalg.inv(eigenbasis(self.jacobian)))
+        self.axes = frame_of(np.linalg.inv(eigenbasis(self.jacobian)) if rows is None else rows)
         self._ending = self.fields[-1].map(
             lambda y, p, _: self.axes.matrix @ (self.section.chart(y, p) - jnp.asarray(self.z))
         )
@@ -259,9 +263,9 @@ class ReturnMap:
             )
             tubes.append(tube)
             smooth.append(known)
-            if j < len(self.programs) - 1:
-                proved |= sentences(cases_decided(self.jumps[j][0], JUMPS, ended.around, leaves))
-                smooth.append(cases_decided(self.jumps[j][0], KINKS, ended.around, leaves))
+            after = self.jumps[j][0] if j < len(self.programs) - 1 else self.chart[0]
+            proved |= sentences(cases_decided(after, JUMPS, ended.around, leaves))
+            smooth.append(cases_decided(after, KINKS, ended.around, leaves))
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
             if j < len(self.programs) - 1:
