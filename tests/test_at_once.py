@@ -69,6 +69,24 @@ def test_a_chain_without_end_is_zeno():
     assert_allclose(ran.t, np.log(11 / 10), rtol=1e-10)
 
 
+def test_a_chain_that_leads_into_a_circle_is_zeno():
+    """Four modes that are left at once, a, b, c, d, and back to b. A clock whose state repeats ticks on."""
+    at_once = lambda t, x, p: -jnp.ones(())
+    ways = [
+        hj.Transition(source, target, at_once, same, at_once=True)
+        for source, target in zip("abcd", "bcdb", strict=True)
+    ]
+    tick = hj.Transition("clock", "clock", lambda t, x, p: 1 - x[0], lambda t, x, p: 0 * x, at_once=True)
+    system = hj.HybridSystem({name: hj.Mode(line, ("x",)) for name in (*"abcd", "clock")}, (*ways, tick))
+    run = lambda mode: hj.simulate(system, jnp.zeros(1), None, mode=mode, t1=3.5, max_jumps=20, integrator=ROLLED)
+    ran = run("a")
+    # Brent's method remembers the mode after 1, 2, 4, 8, ... jumps.
+    assert ran.result == "zeno" and float(ran.t) == 0 and int(ran.jumps) < 8
+    ran = run("clock")
+    assert ran.result == "successful" and int(ran.jumps) == 3
+    assert_allclose(ran.x, [0.5], rtol=1e-13)
+
+
 # A queue fills at the rate p; when 10 wait, 4 leave. `n` counts.
 QUEUE = hj.HybridSystem(
     {"on": hj.Mode(lambda t, x, p: jnp.stack([p, 0 * p]), ("x", "n"))},

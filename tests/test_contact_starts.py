@@ -39,6 +39,13 @@ def admitted(system, mode, x, p, tolerances=(1e-10, 1e-10)):
 
 
 REST, LIMIT = [0.0, 0.0, 0.0, 0.0], STATIC * GRAVITY
+# A push to the left lifts this body: 0.19 y'' = lift - g + f_n - 0.9 (push + f_t). So f_n (1 + 0.9 mu) = g - lift + 0.9 push in a
+# slip forward.
+TURNED = contact_system(
+    Mechanism(lambda q, p: jnp.array([[1.0, 0.9], [0.9, 1.0]]), push),
+    Contact(**FLOOR, static=STATIC, kinetic=KINETIC),
+    ("x", "y"),
+)
 # System, mode, state, parameters, whether the state belongs to the mode.
 STARTS = {
     "sticks at rest": (BLOCK, "C", REST, {}, True),
@@ -67,6 +74,8 @@ STARTS = {
     "slides in the air": (BLOCK, "S+", [0.0, 0.5, 1.0, 0.0], {}, False),
     "slides and falls": (BLOCK, "S+", [0.0, 0.0, 1.0, -0.1], {}, False),
     "slides and is lifted": (BLOCK, "S+", [0.0, 0.0, 1.0, 0.0], dict(lift=10.0), False),
+    "slides and is lifted by a push": (TURNED, "S+", [0.0, 0.0, 1.0, 0.0], dict(push=-GRAVITY / 0.9 * 1.01), False),
+    "slides under nearly that push": (TURNED, "S+", [0.0, 0.0, 1.0, 0.0], dict(push=-GRAVITY / 0.9 * 0.99), True),
     "glides": (SMOOTH, "S", [0.0, 0.0, 5.0, 0.0], {}, True),
     "glides in the air": (SMOOTH, "S", [0.0, 0.1, 5.0, 0.0], {}, False),
     "glides and is lifted": (SMOOTH, "S", [0.0, 0.0, 5.0, 0.0], dict(lift=10.0), False),
@@ -103,6 +112,10 @@ def test_off_by_the_drift_of_a_run():
     along = np.array([100.0, 1e4, 1.0, 200.0])
     assert admitted(bowl, "S", along + [1e-6, 0, 0, 1e-4], params(), fine)
     assert not admitted(bowl, "S", along + [0, 0, 0, 1.0], params(), fine)
+    # At the bottom the gap's gradient turns by 200 in a time of 1: a drift along the bowl changes the gap's rate by as much.
+    bottom = np.array([0.0, 0.0, 100.0, 0.0])
+    assert admitted(bowl, "S", bottom + [1e-7, 0, 0, 0], params(), fine)
+    assert not admitted(bowl, "S", bottom + [1e-5, 0, 0, 0], params(), fine)
 
 
 simulate = jax.jit(

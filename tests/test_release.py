@@ -73,6 +73,18 @@ def test_the_first_derivative_that_is_not_zero_decides():
     assert_allclose(runs.x[:, 0] / scale, at + moved, rtol=1e-12, atol=1e-12)
 
 
+def test_a_guard_that_is_not_armed_does_not_hold():
+    """x'' = -1 from rest on the guard's surface: events accumulate there, or it is passed."""
+    falls = hj.Mode(lambda t, x, p: jnp.stack([x[1], -1 + 0 * x[1]]), ("x", "v"))
+    way = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: -x, armed=lambda t, x, p: p > 0)
+    run = lambda p: hj.simulate(
+        hj.HybridSystem({"free": falls}, (way,)), jnp.zeros(2), p, mode="free", t1=1.0, max_jumps=3, integrator=ROLLED
+    )
+    runs = jax.jit(jax.vmap(run))(jnp.array([1.0, -1.0]))
+    assert np.array_equal(codes(runs), ["zeno", "successful"])
+    assert_allclose(runs.x, [[0, 0], [-0.5, -1]], rtol=1e-13)
+
+
 def test_slack_strings():
     """A pendulum on a string that turns slowly: the string goes slack where its tension vanishes, with gap, rate and curvature
     zero, and is taut again after 4 v / g upwards (closed form). 64 speeds, two forms of the gap."""
@@ -195,6 +207,15 @@ def test_zeno_between_two_tanks():
     assert set(codes(runs)) == {"zeno"}
     assert_allclose(runs.t, end, rtol=1e-11)
     assert_allclose(runs.x / size[:, None], low, rtol=0, atol=1e-11)
+
+
+def test_a_hose_that_more_than_suffices():
+    """Both tanks are empty, and the hose moves to neither: what it fills rises by 2 t, the other falls by t. Passes from one to
+    the other would be ever longer."""
+    params = {"in": jnp.array(3.0), "out": jnp.ones(2), "low": jnp.zeros(2), "size": jnp.array(1.0)}
+    run = hj.simulate(filling, jnp.zeros(2), params, mode="first", t1=1.5, max_jumps=4, integrator=ROLLED)
+    assert run.result == "successful" and int(run.jumps) == 0
+    assert_allclose(run.x, [3, -1.5], rtol=1e-13)
 
 
 def test_the_twisting_algorithm():

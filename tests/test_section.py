@@ -15,7 +15,7 @@ from hyjax._flow.section_map import SectionMap, with_section_mode
 from hyjax._flow.terminal import for_terminal_modes
 from hyjax._orbit.search import stages
 from hyjax._orbit.search_batch import SectionBatch
-from hyjax._orbit.section_search import _solve
+from hyjax._orbit.section_search import _onto_surface, _solve
 from hyjax.models import rimless_wheel
 
 # A driven oscillator before a wall, which it strikes none, one or several times in a period.
@@ -228,6 +228,17 @@ def test_a_region_on_both_sides_of_a_section():
     assert np.sum(good) > 20
     assert_allclose(found.nodes[good, 0], np.tile([x, 0.3 * x**2], (np.sum(good), 1)), atol=4e-6)
     assert_allclose(found.period[good], T, rtol=4e-6)
+
+
+def test_a_start_moves_onto_the_section():
+    """By Newton's method along the gradient; a start where the gradient is zero stays."""
+    section = hj.Section("on", lambda t, x, p: x[1] - 0.3 * x[0] ** 2)
+    start = jnp.array([0.5, 0.4])
+    there = _onto_surface(section, start, None)
+    assert_allclose(there[1], 0.3 * there[0] ** 2, rtol=1e-14)
+    # No further than straight along y.
+    assert np.linalg.norm(there - start) < 0.4 - 0.3 * 0.5**2
+    assert np.array_equal(_onto_surface(hj.Section("on", lambda t, x, p: 1 + x[0] ** 2), 0 * start, None), [0, 0])
 
 
 def test_a_phase_of_the_stroboscope():

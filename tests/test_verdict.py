@@ -319,6 +319,23 @@ def test_multipliers_where_the_next_lap_begins_at_another_phase(b, stable):
         hj.stride_covariance(orbit, noise=lambda p: p["b"])
 
 
+def test_multipliers_where_the_reset_knows_the_phase():
+    """x -> x / 2 + b sin 2 pi t each 1: a tick that is late by d is late by d ever after, and changes x by 2 pi b d."""
+    tocks = closed_by_clock(still, lambda t, x, p: jnp.stack([x[0] / 2 + p["b"] * jnp.sin(2 * jnp.pi * t), 0 * x[1]]))
+    params = {"b": jnp.array(1.0), "w": jnp.array(1.0)}
+    orbit = hj.periodic_orbit(tocks, jnp.array([0.1, 0.0]), params, sequence=("m",), integrator=CHEAP)
+    assert_allclose(jnp.sort(jnp.abs(orbit.multipliers)), [0.5, 1], rtol=1e-12)
+
+
+def test_multipliers_of_two_strides_at_another_phase():
+    """The square of those of one."""
+    b = 0.6
+    params = {"I": jnp.array(_current(b)), "b": jnp.array(b)}
+    orbit = hj.periodic_orbit(LOCKED, jnp.zeros(1), params, sequence=("on",), strides=2, integrator=FLIGHT)
+    # The solver's tolerance.
+    assert_allclose(orbit.multipliers.real, [((_current(b) + b) / (_current(b) + b - 1) / np.e) ** 2], rtol=1e-9)
+
+
 def test_a_forcing_of_amplitude_zero_leaves_the_phase_free():
     """As of an autonomous system, the multiplier along the flow counts as 0."""
     params = {"I": jnp.array(_current(0.0)), "b": jnp.array(0.0)}

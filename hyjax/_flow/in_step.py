@@ -30,7 +30,7 @@ from .flow import Impact, known_where
 from .surfaces import Guards, Mask
 from .trees import select, without_tangents
 
-# The largest number of events at once of which all orders are followed.
+# The largest number of events at once of which all orders are followed; more are never in step.
 MOST = 4
 # Rounding errors of a derivative, in units in the last place of the terms of which it is the sum.
 ROUNDINGS = 2.0**10
@@ -200,7 +200,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
         columns = jnp.eye(size + 1, size, dtype=dtype)
         sizes = jnp.abs(start), jnp.abs(columns)
         spent = jnp.zeros(len(automaton.system.transitions), bool)
-        carry = mode, start, columns, jnp.sum(met), jnp.array(True), spent, sizes
+        carry = mode, start, columns, jnp.sum(met), jnp.sum(met) <= most, spent, sizes
         (mode_end, z_end, columns_end, left, sound, _, sizes), _ = jax.lax.scan(one, carry, choices)
         return mode_end, z_end, columns_end, sound & (left == 0), sizes
 

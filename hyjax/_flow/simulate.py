@@ -184,7 +184,7 @@ def _rows(there: Array, column: Array) -> Array:
 
 class Instant(eqx.Module):
     """The jumps at one time. `owed`: the events that were met together and are still to be taken. `count`: of the jumps taken at
-    once, one after another; `mode`, `z`: after one of them, the last whose number is a power of two."""
+    once since, one after another; `mode`, `z`: after one of them, the last whose number is a power of two."""
 
     owed: Owed
     count: Index
@@ -193,12 +193,13 @@ class Instant(eqx.Module):
 
     def after(self, flown: "Flown", mode: Index, z: Padded) -> tuple["Instant", Flag]:
         """The instant after the jump of an arc, and whether the jumps go on without end: mode and state are those of before
-        (Brent's method to find a cycle)."""
+        (Brent's method to find a cycle). Jumps that are owed end, and may leave mode and state as they are."""
         end, brief = flown.end, stop_gradient(flown.end.t - flown.t) <= 2 * self.owed.close
+        goes_on = end.at_once & (self.owed.left == 0)
         owed = self.owed.after(flown.taken, end.together, end.close, brief)
-        count = jnp.where(end.at_once, self.count + 1, 0)
+        count = jnp.where(goes_on, self.count + 1, 0)
         z = stop_gradient(z)
-        endless = end.at_once & (mode == self.mode) & jnp.all(z == self.z)
+        endless = goes_on & (mode == self.mode) & jnp.all(z == self.z)
         keep = (count & (count - 1)) != 0
         mode, z = select(keep, (self.mode, self.z), (mode, z))
         return Instant(owed, count, mode, z), endless
