@@ -10,6 +10,8 @@ from systems import line, ROLLED, same, still
 from test_bouligand import CASES
 
 import hyjax as hj
+from hyjax._flow.in_step import each_in_step
+from hyjax.models import slip
 
 RESULTS = hj.RESULTS
 
@@ -400,3 +402,16 @@ def test_thresholds_of_a_steep_flow_have_an_order():
     # Met together within rounding of the thresholds, where they end in two modes.
     ran = run(jnp.asarray(np.stack([low, low * (1 + 1e-15)], axis=1)))
     assert np.all(ran.result == RESULTS.simultaneous_guards)
+
+
+def test_which_events_may_be_in_step():
+    # A runner at the apex cannot land first and then be at the apex; two neurons may fire in either order.
+    assert not any(each_in_step(slip.system, slip.sequence))
+    both = hj.HybridSystem(
+        modes={"run": hj.Mode(lambda t, x, p: p - x, ("a", "b"))},
+        transitions=tuple(
+            hj.Transition("run", "run", guard=lambda t, x, p, k=k: 1 - x[k], reset=lambda t, x, p, k=k: x.at[k].set(0))
+            for k in range(2)
+        ),
+    )
+    assert each_in_step(both, ("run",)) == (True,)

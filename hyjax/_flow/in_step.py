@@ -36,12 +36,39 @@ MOST = 4
 ROUNDINGS = 2.0**10
 
 
+def any_in_step(system: HybridSystem, mode: str, end: Sequence[str] | None = None) -> bool:
+    """Whether the transitions allow events in step in a mode: two or more of them, which lead to one mode whichever is the first.
+
+    **Arguments:** `end`: for one event, two and so on, the mode that they lead to; by default, any mode.
+    """
+    ways = system.transitions
+
+    def ends(mode: str, events: int) -> frozenset[str]:
+        """The modes that so many events lead to."""
+        if events == 0:
+            return frozenset({mode})
+        return frozenset().union(*(ends(ways[i].target, events - 1) for i in system.leaving(mode)))
+
+    for events in range(2, min(MOST, len(system.leaving(mode))) + 1):
+        led = [ends(ways[i].target, events - 1) for i in system.leaving(mode)]
+        wanted = system.names if end is None else end[events - 1 : events]
+        if any(sum(name in each for each in led) >= events for name in wanted):
+            return True
+    return False
+
+
+def each_in_step(system: HybridSystem, sequence: Sequence[str]) -> tuple[bool, ...]:
+    """For each arc of a stride whether its end may be events in step, all of which the sequence then names."""
+    onwards = lambda j: [sequence[(j + events) % len(sequence)] for events in range(1, MOST + 1)]
+    return tuple(any_in_step(system, mode, onwards(j)) for j, mode in enumerate(sequence))
+
+
 def in_step(automaton: Automaton, t: Time, z: Padded, mode: Index, met: Mask, close: Scalar, params: Params) -> Flag:
     """Whether the events of the guards `met`, two or more, lead to one state with one derivative in every order.
 
     **Arguments:** `t`, `z`, `mode`: before the events. `close`: the time within which the guards fall.
     """
-    if met.size < 2:
+    if not any(any_in_step(automaton.system, name) for name in automaton.system.names):
         return jnp.array(False)
     several = jnp.sum(met) > 1
     judged = lambda: several & _commute(automaton, *without_tangents((t, z, mode, met, close, params)))
@@ -50,11 +77,12 @@ def in_step(automaton: Automaton, t: Time, z: Padded, mode: Index, met: Mask, cl
 
 
 def impacts_in_step(
-    system: HybridSystem, names: Sequence[str], impacts: Sequence[Impact], params: Params
+    system: HybridSystem, names: Sequence[str], may: Sequence[bool], impacts: Sequence[Impact], params: Params
 ) -> list[Flag]:
-    """`in_step` for the events at the ends of arcs of the modes `names`, one after another: compiled once."""
+    """`in_step` for the events at the ends of arcs of the modes `names`, one after another: compiled once. **Arguments:** `may`:
+    see `each_in_step`."""
     automaton = Automaton(system)
-    several = [k for k, name in enumerate(names) if len(system.leaving(name)) > 1]
+    several = [k for k, may_be in enumerate(may) if may_be]
     flags = [jnp.array(False)] * len(names)
     if not several:
         return flags
@@ -86,11 +114,11 @@ def impacts_in_step(
 
 
 def without_order(
-    system: HybridSystem, names: Sequence[str], impacts: Sequence[Impact], params: Params
+    system: HybridSystem, names: Sequence[str], may: Sequence[bool], impacts: Sequence[Impact], params: Params
 ) -> list[Impact]:
     """The impacts at the ends of arcs of the modes `names`: `successful` where events that were met together are in step, without
-    numbers where they are not."""
-    passed = impacts_in_step(system, names, impacts, params)
+    numbers where they are not. **Arguments:** `may`: see `each_in_step`."""
+    passed = impacts_in_step(system, names, may, impacts, params)
     found = []
     for name, impact, same in zip(names, impacts, passed, strict=True):
         if len(system.leaving(name)) > 1:

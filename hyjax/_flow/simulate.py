@@ -20,7 +20,7 @@ from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .automaton_flow import follow_automaton
 from .check import check_mode, check_params, check_state
-from .in_step import in_step, nothing_owed, Owed
+from .in_step import any_in_step, in_step, nothing_owed, Owed
 from .integrate import Arrival
 from .integrator import Integrator, PlainForward
 from .linearize import linearizable
@@ -275,7 +275,7 @@ def flow_arc(
     # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
     until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
     until = jnp.where(now.done, start.t - 1, until)
-    several = automaton.surfaces.count > 1
+    several = any(any_in_step(automaton.system, name) for name in automaton.system.names)
     owed = jnp.where(now.done, -1, now.instant.owed.within(automaton.leaving(mode))) if several else None
     entry = may_go_on(automaton, z, mode, now.durations, start.t, params)
     end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch, owed=owed, entry=entry)

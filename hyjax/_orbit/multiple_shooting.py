@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.flow import run_to_guard
-from .._flow.in_step import nothing_owed, owed_after, without_order
+from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
 from .._flow.jump import reset
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
@@ -104,7 +104,8 @@ def _arc_equations(
     ends, rates, result = [], [], RESULTS.successful
     across = jnp.broadcast_to(jnp.eye(sizes[0], dtype=dtype), (strides, sizes[0], sizes[0]))
     nodes = starts = closing = end = owed = None
-    if any(len(problem.system.leaving(mode)) > 1 for mode in problem.sequence):
+    may = each_in_step(problem.system, problem.sequence)
+    if any(may):
         none = nothing_owed(problem.system, dtype)
         owed = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (strides, *leaf.shape)), none)
     for j, mode in enumerate(problem.sequence):
@@ -117,12 +118,12 @@ def _arc_equations(
             t = jnp.where(running, before[0], 0)
             return jnp.append(t, reset(into, t, before[1:], params))
 
-        def arc(start, mode=mode, expected=route[j]):
+        def arc(start, mode=mode, expected=route[j], may=may[j : j + 1]):
             start, owed = start
             within = None if owed is None else owed.within(jnp.array(problem.system.leaving(mode)))
             impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator, expected, within)
             owed = None if owed is None else owed_after(impact, start[0], owed)
-            (impact,) = without_order(problem.system, (mode,), (impact,), params)
+            (impact,) = without_order(problem.system, (mode,), may, (impact,), params)
             wrong = (impact.result == RESULTS.successful) & (impact.transition != expected)
             code = choose(wrong, RESULTS.unexpected_transition, impact.result)
             return jnp.append(impact.t, impact.x), (impact.guard_rate, code, owed)

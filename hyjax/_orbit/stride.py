@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.flow import flow_for, Impact, run_to_guard
-from .._flow.in_step import nothing_owed, owed_after, without_order
+from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
 from .._flow.integrator import Integrator
 from .._flow.jump import reset, variation_of_jump
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, pushable
@@ -54,8 +54,8 @@ def run_stride(
 ) -> Stride:
     """`stride` without the checks of its arguments. `arcs`: for each arc, a function to use in place of `run_to_guard`."""
     start, impacts, route = t, [], system.route(sequence)
-    several = any(len(system.leaving(mode)) > 1 for mode in sequence)
-    owed = nothing_owed(system, x.dtype) if several else None
+    may = each_in_step(system, sequence)
+    owed = nothing_owed(system, x.dtype) if any(may) else None
     arcs = [run_to_guard] * len(sequence) if arcs is None else arcs
     for mode, expected, to_guard in zip(sequence, route, arcs, strict=True):
         within = None if owed is None else owed.within(jnp.array(system.leaving(mode)))
@@ -63,7 +63,7 @@ def run_stride(
         owed = None if owed is None else owed_after(impact, t, owed)
         t, x = impact.t, reset(system.transitions[expected], impact.t, impact.x, params)
         impacts.append(impact)
-    impacts, result = without_order(system, sequence, impacts, params), RESULTS.successful
+    impacts, result = without_order(system, sequence, may, impacts, params), RESULTS.successful
     for impact, expected in zip(impacts, route, strict=True):
         code = choose(
             (impact.result == RESULTS.successful) & (impact.transition != expected),
