@@ -34,8 +34,9 @@ def ball_in_closed_form(e, sigma, w, level, reset):
 
 
 def test_bouncing_ball_in_closed_form():
-    """One bounce with all three kinds of noise, and the derivative by the coefficient of restitution. Four lanes: a full
-    covariance, one of rank one, none, and that of the first with all noise at 1e-14 times its size."""
+    """One bounce with all three kinds of noise, and the derivative by the coefficient of restitution. Five lanes: a full
+    covariance, one of rank one, none, that of the first with all noise at 1e-14 times its size, and no covariance with such
+    noise."""
 
     def found(e, sigma, w, level, reset):
         ball = bouncing_ball.Params(restitution=e)
@@ -49,9 +50,12 @@ def test_bouncing_ball_in_closed_form():
     full, line = np.array([[2e-4, 3e-5], [3e-5, 1e-4]]), np.outer([1e-2, 3e-2], [1e-2, 3e-2])
     w, reset = np.array([[1e-4, -1e-5], [-1e-5, 3e-4]]), np.array([[0.0, 0.0], [0.0, 2e-5]])
     small = 1e-14
-    e = jnp.array([0.8, 0.5, 0.9, 0.8])
-    inputs = [[full, line, 0 * full, small * full], [w, 0 * w, w, small * w], [1e-5, 0.0, 2e-5, small * 1e-5]]
-    inputs = [jnp.array(np.stack(each)) for each in (*inputs, [reset, 0 * reset, 0 * reset, small * reset])]
+    e = jnp.array([0.8, 0.5, 0.9, 0.8, 0.8])
+    inputs = [
+        [full, line, 0 * full, small * full, 0 * full], [w, 0 * w, w, small * w, small * w],
+        [1e-5, 0.0, 2e-5, small * 1e-5, small * 1e-5], [reset, 0 * reset, 0 * reset, small * reset, small * reset],
+    ]  # fmt: skip
+    inputs = [jnp.array(np.stack(each)) for each in inputs]
     slope, (before, after, end, result) = jax.jit(jax.vmap(jax.jacfwd(found, has_aux=True)))(e, *inputs)
     assert np.all(result == hj.RESULTS.successful)
     # A few hundred roundings: of the flow's steps, of the speed of impact, by which is divided, and of products.

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 from test_riccati import PUSHED, QUIET
 
 import hyjax as hj
-from hyjax._variation.quadratic_model import control_gradient, QuadraticModel
+from hyjax._variation.quadratic_model import _convex, control_gradient, Direction, direction, QuadraticModel, released
+from hyjax._variation.rollout import Policy
 from hyjax.models import bouncing_ball
 
 matplotlib.use("Agg")
@@ -172,6 +173,81 @@ def test_gradient_of_a_linear_model():
         return total + end_slope @ x
 
     assert_allclose(control_gradient(model), jax.grad(cost)(jnp.zeros((5, 2))), rtol=1e-12, atol=1e-12)
+
+
+def test_directions_of_a_quadratic_model():
+    """Five steps of three coordinates and two controls: the least of the model over all ten numbers at once, where events are
+    held too; the feedback, from another first state; and one damped step."""
+    random = np.random.default_rng(1)
+    draw = lambda *shape: jnp.asarray(random.normal(size=shape))
+    root, end_root = draw(5, 5, 5), draw(3, 3)
+    move, slope, end_slope, event_slope, off = draw(5, 3, 5), draw(5, 5), draw(3), draw(5, 5), draw(5)
+    bend, end_bend, hold = root @ jnp.swapaxes(root, 1, 2), end_root @ end_root.T, jnp.full(5, 3.0)
+    model = QuadraticModel(move, slope, bend, end_slope, end_bend, event_slope, off, jnp.zeros(5), hold)
+
+    def run(controls, x, held, shift):
+        total = weighted = jnp.zeros(())
+        events = []
+        for k, u in enumerate(controls.reshape(5, 2)):
+            v = jnp.concatenate([x, u])
+            events.append(off[k] + event_slope[k] @ v)
+            total = total + slope[k] @ v + v @ bend[k] @ v / 2
+            weighted = weighted + jnp.where(held[k], hold[k], 0) * (events[k] - shift[k]) ** 2
+            x = move[k] @ v
+        return total + weighted + end_slope @ x + x @ end_bend @ x / 2, (
+            total + end_slope @ x + x @ end_bend @ x / 2,
+            jnp.stack(events),
+        )
+
+    none, zero = jnp.zeros(5, bool), jnp.zeros(())
+    start, at = jnp.zeros(3), jnp.zeros(10)
+    for held, shift in ((none, jnp.zeros(5)), (jnp.array([False, True, False, True, False]), draw(5))):
+        cost, parts = (lambda u, x, i=i, held=held, shift=shift: run(u, x, held, shift)[i] for i in (0, 1))
+        found = direction(model, zero, held, jnp.array(True), shift)
+        hessian, gradient = jax.hessian(cost)(at, start), jax.grad(cost)(at, start)
+        best = np.linalg.solve(hessian, -gradient)
+        assert_allclose(found.policy.predicted.ravel(), best, rtol=1e-9, atol=1e-10)
+        own, _ = jax.grad(parts, has_aux=True)(at, start)
+        assert_allclose(found.slope, own @ best, rtol=1e-9)
+        assert_allclose(found.event_off, parts(jnp.asarray(best), start)[1], rtol=1e-8, atol=1e-9)
+        # From another state the least is that of the policy: by the first control.
+        other = draw(3)
+        moved = np.linalg.solve(hessian, -jax.grad(cost)(at, other))
+        assert_allclose(found.policy.feedforward[0] + found.policy.gain[0] @ other, moved[:2], rtol=1e-8, atol=1e-9)
+    damped = direction(
+        jax.tree.map(lambda leaf: leaf[-1:] if leaf.shape[:1] == (5,) else leaf, model),
+        jnp.array(2.0),
+        none[-1:],
+        jnp.array(True),
+        jnp.zeros(1),
+    )
+    q = slope[-1] + move[-1].T @ end_slope
+    h = bend[-1] + move[-1].T @ end_bend @ move[-1]
+    quu = h[3:, 3:] + 2 * np.diag(np.diag(h[3:, 3:]))
+    assert_allclose(damped.policy.feedforward[0], -np.linalg.solve(quu, q[3:]), rtol=1e-12)
+    assert_allclose(damped.policy.gain[0], -np.linalg.solve(quu, h[3:, :3]), rtol=1e-12)
+
+
+def test_models_are_convex():
+    """Where second derivatives are not semidefinite, rows are raised until the diagonal dominates."""
+    assert_allclose(_convex(jnp.array([[0.0, 1.0], [1.0, 0.0]])), [[1, 1], [1, 1]])
+    assert_allclose(_convex(jnp.array([[2.0, 1.0], [1.0, -3.0]])), [[2, 1], [1, 1]])
+    for sound in ([[1.0, 2.0], [2.0, 4.0]], [[2.0, -1.0], [-1.0, 3.0]], [[0.0, 0.0], [0.0, 0.0]]):
+        assert_allclose(_convex(jnp.array(sound)), sound, rtol=0)
+
+
+def test_which_event_is_released():
+    """Of the events that the cost pulls to the side on which they are, that with the largest multiplier."""
+    none, policy = jnp.zeros(4), Policy(jnp.zeros((4, 1)), jnp.zeros((4, 1, 1)), jnp.zeros((4, 1)), jnp.array(True))
+    square = jnp.zeros((4, 2, 2))
+    model = QuadraticModel(
+        square[:, :1], jnp.zeros((4, 2)), square, jnp.zeros(1), jnp.zeros((1, 1)), jnp.zeros((4, 2)),
+        jnp.array([1e-3, -1e-3, 1e-3, -1e-3]), none, jnp.array([1.0, 1.0, 5.0, 1.0]),
+    )  # fmt: skip
+    of = lambda held, off: released(model, jnp.array(held), Direction(policy, jnp.zeros(()), jnp.array(off))).tolist()
+    assert of([True] * 4, [2.0, -3.0, 1.0, 9.0]) == [True, True, False, True]
+    assert of([True, True, False, True], [2.0, -3.0, 1.0, 9.0]) == [True, False, False, True]
+    assert of([True] * 4, [-2.0, 3.0, -1.0, 9.0]) == [True] * 4
 
 
 # Two modes of different dimension, whose flow, guards and resets depend on time, with two controls.

@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
+from hyjax import Estimates
+from hyjax._variation.semidefinite import solve_semidefinite
 from hyjax.models import bouncing_ball, simplest_walker
 
 GRAVITY = 9.81
@@ -263,3 +265,27 @@ def test_misuse():
 def test_a_smoother_needs_cross_covariances(free):
     with pytest.raises(ValueError, match="smooth=True"):
         hj.rts_smoother(eqx.tree_at(lambda each: each.cross, free[0], None))
+
+
+def test_inverses_in_any_units():
+    """Of coordinates whose deviations differ by 1e12, of one that is known, and of a singular covariance."""
+    unit = np.diag([1e-9, 1e3, 1.0])
+    own = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    right = np.array([[1.0, 0.3], [-0.5, 2.0], [7.0, 7.0]])
+    found = solve_semidefinite(jnp.asarray(unit @ own @ unit), jnp.asarray(right))
+    expected = np.zeros((3, 2))
+    expected[:2] = np.linalg.inv(unit[:2, :2]) @ np.linalg.inv(own[:2, :2]) @ np.linalg.inv(unit[:2, :2]) @ right[:2]
+    assert_allclose(found, expected, rtol=1e-12)
+    direction = np.array([1e-9, 2e3])
+    singular = np.outer(direction, direction)
+    found = solve_semidefinite(jnp.asarray(singular), jnp.asarray(singular @ np.eye(2)))
+    assert_allclose(singular @ found, singular, rtol=1e-12)
+    # The normalized error squared is of no unit: by hand, e'S^-1 e of the first two coordinates.
+    estimates = Estimates(
+        jnp.zeros(1), jnp.asarray(unit @ [1.0, 2.0, 3.0])[None], jnp.asarray(unit @ own @ unit)[None], jnp.array([0]), None, FREE
+    )  # fmt: skip
+    error = np.array([0.4, -0.3])
+    states = unit @ np.array([1.4, 1.7, 3.0])
+    assert_allclose(
+        estimates.nees(jnp.asarray(states)[None]), [error @ np.linalg.solve(own[:2, :2], error)], rtol=1e-11
+    )

@@ -163,6 +163,8 @@ def test_an_event_at_the_start(tested):
         assert_allclose(found.covariances[rows, 0], np.tile(sigma, (len(heights), 1, 1))[rows], rtol=0, atol=1e-11)
         ended, _, _ = flown(np.array([0.0, 0.8]), SIGMA, 0.7)
         assert_allclose(found.means[:, 1], np.tile(ended, (len(heights), 1)), rtol=0, atol=1e-10)
+        # The bounce is counted once, as the jump with which the prediction begins, by the flow, or by the test of modes.
+        assert np.all(np.sum(np.asarray(found.events) + np.asarray(found.mode_tests), axis=1) == 1)
 
 
 @pytest.mark.parametrize("t1", [1.0, 1.5])

@@ -6,9 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 from systems import ROLLED
 
 import hyjax as hj
+from hyjax._flow.automaton import Automaton
+from hyjax._variation.estimate_system import Layout
+from hyjax._variation.joint import JointParams
+from hyjax._variation.mode_test import Estimator, guards_at, GuardsAt, log_probabilities
+from hyjax._variation.noise import place_noise
 from hyjax.plot.figure import pyplot
 
 # A mass that flies to a wall and sticks there: then only its temperature matters, a mode of one coordinate.
@@ -106,3 +112,49 @@ def test_figures(sticks):
     with pytest.raises(ValueError, match="failed before its first estimate"):
         failed.plot()
     pyplot().close("all")
+
+
+def test_guards_in_their_deviations():
+    """The distance 0.3 to the wall by the root of the position's variance and that of the wall, in any unit of the covariance."""
+    t, x, sigma = jnp.array(0.0), jnp.array([0.7, 2.0]), jnp.array([[0.16, 0.1], [0.1, 0.5]])
+    for level, unit in ((None, 1.0), (0.09, 1.0), (lambda t, x, p: 0.045 * x[1], 0.25)):
+        noise = place_noise(hj.Noise(guard=level), STICKS, t, x.dtype, None)
+        layout, params = Layout(2, False), JointParams(None, noise, jnp.array(unit))
+        estimator = Estimator(Automaton(STICKS), Automaton(STICKS), layout, params)
+        found = guards_at(estimator, t, layout.join(x, sigma / unit), jnp.array(0))
+        assert_allclose(found.values, [0.3], rtol=1e-14)
+        assert_allclose(found.rates, [-2], rtol=1e-14)
+        assert_allclose(found.deviations, [0.3 / np.sqrt(0.16 + (0 if level is None else 0.09))], rtol=1e-14)
+        assert found.armed.tolist() == [True]
+        stuck = guards_at(estimator, t, layout.join(x, sigma / unit), jnp.array(1))
+        assert not stuck.passed(t)[0] and not stuck.approached()[0]
+
+
+def test_which_guard_comes_first():
+    """Of guards beyond their surfaces, that which was passed at the earliest time; of those ahead, the nearest in deviations."""
+
+    def guards(values, rates, deviations, armed=(True,) * 3):
+        return GuardsAt(*map(jnp.array, (values, deviations, rates, armed, [1e-16] * 3)))
+
+    at = jnp.array(1.0)
+    met, which = guards([-0.2, -0.1, 0.3], [-1.0, -0.1, -1.0], [-2.0, -1.0, 3.0]).passed(at)
+    assert met and which == 1
+    met, which = guards([-0.2, -0.1, 0.3], [-1.0, -0.1, -1.0], [-2.0, -1.0, 3.0], (True, False, True)).passed(at)
+    assert met and which == 0
+    # What rises does not count, and what is zero within rounding does.
+    assert not guards([-0.2, 0.1, 0.3], [1.0, -0.1, -1.0], [-2.0, 1.0, 3.0]).passed(at)[0]
+    assert guards([0.0, 0.1, 0.3], [-1.0, -0.1, -1.0], [0.0, 1.0, 3.0]).passed(at)[0]
+    ahead, which = guards([0.3, 0.1, -0.2], [-1.0, -1.0, -1.0], [3.0, 5.0, -1.0]).approached()
+    assert ahead and which == 0
+    assert not guards([0.3, -0.1, -0.2], [1.0, -1.0, -1.0], [3.0, -5.0, -1.0]).approached()[0]
+
+
+def test_probabilities_of_the_hypotheses():
+    """As predicted, without the last event, after the next one: by the normal distribution, of both events independently."""
+    last, following = -0.7, 1.2
+    for happened in (False, True):
+        for ahead in (False, True):
+            found = log_probabilities(*map(jnp.array, (happened, last, ahead, following)))
+            has, still = norm.cdf(0.7) if happened else 1, norm.cdf(1.2) if ahead else 1
+            expected = has * still, norm.cdf(-0.7) if happened else 0, has * norm.cdf(-1.2) if ahead else 0
+            assert_allclose(np.exp(found), expected, rtol=1e-12)

@@ -78,11 +78,41 @@ def test_an_orbit_has_the_logarithms_of_its_multipliers():
     assert str(lost).split("\n")[1].startswith("  -inf  (the jumps let nothing through")
 
 
+# Growth at the rate 0.2 + cos(t), halved at each whole time.
+BREATHING = hj.HybridSystem(
+    {"m": hj.Mode(lambda t, x, p: (0.2 + jnp.cos(t)) * x, ("x",))},
+    (hj.Transition("m", "m", lambda t, x, p: -jnp.sin(2 * jnp.pi * t) / (2 * jnp.pi), lambda t, x, p: x / 2),),
+)
+
+
+def test_exponent_and_error_of_a_known_growth():
+    """Over 48 of 60 segments of half a unit; the error is that of the mean of 20 consecutive parts, of two or three segments."""
+    begin, step = 0.1, 0.5
+    found = hj.lyapunov_spectrum(
+        BREATHING, jnp.ones(1), None, mode="m", t0=begin, t1=begin + 30, transient=6.0, segments=60,
+        integrator=hj.Integrator(rtol=1e-10, atol=1e-10, unroll=False),
+    )  # fmt: skip
+    times = begin + 6 + step * np.arange(49)
+    grown = 0.2 * step + np.diff(np.sin(times)) + np.log(0.5) * np.diff(np.floor(times))
+    parts = np.array(
+        [rows.mean() / step for rows in np.split(grown, np.flatnonzero(np.diff(np.arange(48) * 20 // 48)) + 1)]
+    )
+    assert found.result == hj.RESULTS.successful and parts.size == 20
+    assert_allclose(found.duration, 24, rtol=1e-12)
+    assert int(found.jumps) == 24
+    assert_allclose(found.exponents, [grown.sum() / 24], rtol=0, atol=1e-8)
+    assert_allclose(found.errors, [np.std(parts, ddof=1) / np.sqrt(20)], rtol=0, atol=1e-8)
+
+
 def test_orthonormal_rows():
     rows = jax.random.normal(jax.random.key(0), (3, 5))
     found, grown = orthonormal(rows)
     assert_allclose(found @ found.T, np.eye(3), rtol=0, atol=1e-15)
     assert_allclose(grown, np.log(np.abs(np.diag(np.linalg.qr(rows.T)[1]))), rtol=1e-13, atol=1e-14)
+    # Rows that nearly agree are orthogonal to rounding all the same.
+    near = rows.at[1].set(rows[0] + 1e-9 * rows[1]).at[2].set(rows[0] + 1e-9 * rows[2])
+    found, _ = orthonormal(near)
+    assert_allclose(found @ found.T, np.eye(3), rtol=0, atol=1e-14)
     dependent = rows.at[2].set(rows[0] - 2 * rows[1])
     found, grown = orthonormal(dependent)
     assert np.all(np.asarray(found[2]) == 0) and float(grown[2]) == -np.inf

@@ -11,6 +11,8 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
+from hyjax._system.results import code_names
+from hyjax._variation.transport import chebyshev
 from hyjax.models import integrate_and_fire as pair
 
 SAMPLES = 21
@@ -134,6 +136,70 @@ def test_pair_with_gradients():
         # A few hundred roundings: of flow, firing, and eigenvectors; more in the derivatives.
         for each, other in zip(values, expected, strict=True):
             assert_allclose(each, other, rtol=0, atol=digits * np.max(np.abs(other)))
+
+
+# Two coordinates that relax, the second into the first, and are reset by the clock: x' = -k (x - 1) + c y, y' = -m y.
+RELAXING = hj.HybridSystem(
+    {
+        "m": hj.Mode(
+            lambda t, x, p: jnp.stack([p[1] * x[1] - p[0] * (x[0] - 1), -p[2] * x[1], jnp.ones(())]), ("x", "y", "s")
+        )
+    },
+    (
+        hj.Transition(
+            "m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: jnp.stack([p[3] * x[0], p[3] * x[1], 0 * x[2]])
+        ),
+    ),
+)
+
+
+def test_isostables_in_closed_form():
+    """With the factor F of the reset, the multipliers F exp(-k) and F exp(-m), and the time as the third coordinate, the response
+    to the slower of them is F^t (1, c / (m - k), -x'), or F^t |v| (0, 1, 0) with v = (c / (k - m), 1, 0). A multiplier that is
+    double, without a second eigenvector, or zero up to rounding has none."""
+    k, c, m, factor = np.array(
+        [
+            [0.5, 0.7, 1.1, 0.6],
+            [1.1, 0.7, 0.5, 0.6],
+            [0.5, 0.7, 1.1, -0.6],
+            [0.8, 0.7, 0.8, 0.6],
+            [0.5, 0.7, 1.1, 3e-14],
+        ]
+    ).T
+    begins = factor * (1 - np.exp(-k)) / (1 - factor * np.exp(-k))
+
+    def found(p, x):
+        orbit = hj.periodic_orbit(
+            RELAXING, jnp.stack([x, 0 * x, 0 * x]), p, sequence=("m",), integrator=ROLLED, throw=False
+        )
+        return hj.isostable_response(orbit, samples=5)
+
+    response = jax.jit(jax.vmap(found))(jnp.stack([*map(jnp.asarray, (k, c, m, factor))], axis=1), jnp.asarray(begins))
+    assert code_names(response.result) == ["successful"] * 3 + ["no_simple_multiplier"] * 2
+    for lane in range(3):
+        t, z = np.asarray(response.arcs[0].t[lane]), np.asarray(response.arcs[0].z[lane])
+        slow, ratio = min(k[lane], m[lane]), c[lane] / (m[lane] - k[lane])
+        kappa = np.log(complex(factor[lane])) - slow
+        rate = k[lane] * (1 - begins[lane]) * np.exp(-k[lane] * t)
+        one = np.ones_like(t)
+        here = [one, ratio * one, -rate] if m[lane] > k[lane] else [0 * t, np.hypot(ratio, 1) * one, 0 * t]
+        direction = [1, 0, 0] if m[lane] > k[lane] else np.array([-ratio, 1, 0]) / np.hypot(ratio, 1)
+        # A few hundred roundings.
+        assert_allclose(response.multiplier[lane], factor[lane] * np.exp(-slow), rtol=1e-12)
+        assert_allclose(response.exponent[lane], kappa, rtol=1e-12)
+        assert_allclose(response.direction[lane], direction, rtol=0, atol=1e-12)
+        assert_allclose(z, np.exp((kappa + slow) * t)[:, None] * np.stack(here, axis=1), rtol=0, atol=1e-11)
+        assert response.residual[lane] < 1e-11
+    assert np.all(np.isnan(response.arcs[0].z[3:]))
+
+
+@pytest.mark.parametrize("n", range(2, 9))
+def test_quadrature(n):
+    """Polynomials up to the degree n - 1 are integrated exactly."""
+    points, weights = chebyshev(n)
+    assert points[0] == 0 and points[-1] == 1
+    for degree in range(n):
+        assert_allclose(weights @ points**degree, 1 / (degree + 1), rtol=1e-13)
 
 
 def test_misuse_and_failure():

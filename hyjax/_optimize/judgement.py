@@ -29,7 +29,8 @@ def approached(program: Program, start: Array, state: Search, trial: Point, samp
     moves = sound & ~probing
     u = jnp.where(moves, trial.u, state.point.u)
     rejected = jnp.where(sound, 0, state.rejected + 1)
-    stuck = ~probing & ((rejected > SHORTENINGS // 2) | (first & ~sound))
+    # Not the number of losses one after the other: near the end of the way each second step succeeds.
+    stuck = ~probing & ~sound & (first | (state.fraction <= 0.25 ** (SHORTENINGS // 2)))
     inside = jnp.all((u > program.lower) & (u < program.upper))
     ends = (moves & jnp.all(u == start)) | (stuck & inside & ~first)
     begins = ends if known else probing

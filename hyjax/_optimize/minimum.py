@@ -17,7 +17,7 @@ class Minimum(eqx.Module):
 
     **Attributes:** `point`, `sample`: the best found. `active`: constraints. `error`: the residual of the optimality
     conditions, relative to the scaled functions. `result`: `successful`, `infeasible`, `optimum_not_found`, or why the first
-    evaluation failed.
+    evaluation failed, or the last on the way to the start.
     """
 
     point: Point
@@ -54,7 +54,9 @@ def minimum(program: Program, method: InteriorPoint, state: Search) -> Minimum:
     # A barrier may lead out of the valley in which the search starts.
     worse = state.sample.values[0] > state.first + method.accept * jnp.maximum(1, jnp.abs(state.first))
     result = choose((error <= method.accept) & ~worse, RESULTS.successful, result)
-    result = choose(known & began, result, state.result)
+    # A search that ends on the way to its start has not looked for an optimum, also where its last evaluation succeeded.
+    not_begun = choose(state.result == RESULTS.successful, RESULTS.optimum_not_found, state.result)
+    result = choose(known & began, result, not_begun)
     by = scale[1:] / scale[0]
     e = program.equalities
     point = Point(
