@@ -3,6 +3,7 @@
 A test that no member is outside is one that finds members outside when the discs are made smaller.
 """
 
+import importlib
 import itertools
 
 import numpy as np
@@ -13,6 +14,7 @@ from hyjax.certify.eigenvalues import enclose_eigenvalues, norm_bound
 from hyjax.certify.matrix_balls import enclose_inverse
 
 DIGITS = 200
+eigenvalues_module = importlib.import_module("hyjax.certify.eigenvalues")
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +132,33 @@ def test_multiple_eigenvalues_and_zero():
     large = enclose_eigenvalues(1e200 * rng.normal(size=(3, 3)))
     assert np.all(large.radii == np.inf) and np.all(large.clusters == 0)
     assert norm_bound(1e200 * np.eye(2)) == np.inf
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_discs_that_meet_are_merged_with_all_that_they_hold(n):
+    """diag(0, .., n - 1) and a radius r for which the discs of neighbours meet: eigenvalues are beyond either of them."""
+    matrix = np.diag(np.arange(float(n)))
+    for radius in (0.3, 0.5, 0.7):
+        found = enclose_eigenvalues(matrix, radius)
+        assert np.all(found.clusters == 0)
+        for sign in (-1, 1):
+            # Of extreme entries, the smallest first and the largest last.
+            member = matrix + radius * (1 - 2.0**-30) * np.where(np.eye(n), np.sign(np.arange(n) - 0.5 * (n - 1)), sign)
+            assert not outside(found, eigenvalues(member))
+
+
+def test_discs_hold_with_any_approximate_inverse(monkeypatch):
+    """W = a V^-1 for a of 1/4 and more: N is a times what it is for the inverse, and the series of I - W V makes up for it.
+
+    Of a diagonal matrix the discs are tight: the eigenvalue r of a member is on the edge of the disc about 0.
+    """
+    radius = np.array([[2.0**-10, 0.0], [0.0, 0.0]])
+    inverse = eigenvalues_module.approximate_inverse
+    for factor in (0.25, 0.5, 0.75, 1.0, 1.25):
+        monkeypatch.setattr(eigenvalues_module, "approximate_inverse", lambda matrix, a=factor: a * inverse(matrix))
+        found = enclose_eigenvalues(np.diag([0.0, 8.0]), radius)
+        at = np.argmin(np.abs(found.centres))
+        assert found.simple[at] and found.centres[at] == 0 and 2.0**-10 <= found.radii[at] < 20 * 2.0**-10
 
 
 def test_rotation_and_saddle():

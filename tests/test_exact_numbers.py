@@ -10,7 +10,7 @@ from flint import arb
 
 import hyjax as hj
 from hyjax.certify import fine, fixed_point
-from hyjax.certify.fine_flow import crossing, FineFunction, step_from
+from hyjax.certify.fine_flow import crossing, FineFunction, Step, step_from
 from hyjax.certify.fixed_point import between, divided, dot, exactly, NotEnclosed, Number, PRECISION, rounded
 from hyjax.certify.mode_field import ModeField
 
@@ -165,6 +165,41 @@ def test_the_flow_of_a_point_and_its_crossing(radius):
             with pytest.raises(NotEnclosed):
                 start = [a, b] if guess > 0 else [exactly(0.5), exactly(2.5)]
                 crossing(step_from(field, columns, start, other), height, exactly(guess * float(middle)))
+
+
+@pytest.mark.parametrize("slope", [Fraction(1, 3), Fraction(49, 100), Fraction(51, 100), Fraction(3, 5), Fraction(1)])
+def test_a_crossing_is_enclosed_only_if_every_state_crosses(slope):
+    """x' = -1 from 1/2, y' = 0 from 0 +- r, and the guard h(x) + y: for y = r it never reaches zero where h > -r.
+
+    h has the slope 1 down to x = -e, then a smaller one, and none from x = -2r - 9e on, for e of 64 units: h ends below -r only
+    for slopes above 1/2.
+    """
+    radius, half, e = ONE >> 6, ONE >> 1, 64
+    kink, flat = -e, -2 * radius - 9 * e
+
+    def h(x):
+        return x if x >= kink else kink + slope * (max(x, flat) - kink)
+
+    def height(state):
+        x, y = state
+        least = 1 if x.low >= kink else slope if x.low >= flat else 0
+        most = 1 if x.high >= kink else slope
+        rate = between(int(least * ONE), int(most * ONE) + 1)
+        return [between(int(h(x.low)) - 1, int(h(x.high)) + 1) + y, -rate]
+
+    series = [[Number(half), Number(-ONE), Number(0)], [Number(0)] * 3]
+    step = Step(series, [0, radius], [Number(-ONE), Number(0)], Number(ONE))
+    assert (h(flat) < -radius) == (slope > Fraction(1, 2))
+    if slope > Fraction(1, 2):
+        states, time = crossing(step, height, Number(half))
+        for y in (-radius, radius):
+            x = radius if y < 0 else kink + (-radius - kink) / slope
+            assert h(x) + y == 0
+            assert holds(time, Fraction(1, 2) - Fraction(x) / ONE)
+            assert holds(states[0], Fraction(x) / ONE) and holds(states[1], Fraction(y, ONE))
+    else:
+        with pytest.raises(NotEnclosed, match="time of a crossing"):
+            crossing(step, height, Number(half))
 
 
 def test_a_step_in_which_a_state_is_infinite_is_refused():

@@ -137,6 +137,24 @@ def test_krawczyk_proves_nothing_where_a_condition_fails_or_numbers_are_infinite
     assert "multiplier 1" in boxes_of(good, wide, c).proved(1e-3)[1][0]
 
 
+def test_krawczyk_excludes_an_orbit_only_where_no_map_of_the_set_has_one():
+    """P(x) = x / 4 + v with v in 2e-3 +- r has the fixed points 4/3 v; the nearest of them is moved over the edge of the box."""
+    c, box, excluded = np.array([[1 / (0.25 - 1)]]), 1e-3, []
+    for edge in EDGE:
+        nearest = box * (1 + edge)
+        radius = np.array([2e-3 - 0.75 * nearest])
+        reason = boxes_of(
+            image_of(np.array([2e-3]), radius, [[0.25]], [[0.0]]),
+            image_of(np.zeros(1), np.zeros(1), [[0.25]], [[0.0]]),
+            c,
+        ).proved(box)[1][0]
+        excluded.append("no periodic orbit" in reason)
+        outside_of_it = Fraction(4, 3) * (Fraction(2e-3) - Fraction(radius[0])) > Fraction(box)
+        assert outside_of_it or not excluded[-1], edge
+        assert excluded[-1] or edge < 1e-6
+    assert any(excluded) and not all(excluded)
+
+
 @pytest.mark.parametrize("degree", [1, 2])
 def test_windows_are_those_of_every_state_of_a_part_of_a_box(degree):
     rng, form, steps = np.random.default_rng(degree), basis(2, degree), 7
@@ -245,6 +263,24 @@ def test_a_polygon_holds_another_only_if_it_does():
     assert all(claimed for edge, claimed in found if edge < -1e-9) and not any(
         claimed for edge, claimed in found if edge > 0
     )
+
+
+def test_a_polygon_of_other_directions_holds_a_set_only_if_it_holds_its_corners():
+    """A regular polygon turned by a small angle against the directions of the set: no edge is normal to one of these."""
+    k, found = 12, []
+    directions = attracting._around(k)
+    for angle in (1e-3, -1e-2):
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        polygon = Polygon(from_supports(directions, np.ones(k)).vertices @ turn.T)
+        for part in np.linspace(-8, 2, 41):
+            supports = np.full(k, 1 + part * abs(angle))
+            claimed = holds(polygon, directions, supports)
+            l, b = fractions(directions), fractions(supports)
+            corners = [inverse(l[[i, (i + 1) % k]]) @ b[[i, (i + 1) % k]] for i in range(k)]
+            true = all(strictly_inside(polygon, corner) for corner in corners)
+            assert true or not claimed, (angle, part)
+            found.append((claimed, true))
+    assert any(claimed for claimed, _ in found) and not all(true for _, true in found)
 
 
 def test_polygons_that_are_not_convex_are_refused():
@@ -365,6 +401,8 @@ def test_orbits_converge_only_from_a_chain_of_sets_that_ends_in_a_contraction():
         (lambda size: 0.5 * size, lambda size: 0.9 if size < 0.02 else 1.1, 2),
         (lambda size: 1.01 * size, lambda size: 0.9, 60),
         (lambda size: max(0.5 * size, 0.03), lambda size: 0.9 if size < 0.02 else 1.1, 60),
+        # The second set contracts, and reaches beyond itself.
+        (lambda size: 0.5 * size if size > 0.06 else 1.01 * size, lambda size: 0.9 if size < 0.06 else 1.1, 60),
     ):
         *_, norm = attracting._funnel(Images(directions, factor, norm_of), directions, None, most)
         assert not norm < 1
@@ -375,6 +413,16 @@ def test_orbits_converge_only_from_a_chain_of_sets_that_ends_in_a_contraction():
     assert reached.reasons and not norm < 1
 
 
+def test_sets_of_a_chain_that_do_not_hold_the_images_before_them_prove_nothing(monkeypatch):
+    """Sets made smaller instead of larger than the images: orbits may leave the chain."""
+    directions = attracting._around(16)
+    images = lambda: Images(directions, lambda size: 0.5 * size, lambda size: 0.9 if size < 0.02 else 1.1)
+    for factor in (0.9, 1 - 1e-9, 1 + 1e-4):
+        monkeypatch.setattr(attracting, "_rounded", lambda supports, factor=factor: factor * supports)
+        reached, _, norm = attracting._funnel(images(), directions, None, 60)
+        assert not reached.reasons and (norm < 1) == (factor > 1)
+
+
 def test_a_disturbed_set_is_one_whose_pieces_are_all_mapped_inside():
     directions = attracting._around(16)
     images = Images(directions, lambda size: 0.5 * size + 0.1, lambda size: 0.5)
@@ -382,6 +430,28 @@ def test_a_disturbed_set_is_one_whose_pieces_are_all_mapped_inside():
     assert not reached.reasons and 0.2 < images.sets[-1] < 0.22
     growing = Images(directions, lambda size: 1.1 * size + 0.1, lambda size: 0.5)
     assert attracting._invariant(growing, directions, np.full(16, 0.05), 10)[0].reasons
+
+
+class Bulging(Images):
+    """Images of which the pieces reach farther than points at the boundary, by 3/10."""
+
+    def all(self, polygon, directions):
+        pieces = Images(self.directions, lambda size: 1.3 * self.factor(size), self.norm_of).all(polygon, directions)
+        pieces.of_pieces = True
+        return pieces
+
+    def boundary(self, polygon, directions, strength=1.0):
+        found = Images.all(self, polygon, directions)
+        found.of_pieces = False
+        return found
+
+
+def test_a_disturbed_set_is_not_proved_by_its_boundary():
+    """Points are mapped inside from sizes of 1/5 on, pieces from 0.13 / (1 - 0.65) = 13/35."""
+    directions = attracting._around(16)
+    images = Bulging(directions, lambda size: 0.5 * size + 0.1, lambda size: 0.5)
+    reached, _, _ = attracting._invariant(images, directions, np.full(16, 0.05), 60)
+    assert reached.of_pieces and not reached.reasons and 13 / 35 < images.sets[-1] < 0.4
 
 
 class Disturbed:

@@ -160,9 +160,9 @@ def multiply(a: TaylorModel, b: TaylorModel) -> TaylorModel:
 
 
 def _grades(a: TaylorModel) -> list[Array]:
-    """The norms of the homogeneous parts, degree by degree, and the radius last; each is larger than what may be flushed."""
+    """The norms of the homogeneous parts, degree by degree, and last the radius with a bound of all entries that are flushed."""
     size, ends = jnp.abs(a.coefficients), np.searchsorted(a.basis.degrees, np.arange(a.basis.degree + 2))
-    return [jnp.sum(size[i:j], axis=0) + TINY for i, j in itertools.pairwise(ends)] + [a.radius + TINY]
+    return [jnp.sum(size[i:j], axis=0) for i, j in itertools.pairwise(ends)] + [a.radius + TINY]
 
 
 def left_factor(a: TaylorModel) -> Array:
@@ -174,13 +174,12 @@ def right_factor(b: TaylorModel, orders: int) -> Array:
     r"""The coefficients and then, for each grade $d$ of the other factor, what the product with it adds to the radius,
     $\sum_e w_{de} q_e$.
 
-    The polynomial leaves out products of degrees beyond its own, and all with a radius, $w = 1$; each of the others rounds in the
-    sum of all pairs of `orders` products, $w = $ `UNIT` times their number. Shape `(N + degree + 2, *shape)`.
+    The polynomial leaves out products of degrees beyond its own, and all with a radius, whose grade is `degree + 1`: $w = 1$. The
+    others round in the sum of all pairs of `orders` products, $w = $ `UNIT` times their number. Shape `(N + degree + 2, *shape)`.
     """
     q, degree = jnp.stack(_grades(b)), b.basis.degree
     d = np.arange(degree + 2)
     weights = np.where(d[:, None] + d > degree, 1.0, UNIT * (b.basis.products * orders + 2))
-    weights[-1], weights[:, -1] = 1.0, 1.0
     weights = weights.reshape((*weights.shape, *(1,) * b.radius.ndim))
     return jnp.concatenate([b.coefficients, jnp.sum(weights * q, axis=1)])
 
