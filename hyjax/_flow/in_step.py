@@ -36,7 +36,7 @@ MOST = 4
 ROUNDINGS = 2.0**10
 
 
-def any_in_step(system: HybridSystem, mode: str, end: Sequence[str] | None = None) -> bool:
+def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -> bool:
     """Whether the transitions allow events in step in a mode: two or more of them, which lead to one mode whichever is the first.
 
     **Arguments:** `end`: for one event, two and so on, the mode that they lead to; by default, any mode.
