@@ -247,16 +247,89 @@ def test_the_first_of_the_list_is_taken_unless_it_is_not_armed():
     assert np.array_equal(ran.mode, [1, 2, 2, 1, 0])
 
 
-@pytest.mark.parametrize(
-    "analysis",
-    [
-        lambda: hj.covariance(CHAIN, jnp.zeros(2), jnp.eye(2), None, mode="run", t1=1.0),
-        lambda: hj.lyapunov_spectrum(CHAIN, jnp.zeros(2), None, mode="run", t1=1.0),
-    ],
-)
-def test_analyses_that_know_events_alone_refuse(analysis):
-    with pytest.raises(ValueError, match=r"the transitions \[1\] have at_once=True"):
-        analysis()
+def test_analyses_that_know_events_alone_refuse():
+    with pytest.raises(ValueError, match=r"kalman_filter: the transitions \[1\] have at_once=True"):
+        hj.kalman_filter(
+            CHAIN, jnp.zeros(2), jnp.eye(2), None, mode="run", times=jnp.ones(1), measurements=jnp.ones((1, 1)),
+            observe=lambda t, x, p: x[:1], measurement_noise=jnp.eye(1),
+        )  # fmt: skip
+
+
+# Variations at fixed time through the mode of no duration, from x0 = (0.1, FIXED) to 1.5 (see above).
+FLOWN = np.array([[1, 0], [0.5 * FIXED * np.exp(-0.9) - (FIXED * np.exp(-0.9) + 1) / 2, 0.5 * np.exp(-0.9)]])
+FLOWN[1] *= np.exp(-0.6)
+
+
+def test_covariance_through_a_mode_of_no_duration():
+    """Of the start; and of noise in both resets, in the level of the first guard, and in that of the second, which does not act.
+    The trajectory is that of `simulate`."""
+    x0, start = jnp.array([0.1, FIXED]), np.array([[0.02, 0.01], [0.01, 0.03]])
+    resets = {0: np.diag([0.0, 0.05]), 1: np.diag([0.04, 0.07])}
+    noise = hj.Noise(guard={0: 0.03, 1: 11.0}, reset=resets)
+    found = eqx.filter_jit(hj.covariance)(
+        CHAIN, x0, start, None, mode="run", t1=1.5, noise=noise, max_jumps=3, integrator=ROLLED
+    )
+    # A level of the clock's guard is a delay: x(1.5) is less by it, y = (y1 + 1) / 2 falls for less time.
+    decay, y1 = np.exp(-0.6), FIXED * np.exp(-0.9)
+    late = np.array([-1.0, (0.5 * -y1 + (y1 + 1) / 2) * decay])
+    halved = np.diag([1.0, 0.5]) @ resets[0] @ np.diag([1.0, 0.5]) + resets[1]
+    after = np.diag([1, decay]) @ halved @ np.diag([1, decay])
+    assert found.result == "successful"
+    assert_allclose(found.final, FLOWN @ start @ FLOWN.T + 0.03 * np.outer(late, late) + after, rtol=1e-9, atol=1e-12)
+    ran = hj.simulate(CHAIN, x0, None, mode="run", t1=1.5, max_jumps=3, integrator=ROLLED)
+    run = found.trajectory
+    assert run.system.modes["run"].dimension == 2 and np.array_equal(run.at_once, ran.at_once)
+    for name in ("x", "x_starts", "x_ends", "ends", "guard_rates"):
+        assert_allclose(getattr(run, name), getattr(ran, name), rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_covariance_from_a_start_beyond_the_limit():
+    """The first jump is at time 0 for every start, the next at a fixed temperature: the variance of its time alone remains."""
+    system, t = thermostat(22.0, 18.0), 1.0
+    found = hj.covariance(
+        system, jnp.array([25.0]), 0.01 * jnp.eye(1), None, mode="heating", t1=t, max_jumps=4, integrator=ROLLED
+    )
+    early, first = np.log(15 / 8), 0.3
+    assert found.result == "successful" and np.array_equal(found.trajectory.at_once, [True, False, False, False, False])
+    run = heated(system, jnp.array(25.0), t)
+    assert_allclose(found.final, 0.01 * np.square(run.fundamental_matrix()), rtol=1e-8)
+    cooled = hj.covariance(
+        system, jnp.array([25.0]), 0.01 * jnp.eye(1), None, mode="heating", t1=first, max_jumps=4, integrator=ROLLED
+    )
+    assert first < early
+    assert_allclose(cooled.final, [[0.01 * np.exp(-2 * first)]], rtol=1e-9)
+
+
+def test_exponents_through_a_mode_of_no_duration():
+    """log(1 / 2e) in a period of 1, as of the multiplier, and 0 along the flow."""
+    found = eqx.filter_jit(hj.lyapunov_spectrum)(
+        CHAIN, jnp.array([0.3, 1.0]), None, mode="run", t1=60.0, transient=20.0, segments=120, max_jumps=4
+    )
+    assert found.result == "successful" and found.x.shape == (2,)
+    # Over whole periods, by vectors that have turned into their directions.
+    assert_allclose(found.exponents, [0, -1 - np.log(2)], atol=1e-8)
+
+
+@pytest.mark.parametrize("first", ["run", "turn"])
+def test_responses_of_an_orbit_through_a_mode_of_no_duration(first):
+    """The phase is the clock: a push of x is an advance, and one of y none. A push of y decays by 1 / 2e in a period, and one of
+    x adds to the deviation of y what the clock's advance makes of it."""
+    sequence = ("run", "turn") if first == "run" else ("turn", "run")
+    start = [0.0, FIXED] if first == "run" else [0.0, FIXED * 2]
+    orbit = hj.periodic_orbit(CHAIN, jnp.array(start), None, sequence=sequence, integrator=ROLLED)
+    phase = hj.phase_response(orbit, samples=6)
+    run = phase.arcs[sequence.index("run")]
+    assert phase.result == "successful" and float(phase.residual) < 1e-9
+    # The flow turns (1, -y) along the orbit: the phase of (x, y) is x alone.
+    assert run.z.shape == (6, 2)
+    assert_allclose(run.z, np.tile([1.0, 0.0], (6, 1)), atol=1e-9)
+    decay = hj.isostable_response(orbit, samples=6)
+    along = decay.arcs[sequence.index("run")]
+    # The deviation from y = FIXED e^-x, scaled to the start.
+    shape = np.stack([FIXED * np.exp(-along.x[:, 0]), np.ones(6)], axis=1)
+    ratio = along.z[:, 1:].real
+    assert_allclose(along.z.real / ratio, shape, atol=1e-8)
+    assert_allclose(decay.multiplier, np.exp(-1) / 2, rtol=1e-9)
 
 
 def test_at_once_is_a_bool():

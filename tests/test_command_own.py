@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.integrate
 from numpy.testing import assert_allclose
 from readme import ROOT
 
@@ -134,3 +135,41 @@ def test_output_on_the_page(command, tmp_path, line, shown):
 
 def test_that_the_page_shows_the_commands():
     assert [line.split()[1] for line, _ in SHOWN] == ["models", "gait", "simulate", "continue", "sweep"]
+
+
+NEURON = '''"""Izhikevich's neuron."""
+import equinox as eqx, jax, jax.numpy as jnp, hyjax as hj
+
+
+class Params(eqx.Module):
+    current: jax.Array = hj.parameter(10.0, "1", "input current")
+
+
+def flow(t, x, p):
+    v, u = x
+    return jnp.stack([0.04 * v**2 + 5 * v + 140 - u + p.current, 0.02 * (0.2 * v - u)])
+
+
+fire = hj.Transition("rest", "rest", lambda t, x, p: 30 - x[0], lambda t, x, p: jnp.stack([-55.0 + 0 * x[0], x[1] + 4]))
+system = hj.HybridSystem({"rest": hj.Mode(flow, ("v", "u"))}, (fire,))
+guess = jnp.array([-55.0, -8.0])
+'''
+
+
+def test_a_guess_whose_surroundings_hold_no_orbit(command, tmp_path):
+    """All starts near the guess lead to an orbit outside of its surroundings: it is found; by SciPy it closes. A region that is
+    given stays, and the message names that orbit."""
+    path = tmp_path / "neuron.py"
+    path.write_text(NEURON)
+    ran = command("gait", str(path), "--json")
+    assert ran.returncode == 0, ran.stderr
+    (orbit,) = json.loads(ran.stdout)["orbits"]
+    v, u = orbit["x0"]
+    flow = lambda t, x: [0.04 * x[0] ** 2 + 5 * x[0] + 140 - x[1] + 10, 0.02 * (0.2 * x[0] - x[1])]
+    spike = lambda t, x: x[0] - 30
+    spike.terminal = True
+    lap = scipy.integrate.solve_ivp(flow, (0, 100), [v, u], method="DOP853", rtol=1e-13, atol=1e-13, events=spike)
+    assert_allclose([v, u, orbit["period"]], [-55, lap.y[1, -1] + 4, lap.t[-1]], rtol=1e-10)
+    ran = command("gait", str(path), "--region", "-82:-28,-12:-4")
+    assert ran.returncode == 1
+    assert "starts led to an orbit outside of the region, such as one near (-55, -3.49" in ran.stderr.replace("\n", " ")

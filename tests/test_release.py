@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._flow.surfaces import rounding, Surfaces
 from hyjax._system.results import code_names
 
 ROLLED = hj.Integrator(unroll=False)
@@ -45,21 +46,19 @@ chain = hj.HybridSystem(
 
 def test_the_first_derivative_that_is_not_zero_decides():
     """Of order 1 to 4, of either sign; offsets, for which rounding is not relative to zero; units; late times; three forms of the
-    guard. Lower derivatives and the value are rounding."""
+    guard, of which the last has at the offset zero the rounding of 3, which no input shows. Lower derivatives and the value are
+    rounding."""
     kinds = (1, 2, 3, 4), (1, -1), (0.0, 0.7, -1.3), (1e-6, 1.0, 1e6), (0.3, 1e3), (0, 1, 2)
     order, sign, at, scale, since, kind = np.array(list(itertools.product(*kinds))).T
-    # At the offset zero the gap has the rounding of 3, which no input shows.
-    seen = (kind != 2) | (at != 0)
-    order, sign, at, scale, since, kind = (each[seen] for each in (order, sign, at, scale, since, kind))
     rng = np.random.default_rng(0)
     push = sign * rng.uniform(0.3, 3, sign.size)
     x = np.zeros((sign.size, 4))
     x[:, 0] = at * scale * (1 + 2e-16 * rng.normal(size=sign.size))
-    # A rate that is rounding above the surface at zero is a hop, which is resolved.
+    # A rate that is rounding above the surface at zero is a hop, which is resolved unless the guard rounds it.
     lower = np.arange(4) < order[:, None] - 1
     lower = lower & (np.arange(4) > 0) | (np.arange(4) == 1) & (order[:, None] > 1)
     rounding = 1e-16 * scale[:, None] * rng.normal(size=x.shape)
-    x += np.where(lower & ((sign > 0) | (at != 0))[:, None], rounding, 0)
+    x += np.where(lower & ((sign > 0) | (at != 0) | (kind == 2))[:, None], rounding, 0)
     params = dict(order=order.astype(int), push=push, at=at, scale=scale, since=since, kind=kind.astype(int))
     run = lambda x, p: hj.simulate(chain, x, p, mode="held", t1=p["since"] + 1, max_jumps=4, integrator=ROLLED)
     runs = jax.jit(jax.vmap(run))(jnp.asarray(x), jax.tree.map(jnp.asarray, params))
@@ -83,6 +82,26 @@ def test_a_guard_that_is_not_armed_does_not_hold():
     runs = jax.jit(jax.vmap(run))(jnp.array([1.0, -1.0]))
     assert np.array_equal(codes(runs), ["zeno", "successful"])
     assert_allclose(runs.x, [[0, 0], [-0.5, -1]], rtol=1e-13)
+
+
+def test_the_rounding_of_constants_in_a_guard():
+    """At states that are zero or resolved far below: the rounding of the constants, between 1 and 128 units of their last places;
+    none for what bends, jumps, has a kink near or varies with a state of another size."""
+    size = np.geomspace(1e-5, 1e9, 29)
+    guards = {
+        "gap": (lambda y, c: c - jnp.sqrt((c - y) ** 2), 1), "sum": (lambda y, c: (c + y) - c, 1),
+        "exponential": (lambda y, c: c * (jnp.exp(y / c) - 1), 1),
+        "linear": (lambda y, c: c * y, 0), "square": (lambda y, c: y**2 / c, 0), "root": (lambda y, c: c * jnp.sqrt(y), 0),
+        "kink": (lambda y, c: y + jnp.abs(y - 1e-9 * c), 0), "wave": (lambda y, c: jnp.sin(y / (1e-15 * c)), 0),
+        "step": (lambda y, c: jnp.where(y > 0, c, y), 0),
+    }  # fmt: skip
+    for name, (guard, share) in guards.items():
+        both = Surfaces(1, lambda t, x, c, guard=guard: guard(x[0], c)[None], lambda t, x, c: jnp.array([True]))
+        at = lambda y, c, both=both: rounding(both, jnp.array(0.3), jnp.stack([y, 1 + 0 * y]), c)[0][0]
+        for y in (0.0,) if share == 0 else (0.0, 1e-20):
+            found = jax.jit(jax.vmap(at, (None, 0)))(jnp.array(y), jnp.asarray(size)) / 2.2e-16
+            low, high = {0: (-1, 1e-3), 1: (1, 128)}[share]
+            assert np.all((found / size > low) & (found / size < high)), (name, found / size)
 
 
 def test_slack_strings():
@@ -245,17 +264,28 @@ def test_the_twisting_algorithm():
     assert_allclose(runs.t[at == 0], end, rtol=0, atol=1e-12)
 
 
-def test_a_small_oscillator_with_a_wall():
-    """Of size 1 or 1e-15, with an absolute tolerance as small: it strikes every half period."""
-    wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: x * jnp.array([1, -0.9]))
+@pytest.mark.parametrize("atol", [None, 1e-30])
+@pytest.mark.parametrize("at", [0.0, -0.5])
+def test_a_small_oscillator_with_a_wall(at, atol):
+    """Of size 1 or far smaller, with an absolute tolerance that is larger or as small: it strikes a wall in the middle every half
+    period; one at -1/2 after 2 pi / 3, and from there after twice the angle whose tangent is the speed over 1/2."""
+    fine = hj.Integrator(unroll=False) if atol is None else hj.Integrator(atol=atol, unroll=False)
+    wall = hj.Transition("free", "free", lambda t, x, p: x[0] - at * p, lambda t, x, p: x * jnp.array([1, -0.9]))
     swing = hj.Mode(lambda t, x, p: jnp.stack([x[1], -x[0]]), ("x", "v"))
-    system, fine = hj.HybridSystem({"free": swing}, (wall,)), hj.Integrator(atol=1e-30, unroll=False)
+    system = hj.HybridSystem({"free": swing}, (wall,))
     run = lambda size: hj.simulate(
-        system, jnp.stack([size, 0 * size]), None, mode="free", t1=10.0, max_jumps=5, integrator=fine
+        system, jnp.stack([size, 0 * size]), size, mode="free", t1=10.0, max_jumps=6, integrator=fine
     )
-    runs = jax.jit(jax.vmap(run))(jnp.array([1.0, 1e-15]))
-    assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == 3)
-    assert_allclose(runs.ends[:, :3], np.tile(np.pi * (np.arange(3) + 0.5), (2, 1)), rtol=1e-13)
+    sizes = np.array([1.0, 1e-9, 1e-15, 1e-18])
+    runs = jax.jit(jax.vmap(run))(jnp.asarray(sizes))
+    speed = np.sqrt(1 - at**2) * 0.9 ** np.arange(1, 6)
+    flights = 2 * np.arctan2(speed, at)
+    # The swing about zero has half a turn from any speed.
+    strikes = np.arccos(at) + np.cumsum(np.append(0, flights))
+    count = int(np.sum(strikes < 10))
+    assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == count)
+    # The steps of a flow below the absolute tolerance are as long as that allows.
+    assert_allclose(runs.ends[:, :count], np.tile(strikes[:count], (4, 1)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("at", [0.0, 0.7])

@@ -1,5 +1,6 @@
 """Orbits without a guess: each of them once, the same for the same key; and the rule that ends a search."""
 
+import re
 import warnings
 
 import equinox as eqx
@@ -218,3 +219,25 @@ def test_too_few_starts_are_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         assert len(logistic_orbits(3.6, starts=512)) == 2
+
+
+@pytest.mark.parametrize("period, found", [(1.0, 1), (0.7, 0)])
+def test_a_search_of_a_forced_system_tells_of_the_phase(period, found):
+    """A filter of cos 2 pi t that a clock closes: in step with the forcing there is the orbit, out of step none, and a warning
+    names the reason and the remedy."""
+    flow = lambda t, x, p: jnp.stack([jnp.cos(2 * jnp.pi * t) - x[0], 1.0 + 0 * x[1]])
+    tick = hj.Transition("on", "on", lambda t, x, p: p - x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    system = hj.HybridSystem({"on": hj.Mode(flow, ("x", "clock"))}, (tick,))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        region = (jnp.array([-1.0, 0.0]), jnp.array([1.0, 0.0]))
+        orbits = hj.find_orbits(system, jnp.array(period), sequence=("on",), region=region)
+    assert len(orbits) == found
+    text = " ".join(str(each.message) for each in told)
+    assert bool(re.search(r"no orbit was found. \d+ starts led to a state that returns at another", text)) == (
+        not found
+    )
+    assert ("section=hj.Stroboscope(mode, period)" in text) == (not found)
+    if found:
+        # The solution (cos 2 pi t + 2 pi sin 2 pi t) / (1 + 4 pi^2) at 0.
+        assert_allclose(orbits.x[0], [1 / (1 + 4 * np.pi**2), 0], atol=1e-10)

@@ -17,6 +17,13 @@ from .._system.types import Params, Scalar, State, Time
 Guards = Float[Array, " guards"]
 Mask = Bool[Array, " guards"]
 
+# A guard's own rounding is looked for at these points of a line, in units of these powers of the dtype's resolution.
+LINE = np.array([1.0, 1.73, 3.14, 4.41, 5.27, 6.83, 8.05])
+SCALES = np.array([0.2, 0.4, 0.6, 0.8, 1.0])
+# What is left of values at these points without a cubic.
+_POWERS = LINE[:, None] ** np.arange(4)
+OFF_CUBIC = np.eye(len(LINE)) - _POWERS @ np.linalg.pinv(_POWERS)
+
 
 class Surfaces(eqx.Module):
     """The guards of a mode, and whether they are armed: functions of `(t, x, args)` with values of shape `(guards,)`.
@@ -134,7 +141,8 @@ def known_to(
 def rounding(
     surfaces: Surfaces, t: Time, x: State, args: PyTree, more: float | Scalar | State = 0.0
 ) -> tuple[Guards, Guards]:
-    """The size of each guard's rounding error: its change when each input changes by 64 units in the last place.
+    """The size of each guard's rounding error: its change when each input changes by 64 units in the last place, or what its
+    constants make of it (`_own_rounding`), which no input shows where the state is zero.
 
     **Returns:** that; and where each coordinate of the state changes by `more` in addition: for a coordinate near zero may be the
     difference of larger numbers. By differences, because the gradient of a guard such as a norm may be infinite or not exist.
@@ -148,8 +156,39 @@ def rounding(
     moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
     # The first row is not moved.
-    values = jax.vmap(at)(inputs + jnp.diag(jnp.append(0, moves))[:, 1:])
-    change = jnp.abs(values[1:] - values[0])
+    values = jax.vmap(at)(inputs + jnp.concatenate([jnp.diag(jnp.append(0, moves))[:, 1:], _along_a_line(x)]))
+    change = jnp.abs(values[1 : inputs.size + 1] - values[0])
     change = jnp.where(jnp.isfinite(change), change, 0)
     part = relative / jnp.where(moves > 0, moves, 1)
-    return part @ change, jnp.sum(change, axis=0)
+    noise, error = part @ change, jnp.sum(change, axis=0)
+    more_noise = jnp.maximum(_own_rounding(values[inputs.size + 1 :]) - noise, 0)
+    return noise + more_noise, error + more_noise
+
+
+def _along_a_line(x: State) -> Float[Array, "points inputs"]:
+    """Moves of time and state along a line through the state, which no plane of coordinates contains: the points of `LINE` at
+    each of `SCALES` distances, the largest first."""
+    direction = 1 + np.arange(1, x.size + 1) * 0.618034 % 1
+    scales = float(jnp.finfo(x.dtype).eps) ** SCALES
+    moves = np.einsum("i,j,k->ijk", scales, LINE, np.append(0, direction))
+    return jnp.asarray(moves.reshape(-1, x.size + 1), x.dtype)
+
+
+def _own_rounding(values: Float[Array, "points guards"]) -> Guards:
+    r"""The rounding error of a guard with constants inside, such as $3 - \sqrt{(3 - y)^2}$ at $y = 0$: by how much its values on
+    a line differ from a cubic; 0 where they show none. **Arguments:** `values`: at the points of `_along_a_line`.
+
+    Rounding is what does not shrink with the distance of the points, and is small beside the guard's change between them. (A kink
+    of the guard lies between the points of one distance at most.)
+
+    Source: Moré, Wild (2011), *Estimating computational noise*, SIAM J. Sci. Comput. 33, by differences of equidistant values;
+    but the roundings of those may lie on a line.
+    """
+    values = values.reshape(len(SCALES), len(LINE), -1)
+    values = values - values[:, :1]
+    left = jnp.max(jnp.abs(jnp.einsum("jk,ikg->ijg", OFF_CUBIC.astype(values.dtype), values)), axis=1)
+    spread = jnp.max(jnp.abs(values), axis=1)
+    coarse, fine = left[:-1], left[1:]
+    alike = (coarse <= 8 * fine) & (fine <= 8 * coarse)
+    noise = 64 * jnp.where(alike & (16 * coarse <= spread[:-1]), coarse, 0)
+    return jnp.max(jnp.where(jnp.isfinite(noise), noise, 0), axis=0)

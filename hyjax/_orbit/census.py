@@ -10,7 +10,8 @@ FRUITLESS = 512
 
 @dataclasses.dataclass(frozen=True)
 class Census:
-    """How many starts were tried, and how many of them led to each orbit.
+    """How many starts were tried, how many of them led to each orbit, how many to a state that returns at another phase of the
+    system's time dependence, and a state of each orbit `outside` of the region to which one led.
 
     If any division of the starts among $w$ orbits is equally likely beforehand, then after $n$ starts that led to $w$ orbits the
     expected share of starts that lead to others is $w(w + 1)/n(n - 1)$. An orbit to which only one start led makes others likely
@@ -22,6 +23,8 @@ class Census:
 
     tried: int = 0
     hits: tuple[int, ...] = ()
+    out_of_phase: int = 0
+    outside: tuple[tuple[float, ...], ...] = ()
 
     @property
     def unseen(self) -> float:
@@ -36,9 +39,31 @@ class Census:
             return self.tried >= FRUITLESS
         return self.unseen <= UNSEEN and min(self.hits) > 1
 
+    @property
+    def hint(self) -> str:
+        """What to try where starts led out of the region, or to states that return at another phase; else empty."""
+        hints = []
+        if self.outside:
+            state = ", ".join(f"{each:.6g}" for each in self.outside[0])
+            hints.append(
+                f"{len(self.outside)} starts led to an orbit outside of the region, such as one near ({state}). Give a region "
+                "that holds it."
+            )
+        if self.out_of_phase:
+            hints.append(self._phase)
+        return " ".join(hints)
+
+    @property
+    def _phase(self) -> str:
+        return (
+            f"{self.out_of_phase} starts led to a state that returns at another phase of the system's time dependence "
+            "(out_of_phase), which is no orbit: an orbit of a forced system closes after a multiple of the forcing's period. "
+            "Give as many strides as close then, or section=hj.Stroboscope(mode, period), or make the phase a coordinate."
+        )
+
     def __str__(self) -> str:
         n, w = sum(self.hits), len(self.hits)
         return (
             f"{n} of {self.tried} starts led to {w} orbit{'s' * (w != 1)}; the expected share of such starts that lead to orbits "
-            f"not yet found is {self.unseen:.2g}"
+            f"not yet found is {self.unseen:.2g}{'. ' * bool(self.hint)}{self.hint.removesuffix('.')}"
         )

@@ -97,8 +97,9 @@ def find_orbits(
     - `method`: as for `periodic_orbit`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
 
     **Returns:** one `PeriodicOrbit` whose arrays have a leading axis over the distinct orbits found, by decreasing period; its
-    length is 0 if none is found. Orbits of continuous families are omitted. Not for use under `jit`, because the number of orbits
-    is not known in advance. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+    length is 0 if none is found; a warning says where starts led to instead: to orbits outside of the region, or to states that
+    return at another phase of a forcing. Orbits of continuous families are omitted. Not for use under `jit`, because the number
+    of orbits is not known in advance. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     With a `section`, a dictionary from each sequence to a `PeriodicOrbit` of this kind, the shortest sequence first. The `system`
     of these orbits is the given one with a transition at the section, which changes nothing and enters the mode `"(mode) from the
@@ -139,4 +140,6 @@ def find_orbits(
         orbits, census = search(batch, (low, high), starts, key, solve_batch)
     if len(orbits) and not census.complete:
         warn(f"find_orbits: {census}")
+    elif census.hint and not len(orbits):
+        warn(f"find_orbits: no orbit was found. {census.hint}")
     return orbits

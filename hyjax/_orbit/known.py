@@ -11,7 +11,8 @@ from .fixed_point import Solved
 class Known:
     """A register of the orbits in a box.
 
-    **Attributes:** `orbits`: one PyTree of numbers each. `hits`: how many starts led to each.
+    **Attributes:** `orbits`: one PyTree of numbers each. `hits`: how many starts led to each. `outside`: a state of each orbit
+    outside of the box to which a start led.
     """
 
     def __init__(self, low: np.ndarray, high: np.ndarray):
@@ -19,7 +20,7 @@ class Known:
         self.size = np.maximum(np.abs(low), np.abs(high))
         self.rough = Closeness(1e-3, 1e-2, 3.0)
         self.exact = Closeness(float(np.finfo(low.dtype).eps) ** 0.6, 1e-2, 10.0)
-        self.orbits, self.results, self.hits = [], [], []
+        self.orbits, self.results, self.hits, self.outside = [], [], [], []
         # Coarse results that were solved accurately, with the number of the orbit, or None where that failed.
         self.seen: list[tuple[Result, int | None]] = []
 
@@ -30,6 +31,7 @@ class Known:
         for i in np.flatnonzero(orbits.result._value == RESULTS.successful._value).tolist():
             result = result_of(orbits, i, self.size, self.rough)
             if result.inside(self.low, self.high) is None:
+                self.outside.append(np.asarray(result.nodes[0]))
                 continue
             if not merge:
                 groups.append([result])

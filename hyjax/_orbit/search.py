@@ -29,7 +29,7 @@ Solve = Callable[..., Solved]
 ROUND, BLOCK = 128, 16
 # Where fewer of the starts than this lead to an orbit, others are tried on the edge of the starts whose stride succeeds.
 FEW = 1 / 32
-SUCCESSFUL = RESULTS.successful._value
+SUCCESSFUL, OUT_OF_PHASE = RESULTS.successful._value, RESULTS.out_of_phase._value
 # After one evaluation: a stride that did not fail.
 SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
 
@@ -75,7 +75,9 @@ def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None
         if groups := known.sort(orbits, merge):
             inside = np.stack([group[0].nodes[group[0].inside(low, high)] for group in groups])
             known.add(solved(inside, fine), groups)
-        return Census(census.tried + count, tuple(known.hits))
+        astray = int(np.sum(orbits.result._value == OUT_OF_PHASE))
+        outside = tuple(tuple(map(float, each)) for each in known.outside)
+        return Census(census.tried + count, tuple(known.hits), census.out_of_phase + astray, outside)
 
     rounds = iter(np.split(guesses, range(ROUND, starts, ROUND)))
     while not census.complete and census.tried < starts:

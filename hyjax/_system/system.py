@@ -214,8 +214,9 @@ class HybridSystem(eqx.Module):
         if found := [i for i, way in enumerate(self.transitions) if way.at_once]:
             raise ValueError(
                 f"{caller}: the transitions {found} have at_once=True. A jump that is taken beyond its guard's surface has "
-                f"another derivative than an event, which {caller} does not know. Start in the mode that follows, or give these "
-                "transitions at_once=False."
+                f"another derivative than an event, which {caller} does not know. Start in the mode that follows; or, where such "
+                "a jump always follows another, write both resets as one of the transition before, and give these transitions "
+                "at_once=False."
             )
 
     def between(self, source: str, target: str) -> int:

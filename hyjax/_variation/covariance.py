@@ -6,18 +6,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, StateAlone
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._flow.samples import Samples
 from .._flow.simulate import check_simulation, run_simulation
+from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
+from .age import aged_noise, takes_age, with_age
 from .joint import joint_state, joint_system, JointParams, own_params
 from .noise import Noise, place_noise, PlacedNoise, value_at
 from .semidefinite import check_covariance, packed_places, packed_size
@@ -129,13 +131,21 @@ def covariance(
 def _covariance(
     system: HybridSystem, noise: PlacedNoise, x0, sigma0, mode: str, t0, t1, params, max_jumps: int, integrator, save
 ) -> Covariance:
+    whole, aged = system, takes_age(system)
+    if aged:
+        system, noise = with_age(system), aged_noise(noise)
+        x0, sigma0 = jnp.pad(x0, (1, 0)), jnp.pad(sigma0, (1, 0))
     joint, leading = joint_system(system, noise), tuple(each.dimension for each in system.modes.values())
     unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
     z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, noise, unit)
     automaton = Automaton(joint, leading=leading, alone=StateAlone(system, own_params))
     flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, save)
     # The trajectory of the state, and the covariances, from that of the joint state.
-    parts = lambda z, mode: split(z, mode, system, unit)
+
+    def parts(z, mode):
+        x, sigma = split(z, mode, system, unit)
+        return (x[..., 1:], sigma[..., 1:, 1:]) if aged else (x, sigma)
+
     x, sigma = parts(flown.x, flown.mode)
     x_starts, sigma_starts = parts(flown.x_starts, flown.modes)
     x_ends, sigma_ends = parts(flown.x_ends, flown.modes)
@@ -144,9 +154,38 @@ def _covariance(
         x_samples, sigma_samples = parts(flown.samples.x, flown.samples.mode)
         samples = Samples(flown.samples.t, x_samples, flown.samples.mode)
     trajectory = dataclasses.replace(
-        flown, x=x, x_starts=x_starts, x_ends=x_ends, samples=samples, params=params, system=system
+        flown, x=x, x_starts=x_starts, x_ends=x_ends, samples=samples, params=params, system=whole
     )
+    if aged:
+        at_once = (flown.transitions >= 0) & (split(flown.x_ends, flown.modes, system, unit)[0][:, 0] <= 0)
+        trajectory = _known_at_once(trajectory, at_once)
     return Covariance(trajectory, sigma, sigma_starts, sigma_ends, sigma_samples)
+
+
+def _known_at_once(trajectory: Trajectory, young: Bool[Array, " arcs"]) -> Trajectory:
+    """The trajectory with the arcs that end beyond a guard's surface, and the rates of these guards.
+
+    **Arguments:** `young`: the arcs that a jump ends at the time of the event before it.
+    """
+    automaton, params = Automaton(trajectory.system), trajectory.params
+    at_once = jnp.array([way.at_once for way in trajectory.system.transitions])[trajectory.transitions]
+
+    def guard(t, x, mode, transition):
+        args, k = (mode, params), jnp.argmax(automaton.leaving(mode) == transition)
+        values, rates = automaton.surfaces.rates(t, x, automaton.field(t, x, args), args)
+        noise, _ = rounding(automaton.surfaces, t, x, args)
+        return values[k] < -noise[k], rates[k]
+
+    columns = trajectory.ends, trajectory.x_ends, trajectory.modes, trajectory.transitions
+    below, rates = jax.vmap(guard)(*jax.tree.map(lambda column: jnp.where(_rows(young, column), column, 0), columns))
+    beyond = young & at_once & below
+    rates = jnp.where(beyond, rates, trajectory.guard_rates)
+    return dataclasses.replace(trajectory, at_once=beyond, guard_rates=rates)
+
+
+def _rows(there: Bool[Array, " rows"], column: Array) -> Bool[Array, "rows ..."]:
+    """The mask of the rows, with as many axes as the column."""
+    return there.reshape(there.shape + (1,) * (column.ndim - 1))
 
 
 def covariance_unit(sigma0: Matrix, noise: PlacedNoise, mode: int, t0: Time, x0: State, params: Params) -> Scalar:

@@ -12,7 +12,16 @@ from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .phase_response import largest, masked
-from .transport import along, check_orbit, rates, refuse_failure, ResponseArc, Transport, transported
+from .transport import (
+    along,
+    check_orbit,
+    rates,
+    refuse_failure,
+    ResponseArc,
+    Transport,
+    transported,
+    without_age,
+)
 
 
 class IsostableResponse(eqx.Module):
@@ -106,8 +115,10 @@ def _response(orbit: PeriodicOrbit, which: int, transposed: Matrix, arcs: tuple[
     kappa = jnp.log(value) / of_value(orbit.period)
     right, left = (vectors[0] for vectors in eigenvectors(transposed.T, value[None]))
     # The eigenvector has the length 1: turned, its largest component is positive.
-    top = right[jnp.argmax(jnp.abs(right))]
-    right = right * jnp.conj(top) / of_value(jnp.abs(top))
+    pushes = without_age(orbit, right)
+    top = pushes[jnp.argmax(jnp.abs(pushes))]
+    length = jnp.abs(top) if pushes.size == right.size else jnp.abs(top) * jnp.linalg.norm(pushes)
+    right = right * jnp.conj(top) / of_value(length)
     product = jnp.sum(left * right)
     simple = jnp.abs(product) > eps**0.5
     found = along(orbit, arcs, left / jnp.where(simple, product, 1))
@@ -117,4 +128,12 @@ def _response(orbit: PeriodicOrbit, which: int, transposed: Matrix, arcs: tuple[
     failed = (orbit.result == RESULTS.successful) & ~(there & simple & jnp.isfinite(residual))
     result = choose(failed, RESULTS.no_simple_multiplier, orbit.result)
     nan = ft.partial(nan_unless, result == RESULTS.successful)
-    return IsostableResponse(masked(found, result), nan(value), nan(kappa), nan(right), nan(residual), result, orbit)
+    return IsostableResponse(
+        masked(orbit, found, result),
+        nan(value),
+        nan(kappa),
+        nan(without_age(orbit, right)),
+        nan(residual),
+        result,
+        orbit,
+    )

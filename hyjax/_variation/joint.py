@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 from .._flow.jump import saltation_matrix
 from .._system.system import Guard, HybridSystem, Mode, Reset, Transition, VectorField
 from .._system.types import Params, Scalar, State, Time
+from .age import AtOnce
 from .follower import OfState
 from .noise import PlacedNoise, value_at
 from .semidefinite import pack, packed_size, unpack
@@ -106,12 +107,14 @@ class Jump(eqx.Module):
     ) -> tuple[After, Float[Array, "after before"]]:
         r"""The state after the jump, and its derivative: the saltation matrix and, with `level`, one more column: the derivative
         by what is added to the guard, $\gamma$."""
-        n = self.source.dimension
+        n, guard = self.source.dimension, self.guard
+        # A jump that is taken beyond the guard's surface does not heed the guard's level.
+        heeded = jnp.where(guard.beyond(t, x, params), 0, 1).astype(x.dtype) if isinstance(guard, AtOnce) else 1
         flow = lambda t, z, params: jnp.concatenate([self.source.vector_field(t, z[:n], params), jnp.zeros_like(z[n:])])
         way = Transition(
             "source",
             "target",
-            guard=lambda t, z, params: self.guard(t, z[:n], params) + jnp.sum(z[n:]),
+            guard=lambda t, z, params: self.guard(t, z[:n], params) + jnp.sum(z[n:]) * heeded,
             reset=lambda t, z, params: self.reset(t, z[:n], params),
         )
         before = jnp.concatenate([x, jnp.zeros(int(level), x.dtype)])
@@ -156,7 +159,7 @@ def joint_system(system: HybridSystem, noise: PlacedNoise, saltation: bool = Tru
         n = source.dimension
         jump = Jump(source, target, way.guard, way.reset, at_guard, at_reset, saltation)
         armed = None if way.armed is None else OfState(way.armed, n)
-        transitions.append(Transition(way.source, way.target, OfState(way.guard, n), jump, armed))
+        transitions.append(Transition(way.source, way.target, OfState(way.guard, n), jump, armed, way.at_once))
     return HybridSystem(modes, tuple(transitions))
 
 

@@ -110,6 +110,7 @@ def kalman_filter(
         integrator = Integrator(rtol=tolerance, atol=tolerance)
     t0, x0, _, params, integrator = check_simulation(system, x0, params, mode, t0, t0, max_jumps, integrator)
     sigma0 = check_covariance(sigma0, x0.size, x0.dtype, "kalman_filter: sigma0")
+    system.refuse_at_once("kalman_filter")
     placed = place_noise(noise, system, t0, x0.dtype, params)
     times, measurements = _check_measurements(times, measurements, t0)
     _refuse_start_beyond_guard(system, t0, x0, params, mode)

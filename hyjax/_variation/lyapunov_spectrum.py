@@ -16,6 +16,7 @@ from .._system.results import nan_unless, RESULTS
 from .._system.shown import is_traced, Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
+from .age import takes_age, with_age
 from .orthonormal import orthonormal
 from .tangent_system import split_tangents, tangent_system, with_tangents
 
@@ -113,7 +114,6 @@ def lyapunov_spectrum(
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
     t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
-    system.refuse_at_once("lyapunov_spectrum")
     smallest = min(each.dimension for each in system.modes.values())
     count = smallest if count is None else count
     if not isinstance(count, int) or not 1 <= count <= smallest:
@@ -137,13 +137,20 @@ def lyapunov_spectrum(
 def _spectrum(
     system, x0, mode: str, t0, t1, transient, params, segments: int, count: int, max_jumps: int, integrator: Integrators
 ) -> LyapunovSpectrum:
+    # Of the state with the time since the last event the tangent vectors have no share of that time where they begin.
+    aged = takes_age(system)
+    without_age = lambda part: part[..., 1:] if aged else part
+    with_zero = lambda part: jnp.pad(part, [*[(0, 0)] * (part.ndim - 1), (int(aged), 0)])
+    system = with_age(system) if aged else system
     dimensions = tuple(each.dimension for each in system.modes.values())
     size = max(dimensions)
     automaton = Automaton(tangent_system(system, count), leading=dimensions)
     # Any directions serve; these are orthonormal and lie in no coordinate plane.
     spread = np.random.default_rng(0).normal(size=(x0.size, count))
     tangents = jnp.asarray(np.linalg.qr(spread)[0].T, x0.dtype)
-    begin = first_arc(automaton, with_tangents(x0, tangents, size), jnp.array(system.names.index(mode)), t0, t1)
+    begin = first_arc(
+        automaton, with_tangents(with_zero(x0), with_zero(tangents), size), jnp.array(system.names.index(mode)), t0, t1
+    )
 
     def segment(now, k):
         # A failure ends the trajectory.
@@ -154,8 +161,9 @@ def _spectrum(
             automaton, start, jnp.where(going, until, now.t), params, max_jumps, integrator
         )
         x, tangents = split_tangents(reached.z, size)
-        tangents, grown = orthonormal(tangents)
-        reached = eqx.tree_at(lambda end: end.z, reached, with_tangents(x, tangents, size))
+        # Whatever is taken at once at the end of a segment has been taken.
+        tangents, grown = orthonormal(without_age(tangents))
+        reached = eqx.tree_at(lambda end: end.z, reached, with_tangents(x, with_zero(tangents), size))
         return select(going, reached, now), (reached.t - now.t, grown, jumps)
 
     order = jnp.arange(segments, dtype=x0.dtype)
@@ -175,5 +183,6 @@ def _spectrum(
     x, _ = split_tangents(end.z, size)
     return LyapunovSpectrum(
         exponents=nan_unless(good, exponents), errors=nan_unless(good, jnp.where(jnp.isfinite(exponents), errors, 0)),
-        jumps=jnp.sum(jnp.where(measured, jumps, 0)), duration=duration, t=end.t, x=x, mode=end.mode, result=end.result,
+        jumps=jnp.sum(jnp.where(measured, jumps, 0)), duration=duration, t=end.t, x=without_age(x), mode=end.mode,
+        result=end.result,
     )  # fmt: skip

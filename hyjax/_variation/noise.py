@@ -77,7 +77,6 @@ def value_at(value: Any, t: Time, x: State, params: Params) -> Array:
 
 def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, params: Params) -> PlacedNoise:
     """The noise of each mode and transition of a system, checked."""
-    system.refuse_at_once("a covariance")
     noise = Noise() if noise is None else noise
     if not isinstance(noise, Noise):
         raise ValueError(f"noise: {noise!r} is not a hj.Noise. Write hj.Noise(flow=W), with W of shape (n, n).")

@@ -9,7 +9,17 @@ from .._system.elimination import solve
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix, Scalar
-from .transport import along, check_orbit, rates, refuse_failure, ResponseArc, Transport, transported
+from .transport import (
+    along,
+    check_orbit,
+    rate_at,
+    rates,
+    refuse_failure,
+    ResponseArc,
+    Transport,
+    transported,
+    without_age,
+)
 
 
 class PhaseResponse(eqx.Module):
@@ -97,7 +107,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
 
 @eqx.filter_jit
 def _response(orbit: PeriodicOrbit, transposed: Matrix, arcs: tuple[Transport, ...]) -> PhaseResponse:
-    f = orbit.system.mode(orbit.sequence[0]).vector_field(orbit.starts[0], orbit.x, orbit.params)
+    f = rate_at(orbit, orbit.sequence[0], orbit.starts[0], orbit.x)
     speed = jnp.sqrt(jnp.sum(f**2))
     ahead = f / speed
     z = solve(jnp.eye(f.size, dtype=f.dtype) - transposed + jnp.outer(ahead, ahead), ahead / speed)
@@ -105,7 +115,9 @@ def _response(orbit: PeriodicOrbit, transposed: Matrix, arcs: tuple[Transport, .
     residual = largest([jnp.sum(arc.z * rates(orbit, arc), axis=1) - 1 for arc in found])
     sound = residual < float(jnp.finfo(f.dtype).eps) ** 0.25
     result = choose((orbit.result == RESULTS.successful) & ~sound, RESULTS.no_simple_multiplier, orbit.result)
-    return PhaseResponse(masked(found, result), nan_unless(result == RESULTS.successful, residual), result, orbit)
+    return PhaseResponse(
+        masked(orbit, found, result), nan_unless(result == RESULTS.successful, residual), result, orbit
+    )
 
 
 def largest(values: list[Array]) -> Scalar:
@@ -113,7 +125,7 @@ def largest(values: list[Array]) -> Scalar:
     return jnp.max(jnp.stack([jnp.max(jnp.abs(each)) for each in values]))
 
 
-def masked(arcs: tuple[ResponseArc, ...], result: RESULTS) -> tuple[ResponseArc, ...]:
-    """The arcs, with NaN for the responses unless the result is `successful`."""
+def masked(orbit: PeriodicOrbit, arcs: tuple[ResponseArc, ...], result: RESULTS) -> tuple[ResponseArc, ...]:
+    """The arcs, with the responses to pushes of the state; NaN unless the result is `successful`."""
     good = result == RESULTS.successful
-    return tuple(eqx.tree_at(lambda arc: arc.z, arc, nan_unless(good, arc.z)) for arc in arcs)
+    return tuple(eqx.tree_at(lambda arc: arc.z, arc, nan_unless(good, without_age(orbit, arc.z))) for arc in arcs)

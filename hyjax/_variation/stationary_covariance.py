@@ -60,6 +60,7 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     """
     require_one(orbit, "stationary_covariance")
     t = jnp.zeros((), orbit.x.dtype)
+    orbit.system.refuse_at_once("stationary_covariance")
     return _stationary(orbit, place_noise(noise, orbit.system, t, orbit.x.dtype, orbit.params), fixed_time)
 
 

@@ -78,5 +78,5 @@ def tangent_system(system: HybridSystem, count: int) -> HybridSystem:
         n = system.mode(way.source).dimension
         armed = None if way.armed is None else _OfState(way.armed, n)
         jump = _Jump(system, way, n, size)
-        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), jump, armed))
+        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), jump, armed, way.at_once))
     return HybridSystem(modes, tuple(transitions))

@@ -26,7 +26,8 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.time_dependence import depends_on_time
 from .._system.results import RESULTS
-from .._system.types import Matrix
+from .._system.types import Matrix, State, Time
+from .age import takes_age, with_age
 from .stride_derivatives import require_one
 
 
@@ -71,7 +72,6 @@ def check_orbit(orbit: PeriodicOrbit, samples: int, caller: str) -> None:
     require_one(orbit, caller)
     if not isinstance(samples, int) or samples < 2:
         raise ValueError(f"{caller}: samples={samples!r} must be an integer of at least 2, for both ends of an arc.")
-    orbit.system.refuse_at_once(caller)
     problem = Problem(orbit.system, orbit.sequence, orbit.strides)
     if depends_on_time(problem, orbit.params, orbit.x):
         raise ValueError(
@@ -90,6 +90,7 @@ def refuse_failure(result: RESULTS, caller: str) -> None:
 @eqx.filter_jit
 def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Transport, ...]]:
     """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence.
+    Where jumps are taken at once, of the states that begin with the time since the last event (see `age.py`).
 
     A program of its own, which the responses share: nearly all of their compile time.
     """
@@ -107,7 +108,7 @@ def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Trans
             found.append(jnp.concatenate([rest, end[None]]))
         return b, tuple(reversed(found))
 
-    start = jnp.eye(orbit.x.size, dtype=orbit.x.dtype)
+    start = jnp.eye(orbit.x.size + takes_age(orbit.system), dtype=orbit.x.dtype)
     total, back = jax.lax.scan(stride_back, start, tuple(maps), reverse=True)
     return total, tuple(Transport(t, x, weights, b) for (t, x, weights), b in zip(arcs, back, strict=True))
 
@@ -122,9 +123,19 @@ def along(orbit: PeriodicOrbit, arcs: tuple[Transport, ...], w: Inexact[Array, "
 
 
 def rates(orbit: PeriodicOrbit, arc: ResponseArc) -> Float[Array, "n dimension"]:
-    """The vector field at the samples of an arc."""
-    field = orbit.system.mode(arc.mode).vector_field
-    return jax.vmap(lambda t, x: field(t, x, orbit.params))(arc.t, arc.x)
+    """The rates at the samples of an arc, of the coordinates that the response has."""
+    return jax.vmap(lambda t, x: rate_at(orbit, arc.mode, t, x))(arc.t, arc.x)
+
+
+def rate_at(orbit: PeriodicOrbit, mode: str, t: Time, x: State) -> Float[Array, " dimension"]:
+    """The vector field of a mode; after the rate of the time since the last event where jumps are taken at once."""
+    f = orbit.system.mode(mode).vector_field(t, x, orbit.params)
+    return jnp.append(1, f) if takes_age(orbit.system) else f
+
+
+def without_age(orbit: PeriodicOrbit, response: Inexact[Array, "*n dimension"]) -> Inexact[Array, "*n dimension"]:
+    """The response to pushes of the state alone."""
+    return response[..., 1:] if takes_age(orbit.system) else response
 
 
 def _arc(orbit: PeriodicOrbit, k: int, stride: Array, samples: int):
@@ -144,6 +155,9 @@ def _arc(orbit: PeriodicOrbit, k: int, stride: Array, samples: int):
     x = jnp.concatenate([first[None], inner, last[None]])
     onward = lambda t, x, until: jax.jacfwd(lambda x: flow_for(system, mode, t, x, until, params, integrator))(x)
     flows = jax.vmap(onward)(t[:-1], x[:-1], t[1:])
+    if takes_age(system):
+        flows = jax.vmap(lambda flow: jax.scipy.linalg.block_diag(jnp.ones_like(flow[:1, :1]), flow))(flows)
+        system, last = with_age(system), jnp.append(end - start, last)
     return t, x, (end - start) * shares, flows, saltation_matrix(system, taken[k], end, last, params)
 
 

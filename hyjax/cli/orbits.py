@@ -49,14 +49,19 @@ def require_orbits(
 ):
     """The orbits of `find_model_orbits`, with a note on stderr if the search ended early. `NotFound` where there is no orbit.
 
+    A region that is only the surroundings of a file's guess is made to hold the orbit to which starts led out of it.
+
     **Arguments:** `values`: the parameters by name.
     """
     orbits, census = find_model_orbits(model, params, sequence, strides, cache, starts, region)
+    if len(orbits) == 0 and census.outside and region is None and getattr(model, "has_region", True) is False:
+        wider = _holding(model.region(params), census.outside[0])
+        orbits, census = find_model_orbits(model, params, sequence, strides, cache, starts, wider)
     if len(orbits) == 0:
         raise NotFound(
             f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
             f"{setting(values)}; no start of {census.tried} led to one. Try other parameters (hyjax models MODEL lists them), or "
-            "another --region of hyjax gait."
+            f"another --region of hyjax gait. {census.hint}".rstrip()
         )
     if not census.complete:
         print(
@@ -64,6 +69,15 @@ def require_orbits(
             file=sys.stderr,
         )
     return orbits
+
+
+def _holding(region: tuple[Any, Any], state: tuple[float, ...]) -> tuple[Any, Any]:
+    """The region, made to hold a state and its surroundings."""
+    import numpy as np
+
+    low, high = (np.asarray(bound) for bound in region)
+    x, margin = np.asarray(state, low.dtype), (high - low) / 4
+    return np.minimum(low, x - margin), np.maximum(high, x + margin)
 
 
 def choose_orbit(orbits, number: int, values: dict[str, float]):

@@ -66,12 +66,17 @@ class OwnModel(ModuleType):
         """The guess of the file, an array or a function of the parameters."""
         return self._of_params("guess", params)
 
+    @property
+    def has_region(self) -> bool:
+        """Whether the file has a region, or a guess alone."""
+        return hasattr(self.module, "region")
+
     def region(self, params):
         """The region of the file; by default half the size of each coordinate around its guess, and where that is zero half the
         size of the largest."""
         import jax.numpy as jnp
 
-        if hasattr(self.module, "region") or not hasattr(self.module, "guess"):
+        if self.has_region or not hasattr(self.module, "guess"):
             return self._of_params("region", params)
         guess = self.guess(params)
         half = jnp.where(guess == 0, jnp.max(jnp.abs(guess)), jnp.abs(guess)) / 2
