@@ -2,9 +2,11 @@ r"""Random hybrid systems whose return map is known in exact arithmetic, and pro
 
 The state is $(x, y, \tau, p)$ with $\dot y = 0$, a clock $\dot\tau = 1$, and the parameters $p$ as coordinates that rest. So one
 compiled enclosure of the return map is that of every system: parameters are a point of its set of states. Of the section, the
-first two coordinates are $x$ and $y$ about a centre, which is a parameter, too.
+first two coordinates are those $z$ with $x = m_x + u(z_0 + hz_1)$ and $y = m_y + 2uz_1$, where the centre $m$, the unit $u$ and
+the shear $h$ are parameters, too.
 
 - *Resets*: $\dot x = a$ until $\tau = 1 + kx$, then $x^+ = c_0 + c_1x + c_2x^2 + c_3x^3 + e|x - q| + j\,[x > v]$.
+- *Guards*: the same, until $\tau = 1 + kx + l\max(x, r)$.
 - *Fields*: $\dot x = a + b\,\mathrm{sign}(\tau - s - mx)$ until $\tau = 1 + kx$, then $x^+ = c_0 + c_1x + c_2x^2 + e\max(x, q)$.
 
 $y^+ = y/2 + x/4$ in both. Before the reset $x$ is piecewise affine in its value after the last one, so the return map consists of
@@ -22,6 +24,7 @@ import numpy as np
 
 import hyjax as hj
 from hyjax.certify.basis import basis
+from hyjax.certify.disturbance import Disturbance, NONE
 from hyjax.certify.krawczyk_boxes import Boxes, Over
 from hyjax.certify.matrix_balls import approximate_inverse
 from hyjax.certify.return_map import Image, ReturnMap
@@ -43,6 +46,14 @@ def resets_jump(x, p):
     return smooth + p["e"] * jnp.abs(x - p["q"]) + jnp.where(x > p["v"], p["j"], 0.0)
 
 
+def line(x, p):
+    return 1 + p["k"] * x
+
+
+def bent(x, p):
+    return 1 + p["k"] * x + p["l"] * jnp.maximum(x, p["r"])
+
+
 def fields_rate(tau, x, p):
     return p["a"] + p["b"] * jnp.sign(tau - p["s"] - p["m"] * x)
 
@@ -53,10 +64,11 @@ def fields_jump(x, p):
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Systems of one compiled program: the names of their parameters, the rate and the reset of x."""
+    """Systems of one compiled program: the names of their parameters, the rate of x, its time at the guard, and its reset."""
 
     names: tuple[str, ...]
     rate: object
+    height: object
     jump: object
 
     def system(self, kept: float) -> hj.HybridSystem:
@@ -65,24 +77,24 @@ class Family:
         read = lambda x: dict(zip(self.names, (x[3 + i] for i in range(count)), strict=True))
 
         def field(t, x, _):
-            rest = jnp.zeros(2 + count)
+            rest = jnp.zeros(4 + count)
             return jnp.concatenate([jnp.stack([self.rate(x[2], x[0], read(x)), 0 * x[1], jnp.ones_like(x[2])]), rest])
 
         def reset(t, x, _):
             after = jnp.stack([self.jump(x[0], read(x)), x[1] / 2 + x[0] / 4, 0 * x[2]])
             return jnp.concatenate([after, kept * x[3:]])
 
-        guard = lambda t, x, _: 1 + read(x)["k"] * x[0] - x[2]
-        names = ("x", "y", "clock", *self.names, "centre of x", "centre of y")
+        guard = lambda t, x, _: self.height(x[0], read(x)) - x[2]
+        names = ("x", "y", "clock", *self.names, *PLACE)
         return hj.HybridSystem({"m": hj.Mode(field, names)}, (hj.Transition("m", "m", guard, reset),))
 
     def pieces(self, p: dict[str, Fraction]) -> tuple[list[Fraction], list[Polynomial]]:
         """Where the return map of x changes, in order, and its polynomial below, between and above."""
         one = Fraction(1)
-        if self.names == RESETS.names:
+        if self is RESETS:
             before = ([], [_until_the_guard((Fraction(0), one), Fraction(0), p["a"], p["k"])])
         else:
-            before = _through_the_field(p)
+            before = _through_the_field(p) if self is FIELDS else _until_the_bent_guard(p)
         breaks, found, lines = [], [], before[1]
         for i, line in enumerate(lines):
             low, high = ([None, *before[0]])[i], ([*before[0], None])[i]
@@ -111,8 +123,12 @@ class Family:
         return c
 
 
-RESETS = Family(("a", "k", "c0", "c1", "c2", "c3", "e", "q", "j", "v"), resets_rate, resets_jump)
-FIELDS = Family(("a", "b", "s", "m", "k", "c0", "c1", "c2", "e", "q"), fields_rate, fields_jump)
+# Where the coordinates of the section are: the centre, how much larger than one the unit is, and the shear.
+PLACE = ("centre of x", "centre of y", "unit less one", "shear")
+_NAMES = ("a", "k", "c0", "c1", "c2", "c3", "e", "q", "j", "v")
+RESETS = Family(_NAMES, resets_rate, line, resets_jump)
+GUARDS = Family((*_NAMES, "l", "r"), resets_rate, bent, resets_jump)
+FIELDS = Family(("a", "b", "s", "m", "k", "c0", "c1", "c2", "e", "q"), fields_rate, line, fields_jump)
 
 
 def _until_the_guard(x, time, rate, k):
@@ -123,6 +139,13 @@ def _until_the_guard(x, time, rate, k):
     at_zero = [a - rate * t for a, t in zip(x, time, strict=True)]
     ends = [(Fraction(i == 0) + k * a) / (1 - k * rate) for i, a in enumerate(at_zero)]
     return tuple(a + rate * t for a, t in zip(at_zero, ends, strict=True))
+
+
+def _until_the_bent_guard(p):
+    """The state at the guard of *guards*: below r and above."""
+    below, above = 1 - p["k"] * p["a"], 1 - (p["k"] + p["l"]) * p["a"]
+    lines = [(p["a"] * (1 + p["l"] * p["r"]) / below, 1 / below), (p["a"] / above, 1 / above)]
+    return [(p["r"] - lines[1][0]) / lines[1][1]], lines
 
 
 def _through_the_field(p):
@@ -237,41 +260,50 @@ def widened_by_rounding(reach: np.ndarray) -> np.ndarray:
 class Prover:
     """The return maps of all systems of a family, by one compiled program.
 
-    A system is given by its parameters and a centre. Coordinates of the section: those of x and y about the centre.
+    A system is given by its parameters and the `PLACE` of the coordinates of the section.
+
+    **Arguments:** `size`: of a batch. `degree`: of the polynomials. `disturbance`: of the rates.
     """
 
-    def __init__(self, family: Family, size: int):
+    def __init__(self, family: Family, size: int, steps: int = STEPS, degree: int = 1, disturbance: Disturbance = NONE):
         count = len(family.names)
-        resting = hj.periodic_orbit(family.system(0.5), jnp.zeros(5 + count), None, sequence=("m",))
+        resting = hj.periodic_orbit(family.system(0.5), jnp.zeros(7 + count), None, sequence=("m",))
         self.family, self.size = family, size
         system = family.system(1.0)
         reset = system.transitions[0].reset
-        lift = lambda z, _: jnp.concatenate([jnp.stack([z[0] + z[-2], z[1] + z[-1], 0 * z[0]]), z[2:]])
+
+        def lift(z, _):
+            *_, x, y, more, shear = z
+            unit = 1 + more
+            return jnp.concatenate([jnp.stack([x + unit * (z[0] + shear * z[1]), y + 2 * unit * z[1], 0 * x]), z[2:]])
 
         def chart(y, _):
             after = reset(jnp.zeros(()), y, None)
-            return jnp.concatenate([jnp.stack([after[0] - after[-2], after[1] - after[-1]]), after[3:]])
+            *_, x, y, more, shear = after
+            aside = (after[1] - y) / (2 * (1 + more))
+            return jnp.concatenate([jnp.stack([(after[0] - x) / (1 + more) - shear * aside, aside]), after[3:]])
 
-        section = SectionChart(lift, chart, ("x", "y", *family.names, "centre of x", "centre of y"))
-        self.map = ReturnMap(dataclasses.replace(resting, system=system), section=section, steps=STEPS, orders=ORDERS)
-        n = 5 + count
+        section = SectionChart(lift, chart, ("x", "y", *family.names, *PLACE))
+        self.orbit = dataclasses.replace(resting, system=system)
+        self.map = ReturnMap(self.orbit, disturbance, section=section, steps=steps, orders=ORDERS)
+        n = 7 + count
         # In the coordinates as they are, of which some may be a million times as large as others.
-        still = [identity_frame(n)] * (STEPS + 1)
+        still = [identity_frame(n)] * (steps + 1)
         self.map.frames = (jax.tree.map(lambda *each: jnp.stack(each), *still),)
         self.map.axes, self.map.z = identity_frame(n - 1), np.zeros(n - 1)
         self.map._ending = self.map.fields[-1].map(lambda y, p, _: chart(y, p))
-        self.basis = basis(2, 1)
+        self.basis = basis(2, degree)
         self.images = jax.jit(jax.vmap(self.image))
 
-    def image(self, piece: TaylorModel, point, h, window) -> Image:
-        """The image of a set of x and y about a centre; `point`: the parameters and the centre."""
+    def image(self, piece: TaylorModel, point, h, window, strength=1.0) -> Image:
+        """The image of a set of the first two coordinates; `point`: the parameters and the place."""
         still = jnp.zeros((piece.basis.size, len(point))).at[0].set(point)
         whole = TaylorModel(
             jnp.concatenate([piece.coefficients, still], axis=1),
             jnp.concatenate([piece.radius, 0 * point]),
             piece.basis,
         )
-        found = self.map.image(whole, h, window)
+        found = self.map.image(whole, h, window, strength)
         jacobian = TaylorModel(
             found.jacobian.coefficients[:, :2, :2], found.jacobian.radius[:2, :2], found.jacobian.basis
         )
@@ -282,11 +314,10 @@ class Prover:
     def timing(self, system: dict[str, float], centre, reach: float) -> tuple[np.ndarray, np.ndarray]:
         """Lengths of steps and a window of time, for a box of x."""
         p = {name: Fraction(each) for name, each in system.items()}
-        # The time of the event is 1 + k x before the jump.
-        at = lambda x: float(1 + p["k"] * self.before(p, Fraction(x)))
+        at = lambda x: float(self.family.height(float(self.before(p, Fraction(x))), system))
         low, middle, high = at(centre[0] - reach), at(centre[0]), at(centre[0] + reach)
         apart = 2 * max(abs(low + high - 2 * middle), 0.1 * abs(high - low)) + 2e-7
-        h = np.array([[middle - 0.5 * apart, 0.5 * (high - low), 0.0]]) / STEPS
+        h = np.array([[middle - 0.5 * apart, 0.5 * (high - low), 0.0]]) / self.map.steps
         return h, np.array([apart])
 
     def before(self, p, x: Fraction) -> Fraction:
@@ -295,29 +326,33 @@ class Prover:
         breaks, polynomials = self.family.pieces({name: same[name] for name in p})
         return value(polynomials[sum(x > each for each in breaks)], x)
 
-    def __call__(self, systems: list[dict[str, float]], centres: np.ndarray, reaches: np.ndarray) -> list:
-        """For each system what `krawczyk` says of the box about its centre: the image of the box, the part that holds the fixed
-        point, and the reasons why it is not proved."""
+    def over(self, systems: list[dict[str, float]], centres: np.ndarray, boxes: list) -> list[Image]:
+        """The images of boxes about the centres of systems, each given by its middle and half widths."""
         pieces, points, hs, windows = [], [], [], []
-        for system, centre, reach in zip(systems, centres, reaches, strict=True):
-            for half in (np.zeros(2), widened_by_rounding(reach)):
-                coefficients = np.zeros((3, 2))
-                coefficients[[1, 2], [0, 1]] = half
-                h, window = self.timing(system, centre, half[0])
-                pieces.append(coefficients)
-                points.append([*(system[name] for name in self.family.names), *centre])
-                hs.append(h)
-                windows.append(window)
+        for system, centre, (middle, half) in zip(systems, centres, boxes, strict=True):
+            coefficients = np.zeros((3, 2))
+            coefficients[0] = middle
+            coefficients[[1, 2], [0, 1]] = half
+            h, window = self.timing(system, (centre[0] + middle[0], centre[1]), half[0])
+            pieces.append(coefficients)
+            points.append([*(system[name] for name in self.family.names), *centre, 0.0, 0.0])
+            hs.append(h)
+            windows.append(window)
         found = []
-        for i in range(0, len(pieces), 2 * self.size):
-            at = np.minimum(np.arange(i, i + 2 * self.size), len(pieces) - 1)
+        for i in range(0, len(pieces), self.size):
+            at = np.minimum(np.arange(i, i + self.size), len(pieces) - 1)
             take = lambda each, at=at: jnp.asarray(np.array(each)[at])
             batch = TaylorModel(take(pieces), jnp.zeros((len(at), 2)), self.basis)
             images = jax.device_get(self.images(batch, take(points), take(hs), take(windows)))
-            for lane in range(0, min(2 * self.size, len(pieces) - i), 2):
-                at_center, over = (jax.tree.map(lambda a, k=k: a[k], images) for k in (lane, lane + 1))
-                found.append(self.decided(at_center, over, reaches[(i + lane) // 2]))
+            found += [jax.tree.map(lambda a, k=k: a[k], images) for k in range(min(self.size, len(pieces) - i))]
         return found
+
+    def __call__(self, systems: list[dict[str, float]], centres: np.ndarray, reaches: np.ndarray) -> list:
+        """For each system what `krawczyk` says of the box about its centre: the image of the box, the part that holds the fixed
+        point, and the reasons why it is not proved."""
+        at_centres = self.over(systems, centres, [(np.zeros(2), np.zeros(2)) for _ in systems])
+        boxes = self.over(systems, centres, [(np.zeros(2), widened_by_rounding(reach)) for reach in reaches])
+        return [self.decided(*each) for each in zip(at_centres, boxes, reaches, strict=True)]
 
     def decided(self, at_center: Image, over: Image, reach: np.ndarray):
         """What `Boxes` says."""

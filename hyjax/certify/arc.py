@@ -124,7 +124,8 @@ def run_arc(
     at = arrive(field, surface, flow, states, last, window, wind)
     ended = projected(field, surface, at, last)
     others, _ = quiet(field, at.box.states, ended, last, leaving & False, breeze)
-    ending = field.guards[program.ending]
+    # Of the value alone: its rate, at a kink the hull of two, chooses there.
+    ending = field.values[program.ending]
     cases = sentences(
         {place: jnp.all(holds) for place, holds in cases.items()},
         cases_decided(ending, JUMPS, at.box.states, field.leaves),

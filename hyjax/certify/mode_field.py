@@ -18,9 +18,9 @@ class ModeField:
 
     **Attributes:** `field`: $\dot x = f(x)$. `variational`: the columns $(x, V)$, shape `(n, 1 + n)`, with $\dot V = D_x f\,V$.
     `guards`: for each transition that leaves the mode, $(g, \dot g)$ along the flow, shape `(2,)`; `gradients`: $(D_xg, \dot g)$.
-    `heights`: $g$ of all of them; `watch`: $(g, \dot g, D_xg)$, shape `(guards, 2 + n)`. `armed`: for each, or None.
-    `dimension`: of the state with its time. `leaves`: the numbers that all depend on, the parameters' and then the period, which
-    a jump that closes an orbit takes off the time.
+    `values`: $g$ alone; `heights`: of all of them; `watch`: $(g, \dot g, D_xg)$, shape `(guards, 2 + n)`. `armed`: for each, or
+    None. `dimension`: of the state with its time. `leaves`: the numbers that all depend on, the parameters' and then the period,
+    which a jump that closes an orbit takes off the time.
     """
 
     def __init__(self, system: HybridSystem, name: str, params: Params, timed: bool, period: Number = ZERO):
@@ -41,6 +41,7 @@ class ModeField:
         each = list(zip(heights, rates, slopes, strict=True))
         self.guards = [sketch.graph(np.stack([g, rate])) for g, rate, _ in each]
         self.gradients = [sketch.graph(np.append(slope, rate)) for _, rate, slope in each]
+        self.values = [sketch.graph(g) for g in heights]
         self.heights = sketch.graph(np.array([g.item() for g in heights], object))
         self.watch = sketch.graph(np.array([[g.item(), rate.item(), *slope] for g, rate, slope in each], object))
         armed = [system.transitions[i].armed for i in self.transitions]
