@@ -184,6 +184,20 @@ def test_sets_and_series_at_kinks_and_jumps():
     assert np.all(np.isfinite(radius)) and np.all(np.isfinite(series)) and all(decided.values())
 
 
+@pytest.mark.parametrize("choice", [jax.nn.leaky_relu, jnp.round, jnp.sinc], ids=["leaky_relu", "round", "sinc"])
+def test_the_place_of_a_choice_in_a_function_of_jax_is_that_of_its_call(choice):
+    """JAX traces such a function once for all calls with the same shapes."""
+
+    def twice(x):
+        a = choice(x)
+        b = choice(2 * x)
+        return a + b
+
+    line = twice.__code__.co_firstlineno
+    of = lambda n: f"twice, line {line + n} of test_certified_primitives.py"
+    assert graph_of(twice, jnp.zeros(())).places(*JUMPS, *KINKS) == (of(1), of(2))
+
+
 def test_every_atom_has_a_rule():
     assert set(RULES) == {"mul", "div", "select", "chosen", "max", *graph.FUNCTIONS}
 

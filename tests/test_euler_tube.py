@@ -1,6 +1,7 @@
 """Tubes of Euler's method: exact solutions of linear systems in them, the walker of the ORBITADOR page, and what is no proof."""
 
 import math
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -79,6 +80,24 @@ def test_a_linear_tube_holds_the_disturbed_solutions(seed):
     assert largest[2] > 0.95 * float(true.radii[2])
     assert np.any(largest > tube(RadialQuotient(), sharp_radius).radii)
     assert_allclose(true.osl_sums[-1], steps * np.linalg.eigvalsh((matrix + matrix.T) / 2)[-1], rtol=1e-12)
+
+
+def test_a_radius_that_grows_by_less_than_its_rounding_in_a_step_grows():
+    """x' = w, |w| <= 2^-50, in steps of 2^-10: after n of them a solution is 1 + 2^-60 n away, which no float next to 1 is."""
+    still = hj.HybridSystem({"flow": hj.Mode(lambda t, x, p: 0 * x, ("x",))}, ())
+    tube = euler_tube(
+        still,
+        jnp.zeros(1),
+        None,
+        tau=2.0**-10,
+        steps=50,
+        radius=1.0,
+        disturbance=2.0**-50,
+        osl=LogarithmicNorm(),
+        every=1,
+    )
+    for n, radius in enumerate(tube.radii.tolist()):
+        assert 1 + Fraction(n, 2**60) <= Fraction(radius) < 1 + 1e-10
 
 
 def test_the_steps_are_those_of_the_formulas():

@@ -208,3 +208,13 @@ def test_a_step_in_which_a_state_is_infinite_is_refused():
     for start, longest in (((1.0, 0.0), 1.01), ((1.0, 0.0), 3.0), ((0.5, 1e-9), 2.5)):
         with pytest.raises(NotEnclosed):
             step_from(field, columns, [exactly(each) for each in start], exactly(longest))
+
+
+def test_a_step_in_which_one_coordinate_rests_holds_the_other():
+    """x = a / (1 - a t) beside y = 0, whose box is that of the start: the remainder is over a box that holds x as well."""
+    field, columns = (FineFunction(each, []) for each in (RATIONAL.field, RATIONAL.variational))
+    for a, longest in ((0.5, 0.25), (-0.5, 0.5), (0.125, 1.0)):
+        step = step_from(field, columns, [exactly(a), exactly(0)], exactly(longest))
+        for t in (Fraction(longest), Fraction(longest) / 4):
+            x, y = step.at(exactly(t))
+            assert holds(x, Fraction(a) / (1 - Fraction(a) * t)) and holds(y, Fraction(0))
