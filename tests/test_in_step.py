@@ -375,6 +375,22 @@ def test_covariance_through_events_in_step():
     assert_allclose(found.final, matrix @ sigma @ matrix.T, rtol=1e-8, atol=1e-14)
 
 
+def test_tangents_do_not_decide_what_is_in_step():
+    """z' = y - 1 from the event of x to that of y: where x is first by d, z falls by d^2 / 2. That has no first derivative, but
+    the tangents of a Lyapunov spectrum have one, of the second order in the state."""
+    move = lambda rise: lambda t, x, p: jnp.stack([jnp.ones(()), jnp.ones(()), rise * (x[1] - 1)])
+    modes = {name: hj.Mode(move(rise), ("x", "y", "z")) for name, rise in
+             {"none": 0.0, "one": 1.0, "two": 0.0, "both": 0.0}.items()}  # fmt: skip
+    at = lambda k: lambda t, x, p: 1 - x[k]
+    ways = (("none", "one", 0), ("none", "two", 1), ("one", "both", 1), ("two", "both", 0))
+    system = hj.HybridSystem(modes, tuple(hj.Transition(a, b, at(k), same) for a, b, k in ways))
+    found = hj.lyapunov_spectrum(
+        system, jnp.zeros(3), None, mode="none", t1=1.9, segments=20, max_jumps=3, integrator=ROLLED
+    )
+    assert found.result == "successful" and int(found.jumps) == 2
+    assert_allclose(found.exponents, 0, atol=1e-12)
+
+
 def test_flow_to_guard_keeps_the_code():
     met = hj.flow_to_guard(CLOCKS, "run", 0.0, jnp.zeros(3), jnp.array([1.0, 1.0, 2.0]), integrator=ROLLED)
     assert met.result == "simultaneous_guards" and np.isnan(met.t)
