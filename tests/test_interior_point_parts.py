@@ -330,6 +330,17 @@ def test_steps_of_the_active_set():
         assert_allclose(best.slack_dual, expected[1:], atol=1e-10)
 
 
+def test_redundant_constraints_keep_their_multipliers():
+    """Of a constraint and its double only one combination is known; the other stays what it was."""
+    program = program_of(lambda u: jnp.stack([u @ u / 2, u[0] + u[1], 2 * (u[0] + u[1])]), 2)
+    none = jnp.zeros(2)
+    at = Point(jnp.array([1.0, 3.0]), none[:0], jnp.array([0.3, 0.1]), none[:0], none, none)
+    active = ActiveSet(jnp.zeros(0, bool), jnp.zeros(2, bool), jnp.zeros(2, bool))
+    found = with_least_multipliers(program, at, program.evaluate(at.u, None), active).multipliers
+    # The weight of the change, 2e-12, is known to four digits.
+    assert_allclose(found, np.array([0.3, 0.1]) + np.array([1, 2]) * (2 - 0.5) / 5, rtol=1e-3)
+
+
 def test_which_constraints_are_active():
     """Those whose dual variable exceeds the distance."""
     at = eqx.tree_at(

@@ -57,6 +57,7 @@ def curve_of(family: Any) -> _Curve:
 KNOWN: Any = None
 NONE = Active(np.array([False, False]), np.array([False, False]), np.array([False, False]))
 ON_SUM = NONE._replace(rows=np.array([False, True]))
+ON_BOTH = ON_SUM._replace(high=np.array([False, True]))
 
 
 def at(curve, number, active, u=(0.0, 0.0)):
@@ -80,7 +81,7 @@ def test_optima_of_an_active_set(units):
     assert_allclose(held.u, [0.8, 2.2], rtol=1e-13)
     assert_allclose(held.multipliers, [0, 0.6 * of_objective / of_sum], rtol=1e-10)
     # At the bound as well: the dual of an upper bound is negative, minus the multiplier of the sum plus the pull.
-    both = at(curve, 3.0, ON_SUM._replace(high=np.array([False, True])))
+    both = at(curve, 3.0, ON_BOTH)
     assert_allclose(both.u, [0.5, 2.5], rtol=1e-13)
     assert_allclose(both.multipliers[1], 2.5 * of_objective / of_sum, rtol=1e-10)
     assert_allclose(both.duals, [0, -1.0 * of_objective], rtol=1e-10, atol=1e-14 * of_objective)
@@ -104,6 +105,7 @@ def test_changes_of_the_active_set(units):
     # Of three limits that would be passed, the first; also on the way back.
     for a, b, active, kind, k, number in (
         (0.5, 4.0, NONE, "rows", 1, 1.0), (1.5, 0.5, ON_SUM, "rows", 1, 1.0), (1.5, 2.5, ON_SUM, "high", 1, 2.0),
+        (2.5, 1.5, ON_BOTH, "high", 1, 2.0),
     ):  # fmt: skip
         found = change(a, b, active)
         assert found is not None and found[:2] == (kind, k)

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
+from hyjax._optimize.turning_points import _value, measured
 
 # y' = -k y, and a kick of 1 at the end of each period T: with the time s since the kick, y = y0 exp(-k s),
 # y0 = 1 / (1 - exp(-k T)). In one mode; and in two, of which the first ends at T/3.
@@ -223,6 +224,44 @@ def test_extrema_and_samples(day):
         assert_allclose(found[1][k], p(np.linspace(0.1, 0.9, 5)), rtol=0, atol=1e-14, err_msg=name)
         if np.sum(p(candidates) > p(best) - 1e-12) == 1:
             assert_allclose(slopes[k][:4], best ** np.arange(4), rtol=0, atol=1e-7, err_msg=name)
+
+
+def test_second_derivatives_at_a_turning_point():
+    """Of a s - b s^2, whose largest value is a^2 / 4 b, at the time s = a / 2 b that is held."""
+    at = jnp.array([1.2, 0.9])
+    what = measured(clock, {"run": lambda t, x, p: p[0] * x[0] - p[1] * x[0] ** 2})
+    zero, s = jnp.zeros(()), (at[0] / (2 * at[1]))[None]
+    for turns, exact in ((True, lambda p: p[0] ** 2 / (4 * p[1])), (False, lambda p: p[0] * s[0] - p[1] * s[0] ** 2)):
+        found = lambda p, turns=turns: _value(what, "run", p, zero, s, jnp.array(turns))
+        for order in (lambda fn: fn, jax.grad, jax.hessian):
+            assert_allclose(order(found)(at), order(exact)(at), rtol=1e-13, atol=1e-15)
+
+
+def test_costs_and_ways_in_closed_form(day):
+    """A day of length 1: the way (3, 4) s at its end, the energy s^2 that the restart loses, and a power with both signs."""
+    travel = lambda mode, x, p: jnp.stack([3 * x[0], 4 * x[0]])
+    coefficients = POWERS["three sign changes"]
+    params = jnp.asarray(coefficients)
+    assert_allclose(hj.objectives.step_length(travel)(day, params), 5, rtol=1e-13)
+    assert_allclose(hj.objectives.speed(lambda *at: 2 * travel(*at))(day, params), 10, rtol=1e-13)
+    assert_allclose(hj.objectives.impact_loss(lambda mode, x, p: 7 * x[0] ** 2)(day, params), 7, rtol=1e-13)
+    cost = hj.objectives.cost_of_transport(
+        polynomial, travel, lambda p: 1 + p[1], negative=0.5, impulsive=lambda orbit, params: 3 * orbit.period
+    )
+    positive, negative, _ = exact_work(coefficients)
+    assert_allclose(cost(day, params), (positive + 0.5 * negative + 3) / ((1 + coefficients[1]) * 5), rtol=1e-13)
+
+
+def test_rows_of_constraints(day):
+    """g - b; g - a, then b - g; and their names."""
+    numbers = lambda orbit, params: jnp.array([2.0, 5.0])
+    between = hj.Constraint(numbers, at_least=1.0, at_most=jnp.array([6.0, 7.0]), name="g")
+    assert between.equalities(day, None).size == 0
+    assert_allclose(between.inequalities(day, None), [1, 4, 4, 2])
+    assert between.labels((0, 4)) == ([], ["g[0] >= 1", "g[1] >= 1", "g[0] <= 6", "g[1] <= 7"])
+    equal = hj.Constraint(numbers, equals=3.0, name="g")
+    assert_allclose(equal.equalities(day, None), [-1, 2])
+    assert equal.inequalities(day, None).size == 0 and equal.labels((2, 0)) == (["g[0] = 3", "g[1] = 3"], [])
 
 
 def test_misuse(day):
