@@ -177,7 +177,7 @@ def test_gradient_of_a_linear_model():
 
 def test_directions_of_a_quadratic_model():
     """Five steps of three coordinates and two controls: the least of the model over all ten numbers at once, where events are
-    held too; the feedback, from another first state; and one damped step."""
+    held too; the feedback, from another first state; and damped steps."""
     random = np.random.default_rng(1)
     draw = lambda *shape: jnp.asarray(random.normal(size=shape))
     root, end_root = draw(5, 5, 5), draw(3, 3)
@@ -214,18 +214,26 @@ def test_directions_of_a_quadratic_model():
         other = draw(3)
         moved = np.linalg.solve(hessian, -jax.grad(cost)(at, other))
         assert_allclose(found.policy.feedforward[0] + found.policy.gain[0] @ other, moved[:2], rtol=1e-8, atol=1e-9)
-    damped = direction(
-        jax.tree.map(lambda leaf: leaf[-1:] if leaf.shape[:1] == (5,) else leaf, model),
-        jnp.array(2.0),
-        none[-1:],
-        jnp.array(True),
-        jnp.zeros(1),
-    )
-    q = slope[-1] + move[-1].T @ end_slope
-    h = bend[-1] + move[-1].T @ end_bend @ move[-1]
-    quu = h[3:, 3:] + 2 * np.diag(np.diag(h[3:, 3:]))
-    assert_allclose(damped.policy.feedforward[0], -np.linalg.solve(quu, q[3:]), rtol=1e-12)
-    assert_allclose(damped.policy.gain[0], -np.linalg.solve(quu, h[3:, :3]), rtol=1e-12)
+    # Damped: each step is that of its own model, of which the later steps are those of the policy.
+    damping = 2.0
+    policy = direction(model, jnp.array(damping), none, jnp.array(True), jnp.zeros(5)).policy
+
+    def from_step(k, x, u):
+        v = jnp.concatenate([x, u])
+        after = move[k] @ v
+        last = end_slope @ after + after @ end_bend @ after / 2
+        left = last if k == 4 else from_step(k + 1, after, policy.feedforward[k + 1] + policy.gain[k + 1] @ after)
+        return slope[k] @ v + v @ bend[k] @ v / 2 + left
+
+    for k in range(5):
+        by_u = jax.grad(from_step, argnums=2)
+        at_k = k, start, jnp.zeros(2)
+        curvature = np.asarray(jax.jacfwd(by_u, argnums=2)(*at_k))
+        damped = curvature + damping * np.diag(np.diag(curvature))
+        assert_allclose(policy.feedforward[k], -np.linalg.solve(damped, by_u(*at_k)), rtol=1e-9)
+        assert_allclose(
+            policy.gain[k], -np.linalg.solve(damped, jax.jacfwd(by_u, argnums=1)(*at_k)), rtol=1e-9, atol=1e-12
+        )
 
 
 def test_models_are_convex():

@@ -460,6 +460,9 @@ def test_unknowns_and_starts():
     again = unknowns.params_at(jnp.array([0.5, 3.0, 2.0]))
     assert again["a"] == 2 and again["c"] == 7
     assert_allclose(again["b"], [3, 10])
+    both = unknowns_of(lambda p: (p["b"], p["c"]), params, None, jnp.float64)
+    again = both.params_at(2 * both.vector(params))
+    assert again["b"].tolist() == [0, -10] and again["c"] == 14 and again["a"] == 3
 
     unknowns = unknowns_of(lambda p: (p["a"], p["b"]), params, [(2.0, 6.0), (-8.0, 2.0)], jnp.float64)
     program = program_of(lambda u: u[:1], lower=unknowns.lower, upper=unknowns.upper, n=3)

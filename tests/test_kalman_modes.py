@@ -137,7 +137,7 @@ def test_which_guard_comes_first():
         return GuardsAt(*map(jnp.array, (values, deviations, rates, armed, [1e-16] * 3)))
 
     at = jnp.array(1.0)
-    met, which = guards([-0.2, -0.1, 0.3], [-1.0, -0.1, -1.0], [-2.0, -1.0, 3.0]).passed(at)
+    met, which = guards([-0.05, -0.2, 0.3], [-1.0, -0.1, -1.0], [-0.5, -2.0, 3.0]).passed(at)
     assert met and which == 1
     met, which = guards([-0.2, -0.1, 0.3], [-1.0, -0.1, -1.0], [-2.0, -1.0, 3.0], (True, False, True)).passed(at)
     assert met and which == 0
