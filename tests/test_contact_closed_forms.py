@@ -293,3 +293,25 @@ def test_slip_stick_on_a_belt_through_a_valley():
     assert_allclose(got, matrix(np.zeros(2)), rtol=0, atol=1e-13)
     printed = matrix(v[0] * curvature * size * normal)
     assert np.max(np.abs(printed - got)) > 0.1
+
+
+@pytest.mark.slow
+def test_a_ball_that_a_table_throws():
+    """On a table that moves as 1.5 sin t, with g = 1: it chatters, rides with the table and is thrown where the table falls as
+    fast as the ball would, sin t = 1/1.5; the first impact after the throw is where 1.5 cos t0 s - s^2/2 = 1.5 (sin(t0 + s) - sin
+    t0). Each period alike."""
+    mass = Mechanism(mass=lambda q, p: jnp.eye(1), forces=lambda t, q, v, p: jnp.array([-1.0]))
+    table = Contact(gap=lambda t, q, p: q[0] - 1.5 * jnp.sin(t), restitution=0.2, settle=1e-3)
+    system = contact_system(mass, table, coordinates=("y",))
+    run = hj.simulate(
+        system, jnp.array([2.0, 0.0]), None, mode="U", t1=40.0, max_jumps=100, integrator=hj.Integrator(unroll=False)
+    )
+    assert run.result == "successful"
+    throw, flight = np.arcsin(1 / 1.5), 4.2959443931549840172 - 0.72972765622696636345
+    thrown = [event.t for event in run.events if event.source == "S"]
+    assert_allclose(thrown, throw + 2 * np.pi * np.arange(1, 1 + len(thrown)), rtol=1e-13)
+    assert len(thrown) == 6
+    # An impact leaves U; V is left at the apex.
+    struck = [event.t for event in run.events if event.source == "U"]
+    for t in thrown[:-1]:
+        assert_allclose(min(s for s in struck if s > t) - t, flight, rtol=1e-11)

@@ -192,3 +192,56 @@ def test_a_further_domain_stays():
     domain = edge.modes["S"].domain
     assert domain is not None
     assert domain(jnp.zeros(()), jnp.array([0.25, 0.0, 0.0, 0.0]), params()) == 0.75
+
+
+# The mode to which each state of STARTS belongs, where that is not the one asked for; or the reason why there is none.
+MOVED = {
+    "sticks beyond the limit": "S+",
+    "sticks beyond the other limit": "S-",
+    "sticks beyond the limit by a millionth": "S+",
+    "sticks and slips": "S+",
+    "sticks in the air": "U",
+    "sticks below the floor": "a gap is negative",
+    "sticks and rises": "V",
+    "sticks and is lifted": "V",
+    "slides forward, slipping backward": "S-",
+    "slides backward, slipping forward": "S+",
+    "slides from rest, where friction holds": "C",
+    "slides from rest, pushed the other way": "S-",
+    "slides in the air": "U",
+    "slides and falls": "an impact is due",
+    "slides and is lifted": "V",
+    "slides and is lifted by a push": "V",
+    "glides in the air": "U",
+    "glides and is lifted": "V",
+    "a rough foot slips": "no mode holds it",
+    # Also the wall holds, without a force.
+    "stands beside the wall": "floor+wall",
+    "stands and slips": "no mode holds it",
+    "leans and is pulled away": "free",
+    "leans without a wall": "free",
+    "leaves the wall": "free",
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_the_mode_of_a_state(name):
+    """Which admits it; a start in that mode runs."""
+    system, mode, x, p, fits = STARTS[name]
+    expected = MOVED.get(name, mode) if fits else MOVED[name]
+    x = jnp.asarray(x, float)
+    if expected not in system.names:
+        with pytest.raises(ValueError, match=expected):
+            hj.contact.mode_of(system, x, params(**p))
+        return
+    found = hj.contact.mode_of(system, x, params(**p))
+    assert found == expected
+    if found not in ("U", "V", "free"):
+        assert admitted(system, found, x, params(**p))
+
+
+def test_the_mode_of_what_is_no_contact():
+    with pytest.raises(ValueError, match="no modes of contact"):
+        hj.contact.mode_of(hj.HybridSystem({"a": hj.Mode(lambda t, x, p: x, ("x",))}, ()), jnp.zeros(1), None)
+    with pytest.raises(ValueError, match="outside of jit and vmap"):
+        jax.jit(lambda x: hj.contact.mode_of(SMOOTH, x, params()) and x)(jnp.zeros(4))

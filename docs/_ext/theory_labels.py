@@ -37,7 +37,8 @@ SECTIONS = {
         certify.published_radius certify.sharp_radius certify.OneSidedLipschitz certify.LogarithmicNorm
         certify.RadialQuotient certify.StepConstants certify.stroboscopic_inclusion certify.StroboscopicInclusion
         plot.certified_tube plot.certified_set plot.certificate_figure plot.certified_region plot.proved_orbit_figure""",
-    "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system""",
+    "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system
+    contact.mode_of""",
 }
 # Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.
 WITHOUT_EQUATION = {

@@ -2,5 +2,6 @@
 
 from .contact import Contact as Contact
 from .mechanism import lagrangian as lagrangian, Mechanism as Mechanism
+from .mode_of import mode_of as mode_of
 from .several_contacts import contacts_system as contacts_system
 from .single_contact import contact_system as contact_system

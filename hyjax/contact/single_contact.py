@@ -61,7 +61,7 @@ def contact_system(
     would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the
     constraint is imposed on accelerations, so the gap drifts from zero by the integration's error. `outside_domain`: a flight in
     which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or `flow_to_guard` in a mode of
-    contact to which the state does not belong (see `Closed`).
+    contact to which the state does not belong; `mode_of` names the mode to which it does.
 
     **Example:**
 
