@@ -300,9 +300,9 @@ def test_a_ball_that_a_table_throws():
     """On a table that moves as 1.5 sin t, with g = 1: it chatters, rides with the table and is thrown where the table falls as
     fast as the ball would, sin t = 1/1.5; the first impact after the throw is where 1.5 cos t0 s - s^2/2 = 1.5 (sin(t0 + s) - sin
     t0). Each period alike."""
-    mass = Mechanism(mass=lambda q, p: jnp.eye(1), forces=lambda t, q, v, p: jnp.array([-1.0]))
-    table = Contact(gap=lambda t, q, p: q[0] - 1.5 * jnp.sin(t), restitution=0.2, settle=1e-3)
-    system = contact_system(mass, table, coordinates=("y",))
+    mass = hj.contact.Mechanism(mass=lambda q, p: jnp.eye(1), forces=lambda t, q, v, p: jnp.array([-1.0]))
+    table = hj.contact.Contact(gap=lambda t, q, p: q[0] - 1.5 * jnp.sin(t), restitution=0.2, settle=1e-3)
+    system = hj.contact.contact_system(mass, table, coordinates=("y",))
     run = hj.simulate(
         system, jnp.array([2.0, 0.0]), None, mode="U", t1=40.0, max_jumps=100, integrator=hj.Integrator(unroll=False)
     )
