@@ -243,5 +243,7 @@ def test_the_mode_of_a_state(name):
 def test_the_mode_of_what_is_no_contact():
     with pytest.raises(ValueError, match="no modes of contact"):
         hj.contact.mode_of(hj.HybridSystem({"a": hj.Mode(lambda t, x, p: x, ("x",))}, ()), jnp.zeros(1), None)
+    with pytest.raises(ValueError, match=r"of shape \(4,\)"):
+        hj.contact.mode_of(SMOOTH, jnp.zeros(2), params())
     with pytest.raises(ValueError, match="outside of jit and vmap"):
         jax.jit(lambda x: hj.contact.mode_of(SMOOTH, x, params()) and x)(jnp.zeros(4))

@@ -5,8 +5,6 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.check import check_params, check_state
-from .._flow.integrator import Integrator
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .contact import Contact, gap
@@ -48,9 +46,12 @@ def mode_of(system: HybridSystem, x0: State, params: Params, *, t0: float | Time
             "mode_of: the name of a mode is a static value, so that the state must have values. Call mode_of outside of jit and "
             "vmap, and give its mode to simulate."
         )
-    params = check_params(params)
-    x0 = check_state(x0, system.mode(system.names[0]).dimension, system.names[0])
-    t, tolerances = jnp.asarray(t0, x0.dtype), Integrator().tolerances(x0.dtype)
+    x0, size = jnp.asarray(x0), system.mode(system.names[0]).dimension
+    if x0.shape != (size,) or not jnp.issubdtype(x0.dtype, jnp.floating) or not bool(jnp.all(jnp.isfinite(x0))):
+        raise ValueError(f"mode_of: x0={x0} must be a finite state of floating point numbers, of shape ({size},).")
+    # Of a solver to rounding, as the default integrator.
+    t, rounding = jnp.asarray(t0, x0.dtype), 64 * float(jnp.finfo(x0.dtype).eps)
+    tolerances = (rounding, rounding)
     projected = project(mechanism, contacts, t, x0, params)
     near, still = (np.asarray(each)[: len(contacts)] for each in drift_errors(projected, tolerances))
     gaps = np.array([gap(each, t, halves(x0)[0], params) for each in contacts])
