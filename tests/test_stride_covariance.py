@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.linalg import solve_discrete_lyapunov
 from systems import logistic, map_of
 
 import hyjax as hj
@@ -50,6 +51,31 @@ def test_covariance_of_a_map_in_closed_form():
     assert_allclose(found[:3, 1], 0, atol=1e-16)
     # At r = 3.2 the fixed point is unstable.
     assert np.all(np.isinf(found[3]))
+
+
+# A linear map of two coordinates, whose Jacobian is not symmetric.
+JACOBIAN, ACTING = np.array([[0.5, 0.4], [0.0, -0.3]]), np.array([1.0, 2.0])
+LINEAR = hj.HybridSystem(
+    {"m": hj.Mode(lambda t, x, p: jnp.array([0.0, 0.0, 1.0]), ("x", "y", "clock"))},
+    (
+        hj.Transition(
+            "m",
+            "m",
+            lambda t, x, p: 1 - x[2],
+            lambda t, x, p: jnp.append(jnp.asarray(JACOBIAN) @ x[:2] + p["shift"] * jnp.asarray(ACTING), 0.0),
+        ),
+    ),
+)
+
+
+def test_covariance_of_a_linear_map():
+    orbit = hj.periodic_orbit(
+        LINEAR, jnp.zeros(3), {"shift": jnp.array(0.0)}, sequence=("m",), integrator=exact_flow, throw=False
+    )
+    found = hj.stride_covariance(orbit, noise=lambda p: p["shift"], covariance=jnp.array([[0.25]]))
+    expected = solve_discrete_lyapunov(JACOBIAN, 0.25 * np.outer(ACTING, ACTING))
+    assert_allclose(found[:2, :2], expected, rtol=1e-12)
+    assert_allclose(found[2], 0, atol=1e-16)
 
 
 def test_misuse_and_failure():
