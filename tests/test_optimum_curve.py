@@ -104,7 +104,8 @@ def test_changes_of_the_active_set(units):
     assert change(0.2, 0.9, NONE) is None and change(1.2, 1.9, ON_SUM) is None
     # Of three limits that would be passed, the first; also on the way back.
     for a, b, active, kind, k, number in (
-        (0.5, 4.0, NONE, "rows", 1, 1.0), (0.5, 1.0005, NONE, "rows", 1, 1.0), (1.5, 0.5, ON_SUM, "rows", 1, 1.0), (1.5, 2.5, ON_SUM, "high", 1, 2.0),
+        (0.5, 4.0, NONE, "rows", 1, 1.0), (0.5, 1.0005, NONE, "rows", 1, 1.0),
+        (1.5, 0.5, ON_SUM, "rows", 1, 1.0), (1.5, 2.5, ON_SUM, "high", 1, 2.0),
         (2.5, 1.5, ON_BOTH, "high", 1, 2.0),
     ):  # fmt: skip
         found = change(a, b, active)
