@@ -83,14 +83,16 @@ def drawn(family: Family, rng) -> Draw:
             p["c0"] = at - p["c1"] * p["v"] - rng.uniform(-0.2, 1.2) * p["j"]
             width = abs(p["j"])
         else:
-            whole, width = wanted(kind, at, rng)
-            coefficients = whole(np.polynomial.Polynomial([-zero / one, 1 / one])).coef
+            wish, width = wanted(kind, at, rng)
+            coefficients = wish(np.polynomial.Polynomial([-zero / one, 1 / one])).coef
             p |= {f"c{i}": float(each) for i, each in enumerate(coefficients) if f"c{i}" in p}
     if kind in ("surface", "guard"):
         p["c0"] = float(at - value(Known(family, p).polynomials[Known(family, p).piece(Fraction(at))], Fraction(at)))
-    reach *= width * {"kink": 10.0, "guard": 0.03, "cycle": 2.0}.get(kind, 1.0)
+    whole = kind in ("cycle", "two") and rng.uniform() < 0.6
+    # The neighbourhood of a cycle of two, or of both orbits, is mapped into itself.
+    reach = width * rng.uniform(1.05, 1.5) if whole else reach * width * {"kink": 10.0, "guard": 0.03}.get(kind, 1.0)
     aside = rng.choice([0.0, 0.0, 0.2, -0.5]) * rng.uniform(0, 1) if kind != "none" else rng.choice([-4, 4])
-    centre = at + aside * reach + rng.choice([0.0, width, -width]) * (kind in ("two", "part"))
+    centre = at if whole else at + aside * reach + rng.choice([0.0, width, -width]) * (kind in ("two", "part"))
     unit, zoom = 10.0 ** rng.choice([0.0, rng.uniform(-6, 6)]), 10.0 ** rng.uniform(-1, 1)
     powers = dict(a=1, b=1, k=-1, m=-1, l=-1, r=1, c0=1, c2=-1, c3=-2, q=1, v=1, j=1)
     system = {name: float(each * unit ** powers.get(name, 0)) for name, each in p.items()}
@@ -214,6 +216,8 @@ def test_the_oracle_knows_a_cycle_of_two():
 def test_nothing_false_is_proved_of_random_sets(attraction):
     outcomes, false = judged(attraction("guards"), 120, 0)
     assert not false, (len(false), false[:3])
+    # Of some it is proved that they are mapped inside, but not that all orbits converge, for they do not.
+    assert sum(outcomes[kind, "mapped inside", True, True] for kind in ("cycle", "two")) > 0, outcomes
     assert share(outcomes, "mapped inside") > 1 / 3 and share(outcomes, "converges") > 1 / 3, outcomes
 
 
