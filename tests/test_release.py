@@ -291,16 +291,30 @@ def test_a_small_oscillator_with_a_wall(at, atol):
 @pytest.mark.parametrize("at", [0.0, 0.7])
 def test_a_relay_slides_at_any_time(at):
     """On one surface two flows meet, whatever guards describe it; late, where the time has few digits."""
-    up, down = (hj.Mode(lambda t, x, p, s=s: s * p * jnp.ones(1), ("x",)) for s in (1.0, -1.0))
+    up, down = (hj.Mode(lambda t, x, p, s=s: s * p * jnp.ones(1), ("x",)) for s in (0.7, -1.3))
     ways = (
         hj.Transition("down", "up", lambda t, x, p: x[0] / p - at, same),
-        hj.Transition("up", "down", lambda t, x, p: jnp.exp(at - x[0] / p) - 1, same),
+        hj.Transition("up", "down", lambda t, x, p: (3 + p) * (jnp.exp(at - x[0] / p) - 1), same),
     )
     system = hj.HybridSystem({"down": down, "up": up}, ways)
-    start, size = jnp.array([0.0, 1.0, 1e3]), jnp.array([1e-6, 1.0, 1e6])
+    start, size = jnp.array([0.0, 1.0, 1e3, *[0.0] * 8]), jnp.array([1e-6, 1.0, 1e6, *np.geomspace(0.3, 300, 8)])
     run = lambda t0, p: hj.simulate(
         system, jnp.stack([p * (at + 1.3)]), p, mode="down", t0=t0, t1=t0 + 5, max_jumps=20, integrator=ROLLED
     )
     runs = jax.jit(jax.vmap(run))(start, size)
     assert set(codes(runs)) == {"sliding"}
-    assert_allclose(runs.t, start + 1.3, rtol=1e-12)
+    assert_allclose(runs.t, start + 1, rtol=1e-12)
+
+
+def test_a_flow_that_comes_to_rest_on_a_surface_does_not_slide():
+    """x' = 0.3 - x from 0.3 up to rounding, whose rate has the sign of that rounding; on the other side x' = -1."""
+    modes = {"down": hj.Mode(lambda t, x, p: -1 + 0 * x, ("x",)), "up": hj.Mode(lambda t, x, p: 0.3 - x, ("x",))}
+    ways = (
+        hj.Transition("down", "up", lambda t, x, p: x[0] - 0.3, same),
+        hj.Transition("up", "down", lambda t, x, p: 0.3 - x[0], same),
+    )
+    system = hj.HybridSystem(modes, ways)
+    run = lambda x: hj.simulate(system, x[None], None, mode="up", t1=1.0, max_jumps=3, integrator=ROLLED)
+    runs = jax.jit(jax.vmap(run))(0.3 - 2.0**-54 * jnp.arange(4.0))
+    assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == 0)
+    assert_allclose(runs.x, 0.3, rtol=1e-15)
