@@ -315,3 +315,27 @@ def test_a_ball_that_a_table_throws():
     struck = [event.t for event in run.events if event.source == "U"]
     for t in thrown[:-1]:
         assert_allclose(min(s for s in struck if s > t) - t, flight, rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_blocks_that_begin_to_slip_on_a_belt():
+    """Of one coefficient of friction, 1, under A sin t: the slip begins where that is 1, with slip and acceleration zero. 32
+    amplitudes on a belt at rest and on one of speed 0.7, and the speed at 2 in closed form."""
+    push = lambda t, q, v, p: jnp.stack([p["A"] * jnp.sin(t), -1.0 + 0 * t])
+    mass = hj.contact.Mechanism(mass=lambda q, p: jnp.eye(2), forces=push)
+    slip = lambda t, q, v, p: v[0] - p["belt"]
+    floor = hj.contact.Contact(gap=lambda t, q, p: q[1], slip=slip, static=1.0, kinetic=1.0)
+    system = hj.contact.contact_system(mass, floor, coordinates=("x", "y"))
+    A, belt = np.tile(np.linspace(1.3, 4.0, 32), 2), np.repeat([0.0, 0.7], 32)
+    rolled = hj.Integrator(unroll=False)
+
+    @jax.jit
+    @jax.vmap
+    def run(A, belt):
+        start = jnp.stack([0 * A, 0 * A, belt, 0 * A])
+        return hj.simulate(system, start, {"A": A, "belt": belt}, mode="C", t1=2.0, max_jumps=6, integrator=rolled)
+
+    runs = run(jnp.asarray(A), jnp.asarray(belt))
+    assert bool(jnp.all(runs.result == hj.RESULTS.successful))
+    begin = np.arcsin(1 / A)
+    assert_allclose(runs.x[:, 2], belt + A * (np.cos(begin) - np.cos(2)) - (2 - begin), rtol=1e-13)

@@ -204,3 +204,40 @@ def test_a_sum_of_times_below_their_resolution():
     # Also where the step is the larger one.
     t, late = later(jnp.array(1e-20), jnp.array(0.0), jnp.array(1.0))
     assert t == 1 and late == 1e-20
+
+
+def test_steep_linear_growth():
+    """x' = k x from 1/1000 to 1, again and again: every ln(1000) / k. Late times have a rounding of their own."""
+    grow = hj.HybridSystem(
+        {"on": hj.Mode(lambda t, x, p: p * x, ("x",))},
+        (hj.Transition("on", "on", lambda t, x, p: 1 - x[0], lambda t, x, p: 0 * x + 1e-3),),
+    )
+    k, t0 = np.array([1.0, 1e3, 1e6, 1e9, 1e6, 1e6]), np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1e3])
+    run = lambda k, t0: hj.simulate(
+        grow, jnp.array([1e-3]), k, mode="on", t0=t0, t1=t0 + 21 / k, max_jumps=5, integrator=ROLLED
+    )
+    runs = jax.jit(jax.vmap(run))(jnp.asarray(k), jnp.asarray(t0))
+    assert bool(jnp.all(runs.result == RESULTS.successful)) and np.all(runs.jumps == 3)
+    events = t0[:, None] + np.log(1e3) / k[:, None] * np.arange(1, 4)
+    for lane in range(k.size):
+        assert_allclose(runs.ends[lane, :3], events[lane], rtol=1e-12 if t0[lane] == 0 else 1e-15)
+    assert_allclose(runs.x[:4, 0], 1e-3 * np.exp(21 - 3 * np.log(1e3)), rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_guards_in_the_jump_of_a_relaxation_oscillator():
+    """Van der Pol's equation with mu = 1000: in its fast jump x falls within 1/80 of time through 0.9, 0 and -1.9, after a creep
+    of 807. SciPy's Radau at 1e-12, with which LSODA at 1e-13 agrees to 3e-8. A method for smooth flows says that it is stiff."""
+    field = lambda t, x, p: jnp.stack([x[1], p * (1 - x[0] ** 2) * x[1] - x[0]])
+    falls = [hj.Transition("on", "on", lambda t, x, p, at=at: x[0] - at, lambda t, x, p: x) for at in (0.9, 0.0, -1.9)]
+    system = hj.HybridSystem({"on": hj.Mode(field, ("x", "v"))}, falls)
+    run = lambda integrator, t1: hj.simulate(
+        system, jnp.array([2.0, 0.0]), jnp.array(1e3), mode="on", t1=t1, max_jumps=5, integrator=integrator
+    )
+    stiff = run(hj.Integrator(hj.solvers.Radau5(), rtol=1e-9, atol=1e-11, max_steps=20000, unroll=False), 1000.0)
+    assert stiff.result == "successful" and [event.transition for event in stiff.events] == [0, 1, 2]
+    times = [event.t for event in stiff.events]
+    assert_allclose(times, [807.0749313554772, 807.0847408158836, 807.0867489001635], rtol=1e-10)
+    # Within the jump both know the times to 1e-11.
+    assert_allclose(np.diff(times), [0.0098094604064, 0.0020080842799], rtol=0, atol=1e-10)
+    assert run(ROLLED, 1000.0).result == "max_steps_reached"
