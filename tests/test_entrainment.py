@@ -1,5 +1,7 @@
 """Entrainment: the Arnold tongue of the phase equation, and that of the simulation of a pushed walker and of a kicked neuron."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -126,3 +128,29 @@ def test_a_kicked_neuron():
     phase = np.log((1 - np.exp(period / ratios[:2] - period)) * drive / kick)
     assert_allclose(last[:2], np.broadcast_to((drive * (1 - np.exp(-phase)))[:, None], (2, 20)), rtol=1e-4)
     assert np.all(np.ptp(last[2:], axis=1) > 0.3)
+
+
+@pytest.mark.parametrize("growth", [-0.05, 0.05])
+def test_the_orbit_of_an_oscillator_that_is_stable_or_not(growth):
+    """r' = growth r (r^2 - 1), and a phase of rate 1 whatever r is: Z = (-sin, cos), so Gamma is within [-1/2, 1/2]."""
+
+    def turn(t, x, p):
+        swell = p * (x @ x - 1)
+        return jnp.stack([swell * x[0] - x[1], swell * x[1] + x[0]])
+
+    system = hj.HybridSystem(
+        {"turn": hj.Mode(turn, ("x", "y"))},
+        (hj.Transition("turn", "turn", guard=lambda t, x, p: x[1], reset=lambda t, x, p: x),),
+    )
+    orbit = hj.periodic_orbit(system, jnp.array([-1.0, 0.0]), jnp.array(growth), sequence=("turn",))
+    response = hj.phase_response(orbit, samples=40)
+    push = lambda cycle, x, p: jnp.stack([jnp.cos(2 * jnp.pi * cycle), 0.0 * cycle])
+    if growth > 0:
+        with pytest.warns(UserWarning, match="the orbit is unstable, with a spectral radius of 1.87"):
+            found = hj.entrainment(response, push)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = hj.entrainment(response, push)
+    # The rule of integration is exact for these; the orbit is known to 1e-12.
+    assert_allclose([found.lowest, found.highest], [-0.5, 0.5], atol=1e-11)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
 from .constraint import Objective
 
@@ -76,26 +76,4 @@ def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
 
 def with_integral(system: HybridSystem, rates: Mapping[str, Rate]) -> HybridSystem:
     """The system with one more state, the last, which the jumps do not change and whose derivative is the rate of the mode."""
-
-    def mode(name: str, given: Mode) -> Mode:
-        rate = rates.get(name, lambda t, x, params: jnp.zeros((), x.dtype))
-
-        def vector_field(t, x, params):
-            last = jnp.asarray(rate(t, x[:-1], params), x.dtype).reshape(1)
-            return jnp.concatenate([given.vector_field(t, x[:-1], params), last])
-
-        return Mode(vector_field, (*given.coordinates, "integral of the rate"))
-
-    def transition(given: Transition) -> Transition:
-        armed = given.armed
-        return Transition(
-            given.source,
-            given.target,
-            guard=lambda t, x, params: given.guard(t, x[:-1], params),
-            reset=lambda t, x, params: jnp.append(given.reset(t, x[:-1], params), x[-1]),
-            armed=None if armed is None else lambda t, x, params: armed(t, x[:-1], params),
-            at_once=given.at_once,
-        )
-
-    modes = {name: mode(name, given) for name, given in system.modes.items()}
-    return HybridSystem(modes, tuple(transition(each) for each in system.transitions))
+    return system.extended("integral of the rate", lambda name: rates.get(name, lambda t, x, params: jnp.zeros(())))

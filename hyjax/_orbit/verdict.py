@@ -16,8 +16,6 @@ A solver that has converged knows that the pre-impact state comes back. That is 
 An orbit also has to be near to its guess, if that is asked for.
 """
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
@@ -27,7 +25,7 @@ from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._flow.trees import without_tangents
 from .._system.elimination import solver
 from .._system.results import choose, RESULTS
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, VectorField
 from .._system.types import Flag, Matrix, Params, Scalar, State
 from .chain import Chain
 from .multipliers import eigenvalues
@@ -166,28 +164,11 @@ def _with_difference(system: HybridSystem) -> HybridSystem:
     """The system with one more coordinate, whose rate is the difference of the vector field from that a period before, in the
     same state: forces of another phase may have the same effect on a whole arc. Its parameters are `(params, period)`."""
 
-    def field(fn):
-        def rates(t, x, q):
-            params, period = q
-            rate = fn(t, x[:-1], params)
-            return jnp.append(rate, jnp.max(jnp.abs(rate - fn(t - period, x[:-1], params))))
+    def difference(name: str) -> VectorField:
+        field = system.modes[name].vector_field
+        return lambda t, x, q: jnp.max(jnp.abs(field(t, x, q[0]) - field(t - q[1], x, q[0])))
 
-        return rates
-
-    of_state = lambda fn: None if fn is None else lambda t, x, q, *others: fn(t, x[:-1], q[0], *others)
-    jump = lambda fn: lambda t, x, q, *others: jnp.append(fn(t, x[:-1], q[0], *others), x[-1])
-    modes = {
-        name: dataclasses.replace(
-            mode, vector_field=field(mode.vector_field), coordinates=(*mode.coordinates, "difference from the last lap"),
-            domain=of_state(mode.domain), units=(),
-        )
-        for name, mode in system.modes.items()
-    }  # fmt: skip
-    ways = tuple(
-        dataclasses.replace(way, guard=of_state(way.guard), reset=jump(way.reset), armed=of_state(way.armed))
-        for way in system.transitions
-    )
-    return HybridSystem(modes, ways, system.time_unit)
+    return system.extended("difference from the last lap", difference, lambda q: q[0])
 
 
 def _at_least_rounding(tolerance: float | Array, like: Array) -> Array:

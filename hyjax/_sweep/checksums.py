@@ -15,7 +15,7 @@ import numpy as np
 
 # In the directory of an array, where zarr does not look for other arrays.
 _CHECKSUMS, _CHUNKS = Path("result") / "checksums", Path("result") / "chunks"
-# The attribute of a store whose chunks have checksums. Stores of early versions have none.
+# The attribute of a store whose chunks have checksums.
 BOUND = {"chunk_checksums": "sha256 of sweep, variable, place and values"}
 
 

@@ -102,11 +102,6 @@ def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":
     # The kind of the workers' devices is known with their first result.
     here = sweep.metadata | ({"device": device_kind()} if sweep.workers.executor is None else {})
     require_same(path, stored, here)
-    if not store.bound:
-        raise StoreError(
-            f"{path}: cannot be resumed: an early version of hyjax wrote this store, without checksums that bind a chunk to its "
-            "place. hj.open_sweep reads what is finished; write to another path."
-        )
     with store.locked():
         _complete(sweep, store, stored["device"])
     return store.open()

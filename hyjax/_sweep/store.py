@@ -19,7 +19,6 @@ from .._flow.dataset import load_xarray
 from .._system.extras import needed
 from .._system.long_names import described
 from .._system.results import code_flags
-from .._system.warn import warn
 from .checksums import (
     BOUND,
     chunk_checksum,
@@ -85,8 +84,7 @@ def box_text(names: tuple[str, ...], box: INDEX) -> str:
 class Store:
     """An existing store of a sweep. `StoreError` where metadata, coordinates or initial guesses are damaged.
 
-    **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid. `bound`: whether its chunks have
-    checksums that bind them to their places; if not, an earlier version wrote it.
+    **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid.
     """
 
     def __init__(self, path: Path):
@@ -98,7 +96,11 @@ class Store:
             raise StoreError(f"{path}: {error} Restore it from a copy, or delete the store and sweep again.") from None
         self.path = path
         group = zarr.open_group(path, mode="r")
-        self.bound = BOUND.items() <= dict(group.attrs).items()
+        if not BOUND.items() <= dict(group.attrs).items():
+            raise StoreError(
+                f"{path}: its chunks have no checksums that bind them to their places: another version of hyjax wrote this "
+                "store. Sweep again, to another path."
+            )
         arrays = dict(group.arrays())
         codes = arrays["result"]
         self.dims: tuple[str, ...] = tuple(codes.metadata.dimension_names or ())  # pyright: ignore
@@ -117,7 +119,7 @@ class Store:
         codes = self._read("result", i)
         if codes is not None and np.any(codes == PENDING):
             return None
-        sums = chunk_checksums(self.path, i) if self.bound else {}
+        sums = chunk_checksums(self.path, i)
         if sums is None:
             return ["checksums"]
         return [name for name in sorted(self.arrays) if not self._agrees(name, i, sums)]
@@ -207,9 +209,9 @@ class Store:
         return chunk_checksum(self._sweep, name, self._places[i], values)
 
     def _agrees(self, name: str, i: int, sums: dict[str, Any]) -> bool:
-        """Whether the part of a variable in chunk `i` is sound and, of a store whose chunks are bound, the one written there."""
+        """Whether the part of a variable in chunk `i` is sound, and the one written there."""
         values = self._read(name, i)
-        return values is not None and (not self.bound or sums.get(name) == self._checksum(name, i, values))
+        return values is not None and sums.get(name) == self._checksum(name, i, values)
 
 
 def open_sweep(path: str | Path) -> "xarray.Dataset":
@@ -219,8 +221,7 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
 
     **Returns:** the `xarray.Dataset` that `sweep` returns, read on access. Points not yet computed have the result -1 and are
     NaN. `StoreError` where a file is missing or damaged, or is of another place or another sweep; the message names the chunk and
-    the remedy. A store of an early version of hyjax is opened with a warning: its checksums do not say where a chunk belongs.
-    `ImportError` without xarray and zarr.
+    the remedy. `ImportError` without xarray and zarr.
 
     **Example:**
 
@@ -238,11 +239,6 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     path = Path(path)
     attributes_of(path)
     store = Store(path)
-    if not store.bound:
-        warn(
-            f"{path}: an early version of hyjax wrote this store. Damaged chunks are noticed, but not chunks in the wrong place "
-            "or of another sweep: if the store has been copied in parts, sweep again, to another path."
-        )
     for i in range(len(store.chunks)):
         if names := store.damaged(i):
             raise StoreError(

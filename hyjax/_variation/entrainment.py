@@ -11,6 +11,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
+from .._system.warn import warn
 from .phase_response import PhaseResponse
 
 # What a push of strength 1 adds to the vector field: `push(cycle, x, params)`, of period 1 in `cycle`.
@@ -68,7 +69,7 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
 
     The orbit locks where this has a rest: $T/P = 1 + \varepsilon\,\Gamma(\psi)$, so for all ratios of frequencies between the
     extremes of $1 + \varepsilon\,\Gamma$, at a difference $\psi$ that is stable where $\varepsilon\,\Gamma'(\psi) < 0$. The error
-    of the edges is of the order of $\varepsilon^2$. The orbit must be stable.
+    of the edges is of the order of $\varepsilon^2$. Of an unstable orbit the locked motions are unstable too: a warning says so.
 
     **Arguments:** `response`: of one orbit. `push`: `q(cycle, x, params)`, of period 1 in `cycle`, with the shape and order of
     the state, per unit of time and of strength; for several modes a dictionary by their names, where a mode that is missing is
@@ -115,6 +116,12 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
         raise ValueError("entrainment: this is a batch of responses. Choose one, or use jax.vmap.")
     if not isinstance(lags, int) or lags < 3:
         raise ValueError(f"entrainment: lags={lags!r} must be an integer of at least 3, to enclose the extremes.")
+    radius = orbit.spectral_radius
+    if not isinstance(radius, jax.core.Tracer) and radius > 1:
+        warn(
+            f"entrainment: the orbit is unstable, with a spectral radius of {float(radius):.6g}. In the range found there are "
+            "motions locked to the push, and they are unstable too."
+        )
     by_mode = dict(push) if isinstance(push, Mapping) else dict.fromkeys(orbit.sequence, push)
     for name, each in by_mode.items():
         if name not in orbit.sequence:
