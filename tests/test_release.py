@@ -318,3 +318,25 @@ def test_a_flow_that_comes_to_rest_on_a_surface_does_not_slide():
     runs = jax.jit(jax.vmap(run))(0.3 - 2.0**-54 * jnp.arange(4.0))
     assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == 0)
     assert_allclose(runs.x, 0.3, rtol=1e-15)
+
+
+def test_orbits_of_rectifiers_go_on():
+    """With the phase as a coordinate, in laps of one duration: where the current vanishes, gap and rate are rounding of either
+    sign. 32 orbits go on for ten laps."""
+    conduct = hj.Mode(lambda t, x, p: jnp.stack([jnp.cos(x[1]), 1 + 0 * x[1]]), ("v", "phase"))
+    discharge = hj.Mode(lambda t, x, p: jnp.stack([-x[0] / p, 1 + 0 * x[1]]), ("v", "phase"))
+    back = lambda t, x, p: jnp.stack([jnp.sin(x[1]), x[1] - 2 * jnp.pi])
+    ways = (
+        hj.Transition("on", "off", lambda t, x, p: jnp.cos(x[1]) + x[0] / p, same),
+        hj.Transition("off", "on", lambda t, x, p: x[0] - jnp.sin(x[1]), back),
+    )
+    system = hj.HybridSystem({"on": conduct, "off": discharge}, ways)
+    rc, laps = jnp.asarray(np.geomspace(0.5, 20, 32)), 20 * jnp.pi + 1e-3
+    find = lambda p: hj.periodic_orbit(
+        system, jnp.array([0.2, 0.2]), p, sequence=("on", "off"), throw=False, integrator=ROLLED
+    )
+    x = jax.jit(jax.vmap(lambda p: find(p).x))(rc)
+    run = lambda x, p: hj.simulate(system, x, p, mode="on", t1=laps, max_jumps=30, integrator=ROLLED)
+    runs = jax.jit(jax.vmap(run))(x, rc)
+    assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == 20)
+    assert_allclose(runs.x_starts[:, 20], x, rtol=1e-11)

@@ -51,7 +51,9 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
             lambda: _surrounded(automaton, t, z, mode, params, instant, falls[: automaton.surfaces.count]),
             lambda: (jnp.array(False), jnp.array(False)),
         )
-        zeno = corner | _accumulate(durations, instant, jnp.where(falls & ~start.up, -near / r, 0))
+        # A rate that would need longer than the first step is rounding, and says nothing of the time.
+        unseen = jnp.where(falls & ~start.up, -near / r, 0)
+        zeno = corner | _accumulate(durations, instant, jnp.where(unseen <= course.first, unseen, 0))
         zeno = zeno & ~start.end.done & ~slides
         # A guard that would fire at once slides all the same.
         event = jnp.where(slides, -1, start.end.event)
