@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -142,7 +143,7 @@ def rounding(
     surfaces: Surfaces, t: Time, x: State, args: PyTree, more: float | Scalar | State = 0.0
 ) -> tuple[Guards, Guards]:
     """The size of each guard's rounding error: its change when each input changes by 64 units in the last place, or what its
-    constants make of it (`_own_rounding`), which no input shows where the state is zero.
+    constants make of it (`_own_rounding`), which no input shows where a coordinate is about zero.
 
     **Returns:** that; and where each coordinate of the state changes by `more` in addition: for a coordinate near zero may be the
     difference of larger numbers. By differences, because the gradient of a guard such as a norm may be infinite or not exist.
@@ -156,12 +157,16 @@ def rounding(
     moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
     # The first row is not moved.
-    values = jax.vmap(at)(inputs + jnp.concatenate([jnp.diag(jnp.append(0, moves))[:, 1:], _along_a_line(x)]))
-    change = jnp.abs(values[1 : inputs.size + 1] - values[0])
+    values = jax.vmap(at)(inputs + jnp.diag(jnp.append(0, moves))[:, 1:])
+    change = jnp.abs(values[1:] - values[0])
     change = jnp.where(jnp.isfinite(change), change, 0)
     part = relative / jnp.where(moves > 0, moves, 1)
     noise, error = part @ change, jnp.sum(change, axis=0)
-    more_noise = jnp.maximum(_own_rounding(values[inputs.size + 1 :]) - noise, 0)
+    # Elsewhere the rounding of the state is not much less than that of the constants. One flag for the whole batch.
+    small = jnp.any(jnp.abs(x) <= float(jnp.finfo(x.dtype).eps) ** 0.25)
+    own = lambda: jnp.where(small, _own_rounding(jax.vmap(at)(inputs + _along_a_line(x))), 0)
+    more_noise = jax.lax.cond(eqxi.unvmap_any(small), own, lambda: jnp.zeros_like(noise))
+    more_noise = jnp.maximum(more_noise - noise, 0)
     return noise + more_noise, error + more_noise
 
 
