@@ -1,7 +1,7 @@
 """How many digits are right: closed forms and high-precision references, model by model.
 
-The default integrator: Dopri8 at 1e-14. Tolerances are those that README.md claims, or a few units of the last place of the
-largest number involved, times the condition of the number that is compared; each is stated where it is more.
+The default integrator: Dopri8 at 1e-14. Tolerances are those that docs/accuracy.md claims, or a few units of the last place of
+the largest number involved, times the condition of the number that is compared; each is stated where it is more.
 """
 
 import functools as ft
@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from readme import claimed, TEXT
+from readme import ACCURACY, claimed
 from reference import case
 from systems import ROLLED
 
@@ -95,14 +95,14 @@ def test_walker_multipliers(walker, gait):
 
 
 def test_walker_multipliers_as_they_are_printed():
-    """README.md says by how much Table 1 of Bhounsule (2014) is off; the reference, not ours, says so."""
+    """docs/accuracy.md says by how much Table 1 of Bhounsule (2014) is off; the reference, not ours, says so."""
     off = []
     for gait, printed in (("long_0.009", LONG), ("short_0.009", SHORT)):
         values = case("B_simplest_walker", gait, "eigenvalues")
         first = [values["re"][0], values["im"][0]] if values["im"][0] else values["re"][:2]
         paper = [float(paper) for name, (paper, _) in printed.items() if name.startswith("multiplier")]
         off += list(np.abs(np.array(paper) - first))
-    (said,) = re.findall(r"Table 1 of Bhounsule 2014: (\S+)\)", TEXT)
+    (said,) = re.findall(r"Table 1 of Bhounsule 2014: (\S+)\)", ACCURACY)
     assert f"{max(off):.1e}" == said
 
 
@@ -135,7 +135,8 @@ def _along_branch(slope, guess):
     return {"x0": orbit.x, "T": orbit.period, "rho": orbit.spectral_radius, "eig": orbit.multipliers[:2]}
 
 
-# With LLVM's optimization, as in a user's session: README's digits are those with fused multiply-add, whose errors are smaller.
+# With LLVM's optimization, as in a user's session: the digits of docs/accuracy.md are those with fused multiply-add, whose errors
+# are smaller.
 @ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
 @ft.partial(jax.jacfwd, has_aux=True)
 def _twice_along_branch(slope, guess):

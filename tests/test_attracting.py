@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from readme import TEXT
+from readme import ROOT
 
 import hyjax as hj
 from hyjax.certify.basis import basis
@@ -30,8 +30,8 @@ def gait():
 
 @pytest.fixture(scope="module")
 def disturbed(gait):
-    """The certificate that README.md prints; its compiled program for all sets of so many pieces, and what is known of the images
-    of the pieces of its set."""
+    """The certificate that docs/certificates.md prints; its compiled program for all sets of so many pieces, and what is known of
+    the images of the pieces of its set."""
     seen = {}
 
     class Kept(PieceImages):
@@ -160,7 +160,8 @@ def test_the_certificate_printed_in_readme(disturbed):
     """But for the seconds; the lines are those of the command."""
     proof, *_ = disturbed
     assert proof.proved and not proof.converges
-    (printed,) = re.findall(r"```\n(Certificate:.*?)```", TEXT, re.DOTALL)
+    page = (ROOT / "docs" / "certificates.md").read_text()
+    (printed,) = re.findall(r"```text\n(Certificate:.*?)```", page, re.DOTALL)
     lines = lambda text: [line.rstrip() for line in text.splitlines() if not line.startswith("  seconds")]
     assert lines(str(proof)) == lines(printed)
 

@@ -54,7 +54,7 @@ def region(params):
 
 @pytest.mark.slow
 def test_an_orbit_is_certified(command, tmp_path):
-    """What is printed in words for the walker is held to README.md in `test_attracting`."""
+    """What is printed in words for the walker is held to docs/certificates.md in `test_attracting`."""
     (tmp_path / "sink.py").write_text(SINK)
     quick = "--facets", "8", "--rings", "1", "--steps", "8", "--orders", "8"
     result = command("certify", "sink.py:sink", "--disturbance", "1e-3", *quick, "--json", "--plot", "proof.png")

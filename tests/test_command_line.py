@@ -192,7 +192,7 @@ def rows(printed: str, columns: int) -> list[list[str]]:
 
 
 def test_reproduce_bhounsule(command):
-    """Each of ours is as near to the reference as README.md says, and the differences printed are those of the numbers."""
+    """Each of ours is as near to the reference as docs/accuracy.md says, and the differences printed are those of the numbers."""
     ran = command("reproduce", "bhounsule")
     assert ran.returncode == 0, ran.stderr
     wheel, long, short = (

@@ -80,7 +80,8 @@ def test_a_file_is_described(command, wheel):
 @pytest.mark.parametrize(
     "arguments, old, new, message",
     [
-        (["gait", "own_wheel.py"], "", "", "no attribute 'system'. Its systems are: wheel"),
+        (["gait", "own_wheel.py"], "", "", "Its systems are: wheel. Write own_wheel.py:wheel, or call it system"),
+        (["gait", "own_wheel.py:heel"], "", "", "'heel'. Its systems are: wheel. Write own_wheel.py:wheel."),
         (["gait", "own_wheel.py:roll"], "", "", "roll is of the type function. Name a hyjax.HybridSystem"),
         (["gait", "none.py:wheel"], "", "", "none.py: there is no such file"),
         (["gait", "own_wheel.py:wheel"], "", "", "slope has no default. Give --param slope=VALUE"),
@@ -104,6 +105,42 @@ def test_what_a_file_lacks_is_named(command, wheel, arguments, old, new, message
     assert ran.returncode == 2 and len(ran.stderr.splitlines()) == 1
     first, _, second = message.partition(".*")
     assert first in ran.stderr and second in ran.stderr, ran.stderr
+
+
+FAILS = "raise RuntimeError('executed')\n"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("wheel = hj.HybridSystem()", "Write late.py:wheel, or call it system"),
+        ("if True:\n    wheel = hj.contact.contact_system()", "Its systems are: wheel."),
+        ("def main():\n    system = 1\n[system for system in ()]", "executed"),
+        ("def main():\n    system = 1\n\nclass A:\n    system = 1\n\nmain().system", "Write system = hyjax.HybridSystem(...)"),
+        ("from os import path as wheel", "Write system = hyjax.HybridSystem(...)"),
+        # Names that are bound, or may be: what is wrong with the file is seen when it is executed.
+        ("from os import path as system", "executed"),
+        ("from math import *", "executed"),
+        ("globals()['system'] = 1", "executed"),
+        ("def main():\n    import sys\n    setattr(sys.modules[__name__], 'system', 1)", "executed"),
+        ("def main():\n    global system\n    system = 1", "executed"),
+        ("def __getattr__(name):\n    return 1", "executed"),
+        ("for system in ():\n    pass", "executed"),
+        ("with open('x') as (a, system):\n    pass", "executed"),
+        ("match 1:\n    case [*system]:\n        pass", "executed"),
+        ("match 1:\n    case {'a': 1, **system}:\n        pass", "executed"),
+        ("try:\n    import none\nexcept ImportError:\n    (system := 1)", "executed"),
+        ("a = system = 1", "executed"),
+        ("system: int = 1", "executed"),
+        ("wheel = hj.HybridSystem(\n", "SyntaxError"),
+        ("\0", "cannot be executed"),
+    ],
+)  # fmt: skip
+def test_a_missing_name_is_seen_before_the_file_is_executed(command, tmp_path, text, message):
+    (tmp_path / "late.py").write_text(f"{FAILS}{text}\n")
+    ran = command("gait", "late.py")
+    assert ran.returncode == 2 and message in ran.stderr and len(ran.stderr.splitlines()) == 1, ran.stderr
+    assert "executed" in message or "SyntaxError" in message or "RuntimeError" not in ran.stderr
 
 
 PAGE = (ROOT / "docs" / "howto" / "own_file.md").read_text()

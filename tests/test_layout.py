@@ -87,15 +87,15 @@ def test_paths_in_documents_exist():
     for page in (*root.glob("*.md"), *(root / "docs").rglob("*.md")):
         place = str(page.relative_to(root))
         pages[place] = re.findall(r"`((?:hyjax|docs|tests|benchmarks|notebooks|\.ci)/[\w./]*)`", page.read_text())
-    assert all(pages[name] for name in ("README.md", "CONTRIBUTING.md", "docs/walk.md"))
+    assert all(pages[name] for name in ("CONTRIBUTING.md", "docs/walk.md"))
     assert not {f"{page}: {name}" for page, named in pages.items() for name in named if not (root / name).exists()}
 
 
 def test_the_walk_and_the_table_of_folders_are_complete():
-    walk, readme = ((ROOT.parent / page).read_text() for page in ("docs/walk.md", "README.md"))
+    walk = (ROOT.parent / "docs" / "walk.md").read_text()
     stations = re.findall(r"^### (\d+)\. [^`\n]*(`hyjax/[^\n]*)$", walk, re.MULTILINE)
     assert [int(number) for number, _ in stations] == list(range(1, len(stations) + 1)) and len(stations) >= 10
-    assert set(re.findall(r"^\| `hyjax/(\w+)/` \|", readme, re.MULTILINE)) == set(LAYERS)
+    assert set(re.findall(r"^\| `hyjax/(\w+)/` \|", walk, re.MULTILINE)) == set(LAYERS)
 
 
 def test_import_is_lean():

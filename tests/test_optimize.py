@@ -433,7 +433,7 @@ def test_powered_walker(cheapest):
     # Kuo's gait, from which the search starts: speed and cost as stored by him, to nine digits.
     np.testing.assert_allclose(SPEED(found.before, found.before.params), 0.399628681, atol=5e-10)
     np.testing.assert_allclose(found.value_before, 0.025241289, atol=5e-10)
-    # The digits that README prints.
+    # The digits that docs/theory/optimization.md prints.
     np.testing.assert_allclose(found.value, 0.0131071620558, rtol=0, atol=6e-14)
     # The multiplier is the derivative of the least cost by the speed. Central differences of spacing 1e-3: 1e-6 of it.
     rise = (cheapest(0.401).value - cheapest(0.399).value) / 2e-3

@@ -108,7 +108,7 @@ def test_a_push_off_restores_what_the_strike_loses(push_off, stiffness):
 def test_without_power_it_is_the_simplest_walker(name):
     record = case("B_simplest_walker", name)
     orbit = gait(0.0, 0.0, slope=0.009, guess=jnp.asarray(np.round(record["x0"], 3)))
-    # As for the simplest walker: README.md.
+    # As for the simplest walker: docs/accuracy.md.
     assert_allclose(orbit.x, record["x0"], rtol=0, atol=3e-15)
     assert_allclose(orbit.period, record["T"], rtol=0, atol=5e-14)
     guess = powered_walker.guess(orbit.params)

@@ -102,7 +102,7 @@ def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path, te
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
     (venv / "example.py").write_text(example)
-    derivative = re.findall(r"print\(jax.grad\(period\).*# (-?\d+\.\d+)\.\.\.", example)[0]
+    derivative = re.findall(r"print\(jax.grad\(.*# (-?\d+\.\d+)\.\.\.", example)[0]
     for command, expected in (
         ([bare, "--version"], f"hyjax {version}"),
         ([bare, "gait", "simplest_walker", "--starts", "256"], "3.88246375285"),

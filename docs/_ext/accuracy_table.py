@@ -20,7 +20,7 @@ def tolerances(test: ast.FunctionDef) -> list[str]:
 
 
 def shown(name: str, value: str) -> str:
-    """A tolerance as in the code; of a variable its name, and of an entry of the table in README.md that entry."""
+    """A tolerance as in the code; of a variable its name, and of an entry of the table of errors above that entry."""
     claim = re.fullmatch(r"claimed\((['\"])(.*)\1\)", value)
     if claim is not None:
         return f"{name} claimed above: {claim[2]}"

@@ -4,6 +4,7 @@ The file is executed, as Python executes a script, with its folder first on the 
 as a command needs it: the system, `Params`, `sequence`, `guess` or `region`, and further functions that `hyjax.models` describes.
 """
 
+import ast
 import contextlib
 import importlib.util
 import re
@@ -119,17 +120,23 @@ def load_file(name: str) -> OwnModel:
     """The model `path/to/file.py:attribute`; by default the attribute `system`.
 
     `Misuse` for a file that does not exist or raises an error, an attribute that is missing, and one that is no `HybridSystem`.
+    Where the text of the file shows that the attribute is missing, the file is not executed.
     """
-    from .._system.system import HybridSystem
-
     split = _split(name)
     assert split is not None
     path, attribute = Path(split[0]), split[1] or "system"
+    if not path.is_file():
+        raise Misuse(f"{path}: there is no such file. Give the path of a Python file, as path/to/file.py:system.")
+    names = _names(path)
+    if names is not None and attribute not in names.bound:
+        raise _without(path, attribute, names.systems)
     module = _executed(path)
+    from .._system.system import HybridSystem
+
     if not hasattr(module, attribute):
-        systems = [each for each, value in vars(module).items() if isinstance(value, HybridSystem)]
-        found = f"Its systems are: {', '.join(systems)}." if systems else "It has no hyjax.HybridSystem."
-        raise Misuse(f"{path}: the file has no attribute {attribute!r}. {found} Write {path}:NAME.")
+        raise _without(
+            path, attribute, [each for each, value in vars(module).items() if isinstance(value, HybridSystem)]
+        )
     system = getattr(module, attribute)
     if not isinstance(system, HybridSystem):
         raise Misuse(
@@ -144,9 +151,84 @@ def _split(name: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2] or "")
 
 
+def _without(path: Path, attribute: str, systems: list[str]) -> Misuse:
+    """The error of a file without the attribute, which says what to write, by the names of the systems that the file has."""
+    if not systems:
+        remedy = f"Write {attribute} = hyjax.HybridSystem(...) at its top level, or {path}:NAME for another name."
+    elif attribute == "system":
+        remedy = f"Its systems are: {', '.join(systems)}. Write {path}:{systems[0]}, or call it system in the file."
+    else:
+        remedy = f"Its systems are: {', '.join(systems)}. Write {path}:{systems[0]}."
+    return Misuse(f"{path}: the file has no attribute {attribute!r}. {remedy}")
+
+
+class _Names(ast.NodeVisitor):
+    """The names that the statements of a module bind, without executing them.
+
+    **Attributes:** `bound`: the names. `systems`: the names to which a call of `HybridSystem` or `contact_system` is assigned.
+    `known`: false where the module may bind names that its text does not show.
+    """
+
+    def __init__(self):
+        self.bound, self.systems, self.known = set(), [], True
+
+    def _definition(self, node):
+        self.bound.add(node.name)
+        for inner in ast.walk(node):
+            # A function binds the names of the module that it declares global, and may look up the module's namespace.
+            if isinstance(inner, ast.Global):
+                self.bound.update(inner.names)
+            if isinstance(inner, ast.Name | ast.Attribute):
+                self._look_up(inner)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _definition
+
+    def _look_up(self, node):
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        if name in ("globals", "locals", "vars", "exec", "eval", "setattr", "modules", "__dict__"):
+            self.known = False
+
+    def visit_Name(self, node):
+        self._look_up(node)
+        if isinstance(node.ctx, ast.Store):
+            self.bound.add(node.id)
+
+    def visit_Attribute(self, node):
+        self._look_up(node)
+        self.generic_visit(node)
+
+    def visit_alias(self, node):
+        self.known &= node.name != "*"
+        self.bound.add(node.asname or node.name.partition(".")[0])
+
+    def visit_MatchAs(self, node):
+        self.bound.add(node.name)
+        self.generic_visit(node)
+
+    visit_MatchStar = visit_MatchAs
+
+    def visit_MatchMapping(self, node):
+        self.bound.add(node.rest)
+        self.generic_visit(node)
+
+    def visit_Assign(self, node):
+        made = node.value.func if isinstance(node.value, ast.Call) else None
+        if made is not None and re.search(r"\b(HybridSystem|contact_system)$", ast.unparse(made)):
+            self.systems += [each.id for each in node.targets if isinstance(each, ast.Name)]
+        self.generic_visit(node)
+
+
+def _names(path: Path) -> _Names | None:
+    """The names that the file binds; `None` where its text does not tell, as where it is no Python."""
+    names = _Names()
+    try:
+        names.visit(ast.parse(path.read_bytes()))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
+        return None
+    return names if names.known and "__getattr__" not in names.bound else None
+
+
 def _executed(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise Misuse(f"{path}: there is no such file. Give the path of a Python file, as path/to/file.py:system.")
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     # A module of that name that is already imported, such as one of the standard library, stays what it is.
