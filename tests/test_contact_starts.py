@@ -165,15 +165,19 @@ def test_every_arc_of_a_run_begins_where_a_run_may_begin():
 
 
 def test_an_arc_begins_likewise():
-    """`flow_to_guard`: NaN, as of any start outside a domain, with a gradient of zero; beside it 2.943 g stops 1 in v / mu g."""
+    """`flow_to_guard`: NaN, as of any start outside a domain, with a gradient of zero, also in the air, where the formulas would
+    stop the block as well; on the floor 2.943 g stops 1 in v / mu g."""
     arc = jax.jit(
-        lambda v: hj.flow_to_guard(BLOCK, "S+", 0.0, jnp.stack([0 * v, 0 * v, v, 0 * v]), params(), integrator=BOSH)
+        lambda v, y: hj.flow_to_guard(BLOCK, "S+", 0.0, jnp.stack([0 * v, y, v, 0 * v]), params(), integrator=BOSH)
     )
-    fine, wrong = arc(jnp.array(1.0)), arc(jnp.array(-1.0))
+    fine = arc(jnp.array(1.0), jnp.array(0.0))
     assert_allclose(fine.t, 1 / (KINETIC * GRAVITY), rtol=1e-13)
-    assert fine.result == FINE and wrong.result == OUTSIDE
-    assert np.isnan(wrong.t) and np.all(np.isnan(wrong.x)) and wrong.transition == -1
-    assert jax.grad(lambda v: arc(v).t)(jnp.array(-1.0)) == 0
+    assert fine.result == FINE
+    for v, y in ((-1.0, 0.0), (1.0, 0.5)):
+        wrong = arc(jnp.array(v), jnp.array(y))
+        assert wrong.result == OUTSIDE
+        assert np.isnan(wrong.t) and np.all(np.isnan(wrong.x)) and wrong.transition == -1
+        assert jax.grad(lambda v, y=y: arc(v, jnp.array(y)).t)(jnp.array(v)) == 0
 
 
 def test_a_force_that_does_not_exist_is_not_finite():

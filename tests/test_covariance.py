@@ -101,6 +101,28 @@ MIXED = hj.HybridSystem(
 )
 
 
+def test_small_covariances_about_a_state_that_sets_no_steps():
+    r"""x' = a x at 0 beside a clock: the variance $e^{2 a t} \sigma + W (e^{2 a t} - 1) / 2 a$ has its relative tolerance also
+    where it is far smaller than the absolute tolerance. The steps follow the variance alone."""
+    field = lambda t, x, p: jnp.stack([p * x[0], 1 + 0 * x[1]])
+    system = hj.HybridSystem(
+        {"m": hj.Mode(field, ("x", "clock"))}, (hj.Transition("m", "m", lambda t, x, p: 2 - x[1], same),)
+    )
+
+    def found(sigma, w):
+        alone = jnp.array([[1.0, 0.0], [0.0, 0.0]])
+        run = hj.covariance(
+            system, jnp.zeros(2), sigma * alone, jnp.array(2.0), mode="m", t1=1.5, noise=hj.Noise(flow=w * alone),
+            integrator=ROLLED,
+        )  # fmt: skip
+        return run.sigma[0, 0]
+
+    sigma, w = np.array([1e-24, 0.0, 1e-24, 0.3]), np.array([0.0, 1e-22, 1e-26, 2.0])
+    grown = np.exp(6.0)
+    expected = grown * sigma + w * (grown - 1) / 4
+    assert_allclose(jax.jit(jax.vmap(found))(jnp.asarray(sigma), jnp.asarray(w)), expected, rtol=1e-12)
+
+
 def test_modes_of_different_dimension_and_time():
     """Without noise the product with the fundamental matrix, which is found by other code, at each time."""
     root = np.random.default_rng(0).normal(size=(2, 2))

@@ -84,6 +84,19 @@ def test_a_guard_that_is_not_armed_does_not_hold():
     assert_allclose(runs.x, [[0, 0], [-0.5, -1]], rtol=1e-13)
 
 
+def test_a_guard_that_rose_from_rest_passes_where_it_is_not_armed():
+    """x'' = 1 - t from rest on the surface: x = t^2 / 2 - t^3 / 6 is zero again at 3, where the guard is passed, or fires
+    and x = x' = 1 from there."""
+    throw = hj.Mode(lambda t, x, p: jnp.stack([x[1], 1 - t]), ("x", "v"))
+    way = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: 0 * x + 1, armed=lambda t, x, p: t < p)
+    run = lambda p: hj.simulate(
+        hj.HybridSystem({"free": throw}, (way,)), jnp.zeros(2), p, mode="free", t1=4.0, max_jumps=1, integrator=ROLLED
+    )
+    runs = jax.jit(jax.vmap(run))(jnp.array([2.0, 5.0]))
+    assert set(codes(runs)) == {"successful"} and np.array_equal(runs.jumps, [0, 1])
+    assert_allclose(runs.x, [[-8 / 3, -4], [5 / 6, -3 / 2]], rtol=1e-12)
+
+
 def test_the_rounding_of_constants_in_a_guard():
     """At states that are zero or resolved far below: the rounding of the constants, between 1 and 128 units of their last places;
     none for what bends, jumps, has a kink near or varies with a state of another size."""
@@ -307,15 +320,18 @@ def test_a_relay_slides_at_any_time(at):
 
 
 def test_a_flow_that_comes_to_rest_on_a_surface_does_not_slide():
-    """x' = 0.3 - x from 0.3 up to rounding, whose rate has the sign of that rounding; on the other side x' = -1."""
+    """x' = 0.3 - x from 0.3 up to rounding, whose rate has the sign of that rounding; on the other side x' = -1. Also late, where
+    the rounding of the time allows for the distance."""
     modes = {"down": hj.Mode(lambda t, x, p: -1 + 0 * x, ("x",)), "up": hj.Mode(lambda t, x, p: 0.3 - x, ("x",))}
     ways = (
         hj.Transition("down", "up", lambda t, x, p: x[0] - 0.3, same),
         hj.Transition("up", "down", lambda t, x, p: 0.3 - x[0], same),
     )
     system = hj.HybridSystem(modes, ways)
-    run = lambda x: hj.simulate(system, x[None], None, mode="up", t1=1.0, max_jumps=3, integrator=ROLLED)
-    runs = jax.jit(jax.vmap(run))(0.3 - 2.0**-54 * jnp.arange(4.0))
+    run = lambda x, t0: hj.simulate(
+        system, x[None], None, mode="up", t0=t0, t1=t0 + 1, max_jumps=3, integrator=ROLLED
+    )  # fmt: skip
+    runs = jax.jit(jax.vmap(run))(0.3 - 2.0**-54 * jnp.tile(jnp.arange(4.0), 2), jnp.repeat(jnp.array([0.0, 1.0]), 4))
     assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == 0)
     assert_allclose(runs.x, 0.3, rtol=1e-15)
 

@@ -10,6 +10,7 @@ from systems import ROLLED
 
 import hyjax as hj
 from hyjax import RESULTS
+from hyjax._flow.instant import abreast
 from hyjax._flow.retrace import later
 
 # The neuron of Brette and Gerstner (2005), in pF, nS, mV, pA and ms, with a current of 800 pA that may oscillate.
@@ -121,6 +122,30 @@ def test_derivatives_do_not_lose_digits_where_the_flow_is_steep():
     assert_allclose(first, np.tile([-1.0, -1.0], (5, 1)), rtol=1e-11)
     assert_allclose(back, first, rtol=1e-11)
     assert_allclose(second, np.tile([2.0, 1.0], (5, 1)), rtol=2e-9)
+
+
+def test_a_point_abreast_lies_in_the_plane_across_the_flow():
+    """Of a uniform flow (3, 4), at (2, 8) in units of 1 + |x|: perturbations lose their part along the flow, once, and the time
+    moves by as much."""
+    flow, x, scale = jnp.array([3.0, 4.0]), jnp.array([2.0, 8.0]), np.array([3.0, 9.0])
+    field = lambda point, args: (jnp.ones_like(point[0]), flow + 0 * point[1])
+    moved = lambda x: abreast(field, jnp.array(0.5), x, flow, 1.0, None, jnp.array(True))
+    by_time, by_state = jax.jit(jax.jacfwd(moved))(x)
+    a = np.array([3.0, 4.0]) / scale
+    tau = -a / scale / (a @ a)
+    assert_allclose(by_time, tau, rtol=1e-14)
+    assert_allclose(by_state, np.eye(2) + np.outer([3.0, 4.0], tau), rtol=1e-14)
+
+
+def test_a_flow_that_nearly_rests_is_not_steep():
+    """x' = -x + exp(10 (t - 40)) has a minimum at 36, of 1e-16; x(40) has the derivative exp(-40) by x(0), and 1 by the time."""
+    system = hj.HybridSystem({"on": hj.Mode(lambda t, x, p: jnp.exp(10 * (t - 40)) - x, ("x",))}, ())
+    fine = hj.Integrator(atol=1e-30, unroll=False)
+    end = lambda x0: hj.simulate(system, x0[None], None, mode="on", t1=40.0, integrator=fine).x[0]
+    x, by_start = jax.jit(lambda x0: jax.jvp(end, (x0,), (jnp.ones(()),)))(jnp.array(1.0))
+    assert_allclose(x, 1 / 11, rtol=1e-12)
+    # The flow is linear: its derivative has the errors of the steps alone. Points abreast would be 1 later before the minimum.
+    assert_allclose(by_start, np.exp(-40), rtol=1e-13)
 
 
 @pytest.mark.slow

@@ -228,7 +228,8 @@ def test_an_optimum_is_in_phase():
 
 
 def test_the_tolerance_of_a_residual():
-    """`accept` times the state's size and the derivative of the closing jump, and no less than rounding."""
+    """`accept` times the derivative of the closing jump and the size of the states, 1, or at the start of the search where that
+    is larger; and no less than rounding."""
     steep = closed_by_clock(still, lambda t, x, p: jnp.stack([1 + p["b"] * (x[0] - 1), 0 * x[1]]))
     params = {"b": jnp.array(100.0), "w": jnp.array(1.0)}
     problem = Problem(steep, ("m",), 1)
@@ -238,19 +239,29 @@ def test_the_tolerance_of_a_residual():
     assert reached.result == hj.RESULTS.successful and reached.residual == 0
 
     @jax.jit
-    def code(off, accept, params):
+    def code(off, accept, params, size):
         from hyjax._orbit.chain import follow_chain
 
         chain, _ = follow_chain(problem, reached.x, params, CHEAP)
         chain = eqx.tree_at(lambda chain: chain.end, chain, chain.end + jnp.stack([off, 0 * off]))
         return judged(
-            problem, chain, jnp.eye(2), params, CHEAP, chain.result, accept=accept, size=jnp.array(1.0)
+            problem, chain, jnp.eye(2), params, CHEAP, chain.result, accept=accept, size=size
         )._value  # fmt: skip
 
     one = dict(params, b=jnp.array(0.5))
-    for accept, by, largest in ((1e-3, params, 0.1), (1e-3, one, 1e-3), (0.0, one, np.finfo(float).eps ** 0.6)):
-        assert code(jnp.array(0.99 * largest), accept, by) == SUCCESSFUL
-        assert code(jnp.array(1.01 * largest), accept, by) == int(hj.RESULTS.orbit_not_converged._value)
+    rounded = np.finfo(float).eps ** 0.6
+    cases = (
+        (1e-3, params, 1.0, 0.1),
+        (1e-3, one, 1.0, 1e-3),
+        (0.0, one, 1.0, rounded),
+        (1e-3, one, 1e-2, 1e-3),
+        (1e-3, one, 3.0, 3e-3),
+    )
+    for accept, by, size, largest in cases:
+        assert code(jnp.array(0.99 * largest), accept, by, jnp.array(size)) == SUCCESSFUL
+        assert code(jnp.array(1.01 * largest), accept, by, jnp.array(size)) == int(
+            hj.RESULTS.orbit_not_converged._value
+        )
 
 
 # Prescribed periods

@@ -247,7 +247,7 @@ def _sinking(course: Course) -> Callable[..., tuple[Flag, Scalar] | None]:
             return None
         depth, least = -end.g, _depth(course, now)
         falling = jnp.maximum(-course.start.r, 0) * (now.last.t - course.t0 + end.dt)
-        sinks = now.resting & (depth > least) & (depth > 2 * falling + least)
+        sinks = now.resting & (depth > 2 * falling + least)
         # The depth grows with a power of the time.
         power = jnp.clip(end.dt * end.r / end.g, 1, 16)
         nearer = end.dt * jnp.clip((8 * least / depth) ** (1 / power), 1e-3, 0.5)
