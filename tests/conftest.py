@@ -1,6 +1,7 @@
 """Float64, strict promotion, a compilation cache on disk, shapes checked, and orbits that several files use."""
 
 import gc
+import importlib
 import os
 import pathlib
 import sys
@@ -94,17 +95,12 @@ def compass():
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run `hyjax ...` in this process, in an empty directory: its exit status, what it printed, and the figures it wrote.
-
-    A process of its own is started in `test_command_line`, by which the two are held to be the same.
-    """
+def in_process(monkeypatch, capsys, tmp_path):
+    """Run a program in this process, in an empty directory: its exit status, what it printed, and the figures it wrote."""
     monkeypatch.setenv("HYJAX_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(tmp_path)
     import matplotlib.figure
-
-    from hyjax.cli.app import run as run_command
 
     figures, save = {}, matplotlib.figure.Figure.savefig
 
@@ -114,11 +110,10 @@ def command(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(matplotlib.figure.Figure, "savefig", recorded)
 
-    def run(*arguments: str) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["hyjax", *arguments])
+    def run(program) -> SimpleNamespace:
         status = 0
         try:
-            run_command()
+            program()
         except SystemExit as ended:
             status = ended.code
         printed = capsys.readouterr()
@@ -128,3 +123,22 @@ def command(monkeypatch, capsys, tmp_path):
     import matplotlib.pyplot
 
     matplotlib.pyplot.close("all")
+
+
+@pytest.fixture
+def command(monkeypatch, in_process):
+    """Run `hyjax ...` in this process. A process of its own is started in `test_command_line`, by which the two are held to be
+    the same."""
+    from hyjax.cli.app import run
+
+    def run_command(*arguments: str) -> SimpleNamespace:
+        monkeypatch.setattr(sys, "argv", ["hyjax", *arguments])
+        return in_process(run)
+
+    return run_command
+
+
+@pytest.fixture
+def script(in_process):
+    """Run a script of `examples/papers` in this process, by its name. A process of its own is started in `test_papers`."""
+    return lambda name, *arguments: in_process(lambda: importlib.import_module(name).main(list(arguments)))

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from bhounsule import LONG, SHORT
 from numpy.testing import assert_allclose
 from readme import ACCURACY, claimed
 from reference import case
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax.cli.reproduce.bhounsule import LONG, SHORT
 from hyjax.models import compass_gait, rimless_wheel, simplest_walker
 
 GAITS = ("long_0.004", "short_0.004", "long_0.009", "short_0.009")

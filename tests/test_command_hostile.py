@@ -185,7 +185,7 @@ HOSTILE = [
     (("optimize", "", "--objective", "period", "--over", "stiffness=0:6"), "''"),
     (("models", "nobody"), "nobody"),
     (("models", "bouncing_ball", "slip"), "slip"),
-    (("reproduce", "nothing"), "nothing"),
+    (("reproduce", "bhounsule"), "reproduce"),
 ]
 
 

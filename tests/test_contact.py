@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
+import saltation_cart as cart
 from numpy.testing import assert_allclose
+from saltation_cart import Terms
+from saltation_closed_forms import BOTH, flow, force, NONE, NORMAL, sliding_flow
+from saltation_transitions import TRANSITIONS
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax.cli.reproduce import cart
-from hyjax.cli.reproduce.cart import Terms
-from hyjax.cli.reproduce.closed_forms import BOTH, flow, force, NONE, NORMAL, sliding_flow
-from hyjax.cli.reproduce.transitions import TRANSITIONS
 from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
 from hyjax.contact.solve import solve_symmetric
 

@@ -1,6 +1,6 @@
 """Saltation matrices of contact, in closed form: Kong, Payne, Zhu, Johnson (2024), eqs. 51-58 and 70-94, and Table II.
 
-The closed forms are in `hyjax.cli.reproduce`: a cart with a double pendulum whose tip meets an inclined floor, with every
+The closed forms are in `examples/papers`: a cart with a double pendulum whose tip meets an inclined floor, with every
 derivative by hand, in NumPy. The generic matrices come from the mass matrix, the gap and the slip alone.
 """
 
@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from reference import case
+from saltation_cart import gap, mass, mechanism, slip, Terms
+from saltation_closed_forms import BOTH, Dagger, NORMAL
+from saltation_transitions import TRANSITIONS
 
 import hyjax as hj
-from hyjax.cli.reproduce.cart import gap, mass, mechanism, slip, Terms
-from hyjax.cli.reproduce.closed_forms import BOTH, Dagger, NORMAL
-from hyjax.cli.reproduce.transitions import TRANSITIONS
 from hyjax.models import ball_on_slope
 
 DRAWS = 12

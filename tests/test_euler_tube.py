@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from orbitador_page import PARAMS, printed_walker, RADIUS, START, STEPS, TAU, W, walker
 from scipy.linalg import expm
 from systems import same
 
@@ -21,7 +22,6 @@ from hyjax.certify import (
     sharp_radius,
     StepConstants,
 )
-from hyjax.cli.reproduce.orbitador_page import PARAMS, printed_walker, RADIUS, START, STEPS, TAU, W, walker
 
 LINEAR = hj.HybridSystem({"flow": hj.Mode(lambda t, x, p: p @ x, ("x", "y", "z"))}, ())
 

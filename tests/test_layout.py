@@ -81,12 +81,37 @@ def test_no_file_names_the_package():
             assert not [name for name in named if name.partition(".")[0] == "hyjax"], place
 
 
+PAPERS = {path.stem: path for path in (ROOT.parent / "examples" / "papers").glob("*.py")}
+
+
+def test_the_library_imports_no_script():
+    for place, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not {name.partition(".")[0] for name in named} & {"examples", *PAPERS}, place
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_scripts_are_of_public_names(name):
+    """What a script of a paper does a user can do: no module of hyjax that it imports is private, nor the command line's."""
+    text = PAPERS[name].read_text()
+    assert len(text.splitlines()) <= 600
+    for node in ast.walk(ast.parse(text)):
+        named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        named += [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+        named += [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
+        assert not [each for each in named if re.match(r"(hyjax|hj)\.(_(?!_version__)|cli)", each)], named
+
+
 def test_paths_in_documents_exist():
     """Every file and folder of the repository that a document names in backticks."""
     root, pages = ROOT.parent, {}
     for page in (*root.glob("*.md"), *(root / "docs").rglob("*.md")):
         place = str(page.relative_to(root))
-        pages[place] = re.findall(r"`((?:hyjax|docs|tests|benchmarks|notebooks|\.ci)/[\w./]*)`", page.read_text())
+        pages[place] = re.findall(
+            r"`(?:python )?((?:hyjax|docs|tests|examples|benchmarks|notebooks|\.ci)/[\w./]*)`", page.read_text()
+        )
     assert all(pages[name] for name in ("CONTRIBUTING.md", "docs/walk.md"))
     assert not {f"{page}: {name}" for page, named in pages.items() for name in named if not (root / name).exists()}
 

@@ -1,4 +1,4 @@
-"""The command `reproduce orbitador`: its numbers beside an independent reference, and its sentences for numbers made up here."""
+"""The script `orbitador.py`: its numbers beside an independent reference, and its sentences for numbers made up here."""
 
 import dataclasses
 import json
@@ -7,16 +7,13 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbitador as reproduce
 import pytest
 from numpy.testing import assert_allclose
-
-import hyjax as hj
-from hyjax.certify import published_radius, RadialQuotient
-from hyjax.cli.reproduce import orbitador as reproduce
-from hyjax.cli.reproduce.orbitador_defects import Defects, defects, Drift, Impact, Violation
-from hyjax.cli.reproduce.orbitador_page import PARAMS, PERIODS, RADIUS, START, STEPS, TAU, walker
-from hyjax.cli.reproduce.orbitador_tables import defect_sentences
-from hyjax.cli.reproduce.orbitador_tube import (
+from orbitador_defects import Defects, defects, Drift, Impact, Violation
+from orbitador_page import PARAMS, PERIODS, RADIUS, START, STEPS, TAU, walker
+from orbitador_tables import defect_sentences
+from orbitador_tube import (
     ABSCISSA,
     Borders,
     DEFINITIONS,
@@ -29,6 +26,9 @@ from hyjax.cli.reproduce.orbitador_tube import (
     Tubes,
     with_borders,
 )
+
+import hyjax as hj
+from hyjax.certify import published_radius, RadialQuotient
 
 # The sum over the period i0 = 4 (independent reference: another program, in NumPy), to the digits known.
 SUMS = {
@@ -138,8 +138,8 @@ def without_runs(monkeypatch, made_up):
     return sums
 
 
-def test_tables_and_picture(command, without_runs):
-    ran = command("reproduce", "orbitador", "--plot", "tube.png")
+def test_tables_and_picture(script, without_runs):
+    ran = script("orbitador", "--plot", "tube.png")
     assert ran.returncode == 0, ran.stderr
     text = " ".join(ran.stdout.split())
     assert "194129 194129, 194129 Reproduced, with cos(2 phi1)" in text and "at the steps 5, 194134, 388263" in text
@@ -159,11 +159,11 @@ def test_tables_and_picture(command, without_runs):
     assert len(figure.axes[1].lines) == 2
 
     without_runs[RADIAL] = -2900.0
-    assert "Not reproduced by the radial quotient" in " ".join(command("reproduce", "orbitador").stdout.split())
+    assert "Not reproduced by the radial quotient" in " ".join(script("orbitador").stdout.split())
 
 
-def test_json(command, without_runs):
-    ran = command("reproduce", "orbitador", "--json")
+def test_json(script, without_runs):
+    ran = script("orbitador", "--json")
     record = json.loads(ran.stdout)
     assert record["D3"] == {"saltation": 2.5, "reset": 2.25, "spread": 0.125, "jump": 0.75}
     assert record["D5"] == [{"radius": 0.0125, "faster": 10, "slower": 20, "undisturbed": 30}]

@@ -1,16 +1,15 @@
-"""The command `reproduce solvers`: tables, sentences and pictures of a study made up here, without a run of any solver."""
+"""The script `solvers.py`: tables, sentences and pictures of a study made up here, without a run of any solver."""
 
 import numpy as np
 import pytest
+import solvers as reproduce
 import xarray
+from solver_remarks import agreement_table, cheapest, TABLES
+from solver_tables import SOLVERS, TOLERANCES
 
 import hyjax as hj
-from hyjax._sweep.points import cheapest
 from hyjax._system.results import code_flags
 from hyjax._system.version import version
-from hyjax.cli.reproduce import solvers as reproduce
-from hyjax.cli.reproduce.solver_remarks import agreement_table, TABLES
-from hyjax.cli.reproduce.solver_tables import SOLVERS, TOLERANCES
 
 DIMS = ("strategy", "rtol", "solver", "set")
 SIZES = 2, 3, 7, 13
@@ -64,7 +63,7 @@ def test_cheapest():
     assert cheapest(runs, 1e-6, "seconds") is None
 
 
-def test_command_resumes(command, tmp_path, monkeypatch):
+def test_script_resumes(script, tmp_path, monkeypatch):
     """Only tolerances that the file lacks are run, and the file has all of them then; the sentences have the study's numbers."""
     whole, run = made_up(), []
 
@@ -75,9 +74,7 @@ def test_command_resumes(command, tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce, "_at", at)
     path = tmp_path / "study.nc"
     whole.isel(rtol=[0, 1]).to_netcdf(path, engine="scipy")
-    ran = command(
-        "reproduce", "solvers", "--out", str(path), "--resume", "--plot", "work.png", "--plot-points", "ranks.png"
-    )
+    ran = script("solvers", "--out", str(path), "--resume", "--plot", "work.png", "--plot-points", "ranks.png")
     assert ran.returncode == 0, ran.stderr
     assert run == [1e-9]
     assert set(ran.figures) >= {"work.png", "ranks.png"}
@@ -93,13 +90,13 @@ def test_command_resumes(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", ["version", "missing"])
-def test_command_refuses_a_file_of_another_kind(command, tmp_path, wrong):
+def test_script_refuses_a_file_of_another_kind(script, tmp_path, wrong):
     study = made_up()
     if wrong == "version":
         study.attrs["hyjax_version"] = "0.0.0"
     else:
         study = study.drop_attrs()
     study.to_netcdf(tmp_path / "study.nc", engine="scipy")
-    ran = command("reproduce", "solvers", "--out", "study.nc", "--resume")
+    ran = script("solvers", "--out", "study.nc", "--resume")
     assert ran.returncode == 2 and "cannot be resumed" in ran.stderr
-    assert command("reproduce", "solvers", "--resume").returncode == 2
+    assert script("solvers", "--resume").returncode == 2

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from counting import Counter
 from numpy.testing import assert_allclose
+from solver_tables import TABLE_3, TABLE_4, TABLE_5, TOLERANCES as PAPER_TOLERANCES
 from springs import both, exact, START, system
 
 import hyjax as hj
@@ -21,7 +22,6 @@ from hyjax._flow.step import Step
 from hyjax._sweep import study_timing
 from hyjax._sweep.points import points
 from hyjax._sweep.study_measures import divergence_time, integral_of_error
-from hyjax.cli.reproduce.solver_tables import TABLE_3, TABLE_4, TABLE_5, TOLERANCES as PAPER_TOLERANCES
 from hyjax.plot.figure import pyplot
 
 matplotlib.use("Agg")

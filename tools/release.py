@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 NEEDED = (
     "pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "CHANGELOG.md", "CONTRIBUTING.md", "constraints.txt",
     "constraints-minimal.txt", "hyjax/py.typed", "hyjax/__init__.pyi", "tests/conftest.py", "tests/reference.json",
+    "examples/papers/bhounsule.py",
 )  # fmt: skip
 EXTRAS = "cli,plot,data,notebook,cluster"
 # Quick, and imports every model. The tests are those of the source distribution.

@@ -1,6 +1,6 @@
 """The ranking of solvers by points: ten for the best run, one for the worst."""
 
-from typing import NamedTuple, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -78,23 +78,3 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
         summed = ordered.copy(data=each).sum("set")
         found[name] = summed.transpose("strategy", "rtol", "solver").assign_attrs(long_name=f"points by {name}")
     return described(xarray.Dataset(found))
-
-
-class Cheapest(NamedTuple):
-    """The solver and relative tolerance of a run, and its cost."""
-
-    name: str
-    rtol: float
-    cost: float
-
-
-def cheapest(runs: "xarray.Dataset", error: float, cost: str) -> Cheapest | None:
-    """The cheapest of the runs whose integral of the error is at most `error`; `None` where no run is that accurate.
-
-    **Arguments:** `runs`: of a study, over `solver` and `rtol`. `cost`: a measure, such as `seconds`.
-    """
-    costs = runs[cost].where(runs["integral_of_error"] <= error).transpose("solver", "rtol")
-    if not np.any(np.isfinite(costs.values)):
-        return None
-    i, j = np.unravel_index(np.nanargmin(costs.values), costs.shape)
-    return Cheapest(str(runs["solver"].values[i]), float(runs["rtol"].values[j]), float(costs.values[i, j]))

@@ -21,7 +21,6 @@ from .continuation import follow_branches  # noqa: E402
 from .gait import gait  # noqa: E402
 from .models import models  # noqa: E402
 from .optimization import optimize  # noqa: E402
-from .reproduce.commands import app as reproduce  # noqa: E402
 from .simulate import simulate  # noqa: E402
 from .sweep import sweep  # noqa: E402
 
@@ -55,7 +54,6 @@ app.command()(sweep)
 app.command()(attractor)
 app.command()(basin)
 app.command()(certify)
-app.add_typer(reproduce, name="reproduce")
 
 
 def run() -> None:

@@ -205,7 +205,8 @@ class _Names(ast.NodeVisitor):
         self.bound.add(node.name)
         self.generic_visit(node)
 
-    visit_MatchStar = visit_MatchAs
+    def visit_MatchStar(self, node):
+        self.bound.add(node.name)
 
     def visit_MatchMapping(self, node):
         self.bound.add(node.rest)

@@ -1,11 +1,10 @@
-"""The tables of `reproduce orbitador`: the page's numbers beside ours, and the five defects in sentences."""
+"""The tables of `orbitador.py`: the page's numbers beside ours, and the five defects in sentences."""
 
 import numpy as np
+from orbitador_defects import Defects, PERIOD
+from orbitador_page import HIGHEST_LOWER, LOWEST_UPPER, PERIODS, PRINTED_SUM, STEPS, TAU, W
+from orbitador_tube import ABSCISSA, LOGARITHMIC, RADIAL, READINGS, strobes, TRACE, Tubes
 from rich.table import Table
-
-from .orbitador_defects import Defects, PERIOD
-from .orbitador_page import HIGHEST_LOWER, LOWEST_UPPER, PERIODS, PRINTED_SUM, STEPS, TAU, W
-from .orbitador_tube import ABSCISSA, LOGARITHMIC, RADIAL, READINGS, strobes, TRACE, Tubes
 
 
 def page_table(found: Tubes, sums: dict[str, float], rest: Defects) -> Table:

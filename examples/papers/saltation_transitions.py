@@ -5,10 +5,8 @@ import functools as ft
 from collections.abc import Callable
 
 import numpy as np
-
-from ..._system.system import HybridSystem
-from .cart import frictional, frictionless, Params, Terms, tip
-from .closed_forms import (
+from saltation_cart import frictional, frictionless, Params, Terms, tip
+from saltation_closed_forms import (
     BOTH,
     Dagger,
     elastic,
@@ -22,6 +20,8 @@ from .closed_forms import (
     slip_stick,
     stick_slip,
 )
+
+import hyjax as hj
 
 # Parameters, time and state.
 Draw = tuple[Params, float, np.ndarray]
@@ -38,7 +38,7 @@ class ContactTransition:
     """
 
     equation: str
-    system: HybridSystem
+    system: hj.HybridSystem
     source: str
     target: str
     closed: Callable[[float, np.ndarray, Params], np.ndarray]

@@ -1,13 +1,18 @@
-"""Comparison of the numbers of Bhounsule (2014) with those of hyjax and an independent reference of 35 digits."""
+"""Comparison of the numbers of Bhounsule (2014) with those of hyjax and an independent reference of 35 digits.
+
+python examples/papers/bhounsule.py
+"""
+
+import argparse
 
 import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from session import options
 
-from ..._orbit.find_orbits import find_orbits
-from ..._orbit.orbit import PeriodicOrbit
-from ...models import rimless_wheel, simplest_walker
+import hyjax as hj
+from hyjax.models import rimless_wheel, simplest_walker
 
 # Reference: Taylor-series integration in 75 and 90 digits, events by Newton's method; closed forms for the wheel.
 WHEEL = {
@@ -52,12 +57,12 @@ def bhounsule() -> None:
     console.print(REMARKS, highlight=False, markup=False)
 
 
-def _orbits(model, params) -> PeriodicOrbit:
-    orbits = find_orbits(model.system, params, sequence=model.sequence, region=model.region(params))
+def _orbits(model, params) -> hj.PeriodicOrbit:
+    orbits = hj.find_orbits(model.system, params, sequence=model.sequence, region=model.region(params))
     return jax.device_get(orbits)
 
 
-def _numbers(orbit: PeriodicOrbit) -> dict[str, float]:
+def _numbers(orbit: hj.PeriodicOrbit) -> dict[str, float]:
     names = orbit.system.modes[orbit.sequence[0]].coordinates
     numbers = {name: float(value) for name, value in zip(names, orbit.x, strict=True)}
     for k, value in enumerate(np.asarray(orbit.multipliers), 1):
@@ -77,3 +82,13 @@ def _table(title: str, printed: dict[str, tuple[str, str]], ours: dict[str, floa
         errors = (f"{value - exact:+.1e}" for value in (float(paper), ours[name]))
         table.add_row(name, paper, f"{ours[name] + 0.0:+.16f}", reference[:21], *errors)
     return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options(parser, arguments)
+    bhounsule()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,10 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from ..._flow.jump import reset
-from ..._flow.simulate import simulate
-from ..._system.system import HybridSystem, Mode, Transition
-from ..._variation.covariance import Covariance, covariance
+import hyjax as hj
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -28,7 +25,7 @@ class Drop(NamedTuple):
     of the reset takes its place. `starts`, `ends`: the states of sampled balls at the first and at the last instant."""
 
     title: str
-    found: Covariance
+    found: hj.Covariance
     by_reset: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
@@ -64,18 +61,20 @@ def drops() -> tuple[Drop, Drop]:
 
 
 def _drop(title: str, flow, impact) -> Drop:
-    way = Transition("falling", "on the slope", height, impact)
-    system = HybridSystem({"falling": Mode(fall, COORDINATES), "on the slope": Mode(flow, COORDINATES)}, (way,))
+    way = hj.Transition("falling", "on the slope", height, impact)
+    system = hj.HybridSystem(
+        {"falling": hj.Mode(fall, COORDINATES), "on the slope": hj.Mode(flow, COORDINATES)}, (way,)
+    )
     sigma = jnp.diag(DEVIATIONS**2)
-    found = covariance(system, jnp.asarray(START), sigma, None, mode="falling", t1=TIME, max_jumps=1)
+    found = hj.covariance(system, jnp.asarray(START), sigma, None, mode="falling", t1=TIME, max_jumps=1)
     t, x = found.trajectory.ends[0], found.trajectory.x_ends[0]
-    jacobian = jax.jacfwd(lambda x: reset(way, t, x, None))(x)
+    jacobian = jax.jacfwd(lambda x: way.reset(t, x, None))(x)
     after = jacobian @ found.sigma_ends[0] @ jacobian.T
-    onwards = covariance(
+    onwards = hj.covariance(
         system, found.trajectory.x_starts[1], (after + after.T) / 2, None, mode="on the slope", t0=t, t1=TIME, max_jumps=0
     )  # fmt: skip
     starts = START + DEVIATIONS * np.random.default_rng(0).normal(size=(BALLS, 4))
-    run = lambda x: simulate(system, x, None, mode="falling", t1=TIME, max_jumps=1).x
+    run = lambda x: hj.simulate(system, x, None, mode="falling", t1=TIME, max_jumps=1).x
     return Drop(
         title, found, np.asarray(onwards.sigma), starts, np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(starts)))
     )
@@ -98,8 +97,8 @@ def drops_table(drops: tuple[Drop, ...]) -> Table:
 
 def draw_drops(drops: tuple[Drop, ...], axes: "Sequence[matplotlib.axes.Axes]") -> None:
     """The balls at the first and at the last instant, with ellipses of two standard deviations."""
-    from ...plot.covariance import draw_ellipse
-    from ...plot.figure import COLOURS, GREY, INK
+    from hyjax.plot.covariance import draw_ellipse
+    from hyjax.plot.figure import COLOURS, GREY, INK
 
     for ax, drop in zip(axes, drops, strict=True):
         means = START[:2], np.asarray(drop.found.trajectory.x)[:2]

@@ -10,14 +10,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from orbitador_page import LOWEST_UPPER, PARAMS, PERIODS, RADIUS, START, STEPS, TAU, W, walker
+from orbitador_tube import field, strobes, Tubes
 
-from ..._flow.jump import saltation_matrix
-from ..._flow.simulate import simulate
-from ..._orbit.orbit import periodic_orbit, PeriodicOrbit
-from ..._variation.phase_response import phase_response
-from ...models import simplest_walker
-from .orbitador_page import LOWEST_UPPER, PARAMS, PERIODS, RADIUS, START, STEPS, TAU, W, walker
-from .orbitador_tube import field, strobes, Tubes
+import hyjax as hj
+from hyjax.models import simplest_walker
 
 PERIOD = STEPS * TAU
 # Sampled states of the ball, beside those in the directions that grow most; and strobes, within which the largest ball is left.
@@ -54,7 +51,7 @@ class Drift(NamedTuple):
 
 
 class Defects(NamedTuple):
-    orbit: PeriodicOrbit
+    orbit: hj.PeriodicOrbit
     impact: Impact
     violation: Violation
     speed: float
@@ -65,8 +62,8 @@ class Defects(NamedTuple):
 
 def defects(found: Tubes) -> Defects:
     """What is computed besides the tubes: D3, D4 and D5."""
-    orbit = periodic_orbit(walker, simplest_walker.guess(PARAMS), PARAMS, sequence=("swing",))
-    response = phase_response(orbit)
+    orbit = hj.periodic_orbit(walker, simplest_walker.guess(PARAMS), PARAMS, sequence=("swing",))
+    response = hj.phase_response(orbit)
     shift = float(sum(jnp.sum(arc.weights * jnp.linalg.norm(arc.z, axis=1)) for arc in response.arcs))
     impact, violation = _ball(found)
     speed, drifts = _drifts(found, orbit)
@@ -78,7 +75,7 @@ def _ball(found: Tubes) -> tuple[Impact, Violation]:
 
     def run(x):
         """The states after one and two periods, and the time of the first impact."""
-        went = simulate(
+        went = hj.simulate(
             walker, x, PARAMS, mode="swing", t1=2 * PERIOD, max_jumps=3, save=jnp.array([PERIOD, 2 * PERIOD])
         )
         assert went.samples is not None
@@ -99,7 +96,7 @@ def _ball(found: Tubes) -> tuple[Impact, Violation]:
     at = float(times[0])
     norm = lambda matrix: float(np.linalg.norm(matrix, 2))
     impact = Impact(
-        norm(saltation_matrix(walker, strike, at, x, PARAMS)),
+        norm(hj.saltation_matrix(walker, strike, at, x, PARAMS)),
         norm(jax.jacfwd(lambda x: strike.reset(jnp.asarray(at), x, PARAMS))(x)),
         float(np.ptp(times)),
         float(np.linalg.norm(after[0] - before[0])),
@@ -108,7 +105,7 @@ def _ball(found: Tubes) -> tuple[Impact, Violation]:
     return impact, Violation((reached[0], reached[1]), pair(radii[0]), pair(radii[1]))
 
 
-def _drifts(found: Tubes, orbit: PeriodicOrbit) -> tuple[float, tuple[Drift, ...]]:
+def _drifts(found: Tubes, orbit: hj.PeriodicOrbit) -> tuple[float, tuple[Drift, ...]]:
     """The largest speed on the limit cycle, and strobes inside balls about the state of the cycle next to that of the page at 4T.
 
     With the disturbance w = eta f the state stays on the cycle and is after n strobes at the phase n T (1 + eta).
@@ -117,7 +114,7 @@ def _drifts(found: Tubes, orbit: PeriodicOrbit) -> tuple[float, tuple[Drift, ...
 
     @jax.jit
     def at(phases):
-        went = simulate(walker, orbit.x, PARAMS, mode="swing", t1=2 * cycle, max_jumps=4, save=phases)
+        went = hj.simulate(walker, orbit.x, PARAMS, mode="swing", t1=2 * cycle, max_jumps=4, save=phases)
         assert went.samples is not None
         return went.samples.x
 

@@ -1,16 +1,19 @@
-"""The biped of the ORBITADOR page: its numbers beside those of hyjax, and why they are no proof."""
+"""The biped of the ORBITADOR page: its numbers beside those of hyjax, and why they are no proof.
 
+python examples/papers/orbitador.py [--json] [--plot tube.png]
+"""
+
+import argparse
 import json
 from pathlib import Path
 
 import numpy as np
+from orbitador_defects import Defects, defects, PERIOD
+from orbitador_page import PERIODS, W
+from orbitador_tables import defect_table, lambda_table, page_table, radius_table
+from orbitador_tube import ABSCISSA, lambda_sums, strobes, Tubes, tubes
 from rich.console import Console
-
-from ..files import save_figure
-from .orbitador_defects import Defects, defects, PERIOD
-from .orbitador_page import PERIODS, W
-from .orbitador_tables import defect_table, lambda_table, page_table, radius_table
-from .orbitador_tube import ABSCISSA, lambda_sums, strobes, Tubes, tubes
+from session import options, picture, save_figure
 
 WIDTH = 132
 REMARKS = """\
@@ -72,7 +75,7 @@ def record(found: Tubes, sums: dict[str, float], rest: Defects) -> dict:
 
 def _figure(found: Tubes):
     """The tube of phi_1 about the last period, and the radii, of the page's method and with the logarithmic norm."""
-    from ...plot.figure import COLOURS, INK, open_axes, pyplot
+    from hyjax.plot.figure import COLOURS, INK, open_axes, pyplot
 
     fig, (left, right) = pyplot().subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     times, phi, radii = (np.asarray(each) for each in (found.page.times, found.page.states[:, 0], found.page.radii))
@@ -92,3 +95,15 @@ def _figure(found: Tubes):
     right.set(xlabel="time", ylabel="radius of the tube")
     right.legend(frameon=False)
     return fig
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--plot", type=picture, help="draw the tube of phi_1 and the radii to this file")
+    given = options(parser, arguments)
+    orbitador(given.json, given.plot)
+
+
+if __name__ == "__main__":
+    main()

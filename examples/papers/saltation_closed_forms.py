@@ -7,8 +7,7 @@ Source: Kong, Payne, Zhu, Johnson (2024), eqs. 62-94.
 """
 
 import numpy as np
-
-from .cart import Params, Terms
+from saltation_cart import Params, Terms
 
 
 class Dagger:

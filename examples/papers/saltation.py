@@ -1,5 +1,11 @@
-"""Saltation matrices of contact: comparison of the closed forms of Kong et al. (2024) with the generic formula."""
+"""Saltation matrices of contact: comparison of the closed forms of Kong et al. (2024) with the generic formula.
 
+    python examples/papers/saltation.py [--plot drops.png]
+
+Equations 51-58 and 70-94, for rigid bodies with contact; Figures 1 and 7, balls dropped on a slope.
+"""
+
+import argparse
 from fractions import Fraction
 from pathlib import Path
 
@@ -8,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from saltation_constant_flow import constant_flow, constant_flow_table, ConstantFlow, draw_constant_flow
+from saltation_drops import draw_drops, Drop, drops, drops_table
+from saltation_transitions import ContactTransition, TRANSITIONS
+from session import options, picture, save_figure
 
-from ..._flow.jump import saltation_matrix
-from ...models import ball_on_slope
-from ..files import save_figure
-from .constant_flow import constant_flow, constant_flow_table, ConstantFlow, draw_constant_flow
-from .drops import draw_drops, Drop, drops, drops_table
-from .transitions import ContactTransition, TRANSITIONS
+import hyjax as hj
+from hyjax.models import ball_on_slope
 
 REMARKS = """\
 The body: a cart on a rail with a double pendulum, whose tip touches an inclined floor. Closed forms: derivatives by hand, in
@@ -68,7 +74,7 @@ def saltation(states: int = 16, plot: Path | None = None) -> None:
 
 def _figure(dropped: tuple[Drop, ...], crossed: ConstantFlow):
     """Figs. 1, 7 and 6: sampled states, and ellipses of the covariances by the saltation matrix and by the reset alone."""
-    from ...plot.figure import pyplot
+    from hyjax.plot.figure import pyplot
 
     fig, axes = pyplot().subplots(1, len(dropped) + 1, figsize=(12, 3.6), layout="constrained")
     draw_drops(dropped, axes[:-1])
@@ -82,7 +88,7 @@ def _compare(event: ContactTransition, draws: list) -> tuple[float, float]:
     params, times, x = zip(*draws, strict=True)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
     number = event.system.between(event.source, event.target)
-    matrix = jax.jit(jax.vmap(lambda t, x, p: saltation_matrix(event.system, number, t, x, p)))
+    matrix = jax.jit(jax.vmap(lambda t, x, p: hj.saltation_matrix(event.system, number, t, x, p)))
     generic = np.asarray(matrix(jnp.asarray(times), jnp.asarray(np.stack(x)), stacked))
     closed = np.stack([event.closed(t, x, params) for params, t, x in draws])
     sizes = np.max(np.abs(closed), axis=(1, 2))
@@ -113,7 +119,7 @@ def _ball(target: str, friction: float, exact: list[list[Fraction]]) -> Table:
     # On the surface: s q_1 + c q_2 = 0.
     x = jnp.array([float(5 * c), float(-5 * s), *(float(v) for v in VELOCITY)])
     number = ball_on_slope.system.between("U", target)
-    generic = np.asarray(saltation_matrix(ball_on_slope.system, number, 0.0, x, params))
+    generic = np.asarray(hj.saltation_matrix(ball_on_slope.system, number, 0.0, x, params))
     table = Table(box=None, pad_edge=False)
     for column in (*("exact",) * 4, *("hyjax",) * 4, "largest difference"):
         table.add_column(column, justify="right")
@@ -121,3 +127,14 @@ def _ball(target: str, friction: float, exact: list[list[Fraction]]) -> Table:
         off = max(abs(float(a) - b) for a, b in zip(row, ours, strict=True))
         table.add_row(*(str(value) for value in row), *(f"{value + 0.0:+.4f}" for value in ours), f"{off:.0e}")
     return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plot", type=picture, help="draw the balls of Figs. 1 and 7 to this file")
+    given = options(parser, arguments)
+    saltation(plot=given.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,9 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from ..._flow.simulate import simulate
-from ..._system.system import HybridSystem, Mode, Transition
-from ..._variation.covariance import covariance
+import hyjax as hj
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -33,14 +31,14 @@ class ConstantFlow(NamedTuple):
 
 def constant_flow() -> ConstantFlow:
     """Across the surface x1 = 0, from one constant flow to another."""
-    system = HybridSystem(
-        {name: Mode(lambda t, x, p, f=f: jnp.asarray(f), ("x1", "x2")) for name, f in (("I", BEFORE), ("J", AFTER))},
-        (Transition("I", "J", lambda t, x, p: -x[0], lambda t, x, p: x),),
+    system = hj.HybridSystem(
+        {name: hj.Mode(lambda t, x, p, f=f: jnp.asarray(f), ("x1", "x2")) for name, f in (("I", BEFORE), ("J", AFTER))},
+        (hj.Transition("I", "J", lambda t, x, p: -x[0], lambda t, x, p: x),),
     )
-    run = jax.jit(jax.vmap(lambda x: simulate(system, x, None, mode="I", t1=TIME, max_jumps=1).x))
+    run = jax.jit(jax.vmap(lambda x: hj.simulate(system, x, None, mode="I", t1=TIME, max_jumps=1).x))
     starts = START + np.random.default_rng(0).normal(size=(SAMPLES, 2)) @ np.sqrt(VARIANCES)
     ends = np.asarray(run(jnp.asarray(np.concatenate([[START, START + DEVIATION], starts]))))
-    found = covariance(system, jnp.asarray(START), jnp.asarray(VARIANCES), None, mode="I", t1=TIME, max_jumps=1)
+    found = hj.covariance(system, jnp.asarray(START), jnp.asarray(VARIANCES), None, mode="I", t1=TIME, max_jumps=1)
     # Eq. 10 with the normal n = (1, 0) and the identity as the reset's Jacobian.
     saltation = np.eye(2) + np.outer(AFTER - BEFORE, [1.0, 0.0]) / BEFORE[0]
     return ConstantFlow(ends[0], ends[1], saltation, np.asarray(found.sigma), starts, ends[2:])
@@ -66,8 +64,8 @@ def constant_flow_table(found: ConstantFlow) -> Table:
 
 def draw_constant_flow(found: ConstantFlow, ax: "matplotlib.axes.Axes") -> None:
     """The sampled states at the first and at the last instant, with ellipses of two standard deviations."""
-    from ...plot.covariance import draw_ellipse
-    from ...plot.figure import COLOURS, GREY, INK
+    from hyjax.plot.covariance import draw_ellipse
+    from hyjax.plot.figure import COLOURS, GREY, INK
 
     for states in (found.starts, found.ends):
         ax.plot(*states[:400].T, ".", color=GREY, ms=2, alpha=0.5)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ...contact import Contact, contact_system, Mechanism
+from hyjax.contact import Contact, contact_system, Mechanism
 
 coordinates = ("cart", "upper", "lower")
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from orbitador_page import PARAMS, PERIODS, printed_walker, RADIUS, START, STEPS, TAU, W, walker
 
-from ...certify import euler_tube, EulerTube, LogarithmicNorm, published_radius, RadialQuotient, sharp_radius
-from ...models import simplest_walker
-from .orbitador_page import PARAMS, PERIODS, printed_walker, RADIUS, START, STEPS, TAU, W, walker
+from hyjax.certify import euler_tube, EulerTube, LogarithmicNorm, published_radius, RadialQuotient, sharp_radius
+from hyjax.models import simplest_walker
 
 # Steps from row to row, 137 rows a period.
 EVERY = 1417

@@ -1,13 +1,12 @@
 """What agrees between a study of the hopper and the tables of Dallas et al. (2017), and what does not: from the numbers."""
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple, TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
+from solver_tables import SOLVERS, TABLE_3, TABLE_4, TOLERANCES
 
-from ..._sweep.points import cheapest
-from ...models import monopod_hopper
-from .solver_tables import SOLVERS, TABLE_3, TABLE_4, TOLERANCES
+from hyjax.models import monopod_hopper
 
 if TYPE_CHECKING:
     import xarray
@@ -19,6 +18,26 @@ CRITERIA = {"seconds": 0, "evaluations": 0, "divergence_time": 1, "integral_of_e
 ACCURATE = 1e-3
 COSTS = "seconds", "evaluations"
 IMPLICIT = "ode15s", "ode23s", "ode23tb", "ode23t"
+
+
+class Cheapest(NamedTuple):
+    """The solver and relative tolerance of a run, and its cost."""
+
+    name: str
+    rtol: float
+    cost: float
+
+
+def cheapest(runs: "xarray.Dataset", error: float, cost: str) -> Cheapest | None:
+    """The cheapest of the runs whose integral of the error is at most `error`; `None` where no run is that accurate.
+
+    **Arguments:** `runs`: of a study, over `solver` and `rtol`. `cost`: a measure, such as `seconds`.
+    """
+    costs = runs[cost].where(runs["integral_of_error"] <= error).transpose("solver", "rtol")
+    if not np.any(np.isfinite(costs.values)):
+        return None
+    i, j = np.unravel_index(np.nanargmin(costs.values), costs.shape)
+    return Cheapest(str(runs["solver"].values[i]), float(runs["rtol"].values[j]), float(costs.values[i, j]))
 
 
 def agreement_table(points: "xarray.Dataset") -> Table:

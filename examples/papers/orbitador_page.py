@@ -5,11 +5,15 @@ The state $(\phi_1, \dot\phi_1, \phi_2, \dot\phi_2)$ is that of the simplest wal
 Source: Jerray, Fribourg, André, `perso.telecom-paristech.fr/jjerray/orbitador/biped.html`.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._system.system import HybridSystem, Mode, Transition
-from ...models import simplest_walker
+import hyjax as hj
+from hyjax.models import simplest_walker
+
+# Before the parameters are made.
+jax.config.update("jax_enable_x64", True)
 
 START = np.array([0.009, -0.05869, -0.0009629, -0.3432])
 TAU, STEPS, PERIODS = 2e-5, 194129, 5
@@ -31,9 +35,9 @@ def printed_strike(t, x, params):
     return jnp.stack([after[0], theta_rate * jnp.sin(2 * theta), after[2], after[3]])
 
 
-def _walker(reset) -> HybridSystem:
-    strike = Transition("swing", "swing", simplest_walker.foot_height, reset, far_forward)
-    return HybridSystem({"swing": Mode(simplest_walker.swing, simplest_walker.coordinates)}, (strike,))
+def _walker(reset) -> hj.HybridSystem:
+    strike = hj.Transition("swing", "swing", simplest_walker.foot_height, reset, far_forward)
+    return hj.HybridSystem({"swing": hj.Mode(simplest_walker.swing, simplest_walker.coordinates)}, (strike,))
 
 
 walker = _walker(simplest_walker.heel_strike)

@@ -1,1 +1,0 @@
-"""Comparison of published numbers and formulas with those of hyjax."""
