@@ -169,7 +169,7 @@ class Branch(Points):
         """The grazing orbit near the first or the last point, if the corrector failed there and such an orbit is found."""
         points, stuck = self._points, np.asarray(self.curves.stuck)
         way = 1 if first else 0
-        # Beyond an end at another phase of the forcing the strides are sound, and touch nothing.
+        # Where a branch ends with `out_of_phase` the strides beyond are sound, and graze no guard.
         phase = np.asarray(self.curves.last.result._value) == RESULTS.out_of_phase._value
         if way == len(stuck) or not stuck[way] or phase[way]:
             return []

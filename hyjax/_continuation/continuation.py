@@ -21,7 +21,7 @@ from .interval import Interval, interval_to, Stop
 from .unfolding import Unfolding
 
 Method = PseudoArclength | NaturalParameter
-# After so many attempts at a step the point reached is shown.
+# The number of attempted steps between two messages of progress.
 SLICE = 10
 
 
@@ -129,5 +129,5 @@ def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveState:
 
 @eqx.filter_jit
 def _evaluate(unfolding: Unfolding, v: Array):
-    """Traced once, for `_start` and `_follow`."""
+    """The evaluation at `v`; under `jit`, so that `_start` and `_follow` trace it once."""
     return unfolding.evaluate(v)

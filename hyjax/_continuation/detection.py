@@ -234,14 +234,14 @@ def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array)
     step = b.v - a.v
     along = _along(point, a, b)
     apart = np.asarray(point.v) - a.v - along * step
-    # Rounding, of which a short interval is not many.
+    # Rounding error, which is a larger fraction of a short interval.
     slack = 1e-6 + 1e-9 / np.linalg.norm(step)
     near = -slack <= along <= 1 + slack and np.linalg.norm(apart) < np.linalg.norm(step)
     return point if bool(converged) and near else None
 
 
 def _along(point: SpecialPoint, a: Place, b: Place) -> float:
-    """Where a point lies between `a`, at 0, and `b`, at 1."""
+    """Position of a point along the chord from `a`, at 0, to `b`, at 1."""
     step = b.v - a.v
     return float((np.asarray(point.v) - a.v) @ step / (step @ step))
 
@@ -256,8 +256,8 @@ def _turns_at(places: list[Place], k: int, crossing: SpecialPoint | None) -> boo
 
 
 def _each_once(points: list[SpecialPoint]) -> list[SpecialPoint]:
-    """The points, without those whose orbit comes again: where the curve runs through its points a second time, perhaps with
-    another stride as the first."""
+    """The points without repeated orbits: the curve may run through its points a second time, perhaps with another stride as the
+    first."""
 
     def same(a: SpecialPoint, b: SpecialPoint) -> bool:
         if a.kind != b.kind or abs(float(a.v[-1] - b.v[-1])) > 1e-7 or abs(complex(a.multiplier - b.multiplier)) > 1e-6:

@@ -82,8 +82,8 @@ def _parameter_unit(params, name: str) -> str:
 
 
 def described_end(branch) -> str:
-    """The result of a branch, described; where its special points have been located, an end at grazing or at a corner is called
-    so."""
+    """The result of a branch, described; where its special points have been located, an end at grazing or at a corner is
+    named."""
     values = {kind: _ends_at(branch, kind) for kind in ("grazing", "corner")}
     if values["corner"]:
         place = " and ".join(values["corner"])
@@ -104,6 +104,6 @@ def is_explained(branch) -> bool:
 
 
 def _ends_at(branch, kind: str) -> list[str]:
-    """The values of the parameter at which the branch ends so, as far as its special points have been located."""
+    """The values of the parameter at ends of the branch with a special point of this kind, as far as these have been located."""
     points = branch.located or ()
     return [f"{float(point.value):.10g}" for point in points if point.kind == kind]

@@ -34,7 +34,7 @@ from .grazing import solve_grazing, TouchingOrbit
 from .touch import possible_touches, Touch
 from .unfolding import bordered, borders, Unfolding
 
-# The rate of a guard along the branch, scaled, that counts as none.
+# Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 

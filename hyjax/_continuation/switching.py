@@ -108,8 +108,8 @@ def switch_branch(
 
 
 def _chosen_halves(branch: Branch, both: bool) -> Branch:
-    """The halves of a branch that crosses another, those that were found; or one: that which leads to `stop`, or else was
-    found."""
+    """Of the two halves of a branch that crosses another: those that were found; or one of them, the half that leads to `stop`,
+    else the half that was found."""
     curves = branch.curves
     if not both:
         rank = jnp.where(curves.arrived, 2, jnp.where(curves.started, 1, 0))
@@ -170,7 +170,7 @@ def _doubled(unfolding: Unfolding, s0: Array, w: Array, trace: Array, largest: A
 def cascade(
     point: SpecialPoint, *, doublings: int, stop: float, method: Method = PseudoArclength()
 ) -> tuple[Branch, ...]:
-    r"""Follow a cascade of period doublings: the branch of orbits of twice as many strides, the one from its own doubling, ...
+    r"""Follow a cascade of period doublings: the branch of orbits with twice as many strides, then four times, ...
 
     The first branch ends at `stop`. The next doubling is expected at the distance $(\lambda_k - \lambda_{k-1}) / \delta$ from
     the doubling $\lambda_k$; each later branch ends at 1.5 times this distance. $\delta$: Feigenbaum's constant.

@@ -24,8 +24,8 @@ Padded = Float[Array, " size"]
 
 
 class StateAlone(eqx.Module):
-    """The hybrid system of the state, where further coordinates, such as a covariance, follow the state. `params`: the parameters
-    of that system, from those of the whole."""
+    """The hybrid system of the state alone, where further coordinates, such as a covariance, follow the state. `params`:
+    function from the parameters of the whole system to those of this one."""
 
     system: HybridSystem
     params: Callable[[Params], Params] = eqx.field(static=True)
@@ -239,7 +239,7 @@ class Automaton(eqx.Module):
 
 def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
     """`branch(ways[index], *operands)`. Entries of `ways` that consist of the same functions share one branch; where they differ
-    in numbers (`PerMode`), that branch gets those of the entry as arrays."""
+    in numbers (`PerMode`), that branch receives the numbers of the entry as arrays."""
     kinds = [kind_of(way) for way in ways]
     distinct = list(dict.fromkeys(kinds))
     branches = []

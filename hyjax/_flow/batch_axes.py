@@ -13,7 +13,7 @@ def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
     batched input has no batch axis, while its tangent, a product with that input's tangent, has one: the two do not fit.
     (https://github.com/jax-ml/jax/issues/16374)
     """
-    # No element of each input: `nothing` is false, and XLA removes it.
+    # The empty slice of each input carries its batch axes: `nothing` is false, and XLA removes the operation.
     none = [jax.lax.slice(leaf.reshape(-1), (0,), (0,)) for leaf in jax.tree.leaves(inputs) if _is_number(leaf)]
     nothing = jnp.any(jnp.concatenate([each.astype(bool) for each in none])) if none else False
     return jax.tree.map(lambda leaf: _added(leaf, nothing) if _is_number(leaf) else leaf, out)
@@ -26,7 +26,7 @@ def _is_number(leaf) -> bool:
 def _added(leaf, nothing):
     if leaf.dtype == bool:
         return leaf | nothing
-    # Of a weak type, so that a count of steps keeps its own.
+    # A weakly typed zero, so that an integer, such as a count of steps, keeps its dtype.
     return leaf + (
         jnp.where(nothing, 0, 0) if jnp.issubdtype(leaf.dtype, jnp.integer) else jnp.asarray(nothing, leaf.dtype)
     )

@@ -28,7 +28,7 @@ _JUMPING = {"sign", "floor", "ceil", "round", "rem", "atan2"}
 _EXEMPT = {"eq", "ne", "is_finite"}
 # Operations whose program is not known.
 _OPAQUE = {"pure_callback", "io_callback"}
-# Of each choice among arrays a few entries are looked at.
+# The largest length of a scan, number of choices, and number of entries of a choice among arrays that are tested.
 _LONGEST_SCAN, _MOST_CHOICES, _MOST_ENTRIES = 32, 64, 4
 # Starts of the search; points evaluated at once; numbers in the arrays of the search.
 _STARTS, _POINTS, _LARGEST = 24, 512, 1e6
@@ -48,7 +48,7 @@ class Choice:
         return f"{Path(self.file).name}:{self.line}" + (f" ({text})" if text else "")
 
 
-# A choice, a margin that is zero where it changes (NaN where none is known), and what it chooses.
+# A choice, its margin, which is zero where the choice changes (NaN where no margin is known), and the value chosen.
 Seen = tuple[Choice, Array, Array]
 
 
@@ -119,7 +119,7 @@ def _centre(value: Any) -> np.ndarray:
 
 
 def _kept(count: int) -> np.ndarray:
-    """Which of so many choices are looked at: all, unless there are very many."""
+    """Indices of the choices that are tested: all, unless there are very many."""
     return np.unique(np.linspace(0, max(count - 1, 0), _MOST_CHOICES).astype(int)) if count else np.zeros(0, int)
 
 
@@ -132,7 +132,7 @@ def _opaque(jaxpr: Jaxpr) -> bool:
 
 
 def _known(leaf: Any, draw: np.random.Generator) -> Any:
-    """The leaf, or numbers in place of one that is traced."""
+    """The leaf, or numbers drawn in place of a traced leaf."""
     if not isinstance(leaf, jax.core.Tracer | jax.ShapeDtypeStruct):
         return leaf
     if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -159,7 +159,7 @@ def _numbers_that_jump(
     f, _, chosen = at(starts)
     size = np.nan_to_num(np.nanmedian(np.where(np.isfinite(f), np.abs(f), np.nan), axis=0)) if len(f) else 0
 
-    # Pairs of starts between which something else is chosen.
+    # Pairs of starts between which the choice differs.
     ends = [
         (i, starts[a], starts[b])
         for i in range(count)
@@ -195,7 +195,7 @@ def _numbers_that_jump(
         middle = (low + high) / 2
         same = (at(middle)[2][rows, which] == start)[:, None]
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    # What the function changes by over as short a way on either side: a square root is steep at zero, and does not jump.
+    # The change of the function over an equally short distance on either side: a square root is steep at zero, without a jump.
     gap = high - low
     (a2, *_, c2), (a, *_, c), (b, *_, d), (b2, *_, d2) = (at(z) for z in (low - gap, low, high, high + gap))
     steady = (c2[rows, which] == c[rows, which]) & (d2[rows, which] == d[rows, which])

@@ -27,8 +27,8 @@ REFUSALS, TURNS, TRIES = 20, 40, 100
 # After this number of trials, every second one halves the bracket: where a guard is flat on one side, interpolation proposes
 # points near one end only.
 HALVE_AFTER = 6
-# A guard touches its surface if it turns within this number of roundings of its largest value from zero. One that is not linear,
-# such as a square, may be known far better near zero than at its largest value.
+# A guard touches its surface if it turns within this number of roundings of its largest value from zero. A guard that is not
+# linear, such as a square, may be far more accurate near zero than at its largest value.
 TOUCH = {"linear": 8, "curved": 1}
 
 

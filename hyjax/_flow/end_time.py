@@ -1,7 +1,8 @@
-"""A guard that is about to fall where a flow ends.
+"""The event of a guard whose surface lies a rounding error beyond the end of a flow.
 
 A flow that starts within rounding of a guard's surface takes the guard for zero, so that this guard does not fall. Where a flow
-ends that close before a surface, the transition would be lost to the flow that goes on from there: the first one takes it.
+ends that close before a surface, the next flow, which starts at this end, would therefore miss the transition: the event is
+assigned to the end of the first flow.
 """
 
 import dataclasses
@@ -33,7 +34,7 @@ def _met(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: En
     surfaces, t, x = course.surfaces, last.t, jnp.stack(last.x)
     g, falling = last.g, jnp.maximum(-last.r, 0)
     ahead = g / jnp.where(falling > 0, falling, 1)
-    # A start from here knows its rounding and its first step by itself: they may be other numbers, of the same size.
+    # The next flow computes rounding error and first step anew, and may find other numbers of the same size: hence the factor 2.
     near = g <= 2 * standing(rounding(surfaces, t, x, course.args)[0], h, last.r)
     met = up & (g > 0) & near & (falling > 0) & (ahead <= reach * h) & ~surfaces.is_limit
     met = met & surfaces.armed(t, x, course.args)

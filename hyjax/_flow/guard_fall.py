@@ -38,7 +38,7 @@ def quintic(before: Look, lo: Look, hi: Look) -> list[Guards]:
 
 
 def value_and_slope(coefficients: list[Guards], v: Array) -> tuple[Guards, Guards]:
-    """By Horner's scheme."""
+    """Value and derivative of the guards' polynomials at `v`, by Horner's scheme."""
     *others, value = coefficients
     slope = value
     for power, coefficient in reversed(list(enumerate(others))):
@@ -78,7 +78,7 @@ def fall_ahead(falling: Mask, before: Look, start: Look, end: Look, within: Scal
     v = _newton(coefficients, 1 + jnp.minimum(straight_fall(end), within) / span)
     value, slope = value_and_slope(coefficients, v)
     ahead = (v - 1) * span
-    # Newton's method has arrived, and the guard falls on.
+    # Newton's method has converged, and the guard is still falling at its zero.
     falls = (jnp.abs(value) <= 0.1 * end.g) & (slope < 0.5 * span * end.r)
     near = falling & falls & (ahead > 0) & (ahead <= within)
     return jnp.min(jnp.where(near, ahead, jnp.inf))

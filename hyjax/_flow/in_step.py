@@ -152,7 +152,7 @@ class Owed(eqx.Module):
 
 
 def nothing_owed(system: HybridSystem, dtype) -> Owed:
-    """No events are to be taken."""
+    """The `Owed` without events that are still to be taken."""
     return Owed(jnp.array(0), jnp.zeros((), dtype), jnp.zeros(len(system.transitions), bool))
 
 
@@ -208,7 +208,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
             there = jnp.sum(due)
             sound = sound & (there == left)
             if automaton.surfaces.at_once is not None:
-                # A guard that acts at once between two of the events: what it leads to is not looked at.
+                # A guard that acts at once between two of the events: the state after its jump is not examined.
                 sudden = automaton.surfaces.at_once((mode, params)) & armed & ~(g > 0) & ~due
                 sound = sound & ~((left > 0) & jnp.any(sudden))
             k = jnp.argmax((jnp.cumsum(due) == choice % jnp.maximum(there, 1) + 1) & due)
@@ -232,13 +232,13 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
         (mode_end, z_end, columns_end, left, sound, _, sizes), _ = jax.lax.scan(one, carry, choices)
         return mode_end, z_end, columns_end, sound & (left == 0), sizes
 
-    # Of fewer events some of these orders are the same one. The last place finds that nothing is left.
+    # With fewer events some of these orders coincide. At the last place no event is left.
     orders = list(itertools.product(*(range(most - i) for i in range(most)), (0,)))
     each = np.repeat(np.array(orders), 2, axis=0), np.tile([0.0, 1.0], len(orders))
     found = jax.lax.map(lambda one: follow(*one), (jnp.asarray(each[0]), jnp.asarray(each[1], dtype)))
     pairs = jax.tree.map(lambda leaf: leaf.reshape(len(orders), 2, *leaf.shape[1:]), found)
     modes, states, columns, sound, (z_sizes, terms) = pairs
-    # What rounding of the state does to each order bounds what it does to their differences.
+    # The effect of the state's rounding error on each order bounds its effect on the differences between the orders.
     blurred = lambda ends: jnp.max(jnp.abs(ends[:, 1] - ends[:, 0]), axis=0)
     differ = lambda ends: jnp.max(jnp.abs(ends[:, 0] - ends[0, 0]), axis=0)
     largest = lambda sizes: jnp.max(sizes, axis=(0, 1))
@@ -250,6 +250,6 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
 
 
 def _general(leaf: jax.Array) -> jax.Array:
-    """A variation of an array in which no two numbers have the same part."""
+    """A generic variation of an array: all entries vary, and no two alike."""
     size = jnp.where(leaf == 0, 1, jnp.abs(leaf))
     return size * (1 + 0.3 * jnp.cos(1.0 + jnp.arange(leaf.size, dtype=leaf.dtype))).reshape(leaf.shape)

@@ -76,7 +76,7 @@ def _flow_instant_jvp(primals, tangents):
         rate, drate = eqx.filter_jvp(field, (x, args), (v, dargs))
         return rate, _dense(drate, rate)
 
-    # The value from what is known without tangents: `jax.checkpoint` asks for that.
+    # The value is computed from the primal inputs alone: `jax.checkpoint` requires a value that does not depend on tangents.
     after = flow_instant(field, tau, point, args, forward_only)
     _, dafter = flow_instant(variational, tau, (point, dpoint), (args, dargs), forward_only)
     if dtau is not None:

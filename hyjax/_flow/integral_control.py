@@ -25,7 +25,7 @@ def integral_control(
     rtol, atol = tolerances
     square = jnp.mean((error / (atol + rtol * jnp.maximum(jnp.abs(x), jnp.abs(x1)))) ** 2)
     keep = square < 1
-    # Beyond these bounds the factor is at its own.
+    # Beyond these bounds of the squared error the factor takes its smallest or its largest value.
     within = jnp.clip(jnp.where(jnp.isnan(square), jnp.inf, square), 1e-37, 1e37)
     factor = SAFETY * jnp.exp(jnp.log(within) / (-2 * order))
     return keep, dt * jnp.clip(factor, jnp.where(keep, 1, LEAST), jnp.where(keep, MOST, SAFETY))

@@ -34,10 +34,10 @@ from .watch import Watch
 
 class Arrival(eqx.Module):
     """The end of a flow. `event`: the number of the guard met, or -1 at the end time or a limit of the domain. `guard_rate`: the
-    rate of that surface; at the end time, of the time left, -1. `steps`: the number of steps tried. `together`: the other guards
-    that were met at the same time, and `close`: the time within which that is so. `at_once`: the guard was met at the start.
-    `beyond`: there it was beyond its surface, so that the time of the event is that of the start. `seen`: what a `Watch` has
-    seen."""
+    rate of that guard; at the end time -1, the rate of the time that is left. `steps`: the number of steps tried. `together`: the
+    other guards that were met at the same time, and `close`: the time within which they were met. `at_once`: the guard was met at
+    the start. `beyond`: the guard was beyond its surface at the start, which is then the time of the event. `seen`: the record of
+    a `Watch`."""
 
     t: Time
     x: State
@@ -68,13 +68,14 @@ def integrate(
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
-    A surface met within rounding of `t1` counts as met; if the flow `ends` there, and another goes on from its end, also one that
-    the end is short of by the rounding of the guard's value. The result is `successful` also where the flow ends at `t1`, and
-    `outside_domain` where it leaves the domain, or begins outside. It is `simultaneous_guards`, with all numbers, where other
-    guards are met together with the first. **Arguments:** `watch`: what to record of every step, not differentiated. `owed`: for
-    each guard the time within which it fell together with the last event, if it is still to be taken: it is met at the start,
-    although it is not positive there. Negative where it is not to be taken; `None` for none. `preferred`: the guard that is
-    the event where it is met together with others. `entry`: see `loop.run`.
+    A surface met within rounding of `t1` counts as met. With `ends`, where another flow goes on from the end of this one, a
+    surface counts as met also where the guard at `t1` is above zero by no more than its rounding error. The result is
+    `successful` also where the flow ends at `t1`, and `outside_domain` where the flow leaves the domain, or begins outside. The
+    result is `simultaneous_guards`, with all numbers, where other guards are met together with the first. **Arguments:**
+    `watch`: what to record of every step, not differentiated. `owed`: for each guard the time within which it fell together
+    with the last event, if it is still to be taken: it is met at the start, although it is not positive there. Negative where
+    it is not to be taken; `None` for none. `preferred`: the guard that is the event where it is met together with others.
+    `entry`: see `loop.run`.
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
@@ -178,7 +179,7 @@ def _ordered(
     integrator: Integrator,
     preferred: int | None,
 ) -> Ending:
-    """The ending whose other guards that were met `together` with the event are those whose order is not determined there.
+    """The ending, in which `together` keeps only those guards whose order relative to the event is not determined.
 
     At the event the other guard is known up to its own rounding, the rounding of the event's guard, and what the solver's error
     of the state changes it *at that event*: its change less that of the event's guard times the ratio of the rates. So two

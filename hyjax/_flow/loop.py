@@ -34,9 +34,9 @@ from .surfaces import Guards, Mask, rounding, standing, Surfaces
 from .trees import select, without_tangents
 from .watch import Watch
 
-# The start of an arc, where it cannot go on as its end.
+# The carry at the start of an arc; where the flow cannot go on, with the ending of the arc.
 Entry = Callable[[Course, Progress], Progress]
-# A fall may be so many times as fast as along a straight line, and a surface still be aimed at.
+# A step aims at a surface that a straight line would reach within this many times the next step.
 SLOWER = 4
 # A flow is steep from where its steps are shorter than this fraction of the time since its start. Steps of one length are longer.
 STEEP = 1e-4
@@ -64,8 +64,8 @@ def run(
 
     **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: `linear` and `exact` of `Course`. `ends`: whether a
     guard that is about to fall at `t1` counts as met, see `end_time.py`. `owed`: see `integrate`. `watch`: what to record of
-    every step. `entry`: the start of the arc, as its end where it cannot go on, and with the guards that rest on their surfaces;
-    `None` if such guards pass.
+    every step. `entry`: makes the carry at the start of the arc, with the ending where the flow cannot go on, and with the guards
+    that rest on their surfaces; `None` if such guards are not checked.
     """
     rests = entry is not None
     course, start = _begin(
@@ -89,7 +89,7 @@ def run(
     else:
         last = jax.lax.while_loop(going, body, start)
     if not integrator.fixed:
-        # What used up the number of steps is that none is short enough.
+        # The number of steps is used up because no step is short enough.
         short = ~last.end.done & ~(last.h > _instant(last.last.t))
         last = dataclasses.replace(last, end=dataclasses.replace(last.end, stalled=last.end.stalled | short))
     if not (ends and surfaces.count):

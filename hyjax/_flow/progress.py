@@ -18,8 +18,8 @@ from .surfaces import Guards, Mask, Surfaces
 
 
 class Point(eqx.Module):
-    """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates. `late`: what
-    the time `t` lacks by rounding, see `later`."""
+    """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates. `late`:
+    the part of the time that `t` loses by rounding, see `later`."""
 
     t: Time
     late: Scalar
@@ -35,8 +35,9 @@ class Ending(eqx.Module):
     """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
     `together`: the other guards that fell at the same time. `turn`: how fast the rate of the guard that fell changes.
     `stalled`: the step size vanished. `broken`: the state or vector field is not finite. `lost`: events accumulate, see `Verdict`
-    and `stuck.py`. `slides`: the flow begins where two flows meet. `back`: it ends where it began, because it never left its
-    surface. `at_once`: the event is one of the start. `beyond`: there its guard is beyond its surface, not on it."""
+    and `stuck.py`. `slides`: the flow begins where the flows of two modes meet. `back`: the flow ends where it began, because
+    the flow never left the surface. `at_once`: the event takes place at the start. `beyond`: the guard of this event is beyond
+    its surface at the start, not on the surface."""
 
     done: Flag
     event: Int[Array, ""]
@@ -55,10 +56,10 @@ class Ending(eqx.Module):
 class Progress(eqx.Module):
     """The carry of the loop. `before`: the guards at the start of the step that led to the last point, earlier than that point by
     the step's length; at the first point, the guards there. `dt`: the step to try. `h`: the step that the controller proposes.
-    `control`: its memory. `up`: the guards that rose above rounding and have been positive since. `g_max`: the largest absolute
-    value of each guard so far, and of the numbers whose difference it is. `steps`: the number of steps tried. `taken`: the
-    lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen. `resting`: the guards that started on their surfaces
-    and have not left them, or `None` if they are not looked after."""
+    `control`: the controller's memory. `up`: the guards that rose above rounding and have been positive since. `g_max`: the
+    largest absolute value of each guard so far, and of the numbers whose difference it is. `steps`: the number of steps tried.
+    `taken`: the lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen. `resting`: the guards that started on
+    their surfaces and have not left them, or `None` if such guards are not checked."""
 
     before: Look
     last: Point
@@ -76,8 +77,8 @@ class Progress(eqx.Module):
 
 
 class Attempt(eqx.Module):
-    """A trial step from the last point. `t`, `late`: its end, see `Point`. `final`: it ends at the end time. `keep`, `h`,
-    `control`: the controller's decision, next step and memory. `iterations`: of Newton's method."""
+    """A trial step from the last point. `t`, `late`: the time of its end, see `Point`. `final`: whether the step ends at the
+    end time. `keep`, `h`, `control`: the controller's decision, next step and memory. `iterations`: of Newton's method."""
 
     dt: Scalar
     t: Time
@@ -97,7 +98,7 @@ class Attempt(eqx.Module):
 class Course:
     """The constants of the loop. `linear`: whether all surfaces are linear, so that any step resolves them. `exact`: whether
     all guards are linear, limits of the domain apart, so that a short step leads onto their surfaces. `first`: the first step to
-    try. `start`: the guards at the start. `error`: their errors by rounding there and by one step of the solver."""
+    try. `start`: the guards at the start. `error`: the errors of these guards by rounding and by one step of the solver."""
 
     step: Step
     pace: Pace

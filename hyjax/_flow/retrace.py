@@ -20,7 +20,7 @@ from .step import Step
 
 
 def later(t: Time, late: Scalar, dt: Scalar) -> tuple[Time, Scalar]:
-    """The time `t + late + dt`, and what it lacks by rounding: a sum in twice the digits of the dtype.
+    """The time `t + late + dt`, and the part of the sum that it loses by rounding: a sum in twice the digits of the dtype.
 
     Near a surface that a steep flow meets, many steps together may be shorter than the resolution of the time.
     Source: Moller (1965), *Quasi double-precision in floating point addition*; Knuth, *The Art of Computer Programming*, 4.2.2.

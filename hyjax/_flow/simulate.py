@@ -183,8 +183,8 @@ def _rows(there: Array, column: Array) -> Array:
 
 
 class Instant(eqx.Module):
-    """The jumps at one time. `owed`: the events that were met together and are still to be taken. `count`: of the jumps taken at
-    once since, one after another; `mode`, `z`: after one of them, the last whose number is a power of two."""
+    """The jumps at one time. `owed`: the events that were met together and are still to be taken. `count`: the number of
+    jumps taken at once since then; `mode`, `z`: mode and state after the last of these jumps whose number is a power of two."""
 
     owed: Owed
     count: Index
@@ -192,8 +192,8 @@ class Instant(eqx.Module):
     z: Padded
 
     def after(self, flown: "Flown", mode: Index, z: Padded) -> tuple["Instant", Flag]:
-        """The instant after the jump of an arc, and whether the jumps go on without end: mode and state are those of before
-        (Brent's method to find a cycle). Jumps that are owed end, and may leave mode and state as they are."""
+        """The instant after the jump of an arc, and whether the jumps go on without end: mode and state repeat earlier ones
+        (Brent's method to find a cycle). Owed jumps are finitely many, and may leave mode and state unchanged."""
         end, brief = flown.end, stop_gradient(flown.end.t - flown.t) <= 2 * self.owed.close
         goes_on = end.at_once & (self.owed.left == 0)
         owed = self.owed.after(flown.taken, end.together, end.close, brief)
@@ -206,8 +206,8 @@ class Instant(eqx.Module):
 
 
 class ArcStart(eqx.Module):
-    """The start of the next arc. `durations`: of the previous arcs, the last one first. `result`: of the arcs so far. `done`:
-    there is no next arc. `instant`: the jumps at its time."""
+    """The start of the next arc. `durations`: those of the previous arcs, the last one first. `result`: the code of the arcs so
+    far. `done`: whether there is no next arc. `instant`: the jumps at the time of the start."""
 
     t: Time
     z: Padded
@@ -220,7 +220,7 @@ class ArcStart(eqx.Module):
 
 class ArcRow(eqx.Module):
     """One arc of the trajectory. `there`: whether the row holds an arc. `jumped`: whether a jump was taken at its end. `at_once`:
-    that jump was taken at once, its guard beyond the surface."""
+    whether that jump was taken at once, with its guard beyond the surface."""
 
     there: Flag
     jumped: Flag
@@ -305,7 +305,7 @@ def leave_arc(
         t=end.t,
         z=jnp.where(jumps, z_after, end.x),
         mode=jnp.where(jumps, target, flown.mode),
-        # An arc that a jump ends where it begins says nothing on the pace of events.
+        # An arc of zero length, which a jump ends at its start, contains no information on the pace of events.
         durations=jnp.where(end.at_once, now.durations, jnp.append(stop_gradient(end.t - flown.t), now.durations[:-1])),
         result=result,
         done=now.done | ~jumps,

@@ -31,7 +31,7 @@ Durations = Float[Array, " arcs"]
 
 
 def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations, since: Time, params: Params) -> Entry:
-    """What decides at the start of an arc whether it can go on.
+    """The quantities that decide at the start of an arc whether the flow can go on.
 
     **Arguments:** `z`: the state there. `durations`: of the `MEMORY` arcs before, the last one first. `since`: the start of the
     simulation.
@@ -55,7 +55,7 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
         unseen = jnp.where(falls & ~start.up, -near / r, 0)
         zeno = corner | _accumulate(durations, instant, jnp.where(unseen <= course.first, unseen, 0))
         zeno = zeno & ~start.end.done & ~slides
-        # A guard that would fire at once slides all the same.
+        # Sliding takes precedence over a guard that would fire at once.
         event = jnp.where(slides, -1, start.end.event)
         end = dataclasses.replace(
             start.end,
@@ -67,7 +67,7 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
             at_once=start.end.at_once & ~slides,
             beyond=start.end.beyond & ~slides,
         )
-        # At rest above its surface a guard falls by nothing but its value, so a smaller one is positive.
+        # A guard at rest has no rate that carries it to its surface: a smaller value already counts as positive.
         up = start.up | ((g > course.noise / 4) & (jnp.abs(r) * course.first <= course.noise))
         resting = armed & ~up & (g >= -jnp.maximum(near, course.error))
         return dataclasses.replace(start, end=end, up=stop_gradient(up), resting=stop_gradient(resting))
@@ -76,7 +76,7 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
 
 
 def _accumulate(durations: Durations, instant: Scalar, unseen: Guards) -> Flag:
-    r"""Whether events accumulate (Zeno): the durations of the arcs shrink, and what is left is too short to be told.
+    r"""Whether events accumulate (Zeno): the durations of the arcs shrink, and the time that remains is too short to be resolved.
 
     Three successive cycles, of one to `CYCLE` arcs, are each shorter than the one before, by the ratio $\rho$ at most. All arcs
     to come then take $\rho/(1 - \rho)$ times as long as the last cycle. Either that is within the rounding of time. Or a guard

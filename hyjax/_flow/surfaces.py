@@ -21,7 +21,7 @@ Mask = Bool[Array, " guards"]
 # A guard's own rounding is looked for at these points of a line, in units of these powers of the dtype's resolution.
 LINE = np.array([1.0, 1.73, 3.14, 4.41, 5.27, 6.83, 8.05])
 SCALES = np.array([0.2, 0.4, 0.6, 0.8, 1.0])
-# What is left of values at these points without a cubic.
+# The projection of values at these points that removes every cubic.
 _POWERS = LINE[:, None] ** np.arange(4)
 OFF_CUBIC = np.eye(len(LINE)) - _POWERS @ np.linalg.pinv(_POWERS)
 

@@ -1,4 +1,4 @@
-"""The iterations of an interior-point search: a trial, its judgement, and what is tried next."""
+"""Iterations of the interior-point method: evaluate a trial point, accept or reject it, and choose the next trial point."""
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from .judgement import approached, beside, descended, finished, infeasibility, S
 from .minimum import Minimum, minimum
 from .program import hessian_of_lagrangian, pick, Program, Sample
 
-# The direction is changed so many times before the search ends.
+# The largest number of changes of the direction before the search ends.
 CHANGES = 4
 # A step of this relative length ends a barrier problem.
 TINY = 1e-12
@@ -59,7 +59,7 @@ def _trial(program: Program, start: Array, state: Search) -> Point:
 
 
 def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
-    """The state with the next trial: barrier parameter, direction and its length, or the step of the finish."""
+    """The state with the next trial point: barrier parameter, search direction and step length, or the active-set step."""
     point, sample = state.point, state.sample
     least = 0.01 * method.accept
     length = state.fraction * jnp.abs(state.direction.step.u)
@@ -74,7 +74,7 @@ def _prepared(program: Program, method: InteriorPoint, state: Search) -> Search:
     points = pick(mu < state.mu, empty_filter(mu.dtype), state.points)
     error = barrier_error(program, point, sample, 0.0)
     own = violations(program, point.slack, sample)
-    # Where no fraction of the direction is accepted: first lower the violations alone, or steepen the descent.
+    # Where no step length along the direction is accepted: reduce the constraint violation alone, or steepen the descent.
     stuck = state.rejected > SHORTENINGS
     restores = stuck & ~state.restoring & (violation_size(own) > 0)
     restoring = state.restoring | restores

@@ -41,7 +41,7 @@ class Census:
 
     @property
     def hint(self) -> str:
-        """What to try where starts led out of the region, or to states that return at another phase; else empty."""
+        """Advice for a search whose starts led out of the region, or to states that return at another phase; else empty."""
         hints = []
         if self.outside:
             state = ", ".join(f"{each:.6g}" for each in self.outside[0])

@@ -1,7 +1,7 @@
-r"""A system in which some transitions enter copies of their target mode, so that a sequence of modes names each of them.
+r"""The hybrid system of a section: the crossing is a transition, and the sequence of modes identifies every transition.
 
-The system on a section is the system with a further transition, which changes nothing: where the section's surface is crossed, or
-the period of the forcing ends.
+The crossing, of the section's surface or of the end of a period of the forcing, is a transition with the identity as its reset.
+Transitions that share source and target mode enter copies of the target mode, so that the mode tells which of them was taken.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class _PeriodEnds(eqx.Module):
 
 
 def with_copies(system: HybridSystem, copies: Mapping[int, str]) -> HybridSystem:
-    """The system in which transition `k` enters a copy, of the name `copies[k]`, of its target mode."""
+    """The system in which transition `k` enters a copy of its target mode, named `copies[k]`."""
     targets = [copies.get(k, way.target) for k, way in enumerate(system.transitions)]
     modes, ways = dict(system.modes), []
     same = {name: [name] for name in system.modes}
@@ -58,13 +58,13 @@ class OnSection(NamedTuple):
         return self.copies[max(self.copies)]
 
     def entered(self, transition: int, target: str) -> str:
-        """The mode that a transition of the original system enters there."""
+        """The mode of this system that a transition of the original system enters."""
         return self.copies.get(transition, target)
 
 
 def on_section(system: HybridSystem, section: SectionLike) -> OnSection:
-    """The system on a section, in which the crossing enters a copy of the section's mode, and so do several transitions that lead
-    from one mode to the same other."""
+    """The system on a section, in which the crossing enters a copy of the section's mode, and transitions that share source and
+    target mode enter one copy each of the target mode."""
     guard = section.surface if isinstance(section, Section) else _PeriodEnds(section)
     ways = (*system.transitions, Transition(section.mode, section.mode, guard, unchanged))
     pairs = [(way.source, way.target) for way in system.transitions]

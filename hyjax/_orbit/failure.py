@@ -46,8 +46,8 @@ class Reached(eqx.Module):
     iterations: Int[Array, ""]
 
     def distance(self, guess: Float[Array, "..."]) -> Scalar:
-        """The largest component of the way from a guess, of the start or of all nodes, relative to the largest component of
-        either."""
+        """The largest component of the difference from a guess, of the start or of all nodes, relative to the largest component
+        of both."""
         nodes = self.nodes if guess.ndim == 2 else self.nodes[0]
         size = jnp.maximum(jnp.max(jnp.abs(nodes)), jnp.max(jnp.abs(guess)))
         return jnp.max(jnp.abs(nodes - guess)) / jnp.where(size > 0, size, 1)
@@ -87,7 +87,7 @@ _SHOWN = 5
 
 
 def describe_failure(codes: np.ndarray, reached: Reached, distance: np.ndarray) -> str:
-    """What failed, where it ended, and what to try."""
+    """The message of a failed search: result code, last iterate and remedies."""
     failed = np.argwhere(codes != RESULTS.successful._value)
     about = [(code_of(int(codes[tuple(lane)])), tuple(int(i) for i in lane)) for lane in failed]
     many = f"periodic_orbit failed in {len(failed)} of {codes.size} lanes."

@@ -21,5 +21,5 @@ class FixedPoint(eqx.Module):
     result: RESULTS
 
 
-# What a search may find.
+# The result of a search, along a sequence of modes or by a section.
 Solved = PeriodicOrbit | FixedPoint

@@ -49,7 +49,7 @@ class Known:
         """Add the accurate solution of each group, unless it is known, or none."""
         good = orbits.result._value == RESULTS.successful._value
         results = [result_of(orbits, i, self.size, self.exact) if good[i] else None for i in range(len(groups))]
-        # The best conditioned first: another that lies within its own larger error is the same.
+        # The best-conditioned result first: a further result that agrees within its own, larger error is the same orbit.
         errors = [np.inf if result is None else np.max(result.close) for result in results]
         for i in np.argsort(errors, kind="stable").tolist():
             number = self._number(results[i], jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], orbits))

@@ -68,7 +68,7 @@ def _complex(value: complex, digits: int) -> str:
 
 
 def _digits(orbit) -> int:
-    """As many digits as the dtype has, and as the residual leaves right."""
+    """Number of digits to print: those of the dtype that the residual leaves correct."""
     most, size = digits_of(orbit.x.dtype), np.max(np.abs(orbit.x))
     if not (orbit.residual > 0 and size > 0):
         return most
@@ -93,7 +93,7 @@ def _batch_heads(orbit) -> list[str]:
 
 
 def _batch_rows(orbit) -> Iterator[list[str] | None]:
-    """The cells of each orbit shown; `None` for those that are not."""
+    """The cells of each orbit that is shown; `None` for orbits that are not shown."""
     count, digits = orbit.period.size, min(12, digits_of(orbit.x.dtype))
     x = orbit.x.reshape(count, -1)
     period, residual = orbit.period.ravel(), orbit.residual.ravel()

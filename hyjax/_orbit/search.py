@@ -30,7 +30,7 @@ ROUND, BLOCK = 128, 16
 # Where fewer of the starts than this lead to an orbit, others are tried on the edge of the starts whose stride succeeds.
 FEW = 1 / 32
 SUCCESSFUL, OUT_OF_PHASE = RESULTS.successful._value, RESULTS.out_of_phase._value
-# After one evaluation: a stride that did not fail.
+# Codes after one evaluation whose stride did not fail.
 SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
 
 
@@ -65,7 +65,7 @@ def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None
     is_sound = lambda orbits: np.isin(orbits.result._value, SOUND)
 
     def tried(states: np.ndarray, limits: SearchLimits) -> tuple[Solved, np.ndarray]:
-        """What the states lead to, without those that fail in their first stride; and which do not fail."""
+        """The results of Newton's method from the states that do not fail in their first stride; and the mask of these states."""
         first = once(states, limits)
         sound = is_sound(first)
         return solved(states[sound], limits) if np.any(sound) else rows(first, []), sound

@@ -10,7 +10,7 @@ from .shooting import AbstractShooting
 
 
 class Batch(eqx.Module):
-    """Of a search along a sequence of modes."""
+    """The arguments of a search along a sequence of modes."""
 
     system: HybridSystem
     params: Params
@@ -21,7 +21,7 @@ class Batch(eqx.Module):
 
 
 class SectionBatch(eqx.Module):
-    """Of a search by a section. The integrator of `map` is replaced by `integrator`."""
+    """The arguments of a search by a section. The integrator of `map` is replaced by `integrator`."""
 
     map: SectionMap
     params: Params

@@ -23,7 +23,7 @@ from .newton import DampedNewton, Evaluation, find_root, Root, RootFinder
 COARSE = (1e-6, 1e-9)
 # The residual, relative to the state, at which a stage with the tolerance tau ends is this power of tau.
 SETTLE = 0.5
-# A stage whose residual stops falling below this size has settled too: its strides are not accurate enough for more.
+# Below this residual a stage also ends when the residual stops falling: its strides are not accurate enough for more digits.
 NEARBY = 1e-2
 
 
@@ -48,7 +48,7 @@ def find_root_by_stages(
     """
     own, smallest = integrator.tolerances(y0.dtype)
     last = (own + smallest) / 2 if settle else 0.0
-    # A tolerance that is traced may be any.
+    # A traced tolerance may have any value: stages are for known tolerances only.
     coarse = tuple(each for each in coarse if isinstance(own, float) and each > own)
     options = {"size": size, "max_iterations": max_iterations}
     if not (isinstance(root_finder, DampedNewton) and coarse):

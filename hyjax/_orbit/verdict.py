@@ -112,14 +112,14 @@ def in_family(multipliers: Complex[Array, " n"]) -> Flag:
 
 
 def undetermined(extended: Matrix) -> Flag:
-    """Whether the Jacobian of an orbit's equation with conditions is singular: these do not determine the unknowns."""
+    """Whether the Jacobian of an orbit's equation with conditions is singular: the conditions do not determine the unknowns."""
     bound = jnp.finfo(extended.dtype).eps ** -0.6
     inverse = solver(extended)(jnp.eye(len(extended), dtype=extended.dtype))
     return ~(largest_row(extended) * largest_row(inverse) < bound)
 
 
 def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strides n"], params: Params) -> Flag:
-    r"""Whether state and period have shrunk to rounding, beside those of the guess.
+    r"""Whether state and period have shrunk to rounding, relative to those of the guess.
 
     A bouncing ball that loses energy returns to its floor sooner and sooner, and the fixed point of its return map, at rest,
     lasts no time. Nothing at such a point tells it from a small orbit: the map is linear there. So the scales are those of the

@@ -56,12 +56,11 @@ def basin(
     - `system`: a `HybridSystem`.
     - Either `sequence`: mode names, static; or `section`: a `Section` or a `Stroboscope`, with `max_jumps`, the largest number of
       jumps in one stride.
-    - `axes`: from name to values, for each dimension of the grid. `start`: `(params, *values) -> x`, shape `(n,)`, the initial
-      state at a point of the grid, just after a jump, or in the mode of the section; by default the axes are all coordinates of
-      that mode, in their order and units.
-    - `orbits`: one or a batch, with their nodes just after the last jump of the sequence, or on the section as `find_orbits`
-    gives
-      them; an initial state belongs to the basin of an orbit if the state after some stride is within
+    - `axes`: a mapping from name to values, one for each dimension of the grid. `start`: `(params, *values) -> x`, shape
+      `(n,)`, the initial state at a point of the grid, just after a jump, or in the mode of the section; by default the axes
+      are all coordinates of that mode, in their order and units.
+    - `orbits`: one orbit or a batch of orbits, whose nodes lie just after the last jump of the sequence, or on the section, as
+      those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
     - `fates`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.

@@ -38,7 +38,7 @@ COARSE = "sweep: the coarse grid"
 
 
 class Sweep(NamedTuple):
-    """What a sweep computes, and by whom.
+    """The task of a sweep, and the workers that compute it.
 
     **Attributes:** `metadata`: the provenance, without the kind of device. `chunk`: the shape of a chunk. `progress`: whether to
     show a bar.

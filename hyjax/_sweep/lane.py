@@ -93,7 +93,7 @@ class OrbitFromGuess(eqx.Module):
             "residual": orbit.residual,
             "iterations": orbit.iterations.astype(jnp.int32),
             "result": jnp.asarray(result._value, jnp.int32),
-            # At another phase of the forcing it is no orbit, but leads to the orbits beyond.
+            # A state that returns at another phase of the forcing is no orbit, but is a guess for the orbits beyond.
             "_y": nan_unless(good | (result == RESULTS.out_of_phase), root.y),
         } | solved
         return columns | ({} if self.record is None else recorded(self.record, orbit, good, columns))

@@ -23,7 +23,7 @@ class Outcomes:
     strides: int
 
     def run(self, most: int) -> BatchMap:
-        """So many passes more, mapped over lanes."""
+        """The map over lanes of at most `most` further passes."""
         return BatchMap(self.lane, (*self.common, np.asarray(most)))
 
     def compile(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-# A run of so many seconds is made once.
+# A run that takes longer than this many seconds is made once.
 LONG = 2.0
 
 

@@ -25,11 +25,11 @@ class Row(NamedTuple):
 
     @property
     def tolerances(self) -> str:
-        """`rtol`, and `atol` where it is another."""
+        """`rtol`, and `atol` where the two differ."""
         return f"{self.rtol:g}" + ("" if self.atol == self.rtol else f" (atol {self.atol:g})")
 
     def slower_than(self, other: "Row") -> bool:
-        """Whether it was slower in all rounds that both ran, but one at most; where these are fewer than four, by half."""
+        """Whether this run was slower in all common rounds but at most one; with fewer than four common rounds, by half."""
         both = np.isfinite(self.durations) & np.isfinite(other.durations)
         if np.sum(both) < 4:
             return self.seconds > 1.5 * other.seconds

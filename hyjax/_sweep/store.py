@@ -197,7 +197,7 @@ class Store:
 
     def _read(self, name: str, i: int) -> np.ndarray | None:
         """The part of a variable in chunk `i`, `None` where it is missing or differs from the checksum that zarr keeps in it."""
-        # Of a directory zarr takes the chunk for one that was never written.
+        # Where a directory lies in the place of its file, zarr takes a chunk as never written.
         if not self._file(name, i).is_file():
             return None
         try:

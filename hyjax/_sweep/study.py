@@ -30,7 +30,7 @@ from .study_timing import interleaved_durations
 if TYPE_CHECKING:
     import xarray
 
-# A run of so many seconds is made once.
+# A run that takes longer than this many seconds is made once.
 LONG = 0.3
 
 

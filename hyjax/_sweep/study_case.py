@@ -1,4 +1,4 @@
-"""The runs of a solver study: what those of one strategy of transition share."""
+"""The inputs that all runs of a solver study with one strategy of transition share."""
 
 import dataclasses
 from collections.abc import Sequence

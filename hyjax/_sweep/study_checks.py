@@ -32,13 +32,13 @@ def integrators_of(system: HybridSystem, solvers: Mapping[str, Method]) -> dict[
 
 
 def require_methods(solvers: Mapping[str, Method]) -> None:
-    """`ValueError` unless there is one."""
+    """`ValueError` unless there is at least one solver."""
     if not solvers:
         raise ValueError("study: solvers must name at least one, such as {'ode45': diffrax.Dopri5()}.")
 
 
 def require_two(reference: Mapping[str, Method]) -> None:
-    """`ValueError` unless there are two methods."""
+    """`ValueError` unless the reference has two methods."""
     if len(reference) < 2:
         raise ValueError("study: reference= needs two methods, whose disagreement tells the error of the reference.")
 

@@ -1,4 +1,4 @@
-"""Measures of a run of a solver study: how soon it leaves the reference, by how much in all, and in how many steps."""
+"""Measures of a run of a solver study: time of divergence from the reference, integral of the error, number of steps."""
 
 import dataclasses
 
@@ -10,8 +10,8 @@ from .study_run import StudyRun
 
 @dataclasses.dataclass(frozen=True)
 class Yardstick:
-    """What is measured. `coordinate`: its number, or `None` for the Euclidean norm of the first `size` coordinates. `near_zero`:
-    the size of the reference below which a relative error is not looked at."""
+    """The quantity measured. `coordinate`: its number, or `None` for the Euclidean norm of the first `size` coordinates.
+    `near_zero`: the size of the reference below which a relative error is not evaluated."""
 
     coordinate: int | None
     size: int

@@ -13,9 +13,9 @@ from .study_case import Case
 from .study_checks import Method
 from .study_measures import Yardstick
 
-# Of different kinds: what one of them does wrong, the other does not.
+# Methods of different kinds, explicit and implicit: an error that both share is unlikely.
 REFERENCE: dict[str, Method] = {"Dopri8": dfx.Dopri8(), "Rodas5P": Rodas5P()}
-# In an arc of the reference, whatever the limit of the runs.
+# The largest number of steps in an arc of the reference, whatever the limit of the runs.
 MOST_STEPS = 100_000_000
 
 

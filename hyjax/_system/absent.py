@@ -1,10 +1,10 @@
-"""A function of one's own that a file names and does not hold."""
+"""Placeholder for a user function that a saved file refers to by name."""
 
 from typing import Any, NoReturn
 
 import equinox as eqx
 
-# The fields that may hold a function of one's own: of an optimization and of its constraints.
+# The fields of an optimization and of its constraints that may hold a user function.
 FUNCTIONS = ("objective", "function")
 
 

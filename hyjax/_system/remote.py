@@ -1,7 +1,7 @@
 """A method of an object called in a worker: of another process, on this machine or another.
 
-The object is sent with every call, as bytes, and a worker unpacks and compiles it once. So a call is a pure function of what is
-sent: a call that a lost worker did not answer is answered alike by any other worker.
+The object is sent with every call, as bytes, and a worker unpacks and compiles it once. A call is a pure function of the
+bytes sent, so that any other worker returns the same result in place of a lost worker.
 """
 
 import functools as ft

@@ -21,7 +21,7 @@ from .return_map import ReturnMap
 
 # Iterations at most; they end where the radii, in units, are far below those of floats, or have become no smaller.
 ITERATIONS, ENOUGH = 6, 1 << (PRECISION - 72)
-# What a step may leave out, in units, and the parts in which it is taken at most.
+# Largest truncation error of a step, in units of 2^-PRECISION, and the largest number of substeps.
 SMALL, PARTS = 1 << (PRECISION - 100), 16
 
 
@@ -68,7 +68,7 @@ class FineMap:
         ):
             starts.append(x)
             h, parts, done = exactly(float(duration) / self.map.steps), 1, Fraction(0)
-            # Each step in so many parts that what the series leave out is no concern; the last part goes on to the event.
+            # Each step in as many substeps as make the truncation error of the series small; the last substep leads to the event.
             while done < self.map.steps - Fraction(1, parts):
                 part = divided(h, parts)
                 step = step_from(field, columns, x, part)
