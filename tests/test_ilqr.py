@@ -335,11 +335,12 @@ PUSH = hj.HybridSystem({"moves": hj.Mode(lambda t, x, p: x * 0 + p["u"], ("x",))
 
 
 def final_cost(t, x, p):
-    return p["wells"] * (x[0] ** 2 - 1) ** 2 + p["one"] * (x[0] - 1) ** 2
+    return p["wells"] * (x[0] ** 2 - 1) ** 2 + p["one"] * (x[0] - 1) ** 2 + p["flat"] * (x[0] - 1) ** 4
 
 
 def test_wells_and_a_least_cost_of_zero():
-    """With u equal in all steps, x(1) = u: the cost is r u^2 + (u^2 - 1)^2, least at u^2 = 1 - r / 2; or (u - 1)^2."""
+    """With u equal in all steps, x(1) = u: the cost is r u^2 + (u^2 - 1)^2, least at u^2 = 1 - r / 2; or (u - 1)^2; or
+    (u - 1)^4, which a step makes (2/3)^4 of what it was, and of which 2/3 is expected of the next."""
     r = 0.1
 
     @jax.jit
@@ -352,13 +353,14 @@ def test_wells_and_a_least_cost_of_zero():
         )  # fmt: skip
 
     # Of a cost of zero nothing but rounding may be left.
-    zeros, tiny, more = np.zeros(8), 1e-12, [0.0] * 5
+    zeros, tiny, more = np.zeros(9), 1e-12, [0.0] * 6
     params = {
-        "u": zeros, "wells": [1.0, 1.0, 1.0, *more], "one": [0.0, 0.0, 0.0, 1.0, tiny, 1.0, 1.0, 1.0], "r": [r, r, r, *more]
+        "u": zeros, "wells": [1.0, 1.0, 1.0, *more], "one": [0.0, 0.0, 0.0, 1.0, tiny, 1.0, 1.0, 1.0, 0.0],
+        "flat": [*[0.0] * 8, 1.0], "r": [r, r, r, *more],
     }  # fmt: skip
     found = solved(
         jax.tree.map(jnp.asarray, params, is_leaf=lambda leaf: isinstance(leaf, list)),
-        jnp.array([0.0, 0.3, -0.3, 0.0, 0.0, 0.1, -0.37, 5.3]),
+        jnp.array([0.0, 0.3, -0.3, 0.0, 0.0, 0.1, -0.37, 5.3, 0.0]),
     )
     # At the top the gradient is zero, and the cost falls to both sides.
     assert np.asarray(found.result == RESULTS.optimum_not_found)[0] and float(found.cost[0]) == 1
@@ -367,8 +369,10 @@ def test_wells_and_a_least_cost_of_zero():
     assert_allclose(found.controls[1:3, :, 0], np.outer([least, -least], np.ones(4)), rtol=1e-4)
     # The decrease that is left is 1e-9 of what the cost has fallen by.
     assert_allclose(found.cost[1:3], r * least**2 + (least**2 - 1) ** 2, rtol=1e-8)
-    assert_allclose(np.mean(found.controls[3:, :, 0], axis=1), 1, rtol=1e-4)
-    assert np.all(np.asarray(found.cost[3:]) <= 1e-8 * np.array([1, tiny, 1, 1, 1]))
+    assert_allclose(np.mean(found.controls[3:8, :, 0], axis=1), 1, rtol=1e-4)
+    assert np.all(np.asarray(found.cost[3:8]) <= 1e-8 * np.array([1, tiny, 1, 1, 1]))
+    # The first cost of which 2/3 is less than 1e-9.
+    assert_allclose(found.cost[8], (2 / 3) ** (4 * 13), rtol=1e-6)
 
 
 def test_failure_and_misuse():

@@ -91,6 +91,68 @@ def test_rates_that_add_up_are_in_step_and_others_are_not():
     assert np.array_equal(result == RESULTS.simultaneous_guards, [True, False, False])
 
 
+def test_rates_that_fit_are_in_step():
+    """a and b rise at the rate 1 to the surfaces a = 1 and b = 1. From the first of a, b rises by 2; from that of b, a by 3/2;
+    what the others are then makes x(2) = (4, 3) + (2 1; 1 1) d from the start d, in every order."""
+    speeds = {"none": (1.0, 1.0), "one": (1.0, 2.0), "two": (1.5, 0.5), "both": (3.0, 2.0)}
+    modes = {
+        name: hj.Mode(lambda t, x, p, v=v: jnp.array(v) + 0 * x, ("a", "b")) for name, v in speeds.items()
+    }  # fmt: skip
+    ways = (("none", "one", 0), ("none", "two", 1), ("one", "both", 1), ("two", "both", 0))
+    system = hj.HybridSystem(
+        modes, tuple(hj.Transition(a, b, lambda t, x, p, k=k: 1 - x[k], same) for a, b, k in ways)
+    )  # fmt: skip
+
+    def end(d):
+        ran = hj.simulate(system, d, None, mode="none", t1=2.0, max_jumps=3, integrator=ROLLED)
+        return ran.x, (ran.x, ran.result)
+
+    d = np.array([[0.0, 0.0], [0.1, 0.1], [0.1, 0.0], [0.0, 0.1]])
+    by_start, (x, result) = eqx.filter_jit(jax.vmap(jax.jacfwd(end, has_aux=True)))(jnp.asarray(d))
+    assert np.all(result == RESULTS.successful)
+    matrix = np.array([[2.0, 1.0], [1.0, 1.0]])
+    assert_allclose(x, [4, 3] + d @ matrix, rtol=1e-13)
+    assert_allclose(by_start, np.tile(matrix, (4, 1, 1)), rtol=1e-12)
+
+
+def test_sums_and_products_in_another_order_are_in_step():
+    """(0.1 + 0.2) + 0.3 is not (0.3 + 0.2) + 0.1, but for rounding; nor are the products, derivatives by the state, the same."""
+    ways = [
+        hj.Transition("run", "run", lambda t, x, p: 1 - t, lambda t, x, p, c=c: jnp.stack([x[0] + c, c * x[1]]))
+        for c in (0.1, 0.2, 0.3)
+    ]
+    system = hj.HybridSystem({"run": hj.Mode(still, ("sum", "product"))}, ways)
+
+    def end(x):
+        ran = hj.simulate(system, x, None, mode="run", t1=2.0, max_jumps=4, integrator=ROLLED)
+        return ran.x, (ran.x, ran.result, ran.jumps)
+
+    by_start, (x, result, jumps) = eqx.filter_jit(jax.jacfwd(end, has_aux=True))(jnp.array([0.0, 1.0]))
+    assert result == "successful" and int(jumps) == 3
+    assert_allclose(x, [0.6, 0.006], rtol=1e-14)
+    assert_allclose(by_start, np.diag([1, 0.006]), rtol=1e-14)
+
+
+def test_events_that_lead_to_different_modes_are_not_in_step():
+    """One order ends in "a", the other in "b"; all else is the same. A later event could lead from both to "a"."""
+    at = lambda k: lambda t, x, p: p[k] - t
+    ways = (
+        ("none", "one", 0),
+        ("none", "two", 1),
+        ("one", "a", 1),
+        ("two", "b", 0),
+        ("two", "a", 2),
+    )
+    system = hj.HybridSystem(
+        {name: hj.Mode(still, ("x",)) for name in ("none", "one", "two", "a", "b")},
+        tuple(hj.Transition(a, b, at(k), same) for a, b, k in ways),
+    )
+    run = lambda p: hj.simulate(system, jnp.ones(1), p, mode="none", t1=3.0, max_jumps=3, integrator=ROLLED)
+    ran = eqx.filter_jit(jax.vmap(run))(jnp.array([[1, 1, 5], [1, 2, 5], [2, 1, 5.0]]))
+    assert np.array_equal(ran.result == RESULTS.simultaneous_guards, [True, False, False])
+    assert [system.names[k] for k in ran.mode] == ["none", "a", "b"]
+
+
 def test_strides_through_events_that_are_not_in_step_have_no_numbers():
     """The rates as above, and y starts again at t = 2."""
     ways = (*rates(3.0).transitions, hj.Transition("both", "none", lambda t, x, p: 2 - t, lambda t, x, p: 0.5 * x))

@@ -85,16 +85,21 @@ def test_a_guard_that_is_not_armed_does_not_hold():
 
 
 def test_a_guard_that_rose_from_rest_passes_where_it_is_not_armed():
-    """x'' = 1 - t from rest on the surface: x = t^2 / 2 - t^3 / 6 is zero again at 3, where the guard is passed, or fires
-    and x = x' = 1 from there."""
-    throw = hj.Mode(lambda t, x, p: jnp.stack([x[1], 1 - t]), ("x", "v"))
-    way = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: 0 * x + 1, armed=lambda t, x, p: t < p)
-    run = lambda p: hj.simulate(
-        hj.HybridSystem({"free": throw}, (way,)), jnp.zeros(2), p, mode="free", t1=4.0, max_jumps=1, integrator=ROLLED
-    )
-    runs = jax.jit(jax.vmap(run))(jnp.array([2.0, 5.0]))
-    assert set(codes(runs)) == {"successful"} and np.array_equal(runs.jumps, [0, 1])
-    assert_allclose(runs.x, [[-8 / 3, -4], [5 / 6, -3 / 2]], rtol=1e-12)
+    """x'' = 1 - c t from rest on the surface: x = t^2 / 2 - c t^3 / 6 is zero again at 3 / c, where the guard is passed, by a
+    step that ends on either side of the surface; or fires, at 3, and x = x' = 1 from there."""
+    throw = hj.Mode(lambda t, x, p: jnp.stack([x[1], 1 - p["c"] * t]), ("x", "v"))
+    way = hj.Transition(
+        "free", "free", lambda t, x, p: x[0], lambda t, x, p: 0 * x + 1, armed=lambda t, x, p: t < p["until"]
+    )  # fmt: skip
+    run = lambda c, until: hj.simulate(
+        hj.HybridSystem({"free": throw}, (way,)), jnp.zeros(2), {"c": c, "until": until}, mode="free", t1=4.0,
+        max_jumps=1, integrator=ROLLED,
+    )  # fmt: skip
+    c, until = np.append(np.linspace(0.8, 2, 127), 1), np.append(np.full(127, 0.5), 5)
+    runs = jax.jit(jax.vmap(run))(jnp.asarray(c), jnp.asarray(until))
+    assert set(codes(runs)) == {"successful"} and np.array_equal(runs.jumps, until == 5)
+    passed = np.stack([8 - 32 / 3 * c, 4 - 8 * c], axis=1)
+    assert_allclose(runs.x, np.where((until == 5)[:, None], [5 / 6, -3 / 2], passed), rtol=1e-12)
 
 
 def test_the_rounding_of_constants_in_a_guard():

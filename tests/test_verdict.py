@@ -102,6 +102,16 @@ def test_a_state_that_does_not_return_in_single_precision():
     assert_allclose(x[0], 2, rtol=1e-6)
 
 
+def test_an_unstable_orbit_in_phase():
+    """x -> cos 1 + b (x - cos(2 pi t + 1)): a lap later the phase has another rounding, which grows by b."""
+    unstable = closed_by_clock(
+        still, lambda t, x, p: jnp.stack([np.cos(1) + p["b"] * (x[0] - jnp.cos(2 * jnp.pi * t + 1)), 0 * x[1]])
+    )
+    x, _, code = found(unstable, jnp.array([0.5, 0.0]), jnp.array([0.5, 1e8, 1e8]), jnp.array([1.0, 1.0, 1.3]))
+    assert_array_equal(code, [SUCCESSFUL, SUCCESSFUL, OUT_OF_PHASE])
+    assert_allclose(x[:2], np.cos(1), rtol=1e-13)
+
+
 @pytest.mark.parametrize("method", [hj.SingleShooting(), hj.MultipleShooting()], ids=["single", "multiple"])
 def test_two_strides_in_phase(method):
     """x1 = x0 / 2 + cos 2 pi w, x0 = x1 / 2 + cos 4 pi w: in phase at half a period, where x0 = 2/3, as at the whole, 2."""

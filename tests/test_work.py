@@ -173,6 +173,7 @@ POWERS = {
     "crosses at a triple root": smooth(-0.125, 0.75, -1.5, 1.0),
     "three sign changes": smooth(-0.1, 0.96, -2.2, 1.4),
     "sign change just before the end": smooth(1.0 - 1e-13, -1.0),
+    "turns early": smooth(0.0, 0.1, -1.0),
 }
 
 
