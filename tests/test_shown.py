@@ -28,6 +28,8 @@ def orbit():
 
 def test_an_orbit_on_a_line_of_its_own_is_its_table(orbit):
     assert repr(orbit) == str(orbit) and "theta_rate       +0.460341126609" in repr(orbit)
+    # The multiplier along the flow is zero, found with rounding.
+    assert "multiplier 2     +0\n" in repr(orbit)
 
 
 def test_an_orbit_in_a_notebook_is_the_same_table_with_units(orbit):

@@ -63,8 +63,10 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
 
 
 def _complex(value: complex, digits: int) -> str:
-    real = f"{value.real:+.{digits}g}"
-    return real if value.imag == 0 else f"{real} {value.imag:+.{digits}g}i"
+    """A multiplier; a part below the last digit of 1 is rounding, and shown as zero."""
+    real, imag = (0.0 if abs(part) < 10.0**-digits else part for part in (value.real, value.imag))
+    text = f"{real:+.{digits}g}"
+    return text if imag == 0 else f"{text} {imag:+.{digits}g}i"
 
 
 def _digits(orbit) -> int:
