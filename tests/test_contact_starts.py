@@ -55,6 +55,7 @@ STARTS = {
     "sticks beyond the limit": (BLOCK, "C", REST, dict(push=4.0), False),
     "sticks beyond the other limit": (BLOCK, "C", REST, dict(push=-4.0), False),
     "sticks beyond the limit by a millionth": (BLOCK, "C", REST, dict(push=LIMIT * (1 + 1e-6)), False),
+    "sticks beyond the limit by rounding": (BLOCK, "C", REST, dict(push=LIMIT * (1 + 1e-12)), True),
     "sticks to a belt": (BLOCK, "C", [0.0, 0.0, 1.0, 0.0], dict(belt=1.0), True),
     "sticks and slips": (BLOCK, "C", [0.0, 0.0, 1.0, 0.0], {}, False),
     "sticks in the air": (BLOCK, "C", [0.0, 0.5, 0.0, 0.0], {}, False),

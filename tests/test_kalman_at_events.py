@@ -144,6 +144,21 @@ def test_measurements_at_one_time():
     assert_allclose(smoothed.estimates.means[1, 0], found.means[1, 2], rtol=0, atol=1e-10)
 
 
+def test_a_jump_before_the_mean_is_at_its_event():
+    """By 0.7 to 2.8 % of the deviation of the height: the smaller S of a ball that has bounced decides, and its mean is that of
+    the jump to first order in what is left of the way."""
+    t = np.array([0.999, 0.9975, 0.996])
+    times = np.stack([t, 0 * t + 1.1, 0 * t + 1.2], 1)
+    found, _ = lanes(times, of_height(times) * [0, 1, 1], True)
+    assert np.all(np.asarray(found.result == hj.RESULTS.successful)) and np.all(np.asarray(found.mode_tests)[:, 0] == 1)
+    for k, time in enumerate(t):
+        before, sigma, _ = flown(np.array([0.5, 0.0]), SIGMA, time)
+        after, sigma, _ = jumped(before, sigma)
+        mean, spread, _ = measured(after, sigma, 0.0)
+        assert_allclose(found.means[k, 0], mean, rtol=0, atol=1e-12)
+        assert_allclose(found.covariances[k, 0], spread, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("tested", [True, False])
 def test_an_event_at_the_start(tested):
     """A mean that starts on the floor, falling, bounces at once, also where the first measurement is at the start. (For known

@@ -33,15 +33,17 @@ WALL = hj.HybridSystem(
 
 
 def test_ball_against_a_wall_in_closed_form():
-    """Without gravity the saltation matrix is -e I, and P(t) = Phi^T (P_T^-1 + W)^-1 Phi with the Gramian W of the forces. With
-    the gradient by the coefficient of restitution, and a lane whose end lies before its start."""
+    """Without gravity the saltation matrix is -e I, and P(t) = Phi^T (P_T^-1 + W)^-1 Phi with the Gramian W of the forces. With a
+    cost of the deviation at the wall, the gradient by the coefficient of restitution, and a lane that ends before its start."""
     final, r, x0 = jnp.array([[2.0, 0.3], [0.3, 1.0]]), 0.4, jnp.array([1.0, -2.0])
+    at_wall = jnp.array([[0.7, -0.2], [-0.2, 0.1]])
 
     def found(e, t1):
         run = hj.simulate(WALL, x0, {"u": 0 * e, "e": e}, mode="free", t1=t1, max_jumps=2, integrator=ROLLED)
         s = hj.riccati(
-            run, where=lambda p: p["u"], state_cost=jnp.zeros((2, 2)), control_cost=r * jnp.eye(1), terminal_cost=final
-        )
+            run, where=lambda p: p["u"], state_cost=jnp.zeros((2, 2)), control_cost=r * jnp.eye(1), terminal_cost=final,
+            event_cost={0: at_wall},
+        )  # fmt: skip
         return jnp.sum(s.cost), s
 
     def known(e, t1):
@@ -51,8 +53,9 @@ def test_ball_against_a_wall_in_closed_form():
             return phi.T @ jnp.linalg.inv(jnp.linalg.inv(p) + gramian) @ phi
 
         after = back(final, t1 - 0.5)
-        p = back(e**2 * after, jnp.array(0.5))
-        return jnp.sum(p), (p, after, e**2 * after)
+        before = at_wall + e**2 * after
+        p = back(before, jnp.array(0.5))
+        return jnp.sum(p), (p, after, before)
 
     e, t1 = jnp.array([0.7, 0.9, 0.3, 0.7]), jnp.array([1.25, 1.0, 0.8, -1.0])
     (_, s), slope = jax.jit(jax.vmap(jax.value_and_grad(found, has_aux=True)))(e, t1)

@@ -124,6 +124,17 @@ def test_two_strides_in_phase(method):
         assert_array_equal(code, [OUT_OF_PHASE, SUCCESSFUL])
 
 
+def test_a_second_stride_that_does_not_repeat():
+    """x -> x / 2 + 1 each 1/2, and a force that begins at 3/2: of the second lap of two strides it is met by the second."""
+    late = closed_by_clock(
+        lambda t, x, p: jnp.stack([p["b"] * jnp.maximum(t - 1.5, 0) ** 2, 1 + 0 * x[1]]),
+        lambda t, x, p: jnp.stack([x[0] / 2 + 1, 0 * x[1]]),
+    )
+    x, _, code = found(late, jnp.array([1.9, 0.0]), jnp.array([0.0, 1.0]), jnp.array([0.5, 0.5]), strides=2)
+    assert_array_equal(code, [SUCCESSFUL, OUT_OF_PHASE])
+    assert_allclose(x[0], 2, rtol=1e-14)
+
+
 def test_forces_of_another_phase_with_the_same_effect():
     """Both laps end in the same state; on the way the vector field is another."""
     _, _, code = found(
