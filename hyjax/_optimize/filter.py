@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._system.types import Flag
 
-# The filter keeps so many points, and forgets the oldest.
+# The number of points that the filter keeps; the oldest is dropped first.
 SIZE = 32
 
 

@@ -11,7 +11,7 @@ from .filter import verdict
 from .interior_point import APPROACH, BARRIER, changed, DONE, FINISH, Search, SIZE
 from .program import gradient_of_lagrangian, pick, Program, Sample
 
-# A step is shortened so many times before the direction is changed; half as often on the way to the start.
+# The largest number of times that a step is shortened before the direction changes; half as many on the way to the start.
 SHORTENINGS = 12
 # How far from the start the curvatures of functions are measured.
 BESIDE = 1e-3

@@ -16,7 +16,7 @@ from .iteration import run_search
 from .minimum import Minimum, minimum
 from .program import Program
 
-# After so many evaluations the progress is shown.
+# The number of evaluations between two messages of progress.
 SLICE = 10
 # Spacings of the differences that check the gradient, relative to the fifth root of rounding.
 SPACINGS = 1 / 4, 1 / 64, 1 / 1024

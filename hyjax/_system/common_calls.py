@@ -12,7 +12,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Literal
 from jaxtyping import PyTree
 
-# A jitted function of at most so many operations is written out, so that parts that it shares with others are found.
+# A jitted function of at most this number of operations is written out, so that parts shared with other functions are found.
 SMALL = 16
 
 

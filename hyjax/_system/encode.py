@@ -10,7 +10,7 @@
 | object of hyjax, diffrax, optimistix, lineax | `{"object": "module:class", "fields": {name: node}}` |
 | named tuple of these packages | `{"object": "module:class", "fields": {name: node}}` |
 | function or constant of these packages | `{"named": "module:name"}` |
-| function of one's own | `{"function": name}` |
+| user function | `{"function": name}` |
 | the system | `{"system": true}` |
 | parameters of another class | `{"params": [leaf's name, node] pairs}` |
 """
@@ -41,7 +41,7 @@ class Encoder:
     """The encoding of one result.
 
     **Attributes:** `arrays`: by name. `systems`: the system of the result, at most one. `params`: the parameters of its parts.
-    `functions`: of one's own, by name.
+    `functions`: user functions, by name.
     """
 
     def __init__(self):
@@ -120,12 +120,12 @@ class Encoder:
         return {"system": True}
 
     def sources(self) -> dict[str, str | None]:
-        """A digest of the source of each function of one's own, by name; `None` where there is no source."""
+        """A digest of the source of each user function, by name; `None` where there is no source."""
         absent = lambda fn: isinstance(fn, AbsentFunction)
         return {name: fn.source if absent(fn) else source_digest(fn) for name, fn in self.functions.items()}
 
     def _function(self, fn: Any) -> dict:
-        """A function of one's own, by its name; another one of that name has a number."""
+        """A user function, by its name; a second function of that name gets a number."""
         name = first = getattr(fn, "__name__", type(fn).__name__)
         while name in self.functions and self.functions[name] != fn:
             name = f"{first}_{len(self.functions)}"
@@ -133,7 +133,7 @@ class Encoder:
         return {"function": name}
 
     def _leaves(self, params: Any, place: tuple[str, ...]) -> dict:
-        """Parameters of a class of one's own, by leaf; functions among them come from the example that `load` is given."""
+        """Parameters of a user's class, by leaf; functions among them come from the example that `load` is given."""
         pairs = zip(leaf_names(params), jax.tree.leaves(params), strict=True)
         return {"params": [[name, self.node(leaf, (*place, name))] for name, leaf in pairs if eqx.is_array_like(leaf)]}
 

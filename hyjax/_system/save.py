@@ -80,7 +80,7 @@ def load(
 
     **Arguments:** `path`: of the file, with the suffix `.npz`.
     `system`: that of the result; not needed for a model of `hyjax.models`. `params`: an example of the parameters,
-    whose values do not matter, where they have a class of one's own; not needed for models, dictionaries, tuples and arrays.
+    whose values do not matter, where their class is the user's; not needed for models, dictionaries, tuples and arrays.
     `functions`: of an optimization, by their names in the file, which `provenance` lists. Without one of them the result has all
     its numbers, tables and pictures; what has to call the function, such as `follow_optimum`, raises `ValueError`.
 

@@ -20,7 +20,7 @@ from .age import takes_age, with_age
 from .orthonormal import orthonormal
 from .tangent_system import split_tangents, tangent_system, with_tangents
 
-# Standard errors are those of the mean of so many consecutive parts of the trajectory.
+# Standard errors are those of the mean over this number of consecutive parts of the trajectory.
 PARTS = 20
 
 

@@ -1,4 +1,4 @@
-"""A system from a Python file of one's own, `path/to/file.py:system`, in the place of a model of `hyjax.models`.
+"""A system from a user's Python file, `path/to/file.py:system`, in the place of a model of `hyjax.models`.
 
 The file is executed, as Python executes a script, with its folder first on the path of imports. It has what a model has, as far
 as a command needs it: the system, `Params`, `sequence`, `guess` or `region`, and further functions that `hyjax.models` describes.
@@ -34,7 +34,7 @@ class Missing(Misuse, AttributeError):
 
 
 class OwnModel(ModuleType):
-    """A module of one's own, with the attributes of a model."""
+    """A user's module, with the attributes of a model."""
 
     def __init__(self, module: ModuleType, path: Path, system: Any):
         ModuleType.__init__(self, path.stem)
