@@ -70,6 +70,14 @@ class Known:
         """x before the jump."""
         return value(self.lines[sum(x > each for each in self.before_breaks)], x)
 
+    def of_floats(self, x):
+        """x after the jump and before it, in floats, of an array."""
+        found = []
+        for breaks, parts in ((self.breaks, self.polynomials), (self.before_breaks, self.lines)):
+            which = sum(((x > float(each)).astype(int) for each in breaks), np.zeros(x.shape, int))
+            found.append(np.choose(which, [np.polynomial.Polynomial([float(c) for c in each])(x) for each in parts]))
+        return found
+
     def jumps_within(self, low: Fraction, high: Fraction) -> bool:
         """Whether the map is not continuous somewhere between two points."""
         sides = zip(self.breaks, itertools.pairwise(self.polynomials), strict=True)
@@ -198,10 +206,7 @@ class Attraction:
         corners = np.array([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), *itertools.product((1.0, -1.0), repeat=2)])
         monomials = np.prod(corners[:, None, :] ** pieces.basis.exponents, axis=2)
         points = np.einsum("pn,bni->pbi", monomials, np.asarray(pieces.coefficients))
-        x = self.place.of_floats(points[..., 0], points[..., 1])
-        lines = np.array([[float(each) for each in line] for line in self.known.lines])
-        which = sum((x > float(each)).astype(int) for each in self.known.before_breaks) + 0 * x.astype(int)
-        before = lines[which, 0] + lines[which, 1] * x
+        _, before = self.known.of_floats(self.place.of_floats(points[..., 0], points[..., 1]))
         times = np.asarray(self.family.height(before, self.system))
         slopes, middle = 0.5 * (times[1:3] - times[3:5]), times[0]
         apart = np.max(np.abs(times - middle - np.einsum("pj,jb->pb", corners, slopes)), axis=0)
@@ -214,7 +219,7 @@ class Attraction:
         points = np.repeat(self.point[None], len(middle), axis=0)
         return (jnp.asarray(h), jnp.asarray(points)), jnp.asarray(2 * half[:, None])
 
-    def __call__(self, radius: float | None, iterations: int = 30):
+    def __call__(self, radius: float | None, iterations: int = 12):
         orbit = self.prover.orbit
         return attracting.attracting(
             orbit,

@@ -12,12 +12,32 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from random_attractors import Attraction, converges, Known, mapped_inside, Place, proved_basin
+from random_attractors import attracting, Attraction, converges, FACETS, Known, mapped_inside, Place, proved_basin
 from random_maps import Family, FIELDS, fixed_points, GUARDS, value
 
 from hyjax.certify.disturbance import Disturbance
+from hyjax.certify.polygon import from_supports
 
-KINDS = ("one", "one", "repelling", "cycle", "two", "tangent", "part", "none", "kink", "kink", "guard", "guard", "jump")
+ONE = (
+    "one",
+    "one",
+    "one",
+    "repelling",
+    "tangent",
+    "part",
+    "part",
+    "none",
+    "kink",
+    "kink",
+    "guard",
+    "guard",
+    "jump",
+    "jump",
+)
+# Of several orbits: a cycle of two about a fixed point, two fixed points beside one that repels, a cycle or chaos of a map that
+# is bent, smoothly, and at a kink of the reset.
+SEVERAL = ("cycle", "two", "hump", "tent")
+KINDS = (*ONE, *SEVERAL, *SEVERAL)
 Draw = tuple[dict[str, float], Place, float, str]
 
 
@@ -39,6 +59,8 @@ def wanted(kind: str, at: float, rng):
     if kind == "two":
         strength = rng.uniform(0.1, 0.9)
         return about(at, [at, 1 + strength, 0.0, -strength / width**2]), width
+    if kind == "hump":
+        return about(at, [at + sign * width * rng.uniform(0.78, 1.6), rng.uniform(-0.2, 0.2), -sign / width]), width
     if kind == "tangent":
         gap = 10.0 ** rng.uniform(-12, -2) * rng.choice([-1, 0, 1])
         return about(at, [at + gap, 1.0, sign * curved]), max(np.sqrt(abs(gap)), 1e-3)
@@ -49,9 +71,19 @@ def wanted(kind: str, at: float, rng):
     return about(at, [at, slope, 0.3 * rng.normal(), 0.3 * rng.normal()]), 1.0
 
 
-def drawn(family: Family, rng) -> Draw:
-    """A system, the coordinates of a section, the size of a set there, and of what kind it is."""
-    kind = str(rng.choice(KINDS if family is GUARDS else ("one", "repelling", "part", "surface")))
+def farthest(known, place, radius):
+    """How far the image of a regular set reaches, in units of its radius: of points at the boundary, in floats."""
+    directions = attracting._around(FACETS)
+    z0, z1 = from_supports(directions, np.full(FACETS, radius)).divided(16 * FACETS).T
+    x, before = known.of_floats(place.of_floats(z0, z1))
+    aside = (z1 + (before / 2 - float(place.y)) / (2 * float(place.unit))) / 2
+    ends = np.stack([(x - float(place.x)) / float(place.unit) - float(place.shear) * aside, aside])
+    return np.max(directions @ ends) / radius
+
+
+def drawn(family: Family, rng, kind: str | None = None) -> Draw:
+    """A system, the coordinates of a section, the size of a set there, and of what kind it is, by default any."""
+    kind = kind or str(rng.choice(KINDS if family is GUARDS else ("one", "repelling", "part", "surface")))
     p = dict.fromkeys(family.names, 0.0) | {"a": rng.uniform(-0.2, 0.2), "k": rng.uniform(-0.1, 0.1), "q": far(rng)}
     p |= {"v": far(rng), "j": rng.normal(), "r": 30.0} if family is GUARDS else {"s": 5.0, "m": 0.3, "b": 0.1}
     at, reach = rng.uniform(-0.4, 0.4), 10.0 ** rng.uniform(-2, 0.5)
@@ -82,26 +114,36 @@ def drawn(family: Family, rng) -> Draw:
             p["v"] = zero + one * at
             p["c0"] = at - p["c1"] * p["v"] - rng.uniform(-0.2, 1.2) * p["j"]
             width = abs(p["j"])
+        elif kind == "tent":
+            width, sign = rng.uniform(0.05, 0.5), rng.choice([-1, 1])
+            gentle, steep = rng.uniform(0.1, 1.1), rng.uniform(-2.2, -1.05)
+            p |= {"q": zero + one * at, "c1": (gentle + steep) / (2 * one), "e": sign * (steep - gentle) / (2 * one)}
+            p["c0"] = at + sign * width - p["c1"] * p["q"]
         else:
             wish, width = wanted(kind, at, rng)
             coefficients = wish(np.polynomial.Polynomial([-zero / one, 1 / one])).coef
             p |= {f"c{i}": float(each) for i, each in enumerate(coefficients) if f"c{i}" in p}
     if kind in ("surface", "guard"):
         p["c0"] = float(at - value(Known(family, p).polynomials[Known(family, p).piece(Fraction(at))], Fraction(at)))
-    whole = kind in ("cycle", "two") and rng.uniform() < 0.6
-    # The neighbourhood of a cycle of two, or of both orbits, is mapped into itself.
-    reach = width * rng.uniform(1.05, 1.5) if whole else reach * width * {"kink": 10.0, "guard": 0.03}.get(kind, 1.0)
-    aside = rng.choice([0.0, 0.0, 0.2, -0.5]) * rng.uniform(0, 1) if kind != "none" else rng.choice([-4, 4])
-    centre = at if whole else at + aside * reach + rng.choice([0.0, width, -width]) * (kind in ("two", "part"))
     unit, zoom = 10.0 ** rng.choice([0.0, rng.uniform(-6, 6)]), 10.0 ** rng.uniform(-1, 1)
+    shear = rng.choice([0.0, rng.uniform(-0.3, 0.3)])
     powers = dict(a=1, b=1, k=-1, m=-1, l=-1, r=1, c0=1, c2=-1, c3=-2, q=1, v=1, j=1)
     system = {name: float(each * unit ** powers.get(name, 0)) for name, each in p.items()}
-    known, centre = Known(family, system), float(centre * unit)
-    # y is at rest where x is.
-    place = Place(
-        (centre, float(known.before(Fraction(centre)) / 2)), unit * zoom, rng.choice([0.0, rng.uniform(-0.3, 0.3)])
-    )
-    return system, place, reach / zoom, kind
+    known = Known(family, system)
+
+    def placed(centre):
+        """y is at rest where x is."""
+        return Place((centre, float(known.before(Fraction(centre)) / 2)), unit * zoom, shear)
+
+    if kind in SEVERAL and rng.uniform() < 0.9:
+        # The size that is mapped farthest inside, if one is.
+        place = placed(float(at * unit))
+        ratio, reach = min((farthest(known, place, each / zoom), each) for each in width * np.linspace(0.8, 2.4, 9))
+        return (system, place, reach / zoom, kind) if ratio < 0.85 else drawn(family, rng, kind)
+    reach *= width * {"kink": 10.0, "guard": 0.03, "jump": 3.0}.get(kind, 1.0)
+    aside = rng.choice([0.0, 0.0, 0.2, -0.5]) * rng.uniform(0, 1) if kind != "none" else rng.choice([-4, 4])
+    centre = at + aside * reach + rng.choice([0.0, width, -width]) * (kind in ("two", "part"))
+    return system, placed(float(centre * unit)), reach / zoom, kind
 
 
 @ft.cache
@@ -123,7 +165,7 @@ def attraction(monkeypatch):
     return of
 
 
-def judged(attraction, count, seed, basins=4):
+def judged(attraction, count, seed):
     """How often sets of each kind that attract, or do not, are proved to; the same of cells; and what was false."""
     rng, outcomes, false = np.random.default_rng(seed), Counter(), []
     for i in range(count):
@@ -142,10 +184,10 @@ def judged(attraction, count, seed, basins=4):
             false.append((kind, "orbits do not converge", *given))
         elif certificate.proved and not image_is_held(known, place, certificate):
             false.append((kind, "the image is not held", *given))
-        elif certificate.converges and i % basins == 0:
+        elif certificate.converges:
             basin = proved_basin.proved_basin(certificate, extent=4 * radius, cells=8, levels=0)
             outcomes[kind, "cells beyond the set"] += int(np.sum(basin.strides > 0))
-            if not cells_lead_there(known, place, certificate, basin, (low, high), rng):
+            if not cells_lead_there(known, place, certificate, basin, (low, high), np.random.default_rng(i)):
                 false.append((kind, "a cell of the basin is none", *given))
     return outcomes, false
 
@@ -213,17 +255,26 @@ def test_the_oracle_knows_a_cycle_of_two():
     assert not mapped_inside(Known(GUARDS, p | {"j": 1e-9, "v": 0.1}), square)
 
 
+def shares(outcomes):
+    return share(outcomes, "mapped inside"), share(outcomes, "converges")
+
+
+def many_are_several(outcomes, count):
+    """Whether many sets of several orbits are proved to be mapped inside, and many cells to lead to one."""
+    several = sum(outcomes[kind, "mapped inside", True, True] for kind in SEVERAL)
+    cells = sum(n for key, n in outcomes.items() if key[1] == "cells beyond the set")
+    return several > count / 10 and cells > count / 2
+
+
 def test_nothing_false_is_proved_of_random_sets(attraction):
-    outcomes, false = judged(attraction("guards"), 120, 0)
+    outcomes, false = judged(attraction("guards"), 150, 0)
     assert not false, (len(false), false[:3])
-    # Of some it is proved that they are mapped inside, but not that all orbits converge, for they do not.
-    assert sum(outcomes[kind, "mapped inside", True, True] for kind in ("cycle", "two")) > 0, outcomes
-    assert share(outcomes, "mapped inside") > 1 / 3 and share(outcomes, "converges") > 1 / 3, outcomes
+    assert min(shares(outcomes)) > 0.4 and many_are_several(outcomes, 150), outcomes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), [("guards", 3000), ("fields", 300)])
-def test_nothing_false_is_proved_of_thousands_of_random_sets(name, count, attraction):
+@pytest.mark.parametrize(("name", "count"), [("guards", 1000), ("fields", 300)])
+def test_nothing_false_is_proved_of_a_thousand_random_sets(name, count, attraction):
     outcomes, false = judged(attraction(name), count, 1)
     assert not false, (len(false), false[:3])
-    assert share(outcomes, "mapped inside") > 1 / 3 and share(outcomes, "converges") > 1 / 3, outcomes
+    assert min(shares(outcomes)) > 1 / 3 and (name == "fields" or many_are_several(outcomes, count)), outcomes
