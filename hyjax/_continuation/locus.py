@@ -17,6 +17,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array
 
 from .._flow.linearize import with_columns
+from .._system.eager import long_run
 from .._system.pictures import picture
 from .._system.where import one_leaf, Where
 from .branch import Points
@@ -106,7 +107,7 @@ class Locus(Points):
         return picture("locus_diagram")(self, ax)
 
 
-@eqx.filter_jit
+@long_run
 def _follow(
     unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, interval: Interval, method: Method
 ) -> Curve:

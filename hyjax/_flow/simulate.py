@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
+from .._system.eager import long_run, short_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -127,7 +128,7 @@ def run_simulation(
     return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, save)
 
 
-@eqx.filter_jit
+@long_run
 def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -> Trajectory:
     """The trajectory without its arcs."""
     plain = with_adjoint(integrator, PlainForward())
@@ -147,7 +148,7 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
     )  # fmt: skip
 
 
-@eqx.filter_jit
+@short_run
 def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save) -> Trajectory:
     keeps_jacobian = integrator.loop == "lax"
     plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
