@@ -11,7 +11,6 @@ from jaxtyping import Array
 
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.extras import needed
 from .._system.kept import computed_once
 from .._system.pictures import picture
@@ -272,11 +271,11 @@ def _result_of(curves: Curve) -> RESULTS:
     return code_of(int((RESULTS.successful if whole else RESULTS.max_points_reached)._value))
 
 
-@long_run
+@eqx.filter_jit
 def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
     return jax.vmap(lambda jacobian: eigenvalues(unfolding.around(jacobian)))(jacobian)
 
 
-@long_run
+@eqx.filter_jit
 def _orbits(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
     return jax.vmap(lambda v: orbit_at(unfolding, v, accept))(v)

@@ -2,6 +2,7 @@
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,6 @@ from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._system.eager import long_run
 from .._system.shown import is_traced
 from .._system.where import leaf_names, one_leaf, Where
 from .._system.working import working
@@ -108,7 +108,7 @@ def branch_from(
     return Branch(unfolding, state.curve, accept, method)
 
 
-@long_run
+@eqx.filter_jit
 def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
     """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
     evaluate = lambda v: _evaluate(unfolding, v)
@@ -120,14 +120,14 @@ def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, stat
     return jax.vmap(follow)(v0, border, ways, state)
 
 
-@long_run
+@eqx.filter_jit
 def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveState:
     """The curves in all directions before their first point."""
     evaluate = lambda v: _evaluate(unfolding, v)
     return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)
 
 
-@long_run
+@eqx.filter_jit
 def _evaluate(unfolding: Unfolding, v: Array):
     """The evaluation at `v`; under `jit`, so that `_start` and `_follow` trace it once."""
     return unfolding.evaluate(v)

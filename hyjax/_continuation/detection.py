@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +20,6 @@ from jaxtyping import Array
 
 from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton
-from .._system.eager import long_run
 from .curve import tangent_to
 from .special_points import KINDS, locate, SpecialPoint, test_functions
 from .unfolding import Unfolding
@@ -105,7 +105,7 @@ def _places(unfolding: Unfolding, points: dict[str, np.ndarray]) -> list[Place]:
     ]
 
 
-@long_run
+@eqx.filter_jit
 def _witnesses(unfolding: Unfolding, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
     return jax.vmap(lambda jacobian, tangent: _witness(unfolding, jacobian, tangent))(jacobian, tangent)
 
@@ -209,7 +209,7 @@ def _halfway(unfolding: Unfolding, a: Place, b: Place, accept: Array) -> Place |
     return Place((a.s + b.s) / 2, middle, tangent, jacobian, {kind: float(tests[kind]) for kind in KINDS}, multipliers)
 
 
-@long_run
+@eqx.filter_jit
 def _corrected(unfolding: Unfolding, v: Array, along: Array, accept: Array):
     unfolding = unfolding.rolled()
 

@@ -27,7 +27,6 @@ from .._orbit.chain import Chain
 from .._orbit.newton import newton, Root
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
-from .._system.eager import long_run
 from .._system.results import code_of
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar
@@ -108,7 +107,7 @@ def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through:
     return last.t, reset(system.transitions[system.route(names)[k - 1]], last.t, last.x, known)
 
 
-@long_run
+@eqx.filter_jit
 def solve_grazing(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
     """The root of `H` by Newton's method; `aux` is the Jacobian of `H` and the `TouchingOrbit`."""
 

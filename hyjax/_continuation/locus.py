@@ -17,7 +17,6 @@ from jax.lax import stop_gradient
 from jaxtyping import Array
 
 from .._flow.linearize import with_columns
-from .._system.eager import long_run
 from .._system.pictures import picture
 from .._system.where import one_leaf, Where
 from .branch import Points
@@ -107,7 +106,7 @@ class Locus(Points):
         return picture("locus_diagram")(self, ax)
 
 
-@long_run
+@eqx.filter_jit
 def _follow(
     unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, interval: Interval, method: Method
 ) -> Curve:

@@ -25,7 +25,6 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
-from .._system.eager import long_run
 from .._system.elimination import det
 from .._system.results import code_of, RESULTS
 from .._system.shown import Shown
@@ -106,7 +105,7 @@ def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multip
     }
 
 
-@long_run
+@eqx.filter_jit
 def locate(
     unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
 ) -> tuple[SpecialPoint, Flag]:

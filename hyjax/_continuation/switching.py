@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,6 @@ from jaxtyping import Array
 from .._flow.linearize import with_columns
 from .._orbit.newton import newton
 from .._orbit.problem import Problem
-from .._system.eager import long_run
 from .._system.shown import is_traced
 from .branch import Branch
 from .continuation import branch_from, Method, unfolding_of
@@ -121,7 +121,7 @@ def _chosen_halves(branch: Branch, both: bool) -> Branch:
     return dataclasses.replace(branch, curves=jax.tree.map(lambda leaf: leaf[chosen], curves))
 
 
-@long_run
+@eqx.filter_jit
 def _doubled(unfolding: Unfolding, s0: Array, w: Array, trace: Array, largest: Array, limits) -> Array:
     r"""A point on the branch of doubled orbits with the equations `unfolding`, near the doubling of `s0` with the kernel `w`.
 

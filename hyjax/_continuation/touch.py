@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Array
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.types import Flag, Scalar
 
 # An extremum of a guard counts as near zero if it is below this fraction of the guard's largest value along the arc.
@@ -127,7 +126,7 @@ def _touches_of(
     return found
 
 
-@long_run
+@eqx.filter_jit
 def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
     """Values and rates of the guard of transition `e` along an arc."""
     guard, field = orbit.system.transitions[e].guard, orbit.system.mode(arc.mode).vector_field

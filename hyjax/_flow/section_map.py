@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._system.eager import short_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem
@@ -170,7 +169,7 @@ def section_map(
     return _crossing(system, section, t, x, params, max_jumps, integrator)
 
 
-@short_run
+@eqx.filter_jit
 def _crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator) -> Crossing:
     extended = with_section_mode(system, section)
     inner, t1 = for_terminal_modes(integrator, extended), t + _longest(section, params, integrator, x.dtype)
@@ -225,7 +224,7 @@ def section_jacobian(
     return _jacobian(system, section, t, x, params, max_jumps, integrator)
 
 
-@short_run
+@eqx.filter_jit
 def _jacobian(system, section, t, x, params, max_jumps: int, integrator) -> Matrix:
     def end(x):
         crossing = _crossing(system, section, t, x, params, max_jumps, pushable(integrator))

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
-from .._system.eager import long_run, short_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -128,7 +127,7 @@ def run_simulation(
     return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, save)
 
 
-@long_run
+@eqx.filter_jit
 def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -> Trajectory:
     """The trajectory without its arcs."""
     plain = with_adjoint(integrator, PlainForward())
@@ -148,7 +147,7 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
     )  # fmt: skip
 
 
-@short_run
+@eqx.filter_jit
 def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save) -> Trajectory:
     keeps_jacobian = integrator.loop == "lax"
     plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._system.eager import short_run
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.shown import Shown
@@ -264,7 +263,7 @@ def _columns(trajectory: Trajectory) -> tuple:
     return starts, jnp.where(there, trajectory.ends, starts), fill(trajectory.x_starts), fill(trajectory.modes)
 
 
-@short_run
+@eqx.filter_jit
 def _sample(trajectory: Trajectory, n: int):
     automaton = Automaton(trajectory.system)
 
@@ -276,7 +275,7 @@ def _sample(trajectory: Trajectory, n: int):
     return jax.lax.map(one, _columns(trajectory))
 
 
-@short_run
+@eqx.filter_jit
 def _fundamental_matrix(trajectory: Trajectory) -> Float[Array, "size size"]:
     automaton, params, integrator = Automaton(trajectory.system), trajectory.params, pushable(trajectory.integrator)
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.where import leaf_names, one_leaf, Where
 from .constraint import Constraint, known
 from .gait_program import GaitProgram, Known
@@ -74,7 +73,7 @@ class Family(NamedTuple):
         return self.program.known(orbit)
 
 
-@long_run
+@eqx.filter_jit
 def _evaluate(program: GaitProgram, u, at: Known) -> Sample:
     return program(u, at)
 

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 from .._flow.mode_integrators import for_modes, IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.shooting import AbstractShooting, SingleShooting
-from .._system.eager import long_run
 from .._system.results import RESULTS
 from .._system.shown import is_traced
 from .._system.system import HybridSystem
@@ -170,7 +169,7 @@ def _ends_of(searches: Searches, starts: np.ndarray, workers: Workers, say: Call
     return [np.concatenate(parts) for parts in zip(*(found[i] for i in range(len(chunks))), strict=True)]
 
 
-@long_run
+@eqx.filter_jit
 def _whole(program: Program, method: InteriorPoint, starts: Array, origin) -> Minimum:
     def one(start):
         state = start_search(program, method, *origin)

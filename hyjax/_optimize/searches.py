@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._system.eager import long_run
 from .._system.results import RESULTS
 from .interior_point import DONE, InteriorPoint, Search, start_search
 from .iteration import run_search
@@ -99,7 +98,7 @@ class Searches:
         return _ends(self.program, self.method, states)
 
 
-@long_run
+@eqx.filter_jit
 def _start(program: Program, method: InteriorPoint, lanes: int, origin) -> Search:
     state = start_search(program, method, *origin)
     # Of no weak type, as after the first iteration: else `_advance` would be compiled again for the second slice.
@@ -107,12 +106,12 @@ def _start(program: Program, method: InteriorPoint, lanes: int, origin) -> Searc
     return jax.tree.map(lambda leaf: jnp.broadcast_to(strong(leaf), (lanes, *leaf.shape)), state)
 
 
-@long_run
+@eqx.filter_jit
 def _advance(program: Program, method: InteriorPoint, starts: Array, states: Search, until: Array) -> Search:
     return jax.vmap(lambda start, state: run_search(program, method, start, state, until))(starts, states)
 
 
-@long_run
+@eqx.filter_jit
 def _ends(program: Program, method: InteriorPoint, states: Search) -> Minimum:
     return jax.vmap(lambda state: minimum(program, method, state))(states)
 

@@ -27,7 +27,6 @@ from .._flow.linearize import linearizable
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._flow.trees import without_tangents
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, Scalar, Time
@@ -96,7 +95,7 @@ def turning_values(
     return _values(what, orbit, params, jnp.asarray(window, orbit.x.dtype), MOST)
 
 
-@long_run
+@eqx.filter_jit
 def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, most: int):
     integrator, sequence = orbit.integrator, orbit.sequence
     keeps_jacobian = integrator.loop == "lax"

@@ -14,7 +14,6 @@ from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
 from .._flow.trees import without_tangents
-from .._system.eager import short_run
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.shown import Shown
@@ -233,7 +232,7 @@ def run_orbit(
     return orbit, reached
 
 
-_run = short_run(run_orbit)
+_run = eqx.filter_jit(run_orbit)
 
 
 def periodic_orbit(

@@ -19,7 +19,6 @@ from jaxtyping import Array, Float
 
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
-from .._system.eager import short_run
 from .._system.elimination import solver
 from .._system.types import Matrix, Params, Scalar
 from .._system.where import with_leaves
@@ -150,6 +149,6 @@ def prescribed_at(
     return prescribed, _of(prescribed, orbit), jnp.concatenate([before, values / scale])
 
 
-@short_run
+@eqx.filter_jit
 def _of(prescribed: Prescribed, orbit: PeriodicOrbit) -> Float[Array, " free"]:
     return prescribed.of(orbit, orbit.params)

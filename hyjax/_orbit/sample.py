@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from .._flow.flow import flow_for
 from .._flow.jump import reset
-from .._system.eager import short_run
 from .._system.types import Scalar, State
 from .stride import run_stride
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .orbit import PeriodicOrbit
 
 
-@short_run
+@eqx.filter_jit
 def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
     """For each arc of the stride from `x` at the time `t`: `n` times, and the states there."""
     through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._flow.mode_integrators import Limits, limits_of
-from .._system.eager import long_run
 from .._system.results import RESULTS
 from .census import Census
 from .edge import edge
@@ -35,7 +34,7 @@ SUCCESSFUL, OUT_OF_PHASE = RESULTS.successful._value, RESULTS.out_of_phase._valu
 SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
 
 
-@long_run
+@eqx.filter_jit
 def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicOrbit:
     """The orbit near each guess. `limits` are traced, so that the coarse and the accurate search share one compiled program."""
     return eqx.filter_vmap(

@@ -11,7 +11,6 @@ from .._flow.linearize import with_columns_by_lanes
 from .._flow.mode_integrators import IntegratorLike, Integrators, rolled, with_adjoint
 from .._flow.section_map import check_section, section_map, SectionMap, with_section_mode
 from .._flow.terminal import for_terminal_modes
-from .._system.eager import long_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike
 from .._system.system import HybridSystem
@@ -31,7 +30,7 @@ from .time_dependence import uses_time
 SUCCESSFUL = RESULTS.successful._value
 
 
-@long_run
+@eqx.filter_jit
 def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPoint:
     """The fixed point near each guess."""
     integrator, method = limits.imposed_on(batch.integrator, batch.method)

@@ -10,7 +10,6 @@ from jaxtyping import Array, Int
 
 from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
-from .._system.eager import short_run
 from .._system.elimination import solve_positive
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
@@ -125,7 +124,7 @@ class SingleShooting(AbstractShooting):
         return Found(chain, jacobian, chain.residual, closing, root.iterations, outcome(root.converged, chain.result))
 
 
-@short_run
+@eqx.filter_jit
 def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, Array]:
     r"""The projection of a guess $x$ to the image of the closing reset: $(R(y), y)$ with the least $|R(y) - x|$.
 

@@ -13,7 +13,6 @@ from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_orde
 from .._flow.integrator import Integrator
 from .._flow.jump import reset, variation_of_jump
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, pushable
-from .._system.eager import short_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
@@ -86,10 +85,10 @@ def run_stride(
 
 
 # Under `jit` the stride is traced once, for the values and the derivatives of every order.
-traced_stride = short_run(run_stride)
+traced_stride = eqx.filter_jit(run_stride)
 
 
-@short_run
+@eqx.filter_jit
 def _jacobian(system, t, x, params, sequence, integrator):
     def end(x):
         through = run_stride(system, t, x, params, sequence, pushable(integrator))
@@ -99,7 +98,7 @@ def _jacobian(system, t, x, params, sequence, integrator):
     return nan_unless(result == RESULTS.successful, jacobian)
 
 
-@short_run
+@eqx.filter_jit
 def timed_jacobian(system, t, x, params, sequence, integrator):
     """The Jacobian of time and state after a stride by those at its start, shape `(1 + n, 1 + n)`; NaN where the stride fails."""
 
@@ -111,7 +110,7 @@ def timed_jacobian(system, t, x, params, sequence, integrator):
     return nan_unless(result == RESULTS.successful, jacobian)
 
 
-@short_run
+@eqx.filter_jit
 def _monodromy(system, t, x, params, sequence, integrator):
     total, delay = jnp.eye(x.shape[0], dtype=x.dtype), jnp.zeros_like(x)
     through = run_stride(system, t, x, params, sequence, integrator)

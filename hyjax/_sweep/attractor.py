@@ -21,7 +21,7 @@ from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where, with_leaves
 from .._system.workers import Workers
-from .batches import BatchMap, FEW, LaneChunks
+from .batches import BatchMap, LaneChunks
 from .grid import Grid, grid_over, named_leaves, points_over
 from .iterated_map import IteratedMap
 from .maps import map_of
@@ -111,8 +111,7 @@ def attractor(
     sample = jnp.asarray(flat[int(np.argmax(np.isfinite(flat).all(axis=1)))])
     chosen = map_of("attractor", system, sequence, section, sample, params, max_jumps, integrator)
     iterate = IteratedMap(chosen.map, grid.free, min(keep, strides - transients), sample.size, chosen.timed)
-    common = chosen.params, np.asarray(strides), np.asarray(transients)
-    run = BatchMap(iterate, common, few=len(flat) * strides < FEW)
+    run = BatchMap(iterate, (chosen.params, np.asarray(strides), np.asarray(transients)))
 
     lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)
     flat, modes = chosen.padded(flat), np.full(len(flat), chosen.mode)

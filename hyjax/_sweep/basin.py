@@ -18,7 +18,6 @@ from .._system.section import first_mode, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
 from .._system.workers import Workers
-from .batches import FEW
 from .grid import named_leaves
 from .maps import ChosenMap, map_of
 from .outcome import MapsToOutcome
@@ -109,7 +108,7 @@ def basin(
     size = np.max(np.abs(nodes), initial=0)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
     x = chosen.padded(x)
-    outcomes = Outcomes(MapsToOutcome(chosen.map, len(fates)), common, x[0], chosen.mode, strides, len(x) < FEW)
+    outcomes = Outcomes(MapsToOutcome(chosen.map, len(fates)), common, x[0], chosen.mode, strides)
     found = _outcomes(outcomes, x, executor, progress)
     units = units_of(None, params, system).coordinates
     return _labelled(xarray, found, values, names, tuple(fates), chosen, units)

@@ -1,8 +1,8 @@
 """A function mapped over many independent lanes: in blocks, over all local devices, from several threads.
 
 A block is one `vmap`, which takes as long as its slowest lane; blocks run one after the other. Neither the shape of the program
-nor the arithmetic of a lane depends on the number of lanes of a call, so a lane's result does not depend on the other lanes, to
-the last bit. Whether the program is one that compiles fast or one that runs fast is said of the whole map, before its first call.
+nor the arithmetic of a lane depends on the number of lanes, so a lane's result does not depend on the other lanes, to the last
+bit.
 """
 
 import dataclasses
@@ -18,24 +18,17 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import PyTree
 
-from .._system.eager import long_run
 from .._system.workers import threads_here
-
-# Of fewer lanes, of a stride or a few each, the program takes longer to compile than to run.
-FEW = 4096
 
 
 class BatchMap:
     """The map of `fn(common, lane)` over many lanes.
 
     **Arguments:** `fn`: a function or module with hashable static parts; one program is compiled for each. `common`: arrays
-    shared by all lanes. `width`: lanes in a block; `capacity`: lanes in one call of the program on one device. `few`: whether the
-    calls are of fewer than `FEW` lanes together, so that on a CPU the program is to compile fast.
+    shared by all lanes. `width`: lanes in a block; `capacity`: lanes in one call of the program on one device.
     """
 
-    def __init__(
-        self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None, few: bool = False
-    ):
+    def __init__(self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None):
         self.devices = jax.local_devices()
         on_cpu = self.devices[0].platform == "cpu"
         # On a CPU a small block fills the vector units, fits in the cache, and rarely waits for a slow lane. Other devices need
@@ -44,8 +37,7 @@ class BatchMap:
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
         )
-        self.fn, self.common, self._given = fn, common, (width, capacity, few)
-        self._program = _quick_program if few else _program
+        self.fn, self.common, self._given = fn, common, (width, capacity)
         self.mesh = Mesh(np.array(self.devices), ("lanes",)) if len(self.devices) > 1 else None
 
     def __reduce__(self):
@@ -85,7 +77,7 @@ class BatchMap:
             leaf = leaf.reshape(apart, busy, self.width, *leaf.shape[1:])
             return np.pad(leaf, [(0, 0), (0, self.blocks - busy)] + [(0, 0)] * (leaf.ndim - 2))
 
-        out = self._program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
+        out = _program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
         gathered = lambda leaf: np.asarray(leaf)[:, :busy].reshape(-1, *leaf.shape[3:])[:count]
         return jax.tree.map(gathered, out)
 
@@ -105,7 +97,8 @@ class LaneChunks:
         return self.run(lanes)
 
 
-def _mapped(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh | None):
+@eqx.filter_jit
+def _program(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh | None):
     arrays, static = eqx.partition((fn, common), eqx.is_array)
 
     def block(arrays, lanes):
@@ -136,6 +129,3 @@ def _mapped(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh |
     whole, split = PartitionSpec(), PartitionSpec("lanes")
     sharded = jax.shard_map(on_device, mesh=mesh, in_specs=(whole, split, whole), out_specs=split, check_vma=False)
     return sharded(arrays, lanes, busy)
-
-
-_program, _quick_program = eqx.filter_jit(_mapped), long_run(_mapped)

@@ -13,7 +13,7 @@ class Outcomes:
     """The outcomes of initial states after at most `strides` passes of a map.
 
     **Attributes:** `lane`: the outcome of one initial state. `common`: arrays for all lanes, without the number of passes. `x`:
-    an initial state. `mode`: the index of the initial mode. `few`: whether there are fewer initial states than `FEW` in all.
+    an initial state. `mode`: the index of the initial mode.
     """
 
     lane: MapsToOutcome
@@ -21,11 +21,10 @@ class Outcomes:
     x: np.ndarray
     mode: int
     strides: int
-    few: bool
 
     def run(self, most: int) -> BatchMap:
         """The map over lanes of at most `most` further passes."""
-        return BatchMap(self.lane, (*self.common, np.asarray(most)), few=self.few)
+        return BatchMap(self.lane, (*self.common, np.asarray(most)))
 
     def compile(self) -> None:
         x = self.x[None]

@@ -1,6 +1,5 @@
 r"""Sweeps: a periodic orbit over a grid of parameters, on all devices, stored chunk by chunk."""
 
-import math
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
@@ -14,7 +13,7 @@ from .._system.labels import units_of
 from .._system.results import RESULTS
 from .._system.where import Where
 from .._system.workers import Workers
-from .batches import BatchMap, FEW
+from .batches import BatchMap
 from .branch_starts import first_point, guesses_on_branch
 from .chunk_solver import ChunkSolver
 from .chunks import solve_in_memory, solve_in_store, Sweep
@@ -119,9 +118,7 @@ def sweep(
     noise = 10 * sum(map(float, integrator.tolerances(orbit.x.dtype)))
     problem = Problem(system, orbit.sequence, orbit.strides)
     plain = with_adjoint(integrator, PlainForward())
-    # By the size of the grid alone, so that a store is resumed with the program that began it.
-    few = math.prod(grid.shape) < FEW
-    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params, few=few)
+    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params)
     branch = start if isinstance(start, Branch) else None
     guess = None if branch is None else guesses_on_branch(branch, grid.free)
     solver, named = ChunkSolver(lanes, first, guess, tuple(grid.solved), noise), units_of(None, orbit.params, system)

@@ -15,7 +15,6 @@ from .._flow.samples import Samples
 from .._flow.simulate import check_simulation, run_simulation
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
-from .._system.eager import long_run
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -128,7 +127,7 @@ def covariance(
     return _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, save)
 
 
-@long_run
+@eqx.filter_jit
 def _covariance(
     system: HybridSystem, noise: PlacedNoise, x0, sigma0, mode: str, t0, t1, params, max_jumps: int, integrator, save
 ) -> Covariance:

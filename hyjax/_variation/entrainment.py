@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.pictures import picture
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
@@ -139,7 +138,7 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
     return _entrainment(response, by_mode, lags)
 
 
-@long_run
+@eqx.filter_jit
 def _entrainment(response: PhaseResponse, push: dict[str, Push], lags: int) -> Entrainment:
     period, params = response.period, response.orbit.params
 

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, Int
 
 from .._flow.linearize import linearizable
 from .._flow.trees import select, without_tangents
-from .._system.eager import long_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Flag, Scalar
 from .control_problem import ControlProblem
@@ -43,7 +42,7 @@ class _State(eqx.Module):
     result: RESULTS
 
 
-@long_run
+@eqx.filter_jit
 def run_ilqr(
     problem: ControlProblem, controls: Float[Array, "steps m"], max_iterations: int, tolerance: Scalar, hold: Flag
 ) -> IlqrSolution:

@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.check import check_state
-from .._system.eager import long_run
 from .._system.pictures import picture
 from .._system.results import choose, RESULTS
 from .._system.shown import is_traced, Shown
@@ -149,7 +148,7 @@ class IlqrSolution(Shown):
         return picture("ilqr_figure")(self)
 
 
-@long_run
+@eqx.filter_jit
 def _track(solution: IlqrSolution, x0: State) -> Rollout:
     problem = eqx.tree_at(lambda problem: problem.x0, solution.problem, x0)
     reference = Rollout(

@@ -8,7 +8,6 @@ from jaxtyping import Array, Complex, Float
 
 from .._orbit.multipliers import eigenvectors
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
@@ -107,7 +106,7 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
     return response
 
 
-@long_run
+@eqx.filter_jit
 def _response(orbit: PeriodicOrbit, which: int, transposed: Matrix, arcs: tuple[Transport, ...]) -> IsostableResponse:
     eps, value = float(jnp.finfo(orbit.x.dtype).eps), orbit.multipliers[which]
     of_value = lambda number: number.astype(value.dtype)

@@ -12,7 +12,6 @@ from .._flow.automaton import Automaton, Index, Padded, StateAlone
 from .._flow.linearize import linearizable
 from .._flow.mode_integrators import Integrators, ModeIntegrators
 from .._flow.trees import select
-from .._system.eager import long_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, State, Time
@@ -62,7 +61,7 @@ class _Marks(eqx.Module):
     good: Flag
 
 
-@long_run
+@eqx.filter_jit
 def run_filter(
     system: HybridSystem, noise: PlacedNoise, sensor: Sensor, x0: State, sigma0: Matrix, mode: str, t0: Time, params: Params,
     times: Float[Array, " times"], measurements: Float[Array, "times measured"], settings: Settings,

@@ -12,7 +12,6 @@ from .._flow.integrator import Integrator, PlainForward
 from .._flow.mode_integrators import IntegratorLike, Integrators, with_adjoint
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._flow.trees import select
-from .._system.eager import long_run
 from .._system.results import nan_unless, RESULTS
 from .._system.shown import is_traced, Shown
 from .._system.system import HybridSystem
@@ -134,7 +133,7 @@ def lyapunov_spectrum(
     return _spectrum(system, x0, mode, t0, t1, transient, params, segments, count, max_jumps, plain)
 
 
-@long_run
+@eqx.filter_jit
 def _spectrum(
     system, x0, mode: str, t0, t1, transient, params, segments: int, count: int, max_jumps: int, integrator: Integrators
 ) -> LyapunovSpectrum:

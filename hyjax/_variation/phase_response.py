@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.elimination import solve
 from .._system.pictures import picture
 from .._system.results import choose, nan_unless, RESULTS
@@ -106,7 +105,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
     return response
 
 
-@long_run
+@eqx.filter_jit
 def _response(orbit: PeriodicOrbit, transposed: Matrix, arcs: tuple[Transport, ...]) -> PhaseResponse:
     f = rate_at(orbit, orbit.sequence[0], orbit.starts[0], orbit.x)
     speed = jnp.sqrt(jnp.sum(f**2))

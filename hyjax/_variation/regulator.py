@@ -10,7 +10,6 @@ from .._flow.check import check_state
 from .._flow.mode_integrators import for_modes, IntegratorLike
 from .._flow.trajectory import Trajectory
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Mode
 from .._system.types import Matrix, State, Time
@@ -166,7 +165,7 @@ def regulator(
     return _regulator(given, cost, terminal, transverse, segments, int(-(-margin * segments // 1)))
 
 
-@long_run
+@eqx.filter_jit
 def _regulator(reference, weights, terminal, transverse: bool, segments: int, margin: int) -> Regulator:
     through = passage(reference, weights, segments, transverse)
     costs, multipliers, result = solve(through, reference, weights, terminal, transverse)

@@ -7,7 +7,6 @@ from jaxtyping import Array, Complex, Float
 from .._flow.trajectory import Trajectory
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .._system.where import Where
@@ -137,7 +136,7 @@ def prepare(
     return reference, cost, jnp.pad(terminal_cost / cost.unit, (0, size - len(terminal_cost)))
 
 
-@long_run
+@eqx.filter_jit
 def _riccati(reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool) -> RiccatiSolution:
     through = passage(reference, cost, 1, transverse)
     costs, multipliers, result = solve(through, reference, cost, terminal, transverse)

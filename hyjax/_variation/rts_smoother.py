@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._system.eager import long_run
 from .._system.types import Matrix, State
 from .estimates import Estimates, Filtered
 from .semidefinite import solve_semidefinite
@@ -43,7 +42,7 @@ class Smoothed(eqx.Module):
         return self.estimates.plot(measurements)
 
 
-@long_run
+@eqx.filter_jit
 def rts_smoother(filtered: Filtered) -> Smoothed:
     r"""The estimates of a Kalman filter, given also the measurements that came later.
 

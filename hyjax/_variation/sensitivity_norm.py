@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import Stride
-from .._system.eager import long_run
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Scalar
 from .._system.where import free_leaves, Where
@@ -56,7 +56,7 @@ def gait_sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indi
     return _norm(orbit, free_leaves(noise, orbit.params), indicator)
 
 
-@long_run
+@eqx.filter_jit
 def _norm(orbit: PeriodicOrbit, free: tuple[int, ...], indicator: Indicator) -> Scalar:
     read = lambda stride: (stride.x, jnp.ravel(indicator(stride)))
     ((a, b), (c, d)), result = stride_derivatives(orbit, free, read)

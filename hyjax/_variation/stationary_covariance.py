@@ -1,5 +1,6 @@
 """The stationary covariance of the strides of a stable orbit under noise that acts all along it."""
 
+import equinox as eqx
 import jax.numpy as jnp
 
 from .._flow.mode_integrators import pushable
@@ -8,7 +9,6 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride
 from .._orbit.time_dependence import shifts_phase
-from .._system.eager import long_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .covariance import covariance_unit
@@ -64,7 +64,7 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     return _stationary(orbit, place_noise(noise, orbit.system, t, orbit.x.dtype, orbit.params), fixed_time)
 
 
-@long_run
+@eqx.filter_jit
 def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> Matrix:
     system, x, params, sequence = orbit.system, orbit.x, orbit.params, orbit.sequence * orbit.strides
     t, n = jnp.zeros((), x.dtype), x.size

@@ -1,10 +1,10 @@
 """The stationary covariance of the state of a stable gait under noise that acts once per stride."""
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.eager import long_run
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Matrix
 from .._system.where import free_leaves, Where
@@ -57,7 +57,7 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
     return _covariance(orbit, free, given)
 
 
-@long_run
+@eqx.filter_jit
 def _covariance(orbit: PeriodicOrbit, free: tuple[int, ...], noise: Float[Array, "m m"]) -> Matrix:
     (a, b), result = stride_derivatives(orbit, free, lambda stride: stride.x)
     stable = orbit.spectral_radius < 1

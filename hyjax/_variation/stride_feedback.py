@@ -13,7 +13,6 @@ from jaxtyping import Array, Complex, Float
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
-from .._system.eager import long_run
 from .._system.results import choose, RESULTS
 from .._system.shown import is_traced, Shown
 from .._system.types import Matrix, Params, State
@@ -122,7 +121,7 @@ class StrideFeedback(Shown):
         return _simulate(self, x, strides, closed)
 
 
-@long_run
+@eqx.filter_jit
 def _simulate(feedback: StrideFeedback, x: State, strides: int, closed: bool) -> ClosedLoop:
     orbit = feedback.orbit
 
@@ -190,7 +189,7 @@ def stride_feedback(
     return _feedback(orbit, q, r, free)
 
 
-@long_run
+@eqx.filter_jit
 def _feedback(orbit: PeriodicOrbit, q: Array, r: Array, free: tuple[int, ...]) -> StrideFeedback:
     (a, b), result = stride_derivatives(orbit, free, lambda stride: stride.x)
     p, k = discrete_riccati(a, b, q, r)

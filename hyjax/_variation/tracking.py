@@ -15,7 +15,6 @@ from .._flow.automaton import Automaton
 from .._flow.mode_integrators import Integrators
 from .._flow.simulate import run_simulation
 from .._flow.trajectory import Trajectory
-from .._system.eager import long_run
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Reset, Transition
 from .._system.types import State, Time
@@ -112,7 +111,7 @@ def closed_system(tracker: Tracker) -> HybridSystem:
     return HybridSystem(modes, tuple(ways), system.time_unit)
 
 
-@long_run
+@eqx.filter_jit
 def tracking(
     tracker: Tracker,
     x0: State,

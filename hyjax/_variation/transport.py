@@ -25,7 +25,6 @@ from .._flow.mode_integrators import pushable
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.time_dependence import depends_on_time
-from .._system.eager import long_run
 from .._system.results import RESULTS
 from .._system.types import Matrix, State, Time
 from .age import takes_age, with_age
@@ -88,7 +87,7 @@ def refuse_failure(result: RESULTS, caller: str) -> None:
         raise ValueError(f"{caller}: there is no response: {result}. {RESULTS[result]}")  # pyright: ignore
 
 
-@long_run
+@eqx.filter_jit
 def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Transport, ...]]:
     """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence.
     Where jumps are taken at once, of the states that begin with the time since the last event (see `age.py`).
