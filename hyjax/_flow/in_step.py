@@ -57,9 +57,12 @@ def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -
     return False
 
 
-def each_in_step(system: HybridSystem, sequence: Sequence[str]) -> tuple[bool, ...]:
+def each_in_step(system: HybridSystem, sequence: tuple[str, ...]) -> tuple[bool, ...]:
     """For each arc of a stride whether its end may be events in step, all of which the sequence then names."""
-    onwards = lambda j: [sequence[(j + events) % len(sequence)] for events in range(1, MOST + 1)]
+
+    def onwards(j: int) -> list[str]:
+        return [sequence[(j + events) % len(sequence)] for events in range(1, MOST + 1)]
+
     return tuple(any_in_step(system, mode, onwards(j)) for j, mode in enumerate(sequence))
 
 

@@ -277,7 +277,8 @@ class HybridSystem(eqx.Module):
         **Arguments:** `rate`: from the name of a mode to the rate of the coordinate there, a function of `(t, x, q)`, where `x`
         is the state without it. `params_of`: from the parameters `q` of the new system to those of this one.
         """
-        of_state = lambda fn: None if fn is None else lambda t, x, q: fn(t, x[:-1], params_of(q))
+        guard = lambda fn: lambda t, x, q: fn(t, x[:-1], params_of(q))
+        of_state = lambda fn: None if fn is None else guard(fn)
         jump = lambda fn: lambda t, x, q: jnp.append(fn(t, x[:-1], params_of(q)), x[-1])
 
         def field(name: str, fn: VectorField) -> VectorField:
@@ -289,7 +290,7 @@ class HybridSystem(eqx.Module):
             for name, mode in self.modes.items()
         }
         ways = tuple(
-            Transition(w.source, w.target, of_state(w.guard), jump(w.reset), armed=of_state(w.armed), at_once=w.at_once)
+            Transition(w.source, w.target, guard(w.guard), jump(w.reset), armed=of_state(w.armed), at_once=w.at_once)
             for w in self.transitions
         )
         return HybridSystem(modes, ways, self.time_unit)

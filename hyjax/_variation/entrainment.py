@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
