@@ -244,8 +244,8 @@ def test_nothing_false_is_proved_of_random_systems(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
-def test_nothing_false_is_proved_of_ten_thousand_random_systems(name):
-    outcomes, false = judged(name, 5000, 1)
+@pytest.mark.parametrize(("name", "count"), [("resets", 4500), ("fields", 4500), ("guards", 1000)])
+def test_nothing_false_is_proved_of_ten_thousand_random_systems(name, count):
+    outcomes, false = judged(name, count, 1)
     assert not false, (len(false), false[:3])
-    assert sum(outcomes[key] for key in outcomes if key[1] in ("one", "none")) > 1500, outcomes
+    assert sum(outcomes[key] for key in outcomes if key[1] in ("one", "none")) > 0.3 * count, outcomes
