@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from random_attractors import attracting, Attraction, converges, FACETS, Known, mapped_inside, Place, proved_basin
-from random_maps import Family, FIELDS, fixed_points, GUARDS, value
+from random_maps import Family, fixed_points, GUARDS, value
 
 from hyjax.certify.disturbance import Disturbance
 from hyjax.certify.polygon import from_supports
@@ -147,18 +147,17 @@ def drawn(family: Family, rng, kind: str | None = None) -> Draw:
 
 
 @ft.cache
-def built(name, bound=0.0):
-    family = {"guards": GUARDS, "fields": FIELDS}[name]
+def built(bound=0.0):
     with warnings.catch_warnings():
         # That derivatives lack the jumps: the proofs are to see them.
         warnings.simplefilter("ignore")
-        return Attraction(family, Disturbance(bound, channels=("x",)) if bound else None)
+        return Attraction(GUARDS, Disturbance(bound, channels=("x",)) if bound else None)
 
 
 @pytest.fixture
 def attraction(monkeypatch):
-    def of(name, bound=0.0):
-        found = built(name, bound)
+    def of(bound=0.0):
+        found = built(bound)
         found.installed(monkeypatch)
         return found
 
@@ -267,14 +266,13 @@ def many_are_several(outcomes, count):
 
 
 def test_nothing_false_is_proved_of_random_sets(attraction):
-    outcomes, false = judged(attraction("guards"), 150, 0)
+    outcomes, false = judged(attraction(), 150, 0)
     assert not false, (len(false), false[:3])
     assert min(shares(outcomes)) > 0.4 and many_are_several(outcomes, 150), outcomes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), [("guards", 1000), ("fields", 300)])
-def test_nothing_false_is_proved_of_a_thousand_random_sets(name, count, attraction):
-    outcomes, false = judged(attraction(name), count, 1)
+def test_nothing_false_is_proved_of_a_thousand_random_sets(attraction):
+    outcomes, false = judged(attraction(), 1000, 1)
     assert not false, (len(false), false[:3])
-    assert min(shares(outcomes)) > 1 / 3 and (name == "fields" or many_are_several(outcomes, count)), outcomes
+    assert min(shares(outcomes)) > 1 / 3 and many_are_several(outcomes, 1000), outcomes
