@@ -41,16 +41,17 @@ def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -
 
     **Arguments:** `end`: for one event, two and so on, the mode that they lead to; by default, any mode.
     """
-    ways = system.transitions
+    targets = [system.transitions[i].target for i in system.leaving(mode)]
 
-    def ends(mode: str, events: int) -> frozenset[str]:
+    def ends(mode: str, events: int) -> set[str]:
         """The modes that so many events lead to."""
-        if events == 0:
-            return frozenset({mode})
-        return frozenset().union(*(ends(ways[i].target, events - 1) for i in system.leaving(mode)))
+        modes = {mode}
+        for _ in range(events):
+            modes = {way.target for way in system.transitions if way.source in modes}
+        return modes
 
-    for events in range(2, min(MOST, len(system.leaving(mode))) + 1):
-        led = [ends(ways[i].target, events - 1) for i in system.leaving(mode)]
+    for events in range(2, min(MOST, len(targets)) + 1):
+        led = [ends(target, events - 1) for target in targets]
         wanted = system.names if end is None else end[events - 1 : events]
         if any(sum(name in each for each in led) >= events for name in wanted):
             return True
@@ -71,8 +72,6 @@ def in_step(automaton: Automaton, t: Time, z: Padded, mode: Index, met: Mask, cl
 
     **Arguments:** `t`, `z`, `mode`: before the events. `close`: the time within which the guards fall.
     """
-    if not any(any_in_step(automaton.system, name) for name in automaton.system.names):
-        return jnp.array(False)
     several = jnp.sum(met) > 1
     judged = lambda: several & _commute(automaton, *without_tangents((t, z, mode, met, close, params)))
     # Rare: one flag for the whole batch.

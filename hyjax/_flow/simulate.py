@@ -165,7 +165,7 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
         linearizable(run, inputs) if keeps_jacobian else run(inputs)
     )
     t, z, *reals = varying
-    starts, ends, x_starts, x_ends, rates = (nan_unless(_rows(there, column), column) for column in reals)
+    starts, ends, x_starts, x_ends, rates = (nan_unless(rows_of(there, column), column) for column in reals)
     modes, transitions = (jnp.where(there, column, -1) for column in integers)
     samples = None
     if save is not None:
@@ -177,7 +177,7 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
     )  # fmt: skip
 
 
-def _rows(there: Array, column: Array) -> Array:
+def rows_of(there: Array, column: Array) -> Array:
     """The mask of the rows, with as many axes as the column."""
     return there.reshape(there.shape + (1,) * (column.ndim - 1))
 

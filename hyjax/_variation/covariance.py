@@ -12,7 +12,7 @@ from .._flow.automaton import Automaton, StateAlone
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._flow.samples import Samples
-from .._flow.simulate import check_simulation, run_simulation
+from .._flow.simulate import check_simulation, rows_of, run_simulation
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
 from .._system.pictures import picture
@@ -177,15 +177,10 @@ def _known_at_once(trajectory: Trajectory, young: Bool[Array, " arcs"]) -> Traje
         return values[k] < -noise[k], rates[k]
 
     columns = trajectory.ends, trajectory.x_ends, trajectory.modes, trajectory.transitions
-    below, rates = jax.vmap(guard)(*jax.tree.map(lambda column: jnp.where(_rows(young, column), column, 0), columns))
+    below, rates = jax.vmap(guard)(*jax.tree.map(lambda column: jnp.where(rows_of(young, column), column, 0), columns))
     beyond = young & at_once & below
     rates = jnp.where(beyond, rates, trajectory.guard_rates)
     return dataclasses.replace(trajectory, at_once=beyond, guard_rates=rates)
-
-
-def _rows(there: Bool[Array, " rows"], column: Array) -> Bool[Array, "rows ..."]:
-    """The mask of the rows, with as many axes as the column."""
-    return there.reshape(there.shape + (1,) * (column.ndim - 1))
 
 
 def covariance_unit(sigma0: Matrix, noise: PlacedNoise, mode: int, t0: Time, x0: State, params: Params) -> Scalar:
