@@ -298,6 +298,31 @@ def test_the_approach_to_a_start(second_order):
         assert str(ended.result) == code and float(ended.error) > 0.1
 
 
+def test_unknowns_at_their_bounds():
+    """Onto an active bound exactly, from where `u + (bound - u)` misses it; and of parameters at a bound, or beside it by
+    rounding, all are known to be there."""
+    no, yes = jnp.zeros(3, bool), jnp.array([False, True, False])
+    program = program_of(quadratic, 1, [-1.0, -INF, -INF], [INF, 1.9, INF], 3)
+    generator = np.random.default_rng(3)
+    missed = 0
+    for u in generator.uniform(-7, 1.9, 100):
+        at = eqx.tree_at(lambda point: point.u, SOMEWHERE, jnp.array([-0.9, u, -0.3]))
+        missed += u + (1.9 - u) != 1.9
+        step = active_set_step(
+            program, at, program.evaluate(at.u, None), jnp.asarray(WEIGHT), ActiveSet(no[:1], no, yes)
+        )
+        assert step.u[1] == 1.9
+    assert missed > 10
+    low, high = np.sort(generator.uniform(-3, 3, (2, 400)), axis=0)
+    unknowns = unknowns_of(lambda p: p["k"], {"k": low}, [(low, high)], jnp.float64)
+    for side, bound in ((0, low), (1, high)):
+        for beside in (bound, np.nextafter(bound, low), np.nextafter(bound, high)):
+            found = unknowns.at_bounds({"k": beside})
+            assert np.all(found[side]) and not np.any(found[1 - side])
+    inside = unknowns.at_bounds({"k": high - 1e-10 * (high - low)})
+    assert not np.any(inside[0] | inside[1])
+
+
 def test_steps_of_the_active_set():
     """One step solves a quadratic program with given active constraints; by NumPy without the fixed unknowns."""
     sample = QUADRATIC.evaluate(SOMEWHERE.u, None)

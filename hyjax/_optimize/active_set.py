@@ -44,6 +44,8 @@ def active_set_step(program: Program, point: Point, sample: Sample, hessian: Arr
     # Of the linearized Lagrangian: what remains at a fixed unknown is the dual of its bound.
     remains = sample.jacobian[0] + hessian @ du - multipliers @ jacobian
     u = jnp.clip(point.u + du, program.lower, program.upper)
+    # Exactly: `u + (bound - u)` may miss the bound by rounding.
+    u = jnp.where(active.low, program.lower, jnp.where(active.high, program.upper, u))
     return Point(
         u,
         jnp.maximum(point.slack, 0),

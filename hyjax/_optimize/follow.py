@@ -74,7 +74,7 @@ def follow_optimum(
     lower, upper = (np.asarray(each)[:n] for each in (gait.gait.unknowns.lower, gait.gait.unknowns.upper))
     bounds = lower, upper
     u = np.asarray(gait.gait.unknowns.vector(gait.params))
-    active = Active(np.asarray(gait.active), u == bounds[0], u == bounds[1])
+    active = Active(np.asarray(gait.active), *gait.gait.unknowns.at_bounds(gait.params))
     curve = _Curve(family, equalities, bounds)
     with working(f"following an optimum over {family.name}") as say:
         optima: list[Optimum] = []

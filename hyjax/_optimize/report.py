@@ -36,11 +36,8 @@ def _rows(gait) -> Iterator[tuple[str, str, str, str, str]]:
     radius = lambda orbit: float(np.max(np.abs(np.asarray(orbit.multipliers))))
     yield "objective", "", f"{float(gait.value_before):.12g}", f"{float(gait.value):.12g}", ""
     duals, unknowns = np.asarray(gait.bound_multipliers), gait.gait.unknowns
-    at_bound = [
-        "lower" if value == low else "upper" if value == high else ""
-        for value, low, high in zip(*(np.asarray(each * unknowns.scale) for each in (
-            unknowns.vector(gait.params), unknowns.lower, unknowns.upper)), strict=True)
-    ]  # fmt: skip
+    low, high = unknowns.at_bounds(gait.params)
+    at_bound = np.where(low, "lower", np.where(high, "upper", ""))
     known = named_params(gait.params)
     for k in range(after.size) if after.size <= 20 else range(10):
         unit = known[gait.names[k]][1].get("units", "") if gait.names[k] in known else ""

@@ -33,6 +33,12 @@ class Unknowns(eqx.Module):
         leaves = jax.tree.leaves(params)
         return jnp.concatenate([jnp.ravel(leaves[i]).astype(self.scale.dtype) for i in self.free]) / self.scale
 
+    def at_bounds(self, params: Params) -> tuple[np.ndarray, np.ndarray]:
+        """Which unknowns of the parameters are at their lower and at their upper bounds, up to the rounding of the scale."""
+        u, lower, upper = (np.asarray(each) for each in (self.vector(params), self.lower, self.upper))
+        rounding = 4 * np.finfo(u.dtype).eps * np.maximum(1, np.abs(u))
+        return u <= lower + rounding, u >= upper - rounding
+
     def params_at(self, u: Float[Array, " n"]) -> Params:
         """The parameters with the unknowns `u`."""
         leaves, tree = jax.tree.flatten(self.params)
