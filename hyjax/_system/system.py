@@ -188,11 +188,11 @@ class HybridSystem(eqx.Module):
             for role in ("source", "target"):
                 self.mode(getattr(transition, role), f"{role} of a transition")
 
-    def _repr_html_(self) -> str:
-        """A diagram of the modes and transitions, for notebooks."""
-        from .diagram import system_html
+    def _repr_markdown_(self) -> str:
+        """A Mermaid diagram with tables of the modes and transitions, for notebooks."""
+        from .diagram import system_markdown
 
-        return system_html(self)
+        return system_markdown(self)
 
     def mode(self, name: str, role: str = "mode") -> Mode:
         """The mode of that name. `ValueError` for an unknown name; its message calls the mode by `role`."""
