@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 import hyjax as hj
+from hyjax.certify.enclosed_map import ReturnMap
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports
-from hyjax.certify.return_map import ReturnMap
 from hyjax.models import simplest_walker as walker
 
 jax.config.update("jax_enable_x64", True)

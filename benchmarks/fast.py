@@ -54,7 +54,7 @@ coarse, fine = 3e-8, 1e-14  # errors of 1e-8 and of rounding
 VARIANTS = {
     "one stride": (strides(walker.system, coarse), 1),
     "batch of 1000, jnp.sin and jnp.cos": (strides(plain, coarse), 1000),
-    "batch of 1000, hj.sin and hj.sincos": (strides(walker.system, coarse), 1000),
+    "batch of 1000, hj.fast.sin and hj.fast.sincos": (strides(walker.system, coarse), 1000),
     "... and vectors of 512 bits": (strides(walker.system, coarse, wide=True), 1000),
     "... at the default tolerance, 1e-14": (strides(walker.system, fine, wide=True), 1000),
     "batch of 10000, 512 bits": (strides(walker.system, coarse, wide=True), 10_000),

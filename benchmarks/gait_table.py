@@ -51,12 +51,12 @@ def difference(orbit, params):
 
 
 def gains(orbit):
-    return {"gain": hj.stride_feedback(orbit, where=lambda p: (p.push_off, p.stiffness)).gain}
+    return {"gain": hj.control.stride_feedback(orbit, where=lambda p: (p.push_off, p.stiffness)).gain}
 
 
 def gains_of_three(orbit):
     where = lambda p: (p.push_off, p.stiffness_behind, p.stiffness_ahead)
-    return {"gain": hj.stride_feedback(orbit, where=where).gain}
+    return {"gain": hj.control.stride_feedback(orbit, where=where).gain}
 
 
 PRESCRIBED = {"step_length": (step_length, AXIS), "frequency": (frequency, AXIS)}

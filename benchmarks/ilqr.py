@@ -40,7 +40,7 @@ terminal_cost = lambda t, x, p: 100 * jnp.sum((x - TARGET) ** 2)
 @jax.jit
 def solve(controls):
     """Gravity acts: its deviation is the force downward, on a mass of 1."""
-    return hj.ilqr(
+    return hj.control.ilqr(
         bouncing_ball.system, jnp.asarray(START), bouncing_ball.Params(E, GRAVITY), mode="flight",
         times=DT * jnp.arange(STEPS + 1), where=lambda p: p.gravity, stage_cost=stage_cost, terminal_cost=terminal_cost,
         controls=controls, max_events=6, integrator=hj.Integrator(dfx.Tsit5(), rtol=1e-10, atol=1e-10, unroll=False),

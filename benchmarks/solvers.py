@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import hyjax as hj
-from hyjax._sweep.final_state import final_state
 from hyjax.models import monopod_hopper as hopper, thrusting_hopper
+from hyjax.study.final_state import final_state
 
 jax.config.update("jax_enable_x64", True)
 
@@ -54,7 +54,7 @@ stance = hj.HybridSystem({"stance": hj.Mode(hopper.stand, hopper.coordinates)}, 
 
 def table(title, quantity, methods, compile_once=True, finest=tolerances, allowed=None):
     """For each method the cheapest run that is as accurate as Dopri8 at 1e-6, or as `allowed`."""
-    study = hj.quantity_study(
+    study = hj.study.quantity_study(
         quantity, solvers=methods, tolerances=finest, compile_once=compile_once, rounds=rounds, progress=False
     )  # fmt: skip
     first = study.sel(solver="Dopri8", rtol=1e-6)

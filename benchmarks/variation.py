@@ -56,7 +56,7 @@ def along(model, name, integrator):
     sigma, w = 1e-4 * jnp.eye(n), 1e-4 * jnp.eye(n)
     options = {"mode": mode, "max_jumps": jumps, "integrator": integrator}
     one_size = len({each.dimension for each in model.system.modes.values()}) == 1
-    noise = hj.Noise(flow=w if one_size else {mode: w})
+    noise = hj.noise.Noise(flow=w if one_size else {mode: w})
 
     @eqx.filter_jit
     def monodromy(orbit):
@@ -68,21 +68,23 @@ def along(model, name, integrator):
 
     @eqx.filter_jit
     def covariance(orbit, noise):
-        return hj.covariance(orbit.system, orbit.x, sigma, orbit.params, t1=orbit.period, noise=noise, **options).sigma
+        return hj.noise.covariance(
+            orbit.system, orbit.x, sigma, orbit.params, t1=orbit.period, noise=noise, **options
+        ).sigma
 
     where = lambda params: jax.tree.leaves(params)[0]
 
     @eqx.filter_jit
     def finite(orbit):
-        return hj.riccati(orbit, where=where, terminal_cost=jnp.eye(n)).cost
+        return hj.control.riccati(orbit, where=where, terminal_cost=jnp.eye(n)).cost
 
     @eqx.filter_jit
     def periodic(orbit):
-        return hj.riccati(orbit, where=where).cost
+        return hj.control.riccati(orbit, where=where).cost
 
     @eqx.filter_jit
     def transverse(orbit):
-        return hj.riccati(orbit, where=where, transverse=True).cost
+        return hj.control.riccati(orbit, where=where, transverse=True).cost
 
     found = interleaved({
         "monodromy": lambda: monodromy(orbit),
@@ -168,9 +170,9 @@ def filters(count=1000, steps=100):
         ("with the test of modes", True, count),
         ("alone", False, 1),
     ):
-        run = lambda y, mode_test=mode_test: hj.kalman_filter(
+        run = lambda y, mode_test=mode_test: hj.noise.kalman_filter(
             bouncing_ball.system, jnp.asarray(START), jnp.asarray(SIGMA), ball, mode="flight", times=times, measurements=y,
-            observe=lambda t, x, p: x, measurement_noise=jnp.asarray(V), noise=hj.Noise(flow=W), integrator=integrator,
+            observe=lambda t, x, p: x, measurement_noise=jnp.asarray(V), noise=hj.noise.Noise(flow=W), integrator=integrator,
             mode_test=mode_test,
         ).means  # fmt: skip
         compiled = jax.jit(jax.vmap(run))

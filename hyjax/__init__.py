@@ -15,13 +15,15 @@ _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    """A public name; `__version__`; `hyjax.objectives`, a module of a folder, which lazy_loader does not import."""
+    """A public name; `__version__`; modules of folders, which lazy_loader does not import."""
     if name == "__version__":
-        from ._system.version import version
+        from ._results.version import version
 
         return version()
-    if name == "objectives":
+    if name in ("fast", "objectives"):
         import importlib
 
-        return importlib.import_module("hyjax._optimize.objectives")
+        return importlib.import_module(
+            {"fast": "._numerics.fast", "objectives": "._optimize.objectives"}[name], __name__
+        )
     return _imported(name)

@@ -4,6 +4,8 @@ A test marked `compared` returns a figure, and fails where it differs from the p
 deliberate change, `pytest --mpl-generate-path=tests/baseline FILES` draws them anew: look at each before committing it.
 """
 
+import pathlib
+
 import pytest
 
 # Root mean square over all pixels, of levels from 0 to 255. Measured with two pictures, of a gait and of a filter: a change of
@@ -13,7 +15,7 @@ import pytest
 TOLERANCE = 0.5
 
 compared = pytest.mark.mpl_image_compare(
-    baseline_dir="baseline",
+    baseline_dir=str(pathlib.Path(__file__).parent / "baseline"),
     tolerance=TOLERANCE,
     backend="agg",
     style="default",

@@ -1,4 +1,4 @@
-"""The page of `hyjax.explore` in a real browser: JupyterLab runs a notebook, a slider is moved, the gait's numbers must follow.
+"""The page of `hyjax.plot.explore` in a real browser: JupyterLab runs a notebook, a slider moves, the numbers must follow.
 
 Needs Chromium and its driver (Debian's packages `chromium` and `chromium-driver`), and beside hyjax `pip install jupyterlab
 selenium`, which no extra installs. By hand, from the root of the repository:
@@ -32,7 +32,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 CELL = """import jax, hyjax as hj
 jax.config.update("jax_enable_x64", True)
-hj.explore(hj.models.rimless_wheel)"""
+hj.plot.explore(hj.models.rimless_wheel)"""
 # Compilation, on a machine that does other work as well.
 PATIENCE = 100
 
@@ -157,7 +157,7 @@ def run(out: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The page of hyjax.explore in a browser.")
+    parser = argparse.ArgumentParser(description="The page of hyjax.plot.explore in a browser.")
     parser.add_argument(
         "--out", type=pathlib.Path, default=pathlib.Path("screenshots"), help="folder of the screenshots"
     )

@@ -102,7 +102,7 @@ def motion(name: str, model: ModuleType) -> dict[str, Any]:
 
 def time_scale(model: ModuleType, params) -> float:
     """Seconds of an animation for one unit of the model's time."""
-    from hyjax._system.labels import units_of
+    from hyjax._results.labels import units_of
     from hyjax.plot.scene import SECONDS
 
     return SECONDS.get(units_of(model, params).time, 1.0)

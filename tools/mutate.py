@@ -80,7 +80,7 @@ def run_tests(copy: pathlib.Path, tests: str, limit: float) -> int | None:
     calls: list[list[str]] = []
     for word in shlex.split(tests):
         if word.endswith(".py"):
-            calls.append([f"tests/{word}"])
+            calls.append([str(next((copy / "tests").rglob(word)).relative_to(copy))])
         else:
             calls[-1].append(word)
     cache = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))

@@ -28,7 +28,7 @@ NEEDED = (
 )  # fmt: skip
 EXTRAS = "cli,plot,data,notebook,cluster"
 # Quick, and imports every model. The tests are those of the source distribution.
-TESTS, TEST_TOOLS = "test_shelf.py", ("pytest", "beartype")
+TESTS, TEST_TOOLS = "models/test_shelf.py", ("pytest", "beartype")
 MINORS = (11, 12, 13)
 TO_DO = """To do by a person:
   1. Name the version and the date in CHANGELOG.md, and both in CITATION.cff; version in pyproject.toml. Commit.

@@ -77,7 +77,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _units(model: ModuleType):
-    from hyjax._system.labels import units_of
+    from hyjax._results.labels import units_of
 
     return units_of(model, model.Params(), model.system)
 

@@ -12,19 +12,28 @@ PACKAGE = pathlib.Path(__file__).parents[2] / "hyjax"
 # In the order of the derivation. `models` has a page of its own kind.
 LAYERS = {
     "_system": "Hybrid systems",
-    "_flow": "Flow, events and simulation",
-    "_orbit": "Strides and periodic orbits",
-    "_variation": "Variations through events",
-    "_continuation": "Branches and bifurcations",
-    "_optimize": "Optimal gaits",
-    "_sweep": "Sweeps, attractors, basins, studies",
+    "_numerics": "Fast functions and programs",
+    "_results": "Files",
     "solvers": "Solvers",
+    "_flow": "Flow, events and simulation",
+    "_orbit": "Return maps and periodic orbits",
+    "noise": "Noise, filters and smoothers",
+    "control": "Feedback and control",
+    "phase": "Phase, isostables and exponents",
+    "_continuation": "Branches and bifurcations",
+    "_sweep": "Sweeps, attractors and basins",
+    "_optimize": "Optimal orbits",
+    "study": "Studies of solvers",
     "certify": "Proofs",
     "contact": "Contact and friction",
     "plot": "Pictures and animations",
 }
 # Folders and files whose names are reached as `hyjax.certify.krawczyk`, and their layers.
-MODULES = {"objectives": "_optimize", "solvers": "solvers", "certify": "certify", "contact": "contact", "plot": "plot"}
+MODULES = {
+    "fast": "_numerics", "solvers": "solvers", "noise": "noise", "control": "control", "phase": "phase",
+    "objectives": "_optimize", "study": "study", "certify": "certify", "contact": "contact", "plot": "plot",
+}  # fmt: skip
+_FILES = {"objectives": "_optimize/objectives.py", "fast": "_numerics/fast.py"}
 
 Definition = ast.FunctionDef | ast.ClassDef
 
@@ -81,9 +90,14 @@ def definition(file: pathlib.Path, name: str) -> tuple[pathlib.Path, Definition]
     return definition(*_imports(file)[name])
 
 
+def file_of(module: str) -> pathlib.Path:
+    """The file that lists the names of a public module."""
+    return PACKAGE / _FILES.get(module, f"{module}/__init__.py")
+
+
 def _of_module(module: str) -> list[str]:
     """The names of a public module: those that it imports `as` themselves, and the functions and classes that it defines."""
-    file = PACKAGE / ("_optimize/objectives.py" if module == "objectives" else f"{module}/__init__.py")
+    file = file_of(module)
     body = parsed(file).body
     imported = [
         alias.name
@@ -100,12 +114,12 @@ def public_names() -> tuple[PublicName, ...]:
     """All public names except modules and `__version__`."""
     found = []
     for name, (place, original) in _imports(PACKAGE / "__init__.pyi").items():
-        if name not in MODULES:
+        if name not in MODULES and name != "__version__":
             file, node = definition(place, original)
             layer = file.relative_to(PACKAGE).parts[0]
             found.append(PublicName("hyjax", name, layer, file, node))
     for module, layer in MODULES.items():
-        file = PACKAGE / ("_optimize/objectives.py" if module == "objectives" else f"{module}/__init__.py")
+        file = file_of(module)
         for name in _of_module(module):
             found.append(PublicName(f"hyjax.{module}", name, layer, *definition(file, name)))
     found += [PublicName("hyjax.models", "load", "models", *definition(PACKAGE / "models" / "__init__.py", "load"))]

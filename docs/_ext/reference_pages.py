@@ -9,12 +9,18 @@ import re
 
 import signatures
 from docutils import nodes
-from public_names import LAYERS, MODULES, PACKAGE, parsed, public_names, PublicName
+from public_names import file_of, LAYERS, MODULES, PACKAGE, parsed, public_names, PublicName
 from sphinx import addnodes
 from theory_labels import in_order_of_the_theory, label as theory_label
 
 _PATHS = {each.path for each in public_names()}
-_BY_NAME = {each.name for each in public_names() if each.module == "hyjax"}
+# What a name in backticks means: of the package, or of the folders whose names occur in no other.
+_BY_NAME = {
+    each.name: each.path
+    for module in ("hyjax.study", "hyjax.phase", "hyjax.control", "hyjax.noise", "hyjax")
+    for each in public_names()
+    if each.module == module
+}
 
 
 def known_labels(source: pathlib.Path) -> set[str]:
@@ -39,7 +45,7 @@ def linked(text: str, node: ast.AST) -> str:
         name = found[1].removeprefix("hj.").removeprefix("hyjax.")
         inside_module = name.partition(".")[0] in MODULES and f"hyjax.{name}" in _PATHS
         if inside_module or (name in _BY_NAME and name not in own):
-            return f"{{py:obj}}`{found[1]} <hyjax.{name}>`"
+            return f"{{py:obj}}`{found[1]} <{f'hyjax.{name}' if inside_module else _BY_NAME[name]}>`"
         return found[0]
 
     text = re.sub(r"`docs/(\w+)\.md`", r"{doc}`/\1`", text)
@@ -117,7 +123,7 @@ def page(layer: str, labels: set[str]) -> str:
     for module in dict.fromkeys(each.module for each in names):
         group = [each for each in names if each.module == module]
         if module == "hyjax.objectives":
-            lines += ["## Objectives", "", about(PACKAGE / "_optimize" / "objectives.py"), ""]
+            lines += ["## Objectives", "", about(file_of("objectives")), ""]
         for each in group:
             first = prose(each.docstring.split("\n\n")[0].replace("\n", " "), each.node)
             lines.append(f"- {{py:obj}}`{each.path.removeprefix('hyjax.')} <{each.path}>` — {first}")

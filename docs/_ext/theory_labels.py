@@ -15,44 +15,45 @@ SECTIONS = {
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
     "continuation": "continuation Branch PseudoArclength NaturalParameter plot.branch_diagram",
     "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
-    "bouligand": "bouligand_derivative BouligandDerivative",
-    "covariance": """covariance Covariance Noise stationary_covariance stride_covariance gait_sensitivity_norm
-        objectives.sensitivity plot.covariance_figure""",
-    "riccati": """riccati RiccatiSolution regulator Regulator Tracking stride_feedback StrideFeedback ClosedLoop ilqr
-        IlqrSolution IlqrHistory plot.ilqr_figure""",
-    "kalman": "kalman_filter Filtered Estimates rts_smoother Smoothed plot.estimate_figure",
-    "phase": """phase_response PhaseResponse ResponseArc isostable_response IsostableResponse entrainment Entrainment
-        plot.response_figure plot.tongue_figure""",
-    "lyapunov": "lyapunov_spectrum LyapunovSpectrum",
+    "bouligand": "phase.bouligand_derivative phase.BouligandDerivative",
+    "covariance": """noise.covariance noise.Covariance noise.Noise noise.stationary_covariance noise.stride_covariance
+        control.sensitivity_norm objectives.sensitivity plot.covariance_figure""",
+    "riccati": """control.riccati control.RiccatiSolution control.regulator control.Regulator control.Tracking
+        control.stride_feedback control.StrideFeedback control.ClosedLoop control.ilqr control.IlqrSolution
+        control.IlqrHistory plot.ilqr_figure""",
+    "kalman": "noise.kalman_filter noise.Filtered noise.Estimates noise.rts_smoother noise.Smoothed plot.estimate_figure",
+    "phase": """phase.phase_response phase.PhaseResponse phase.ResponseArc phase.isostable_response phase.IsostableResponse
+        phase.entrainment phase.Entrainment plot.response_figure plot.tongue_figure""",
+    "lyapunov": "phase.lyapunov_spectrum phase.LyapunovSpectrum",
     "optimization": """optimize OptimizedGait Constraint InteriorPoint follow_optimum OptimumBranch ActiveSetChange
         objectives.along objectives.largest objectives.smallest objectives.integral objectives.impact_loss
         objectives.positive_work objectives.negative_work objectives.cost_of_transport objectives.Negative
         plot.optimization_figure plot.optimum_figure plot.animate_optimization""",
     "sweep": """sweep attractor basin plot.sweep_figure plot.attractor_figure plot.basin_figure""",
-    "solvers": """solver_study solver_points quantity_study recommend_integrator Recommendation solvers.AdamsPECE solvers.NDF
-        solvers.Radau5 solvers.Rodas5P solvers.Rosenbrock23 solvers.TRBDF2 solvers.Trapezoidal plot.work_precision_figure
-        plot.points_figure""",
+    "solvers": """study.solver_study study.solver_points study.quantity_study study.recommend_integrator study.Recommendation
+        solvers.AdamsPECE solvers.NDF solvers.Radau5 solvers.Rodas5P solvers.Rosenbrock23 solvers.TRBDF2
+        solvers.Trapezoidal plot.work_precision_figure plot.points_figure""",
     "certificates": """certify.attracting certify.Certificate certify.Disturbance certify.euler_tube certify.EulerTube
-        certify.krawczyk certify.ProvedOrbit certify.Enclosed certify.proved_basin certify.ProvedBasin
-        certify.published_radius certify.sharp_radius certify.OneSidedLipschitz certify.LogarithmicNorm
-        certify.RadialQuotient certify.StepConstants certify.stroboscopic_inclusion certify.StroboscopicInclusion
-        plot.certified_tube plot.certified_set plot.certificate_figure plot.certified_region plot.proved_orbit_figure""",
+        certify.krawczyk certify.ProvedOrbit certify.Enclosed certify.proved_basin certify.ProvedBasin certify.published_radius
+        certify.sharp_radius certify.OneSidedLipschitz certify.LogarithmicNorm certify.RadialQuotient certify.StepConstants
+        certify.stroboscopic_inclusion certify.StroboscopicInclusion plot.certified_tube plot.certified_set
+        plot.certificate_figure plot.certified_region plot.proved_orbit_figure""",
     "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system
-    contact.mode_of""",
+        contact.mode_of""",
 }
 # Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.
 WITHOUT_EQUATION = {
     "hyjax.enable_cache",
-    "hyjax.explore",
-    "hyjax.Explorer",
+    "hyjax.plot.explore",
+    "hyjax.plot.Explorer",
     "hyjax.load",
     "hyjax.open_sweep",
     "hyjax.parameter",
     "hyjax.provenance",
     "hyjax.save",
-    "hyjax.cos",
-    "hyjax.sin",
-    "hyjax.sincos",
+    "hyjax.fast.cos",
+    "hyjax.fast.sin",
+    "hyjax.fast.sincos",
     "hyjax.ExecutorError",
     "hyjax.StoreError",
     "hyjax.models.load",

@@ -63,7 +63,7 @@ class Defects(NamedTuple):
 def defects(found: Tubes) -> Defects:
     """What is computed besides the tubes: D3, D4 and D5."""
     orbit = hj.periodic_orbit(walker, simplest_walker.guess(PARAMS), PARAMS, sequence=("swing",))
-    response = hj.phase_response(orbit)
+    response = hj.phase.phase_response(orbit)
     shift = float(sum(jnp.sum(arc.weights * jnp.linalg.norm(arc.z, axis=1)) for arc in response.arcs))
     impact, violation = _ball(found)
     speed, drifts = _drifts(found, orbit)

@@ -38,7 +38,9 @@ def constant_flow() -> ConstantFlow:
     run = jax.jit(jax.vmap(lambda x: hj.simulate(system, x, None, mode="I", t1=TIME, max_jumps=1).x))
     starts = START + np.random.default_rng(0).normal(size=(SAMPLES, 2)) @ np.sqrt(VARIANCES)
     ends = np.asarray(run(jnp.asarray(np.concatenate([[START, START + DEVIATION], starts]))))
-    found = hj.covariance(system, jnp.asarray(START), jnp.asarray(VARIANCES), None, mode="I", t1=TIME, max_jumps=1)
+    found = hj.noise.covariance(
+        system, jnp.asarray(START), jnp.asarray(VARIANCES), None, mode="I", t1=TIME, max_jumps=1
+    )
     # Eq. 10 with the normal n = (1, 0) and the identity as the reset's Jacobian.
     saltation = np.eye(2) + np.outer(AFTER - BEFORE, [1.0, 0.0]) / BEFORE[0]
     return ConstantFlow(ends[0], ends[1], saltation, np.asarray(found.sigma), starts, ends[2:])
@@ -64,7 +66,7 @@ def constant_flow_table(found: ConstantFlow) -> Table:
 
 def draw_constant_flow(found: ConstantFlow, ax: "matplotlib.axes.Axes") -> None:
     """The sampled states at the first and at the last instant, with ellipses of two standard deviations."""
-    from hyjax.plot.covariance import draw_ellipse
+    from hyjax.plot.covariance_figure import draw_ellipse
     from hyjax.plot.figure import COLOURS, GREY, INK
 
     for states in (found.starts, found.ends):

@@ -25,7 +25,7 @@ class Drop(NamedTuple):
     of the reset takes its place. `starts`, `ends`: the states of sampled balls at the first and at the last instant."""
 
     title: str
-    found: hj.Covariance
+    found: hj.noise.Covariance
     by_reset: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
@@ -66,11 +66,11 @@ def _drop(title: str, flow, impact) -> Drop:
         {"falling": hj.Mode(fall, COORDINATES), "on the slope": hj.Mode(flow, COORDINATES)}, (way,)
     )
     sigma = jnp.diag(DEVIATIONS**2)
-    found = hj.covariance(system, jnp.asarray(START), sigma, None, mode="falling", t1=TIME, max_jumps=1)
+    found = hj.noise.covariance(system, jnp.asarray(START), sigma, None, mode="falling", t1=TIME, max_jumps=1)
     t, x = found.trajectory.ends[0], found.trajectory.x_ends[0]
     jacobian = jax.jacfwd(lambda x: way.reset(t, x, None))(x)
     after = jacobian @ found.sigma_ends[0] @ jacobian.T
-    onwards = hj.covariance(
+    onwards = hj.noise.covariance(
         system, found.trajectory.x_starts[1], (after + after.T) / 2, None, mode="on the slope", t0=t, t1=TIME, max_jumps=0
     )  # fmt: skip
     starts = START + DEVIATIONS * np.random.default_rng(0).normal(size=(BALLS, 4))
@@ -97,7 +97,7 @@ def drops_table(drops: tuple[Drop, ...]) -> Table:
 
 def draw_drops(drops: tuple[Drop, ...], axes: "Sequence[matplotlib.axes.Axes]") -> None:
     """The balls at the first and at the last instant, with ellipses of two standard deviations."""
-    from hyjax.plot.covariance import draw_ellipse
+    from hyjax.plot.covariance_figure import draw_ellipse
     from hyjax.plot.figure import COLOURS, GREY, INK
 
     for ax, drop in zip(axes, drops, strict=True):

@@ -17,7 +17,7 @@ from solver_tables import SOLVERS, TABLE_3, TABLE_4, TABLE_5, TOLERANCES
 
 import hyjax as hj
 from hyjax.models import monopod_hopper
-from hyjax.plot.study import points_figure, work_precision_figure
+from hyjax.plot.study_figure import points_figure, work_precision_figure
 
 METHODS = {
     "ode15s": hj.solvers.NDF(),
@@ -45,7 +45,7 @@ def solvers(
     """
     console = Console(width=132)
     study = _study(out, parts)
-    ours = hj.solver_points(study)
+    ours = hj.study.solver_points(study)
     for strategy, printed, title in (
         ("combined", TABLE_3, "Table 3: points, transitions by one vector field with if ... else"),
         ("events", TABLE_4, "Table 4: points, transitions by located events"),
@@ -99,7 +99,7 @@ def _joined(parts: list[xarray.Dataset]) -> xarray.Dataset:
 def _at(tolerance: float) -> xarray.Dataset:
     sets = [monopod_hopper.table_2(number) for number in range(1, 14)]
     mode, x0 = monopod_hopper.start(sets[0])
-    return hj.solver_study(
+    return hj.study.solver_study(
         monopod_hopper.system, x0, sets, mode=mode, t1=END, solvers=METHODS, tolerances=[tolerance], of="toe",
         # Above the ground the force is zero: the vector field of stance holds in flight too.
         combined=monopod_hopper.stand, divergence=THRESHOLDS[tolerance], near_zero=NEAR_ZERO,

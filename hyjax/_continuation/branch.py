@@ -11,11 +11,11 @@ from jaxtyping import Array
 
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
-from .._system.extras import needed
-from .._system.kept import computed_once
-from .._system.pictures import picture
+from .._results.computed_once import computed_once
+from .._results.extras import needed
+from .._results.pictures import picture
+from .._results.shown import Shown
 from .._system.results import code_of, RESULTS
-from .._system.shown import Shown
 from .._system.types import Scalar
 from .._system.where import leaf_names
 from .curve import Curve, NaturalParameter, PseudoArclength
@@ -102,12 +102,12 @@ class Branch(Points):
         return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
 
     def __str__(self) -> str:
-        from .report import describe_branch
+        from .branch_report import describe_branch
 
         return describe_branch(self)
 
     def _tables(self):
-        from .report import branch_tables
+        from .branch_report import branch_tables
 
         return branch_tables(self)
 
@@ -204,7 +204,7 @@ class Branch(Points):
     def to_xarray(self) -> "xarray.Dataset":
         """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts. The
         coordinate of the points has the parameter's name."""
-        from .dataset import branch_dataset
+        from .branch_dataset import branch_dataset
 
         return branch_dataset(self)
 

@@ -12,9 +12,9 @@ from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._system.shown import is_traced
+from .._results.shown import is_traced
+from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
-from .._system.working import working
 from .branch import Branch
 from .curve import CurveState, follow_curve, NaturalParameter, PseudoArclength, start_of_curve
 from .interval import Interval, interval_to, Stop

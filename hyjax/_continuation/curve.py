@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._orbit.newton import newton
+from .._numerics.newton import newton
 from .._system.results import RESULTS
 from .._system.types import Flag, Scalar
 

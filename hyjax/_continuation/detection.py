@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._numerics.newton import newton
 from .._orbit.multipliers import eigenvalues
-from .._orbit.newton import newton
 from .curve import tangent_to
 from .special_points import KINDS, locate, SpecialPoint, test_functions
 from .unfolding import Unfolding

@@ -22,9 +22,9 @@ from jaxtyping import Array, Float
 
 from .._flow.flow import Impact, run_to_guard
 from .._flow.jump import reset
-from .._flow.linearize import with_columns
+from .._numerics.linearize import with_columns
+from .._numerics.newton import newton, Root
 from .._orbit.chain import Chain
-from .._orbit.newton import newton, Root
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
 from .._system.results import code_of

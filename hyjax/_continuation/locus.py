@@ -16,8 +16,8 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array
 
-from .._flow.linearize import with_columns
-from .._system.pictures import picture
+from .._numerics.linearize import with_columns
+from .._results.pictures import picture
 from .._system.where import one_leaf, Where
 from .branch import Points
 from .continuation import Method

@@ -19,15 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
-from .._flow.linearize import with_columns
+from .._numerics.elimination import det
+from .._numerics.linearize import with_columns
+from .._numerics.newton import newton, Root
 from .._orbit.chain import follow_chain, return_matrices
 from .._orbit.multipliers import eigenvalues
-from .._orbit.newton import newton, Root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
-from .._system.elimination import det
+from .._results.shown import Shown
 from .._system.results import code_of, RESULTS
-from .._system.shown import Shown
 from .._system.types import Flag, Scalar
 from .._system.where import leaf_names
 from .grazing import solve_grazing, TouchingOrbit
@@ -88,7 +88,7 @@ class SpecialPoint(Shown):
         )
 
     def _tables(self):
-        from .report import special_points_table
+        from .branch_report import special_points_table
 
         return (special_points_table((self,), leaf_names(self.unfolding.params)[self.unfolding.free[0]]),)
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._flow.linearize import with_columns
-from .._orbit.newton import newton
+from .._numerics.linearize import with_columns
+from .._numerics.newton import newton
 from .._orbit.problem import Problem
-from .._system.shown import is_traced
+from .._results.shown import is_traced
 from .branch import Branch
 from .continuation import branch_from, Method, unfolding_of
 from .curve import PseudoArclength

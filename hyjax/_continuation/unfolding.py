@@ -25,12 +25,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
 from .._flow.integrator import PlainForward
-from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
+from .._numerics.elimination import solve
+from .._numerics.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain
 from .._orbit.problem import Problem
 from .._orbit.verdict import judged
-from .._system.elimination import solve
 from .._system.types import Params, Scalar
 from .._system.where import with_leaves
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._system.common_calls import once
+from .._numerics.common_subexpressions import once
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time

@@ -2,12 +2,12 @@
 
 import jax.numpy as jnp
 
+from .._numerics.trees import select
 from .._system.types import Params, Time
 from .automaton import Automaton, Index, Padded
 from .integrate import Arrival, Entry, integrate
 from .mode_integrators import Integrators
 from .surfaces import Guards, no_surfaces
-from .trees import select
 from .watch import Watch
 
 

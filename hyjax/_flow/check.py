@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from .._results.warn import warn
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
-from .._system.warn import warn
 from .choices import jumps_of
 from .mode_integrators import Integrators
 

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from .._numerics.trees import select
 from .._system.types import Flag, Scalar
 from .guard_cubic import hidden_turn, Look, no_turn
 from .guard_fall import predicted_fall, straight_fall
 from .guard_resolution import may_be_coarse, shortened
 from .surfaces import Guards, Mask
-from .trees import select
 
 # The largest numbers of trial steps from one start: until the guards are resolved, to the turn of a guard inside a step, and
 # onto a guard's surface. A discontinuous guard is resolved by no step.

@@ -11,10 +11,10 @@ import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 
+from .._numerics.trees import select
 from .._system.types import Scalar
-from .progress import Course, Ending, Point
+from .loop_state import Course, Ending, Point
 from .surfaces import Mask, rounding, standing
-from .trees import select
 
 
 def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: Ending) -> Ending:

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._numerics.trees import without_tangents
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -14,7 +15,6 @@ from .integrate import integrate
 from .integrator import Integrator
 from .mode_integrators import for_modes, IntegratorLike, Integrators
 from .surfaces import guarded_limits, Guards, limits_of, Mask, no_surfaces, one_only, Surfaces
-from .trees import without_tangents
 
 
 class Impact(eqx.Module):

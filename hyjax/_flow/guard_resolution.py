@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from .._numerics.dependence import depends_on
 from .._system.types import Flag, Scalar, State, Time
-from .dependence import depends_on
 from .guard_cubic import Look
 from .surfaces import Guards, Surfaces
 

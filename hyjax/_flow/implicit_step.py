@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import Count, Flag, Scalar, State, Time
-from ..solvers.newton import newton
-from ..solvers.work import Work
+from ..solvers.evaluations import Work
+from ..solvers.stage_newton import newton
 
 # The error estimate is the difference from the trapezoidal rule, as in diffrax.
 BACKWARD_EULER = dfx.ButcherTableau(

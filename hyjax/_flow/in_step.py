@@ -22,13 +22,13 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool
 
+from .._numerics.trees import select, without_tangents
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, Time
 from .automaton import Automaton, Index, Padded
 from .flow import Impact, known_where
 from .surfaces import Guards, Mask
-from .trees import select, without_tangents
 
 # The largest number of events at once of which all orders are followed; more are never in step.
 MOST = 4

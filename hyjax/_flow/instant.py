@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
+from .._numerics.batch_axes import batched_like
 from .._system.types import Flag, Scalar, State, Time
-from .batch_axes import batched_like
 
 # A PyTree of arrays, such as (t, x). A field maps a point to its rate along the flow.
 Point = PyTree

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
+from .._numerics.linearize import linearizable
+from .._numerics.trees import without_tangents
 from .._system.results import choose, RESULTS
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import close_in_time, TOUCH
@@ -22,13 +24,11 @@ from .guard_resolution import linear
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
 from .last_stretch import onto_surface, reach_surface, straight_line, stretches
-from .linearize import linearizable
 from .loop import Entry, run
-from .progress import Ending
+from .loop_state import Ending
 from .retrace import retrace
 from .step import takes_stiff
 from .surfaces import Guards, known_to, Mask, Surfaces
-from .trees import without_tangents
 from .watch import Watch
 
 

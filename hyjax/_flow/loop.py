@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PyTree
 
+from .._numerics.trees import select, without_tangents
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import Bracket, calm, close_in_time, eventful, judge, Resolution, TOUCH, Trial, Verdict
 from .end_time import met_at_end
@@ -26,12 +27,11 @@ from .guard_fall import fall_ahead, straight_fall
 from .guard_resolution import coarseness, cubic_error, inner_points
 from .integrator import Integrator
 from .last_stretch import straight_line
+from .loop_state import Attempt, Course, Ending, Point, Progress
 from .pace import Pace
-from .progress import Attempt, Course, Ending, Point, Progress
 from .retrace import later, Taken
 from .step import Step
 from .surfaces import Guards, Mask, rounding, standing, Surfaces
-from .trees import select, without_tangents
 from .watch import Watch
 
 # The carry at the start of an arc; where the flow cannot go on, with the ending of the arc.

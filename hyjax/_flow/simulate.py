@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
+from .._numerics.linearize import linearizable
+from .._numerics.trees import select, without_tangents
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -23,12 +25,10 @@ from .check import check_mode, check_params, check_state
 from .in_step import any_in_step, in_step, nothing_owed, Owed
 from .integrate import Arrival
 from .integrator import Integrator, PlainForward
-from .linearize import linearizable
 from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
 from .samples import samples_at
 from .stuck import may_go_on, MEMORY
 from .trajectory import Trajectory
-from .trees import select, without_tangents
 from .watch import Watch
 
 

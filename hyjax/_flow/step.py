@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._system.stored import stored_for_tangents, stored_with_tangents
+from .._numerics.dependence import depends_on, operations
+from .._numerics.fusion import stored_for_tangents, stored_with_tangents
 from .._system.types import Count, Flag, Scalar, State, Time
+from ..solvers.evaluations import Work
 from ..solvers.one_array import AbstractOneArraySolver
-from ..solvers.work import Work
-from .dependence import depends_on, operations
 from .implicit_step import implicit_step, implicit_tableau, implicit_work
 from .instant import abreast
 

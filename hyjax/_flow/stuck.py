@@ -17,12 +17,12 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
+from .._numerics.trees import without_tangents
 from .._system.types import Flag, Params, Scalar, Time
 from .automaton import Automaton, Index, Padded
 from .loop import Entry
-from .progress import Course, Progress
+from .loop_state import Course, Progress
 from .surfaces import Guards, Mask
-from .trees import without_tangents
 
 # The longest cycle of arcs whose durations are compared, and the number of durations for three such cycles.
 CYCLE = 4

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._system.pictures import picture
+from .._results.pictures import picture
+from .._results.shown import Shown
 from .._system.results import nan_unless, RESULTS
-from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
-from .arc import Arc
+from .arcs import Arc
 from .automaton import Automaton
 from .mode_integrators import Integrators, pushable
 from .samples import Samples, state_at
@@ -98,12 +98,12 @@ class Trajectory(Shown):
     integrator: Integrators = eqx.field(static=True)
 
     def __str__(self) -> str:
-        from .report import describe_trajectory
+        from .trajectory_report import describe_trajectory
 
         return describe_trajectory(self)
 
     def _tables(self):
-        from .report import trajectory_table
+        from .trajectory_report import trajectory_table
 
         return (trajectory_table(self),)
 
@@ -199,13 +199,13 @@ class Trajectory(Shown):
         is listed at the next smaller floating-point number. **Arguments:** `n`: times on each arc. `model`: supplies units
         where the system names none. `ImportError` without xarray.
         """
-        from .dataset import trajectory_dataset
+        from .._results.dataset import trajectory_dataset
 
         return trajectory_dataset(self, n, model)
 
     def save(self, path: "str | pathlib.Path", n: int = 100, model=None) -> None:
         """Write `to_xarray` to a netCDF file, `.nc`, for `xarray.load_dataset`. `ValueError` for another suffix."""
-        from .dataset import save_dataset
+        from .._results.dataset import save_dataset
 
         save_dataset(self.to_xarray(n, model), path)
 

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from .._system.elimination import solver
+from .._numerics.elimination import solver
 from .barrier import distances, Point
 from .program import gradient_of_lagrangian, Program, Sample
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.elimination import smallest_pivot, solver
+from .._numerics.elimination import smallest_pivot, solver
 from .barrier import distances, Point
 from .program import Program
 

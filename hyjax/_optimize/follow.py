@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._results.working import working
 from .._system.results import RESULTS
 from .._system.where import Where
-from .._system.working import working
 from .family import Expansion, Family, family_of
 from .gait_program import Known
 from .optimized_gait import OptimizedGait

@@ -9,8 +9,8 @@ import equinox as eqx
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params, Scalar
 from .._system.where import Where
-from .._variation.contraction import contraction_factor
-from .._variation.sensitivity_norm import gait_sensitivity_norm, Indicator, stride_time
+from ..control.contraction import contraction_factor
+from ..control.sensitivity_norm import Indicator, sensitivity_norm, stride_time
 from .along import along as along, largest as largest, smallest as smallest
 from .constraint import Objective
 from .integral import integral as integral
@@ -120,9 +120,9 @@ def contraction(smoothing: float = 1e-3) -> Objective:
 def sensitivity(noise: Where, indicator: Indicator = stride_time) -> Objective:
     """The gait sensitivity norm, for a gait whose strides vary little under noise, such as that of the ground's slope.
 
-    **Arguments:** as those of `hyjax.gait_sensitivity_norm`: `noise` selects the parameters that vary from stride to stride, as
-    `lambda p: p.slope`; `indicator` is a function of the `Stride`, by default its duration. The norm is infinite for a gait that
-    is not stable: a search starts from a stable gait, and its steps to others are cut back.
+    **Arguments:** as those of `hyjax.control.sensitivity_norm`: `noise` selects the parameters that vary from stride to
+    stride, as `lambda p: p.slope`; `indicator` is a function of the `Stride`, by default its duration. The norm is infinite
+    for a gait that is not stable: a search starts from a stable gait, and its steps to others are cut back.
 
     **Returns:** `(orbit, params) -> number`, in units of the indicator per unit of the noise.
 
@@ -137,6 +137,6 @@ def sensitivity(noise: Where, indicator: Indicator = stride_time) -> Objective:
     """
 
     def sensitivity(orbit: PeriodicOrbit, params: Params) -> Scalar:
-        return gait_sensitivity_norm(orbit, noise=noise, indicator=indicator)
+        return sensitivity_norm(orbit, noise=noise, indicator=indicator)
 
     return sensitivity

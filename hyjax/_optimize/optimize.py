@@ -12,12 +12,12 @@ from jaxtyping import Array, Float
 from .._flow.mode_integrators import for_modes, IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.shooting import AbstractShooting, SingleShooting
+from .._results.shown import is_traced
+from .._results.working import working
+from .._sweep.workers import threads_here, Workers
 from .._system.results import RESULTS
-from .._system.shown import is_traced
 from .._system.system import HybridSystem
 from .._system.where import Where
-from .._system.workers import threads_here, Workers
-from .._system.working import working
 from .constraint import Constraint, Objective
 from .gait_program import GaitProgram
 from .interior_point import InteriorPoint, start_search
@@ -103,7 +103,7 @@ def optimize(
             lambda r: r.gradient_error, result, jnp.asarray(error), is_leaf=lambda leaf: leaf is None
         )  # fmt: skip
     if throw and result.result != RESULTS.successful:
-        from .report import failure
+        from .optimum_report import failure
 
         raise RuntimeError(failure(result))
     return result

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.pictures import picture
+from .._results.pictures import picture
+from .._results.shown import Shown
 from .._system.results import RESULTS
-from .._system.shown import Shown
 from .._system.types import Params, Scalar
 from .barrier import largest
 from .gait_program import GaitProgram
@@ -102,12 +102,12 @@ class OptimizedGait(Shown):
         return jax.tree.map(lambda leaf: leaf[int(self.best), :last], self.starts.history)
 
     def __str__(self) -> str:
-        from .report import describe
+        from .optimum_report import describe
 
         return describe(self)
 
     def _tables(self):
-        from .report import optimization_table
+        from .optimum_report import optimization_table
 
         return (optimization_table(self),)
 

@@ -6,12 +6,12 @@ import equinox as eqx
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.extras import needed
-from .._system.labels import named_params, units_of
-from .._system.pictures import picture
+from .._results.extras import needed
+from .._results.labels import named_params, units_of
+from .._results.pictures import picture
+from .._results.shown import Shown
+from .._results.table import Table
 from .._system.results import described_code, RESULTS
-from .._system.shown import Shown
-from .._system.table import Table
 
 if TYPE_CHECKING:
     import pandas

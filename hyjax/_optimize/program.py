@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.linearize import with_columns
+from .._numerics.linearize import with_columns
 from .._system.results import choose, RESULTS
 from .._system.types import Flag
 

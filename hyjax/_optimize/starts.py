@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._system.shown import is_traced
+from .._results.shown import is_traced
 from .program import Program
 from .unknowns import Unknowns
 

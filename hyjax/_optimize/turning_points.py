@@ -23,9 +23,9 @@ from .._flow.automaton import Automaton, Index, Padded
 from .._flow.automaton_flow import follow_automaton
 from .._flow.integrator import PlainForward
 from .._flow.jump import reset
-from .._flow.linearize import linearizable
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
-from .._flow.trees import without_tangents
+from .._numerics.linearize import linearizable
+from .._numerics.trees import without_tangents
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition

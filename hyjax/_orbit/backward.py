@@ -22,9 +22,9 @@ from jaxtyping import Array, PyTree
 from .._flow.mode_integrators import Integrators, pushable
 from .._system.results import RESULTS
 from .chain import Chain, Passage, return_matrices
-from .found import find, jacobians, passage
 from .node_system import pulled_back
 from .shooting import AbstractShooting, Found
+from .shooting_result import find, jacobians, passage
 
 
 @eqx.filter_custom_vjp

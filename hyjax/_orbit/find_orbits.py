@@ -8,11 +8,11 @@ from jaxtyping import PRNGKeyArray
 from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import for_modes, IntegratorLike
+from .._results.warn import warn
+from .._results.working import working
 from .._system.section import first_mode, SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
-from .._system.warn import warn
-from .._system.working import working
 from .orbit import PeriodicOrbit
 from .search import Region, search, solve_batch
 from .search_batch import Batch

@@ -15,16 +15,16 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
 from .._flow.integrator import PlainForward
-from .._flow.linearize import perturbed, with_jacobian
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
-from .._flow.trees import without_tangents
+from .._numerics.linearize import perturbed, with_jacobian
+from .._numerics.trees import without_tangents
 from .._system.types import Params
 from .backward import closed_orbit_backward
 from .chain import Chain, Passage, return_matrices
-from .found import find, jacobians, passage
 from .node_system import moved_nodes
 from .problem import Problem
 from .shooting import AbstractShooting, Found
+from .shooting_result import find, jacobians, passage
 
 
 def closed_orbit(

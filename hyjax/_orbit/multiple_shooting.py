@@ -8,16 +8,16 @@ from jaxtyping import Array, Float
 from .._flow.flow import run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
 from .._flow.jump import reset
-from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
+from .._numerics.linearize import with_columns
+from .._numerics.newton import DampedNewton, Evaluation, RootFinder
 from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .chain import Chain
-from .newton import DampedNewton, Evaluation, RootFinder
 from .problem import Problem
 from .shooting import AbstractShooting, Found, largest_row, outcome
-from .stages import COARSE, find_root_by_stages
 from .stride import run_stride
+from .tolerance_stages import COARSE, find_root_by_stages
 
 
 class MultipleShooting(AbstractShooting):

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
-from .._system.elimination import null_vectors, solver
-from .eigenvalues import spectrum
+from .._numerics.eigenvalues import spectrum
+from .._numerics.elimination import null_vectors, solver
 
 Values = Complex[Array, " n"]
 Vectors = Complex[Array, "k n"]

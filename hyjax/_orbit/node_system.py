@@ -11,7 +11,7 @@ the time of the first node is fixed.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.elimination import solve
+from .._numerics.elimination import solve
 
 Blocks = Float[Array, "strides width width"]
 Rows = Float[Array, "strides width"]

@@ -9,14 +9,14 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
-from .._flow.arc import Arc
+from .._flow.arcs import Arc
 from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
-from .._flow.trees import without_tangents
-from .._system.pictures import picture
+from .._numerics.trees import without_tangents
+from .._results.pictures import picture
+from .._results.shown import Shown
 from .._system.results import nan_unless, RESULTS
-from .._system.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
@@ -24,8 +24,8 @@ from .failure import raise_failure, Reached
 from .implicit import closed_orbit
 from .multiple_shooting import MultipleShooting
 from .multipliers import eigenvalues
+from .orbit_report import describe, orbit_table
 from .problem import Problem
-from .report import describe, orbit_table
 from .sample import arcs_of_stride
 from .search_limits import SearchLimits
 from .shooting import AbstractShooting, SingleShooting
@@ -141,13 +141,13 @@ class PeriodicOrbit(Shown):
         Multipliers are real and imaginary parts, which netCDF can store. **Arguments:** `model`: supplies units where the
         system names none. `ImportError` without xarray.
         """
-        from .dataset import orbit_dataset
+        from .orbit_dataset import orbit_dataset
 
         return orbit_dataset(self, model)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A row for each orbit, counted from 1, with its spectral radius, stability and result. `ImportError` without pandas."""
-        from .dataset import orbit_table
+        from .orbit_dataset import orbit_table
 
         return orbit_table(self)
 
@@ -156,7 +156,7 @@ class PeriodicOrbit(Shown):
 
         The functions of the system are not stored: from the file an orbit is `hj.periodic_orbit(system, saved["x"].values, ...)`.
         """
-        from .._flow.dataset import save_dataset
+        from .._results.dataset import save_dataset
 
         save_dataset(self.to_xarray(model), path)
 

@@ -17,14 +17,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
-from .._system.elimination import solver
+from .._numerics.elimination import solver
+from .._numerics.linearize import with_columns
+from .._numerics.newton import Evaluation
 from .._system.types import Matrix, Params, Scalar
 from .._system.where import with_leaves
 from .chain import Chain, follow_chain, return_matrices
 from .multipliers import eigenvalues
-from .newton import Evaluation
 from .orbit import orbit_of, PeriodicOrbit
 from .problem import Problem
 from .time_dependence import computes_with_first

@@ -16,8 +16,8 @@ from .._system.results import RESULTS
 from .census import Census
 from .edge import edge
 from .fixed_point import Solved
-from .known import Known
 from .orbit import PeriodicOrbit, run_orbit
+from .orbit_register import Known
 from .search_batch import AnyBatch, Batch
 from .search_limits import SearchLimits
 from .spread import spread

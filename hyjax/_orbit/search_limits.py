@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._flow.mode_integrators import Integrators, Limits, with_limits
-from .newton import DampedNewton
+from .._numerics.newton import DampedNewton
 from .shooting import AbstractShooting
 
 

@@ -7,19 +7,19 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.integrator import PlainForward
-from .._flow.linearize import with_columns_by_lanes
 from .._flow.mode_integrators import IntegratorLike, Integrators, rolled, with_adjoint
 from .._flow.section_map import check_section, section_map, SectionMap, with_section_mode
 from .._flow.terminal import for_terminal_modes
+from .._numerics.linearize import with_columns_by_lanes
+from .._numerics.newton import Evaluation, find_root
+from .._results.warn import warn
+from .._results.working import working
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params, State
-from .._system.warn import warn
-from .._system.working import working
-from .entered import on_section
 from .fixed_point import FixedPoint
-from .newton import Evaluation, find_root
+from .mode_copies import on_section
 from .orbit import PeriodicOrbit
 from .search import Region, search, solve_batch, stages
 from .search_batch import Batch, SectionBatch

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._flow.linearize import with_columns
 from .._flow.mode_integrators import Integrators
-from .._system.elimination import solve_positive
+from .._numerics.elimination import solve_positive
+from .._numerics.linearize import with_columns
+from .._numerics.newton import DampedNewton, Evaluation, RootFinder
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
-from .newton import DampedNewton, Evaluation, RootFinder
 from .problem import Problem
-from .stages import COARSE, find_root_by_stages
+from .tolerance_stages import COARSE, find_root_by_stages
 
 # A guess is nearly an orbit if the orbit's strides end within this distance of it, relative to the state.
 NEAR = 1e-2

@@ -22,8 +22,8 @@ from jaxtyping import Array, Complex, Float
 
 from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import Integrators, rolled, with_adjoint
-from .._flow.trees import without_tangents
-from .._system.elimination import solver
+from .._numerics.elimination import solver
+from .._numerics.trees import without_tangents
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Flag, Matrix, Params, Scalar, State

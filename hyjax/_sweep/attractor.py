@@ -9,25 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.dataset import load_xarray
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
-from .._system.labels import Units, units_attribute, units_of
-from .._system.long_names import described, meanings_of
+from .._results.dataset import load_xarray
+from .._results.labels import Units, units_attribute, units_of
+from .._results.long_names import described, meanings_of
+from .._results.progress import progress_bar
 from .._system.results import RESULTS
 from .._system.section import SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where, with_leaves
-from .._system.workers import Workers
 from .batches import BatchMap, LaneChunks
 from .grid import Grid, grid_over, named_leaves, points_over
 from .iterated_map import IteratedMap
 from .maps import map_of
-from .progress import progress_bar
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .sweep import sweep
+from .workers import Workers
 
 if TYPE_CHECKING:
     import xarray

@@ -8,22 +8,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.dataset import load_xarray
 from .._flow.integrator import Integrator
 from .._flow.mode_integrators import IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
-from .._system.labels import units_attribute, units_of
-from .._system.long_names import described, in_words
+from .._results.dataset import load_xarray
+from .._results.labels import units_attribute, units_of
+from .._results.long_names import described, in_words
+from .._results.progress import progress_bar
 from .._system.section import first_mode, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
-from .._system.workers import Workers
 from .grid import named_leaves
 from .maps import ChosenMap, map_of
 from .outcome import MapsToOutcome
 from .outcomes import Outcomes
-from .progress import progress_bar
 from .store import box_text, chunk_shape, chunks_of, code_attributes
+from .workers import Workers
 
 if TYPE_CHECKING:
     import xarray

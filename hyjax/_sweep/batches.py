@@ -18,7 +18,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import PyTree
 
-from .._system.workers import threads_here
+from .workers import threads_here
 
 
 class BatchMap:

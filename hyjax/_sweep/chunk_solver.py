@@ -7,8 +7,8 @@ import numpy as np
 
 from .._system.results import RESULTS
 from .batches import BatchMap
+from .continued_starts import CoarseGrid, is_far, solve_coarse_grid
 from .grid import points_over
-from .starts import CoarseGrid, is_far, solve_coarse_grid
 from .tangents import follow_tangents
 
 

@@ -9,27 +9,17 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
-from .._flow.dataset import load_xarray
-from .._system.long_names import described
-from .._system.remote import device_kind
-from .._system.warn import warn
-from .._system.workers import Workers
-from .._system.working import working
+from .._results.dataset import load_xarray
+from .._results.long_names import described
+from .._results.progress import progress_bar
+from .._results.warn import warn
+from .._results.working import working
 from .chunk_solver import ChunkSolver, kept_columns
-from .progress import progress_bar
-from .starts import CoarseGrid
-from .store import (
-    attributes_of,
-    box_text,
-    chunks_of,
-    create,
-    INDEX,
-    NOT_AS_WRITTEN,
-    require_same,
-    Store,
-    StoreError,
-)
+from .continued_starts import CoarseGrid
+from .remote import device_kind
+from .store import attributes_of, box_text, chunks_of, create, INDEX, NOT_AS_WRITTEN, require_same, Store, StoreError
 from .variables import Variables
+from .workers import Workers
 
 if TYPE_CHECKING:
     import xarray

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Array
 
 from .._flow.section_map import SectionMap
+from .._numerics.orthonormal import orthonormal
 from .._system.results import choose, RESULTS
 from .._system.where import with_leaves
-from .._variation.orthonormal import orthonormal
 from .sequence_map import SequenceMap
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._flow.mode_integrators import Integrators
+from .._numerics.newton import find_root
 from .._orbit.multipliers import eigenvalues
-from .._orbit.newton import find_root
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.prescribed import Prescribed
 from .._orbit.problem import Problem

@@ -12,7 +12,7 @@ from .._flow.mode_integrators import Integrators, ModeIntegrators
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.prescribed import Prescribed
 from .._orbit.problem import Problem
-from .._system.version import version
+from .._results.version import version
 from .grid import Grid, named_leaves
 
 

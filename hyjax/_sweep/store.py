@@ -15,9 +15,9 @@ from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
-from .._flow.dataset import load_xarray
-from .._system.extras import needed
-from .._system.long_names import described
+from .._results.dataset import load_xarray
+from .._results.extras import needed
+from .._results.long_names import described
 from .._system.results import code_flags
 from .checksums import (
     BOUND,

@@ -9,10 +9,9 @@ from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._system.labels import units_of
+from .._results.labels import units_of
 from .._system.results import RESULTS
 from .._system.where import Where
-from .._system.workers import Workers
 from .batches import BatchMap
 from .branch_starts import first_point, guesses_on_branch
 from .chunk_solver import ChunkSolver
@@ -23,6 +22,7 @@ from .prescription import Prescription, with_prescribed
 from .provenance import provenance
 from .store import chunk_shape
 from .variables import Variables
+from .workers import Workers
 
 if TYPE_CHECKING:
     import xarray

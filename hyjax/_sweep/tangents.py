@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .starts import CoarseGrid
+from .continued_starts import CoarseGrid
 
 # `(values, v) -> (v, tangents, iterations)`, shapes `(lanes, axes)`, `(lanes, n)` and `(lanes, n, axes)`; NaN where no orbit was
 # found.

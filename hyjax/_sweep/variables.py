@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._orbit.problem import Problem
-from .._system.labels import units_attribute
-from .._system.long_names import cf_attributes
+from .._results.labels import units_attribute
+from .._results.long_names import cf_attributes
 from .grid import Grid
 from .store import code_attributes
 

@@ -18,7 +18,7 @@ def parameter(
 
     **Arguments:** `default`: a number or an array; without it a value must be given. `unit`: such as `"rad"` or `"m/s^2"`, and
     `"1"` for a number without dimension. `meaning`: in words. `range`: `(low, high)`, or `(low, high, step)`, of the slider of
-    `hyjax.explore`; by default from half to twice the value.
+    `hyjax.plot.explore`; by default from half to twice the value.
 
     **Returns:** the field, for the body of the class. A value that is no number is a `TypeError` or `ValueError` of JAX when the
     parameters are made.

@@ -1,7 +1,7 @@
 """What the proofs of this folder rest on."""
 
 from .forcing import Forcing
-from .section import SectionChart
+from .section_plane import SectionChart
 
 
 def assumptions_of(forcing: Forcing, section: SectionChart) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.pictures import picture
-from .._system.shown import Shown
+from .._results.pictures import picture
+from .._results.shown import Shown
 from .._system.types import Params, Scalar, State
-from .arc import Tube
 from .disturbance import Disturbance
 from .disturbed import disturbed_ends
-from .section import SectionChart
+from .flow_pipe import Tube
+from .section_plane import SectionChart
 
 
 @dataclasses.dataclass(frozen=True)

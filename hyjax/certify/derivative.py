@@ -19,7 +19,7 @@ Differentiable Equations*, for the implicit functions of such equations.
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from .forms import Atoms, Form, logic, number, ONE, UNIT
+from .linear_forms import Atoms, Form, logic, number, ONE, UNIT
 
 ZERO = number(0)
 Derivative = Callable[[Form], Form]

@@ -11,7 +11,7 @@ from .._orbit.stride import run_stride
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Transition
 from .disturbance import Disturbance
-from .section import SectionChart
+from .section_plane import SectionChart
 
 
 def disturbed_ends(

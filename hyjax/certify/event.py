@@ -18,21 +18,11 @@ from jaxtyping import Array, Bool, Float
 from .._system.types import Matrix
 from . import functions
 from .basis import Basis, basis
-from .graph import Graph
+from .enclosed_step import Box, columns_of, displaced, first, Flow, gust, matrix_slope, nested, widened
 from .mode_field import ModeField
 from .rounding import TINY, up
 from .state_set import bounded_product, Frame, identity_frame, StateSet
-from .step import (
-    Box,
-    columns_of,
-    displaced,
-    first,
-    Flow,
-    gust,
-    matrix_slope,
-    nested,
-    widened,
-)
+from .symbolic import Graph
 from .taylor_model import add, ball, multiply, scale, TaylorModel, total
 
 # Newton's iterations for the polynomial of the time; what is left is bounded.

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from .._orbit.orbit import PeriodicOrbit
-from .fine import constants_of
-from .fixed_point import exactly, Number, pi, ZERO
-from .graph import Graph, graph_of
+from .exact_graph import constants_of
+from .fixed_point_numbers import exactly, Number, pi, ZERO
+from .symbolic import Graph, graph_of
 
 # How near the orbit's period must be to a number of turns of a sine, and to the period that is derived.
 CLOSE = 1e-6

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from . import functions
-from .fine import balls_of
-from .forms import COMPARED, Condition
-from .graph import Graph, graph_of
-from .levels import Kind, Level, Levels, Rows
+from .exact_graph import balls_of
+from .linear_forms import COMPARED, Condition
 from .rounding import EPS, TINY, up
+from .schedule import Kind, Level, Levels, Rows
+from .symbolic import Graph, graph_of
 from .taylor_model import constant, multiply, subtract, TaylorModel
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
 from .assumptions import assumptions_of
+from .enclosed_map import ReturnMap
 from .krawczyk_boxes import Boxes
 from .proved_orbit import Enclosed, ProvedOrbit
-from .return_map import ReturnMap
 
 # The boxes that "auto" tries, the largest first, in the coordinates' units.
 RADII = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .arc import UNDECIDED
 from .basis import basis
-from .eigenvalues import enclose_eigenvalues
-from .fine_orbit import FineMap, refined
-from .fixed_point import exactly, NotEnclosed, Number
+from .enclosed_eigenvalues import enclose_eigenvalues
+from .enclosed_map import Image, ReturnMap
+from .exact_orbit import FineMap, refined
+from .fixed_point_numbers import exactly, NotEnclosed, Number
+from .flow_pipe import UNDECIDED
 from .matrix_balls import approximate_inverse, BallMatrix, difference, exactly as exact_matrix, product
 from .proved_orbit import Enclosed
-from .return_map import Image, ReturnMap
 from .rounding import EPS, TINY, up
 from .taylor_model import TaylorModel
 

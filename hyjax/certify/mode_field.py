@@ -8,9 +8,9 @@ import numpy as np
 
 from .._system.system import HybridSystem
 from .._system.types import Params
-from .fixed_point import Number, ZERO
-from .forms import number
-from .graph import Entries, Graph, Sketch
+from .fixed_point_numbers import Number, ZERO
+from .linear_forms import number
+from .symbolic import Entries, Graph, Sketch
 
 
 class ModeField:

@@ -5,12 +5,12 @@ import time
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._system.pictures import picture
-from .._system.shown import Shown
+from .._results.pictures import picture
+from .._results.shown import Shown
 from .certificate import Certificate
+from .enclosed_map import ReturnMap
 from .piece_images import PieceImages
 from .polygon import Polygon
-from .return_map import ReturnMap
 
 _SIDES = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 

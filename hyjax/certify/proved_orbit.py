@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.pictures import picture
-from .._system.shown import Shown
-from .eigenvalues import EigenvalueEnclosure
-from .fixed_point import Number, rounded
+from .._results.pictures import picture
+from .._results.shown import Shown
+from .enclosed_eigenvalues import EigenvalueEnclosure
+from .fixed_point_numbers import Number, rounded
 from .rounding import EPS, TINY, up
 
 

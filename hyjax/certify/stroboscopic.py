@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._flow.check import check_params
+from .._results.shown import is_traced, Shown
 from .._system.section import at_phase, Stroboscope
-from .._system.shown import is_traced, Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
 from .euler_tube import euler_tube, is_autonomous

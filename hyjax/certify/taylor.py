@@ -16,22 +16,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from . import functions
-from .graph import Graph
-from .interpret import (
-    certain,
-    combine,
-    decisions,
-    Evaluated,
-    joined,
-    JUMPS,
-    KINKS,
-    known,
-    known_where,
-    operand,
-    run,
-)
-from .levels import Kind, Level
+from .interpret import certain, combine, decisions, Evaluated, joined, JUMPS, KINKS, known, known_where, operand, run
 from .rounding import EPS, TINY, up
+from .schedule import Kind, Level
+from .symbolic import Graph
 from .taylor_model import (
     constant,
     left_factor,

@@ -4,8 +4,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._results.shown import is_traced, Shown
 from .._system.results import RESULTS
-from .._system.shown import is_traced, Shown
 from .one_sided import OneSidedLipschitz
 from .radius import Formula, published_radius, sharp_radius
 

@@ -12,17 +12,17 @@ if _MISSING:
 
 import typer  # noqa: E402
 
-from .._system import version as installed  # noqa: E402
+from .._results import version as installed  # noqa: E402
 from .arguments import Misuse, NotFound  # noqa: E402
-from .attractor import attractor  # noqa: E402
-from .basin import basin  # noqa: E402
+from .attractor_command import attractor  # noqa: E402
+from .basin_command import basin  # noqa: E402
 from .certify import certify  # noqa: E402
-from .continuation import follow_branches  # noqa: E402
-from .gait import gait  # noqa: E402
-from .models import models  # noqa: E402
-from .optimization import optimize  # noqa: E402
-from .simulate import simulate  # noqa: E402
-from .sweep import sweep  # noqa: E402
+from .continue_command import follow_branches  # noqa: E402
+from .gait_command import gait  # noqa: E402
+from .models_command import models  # noqa: E402
+from .optimize_command import optimize  # noqa: E402
+from .simulate_command import simulate  # noqa: E402
+from .sweep_command import sweep  # noqa: E402
 
 app = typer.Typer(
     add_completion=True,

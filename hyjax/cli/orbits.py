@@ -24,9 +24,9 @@ def find_model_orbits(
     from .._orbit.search import search, solve_batch
     from .._orbit.search_batch import Batch
     from .._orbit.shooting import SingleShooting
-    from .._system.working import working
+    from .._results.working import working
     from .own_module import OwnModel
-    from .stored import stored_solver
+    from .stored_programs import stored_solver
 
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
     with working("searching for periodic orbits") as say:

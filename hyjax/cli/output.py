@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._continuation.report import end_name
-from .._system.labels import units_of
+from .._continuation.branch_report import end_name
+from .._results.labels import units_of
 
 
 def print_record(record: dict[str, Any], as_json: bool) -> None:

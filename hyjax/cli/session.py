@@ -7,7 +7,7 @@ def start_jax() -> str:
     """Configure JAX; returns the cache directory: `HYJAX_CACHE_DIR`, or the user's cache directory."""
     import jax
 
-    from .._system.cache import enable_cache
+    from .._numerics.compilation_cache import enable_cache
 
     # A command spends most of its time on compilation, and with XLA's older emitters this takes a quarter to a third less time.
     # A version of XLA without this flag aborts the process: the flag is set only for versions known to have it.

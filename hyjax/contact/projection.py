@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._system.common_calls import once
+from .._numerics.common_subexpressions import once
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
 from .contact import Contact, velocity_rows
+from .least_norm import solve_symmetric
 from .mechanism import inertia, load, Mechanism, Positions, Velocities
-from .solve import solve_symmetric
 
 Rows = Float[Array, " rows"]
 Mask = Bool[Array, " rows"]

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
+from .._numerics.fast import sin
 from .._system.system import Guard, HybridSystem, Mode, Reset, Transition
-from .._system.trig import sin
 from .._system.types import Scalar, Time
 
 

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.trig import sincos
+from .._numerics.fast import sincos
 from ..contact import Contact, contact_system, Mechanism
 from ._parameter import parameter, refuse_unless, require_positive, require_slope, require_unit_interval
 from ._sketch import disc

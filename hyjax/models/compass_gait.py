@@ -26,8 +26,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.fast import cos, sin, sincos
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import cos, sin, sincos
 from ._parameter import parameter, require_nonnegative, require_positive
 
 title = "Compass gait"

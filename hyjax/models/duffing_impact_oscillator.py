@@ -18,8 +18,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.fast import cos, sin
 from .._system.system import Mode
-from .._system.trig import cos, sin
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import box, spring

@@ -30,8 +30,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.fast import sin
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sin
 from ._parameter import parameter, refuse_unless, require_positive, require_unit_interval
 from ._sketch import box, spring
 

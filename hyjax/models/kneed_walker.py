@@ -53,8 +53,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.fast import cos, sincos
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import cos, sincos
 from ._parameter import parameter, require_nonnegative, require_positive, require_slope
 from .compass_gait import foot_ahead, foot_height, hip_height, solve2
 

@@ -51,8 +51,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.fast import sin, sincos
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.trig import sin, sincos
 from .._system.types import Scalar, State, Time
 from ._objective import require_sequence
 from ._parameter import parameter, refuse_unless, require_nonnegative, require_positive, require_slope

@@ -23,8 +23,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.fast import sin
 from .._system.system import Mode
-from .._system.trig import sin
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import disc

@@ -5,23 +5,28 @@ from .animate import (
     animate_trajectory as animate_trajectory,
     save_animation as save_animation,
 )
-from .basin import basin_figure as basin_figure
-from .branch import branch_diagram as branch_diagram, locus_diagram as locus_diagram
+from .basin_figure import basin_figure as basin_figure
+from .branch_figure import branch_diagram as branch_diagram, locus_diagram as locus_diagram
 from .certificate import certificate_figure as certificate_figure, certified_set as certified_set
 from .certified_region import certified_region as certified_region
 from .certified_tube import certified_tube as certified_tube
 from .comparison import animate_optimization as animate_optimization
-from .covariance import covariance_figure as covariance_figure
-from .estimates import estimate_figure as estimate_figure
-from .gait import gait_figure as gait_figure
-from .ilqr import ilqr_figure as ilqr_figure
-from .optimization import optimization_figure as optimization_figure
-from .optimum import optimum_figure as optimum_figure
-from .orbit import multiplier_plane as multiplier_plane, phase_portrait as phase_portrait, time_series as time_series
+from .covariance_figure import covariance_figure as covariance_figure
+from .estimates_figure import estimate_figure as estimate_figure
+from .explore import explore as explore, Explorer as Explorer
+from .ilqr_figure import ilqr_figure as ilqr_figure
+from .optimization_figure import optimization_figure as optimization_figure
+from .optimum_figure import optimum_figure as optimum_figure
+from .orbit_axes import (
+    multiplier_plane as multiplier_plane,
+    phase_portrait as phase_portrait,
+    time_series as time_series,
+)
+from .orbit_figure import gait_figure as gait_figure
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .proved_orbit import proved_orbit_figure as proved_orbit_figure
-from .response import response_figure as response_figure, tongue_figure as tongue_figure
+from .response_figure import response_figure as response_figure, tongue_figure as tongue_figure
 from .sketch import sketch as sketch
-from .study import points_figure as points_figure, work_precision_figure as work_precision_figure
-from .sweep import attractor_figure as attractor_figure, sweep_figure as sweep_figure
-from .trajectory import trajectory_figure as trajectory_figure
+from .study_figure import points_figure as points_figure, work_precision_figure as work_precision_figure
+from .sweep_figure import attractor_figure as attractor_figure, sweep_figure as sweep_figure
+from .trajectory_figure import trajectory_figure as trajectory_figure

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._system.labels import units_of
+from .._results.labels import units_of
 from ..certify.certificate import Certificate
 from .certified_tube import draw_tube, tube_names
 from .figure import BLUE, INK, pyplot, symbol, tidy, unit, VERMILION, with_unit

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._system.labels import units_of
+from .._results.labels import units_of
 from ..certify.certificate import Certificate
 from ..certify.proved_basin import ProvedBasin
 from .figure import INK, ORANGE, pyplot, symbol, tidy, unit, with_unit

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from .._system.labels import units_of
+from .._results.labels import units_of
 from ..certify.certificate import Certificate, TubeBounds
 from .figure import BLUE, GREY, INK, pyplot, symbol, tidy, unit, with_unit
 from .setting import put_title, title_of

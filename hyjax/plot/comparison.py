@@ -7,8 +7,8 @@ import numpy as np
 from .._optimize.optimized_gait import OptimizedGait
 from .animate import check_outline, check_rates
 from .figure import INK, pyplot
-from .optimization import end_values, objective_name
-from .orbit import message_of
+from .optimization_figure import end_values, objective_name
+from .orbit_axes import message_of
 from .placement import Model, walk
 from .scene import clock, frame_times, scene, stage, view_of
 

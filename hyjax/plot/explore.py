@@ -14,8 +14,8 @@ from .._flow.integrator import Integrator
 from .._orbit.failure import OrbitError
 from .._orbit.find_orbits import find_orbits
 from .._orbit.orbit import periodic_orbit, PeriodicOrbit
-from .._system.extras import needed
-from .._system.labels import metadata_of
+from .._results.extras import needed
+from .._results.labels import metadata_of
 from .._system.results import described_code, RESULTS
 from .._system.types import Params
 from .._system.where import leaf_names, with_leaves
@@ -41,7 +41,7 @@ class Explorer:
     **Example:**
 
     >>> from hyjax.models import rimless_wheel as wheel
-    >>> page = hj.explore(wheel)
+    >>> page = hj.plot.explore(wheel)
     >>> page.message
     ''
     """
@@ -133,7 +133,7 @@ def explore(
     **Example:**
 
     >>> from hyjax.models import rimless_wheel as wheel
-    >>> page = hj.explore(wheel)
+    >>> page = hj.plot.explore(wheel)
     >>> page.sliders["slope"].value = 0.21
     >>> page.orbit.result
     successful
@@ -157,7 +157,7 @@ def _first_gait(model: Model) -> PeriodicOrbit:
     missing = [each for each in ("system", "sequence", "Params", "guess") if not getattr(model, each, None)]
     if missing:
         raise ValueError(
-            f"explore: {name} does not define {', '.join(missing)}. Give a gait: hj.explore(model, orbit)."
+            f"explore: {name} does not define {', '.join(missing)}. Give a gait: hj.plot.explore(model, orbit)."
         )
     params = model.Params()
     # Programs that run once or twice a second: compile time matters more than run time.
@@ -171,7 +171,7 @@ def _first_gait(model: Model) -> PeriodicOrbit:
             return orbits[int(np.argmax(np.asarray(orbits.stable)))]
     raise OrbitError(
         f"explore: no gait of {name} was found at its default parameters: {described_code(orbit.result)} Give a gait: "
-        "hj.explore(model, orbit)."
+        "hj.plot.explore(model, orbit)."
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from .._system.extras import needed
+from .._results.extras import needed
 
 if TYPE_CHECKING:
     import matplotlib.axes

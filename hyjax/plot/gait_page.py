@@ -6,7 +6,7 @@ import html
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.labels import named_params, units_of
+from .._results.labels import named_params, units_of
 from .figure import GREY, INK, PALE, VERMILION
 from .moving_svg import moving_svg
 from .placement import Model

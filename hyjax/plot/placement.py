@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.arc import Arc
+from .._flow.arcs import Arc
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params
-from .orbit import arcs_of
+from .orbit_axes import arcs_of
 
 # The lines of an outline: from the name of each to its points, shape `(k, 2)`.
 Shapes = dict[str, np.ndarray]

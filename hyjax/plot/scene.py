@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import numpy as np
 
-from .._system.labels import units_of
+from .._results.labels import units_of
 from .._system.types import Params
 from .figure import BLUE, GREY, INK, PALE, quantity, unit, VERMILION
 from .placement import Model, PlacedArc, Shapes, shapes, vertical_frame

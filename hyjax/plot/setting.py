@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._system.fingerprint import model_of
-from .._system.labels import chosen_unit, named_params
+from .._results.fingerprint import model_of
+from .._results.labels import chosen_unit, named_params
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .figure import quantity, symbol, unit, with_unit

@@ -7,9 +7,9 @@ import numpy as np
 
 from .._system.types import State, Time
 from .divided_differences import first, History, moved, next_order, products, remainders
-from .newton import zero_scale
+from .evaluations import Work
 from .one_array import AbstractOneArraySolver, Field, Taken
-from .work import Work
+from .stage_newton import zero_scale
 
 HIGHEST = 12
 # Gauss-Legendre nodes and weights on [0, 1]: exact for the polynomials of a step, of degree 12 and less.

@@ -7,9 +7,9 @@ import numpy as np
 
 from .._system.types import State, Time
 from .divided_differences import first, History, moved, next_order, remainders, sums
-from .newton import newton, zero_scale
+from .evaluations import Work
 from .one_array import AbstractOneArraySolver, Field, Taken
-from .work import Work
+from .stage_newton import newton, zero_scale
 
 HIGHEST = 5
 KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from .._system.types import Count, Flag, Matrix, State, Time
-from .work import Work
+from .evaluations import Work
 
 if TYPE_CHECKING:
     from typing import ClassVar as AbstractClassVar

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._system.elimination import solver
+from .._numerics.elimination import solver
 from .._system.types import State, Time
-from .newton import newton, zero_scale
+from .evaluations import Work
 from .one_array import AbstractOneArraySolver, Field, linearized, Taken
-from .work import Work
+from .stage_newton import newton, zero_scale
 
 _R = 6**0.5
 TIMES = np.array([(4 - _R) / 10, (4 + _R) / 10, 1.0])

@@ -4,10 +4,10 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from .._system.elimination import solver
+from .._numerics.elimination import solver
 from .._system.types import State, Time
+from .evaluations import Work
 from .one_array import AbstractOneArraySolver, Field, linearized, Taken
-from .work import Work
 
 D = 1 / (2 + 2**0.5)
 E32 = 6 + 2**0.5

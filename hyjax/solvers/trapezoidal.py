@@ -5,11 +5,11 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from .._system.elimination import solver
+from .._numerics.elimination import solver
 from .._system.types import Scalar, State, Time
-from .newton import newton, zero_scale
+from .evaluations import Work
 from .one_array import AbstractOneArraySolver, Field, linearized, Taken
-from .work import Work
+from .stage_newton import newton, zero_scale
 
 Memory = tuple[State, Scalar]
 

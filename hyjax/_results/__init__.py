@@ -1,0 +1,1 @@
+"""Presentation of results: tables of text and HTML, labels, datasets, files, messages and progress."""

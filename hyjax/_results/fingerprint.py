@@ -1,0 +1,89 @@
+"""What identifies a system in a file: the names in it, and digests of the source of its functions."""
+
+import ast
+import contextlib
+import functools
+import hashlib
+import importlib
+import inspect
+import sys
+import textwrap
+from types import ModuleType
+from typing import Any
+
+from .._system.system import HybridSystem
+
+
+def fingerprint(system: HybridSystem) -> dict[str, Any]:
+    """The modes with their coordinates, the transitions, and a digest of the source of each function that has one; for a model of
+    `hyjax.models` its name."""
+    functions = {}
+    for name, mode in system.modes.items():
+        functions[f"vector field of {name}"] = mode.vector_field
+    for each in system.transitions:
+        functions[f"guard from {each.source} to {each.target}"] = each.guard
+        functions[f"reset from {each.source} to {each.target}"] = each.reset
+    digests = {role: source_digest(fn) for role, fn in functions.items()}
+    return {
+        "model": model_name(system),
+        "modes": {name: list(mode.coordinates) for name, mode in system.modes.items()},
+        "transitions": [
+            [each.source, each.target, *(["at once"] if each.at_once else [])] for each in system.transitions
+        ],
+        "source": {role: digest for role, digest in digests.items() if digest},
+    }
+
+
+def model_name(system: HybridSystem) -> str | None:
+    """The name of the model of `hyjax.models` that has this system, `None` for another system."""
+    for name in _models().names:
+        # A system of a model that has not been imported cannot be this one.
+        module = sys.modules.get(f"{_models().__name__}.{name}")
+        if module is not None and (module.system is system or module.system == system):
+            return name
+    return None
+
+
+def model_of(system: HybridSystem | None) -> ModuleType | None:
+    """The model of `hyjax.models` that has this system, `None` for another system."""
+    name = None if system is None else model_name(system)
+    return None if name is None else _models().load(name)
+
+
+def model_system(name: str) -> HybridSystem:
+    """The system of the model of that name; `ValueError` for an unknown one."""
+    return _models().load(name).system
+
+
+def require_same_system(path: Any, stored: dict[str, Any], given: HybridSystem) -> list[str]:
+    """`ValueError` unless a system has the modes, coordinates and transitions of a stored fingerprint.
+
+    **Returns:** the functions whose source differs.
+    """
+    own = fingerprint(given)
+    for part in ("modes", "transitions"):
+        if own[part] != stored[part]:
+            raise ValueError(
+                f"{path}: the system given has the {part} {own[part]}; that of the file has {stored[part]}. Give the system with "
+                "which the result was computed."
+            )
+    return [role for role, digest in stored["source"].items() if own["source"].get(role, digest) != digest]
+
+
+def source_digest(fn: Any) -> str | None:
+    """A digest of a function's source, without its comments and layout; `None` where there is no source."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    try:
+        text = textwrap.dedent(inspect.getsource(inspect.unwrap(getattr(fn, "__func__", fn))))
+    except (OSError, TypeError):
+        return None
+    # The lines of a lambda are part of a larger expression.
+    with contextlib.suppress(SyntaxError):
+        text = ast.unparse(ast.parse(text))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _models() -> ModuleType:
+    """`hyjax.models`, imported when a file is written or read: this layer does not need it otherwise."""
+    return importlib.import_module("..models", __package__)

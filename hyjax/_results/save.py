@@ -1,0 +1,199 @@
+"""Results in files: `save`, `load`, and what a file says about itself."""
+
+import datetime
+import importlib.metadata
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+from jaxtyping import PyTree
+
+from .._system.system import HybridSystem
+from .._system.types import Params
+from .archive import read_arrays, read_text, write_archive
+from .decode import Decoder
+from .encode import Encoder
+from .fingerprint import fingerprint, model_system, require_same_system, source_digest
+from .labels import named_params
+from .shown import Shown
+from .version import version
+from .warn import warn
+
+
+def save(path: str | Path, result: PyTree) -> None:
+    r"""Write a result to a file, for `load`, to the last bit: an orbit or a batch of orbits, a branch, a trajectory, a special
+    point, an optimized gait, a branch of optima; also several in a tuple, list or dictionary.
+
+    The file is a zip archive of NumPy arrays, which `numpy.load(path)` opens without hyjax, and a description with `provenance`
+    and checksums. It holds data and no code: of the system the names, of the parameters the numbers, no pickle. Objectives
+    and constraints are functions: of those of `hyjax.objectives` such as `period` the file holds the name, of all others, also
+    those that `hyjax.objectives` makes from arguments, the name and a digest of the source; `load` is given them again.
+
+    **Arguments:** `path`: with the suffix `.npz`; a file of that name is replaced. `result`: of one system. Its shapes and units
+    are stored as they are. **Returns:** nothing.
+
+    `ValueError` for another suffix, for what is no result of hyjax, for a traced result, for parts of different systems, and for
+    a result that holds other functions of your own. `OSError` where the file cannot be written.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> hj.save("gait.npz", orbit)
+    >>> hj.load("gait.npz").period == orbit.period
+    Array(True, dtype=bool)
+    """
+    path = _checked(path, "save")
+    parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple | list) else (result,)
+    for part in parts:
+        if not isinstance(part, Shown) or isinstance(part, HybridSystem):
+            raise ValueError(
+                f"hj.save: {type(part).__name__} is no result of hyjax. Save an orbit, a branch, a trajectory, or a tuple, list "
+                "or dictionary of them; a dataset has to_netcdf."
+            )
+    encoder = Encoder()
+    node = encoder.node(result)
+    about = {
+        "kind": _kind(result),
+        "saved": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "machine": f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
+        "parameters": _parameters(encoder.params),
+        "system": fingerprint(encoder.systems[0]) if encoder.systems else None,
+        "functions": encoder.sources(),
+        "result": node,
+    }
+    write_archive(path, about, encoder.arrays)
+
+
+def load(
+    path: str | Path,
+    *,
+    system: HybridSystem | None = None,
+    params: Params | None = None,
+    functions: Mapping[str, Callable] | None = None,
+) -> Any:
+    r"""Read a result that `save` wrote: equal to the last bit, and usable as the result of the function that computed it.
+
+    **Arguments:** `path`: of the file, with the suffix `.npz`.
+    `system`: that of the result; not needed for a model of `hyjax.models`. `params`: an example of the parameters,
+    whose values do not matter, where their class is the user's; not needed for models, dictionaries, tuples and arrays.
+    `functions`: of an optimization, by their names in the file, which `provenance` lists. Without one of them the result has all
+    its numbers, tables and pictures; what has to call the function, such as `follow_optimum`, raises `ValueError`.
+
+    **Returns:** the result, in the shapes and units in which it was saved.
+
+    `ValueError` where the file does not fit, with the remedy: another kind of file, another version of the format, a damaged or
+    missing part (each has a checksum), a system whose modes, coordinates or transitions differ, parameters whose leaves differ,
+    float64 in a session of 32 bits, a function that the file does not name, and where `system` or `params` is needed and not
+    given. A warning where the source of a function has changed since: the numbers may no longer be those of this system, or of
+    this objective. `FileNotFoundError` without the file.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> hj.save("gait.npz", orbit)
+    >>> hj.load("gait.npz", system=wheel.system, params=params).period == orbit.period
+    Array(True, dtype=bool)
+    """
+    path = _checked(path, "load")
+    about = read_text(path)
+    if about["system"] is not None:
+        system = _system(path, about, system)
+        if changed := require_same_system(path, about["system"], system):
+            warn(
+                f"{path}: the source of the {', '.join(changed)} has changed since the result was saved on {about['saved']}: its "
+                "numbers may not be those of this system."
+            )
+    functions, sources = functions or {}, about.get("functions", {})
+    _check_functions(path, about["saved"], sources, functions)
+    return Decoder(path, read_arrays(path, about), system, params, sources, functions).value(about["result"])
+
+
+def provenance(path: str | Path) -> dict[str, Any]:
+    """What a file of `save` says about itself, also where its system is not at hand.
+
+    **Arguments:** `path`: of the file, with the suffix `.npz`.
+
+    **Returns:** a dictionary: `kind` of the result; `saved`, the date in UTC; `versions` of hyjax, Python and the packages that
+    compute; `machine`; `parameters` by name, with `units` where they are known; `system`: the name of the `model`, or `None`, the
+    `modes` with their coordinates, the `transitions`, and digests of the `source` of the functions; the
+    `functions` of an optimization that are not named in hyjax, with digests of their source.
+
+    `ValueError` for another kind of file, another version of the format, or a damaged description.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> hj.save("gait.npz", orbit)
+    >>> hj.provenance("gait.npz")["parameters"]["slope"]
+    {'value': 0.2, 'units': 'rad'}
+    """
+    about = read_text(_checked(path, "provenance"))
+    known = {name: about[name] for name in ("kind", "saved", "versions", "machine", "parameters", "system")}
+    return known | {"functions": about.get("functions", {})}
+
+
+def _checked(path: str | Path, caller: str) -> Path:
+    if Path(path).suffix != ".npz":
+        raise ValueError(
+            f"hj.{caller}: {path}: the format is a NumPy archive; give a path with the suffix .npz. A dataset (.nc) is read by "
+            "xarray.load_dataset, the store of a sweep by hj.open_sweep."
+        )
+    return Path(path)
+
+
+def _system(path: Path, about: dict[str, Any], given: HybridSystem | None) -> HybridSystem:
+    """The system of a file: the one given, or that of the model."""
+    if given is not None:
+        return given
+    if about["system"]["model"] is not None:
+        return model_system(about["system"]["model"])
+    raise ValueError(
+        f"{path}: the result ({about['kind']}) is of a system of one's own, with the modes {', '.join(about['system']['modes'])}."
+        " A file holds no code: give the system, and an example of its parameters if these have a class of their own: "
+        "hj.load(path, system=system, params=Params(...))."
+    )
+
+
+def _check_functions(path: Path, saved: str, sources: Mapping[str, str | None], given: Mapping[str, Callable]) -> None:
+    """`ValueError` for a function that the file does not name, a warning for one whose source has changed."""
+    if unknown := [name for name in given if name not in sources]:
+        named = f"names {', '.join(map(repr, sources))}" if sources else "names none"
+        raise ValueError(f"{path}: functions has {unknown[0]!r}; the file {named}.")
+    differs = lambda one, other: None not in (one, other) and one != other
+    if changed := [name for name, fn in given.items() if differs(source_digest(fn), sources[name])]:
+        warn(
+            f"{path}: the source of the function {', '.join(changed)} has changed since the result was saved on {saved}: its "
+            "numbers may not be those of this function."
+        )
+
+
+def _kind(result: PyTree) -> str:
+    if isinstance(result, dict | tuple | list):
+        parts = result.values() if isinstance(result, dict) else result
+        return f"{type(result).__name__} of {', '.join(dict.fromkeys(map(_kind, parts)))}"
+    return type(result).__name__
+
+
+def _versions() -> dict[str, str]:
+    packages = ("jax", "jaxlib", "diffrax", "equinox", "optimistix", "lineax", "numpy")
+    return {"hyjax": version(), "python": platform.python_version()} | {
+        name: importlib.metadata.version(name) for name in packages
+    }
+
+
+def _parameters(params: list[Params]) -> dict[str, Any]:
+    """The numbers among the first parameters of a result; of many, the count and the range."""
+    found = {}
+    for name, (values, about) in (named_params(params[0]) if params else {}).items():
+        value = values.tolist() if values.size <= 16 else f"{values.size} values from {values.min()} to {values.max()}"
+        found[name] = {"value": value} | about
+    return found

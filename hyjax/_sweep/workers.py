@@ -1,0 +1,186 @@
+"""Independent chunks of a computation, by threads of this process or by the workers of an executor."""
+
+import itertools
+import math
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from typing import Any
+
+import jax
+
+from .._results.working import working
+from .remote import answer, device_kind, packed, Program
+
+# Calls sent and not answered, for each thread of an executor's workers; and in all, where their number is not known. Seconds
+# after which the number of threads of a cluster, which may grow, is asked again.
+AHEAD, UNKNOWN, ASKED_AGAIN = 2, 256, 10
+
+
+class ExecutorError(RuntimeError):
+    """A worker of an `executor` failed, was lost for good, or computes on another kind of device; the message names the chunk.
+
+    Results of finished chunks that are in a store are kept.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> from concurrent.futures import Executor, Future
+    >>> class Broken(Executor):
+    ...     def submit(self, function, *arguments):
+    ...         future = Future()
+    ...         future.set_exception(OSError("the machine is gone"))
+    ...         return future
+    ...
+    >>> try:
+    ...     hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=[0.2, 0.25], executor=Broken(), progress=False)
+    ... except hj.ExecutorError as error:
+    ...     print(type(error).__name__)
+    ...
+    ExecutorError
+    """
+
+
+def threads_here() -> int:
+    """The number of threads to call compiled programs from: a CPU device runs as many at once as it has cores."""
+    if jax.default_backend() != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """Those who call the methods of an object: this process with several threads, or the workers of an executor.
+
+    **Arguments:** `executor`: any `concurrent.futures.Executor`, `None` for this process with so many `threads`. `ValueError`
+    for one that cannot be used.
+    """
+
+    def __init__(self, program: Program, executor: Executor | None, threads: int):
+        if executor is not None:
+            require_usable(executor)
+        self.program, self.executor, self.threads = program, executor, threads
+        self._packed = None if executor is None else packed(program)
+
+    def compile(self, what: str, progress: bool | None) -> None:
+        """Compile in this process, saying `what`, if this process computes. An executor's workers compile when they are first
+        called."""
+        if self.executor is None:
+            with working(what, progress):
+                self.program.compile()
+
+    def call(self, method: str, *arguments: Any, what: str) -> tuple[Any, str]:
+        """The result of one call, and the kind of the device. `ValueError` as in this process; `ExecutorError` for any other
+        failure of a worker."""
+        if self.executor is None:
+            return getattr(self.program, method)(*arguments), device_kind()
+        try:
+            device, value = self._submit(self.executor, method, arguments).result()
+        except ValueError:
+            raise
+        except Exception as error:
+            raise _failed(what, error, "") from error
+        return value, device
+
+    def each(
+        self,
+        method: str,
+        chunks: Iterable[tuple],
+        named: Callable[[int], str],
+        remedy: str = "",
+        device: str | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """The number of each chunk with the result of a call with its arguments, in the order in which results arrive.
+
+        Chunks are taken only as workers need them. **Arguments:** `named`: the name of a chunk, and `remedy`: what to do, for
+        the message of an `ExecutorError`. `device`: the kind of device on which all are to be computed, by default that of the
+        first result.
+        """
+        if self.executor is None:
+            pool = ThreadPoolExecutor(self.threads)
+            submit = lambda chunk: pool.submit(getattr(self.program, method), *chunk)
+            try:
+                for i, future in _in_turn(submit, chunks, lambda: self.threads + 1):
+                    yield i, future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+            return
+        executor = self.executor
+        submit = lambda chunk: self._submit(executor, method, chunk)
+        for i, future in _in_turn(submit, chunks, calls_ahead(executor)):
+            try:
+                by, value = future.result()
+            except Exception as error:
+                raise _failed(named(i), error, remedy) from error
+            if by != (device := by if device is None else device):
+                raise ExecutorError(
+                    f"{named(i)} was computed on another kind of device, {by!r}, than the others, {device!r}. Give an executor "
+                    f"whose workers have the same kind of device.{remedy and ' ' + remedy}"
+                )
+            yield i, value
+
+    def _submit(self, executor: Executor, method: str, arguments: tuple) -> Future:
+        assert self._packed is not None
+        try:
+            return executor.submit(answer, *self._packed, pickle.dumps((method, arguments)))
+        except RuntimeError as error:  # of an executor that is shut down, or whose processes have died
+            failed: Future = Future()
+            failed.set_exception(error)
+            return failed
+
+
+def calls_ahead(executor: Executor) -> Callable[[], int]:
+    """The largest number of calls to be sent and not answered, now. The executor of a Dask client asks the scheduler."""
+    if isinstance(count := getattr(executor, "_max_workers", None), int):
+        return lambda: AHEAD * count
+    threads, known = getattr(getattr(executor, "_client", None), "nthreads", None), {"at": -math.inf, "most": UNKNOWN}
+    if threads is None:
+        return lambda: UNKNOWN
+
+    def asked() -> int:
+        if time.monotonic() > known["at"] + ASKED_AGAIN:
+            known.update(at=time.monotonic(), most=max(UNKNOWN, AHEAD * sum(threads().values())))
+        return known["most"]
+
+    return asked
+
+
+def _in_turn(
+    submit: Callable[[tuple], Future], chunks: Iterable[tuple], most: Callable[[], int]
+) -> Iterator[tuple[int, Future]]:
+    """Finished calls with the numbers of their chunks; at most so many calls are submitted and not finished."""
+    waiting, running = enumerate(chunks), {}
+    try:
+        while True:
+            running |= {submit(chunk): i for i, chunk in itertools.islice(waiting, max(0, most() - len(running)))}
+            if not running:
+                return
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            # Failures last: what was finished together with one is kept.
+            for future in sorted(done, key=lambda each: each.cancelled() or each.exception() is not None):
+                yield running.pop(future), future
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _failed(what: str, error: Exception, remedy: str) -> ExecutorError:
+    said = f"{type(error).__name__}: {error}".rstrip().rstrip(".")
+    return ExecutorError(f"{what}: the workers of the executor did not compute it ({said}).{remedy and ' ' + remedy}")
+
+
+def require_usable(executor: object) -> None:
+    """`ValueError` for what is no executor, or for one whose processes are forked."""
+    if not isinstance(executor, Executor):
+        raise ValueError(
+            f"executor={executor!r} is not a concurrent.futures.Executor. Of a Dask client give client.get_executor()."
+        )
+    context = getattr(executor, "_mp_context", None)
+    if isinstance(executor, ProcessPoolExecutor) and context is not None and context.get_start_method() == "fork":
+        raise ValueError(
+            "executor: this ProcessPoolExecutor forks its processes, and JAX, whose threads a fork does not copy, may wait for "
+            "ever in them. Give ProcessPoolExecutor(n, mp_context=multiprocessing.get_context('spawn'))."
+        )

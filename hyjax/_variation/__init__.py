@@ -1,1 +1,0 @@
-"""Variations through events, and around an orbit: derivatives by saltation matrices, feedback, noise."""

@@ -1,0 +1,250 @@
+r"""One step of a rigorous integration: where all states of a set are after a time, and between.
+
+For $x = p(s) + \zeta$: $\varphi_h(x) = \varphi_h(p(s)) + \Phi\,\zeta$, with the Taylor series in time of the polynomial, and
+$\Phi$ the derivative of the flow, enclosed over the hull of the set, from the series of the variational equation. The remainders
+of both series are their coefficients of the next order over a box that holds all states for the time of the step, by Picard's
+theorem. A disturbance adds $\int_0^h \Psi(h, \tau) E w(\tau)\,d\tau$ with $\Psi = I + (h - \tau)A + \dots$: its support in the
+direction $l$ is at most $h\sqrt{|E^T(I + \tfrac h2 A)^T l|^2 + \tfrac{h^2}{12}|E^T A^T l|^2}$, by Jensen's inequality, plus a
+radius for what is left out.
+
+Source: Lohner (1992), *Computation of guaranteed enclosures for the solutions of ordinary initial and boundary value problems*;
+Wilczak, Zgliczyński (2011), *C^r-Lohner algorithm*, Schedae Informaticae 20.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from .._system.types import Matrix
+from .interpret import evaluate
+from .mode_field import ModeField
+from .rounding import EPS, TINY, up
+from .state_set import bounded_product, Frame, StateSet
+from .symbolic import Graph
+from .taylor import flow_coefficients
+from .taylor_model import add, ball, multiply, Series, TaylorModel
+
+# How often the box of Picard's theorem is enlarged before it is tested.
+ENLARGED = 3
+
+
+class Box(eqx.Module):
+    """What is known for the whole time of a step.
+
+    **Attributes:** `states`: the ball that holds all states. `proved`: whether Picard's condition was met. `rate`: the ball of
+    the vector field there. `slope`: that of its Jacobian, shape `(n, n)`.
+    """
+
+    states: TaylorModel
+    proved: Bool[Array, ""]
+    rate: TaylorModel
+    slope: TaylorModel
+
+
+def first(graph: Graph, x: TaylorModel, leaves: list) -> TaylorModel:
+    """The values of a function at a set of states."""
+    return evaluate(graph, x, leaves)
+
+
+def columns_of(x: TaylorModel, tangents: TaylorModel) -> TaylorModel:
+    """The ball of the variational state, shape `(n, 1 + n)`."""
+    center = jnp.concatenate([x.center[:, None], tangents.center], axis=1)
+    return ball(center, jnp.concatenate([x.radius[:, None], tangents.radius], axis=1))
+
+
+def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], wind: Float[Array, " n"]) -> Box:
+    r"""A box $B$ with $X + [0, h](f(B) + W) \subset B$, which holds every state from $X$ for a time up to $h$.
+
+    **Arguments:** `start`: the ball $X$. `h`: the longest time. `wind`: the bound of the disturbance of each rate.
+    """
+
+    def next_box(inside: TaylorModel) -> TaylorModel:
+        rate = first(field.field, inside, field.leaves)
+        half = 0.5 * h
+        reach = jnp.abs(half) * (jnp.abs(rate.center) + 2 * (rate.radius + wind))
+        center = start.center + half * rate.center
+        return ball(center, up(start.radius + reach + EPS * (jnp.abs(center) + reach), 2) + TINY)
+
+    def wider(box: TaylorModel) -> TaylorModel:
+        return ball(box.center, 1.1 * box.radius + 2.0**-44 * jnp.abs(box.center) + 1e-30)
+
+    def improved(_, found):
+        box, *_ = found
+        image = next_box(box)
+        # With a margin for another copy of the box, in which the rate is evaluated.
+        distance = jnp.abs(image.center - box.center) + image.radius
+        inside = distance <= box.radius * (1 - 2.0**-30) - 2.0**-48 * jnp.abs(box.center)
+        return wider(image), box, image, jnp.all(inside)
+
+    _, box, image, inside = jax.lax.fori_loop(0, ENLARGED + 1, improved, (start, start, start, jnp.asarray(False)))
+    columns = first(field.variational, columns_of(box, ball(jnp.eye(field.dimension))), field.leaves)
+    return Box(image, inside, columns[:, 0], columns[:, 1:])
+
+
+def flow_series(field: ModeField, hull: TaylorModel, box: Box, h: Float[Array, ""], orders: int):
+    r"""The coefficients in time of states and of the derivative $V$ of the flow: from `hull` with $V = I$, and from the box with
+    all $V$ of the step, $|V - I| \le e^{h\|A\|} - 1$. Series of balls of shape `(n, 1 + n)`."""
+    n = field.dimension
+    norm = jnp.max(jnp.sum(box.slope.largest, axis=1)) * h
+    # e^a - 1 <= a / (1 - a / 2) for 0 <= a < 2.
+    growth = jnp.where(norm < 1, up(norm / (1 - 0.5 * norm), 3), jnp.inf)
+    start = columns_of(hull, ball(jnp.eye(n)))
+    during = columns_of(box.states, ball(jnp.eye(n), jnp.full((n, n), growth)))
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), start, during)
+    series = jax.vmap(lambda columns: flow_coefficients(field.variational, columns, field.leaves, orders))(both)
+    return jax.tree.map(lambda a: a[0], series), jax.tree.map(lambda a: a[1], series), growth
+
+
+def nested(series: Series, time: TaylorModel) -> TaylorModel:
+    """The sum of the series at a time that is a Taylor model, by Horner's rule."""
+
+    def outward(result, coefficient):
+        coefficients, radius = coefficient
+        return add(multiply(result, time), TaylorModel(coefficients, radius, series.basis)), None
+
+    return jax.lax.scan(outward, series[-1], (series.coefficients[:-1], series.radius[:-1]), reverse=True)[0]
+
+
+def remainder(series: Series, h: Float[Array, ""]) -> Array:
+    """The modulus of the last coefficient's contribution at a time up to `h`."""
+    order = series.radius.shape[0] - 1
+    return up(series[-1].largest * jnp.abs(h) ** order, order + 2) + TINY
+
+
+def gust(
+    field: ModeField, box: Box, slope: Matrix, growth: Float[Array, ""], wind: Float[Array, "groups n columns"], h
+) -> tuple[Float[Array, "groups n columns"], Float[Array, " n"]]:
+    r"""The displacement by the disturbance within a step: generators and a radius, for a midpoint $A$ of the Jacobian, `slope`.
+
+    $\Psi(h, \tau) - I - (h - \tau)A = \int_\tau^h (A(\sigma) - A) + A(\sigma)(\Psi(\sigma, \tau) - I)\,d\sigma$, in modulus at
+    most $(h - \tau)\,|\Delta A| + \tfrac12 (h - \tau)^2 |A|^2 (I + \gamma)$ with the step's growth, $|\Psi - I| \le \gamma$ by
+    entries.
+    """
+    middle, error = bounded_product(slope, wind)
+    generators = jnp.concatenate([h * (wind + 0.5 * h * middle), h * h / jnp.sqrt(12.0) * (1 + 1e-15) * middle], axis=2)
+    size = jnp.sum(jnp.abs(wind), axis=(0, 2))
+    largest = box.slope.largest
+    change = up(jnp.abs(box.slope.center - slope) + box.slope.radius + EPS * largest, 2)
+    squared = largest @ largest @ (jnp.eye(field.dimension) + growth)
+    radius = 0.5 * h * h * (change @ size) + h**3 / 6 * (squared @ size)
+    rounding = EPS * 8 * jnp.sum(jnp.abs(generators), axis=(0, 2)) + h * h * jnp.sum(error, axis=(0, 2))
+    return generators, up(radius + rounding, 4 * field.dimension) + TINY
+
+
+def moved_error(
+    matrix: Matrix, radius: Matrix, error: Float[Array, "n *k"], frame: Frame, after: Frame, local: Float[Array, "m *k"]
+) -> Float[Array, "m *k"]:
+    r"""The error in the coordinates of the next frame, $|F_1^{-1} \Phi F_0|\,\epsilon + |F_1^{-1}|\,\delta$.
+
+    **Arguments:** `matrix`, `radius`: the ball $\Phi$. `local`: $\delta$, the errors made on the way.
+    """
+    turned, rounding = bounded_product(matrix, frame.matrix)
+    rounding = rounding + up(radius @ jnp.abs(frame.matrix), 8)
+    combined, more = bounded_product(after.inverse, turned)
+    size = jnp.abs(after.inverse) + after.inverse_radius
+    spread = more + size @ rounding + after.inverse_radius @ jnp.abs(turned)
+    return up((jnp.abs(combined) + spread) @ error + size @ local, 4 * matrix.shape[0]) + TINY
+
+
+def displaced(
+    states: StateSet,
+    moved: TaylorModel,
+    matrix: TaylorModel,
+    local: Float[Array, " n"],
+    frame: Frame,
+    after: Frame,
+    varied: Float[Array, "n m"] | float = 0.0,
+) -> StateSet:
+    r"""The set of $q(s) + \Phi\zeta + \delta$, from the set of $p(s) + \zeta$.
+
+    **Arguments:** `moved`: $q$. `matrix`: the ball $\Phi$. `local`: the radius of further errors, $|\delta|$; `varied`: of those
+    of the derivatives. `frame`, `after`: of the errors of the set and of the result.
+    """
+    pushed, rounding = bounded_product(matrix.center, states.generators)
+    offset = states.offset(frame)
+    local = local + moved.radius + jnp.sum(rounding, axis=(0, 2)) + up(matrix.radius @ offset, 8)
+    variation, more = bounded_product(matrix.center, states.variation)
+    turned = up(jnp.abs(frame.matrix) @ states.variation_error, 8)
+    varied = varied + more + up(matrix.radius @ (jnp.abs(states.variation) + turned), 8)
+    return StateSet(
+        moved.coefficients,
+        pushed,
+        moved_error(matrix.center, matrix.radius, states.error, frame, after, up(local, 8)),
+        variation,
+        moved_error(matrix.center, matrix.radius, states.variation_error, frame, after, up(varied, 4)),
+        moved.basis,
+    )
+
+
+def matrix_slope(series: Series) -> Matrix:
+    """The midpoint of the Jacobian of the vector field at the start of a step: the first coefficient of $V$ from $V = I$."""
+    return series.coefficients[1, 0, :, 1:]
+
+
+def widened(a: TaylorModel, radius: Array) -> TaylorModel:
+    """With a larger radius."""
+    return TaylorModel(a.coefficients, up(a.radius + radius), a.basis)
+
+
+class Flow(eqx.Module):
+    """The flow of a set of states for any time up to some longest one.
+
+    **Attributes:** `box`: what is known all the time. `series`: the coefficients in time of the set's polynomial. `derivative`:
+    of states and derivatives from the set's hull, balls of shape `(n, 1 + n)`. `left_out`: by both, at the longest time, shape
+    `(n, 1 + n)`. `growth`: the bound of $|V - I|$.
+    """
+
+    box: Box
+    series: Series
+    derivative: Series
+    left_out: Float[Array, "n columns"]
+    growth: Float[Array, ""]
+
+
+def flow_of(
+    field: ModeField,
+    states: StateSet,
+    frame: Frame,
+    longest: Float[Array, ""],
+    breeze: Float[Array, " n"],
+    orders: int,
+) -> Flow:
+    """The flow of a set for a time up to `longest`. **Arguments:** `breeze`: the bound of the disturbance of each rate."""
+    hull = states.hull(frame)
+    box = picard_box(field, hull, longest, breeze)
+    from_hull, from_box, growth = flow_series(field, hull, box, longest, orders + 1)
+    series = flow_coefficients(field.field, states.model, field.leaves, orders)
+    return Flow(box, series, from_hull.first(orders + 1), remainder(from_box, longest), growth)
+
+
+def advance(
+    field: ModeField,
+    flow: Flow,
+    states: StateSet,
+    h: TaylorModel,
+    frame: Frame,
+    after: Frame,
+    wind: Float[Array, "groups n columns"],
+    index: int | Int[Array, ""],
+) -> StateSet:
+    """The states after the time `h(s)`.
+
+    **Arguments:** `flow`: of the states, for times up to `h.high`. `h`: a positive time, which may depend on $s$. `wind`: the
+    disturbance, $E_g$; its generators are stored from the group `index` on.
+    """
+    moved = nested(flow.series, h)
+    matrix = widened(nested(flow.derivative, h.ball())[:, 1:], flow.left_out[:, 1:])
+    local = flow.left_out[:, 0]
+    if wind.shape[0]:
+        # The displacements within a shorter time are among those within the longest.
+        generators, radius = gust(field, flow.box, matrix_slope(flow.derivative), flow.growth, wind, h.high)
+        local = local + radius
+    result = displaced(states, moved, matrix, local, frame, after)
+    return stored(result, generators, index) if wind.shape[0] else result
+
+
+def stored(states: StateSet, generators: Float[Array, "groups n columns"], index: int | Int[Array, ""]) -> StateSet:
+    """The set with generators in place of those from the group `index` on."""
+    placed = jax.lax.dynamic_update_slice(states.generators, generators, (index, 0, 0))
+    return eqx.tree_at(lambda each: each.generators, states, placed)

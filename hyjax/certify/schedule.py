@@ -1,0 +1,189 @@
+"""The atoms of a computational graph by levels: all of one level and one kind are evaluated at once."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .linear_forms import Condition, Form, ONE
+
+
+class Rows(NamedTuple):
+    r"""Linear combinations of numbers in memory, $\sum_t c_{kt} m_{i_{kt}}$, one for each row $k$.
+
+    **Attributes:** `index`: $i$, shape `(rows, terms)`. `coefficient`: the index of $c$ among the constants. `one_sum`, `many`:
+    weights of the rounding: relative to the result where at most one operation rounds, and relative to the sum of the terms'
+    moduli, in units of one rounding. Shape `(rows,)`.
+    """
+
+    index: np.ndarray
+    coefficient: np.ndarray
+    one_sum: np.ndarray
+    many: np.ndarray
+
+
+class Kind(NamedTuple):
+    """The atoms of a level with one name: `rows` of the level from `first` on hold their operands, `count` of each; `conditions`
+    of a choice, with the rows that are compared; `places`: where each of them was written."""
+
+    name: str
+    first: int
+    count: int
+    conditions: tuple
+    places: tuple[str, ...]
+
+
+class Level(NamedTuple):
+    """Atoms that rest on earlier levels: the rows of all operands, and the atoms by kinds."""
+
+    rows: Rows
+    kinds: tuple[Kind, ...]
+
+
+class Constants:
+    """Numbers that multiply what is in memory: zero, one and others, each once."""
+
+    def __init__(self):
+        self.values: list[Any] = []
+        self._at: dict = {}
+
+    def at(self, value: Any) -> int:
+        if value not in self._at:
+            self._at[value] = len(self.values)
+            self.values.append(value)
+        return self._at[value]
+
+
+class Levels:
+    """The atoms that some results need, by levels.
+
+    **Attributes:** `levels`. `results`: the rows of the results, or conditions. `coefficients`: the constants, by which the rows
+    multiply. `read`: the inputs that the results depend on. `varies`: whether they are atoms of the state. Memory begins with the
+    number one and all inputs.
+    """
+
+    def __init__(self, atoms: list[tuple], results: list, varies: bool, places: list[str] | None = None):
+        self._atoms, self._slots, self._constants, self._places = atoms, {}, Constants(), places
+        self.varies = varies
+        self._constants.at(Form(False, ()) if varies else Fraction(0))
+        depth = self._depths(results)
+        self._alive, self._results = tuple(depth), results
+        self._slots[ONE] = 0
+        inputs = {atom: operands[0] for atom, (name, operands) in enumerate(atoms) if name == "input"}
+        self._slots.update({atom: 1 + i for atom, i in inputs.items()})
+        self.read = tuple(sorted(i for atom, i in inputs.items() if atom in depth))
+        self._next = 1 + len(inputs)
+        last = max(depth.values(), default=0)
+        self.levels = tuple(
+            self._level([atom for atom, each in depth.items() if each == k]) for k in range(1, last + 1)
+        )
+        forms = list(_forms_of(results))
+        self.results = self._rows(forms)
+        self.conditions = tuple(self._numbered(each, forms) for each in results if not isinstance(each, Form))
+        self.coefficients = self._constants.values
+
+    def _depths(self, results: list) -> dict[int, int]:
+        depth, pending = {ONE: 0}, [atom for form in _forms_of(results) for atom, _ in form.terms]
+        while pending:
+            atom = pending[-1]
+            name, operands = self._atoms[atom]
+            below = [inner for form in _forms_of(operands) for inner, _ in form.terms]
+            missing = [] if name == "input" else [each for each in below if each not in depth]
+            if atom in depth or not missing:
+                depth.setdefault(atom, 0 if name == "input" else 1 + max((depth[each] for each in below), default=0))
+                pending.pop()
+            else:
+                pending += missing
+        return depth
+
+    def uses(self, index: int) -> list[tuple[str, Form]]:
+        """Where an input is used: the names of the atoms, or "result", with its coefficients there."""
+        owners = [("result", self._results), *(self._atoms[atom] for atom in self._alive)]
+        return [
+            (name, coefficient)
+            for name, operands in owners
+            for form in _forms_of(operands)
+            for atom, coefficient in form.terms
+            if self._atoms[atom] == ("input", (index,))
+        ]
+
+    def expression(self, form: Form) -> tuple[Fraction, tuple]:
+        """A fixed form as a rational factor and the rest, by what its atoms are: equal for equal forms of all graphs."""
+        factor = form.terms[0][1]
+        written = lambda each: self.expression(each) if isinstance(each, Form) else each
+        atoms = [(self._atoms[atom], coefficient / factor) for atom, coefficient in form.terms]
+        return factor, tuple((name, tuple(map(written, operands)), c) for (name, operands), c in atoms)
+
+    def _level(self, atoms: list[int]) -> Level:
+        """The level of some atoms, whose places in memory are given on the way."""
+        by_name: dict[str, list[int]] = {}
+        for atom in sorted(atoms):
+            name = str(self._atoms[atom][0])
+            by_name.setdefault("sin_cos" if name in ("sin", "cos") else name, []).append(atom)
+        forms, kinds, placed = [], [], []
+        for name in sorted(by_name):
+            members, first = by_name[name], len(forms)
+            if name == "sin_cos":
+                arguments = list(dict.fromkeys(self._atoms[atom][1][0] for atom in members))
+                forms += arguments
+                kinds.append(Kind(name, first, len(arguments), (), ()))
+                for atom in members:
+                    half = len(arguments) * (self._atoms[atom][0] == "cos")
+                    placed.append((atom, self._next + half + arguments.index(self._atoms[atom][1][0])))
+                self._next += 2 * len(arguments)
+                continue
+            each = [self._atoms[atom][1] for atom in members]
+            arity = sum(isinstance(operand, Form) for operand in each[0])
+            for i in range(arity):
+                forms += [operands[i] for operands in each]
+            conditions = [operands[-1] for operands in each] if name in ("select", "chosen") else []
+            compared = [form for form in _forms_of(conditions) if form not in forms]
+            forms += compared
+            numbered = tuple(self._numbered(one, forms) for one in conditions)
+            places = () if self._places is None else tuple(self._places[atom] for atom in members)
+            kinds.append(Kind(name, first, len(members), numbered, places))
+            placed += [(atom, self._next + i) for i, atom in enumerate(members)]
+            self._next += len(members)
+        level = Level(self._rows(forms), tuple(kinds))
+        self._slots.update(placed)
+        return level
+
+    def _numbered(self, condition: Any, forms: list[Form]) -> Any:
+        """A condition with the numbers of rows in place of forms."""
+        if not isinstance(condition, Condition):
+            return condition
+        parts = tuple(
+            forms.index(part) if isinstance(part, Form) else self._numbered(part, forms) for part in condition.operands
+        )
+        return Condition(condition.name, parts)
+
+    def _rows(self, forms: list[Form]) -> Rows:
+        width = max((len(form.terms) for form in forms), default=0) or 1
+        index, coefficient = (np.zeros((len(forms), width), int) for _ in range(2))
+        one_sum, many = np.zeros(len(forms)), np.zeros(len(forms))
+        for k, form in enumerate(forms):
+            for t, (atom, factor) in enumerate(form.terms):
+                index[k, t], coefficient[k, t] = self._slots[atom], self._constants.at(factor)
+            rounded = sum(_rounds(factor) for _, factor in form.terms)
+            operations = rounded + max(len(form.terms) - 1, 0)
+            one_sum[k], many[k] = float(operations == 1), float(operations if operations > 1 else 0)
+        return Rows(index, coefficient, one_sum, many)
+
+
+def _rounds(factor: Fraction | Form) -> bool:
+    """Whether a product with a factor rounds: not with a power of two, but for numbers that are flushed."""
+    literal = factor.literal if isinstance(factor, Form) else factor
+    if literal is None:
+        return True
+    whole = abs(literal.numerator) * literal.denominator
+    return bool(whole & (whole - 1))
+
+
+def _forms_of(operands: Iterable) -> Iterable[Form]:
+    """The forms among operands, and those that are compared in conditions."""
+    for each in operands:
+        if isinstance(each, Form):
+            yield each
+        elif isinstance(each, Condition):
+            yield from _forms_of(each.operands)

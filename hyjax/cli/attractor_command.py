@@ -1,0 +1,103 @@
+"""The command `attractor`: long-run states of a return map, or of the map of a section, over a grid of parameters."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFound, parse_sequence, parse_state
+from .cluster_options import require_dask, Scheduler, workers_of
+from .files import check_files, save_figure, save_netcdf
+from .grid_options import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
+from .options import GridJson, Model, MOST_GRID_POINTS, MOST_JUMPS, MOST_POINTS, OtherParam, Overwrite, Sequence, Where
+from .orbits import require_orbits
+from .output import nested_lists, print_record
+from .section_option import parse_section, state_at_section
+from .session import start_jax
+
+
+def attractor(
+    name: Model,
+    where: Where,
+    out: Annotated[Path | None, typer.Option(help="write to this netCDF file, as attractor.nc")] = None,
+    param: OtherParam = None,
+    strides: Annotated[int, typer.Option(help="number of strides; the first half is discarded as transient")] = 1000,
+    keep: Annotated[int, typer.Option(help="number of last states to keep")] = 128,
+    x0: Annotated[
+        str | None, typer.Option(help="initial state, as 1.0,0.5; default: near the model's periodic orbit")
+    ] = None,
+    sequence: Sequence = None,
+    section: Annotated[
+        str | None,
+        typer.Option(
+            help="in place of a sequence: mode:coordinate<value, where the coordinate falls below it, mode:coordinate>value, or "
+            "mode:period=value or mode:period=2pi/parameter of a forced system, through whatever modes come"
+        ),
+    ] = None,
+    max_jumps: Annotated[int, typer.Option(help="largest number of jumps from section to section")] = 100,
+    tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-9")] = None,
+    scheduler: Scheduler = None,
+    as_json: GridJson = False,
+    plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
+    overwrite: Overwrite = False,
+):
+    """Iterate a return map, or the map of a section, over a grid of parameters. The results are long-run states, periods and
+    Lyapunov exponents."""
+    check_files(plot, out=out, overwrite=overwrite)
+    check_count("--strides", strides, 2, MOST_GRID_POINTS)
+    check_count("--keep", keep, 1, MOST_POINTS)
+    require_dask(scheduler)
+    integrator = parse_tolerance(tolerance)
+    cache = start_jax()
+    model = load(name)
+    params, values, lens, axes = parse_grid(model, where, param)
+    if section is not None and sequence is not None:
+        raise Misuse("--section: give either --section or --sequence, not both.")
+    check_count("--max-jumps", max_jumps, 0, MOST_JUMPS)
+    surface = None if section is None else parse_section(model, section)
+    modes = () if surface is not None else parse_sequence(model, sequence)
+    check_count("--keep times the points of the grid", keep * math.prod(map(len, axes)), 1, MOST_GRID_POINTS)
+
+    import numpy as np
+
+    from .._sweep.attractor import attractor as run
+    from .._system.results import code_of
+
+    if surface is not None:
+        start = state_at_section(model, params, surface, x0)
+    elif x0 is not None:
+        start = parse_state(x0)
+    else:
+        start = require_orbits(model, params, values, modes, 1, cache)[0]
+    with workers_of(scheduler) as executor, as_misuse():
+        found = run(
+            model.system, start, params, where=lens, values=axes, sequence=modes or None, section=surface, strides=strides,
+            keep=keep, max_jumps=max_jumps, integrator=integrator, executor=executor,
+        )  # fmt: skip
+    periods, times = np.unique(found["period"].values[found["result"].values == 0], return_counts=True)
+    counts = count_results(found)
+    record = {
+        "model": name,
+        "points": int(found["result"].size),
+        "results": counts,
+        "periods": {str(period): int(count) for period, count in zip(periods, times, strict=True)},
+        "chaotic": int((found["lyapunov"] > 0).sum()),
+    }
+    if as_json:
+        record["axes"] = axes_record(found, found["result"].dims)
+        record |= {"period": found["period"].values.tolist(), "lyapunov": nested_lists(found["lyapunov"].values)}
+        record["exponents"] = nested_lists(found["exponents"].values)
+    print_record(record, as_json)
+    if not as_json:
+        names = [str(code_of(int(code))) for code in found["result"].values.ravel()]
+        columns = {"period": found["period"].values, "lyapunov": found["lyapunov"].values, "result": names}
+        print_points(found, columns)
+    save_netcdf(with_units(found, model, params), out)
+    if plot is not None:
+        from ..plot.sweep_figure import attractor_figure
+
+        degrees = in_degrees([*(param or ()), *where])
+        save_figure(plot, lambda: attractor_figure(found, None, model, params, degrees))
+    if counts.get("successful", 0) == 0:
+        raise NotFound(f"{name}: at no point of the grid did all {strides} strides succeed.")

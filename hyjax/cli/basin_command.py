@@ -1,0 +1,99 @@
+"""The command `basin`: basins of attraction in a plane of initial states."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .._results.labels import units_of
+from .arguments import as_misuse, check_count, in_degrees, load, Misuse, parse_parameters, parse_sequence, short_name
+from .cluster_options import require_dask, Scheduler, workers_of
+from .files import check_files, save_figure, save_netcdf
+from .grid_options import axes_record, parse_axes, parse_tolerance, with_units
+from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, Sequence
+from .orbits import find_model_orbits, MOST_STARTS
+from .output import print_record
+from .session import start_jax
+
+
+def basin(
+    name: Model,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="coordinate and its values, as name=low:high:count; default: the model's plane"),
+    ] = None,
+    points: Annotated[int, typer.Option(help="number of points along each axis of the model's plane")] = 300,
+    out: Annotated[Path | None, typer.Option(help="write to this netCDF file, as basin.nc")] = None,
+    param: OtherParam = None,
+    strides: Annotated[int, typer.Option(help="largest number of strides")] = 100,
+    sequence: Sequence = None,
+    tolerance: Annotated[float | None, typer.Option(help="tolerance of the integrator; default: 1e-8")] = None,
+    scheduler: Scheduler = None,
+    as_json: GridJson = False,
+    plot: Annotated[Path | None, typer.Option(help="draw the basins of attraction to this file")] = None,
+    overwrite: Overwrite = False,
+):
+    """Compute basins of attraction in a plane of states. The outcome of a state is a stable orbit, or an event such as a fall."""
+    check_files(plot, out=out, overwrite=overwrite)
+    check_count("--points", points, 2, 10_000)
+    check_count("--strides", strides, 1, MOST_JUMPS)
+    require_dask(scheduler)
+    integrator = parse_tolerance(tolerance)
+    cache = start_jax()
+    model = load(name)
+    params, values = parse_parameters(model, param)
+    modes = parse_sequence(model, sequence)
+
+    import numpy as np
+
+    axes = _axes(model, over, points)
+
+    from .._sweep.basin import basin as run
+
+    orbits, _ = find_model_orbits(model, params, modes, 1, cache, MOST_STARTS)
+    stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
+    with workers_of(scheduler) as executor, as_misuse():
+        found = run(
+            model.system, params, sequence=modes, axes=axes, start=getattr(model, "on_section", None),
+            orbits=orbits[stable] if len(stable) else None, fates=getattr(model, "fates", None), strides=strides,
+            integrator=integrator, executor=executor,
+        )  # fmt: skip
+    meanings = found["fate"].attrs["flag_meanings"].split()
+    counts = np.bincount(found["fate"].values.ravel(), minlength=len(meanings))
+    record: dict[str, Any] = {"model": name, "params": values, "points": int(found["fate"].size)}
+    record["fates"] = {each.replace("_", " "): int(count) for each, count in zip(meanings, counts, strict=True)}
+    if as_json:
+        record |= {"axes": axes_record(found, found["fate"].dims), "fate": found["fate"].values.tolist()}
+    print_record(record, as_json)
+    save_netcdf(with_units(found, model, params), out)
+    if plot is not None:
+        from ..plot.basin_figure import basin_figure
+
+        draw = lambda: basin_figure(found, None, orbits if len(orbits) else None, model, params, in_degrees(param))
+        save_figure(plot, lambda: draw().figure)  # pyright: ignore
+
+
+def _axes(model, over: list[str] | None, points: int) -> dict[str, Any]:
+    """The axes of the plane of initial states, from `--over` or the model. `Misuse` where the model's section has other axes."""
+    import numpy as np
+
+    plane = getattr(model, "plane", None)
+    if over:
+        units = units_of(model).coordinates
+        axes = parse_axes(over, "--over", lambda name: units.get(name, ""))
+        if not hasattr(model, "on_section") and set(axes) != set(model.coordinates):
+            raise Misuse(
+                f"--over: {', '.join(axes)} are not the coordinates of {short_name(model)}: give each of "
+                f"{', '.join(model.coordinates)}, one value for those that do not vary."
+            )
+        if hasattr(model, "on_section") and plane is not None and tuple(axes) != tuple(plane):
+            raise Misuse(
+                f"--over: the initial states of {short_name(model)} lie on the plane of {' and '.join(plane)}, in this order."
+            )
+        return axes
+    if plane is None:
+        raise Misuse(
+            f"{short_name(model)}: this model defines no plane of initial states; give --over for each of "
+            f"{', '.join(model.coordinates)}."
+        )
+    return {each: np.linspace(low, high, points) for each, (low, high) in plane.items()}

@@ -1,0 +1,79 @@
+"""The command `gait`: the periodic orbits of a model in a region, without an initial guess."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .arguments import as_misuse, check_count, in_degrees, load, parse_parameters, parse_region, parse_sequence
+from .files import check_files, check_outline, save_figure, tell_written
+from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
+from .orbits import choose_orbit, MOST_STARTS, require_orbits
+from .output import orbits_record, orbits_table
+from .session import start_jax
+
+
+def gait(
+    name: Model,
+    param: Param = None,
+    strides: Strides = 1,
+    sequence: Sequence = None,
+    starts: Annotated[
+        int, typer.Option(help="largest number of initial guesses; fewer where new ones find nothing new")
+    ] = MOST_STARTS,
+    region: Annotated[
+        str | None,
+        typer.Option(help="box of states at the start of the sequence, as 0:1,-2:2,0; default: the model's"),
+    ] = None,
+    orbit: Annotated[
+        int | None,
+        typer.Option(help="number of the orbit to draw, from 1; default: all in --plot, the first in --animate"),
+    ] = None,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw phase portrait, coordinates over time and multipliers to this file")
+    ] = None,
+    animate: Animate = None,
+    overwrite: Overwrite = False,
+):
+    """Find the periodic orbits of a model in a region, without an initial guess. Print states, periods and multipliers.
+
+    The search goes on until the expected share of guesses that lead to other orbits is 1/4000; orbits to which fewer lead may be
+    missed.
+    """
+    check_count("--strides", strides, 1, MOST_STRIDES)
+    check_count("--starts", starts, 1, MOST_POINTS)
+    if orbit is not None:
+        check_count("--orbit", orbit, 1, MOST_POINTS)
+    check_files(plot, animate, overwrite=overwrite)
+    cache = start_jax()
+    model = load(name)
+    check_outline(model, animate)
+    params, values = parse_parameters(model, param)
+    modes = parse_sequence(model, sequence)
+    box = None if region is None else parse_region(region, model.system.modes[modes[0]].coordinates)
+
+    import jax
+
+    orbits = require_orbits(model, params, values, modes, strides, cache, starts, box)
+    shown = jax.device_get(orbits)
+    if as_json:
+        print(json.dumps(orbits_record(name, model, values, shown)))
+    else:
+        from rich.console import Console
+
+        Console(width=max(Console().width, 50 + 40 * len(orbits))).print(orbits_table(model, values, shown))
+    drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)
+    if plot is not None:
+        from ..plot.orbit_figure import gait_figure
+
+        save_figure(plot, lambda: gait_figure(drawn, model, in_degrees(param)))
+    if animate is not None:
+        from ..plot.animate import animate_orbit, save_animation
+
+        with as_misuse():
+            chosen = 1 if orbit is None else orbit
+            label = f"gait {chosen} of {len(orbits)}" if len(orbits) > 1 else ""
+            save_animation(animate_orbit(orbits[chosen - 1], model, label=label), animate)
+        tell_written(animate)

@@ -1,0 +1,159 @@
+"""The command `optimize`: the parameters of a gait that minimize or maximize an objective under constraints."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
+from .cluster_options import require_dask, Scheduler, workers_of
+from .files import check_files, check_outline, save_figure, tell_written
+from .optimum_tables import no_optimum, optimum_record, optimum_tables
+from .options import Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
+from .orbits import choose_orbit, require_orbits
+from .quantities import parse_bounds, parse_constraints, quantity
+from .session import start_jax
+
+# What a computer's memory holds: the history of each start is kept.
+MOST_OPTIMIZATIONS = 10_000
+
+
+def optimize(
+    name: Model,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="quantity to minimize: period, spectral_radius, contraction, speed, step_length, slope_sensitivity (of the "
+            "period to noise of the slope), or one of the model's objectives, which hyjax models MODEL lists"
+        ),
+    ],
+    over: Annotated[list[str], typer.Option(help="parameter that varies, as name=low:high; repeat for several")],
+    subject_to: Annotated[
+        list[str] | None,
+        typer.Option(help="constraint on a quantity, as speed=0.4, period>=2 or period<=3; repeat for several"),
+    ] = None,
+    param: Param = None,
+    strides: Strides = 1,
+    sequence: Sequence = None,
+    orbit: Annotated[
+        int | None,
+        typer.Option(
+            help="number of the gait to start from, as hyjax gait counts them; default: near the model's guess"
+        ),
+    ] = None,
+    maximize: Annotated[bool, typer.Option("--maximize", help="maximize the objective")] = False,
+    starts: Annotated[
+        int, typer.Option(help="number of starts, spread over the bounds; the first is the gait's own")
+    ] = 1,
+    first_order: Annotated[
+        bool, typer.Option("--first-order", help="use gradients alone: less compilation, more evaluations")
+    ] = False,
+    scheduler: Scheduler = None,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="draw the gaits before and after, the objective and the multipliers to this file"),
+    ] = None,
+    animate: Annotated[
+        Path | None,
+        typer.Option(help="write an animation of the gaits before and after to this file: .gif, .mp4 or .html"),
+    ] = None,
+    overwrite: Overwrite = False,
+):
+    """Find the parameters of a gait that minimize an objective under constraints. Print the gait before and after.
+
+    The optimum is a local one: other starts may lead to others.
+    """
+    check_files(plot, animate, overwrite=overwrite)
+    check_count("--strides", strides, 1, MOST_STRIDES)
+    check_count("--starts", starts, 1, MOST_OPTIMIZATIONS)
+    if orbit is not None:
+        check_count("--orbit", orbit, 1, MOST_POINTS)
+    require_dask(scheduler)
+    cache = start_jax()
+    model = load(name)
+    check_outline(model, animate)
+    params, values = parse_parameters(model, param)
+    bounds = parse_bounds(model, over, values)
+    wanted = quantity(model, objective, "--objective")
+    constraints = parse_constraints(model, subject_to)
+    equations = sum(each.equals is not None for each in constraints)
+    if equations > len(bounds):
+        raise Misuse(
+            f"--subject-to: {equations} equations for {len(bounds)} parameter{'s' * (len(bounds) > 1)} leave no choice. Give "
+            "more parameters with --over, or fewer equations."
+        )
+    modes = parse_sequence(model, sequence)
+
+    from .._optimize.interior_point import InteriorPoint
+    from .._optimize.objectives import Negative
+    from .._optimize.optimize import optimize as run
+
+    first = starting_gait(model, params, values, modes, strides, cache, orbit)
+    lens = lambda params: tuple(getattr(params, name) for name in bounds)
+    print(
+        f"hyjax: the derivatives of the gait are compiled, and kept in {cache}: the first time this takes minutes for a model of "
+        f"many states.{'' if first_order else ' With --first-order it takes about half as long.'}",
+        file=sys.stderr,
+    )
+    with workers_of(scheduler) as executor, as_misuse():
+        found = run(
+            Negative(wanted.function) if maximize else wanted.function, model.system, first, where=lens,
+            constraints=constraints, bounds=tuple(bounds.values()), starts=starts,
+            method=InteriorPoint(second_order=not first_order), throw=False, executor=executor,
+        )  # fmt: skip
+    record = optimum_record(name, values, found, wanted, maximize, bounds)
+    if as_json:
+        print(json.dumps(record))
+    else:
+        from rich.console import Console
+
+        console = Console(width=max(Console().width, 120))
+        for each in optimum_tables(model, record):
+            console.print(each, highlight=False)
+    # The gait at which a search ended without an optimum is drawn too: it shows where the search went.
+    drawn = math.isfinite(float(found.orbit.period))
+    if plot is not None and drawn:
+        from ..plot.optimization_figure import optimization_figure
+
+        save_figure(plot, lambda: optimization_figure(found, model))
+    if animate is not None and drawn:
+        from ..plot.animate import save_animation
+        from ..plot.comparison import animate_optimization
+
+        with as_misuse():
+            save_animation(animate_optimization(found, model), animate)
+        tell_written(animate)
+    if found.result != "successful":
+        raise NotFound(f"{name}: {no_optimum(record, found, first_order)}")
+
+
+def starting_gait(
+    model: ModuleType,
+    params,
+    values: dict[str, float],
+    modes: tuple[str, ...],
+    strides: int,
+    cache: str,
+    number: int | None,
+):
+    """The gait from which the optimization starts: number `number` of `hyjax gait`; or the one near the model's guess, and where
+    there is none the first of `hyjax gait`. A line on stderr says which."""
+    from .._orbit.orbit import periodic_orbit
+    from .._results.working import working
+
+    if number is None and strides == 1 and modes == tuple(getattr(model, "sequence", ())) and hasattr(model, "guess"):
+        with working("looking for the gait near the model's guess"):
+            orbit = periodic_orbit(model.system, model.guess(params), params, sequence=modes, throw=False)
+        if orbit.result == "successful":
+            print("hyjax: from the gait near the model's guess; another one: --orbit.", file=sys.stderr)
+            return orbit
+    orbits = require_orbits(model, params, values, modes, strides, cache)
+    chosen = 1 if number is None else number
+    orbit = choose_orbit(orbits, chosen, values)
+    print(f"hyjax: from gait {chosen} of {len(orbits)} of hyjax gait.", file=sys.stderr)
+    return orbit

@@ -1,0 +1,13 @@
+"""Feedback at events and along orbits: Riccati equations, regulators, trajectory optimization by iLQR."""
+
+from .ilqr import ilqr as ilqr
+from .ilqr_solution import IlqrHistory as IlqrHistory, IlqrSolution as IlqrSolution
+from .regulator import Regulator as Regulator, regulator as regulator
+from .riccati_solution import riccati as riccati, RiccatiSolution as RiccatiSolution
+from .sensitivity_norm import sensitivity_norm as sensitivity_norm
+from .stride_feedback import (
+    ClosedLoop as ClosedLoop,
+    stride_feedback as stride_feedback,
+    StrideFeedback as StrideFeedback,
+)
+from .tracking import Tracking as Tracking

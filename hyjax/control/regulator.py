@@ -1,0 +1,176 @@
+r"""The linear-quadratic regulator along a trajectory or a periodic orbit, through early and late events."""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Complex, Float, Int
+
+from .._flow.check import check_state
+from .._flow.mode_integrators import for_modes, IntegratorLike
+from .._flow.trajectory import Trajectory
+from .._orbit.orbit import PeriodicOrbit
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.system import Mode
+from .._system.types import Matrix, State, Time
+from .._system.where import Where
+from .quadratic_cost import ByMode, ByTransition
+from .reference_table import reference_table
+from .riccati_map import passage
+from .riccati_solution import prepare, solve
+from .tracker import Place, Tracker
+from .tracking import Tracking, tracking
+
+Index = Int[Array, ""]
+
+
+class Regulator(eqx.Module):
+    r"""The feedback $u = -K(t)\,(x - x_\ast(t))$, $K = R^{-1}B^\top P$, of a reference $x_\ast$, from `regulator`.
+
+    **Attributes:** `cost`: $P$ at the start, shape `(size, size)`, padded with zeros. `multipliers`: of the closed loop once
+    around an orbit, shape `(size,)`; `None` for a finite horizon. `result`: `successful`, or the code of `riccati`. `tracker`:
+    the reference over time, with the costs.
+
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> held = hj.control.regulator(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> held.cost.shape
+    (2, 2)
+    >>> print(held.control(0.2, jnp.array([0.61, -2.0]), mode="free").round(4))
+    [-0.0042]
+    """
+
+    cost: Float[Array, "*batch size size"]
+    multipliers: Complex[Array, "*batch size"] | None
+    result: RESULTS
+    tracker: Tracker
+
+    def gain(self, t: float | Time, *, mode: str, arc: int | Index | None = None) -> Float[Array, "m n"]:
+        """The gain $K$ at a time, of the arc of the mode that is nearest in time, or of a given arc."""
+        each, number, t, place = self._placed(t, mode, arc)
+        return self.tracker.gain(place.arc, t - place.shift, each, number)[0]
+
+    def control(self, t: float | Time, x: State, *, mode: str, arc: int | Index | None = None) -> Float[Array, " m"]:
+        """The control $u$, the deviation of the parameters that act from those of the reference, at a time and state of a mode;
+        zero in a mode that the reference does not visit.
+
+        **Arguments:** `arc`: the number of the arc with which `x` is compared; by default the arc of the mode that is nearest in
+        time. A mode that recurs has several: then the solution itself knows which of its events have passed, as in `simulate`.
+        """
+        each, number, t, place = self._placed(t, mode, arc)
+        return self.tracker.aim(place, t, check_state(x, each.dimension, mode), each, number).control
+
+    def _placed(self, t, mode: str, arc) -> tuple[Mode, int, Time, Place]:
+        system, t = self.tracker.reference.system, jnp.asarray(t, self.tracker.reference.starts.dtype)
+        each, number = system.mode(mode), system.names.index(mode)
+        place = self.tracker.nearest(t, number)
+        return each, number, t, place if arc is None else Place(jnp.asarray(arc), place.shift)
+
+    def simulate(
+        self,
+        x0: State,
+        *,
+        t1: float | Time,
+        t0: float | Time | None = None,
+        mode: str | None = None,
+        max_jumps: int = 100,
+        integrator: IntegratorLike | None = None,
+        save: Float[Array, " times"] | None = None,
+    ) -> Tracking:
+        r"""The closed loop from the state `x0`, through whatever modes come, by `simulate`.
+
+        After a jump the solution is compared with the arc, of its mode, that starts nearest in time: so before and after an event
+        that is early or late it is compared with the continuation of the arc of its own mode. In a mode that the reference does
+        not visit there is no control. Guards and resets see the parameters of the reference. Around an orbit the reference goes
+        on without end; after the end of a trajectory its last arc is continued.
+
+        **Arguments:** `x0`: shape `(n,)`. `t0`: start time; by default that of the reference. `mode`: the first mode; by default
+        that of the reference. The others as for `simulate`; by default the reference's integrator.
+
+        **Returns:** `Tracking`, also under `jit` and `vmap`; its `result` is a code of `simulate`, or that of the regulator.
+        """
+        known = self.tracker.reference
+        dtype = known.starts.dtype
+        if mode is None:
+            mode = known.initial
+        if mode is None:
+            raise ValueError("simulate: the modes of the reference are traced. Name the first mode, mode=...")
+        x0 = check_state(x0, known.system.mode(mode).dimension, mode)
+        chosen = known.integrator if integrator is None else for_modes(known.system, integrator)
+        chosen.tolerances(x0.dtype)
+        if not isinstance(max_jumps, int) or max_jumps < 0:
+            raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
+        start = known.starts[0] if t0 is None else jnp.asarray(t0, dtype)
+        save = None if save is None else jnp.asarray(save, dtype)
+        tracked = tracking(self.tracker, x0, mode, start, jnp.asarray(t1, dtype), max_jumps, chosen, save)
+        result = choose(self.result == RESULTS.successful, tracked.result, self.result)
+        return dataclasses.replace(tracked, result=result)
+
+
+def regulator(
+    reference: Trajectory | PeriodicOrbit,
+    *,
+    where: Where,
+    state_cost: ByMode = None,
+    control_cost: Float[Array, "m m"] | None = None,
+    terminal_cost: Matrix | None = None,
+    event_cost: ByTransition = None,
+    transverse: bool = False,
+    segments: int = 32,
+    margin: float = 0.25,
+) -> Regulator:
+    r"""The linear-quadratic regulator along a trajectory or a periodic orbit: $u = -R^{-1}B^\top P(t)\,(x - x_\ast(t))$.
+
+    $P$ is the solution of the Riccati equation of `riccati`, with the same arguments. The reference $x_\ast$ of each arc is
+    continued beyond both of its events by the flow of its mode: without this continuation the difference from the reference
+    would be as large as the jump between an early or late event and the reference's own. The cost of the closed loop from
+    $x_\ast(0) + \delta x$ is $\delta x^\top P(0)\,\delta x$ to second order in $\delta x$.
+
+    With `transverse` the reference's time is set at each jump to that of the reference's own jump, so that the phase is free.
+
+    **Arguments:** `segments`: the number of polynomials of degree 5 in time by which reference and $P$ are represented on each
+    arc; the error falls with its sixth power. `margin`: how far each arc is continued on both sides, by its duration; a solution
+    whose event is further off is compared with the end of the continuation. Both are static. The others as for `riccati`.
+
+    **Returns:** `Regulator`, also under `jit`, `vmap` and `grad`; `simulate` runs the closed loop.
+
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> held = hj.control.regulator(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> tracking = held.simulate(jnp.array([1.01, -2.0]), t1=1.0)
+    >>> print(tracking.result)
+    successful
+
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 39-40 and 156, and Sec. II for the extended reference: in Table I $P$ of eq.
+    40, the penalties of Appendix D, and the perturbed impact time of Sec. III-B, beyond which the reference is continued.
+    Rijnen, Saccon, Nijmeijer (2015), *On optimal trajectory tracking for mechanical systems with unilateral constraints*, IEEE
+    CDC.
+    """
+    if not isinstance(segments, int) or segments < 1:
+        raise ValueError(f"regulator: segments={segments!r} must be an integer of at least 1.")
+    if not margin >= 0:
+        raise ValueError(f"regulator: margin={margin!r} must not be negative: it is a part of an arc's duration.")
+    reference.system.refuse_at_once("regulator")
+    given, cost, terminal = prepare(
+        reference, where, state_cost, control_cost, terminal_cost, event_cost, transverse, "regulator"
+    )
+    return _regulator(given, cost, terminal, transverse, segments, int(-(-margin * segments // 1)))
+
+
+@eqx.filter_jit
+def _regulator(reference, weights, terminal, transverse: bool, segments: int, margin: int) -> Regulator:
+    through = passage(reference, weights, segments, transverse)
+    costs, multipliers, result = solve(through, reference, weights, terminal, transverse)
+    table = reference_table(reference, weights, through, costs, margin, transverse)
+    good = result == RESULTS.successful
+    cost = nan_unless(good, costs.segments[0, 0] * weights.unit)
+    multipliers = None if multipliers is None else nan_unless(good, multipliers)
+    return Regulator(cost, multipliers, result, Tracker(reference, weights, table, transverse))

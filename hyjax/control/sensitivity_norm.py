@@ -1,0 +1,69 @@
+"""The gait sensitivity norm: how much the strides of a stable gait vary under noise that acts once per stride."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._numerics.riccati import lyapunov_sum
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.stride import Stride
+from .._orbit.stride_derivatives import require_one, require_phase, stride_derivatives
+from .._system.results import nan_unless, RESULTS
+from .._system.types import Scalar
+from .._system.where import free_leaves, Where
+
+# What of a stride is to vary little: a number, or several.
+Indicator = Callable[[Stride], Scalar | Float[Array, " outputs"]]
+
+
+def stride_time(stride: Stride) -> Scalar:
+    """The duration of a stride."""
+    return stride.time
+
+
+def sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indicator = stride_time) -> Scalar:
+    r"""The gait sensitivity norm: the $H_2$ norm from noise in parameters to gait indicators, by one discrete Lyapunov equation.
+
+    $$\mathrm{GSN}^2 = \operatorname{tr}\Big(D^\top D + \sum_{k=0}^\infty B^\top (A^k)^\top C^\top C A^k B\Big), \qquad
+      \delta x_{k+1} = A\,\delta x_k + B\,e_k, \quad \delta g_k = C\,\delta x_k + D\,e_k$$
+
+    For noise $e_k$ of unit variance, independent from stride to stride and in each parameter, it is the root of the sum of the
+    indicators' variances; equally the root of the sum of squares of their deviations after one unit impulse of each parameter.
+
+    **Arguments:** `orbit`: a stride is here once around it. `noise`: selects the parameters that vary from stride to stride, as
+    `lambda p: p.slope` for a ground of varying slope. `indicator`: a function of the `Stride` whose result varies, by default its
+    duration; a number or shape `(outputs,)`. Scale several indicators to comparable units.
+
+    **Returns:** a scalar, in units of the indicator per unit of the noise; differentiable in the orbit's parameters, also under
+    `jit` and `vmap`. Infinite for an orbit that is not stable, NaN for one that was not found. `ValueError` for a batch.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.control.sensitivity_norm(orbit, noise=lambda p: p.slope):.6f}")
+    5.156015
+
+    Source: Hobbelen, Wisse (2007), *A disturbance rejection measure for limit cycle walkers: the gait sensitivity norm*, IEEE
+    Trans. Robot. 23, 1213-1224. In Kong, Payne, Zhu, Johnson (2024): Table I, the Poincaré map of Sec. III-C, whose Jacobian is
+    $A$; Sec. II, sensitivities to parameters.
+    """
+    require_one(orbit, "sensitivity_norm")
+    require_phase(orbit, "sensitivity_norm")
+    return _norm(orbit, free_leaves(noise, orbit.params), indicator)
+
+
+@eqx.filter_jit
+def _norm(orbit: PeriodicOrbit, free: tuple[int, ...], indicator: Indicator) -> Scalar:
+    read = lambda stride: (stride.x, jnp.ravel(indicator(stride)))
+    ((a, b), (c, d)), result = stride_derivatives(orbit, free, read)
+    stable = orbit.spectral_radius < 1
+    # An unstable sum overflows: its lane of a batch is computed with zeros.
+    total = lyapunov_sum(jnp.where(stable, a, 0), c.T @ c)
+    square = jnp.sum(d**2) + jnp.sum(b * (total @ b))
+    # The root of zero has no derivative: that of a norm that is zero is taken as zero.
+    root = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    return nan_unless(result == RESULTS.successful, jnp.where(stable, root, jnp.inf))

@@ -1,0 +1,135 @@
+r"""The closed loop of a system and its regulator, as a hybrid system.
+
+Its state is that of the system and three coordinates that follow it: the number of the reference's arc with which the solution is
+compared, the shift of its time, and the cost so far,
+
+$$\dot c = \delta x^\top Q\,\delta x + u^\top R\,u, \qquad c^+ = c^- + \delta x^{-\top} Q_e\,\delta x^-.$$
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._flow.automaton import Automaton
+from .._flow.mode_integrators import Integrators
+from .._flow.simulate import run_simulation
+from .._flow.trajectory import Trajectory
+from .._orbit.stride_derivatives import leaf_values
+from .._system.results import RESULTS
+from .._system.system import HybridSystem, Mode, Reset, Transition
+from .._system.types import State, Time
+from .._system.where import with_leaves
+from ..noise.follower import OfState
+from ..noise.joint import After
+from .tracker import Place, Tracker
+
+# The coordinates that follow the state.
+FOLLOWING = ("reference_arc", "reference_shift", "cost")
+
+
+class Tracking(eqx.Module):
+    r"""A solution of the closed loop, from `Regulator.simulate`.
+
+    **Attributes:** `trajectory`: that of the closed loop, whose states have three more coordinates, after those of their mode:
+    the number of the reference's arc, the time less that of the reference, and the cost so far. `x`: the final state without
+    them, shape `(size,)`, padded with zeros. `cost`: $\int \delta x^\top Q\,\delta x + u^\top R\,u\,\mathrm dt + \sum \delta
+    x^{-\top} Q_e\,\delta x^-$ from start to end, without the terminal cost; nothing is added in modes that the reference does
+    not visit. `result`: the code of the regulator or of the simulation.
+
+    **Example:**
+
+    >>> free = hj.Mode(lambda t, x, p: jnp.stack([x[1], p["force"]]), coordinates=("y", "v"))
+    >>> wall = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -0.7 * x[1]]))
+    >>> cart, params = hj.HybridSystem({"free": free}, (wall,)), {"force": jnp.array(0.0)}
+    >>> run = hj.simulate(cart, jnp.array([1.0, -2.0]), params, mode="free", t1=1.0, max_jumps=1)
+    >>> held = hj.control.regulator(run, where=lambda p: p["force"], terminal_cost=jnp.eye(2))
+    >>> tracking = held.simulate(jnp.array([1.01, -2.0]), t1=1.0)
+    >>> tracking.x.shape
+    (2,)
+    >>> print(f"{tracking.cost:.2e}")
+    7.60e-05
+    """
+
+    trajectory: Trajectory
+    x: Float[Array, "*batch size"]
+    cost: Float[Array, "*batch"]
+    result: RESULTS
+
+
+class _ClosedFlow(eqx.Module):
+    mode: Mode
+    number: int = eqx.field(static=True)
+
+    def __call__(self, t: Time, z: State, tracker: Tracker) -> State:
+        n, weights, params = self.mode.dimension, tracker.weights, tracker.params
+        x, place = z[:n], _place(z, n)
+        aim = tracker.aim(place, t, x, self.mode, self.number)
+        values = leaf_values(params, weights.free, x.dtype) + aim.control
+        rate = self.mode.vector_field(t, x, with_leaves(params, weights.free, values))
+        cost = aim.deviation @ aim.cost @ aim.deviation + aim.control @ weights.control @ aim.control
+        return jnp.concatenate([rate, jnp.zeros(2, x.dtype), (weights.unit * cost)[None]])
+
+
+class _ClosedJump(eqx.Module):
+    source: Mode
+    reset: Reset
+    before: int = eqx.field(static=True)
+    after: int = eqx.field(static=True)
+    event_cost: int | None = eqx.field(static=True)
+
+    def __call__(self, t: Time, z: State, tracker: Tracker) -> After:
+        n = self.source.dimension
+        x, place, cost = z[:n], _place(z, n), z[n + 2]
+        if self.event_cost is not None:
+            deviation = tracker.aim(place, t, x, self.source, self.before).deviation
+            cost = cost + tracker.weights.unit * (deviation @ tracker.weights.states[self.event_cost] @ deviation)
+        place = tracker.entered(place, t, self.after)
+        x = jnp.asarray(self.reset(t, x, tracker.params), z.dtype)
+        return jnp.concatenate([x, jnp.stack([place.arc.astype(z.dtype), place.shift, cost])])
+
+
+def _place(z: State, n: int) -> Place:
+    return Place(jnp.round(jax.lax.stop_gradient(z[n])).astype(int), z[n + 1])
+
+
+def closed_system(tracker: Tracker) -> HybridSystem:
+    """The closed loop, whose parameters are the tracker."""
+    system = tracker.reference.system
+    modes = {}
+    for number, (name, mode) in enumerate(system.modes.items()):
+        domain = None if mode.domain is None else OfState(mode.domain, mode.dimension)
+        coordinates = (*mode.coordinates, *FOLLOWING)
+        units = (*mode.units, "1", system.time_unit, "") if mode.units else ()
+        modes[name] = Mode(_ClosedFlow(mode, number), coordinates, domain, units)
+    ways = []
+    for way, cost in zip(system.transitions, tracker.weights.of_event, strict=True):
+        source, after = system.mode(way.source), system.names.index(way.target)
+        jump = _ClosedJump(source, way.reset, system.names.index(way.source), after, cost)
+        armed = None if way.armed is None else OfState(way.armed, source.dimension)
+        ways.append(Transition(way.source, way.target, OfState(way.guard, source.dimension), jump, armed))
+    return HybridSystem(modes, tuple(ways), system.time_unit)
+
+
+@eqx.filter_jit
+def tracking(
+    tracker: Tracker,
+    x0: State,
+    mode: str,
+    t0: Time,
+    t1: Time,
+    max_jumps: int,
+    integrator: Integrators,
+    save: Float[Array, " times"] | None,
+) -> Tracking:
+    """The closed loop from a state."""
+    system = tracker.reference.system
+    dimensions = tuple(each.dimension for each in system.modes.values())
+    place = tracker.nearest(t0, system.names.index(mode))
+    z0 = jnp.concatenate([x0, jnp.stack([place.arc.astype(x0.dtype), place.shift, jnp.zeros((), x0.dtype)])])
+    automaton = Automaton(closed_system(tracker), leading=dimensions)
+    run = run_simulation(automaton, z0, mode, t0, t1, tracker, max_jumps, integrator, save)
+    n = jnp.array(dimensions)[run.mode]
+    size = tracker.reference.size
+    x = jnp.where(jnp.arange(size) < n, run.x[:size], 0)
+    return Tracking(run, x, run.x[n + 2], run.result)

@@ -1,0 +1,221 @@
+r"""The covariance of the state along a trajectory through events."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._flow.automaton import Automaton, StateAlone
+from .._flow.integrator import Integrator
+from .._flow.mode_integrators import IntegratorLike
+from .._flow.samples import Samples
+from .._flow.simulate import check_simulation, rows_of, run_simulation
+from .._flow.surfaces import rounding
+from .._flow.trajectory import Trajectory
+from .._numerics.semidefinite import check_covariance, packed_places, packed_size
+from .._results.pictures import picture
+from .._system.results import nan_unless, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, Scalar, State, Time
+from .age import aged_noise, takes_age, with_age
+from .joint import joint_state, joint_system, JointParams, own_params
+from .noise import Noise, place_noise, PlacedNoise, value_at
+
+
+class Covariance(eqx.Module):
+    r"""A trajectory and the covariance $\Sigma(t)$ of the states about it, from `covariance`.
+
+    The arrays have a row and a column for each coordinate, padded with zeros to the largest dimension, `size`, and NaN in unused
+    rows, as those of `Trajectory`. Units: those of the state times those of the state.
+
+    **Attributes:** `trajectory`: the `Trajectory` of the mean, to first order. `sigma`: the covariance at the end, shape
+    `(size, size)`; `final` has the dimension of the mode. `sigma_starts`, `sigma_ends`: at the starts and ends of the arcs, after
+    and before the jumps, shape `(arcs, size, size)`. `sigma_samples`: at the times `save`, shape `(times, size, size)`, or
+    `None`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> found = hj.noise.covariance(ball.system, x0, 1e-4 * jnp.eye(2), params, mode="flight", t1=1.0)
+    >>> found.sigma_starts.shape, bool(jnp.all(found.sigma == found.final))
+    ((101, 2, 2), True)
+    """
+
+    trajectory: Trajectory
+    sigma: Float[Array, "*batch size size"]
+    sigma_starts: Float[Array, "*batch arcs size size"]
+    sigma_ends: Float[Array, "*batch arcs size size"]
+    sigma_samples: Float[Array, "*batch times size size"] | None
+
+    @property
+    def final(self) -> Matrix:
+        """The covariance at the end, of the dimension of the final mode; `TypeError` for a batch, and under `jit`."""
+        n = self.trajectory.final.size
+        return self.sigma[:n, :n]
+
+    @property
+    def result(self) -> RESULTS:
+        """The code of the trajectory."""
+        return self.trajectory.result
+
+    def plot(self, coordinates: tuple[str, str] | None = None):
+        """A figure of the path of the mean with ellipses of the covariance; see `hyjax.plot.covariance_figure`."""
+        return picture("covariance_figure")(self, coordinates)
+
+
+def covariance(
+    system: HybridSystem,
+    x0: State,
+    sigma0: Matrix,
+    params: Params,
+    *,
+    mode: str,
+    t1: float | Time,
+    t0: float | Time = 0.0,
+    noise: Noise | None = None,
+    max_jumps: int = 100,
+    integrator: IntegratorLike = Integrator(),
+    save: Float[Array, " times"] | None = None,
+) -> Covariance:
+    r"""The covariance of the state along a trajectory, through whatever modes come: the linear prediction.
+
+    $$\dot\Sigma = A\Sigma + \Sigma A^\top + W, \quad A = D_xf; \qquad
+      \Sigma^+ = \Xi\,\Sigma^-\,\Xi^\top + \gamma\,\sigma_g^2\,\gamma^\top + W_R, \quad
+      \gamma = \frac{f^+ - D_xR\,f^- - D_tR}{D_tg + D_xg\,f^-}$$
+
+    with the saltation matrix $\Xi$. Both are integrated together with the flow, in the same steps and to the same tolerance.
+    $\Sigma$ is the covariance at fixed time. Without noise $\Sigma(t) = \Phi\,\Sigma_0\,\Phi^\top$ with the fundamental matrix.
+
+    This is the linear theory: its error is of the order of $\Sigma^2$ times the second derivatives of the flow. At a fixed time
+    near an event, part of the states have jumped and part have not: there the covariance of the states is another, and the
+    prediction holds again when all have jumped. It fails where a part of the states takes other events: near grazing, near
+    simultaneous events, and where the deviation $\sqrt\Sigma$ is not small against the way to another guard. Near grazing: an
+    event whose guard is off by $\delta g$ is late by $-\delta g/\dot g - \ddot g\,\delta g^2/(2\dot g^3)$, of which $\Xi$ has the
+    first term. With the guard's deviation $\sigma$ before the event the linear theory needs $\kappa = 2|\ddot
+    g|\,\sigma/\dot g^2$ small: the variance of the speed of a ball that meets a ceiling is larger than predicted by $\tfrac78
+    \kappa^2$, and at $\kappa = \tfrac12$ two deviations already graze.
+
+    **Arguments:** `x0`: initial state, shape `(n,)`. `sigma0`: $\Sigma_0$, symmetric and positive semidefinite, of any rank,
+    shape `(n, n)`, in the units of the state times those of the state. `noise`: $W$, $\sigma_g^2$ and $W_R$, a `Noise`; by
+    default there is none. The others as for `simulate`.
+
+    **Returns:** `Covariance`, also under `jit` and `vmap`, differentiable in `x0`, `sigma0`, `params`, the values of the noise,
+    `t0` and `t1` as `simulate` is. After a failure the covariance up to the failure is kept, and `result` is the reason, a code
+    of `simulate`. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or that are not covariances.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> found = hj.noise.covariance(ball.system, x0, 1e-4 * jnp.eye(2), params, mode="flight", t1=1.0)
+    >>> print(jnp.sqrt(jnp.diag(found.final)).round(6))
+    [0.013991 0.0411  ]
+
+    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 36-38 and 143: in Table I the covariance $\Sigma$ of Appendix C, in Sec. II
+    state estimation; eqs. 36 and 38 are those of one time step, for which the equation of $\dot\Sigma$ stands here. Noise of
+    guards and resets: see `Noise`.
+    """
+    t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    n = x0.size
+    sigma0 = check_covariance(sigma0, n, x0.dtype, "covariance: sigma0")
+    placed = place_noise(noise, system, t0, x0.dtype, params)
+    save = None if save is None else jnp.asarray(save, x0.dtype)
+    return _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, save)
+
+
+@eqx.filter_jit
+def _covariance(
+    system: HybridSystem, noise: PlacedNoise, x0, sigma0, mode: str, t0, t1, params, max_jumps: int, integrator, save
+) -> Covariance:
+    whole, aged = system, takes_age(system)
+    if aged:
+        system, noise = with_age(system), aged_noise(noise)
+        x0, sigma0 = jnp.pad(x0, (1, 0)), jnp.pad(sigma0, (1, 0))
+    joint, leading = joint_system(system, noise), tuple(each.dimension for each in system.modes.values())
+    unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
+    z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, noise, unit)
+    automaton = Automaton(joint, leading=leading, alone=StateAlone(system, own_params))
+    flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, save)
+    # The trajectory of the state, and the covariances, from that of the joint state.
+
+    def parts(z, mode):
+        x, sigma = split(z, mode, system, unit)
+        return (x[..., 1:], sigma[..., 1:, 1:]) if aged else (x, sigma)
+
+    x, sigma = parts(flown.x, flown.mode)
+    x_starts, sigma_starts = parts(flown.x_starts, flown.modes)
+    x_ends, sigma_ends = parts(flown.x_ends, flown.modes)
+    samples = sigma_samples = None
+    if flown.samples is not None:
+        x_samples, sigma_samples = parts(flown.samples.x, flown.samples.mode)
+        samples = Samples(flown.samples.t, x_samples, flown.samples.mode)
+    trajectory = dataclasses.replace(
+        flown, x=x, x_starts=x_starts, x_ends=x_ends, samples=samples, params=params, system=whole
+    )
+    if aged:
+        at_once = (flown.transitions >= 0) & (split(flown.x_ends, flown.modes, system, unit)[0][:, 0] <= 0)
+        trajectory = _known_at_once(trajectory, at_once)
+    return Covariance(trajectory, sigma, sigma_starts, sigma_ends, sigma_samples)
+
+
+def _known_at_once(trajectory: Trajectory, young: Bool[Array, " arcs"]) -> Trajectory:
+    """The trajectory with the arcs that end beyond a guard's surface, and the rates of these guards.
+
+    **Arguments:** `young`: the arcs that a jump ends at the time of the event before it.
+    """
+    automaton, params = Automaton(trajectory.system), trajectory.params
+    at_once = jnp.array([way.at_once for way in trajectory.system.transitions])[trajectory.transitions]
+
+    def guard(t, x, mode, transition):
+        args, k = (mode, params), jnp.argmax(automaton.leaving(mode) == transition)
+        values, rates = automaton.surfaces.rates(t, x, automaton.field(t, x, args), args)
+        noise, _ = rounding(automaton.surfaces, t, x, args)
+        return values[k] < -noise[k], rates[k]
+
+    columns = trajectory.ends, trajectory.x_ends, trajectory.modes, trajectory.transitions
+    below, rates = jax.vmap(guard)(*jax.tree.map(lambda column: jnp.where(rows_of(young, column), column, 0), columns))
+    beyond = young & at_once & below
+    rates = jnp.where(beyond, rates, trajectory.guard_rates)
+    return dataclasses.replace(trajectory, at_once=beyond, guard_rates=rates)
+
+
+def covariance_unit(sigma0: Matrix, noise: PlacedNoise, mode: int, t0: Time, x0: State, params: Params) -> Scalar:
+    """The power of two next to the largest number among the initial covariance and the noise; 1 where all are zero.
+
+    A noise that is a function of the state is looked at in the initial mode alone.
+    """
+    own = noise.flow[mode]
+    sizes = [jnp.max(jnp.abs(sigma0))]
+    for index, value in enumerate(noise.values):
+        if not callable(value) or index == own:
+            sizes.append(jnp.max(jnp.abs(value_at(value, t0, x0, params))))
+    largest = jax.lax.stop_gradient(jnp.max(jnp.stack(sizes)))
+    usable = (largest > 0) & jnp.isfinite(largest)
+    return jnp.where(usable, jnp.exp2(jnp.round(jnp.log2(jnp.where(usable, largest, 1)))), 1)
+
+
+def split(
+    z: Float[Array, "*rows joint"], mode: Int[Array, "*rows"], system: HybridSystem, unit: Scalar
+) -> tuple[Float[Array, "*rows size"], Float[Array, "*rows size size"]]:
+    """State and covariance of padded joint states, each padded with zeros; NaN where the mode is -1."""
+    dimensions = [each.dimension for each in system.modes.values()]
+    size, nothing = max(dimensions), z.shape[-1]
+    # For each mode, the places of the entries in the joint state; what is padding is at the place of a zero.
+    of_state = np.full((len(dimensions), size), nothing)
+    of_sigma = np.full((len(dimensions), size, size), nothing)
+    for k, n in enumerate(dimensions):
+        of_state[k, :n] = np.arange(n)
+        of_sigma[k, :n, :n] = n + packed_places(n)
+        assert n + packed_size(n) <= nothing
+    z = jnp.concatenate([z, jnp.zeros((*z.shape[:-1], 1), z.dtype)], axis=-1)
+
+    def read(places):
+        at = jnp.asarray(places.reshape(len(dimensions), -1))[mode]
+        found = jnp.take_along_axis(z, at, axis=-1)
+        return nan_unless((mode >= 0)[..., None], found).reshape(*z.shape[:-1], *places.shape[1:])
+
+    return read(of_state), read(of_sigma) * unit

@@ -1,0 +1,159 @@
+r"""The salted Kalman filter: the extended Kalman filter through events."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._flow.integrator import Integrator, PlainForward
+from .._flow.mode_integrators import IntegratorLike, with_adjoint
+from .._flow.simulate import check_simulation
+from .._numerics.semidefinite import check_covariance
+from .._results.shown import is_traced
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, State, Time
+from .estimates import Filtered
+from .kalman_run import run_filter, Settings
+from .measurement import Observe, place_sensor
+from .noise import Noise, place_noise
+
+
+def kalman_filter(
+    system: HybridSystem,
+    x0: State,
+    sigma0: Matrix,
+    params: Params,
+    *,
+    mode: str,
+    times: Float[Array, " times"],
+    measurements: Array,
+    observe: Observe | Mapping[str, Observe],
+    measurement_noise: Array,
+    noise: Noise | None = None,
+    t0: float | Time = 0.0,
+    max_jumps: int = 20,
+    integrator: IntegratorLike | None = None,
+    saltation: bool = True,
+    mode_test: bool = True,
+    smooth: bool = False,
+) -> Filtered:
+    r"""The salted Kalman filter: mean and covariance of the state of a hybrid system, given measurements.
+
+    Between measurements the mean flows and jumps as in `simulate`, and the covariance as in `covariance`, through any number of
+    events, with the saltation matrix $\Xi$. A measurement $y = h(t, x, p) + v$, $\operatorname{E} v v^\top = V$, updates them:
+
+    $$S = H\Sigma H^\top + V, \quad K = \Sigma H^\top S^{-1}, \quad x \leftarrow x + K\,(y - h), \quad
+      \Sigma \leftarrow (I - KH)\,\Sigma\,(I - KH)^\top + KVK^\top, \qquad H = D_xh.$$
+
+    **Modes.** An update may move the mean beyond a guard, to where the guard is negative, and falls. Then the next prediction
+    begins with its jump, with $\Sigma^+ = \Xi\Sigma\Xi^\top$ and
+
+    $$x^+ = R(t, x) + \gamma\,g(t, x), \qquad \gamma = \frac{f^+ - D_xR\,f^- - D_tR}{D_tg + D_xg\,f^-},$$
+
+    the state that has jumped at its own event, to first order in $g$; the derivative of this map is $\Xi$. (Kong et al. take
+    $x^+ = R(t, x)$, and count the jump to the update.) There is at most one such jump. A guard that may be negative, and fall,
+    while the mode lasts needs `armed`, such as the height of a foot that scuffs the ground in the first half of a step
+    (`hyjax.models.simplest_walker`): `dataclasses.replace(way, armed=lambda t, x, p: x[0] < 0)`, the stance leg leans forward. A
+    known start on or beyond such a guard is a `ValueError`.
+
+    With `mode_test`, which goes beyond the source, a measurement also decides whether an event has happened at all: against the
+    predicted estimate stand that in which the last event since the previous measurement has not happened yet, the flow before it
+    continued, and that in which the next event has, the jump above for a guard that is still positive. Of the hypotheses that
+    with the largest probability is updated: the density of the innovation times the probability $\Phi(\pm g/\sigma_g)$ that the
+    event has, or has not, happened. Without it a measurement of the other mode pulls the mean to a state between the modes.
+
+    This is a linear theory, with one mode and one Gaussian at a time; see `covariance` for where it fails. On a bouncing ball its
+    errors are consistent with its covariances while the bounces are high against the deviations, and no longer near the
+    accumulation of bounces. Where a reset leads into a mode of more coordinates, or several states to one, as a touch-down or a
+    plastic impact does, the covariance just after it is singular but for the noise since. There the errors are of second order
+    in the deviations, and at first larger than such a covariance: the normalized errors of a runner (`hyjax.models.slip`) with
+    deviations of 0.01 are 10 times too large just after a touch-down, and right with deviations of 0.001. Domains of modes are
+    ignored: a mean may lie outside by as much as it is uncertain.
+
+    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`, `sigma0`: mean and covariance at `t0`,
+    shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`: that of `x0`. `times`: each not before the last, nor before
+    `t0`, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`: $h(t, x, p)$ with values of shape `(measured,)`,
+    or one for each mode by name. `measurement_noise`: $V$, shape `(measured, measured)`. `noise`: of the process, a `Noise`; its
+    `flow` is an intensity $W$ per unit of time. `max_jumps`: between two measurements, static. `integrator`: an `Integrator`, or
+    one for each mode; by default Dopri8 at tolerances of 1e-9. `saltation`: if false, the Jacobian of the reset stands in for
+    $\Xi$, and $\gamma = 0$: an extended Kalman filter that knows only the reset, for comparison. `smooth`: keep what
+    `rts_smoother` needs.
+
+    **Returns:** `Filtered`, also under `jit` and `vmap`; differentiable in all its arrays, in forward and reverse mode.
+    `result` is a code of `simulate`, or `nonfinite` where $S$ is not positive definite; after a failure the rows are NaN, and so
+    is the log-likelihood. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or not covariances.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.noise.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> print(filtered.means.round(4), f"{filtered.log_likelihood:.4f}")
+    [[ 0.8    -1.9627]
+     [ 0.3309  2.2027]] -13.9889
+
+    Source: Kong, Payne, Council, Johnson (2021), *The salted Kalman filter: Kalman filtering on hybrid dynamical systems*,
+    Automatica 131; Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter*, IROS, for noise in guards and
+    resets; Bucy, Joseph (1968), *Filtering for stochastic processes with applications to guidance*, for the covariance.
+    In Kong, Payne, Zhu, Johnson (2024): eqs. 36-38, in Table I the covariance $\Sigma$ of Appendix C, in Sec. II state
+    estimation.
+    """
+    if integrator is None:
+        tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
+        integrator = Integrator(rtol=tolerance, atol=tolerance)
+    t0, x0, _, params, integrator = check_simulation(system, x0, params, mode, t0, t0, max_jumps, integrator)
+    sigma0 = check_covariance(sigma0, x0.size, x0.dtype, "kalman_filter: sigma0")
+    system.refuse_at_once("kalman_filter")
+    placed = place_noise(noise, system, t0, x0.dtype, params)
+    times, measurements = _check_measurements(times, measurements, t0)
+    _refuse_start_beyond_guard(system, t0, x0, params, mode)
+    count = measurements.shape[1]
+    error = check_covariance(measurement_noise, count, x0.dtype, "kalman_filter: measurement_noise")
+    sensor = place_sensor(system, observe, error, t0, x0.dtype, params)
+    settings = Settings(max_jumps, with_adjoint(integrator, PlainForward()), saltation, mode_test, smooth)
+    return run_filter(system, placed, sensor, x0, sigma0, mode, t0, params, times, measurements, settings)
+
+
+def _refuse_start_beyond_guard(system: HybridSystem, t0: Time, x0: State, params: Params, mode: str) -> None:
+    """`ValueError` for a known start on or beyond a guard that falls there: the filter would jump at once."""
+    if is_traced((t0, x0, params)):
+        return
+    f = system.mode(mode).vector_field(t0, x0, params)
+    for way in (system.transitions[i] for i in system.leaving(mode)):
+        slope, gradient = jax.jacfwd(lambda t, x, way=way: way.guard(t, x, params), argnums=(0, 1))(t0, x0)
+        rounding = 64 * jnp.finfo(x0.dtype).eps * jnp.sum(jnp.abs(gradient * x0))
+        falls = (way.guard(t0, x0, params) <= rounding) & (slope + gradient @ f < 0)
+        if falls and (way.armed is None or way.armed(t0, x0, params)):
+            raise ValueError(
+                f"kalman_filter: x0={x0} lies on or beyond the guard of the transition from {way.source!r} to {way.target!r}, "
+                "which falls there: the filter would take this jump at once. If the guard may be negative while the mode "
+                "lasts, as that of a walker just after a strike, give the transition armed=..., true only where the event can "
+                "happen; otherwise start before the event or after its jump."
+            )
+
+
+def _check_measurements(times, measurements, t0: Time) -> tuple[Array, Array]:
+    times, measurements = jnp.asarray(times, t0.dtype), jnp.asarray(measurements, t0.dtype)
+    if times.ndim != 1 or measurements.ndim != 2 or len(times) != len(measurements) or not times.size:
+        raise ValueError(
+            f"kalman_filter: times of shape {times.shape} and measurements of shape {measurements.shape} must have the shapes "
+            "(times,) and (times, measured), with at least one time."
+        )
+    if not isinstance(measurements, jax.core.Tracer) and not np.all(np.isfinite(measurements)):
+        k = int(np.argmin(np.all(np.isfinite(measurements), axis=1)))
+        raise ValueError(f"kalman_filter: measurement {k}, {measurements[k]}, is not finite. Leave out that time.")
+    if not isinstance(times, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer):
+        steps = np.diff(np.asarray(times), prepend=-np.inf)
+        if not (np.all(np.isfinite(times)) and np.all(steps >= 0) and times[0] >= t0):
+            k = int(np.argmin(steps >= 0))
+            raise ValueError(
+                f"kalman_filter: the times must not decrease, from t0={t0} on; times[{k}] is {times[k]} and times[0] {times[0]}."
+            )
+    return times, measurements

@@ -1,0 +1,158 @@
+"""Noise that drives a hybrid system: along its flow, in the levels of its guards, and in its resets."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._numerics.semidefinite import check_covariance
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, Scalar, State, Time
+
+# A transition is given by its index, or by the names of its modes.
+Way = int | tuple[str, str]
+Variance = float | Array | np.ndarray | Callable[[Time, State, Params], Scalar]
+Intensity = Array | np.ndarray | Callable[[Time, State, Params], Matrix]
+
+
+class Noise(eqx.Module):
+    r"""White noise of a hybrid system: of its flow, of the levels of its guards, of its resets; all independent.
+
+    $$dx = f\,dt + d\beta, \quad \operatorname{E} d\beta\,d\beta^\top = W dt; \qquad g(t, x) + w = 0, \quad
+      \operatorname{E} w^2 = \sigma_g^2; \qquad x^+ = R(t, x^-) + r, \quad \operatorname{E} r r^\top = W_R$$
+
+    $w$ and $r$ have mean zero and are drawn anew at each event.
+
+    **Arguments:** each is `None` for none; a value, or a function `(t, x, params)` of the state in the mode (for events, before
+    the jump); or a dictionary of these, for modes by their names, for transitions by their indices in `system.transitions` or by
+    `(source, target)`; what the dictionary omits has none. `flow`: $W$, shape `(n, n)`, in units of the state squared per time.
+    `guard`: $\sigma_g^2$, shape `()`, in units of the guard squared. `reset`: $W_R$, shape `(post, post)`, in units of the state
+    after the jump squared. Matrices are symmetric and positive semidefinite; of a matrix that a function returns, the symmetric
+    part is used.
+
+    `ValueError`, from the functions that take a `Noise`, for an unknown mode or transition, a wrong shape, and a matrix that is
+    not a covariance.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> noise = hj.noise.Noise(flow=jnp.diag(jnp.array([0.0, 1e-4])), guard=1e-6)
+    >>> found = hj.noise.covariance(ball.system, x0, jnp.zeros((2, 2)), params, mode="flight", t1=1.0, noise=noise)
+    >>> print(jnp.sqrt(jnp.diag(found.final)).round(6))
+    [0.0028   0.009131]
+
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. II, noisy guards and uncertain resets: in Table I of the covariance $\Sigma$,
+    to whose eqs. 36-37 the noise adds. Payne, Kong, Johnson (2022), *The uncertainty aware salted Kalman filter: state
+    estimation for hybrid systems with uncertain guards*, IROS.
+    """
+
+    flow: Intensity | Mapping[str, Intensity] | None = None
+    guard: Variance | Mapping[Way, Variance] | None = None
+    reset: Intensity | Mapping[Way, Intensity] | None = None
+
+
+class PlacedNoise(eqx.Module):
+    """The noise of a system as a PyTree: the distinct values, and for each mode and transition which of them is its own, or
+    `None`.
+
+    Modes that share noise and flow share one compiled branch.
+    """
+
+    values: tuple[Any, ...]
+    flow: tuple[int | None, ...] = eqx.field(static=True)
+    guard: tuple[int | None, ...] = eqx.field(static=True)
+    reset: tuple[int | None, ...] = eqx.field(static=True)
+
+
+def value_at(value: Any, t: Time, x: State, params: Params) -> Array:
+    """A noise at a point, in the dtype of the state."""
+    return jnp.asarray(value(t, x, params) if callable(value) else value, x.dtype)
+
+
+def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, params: Params) -> PlacedNoise:
+    """The noise of each mode and transition of a system, checked."""
+    noise = Noise() if noise is None else noise
+    if not isinstance(noise, Noise):
+        raise ValueError(
+            f"noise: {noise!r} is not a hj.noise.Noise. Write hj.noise.Noise(flow=W), with W of shape (n, n)."
+        )
+    sizes = {name: mode.dimension for name, mode in system.modes.items()}
+    values: list[Any] = []
+
+    def keep(given, source: str, shape: tuple[int, ...], label: str) -> int | None:
+        """The index of the value among those kept, after its checks."""
+        if given is None:
+            return None
+        if callable(given):
+            x = jax.ShapeDtypeStruct((sizes[source],), dtype)
+            out = eqx.filter_eval_shape(given, t, x, params)
+            if getattr(out, "shape", None) != shape:
+                raise ValueError(f"{label} must return shape {shape}, not {getattr(out, 'shape', out)}.")
+        for index, known in enumerate(values):
+            if known[0] is given and known[1] == shape:
+                return index
+        if callable(given):
+            checked = given
+        elif shape:
+            checked = check_covariance(given, shape[0], dtype, label)
+        else:
+            checked = _check_variance(given, dtype, label)
+        values.append((given, shape, checked))
+        return len(values) - 1
+
+    of_modes = _by_mode(noise.flow, system)
+    flow = tuple(
+        keep(of_modes[name], name, (sizes[name], sizes[name]), f"Noise: flow of mode {name!r}") for name in system.names
+    )
+
+    def at_events(given, what: str, shape):
+        found = _by_transition(given, system, what)
+        return tuple(
+            keep(each, way.source, shape(way), f"Noise: {what} of transition {way.source!r} -> {way.target!r}")
+            for each, way in zip(found, system.transitions, strict=True)
+        )
+
+    guard = at_events(noise.guard, "guard", lambda way: ())
+    reset = at_events(noise.reset, "reset", lambda way: (sizes[way.target], sizes[way.target]))
+    return PlacedNoise(tuple(each[2] for each in values), flow, guard, reset)
+
+
+def _check_variance(given, dtype, label: str) -> Float[Array, ""]:
+    variance = jnp.asarray(given, dtype)
+    if variance.shape != ():
+        raise ValueError(f"{label} is a variance, of shape (), not {variance.shape}.")
+    if not isinstance(variance, jax.core.Tracer) and not (np.isfinite(variance) and variance >= 0):
+        raise ValueError(f"{label} is a variance, finite and at least 0, not {variance}.")
+    return variance
+
+
+def _by_mode(given, system: HybridSystem) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        if given is not None and not callable(given) and len({mode.dimension for mode in system.modes.values()}) > 1:
+            sizes = {name: mode.dimension for name, mode in system.modes.items()}
+            raise ValueError(
+                f"Noise: flow is one matrix, but the modes have the dimensions {sizes}. Give one for each mode that has "
+                "noise, {name: W, ...}."
+            )
+        return dict.fromkeys(system.names, given)
+    for name in given:
+        system.mode(name, "mode of Noise(flow=...)")
+    return {name: given.get(name) for name in system.names}
+
+
+def _by_transition(given, system: HybridSystem, what: str) -> list[Any]:
+    ways = [(way.source, way.target) for way in system.transitions]
+    if not isinstance(given, Mapping):
+        return [given] * len(ways)
+    for key in given:
+        if key not in ways and not (isinstance(key, int) and 0 <= key < len(ways)):
+            raise ValueError(
+                f"Noise: {what} is given for {key!r}, which is no transition. Give the index or the modes of one of {ways}."
+            )
+    return [given.get(k, given.get(way)) for k, way in enumerate(ways)]

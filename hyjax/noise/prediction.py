@@ -1,0 +1,125 @@
+"""The prediction of an estimate, through whatever events come until the next measurement.
+
+One loop, in which each pass is one flow and one jump, so that both are compiled once: first the jump of a mean that lies beyond a
+guard; then the arcs, each with the jump at its end, of which the last may have a jump that is early; then, if there was an
+event, the flow on without the last one.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array, Int
+
+from .._flow.automaton import Index, Padded
+from .._flow.mode_integrators import Integrators
+from .._flow.simulate import ArcStart, first_arc, flow_arc, leave_arc
+from .._numerics.trees import select
+from .._system.types import Flag, Scalar, Time
+from .mode_test import Estimator, guards_at
+
+# What a pass does.
+_LEAP, _ARC, _BACK, _DONE = range(4)
+
+
+class LastEvent(eqx.Module):
+    """The estimate before the last event since the previous measurement. `transition`: -1 without an event. `events`: how many
+    there were, with the jump of a mean that was beyond a guard at the start."""
+
+    t: Time
+    z: Padded
+    mode: Index
+    transition: Index
+    events: Int[Array, ""]
+
+
+class Early(eqx.Module):
+    """The estimate after its next event, and the value of that event's guard, in its deviations. `there`: whether the mean flows
+    towards a guard."""
+
+    z: Padded
+    mode: Index
+    deviation: Scalar
+    there: Flag
+
+
+class Without(eqx.Module):
+    """The estimate that has flown on without its last event, and the value of that event's guard, in its deviations."""
+
+    z: Padded
+    deviation: Scalar
+
+
+class Prediction(eqx.Module):
+    """`end`: the estimate at the next measurement, and its result. `last`, `early`, `without`: for the test of modes."""
+
+    end: ArcStart
+    last: LastEvent
+    early: Early
+    without: Without
+
+
+def predict(
+    estimator: Estimator,
+    t: Time,
+    z: Padded,
+    mode: Index,
+    until: Time,
+    max_jumps: int,
+    integrator: Integrators,
+    tested: bool,
+) -> Prediction:
+    """The estimate at the time `until`. **Arguments:** `tested`: whether `early` and `without` are found; then the automaton has
+    modes without events."""
+    flow, params, at_once = estimator.flow, estimator.params, jnp.array(-1)
+    if flow.surfaces.count:
+        beyond, k = guards_at(estimator, t, z, mode).passed(jnp.maximum(jnp.abs(t), jnp.abs(until)))
+        at_once = jnp.where(beyond, flow.transition(mode, k), -1)
+    start, half = first_arc(flow, z, mode, t, until), len(flow.names) // 2
+    zero = jnp.zeros((), z.dtype)
+    nothing = Prediction(
+        end=start,
+        last=LastEvent(t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0))),
+        early=Early(z, mode, zero, jnp.array(False)),
+        without=Without(z, zero),
+    )
+
+    def one(carry: tuple[Index, Prediction]) -> tuple[Index, Prediction]:
+        stage, known = carry
+        last, now, at = known.last, known.end, known.end.mode
+        leap, back = stage == _LEAP, stage == _BACK
+        if tested:
+            # An event within rounding of the measurement may lie beyond it.
+            now = select(back, first_arc(flow, last.z, last.mode + half, last.t, _not_before(until, last.t)), now)
+            at = jnp.where(back, last.mode, now.mode)
+        # The flow of a leap is not looked at, and takes no step.
+        flown = flow_arc(flow, now, start, jnp.where(leap, now.t - 1, until), params, integrator)
+        t, z = select(leap, (now.t, now.z), (flown.end.t, flown.end.x))
+        taken, early = jnp.where(leap, at_once, flown.taken), known.early
+        if tested:
+            guards = guards_at(estimator, t, z, at)
+            ahead, k = guards.approached()
+            taken = jnp.where(taken >= 0, taken, flow.transition(at, k))
+        z_after = flow.jump(t, z, jnp.maximum(taken, 0), params)
+        target = flow.target(jnp.maximum(taken, 0))
+        after, row = leave_arc(flow, now, last.events >= max_jumps, flown, z_after)
+        after = select(leap, first_arc(flow, z_after, target, now.t, until), after)
+        jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
+        event = LastEvent(row.end, row.x_end, row.mode, row.transition, last.events + 1)
+        last, without, following = select(jumped, event, last), known.without, _DONE
+        if tested:
+            early = select(ended, Early(z_after, target, guards.deviations[k], ahead), early)
+            number = jax.vmap(lambda k: flow.transition(at, k))(jnp.arange(guards.values.size))
+            deviation = guards.deviations[jnp.argmax(number == last.transition)]
+            without = select(back, Without(z, deviation), without)
+            following = jnp.where(last.transition >= 0, _BACK, _DONE)
+        stage = jnp.where(back, _DONE, jnp.where(ended, following, _ARC))
+        return stage, Prediction(select(back, known.end, after), last, early, without)
+
+    first = jnp.where(start.done, _DONE, jnp.where(at_once >= 0, _LEAP, _ARC))
+    return jax.lax.while_loop(lambda carry: carry[0] != _DONE, one, (first, nothing))[1]
+
+
+def _not_before(until: Time, t: Time) -> Time:
+    """The time `until`, but not before `t`; with the derivative of `until`."""
+    return until + stop_gradient(jnp.maximum(t - until, 0))

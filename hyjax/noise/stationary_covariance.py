@@ -1,0 +1,99 @@
+"""The stationary covariance of the strides of a stable orbit under noise that acts all along it."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from .._flow.mode_integrators import pushable
+from .._numerics.riccati import lyapunov_sum
+from .._numerics.semidefinite import unpack
+from .._orbit.multipliers import eigenvalues
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.problem import Problem
+from .._orbit.stride import run_stride
+from .._orbit.stride_derivatives import require_one
+from .._orbit.time_dependence import shifts_phase
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.types import Matrix
+from .covariance import covariance_unit
+from .joint import joint_state, joint_system, JointParams, Jump
+from .noise import Noise, place_noise, PlacedNoise
+
+
+def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: bool = False) -> Matrix:
+    r"""The stationary covariance of the state just after the jump that ends a stride, under noise of flow, guards and resets.
+
+    $$\Sigma = M\,\Sigma M^\top + Q$$
+
+    $Q$ is the covariance after one stride, once around the orbit, from $\Sigma = 0$; $M$ is the return Jacobian, and $\Sigma$ the
+    covariance of the states *each at its own jump*. Along an orbit of an autonomous system only this one is stationary: nothing
+    restores the phase, and at fixed time the variance along the flow grows with each stride. With `fixed_time`, for an orbit of a
+    system that depends on time, $M$ is the monodromy matrix, and $\Sigma$ is the covariance at the times of the orbit's own
+    jumps. Without `fixed_time`, the covariance just before these times leads to that of the states of such a system each at its
+    own jump, $\Sigma = D\,\Sigma^-D^\top + \gamma\,\sigma_g^2\gamma^\top + W_R$, with the saltation matrix $D$ and $\gamma$ of a
+    jump after which nothing flows.
+
+    At the time $\tau$ after the jump, the covariance is that of
+    `covariance(orbit.system, orbit.x, sigma, orbit.params, mode=orbit.sequence[0], t1=tau, noise=noise)`; with `t1=orbit.period`
+    and `save` it is known along the whole orbit. Noise of parameters that is constant during a stride: `stride_covariance`.
+
+    **Arguments:** `orbit`: a stride is here once around it. `noise`: a `Noise`. `fixed_time`: static.
+
+    **Returns:** $\Sigma$, shape `(n, n)`, symmetric, in the units of the state times those of the state; differentiable in the
+    orbit's parameters and in the values of the noise, also under `jit` and `vmap`. Infinite for an orbit that is not stable; with
+    `fixed_time`, and for a system that depends on time, also where a multiplier of the monodromy matrix is 1 up to half of the
+    digits, as for every autonomous system. NaN for an orbit that was not found. `ValueError` for a batch of orbits, and for a
+    noise that does not fit the system.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> noise = hj.noise.Noise(flow=jnp.diag(jnp.array([0.0, 1e-4])))
+    >>> sigma = hj.noise.stationary_covariance(orbit, noise=noise)
+    >>> print(f"{jnp.sqrt(sigma[1, 1]):.6f}")
+    0.007552
+
+    Source: Anderson, Moore (1979), *Optimal Filtering*, Sec. 4.1, for the stationary equation; Kong, Payne, Zhu, Johnson (2024),
+    eqs. 36-38, for $Q$, with eqs. 34-35 for the monodromy matrix: in Table I the covariance $\Sigma$ of Appendix C and the
+    Poincaré map of Sec. III-C.
+    """
+    require_one(orbit, "stationary_covariance")
+    t = jnp.zeros((), orbit.x.dtype)
+    orbit.system.refuse_at_once("stationary_covariance")
+    return _stationary(orbit, place_noise(noise, orbit.system, t, orbit.x.dtype, orbit.params), fixed_time)
+
+
+@eqx.filter_jit
+def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> Matrix:
+    system, x, params, sequence = orbit.system, orbit.x, orbit.params, orbit.sequence * orbit.strides
+    t, n = jnp.zeros((), x.dtype), x.size
+    none = jnp.zeros((n, n), x.dtype)
+    joint = joint_system(system, noise)
+    inputs = JointParams(params, noise, covariance_unit(none, noise, system.names.index(sequence[0]), t, x, params))
+    around = lambda sigma: run_stride(
+        joint, t, joint_state(x, sigma, inputs.unit), inputs, sequence, pushable(orbit.integrator)
+    )
+
+    def at_own_jumps(through):
+        jump, last = joint.transitions[joint.route(sequence)[-1]].reset, through.impacts[-1]
+        assert isinstance(jump, Jump)
+        return jump.onto_section(last.t, last.x, inputs)
+
+    through = around(none)
+    # States that jump at other times than the orbit meet another phase of what depends on time, which the return Jacobian, whose
+    # clock each jump restarts, does not see.
+    timed = not fixed_time and shifts_phase(Problem(system, orbit.sequence, orbit.strides), params, x)
+    if fixed_time or timed:
+        matrix, end = orbit.monodromy(), through.x
+        radius = jnp.max(jnp.abs(eigenvalues(matrix)))
+        stable = radius < 1 - float(jnp.finfo(x.dtype).eps) ** 0.5
+    else:
+        matrix, stable, end = orbit.return_jacobian, orbit.spectral_radius < 1, at_own_jumps(through)
+    covariance_in = lambda end: unpack(end[n:], n) * inputs.unit
+    # An unstable sum overflows: its lane of a batch is computed with zeros.
+    found = lyapunov_sum(jnp.where(stable, matrix, 0).T, covariance_in(end))
+    if timed:
+        found = covariance_in(at_own_jumps(around((found + found.T) / 2)))
+    result = choose(orbit.result == RESULTS.successful, through.result, orbit.result)
+    return nan_unless(result == RESULTS.successful, jnp.where(stable, (found + found.T) / 2, jnp.inf))

@@ -1,0 +1,131 @@
+r"""The phase response of a hybrid limit cycle: how a small push advances the phase, by the adjoint equation through events."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._numerics.elimination import solve
+from .._orbit.orbit import PeriodicOrbit
+from .._results.pictures import picture
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.types import Matrix, Scalar
+from .transport import (
+    along,
+    check_orbit,
+    rate_at,
+    rates,
+    refuse_failure,
+    ResponseArc,
+    Transport,
+    transported,
+    without_age,
+)
+
+
+class PhaseResponse(eqx.Module):
+    r"""The phase response $Z$ along a periodic orbit, from `phase_response`.
+
+    **Attributes:** `arcs`: for each arc of the orbit, in order, a `ResponseArc` with times `t`, states `x`, responses `z` and
+    quadrature weights; its first and last samples are the states just after and just before the jumps. `residual`: the largest
+    $|Z^\top f - 1|$ of all samples. `result`: a code of `RESULTS`; unless it is `successful`, the responses are NaN. `orbit`: the
+    `PeriodicOrbit`, with `period` and `multipliers`.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> print(f"{response.period:.6f}", len(response.arcs), response.result)
+    2.310015 1 successful
+    """
+
+    arcs: tuple[ResponseArc, ...]
+    residual: Float[Array, "*batch"]
+    result: RESULTS
+    orbit: PeriodicOrbit
+
+    @property
+    def period(self) -> Float[Array, "*batch"]:
+        """The period of the orbit."""
+        return self.orbit.period
+
+    def plot(self, model=None):
+        """A figure of the response to each coordinate over time; see `hyjax.plot.response_figure`."""
+        return picture("response_figure")(self, model)
+
+
+def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse:
+    r"""The phase response of a periodic orbit: the gradient $Z = \partial\theta/\partial x$ of the phase.
+
+    $$\dot Z = -A^\top Z, \quad A = D_xf; \qquad Z^- = \Xi^\top Z^+; \qquad Z^\top f = 1$$
+
+    with the saltation matrix $\Xi$, and $Z$ periodic. The phase $\theta$ is in units of time: a small push $\delta x$ at a state
+    of the orbit makes the later events earlier by $Z^\top\delta x$, once other deviations have decayed. Multiply $Z$ by $2\pi/T$
+    for the phase in radians, by $1/T$ for cycles. $Z^\top f = 1$ on both sides of every event, since $\Xi f^- = f^+$.
+
+    At the orbit's start $Z$ is the left eigenvector of the monodromy matrix $M$ to the multiplier 1: it solves one linear system,
+    $(I - M^\top + \hat f\hat f^\top) Z = \hat f/|f|$, $\hat f = f/|f|$, that is regular where 1 is a simple multiplier. From
+    there $Z$ is transported backward by products of transposed Jacobians of the flow and saltation matrices, each to the
+    integrator's tolerance. On an unstable orbit $Z$ is that eigenvector too: $Z^\top\delta x$ is the part of a push along the
+    flow, beside those along the other eigenvectors, but a pushed state does not return.
+
+    **Arguments:** `orbit`: one orbit of a system that does not depend on time. `samples`: the number of samples of each arc,
+    static; they are Chebyshev points, so that integrals by the `weights` of the arcs converge faster than any power of it.
+
+    **Returns:** `PhaseResponse`, also under `jit` and `vmap`, differentiable in the orbit's parameters. `result` is the code of
+    an orbit that was not found, or `no_simple_multiplier` where the multiplier 1 is not simple or not found:
+    $|Z^\top f - 1|$ exceeds the fourth root of rounding. Outside of `jit` and `vmap` both are a `ValueError`, as are a batch of
+    orbits and a system that depends on time, whose orbits have no free phase.
+
+    The phase shift of a kick and the change of the period by the rate $D_pf$ of a parameter:
+
+        response = hj.phase.phase_response(orbit)
+        arc = response.arcs[0]
+        earlier = arc.z[20] @ kick
+        slope = -sum(jnp.sum(arc.weights * jnp.sum(arc.z * rate(arc.x), axis=1)) for arc in response.arcs)
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> print(response.arcs[0].z[0].round(6), bool(response.residual < 1e-12))
+    [ 6.826141 10.106056] True
+
+    Source: Shirasaka, Kurebayashi, Nakao (2017), *Phase reduction theory for hybrid nonlinear oscillators*, Phys. Rev. E 95,
+    012212. $Z$ is a co-vector in the sense of Kong, Payne, Zhu, Johnson (2024): the adjoint of eqs. 30-32 around the limit cycle
+    of Sec. III-C, with eq. 34 for $M$; in Table I $A$ of eq. 30, $\Xi$ of eq. 9 and the limit cycle; in Sec. II models of
+    neurons.
+    """
+    check_orbit(orbit, samples, "phase_response")
+    response = _response(orbit, *transported(orbit, samples))
+    refuse_failure(response.result, "phase_response")
+    return response
+
+
+@eqx.filter_jit
+def _response(orbit: PeriodicOrbit, transposed: Matrix, arcs: tuple[Transport, ...]) -> PhaseResponse:
+    f = rate_at(orbit, orbit.sequence[0], orbit.starts[0], orbit.x)
+    speed = jnp.sqrt(jnp.sum(f**2))
+    ahead = f / speed
+    z = solve(jnp.eye(f.size, dtype=f.dtype) - transposed + jnp.outer(ahead, ahead), ahead / speed)
+    found = along(orbit, arcs, z)
+    residual = largest([jnp.sum(arc.z * rates(orbit, arc), axis=1) - 1 for arc in found])
+    sound = residual < float(jnp.finfo(f.dtype).eps) ** 0.25
+    result = choose((orbit.result == RESULTS.successful) & ~sound, RESULTS.no_simple_multiplier, orbit.result)
+    return PhaseResponse(
+        masked(orbit, found, result), nan_unless(result == RESULTS.successful, residual), result, orbit
+    )
+
+
+def largest(values: list[Array]) -> Scalar:
+    """The largest modulus in several arrays."""
+    return jnp.max(jnp.stack([jnp.max(jnp.abs(each)) for each in values]))
+
+
+def masked(orbit: PeriodicOrbit, arcs: tuple[ResponseArc, ...], result: RESULTS) -> tuple[ResponseArc, ...]:
+    """The arcs, with the responses to pushes of the state; NaN unless the result is `successful`."""
+    good = result == RESULTS.successful
+    return tuple(eqx.tree_at(lambda arc: arc.z, arc, nan_unless(good, without_age(orbit, arc.z))) for arc in arcs)

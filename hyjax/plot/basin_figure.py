@@ -1,0 +1,120 @@
+"""Pictures of basins of attraction."""
+
+from collections.abc import Collection
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._orbit.orbit import PeriodicOrbit
+from .._results.labels import units_of
+from .._system.types import Params
+from .figure import COLOURS, GREY, INK, pyplot, symbol, unit, with_unit
+from .orbit_axes import each_orbit
+from .setting import put_title, title_of
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import xarray
+
+# Of the outcomes that are no orbits; the last two mean that nothing is known.
+PALE_COLOURS = ("#c6dbef", "#fdd0a2", "#c7e9c0", "#dadaeb", "#fbb4ae")
+NO_STEP, UNDECIDED = "#969696", "#ffffff"
+
+
+def basin_figure(
+    found: "xarray.Dataset",
+    ax: "matplotlib.axes.Axes | None" = None,
+    orbits: PeriodicOrbit | None = None,
+    model: ModuleType | None = None,
+    params: Params = None,
+    degrees: Collection[str] = (),
+) -> "matplotlib.axes.Axes":
+    """The basins of attraction: the outcome of each initial state in a plane, with a colour for each outcome that occurs.
+
+    Orbits have saturated colours, all other outcomes pale ones; a stride that failed is dark grey, an undecided state white.
+
+    **Arguments:** `found`: a result of `hyjax.basin` over two axes. `ax`: axes to draw in; by default new ones, with a title.
+    `orbits`: one or a batch, marked where the axes are two of their coordinates; filled where stable. `model`, `params`,
+    `degrees`: as for `sweep_figure`; the model also supplies units that the dataset does not have. **Returns:** the axes.
+    `ValueError` for another number of axes of the grid.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> found = hj.basin(
+    ...     wheel.system, params, sequence=wheel.sequence, orbits=orbit, strides=20, progress=False,
+    ...     axes={"theta": jnp.array([-0.5, -0.3]), "theta_rate": jnp.array([0.1, 0.8])},
+    ... )
+    >>> axes = hj.plot.basin_figure(found)
+    >>> axes.figure.savefig("basin.png")
+    """
+    pyplot()
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    if found["fate"].ndim != 2:
+        raise ValueError(
+            f"basin_figure: two axes can be drawn, not {found['fate'].dims}. Select one value of the others, as in "
+            "found.sel(...)."
+        )
+    names, fate = tuple(str(each) for each in found["fate"].dims), found["fate"].values
+    meanings = found["fate"].attrs["flag_meanings"].split()
+    kinds = [k for k in range(len(meanings)) if np.any(fate == k)]
+    colours = [_colours(meanings)[k] for k in kinds]
+    axes = pyplot().subplots(figsize=(6.4, 4.4), layout="constrained")[1] if ax is None else ax
+    place = np.searchsorted(kinds, fate)
+    axes.pcolormesh(
+        found[names[0]].values, found[names[1]].values, place.T, cmap=ListedColormap(colours), shading="nearest",
+        vmin=-0.5, vmax=len(kinds) - 0.5, rasterized=True,
+    )  # fmt: skip
+    handles: list = [
+        Patch(facecolor=colour, edgecolor=GREY, lw=0.5, label=meanings[k].replace("_", " "))
+        for colour, k in zip(colours, kinds, strict=True)
+    ]
+    handles += _mark(axes, names, each_orbit(orbits) if orbits is not None else [])
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    units = units_of(model, params).coordinates
+    across, up = (
+        with_unit(symbol(name), unit(units.get(name, "") or found[name].attrs.get("units", ""))) for name in names
+    )
+    axes.set(xlabel=across, ylabel=up)
+    if ax is None:
+        put_title(axes.figure, title_of(model, params, degrees), 11)
+    return axes
+
+
+def _colours(meanings: list[str]) -> list[str]:
+    """The colour of each outcome, the same whichever others occur."""
+    orbits = sum(meaning.startswith("orbit_") for meaning in meanings)
+    known = {"no_step": NO_STEP, "undecided": UNDECIDED}
+    return [
+        known.get(
+            meaning, (COLOURS[k % len(COLOURS)] if k < orbits else PALE_COLOURS[(k - orbits) % len(PALE_COLOURS)])
+        )
+        for k, meaning in enumerate(meanings)
+    ]
+
+
+def _mark(axes, names: tuple[str, ...], orbits: list[PeriodicOrbit]) -> list:
+    """Mark the nodes of orbits; handles for the legend."""
+    handles = {}
+    for orbit in orbits:
+        known = orbit.system.modes[orbit.sequence[0]].coordinates
+        if set(names) - set(known):
+            continue
+        stable = bool(orbit.stable)
+        label = f"{'stable' if stable else 'unstable'} gait"
+        style = {
+            "marker": "*",
+            "ms": 11,
+            "mfc": INK if stable else "white",
+            "mec": "white" if stable else INK,
+            "mew": 0.8,
+        }
+        x = np.asarray(orbit.nodes)[:, [known.index(name) for name in names]]
+        (drawn,) = axes.plot(*x.T, ls="none", gid="gait", label=label, **style)
+        handles[label] = drawn
+    return list(handles.values())

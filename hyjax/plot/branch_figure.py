@@ -1,0 +1,150 @@
+"""Bifurcation diagrams of branches, with their special points; loci in the plane of two parameters."""
+
+from collections.abc import Collection, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._results.labels import chosen_unit, named_params, units_of
+from .._system.where import leaf_names
+from .branch_curves import curves_of, heights_at
+from .figure import COLOURS, GREY, open_axes, symbol, unit, with_unit
+from .setting import axis_of, put_title, title_of
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+    from .._continuation.branch import Branch
+    from .._continuation.locus import Locus
+
+MARKS = {
+    "fold": ("o", "fold"),
+    "period-doubling": ("s", "period doubling"),
+    "neimark-sacker": ("D", "Neimark-Sacker"),
+    "branch-point": ("^", "branch point"),
+    "grazing": ("v", "grazing"),
+    "corner": ("P", "corner"),
+}
+
+
+def branch_diagram(
+    branches: "Branch | Sequence[Branch]",
+    coordinate: str | None = None,
+    ax: "matplotlib.axes.Axes | None" = None,
+    parameter: str = "",
+    model: ModuleType | None = None,
+    degrees: Collection[str] = (),
+) -> "matplotlib.axes.Axes":
+    """The bifurcation diagram of branches: a coordinate of every node of the orbits over the parameter.
+
+    Stable orbits are drawn solid, unstable orbits dashed, up to the special point where the stability changes. Branches of
+    different numbers of strides have different colours, and so have several branches of one number. Special points are marked;
+    a branch of doubled orbits begins at its period doubling.
+
+    **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`, the period per stride; by
+    default the first coordinate of the mode in which the orbits start. `ax`: axes to draw in; by default new ones, with a title.
+    `parameter`: its name, for the axis label; by default that of the branch. `model`: supplies the title, and the units of the
+    axes. `degrees`: names of the parameters that are shown in degrees.
+
+    **Returns:** the axes. `ValueError` for an unknown coordinate; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25)
+    >>> axes = hj.plot.branch_diagram(branch, "period", parameter="slope")
+    >>> axes.figure.savefig("branch.png")
+    """
+    branches = list(branches) if isinstance(branches, Sequence) else [branches]
+    unfolding = branches[0].unfolding
+    problem, params = unfolding.problem, unfolding.params
+    names = problem.system.modes[problem.sequence[0]].coordinates
+    coordinate = names[0] if coordinate is None else coordinate
+    if coordinate not in (*names, "period"):
+        raise ValueError(
+            f"branch_diagram: there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}."
+        )
+    axes = open_axes(ax, (6.4, 4.4))
+    own = branches[0].parameter
+    across = lambda values: axis_of(own, values, "", degrees)[0]
+    strides = [branch.unfolding.problem.strides for branch in branches]
+    numbers = sorted(set(strides))
+    kinds: dict[str, None] = {}
+    styles: set[str] = set()
+    for k, (branch, curves) in enumerate(zip(branches, curves_of(branches, coordinate), strict=True)):
+        colour = COLOURS[(numbers.index(strides[k]) if len(numbers) > 1 else k) % len(COLOURS)]
+        for values, heights, stable in curves:
+            styles.add("-" if stable else "--")
+            axes.plot(across(values), heights, color=colour, lw=1.6, ls="-" if stable else "--")
+        for point in branch.special_points:
+            heights = heights_at(point, coordinate)
+            at = np.full(heights.size, float(across(float(point.value))))
+            axes.plot(at, heights, MARKS[point.kind][0], color=colour, mfc="white", ms=6, zorder=4, gid=point.kind)
+            kinds.setdefault(point.kind)
+    for style, label in (("-", "stable"), ("--", "unstable")):
+        if style in styles:
+            axes.plot([], [], color=GREY, ls=style, label=label)
+    for i, number in enumerate(numbers if len(numbers) > 1 else ()):
+        axes.plot([], [], color=COLOURS[i % len(COLOURS)], lw=3, label=f"{number} stride" + "s" * (number > 1))
+    for kind in kinds:
+        axes.plot([], [], MARKS[kind][0], color=GREY, mfc="white", ms=6, label=MARKS[kind][1])
+    axes.legend(
+        frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, fontsize=9, columnspacing=1.2, handlelength=1.8,
+        borderaxespad=0.2,
+    )  # fmt: skip
+    about = named_params(params).get(own, (0, {}))[1]
+    printed = chosen_unit(about.get("units", ""), params)
+    axes.set_xlabel(axis_of(own, 0.0, printed, degrees, parameter)[1])
+    units = units_of(model, params, problem.system)
+    period = with_unit("$T$ per stride" if numbers != [1] else "$T$", unit(units.time))
+    axes.set_ylabel(
+        period if coordinate == "period" else with_unit(symbol(coordinate), unit(units.coordinates.get(coordinate, "")))
+    )
+    if ax is None:
+        put_title(axes.figure, title_of(model, params, degrees, without=(own,), system=problem.system), 11)
+    return axes
+
+
+def locus_diagram(
+    loci: "Locus | Sequence[Locus]",
+    ax: "matplotlib.axes.Axes | None" = None,
+    parameters: tuple[str, str] = ("", ""),
+) -> "matplotlib.axes.Axes":
+    """Loci of special points in the plane of two parameters, labelled by kind; the branch's own parameter is horizontal.
+
+    **Arguments:** `loci`: one or several. `ax`: axes to draw in; by default new ones, with a title. `parameters`: the names of
+    the two parameters, for the axis labels; by default those of the loci.
+
+    **Returns:** the axes. `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
+    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> (point,) = branch.special_points
+    >>> locus = hj.locus(point, where=lambda p: p["caught"], stop=0.05)
+    >>> axes = hj.plot.locus_diagram(locus, parameters=("rate", "caught"))
+    >>> axes.figure.savefig("locus.png")
+    """
+    loci = list(loci) if isinstance(loci, Sequence) else [loci]
+    axes = open_axes(ax, (5.4, 4.2))
+    for k, locus in enumerate(loci):
+        axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=MARKS[locus.kind][1])
+    axes.legend(frameon=False)
+    params, free = loci[0].unfolding.params, loci[0].unfolding.free
+    own, about = [leaf_names(params)[i] for i in free], named_params(params)
+    printed = [chosen_unit(about.get(name, (0, {}))[1].get("units", ""), params) for name in own]
+    across, up = (
+        axis_of(name, 0.0, unit, label=label)[1] for name, unit, label in zip(own, printed, parameters, strict=True)
+    )
+    axes.set(xlabel=across, ylabel=up)
+    if ax is None:
+        put_title(axes.figure, title_of(None, params, without=own, system=loci[0].unfolding.problem.system), 11)
+    return axes

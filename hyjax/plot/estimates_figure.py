@@ -1,0 +1,95 @@
+"""Pictures of estimates: means with their deviations over time."""
+
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._results.labels import units_of
+from .figure import COLOURS, GREY, INK, mode_legend, PALE, pyplot, symbol, tidy, unit, with_unit
+from .setting import put_title, title_of
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+    from ..noise.estimates import Estimates
+
+
+def estimate_figure(
+    estimates: "Estimates",
+    measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None,
+    events: Int[Array | np.ndarray, "*batch times"] | None = None,
+    deviations: float = 2.0,
+    model: ModuleType | None = None,
+) -> "matplotlib.figure.Figure":
+    """The means of a Kalman filter or smoother over time, one coordinate below the other, with a band of their standard
+    deviations, coloured by mode; the band is interrupted at events and changes of mode.
+
+    **Arguments:** `estimates`: of one run. `measurements`: of coordinates by their names, each of shape `(times,)`; drawn as
+    crosses. `events`: the number of events before each time, since the previous time: such intervals are shaded. `deviations`:
+    half of the width of the band, in standard deviations. `model`: supplies the title, and the units of the axes.
+
+    **Returns:** the figure. `ValueError` for a batch, for estimates that all failed, and for measurements of an unknown
+    coordinate; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.noise.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> figure = hj.plot.estimate_figure(filtered.estimates, measurements={"y": heights[:, 0]}, events=filtered.events)
+    >>> figure.savefig("estimate.png")
+    """
+    if np.ndim(estimates.modes) != 1:
+        raise ValueError(
+            "estimate_figure: this is a batch. Choose one lane: jax.tree.map(lambda leaf: leaf[0], batch)."
+        )
+    t, modes, means = (np.asarray(each) for each in (estimates.times, estimates.modes, estimates.means))
+    variances = np.diagonal(np.asarray(estimates.covariances), axis1=1, axis2=2)
+    if not np.any(modes >= 0):
+        raise ValueError("estimate_figure: the filter failed before its first estimate; see its `result`.")
+    measurements = {} if measurements is None else dict(measurements)
+    visited = sorted(set(modes[modes >= 0].tolist()))
+    names = list(dict.fromkeys(name for mode in visited for name in estimates.coordinates[mode][1]))
+    if unknown := [name for name in measurements if name not in names]:
+        raise ValueError(f"estimate_figure: measurements of {unknown} are of none of the coordinates {names}.")
+    counts = np.zeros(len(t), int) if events is None else np.asarray(events)
+    units, size = units_of(model, estimates.params, estimates.system), (7.0, 1.2 + 1.3 * len(names))
+    fig, rows = pyplot().subplots(len(names), 1, sharex=True, squeeze=False, figsize=size, layout="constrained")
+    for name, ax in zip(names, rows[:, 0], strict=True):
+        tidy(ax)
+        for k in np.flatnonzero(counts[1:] > 0) + 1:
+            ax.axvspan(t[k - 1], t[k], color=PALE, lw=0, gid="event")
+        if name in measurements:
+            ax.plot(t, np.asarray(measurements[name]), "x", color=GREY, ms=4, mew=0.8, gid="measurement")
+        for run in _runs(modes, counts):
+            known = estimates.coordinates[modes[run.start]][1]
+            if name not in known:
+                continue
+            colour, i = COLOURS[visited.index(modes[run.start]) % len(COLOURS)], known.index(name)
+            mean, half = means[run, i], deviations * np.sqrt(np.maximum(variances[run, i], 0))
+            ax.fill_between(t[run], mean - half, mean + half, color=colour, alpha=0.25, lw=0)
+            if len(mean) == 1:
+                # A band of one time has no area.
+                ax.vlines(t[run], mean - half, mean + half, color=colour, alpha=0.25, lw=2)
+            ax.plot(t[run], mean, color=colour, lw=1.4, marker="o", ms=2.5, gid="mean")
+        ax.set_ylabel(with_unit(symbol(name), unit(units.coordinates.get(name, ""))), color=INK)
+    rows[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
+    if len(visited) > 1:
+        mode_legend(fig, {estimates.coordinates[m][0]: COLOURS[k % len(COLOURS)] for k, m in enumerate(visited)})
+    put_title(fig, title_of(model, estimates.params, system=estimates.system), 11)
+    return fig
+
+
+def _runs(modes: np.ndarray, counts: np.ndarray) -> Iterator[slice]:
+    """The estimates between events, in one mode; those after a failure are left out."""
+    cuts = np.flatnonzero((np.diff(modes) != 0) | (counts[1:] > 0)) + 1
+    for first, last in zip([0, *cuts], [*cuts, len(modes)], strict=True):
+        if modes[first] >= 0:
+            yield slice(int(first), int(last))

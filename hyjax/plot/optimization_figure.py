@@ -1,0 +1,142 @@
+"""The figure of an optimization: the gait before and after, the objective over the evaluations, the multipliers."""
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._optimize.objectives import Negative
+from .._optimize.optimized_gait import OptimizedGait
+from .._results.labels import chosen_unit, named_params, units_of
+from .figure import BLUE, GREY, number, pyplot, quantity, symbol, tidy, unit, VERMILION
+from .orbit_axes import message_of, multiplier_plane, phase_portrait, portrait_panels, series_panels, time_series
+from .plane import widen
+from .setting import head_of, put_title, unbroken
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+# A violation is drawn no smaller: rounding.
+LEAST = 1e-17
+
+
+def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) -> "matplotlib.figure.Figure":
+    """The figure of an optimization: phase portrait and coordinates over time before and after, in axes of the same scales; the
+    objective and the largest violation of a constraint over the accepted evaluations of the best start; the multipliers.
+
+    **Arguments:** `gait`: the result of `hyjax.optimize`. `model`: supplies the title, and the units of the axes.
+
+    **Returns:** the figure. `ValueError` for an optimization that ended without a gait; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> figure = hj.plot.optimization_figure(gait, model=wheel)
+    >>> figure.savefig("optimization.png")
+    """
+    if not np.isfinite(gait.orbit.period):
+        raise ValueError(f"optimization_figure: there is no gait to draw: {message_of(gait.orbit)}")
+    portraits, series = portrait_panels(gait.orbit, model), series_panels(gait.orbit, model)
+    rows = len(portraits) + len(series)
+    fig = pyplot().figure(figsize=(13, 3.8 * rows if rows == 2 else 3.0 * rows), layout="constrained")
+    put_title(fig, _title(gait, model), 13)
+    gaits, course = fig.subfigures(1, 2, width_ratios=(2, 1.05))
+    axes = gaits.subplots(rows, 2, sharex="row", sharey="row")
+    last = "optimal gait" if gait.result == "successful" else "last gait, not an optimum"
+    columns = zip((gait.before, gait.orbit), end_values(gait), ("starting gait", last), axes.T, strict=True)
+    time = unit(units_of(model, gait.orbit.params, gait.orbit.system).time)
+    for orbit, value, name, column in columns:
+        for ax, pairs in zip(column, portraits, strict=False):
+            phase_portrait(orbit, ax, pairs, model)
+        for ax, names in zip(column[len(portraits) :], series, strict=True):
+            time_series(orbit, ax, model, names)
+        period = quantity(number(float(orbit.period), 5), time)
+        # Above the legend, of three entries a line.
+        lines = -(-len(column[0].get_legend().get_texts()) // 3)
+        column[0].set_title(f"{name}: {value:.6g}, $T$ = {period}", fontsize=11, pad=8 + 16 * lines)
+    for ax in axes[:, 1]:
+        ax.set_ylabel("")
+    constrained = gait.constraints.size > 0
+    *panels, plane = course.subplots(2 + constrained, 1, height_ratios=(1, *[0.8] * constrained, 2.2))
+    _course(gait, panels)
+    _multipliers(gait, plane)
+    return fig
+
+
+def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
+    """The model, the objective, and the parameters before and after."""
+    ends = (
+        np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
+        for orbit in (gait.before, gait.orbit)
+    )
+    # A parameter that ended at zero by rounding is zero.
+    before, after = ends
+    after = np.where(np.abs(after) < 1e-9 * np.abs(before), 0, after)
+    about = named_params(gait.orbit.params)
+    printed = [
+        unit(chosen_unit(about.get(name, (0, {}))[1].get("units", ""), gait.orbit.params)) for name in gait.names
+    ]
+    shown = [
+        unbroken(f"{symbol(name)} {quantity(f'{before:.4g} → {after:.4g}', each)}")
+        for name, before, after, each in zip(gait.names, before, after, printed, strict=True)
+    ]
+    more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []
+    head = ": ".join(text for text in (head_of(model, gait.orbit.system), objective_name(gait)) if text)
+    return f"{head}; {', '.join(shown[:6] + more)}"
+
+
+def sign_of(gait: OptimizedGait) -> int:
+    """-1 where the objective is a `Negative`, which is to be shown as the objective that it maximizes."""
+    return -1 if isinstance(gait.gait.objective, Negative) else 1
+
+
+def end_values(gait: OptimizedGait) -> tuple[float, float]:
+    """The value before and after of the objective that is minimized or maximized."""
+    return sign_of(gait) * float(gait.value_before), sign_of(gait) * float(gait.value)
+
+
+def objective_name(gait: OptimizedGait) -> str:
+    """The name of the objective, and what is done to it."""
+    given = gait.gait.objective
+    negative = isinstance(given, Negative)
+    name = getattr(given.objective if negative else given, "__name__", "")
+    return (
+        f"{name.replace('_', ' ') if name.isidentifier() else 'objective'}, {'maximized' if negative else 'minimized'}"
+    )
+
+
+def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
+    """The objective and, where there are constraints, the largest violation of the accepted evaluations, by their numbers."""
+    history = gait.history
+    taken = np.flatnonzero(np.asarray(history.accepted))
+    style = {"marker": "o", "ms": 3.5, "lw": 1.4}
+    tidy(panels[0]).plot(
+        taken + 1, sign_of(gait) * np.asarray(history.objective)[taken], color=BLUE, gid="objective", **style
+    )
+    panels[0].set_ylabel(objective_name(gait).replace(", ", ",\n"))
+    if panels[1:]:
+        worst = np.maximum(np.asarray(history.violation)[taken], LEAST)
+        tidy(panels[1]).semilogy(taken + 1, worst, color=VERMILION, gid="violation", **style)
+        panels[1].set_ylabel("violation")
+        panels[1].sharex(panels[0])
+        panels[0].tick_params(labelbottom=False)
+    panels[-1].set_xlabel("evaluation")
+    panels[-1].locator_params(axis="x", integer=True)
+
+
+def _multipliers(gait: OptimizedGait, ax: "matplotlib.axes.Axes") -> None:
+    """The multipliers after, as in `multiplier_plane`, and those before as open circles."""
+    multiplier_plane(gait.orbit, ax)
+    across, up = np.real(gait.before.multipliers), np.imag(gait.before.multipliers)
+    style = {"ms": 8, "mfc": "none", "mec": GREY, "mew": 1.3, "clip_on": False}
+    ax.plot(across, up, "o", label="starting gait", gid="before", **style)
+    # The limits of `multiplier_plane` leave room for the optimal gait's alone.
+    widen(ax, float(gait.before.spectral_radius))
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False, fontsize=9, columnspacing=1.0)

@@ -1,0 +1,94 @@
+"""Summary figures of periodic orbits: phase portrait, coordinates over time, multipliers."""
+
+from collections.abc import Collection, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._orbit.orbit import PeriodicOrbit
+from .._results.labels import units_of
+from .figure import number, pyplot, quantity, unit
+from .orbit_axes import (
+    each_orbit,
+    message_of,
+    multiplier_plane,
+    phase_portrait,
+    portrait_panels,
+    series_panels,
+    time_series,
+)
+from .setting import parameter_texts, put_title, title_of
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+def gait_figure(
+    orbits: PeriodicOrbit | Sequence[PeriodicOrbit], model: ModuleType | None = None, degrees: Collection[str] = ()
+) -> "matplotlib.figure.Figure":
+    """The summary figure of periodic orbits, with a row for each: phase portrait, coordinates over time, multipliers.
+
+    Above each row are the orbit's period and stability; for an orbit that was not found, the reason. Coordinates of different
+    units have axes of their own, and so have coordinates that are no angles, and those that only some modes have.
+
+    **Arguments:** `orbits`: one, a batch, or several. `model`: supplies the title, and the units of the axes. `degrees`: names of
+    the parameters that the title gives in degrees.
+
+    **Returns:** the figure. `ValueError` for a batch of length 0; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> figure = hj.plot.gait_figure(orbit, model=wheel)
+    >>> figure.savefig("gait.png")
+    """
+    rows = each_orbit(orbits)
+    if not rows:
+        raise ValueError("gait_figure: there is no orbit to draw: the batch has length 0.")
+    heights = [_height(orbit, model) for orbit in rows]
+    fig = pyplot().figure(figsize=(11, sum(heights) + 0.4), layout="constrained")
+    settings = [parameter_texts(orbit.params, degrees) for orbit in rows]
+    varied = {name for name in settings[0] if any(other.get(name) != settings[0][name] for other in settings)}
+    put_title(fig, title_of(model, rows[0].params, degrees, without=varied, system=rows[0].system), 13)
+    parts = fig.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)
+    for k, (orbit, setting, part) in enumerate(zip(rows, settings, np.ravel(parts), strict=True), 1):
+        own = [text for name, text in setting.items() if name in varied]
+        numbered = [f"gait {k}"] if len(rows) > 1 else []
+        part.suptitle(", ".join((*numbered, *own, _summary(orbit, model))), fontsize=11)
+        if np.isfinite(orbit.period):
+            _draw_row(orbit, part, model)
+    return fig
+
+
+def _height(orbit: PeriodicOrbit, model: ModuleType | None) -> float:
+    """The height of an orbit's row, in inches."""
+    if not np.isfinite(orbit.period):
+        return 0.6
+    most = max(len(portrait_panels(orbit, model)), len(series_panels(orbit, model)))
+    return 3.6 if most == 1 else 2.5 * most + 0.3
+
+
+def _draw_row(orbit: PeriodicOrbit, part, model: ModuleType | None) -> None:
+    """Portrait, series and multipliers side by side; panels of the first two one below the other."""
+    portraits, series = portrait_panels(orbit, model), series_panels(orbit, model)
+    columns = part.add_gridspec(1, 3, width_ratios=(1.1, 1.1, 1))
+    for cell, pairs in zip(columns[0].subgridspec(len(portraits), 1), portraits, strict=True):
+        phase_portrait(orbit, part.add_subplot(cell), pairs, model)
+    for cell, names in zip(columns[1].subgridspec(len(series), 1), series, strict=True):
+        time_series(orbit, part.add_subplot(cell), model, names)
+    multiplier_plane(orbit, part.add_subplot(columns[2]))
+
+
+def _summary(orbit: PeriodicOrbit, model: ModuleType | None) -> str:
+    """Period, stability and spectral radius of one orbit, or why there is no orbit."""
+    if not np.isfinite(orbit.period):
+        return f"not found: {message_of(orbit).partition('.')[0]}"
+    time = unit(units_of(model, orbit.params, orbit.system).time)
+    # A multiplier of the size of rounding is printed as zero.
+    largest = float(orbit.spectral_radius)
+    radius = f"max $|\\lambda|$ = {number(largest)}" if largest > 1e-12 else "all $\\lambda$ = 0"
+    stability = "stable" if bool(orbit.stable) else "unstable"
+    return ", ".join((f"$T$ = {quantity(number(float(orbit.period), 5), time)}", stability, radius))

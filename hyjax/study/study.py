@@ -1,0 +1,164 @@
+r"""Which solver for a system: solvers at several tolerances against a reference, in accuracy and in cost."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._results.dataset import load_xarray
+from .._results.progress import progress_bar
+from .._system.system import HybridSystem, VectorField
+from .._system.types import Params, State, Time
+from .study_case import case_of
+from .study_checks import (
+    combined_system,
+    coordinate_of,
+    integrators_of,
+    listed,
+    Method,
+    pairs_of,
+    require_two,
+    thresholds_of,
+)
+from .study_dataset import study_dataset
+from .study_measures import Yardstick
+from .study_reference import REFERENCE, reference_of
+from .study_timing import interleaved_durations
+
+if TYPE_CHECKING:
+    import xarray
+
+# A run that takes longer than this many seconds is made once.
+LONG = 0.3
+
+
+def solver_study(
+    system: HybridSystem,
+    x0: State | list[State],
+    params: Params | list[Params],
+    *,
+    mode: str,
+    t1: float | Time,
+    solvers: Mapping[str, Method],
+    tolerances: Sequence[float | tuple[float, float]],
+    t0: float | Time = 0.0,
+    combined: VectorField | None = None,
+    of: str | None = None,
+    divergence: float | Sequence[float] = 0.01,
+    near_zero: float = 0.0,
+    samples: int = 2001,
+    reference: Mapping[str, Method] | None = None,
+    reference_tolerance: float = 1e-12,
+    max_jumps: int = 1000,
+    max_steps: int = 1_000_000,
+    timed: bool = True,
+    rounds: int = 3,
+    progress: bool | None = None,
+) -> "xarray.Dataset":
+    r"""Compare solvers on a system: simulate it from `t0` to `t1` with each solver at each tolerance, for each set of parameters.
+
+    The accuracy of a run is that of its states $x(t)$ against those of a reference $x_{ref}(t)$, at equidistant times: the
+    **divergence time**, the first at which $|x - x_{ref}| / |x_{ref}| \ge \varepsilon$ where $|x_{ref}|$ is at least
+    `near_zero`; and the **integral of the absolute error** $\int_{t_0}^{t_1} |x - x_{ref}|\,dt$, by the trapezoidal rule. Its
+    cost: steps, evaluations and Jacobians of the vector field, and seconds.
+
+    There are two strategies of transition. `events`: `system`, whose events are located, as in `simulate`. `combined`: one vector
+    field that itself distinguishes the modes, discontinuous or not, integrated without regard to events.
+
+    **Arguments:**
+
+    - `x0`, `mode`: initial state, shape `(n,)`, and the name of its mode. `params`: the parameters; or a `list` of several sets
+      of the same structure, and `x0` one state for all or a list of as many.
+    - `solvers`: `{name: solver}`: a diffrax solver, one of `hj.solvers`, an `Integrator` whose tolerances and `max_steps` are
+      replaced (give it `variations=False`, as a solver alone has: a study has no derivatives), or integrators by mode,
+      `{"stance": ..., "flight": ...}`, such as one solver per phase, which needs events: not with `combined`.
+    - `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`. One program is compiled for each solver and strategy, for all
+      tolerances and sets.
+    - `combined`: a vector field `f(t, x, params)` that holds in all modes, such as with a `jnp.where`; without it only events are
+      located. It is not derived from the modes: the domains of modes may overlap, and then the state does not tell the mode. All
+      modes must have the same coordinates, and resets should not change the state.
+    - `of`: the coordinate that is measured; by default the Euclidean norm of the state, for modes with the same coordinates.
+    - `divergence`: the threshold $\varepsilon$, or one for each tolerance. `near_zero`: in units of the coordinate.
+    - `samples`: number of times, `t0` and `t1` included, which is also the resolution of the divergence time.
+    - `reference`: two methods or more, by default `Dopri8` and `Rodas5P`; at `reference_tolerance`, events located. The first
+      is the reference, and the largest difference of any other from it tells how accurate the reference is.
+    - `max_jumps`, `max_steps`: the most jumps in a run, and the most steps in an arc.
+    - `timed`: whether to measure seconds: the median over `rounds`, in each of which all runs are made once, one after the
+      other, on one thread, compiled before. A run longer than 0.3 s is made once.
+    - `progress`: show a bar on stderr; by default on a terminal.
+
+    **Returns:** an `xarray.Dataset` over `strategy`, `rtol` (`atol` and `threshold` beside it), `solver` and
+    `set`: `divergence_time`, `integral_of_error`, `steps_tried`, `steps_taken`, `jumps`, `evaluations`, `jacobians` (of
+    the vector field in the steps tried, see `hyjax/solvers/evaluations.py`; NaN for a solver that is called through diffrax),
+    `seconds`, and `result`, a code of `RESULTS`. A run that failed has as
+    divergence time the first time that it did not reach, and its integral is NaN. Over `set`: `reference_error`, the largest
+    disagreement of the references, in the unit of what is measured, and `reference_result`, over `method`, their codes. Over
+    `set`, `time` and `coordinate`: `reference`. `ValueError` for arguments that cannot be used; `ImportError` without xarray.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> study = hj.study.solver_study(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
+    ... )
+    >>> study.jumps.values.ravel().tolist(), bool(study.integral_of_error.max() < 1e-2)
+    ([1.0, 1.0, 1.0, 1.0], True)
+
+    Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ODE solvers for dynamical systems with impacts*, Sec. IV-V.
+    """
+    load_xarray()
+    if not isinstance(samples, int) or samples < 2:
+        raise ValueError(f"solver_study: samples={samples!r} must be an integer of at least 2.")
+    states, sets = listed(x0, params)
+    case = case_of(system, mode, states, sets, t0, t1, max_jumps, max_steps)
+    pairs = pairs_of(tolerances, case.t0.dtype)
+    thresholds = thresholds_of(divergence, len(pairs))
+    yardstick = Yardstick(coordinate_of(system, of), system.mode(mode).dimension, near_zero)
+    known_by = REFERENCE if reference is None else reference
+    require_two(known_by)
+    methods = integrators_of(system, known_by)
+    cases = {"events": case}
+    if combined is not None:
+        whole = combined_system(system, mode, combined)
+        cases["combined"] = case_of(whole, "combined", states, sets, t0, t1, max_jumps, max_steps)
+    strategies = [(each, list(integrators_of(each.automaton.system, solvers).values())) for each in cases.values()]
+
+    times = jnp.linspace(case.t0, case.t1, samples)
+    never = jnp.full_like(times, jnp.inf)
+    shape = len(strategies), len(pairs), len(solvers), len(sets)
+    total = len(methods) * len(sets) + int(np.prod(shape)) * (1 + timed)
+    columns: dict[str, np.ndarray] = {}
+    programs = []
+    with progress_bar("runs", total, 0, progress) as advance:
+        known = reference_of(
+            case, methods, pairs_of([reference_tolerance], case.t0.dtype)[0], times, yardstick, advance
+        )
+        for place in np.ndindex(*shape):
+            s, i, j, k = place
+            here, integrators = strategies[s]
+            run = partial(here.run, integrators[j], pairs[i], k)
+            row = yardstick.measured(times, run(times), known.x[k], thresholds[i])
+            advance(1)
+            # A time that is never reached: the same program, without samples.
+            programs.append(partial(run, never))
+            for name, number in row.items():
+                columns.setdefault(name, np.full(shape, np.nan))[place] = number
+        if timed:
+            durations = interleaved_durations(programs, rounds, advance, LONG)
+            columns["seconds"] = np.array([np.median(each) for each in durations]).reshape(shape)
+    coordinates = {
+        "strategy": list(cases), "rtol": [rtol for rtol, _ in pairs], "solver": list(solvers),
+        "atol": ("rtol", [atol for _, atol in pairs]), "threshold": ("rtol", thresholds),
+        "set": np.arange(1, len(sets) + 1), "time": np.asarray(times), "coordinate": list(system.mode(mode).coordinates),
+        "method": list(methods),
+    }  # fmt: skip
+    about = {
+        "measured": "norm of the state" if of is None else of, "near_zero": near_zero, "reference": ", ".join(methods),
+        "reference_tolerance": reference_tolerance, "rounds": rounds if timed else 0,
+    }  # fmt: skip
+    return study_dataset(columns, known, coordinates, about)

@@ -1,0 +1,74 @@
+"""The period of a forcing, from how the functions of a system use the time."""
+
+from types import SimpleNamespace
+
+import equinox as eqx
+import jax.numpy as jnp
+import mpmath
+import pytest
+from jaxtyping import Array, Float
+
+import hyjax as hj
+from hyjax.certify.fixed_point_numbers import PRECISION
+from hyjax.certify.forcing import Forcing
+from hyjax.models._parameter import parameter
+
+
+class Drive(eqx.Module):
+    frequency: Float[Array, ""] = parameter(1.9, "1", "frequency of the drive")
+    other: Float[Array, ""] = parameter(2.7, "1", "another frequency")
+
+
+def half(t, x, params):
+    return jnp.sin(params.frequency * t / 2 + x[0])
+
+
+def double(t, x, params):
+    return jnp.cos(2 * params.frequency * t)
+
+
+def slow(t, x, params):
+    return jnp.sin(params.other * t)
+
+
+def sawtooth(t, x, params):
+    return 1 - t * params.frequency
+
+
+def still(t, x, params):
+    return x[0]
+
+
+def forcing(drive, guard, laps=1):
+    """Of a system with a drive and a guard, near so many periods of its frequency."""
+
+    def rate(t, x, params):
+        return jnp.stack([-x[0] + drive(t, x, params)])
+
+    system = hj.HybridSystem(
+        modes={"free": hj.Mode(rate, ("x",))},
+        transitions=(hj.Transition("free", "free", guard=guard, reset=lambda t, x, params: -x),),
+    )
+    period = jnp.asarray(laps * 6.283185307 / 1.9)
+    return Forcing.of(SimpleNamespace(system=system, params=Drive(), period=period, sequence=("free",)))
+
+
+@pytest.mark.parametrize("laps", [2, 4])
+def test_multiples_of_one_frequency(laps):
+    found = forcing(half, double, laps)
+    with mpmath.workprec(2 * PRECISION):
+        exact = laps * 2 * mpmath.pi / mpmath.mpf(1.9) * mpmath.mpf(2) ** PRECISION
+        assert abs(exact - found.period.middle) <= found.period.radius < 100
+    assert "assumed" not in found.repeats
+
+
+def test_what_depends_on_the_time_otherwise_is_named():
+    found = forcing(double, sawtooth)
+    assert found.period.radius < 100 and "A guard of mode 'free'" in found.repeats and "assumed" in found.repeats
+
+
+@pytest.mark.parametrize("drive, guard", [(half, still), (slow, still), (double, slow), (sawtooth, still)])
+def test_a_period_that_is_not_seen_is_the_float(drive, guard):
+    # Half a turn of a sine; another frequency, alone and with the first; no sine at all.
+    found = forcing(drive, guard)
+    assert found.period.radius == 0 and repr(6.283185307 / 1.9) in found.repeats

@@ -1,0 +1,343 @@
+"""Branches: closed forms of folds, doublings and crossings; the walker's cascade."""
+
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray
+from numpy.testing import assert_allclose, assert_array_equal
+from pages import cells
+from readme import claimed
+from systems import ROLLED
+
+import hyjax as hj
+from hyjax._continuation.branch_dataset import branches_dataset
+from hyjax._continuation.curve import Bounds, follow_curve, joined
+from hyjax._continuation.switching import crossing_branches
+from hyjax._system.results import choose
+from hyjax.models import simplest_walker
+
+RESULTS = hj.RESULTS
+
+
+@ft.cache
+def mapping(f, dimension=1):
+    """A hybrid system whose stride is a map: flow for a unit of time, then jump to `f(x, params)`. One object for each map, so
+    that its programs are compiled once."""
+    names = (*(f"x{k}" for k in range(dimension)), "clock")
+    field = lambda t, x, p: jnp.zeros_like(x).at[-1].set(1)
+    jump = lambda t, x, p: jnp.append(f(x[:-1], p), 0.0)
+    way = hj.Transition("run", "run", lambda t, x, p: 1 - x[-1], jump)
+    return hj.HybridSystem({"run": hj.Mode(field, names)}, (way,))
+
+
+def logistic(x, p):
+    return p["r"] * x * (1 - x)
+
+
+def valley(x, p):
+    """x = x + mu - x^2 has a fold at mu = 0."""
+    return x + p["mu"] - x**2
+
+
+def fork(x, p):
+    """A pitchfork at mu = 0, of a branch that moves: x = mu + z, z -> (1 + mu) z - z^3."""
+    z = x - p["mu"]
+    return p["mu"] + (1 + p["mu"]) * z - z**3
+
+
+def start(f, guess, params):
+    system = mapping(f)
+    orbit = hj.periodic_orbit(system, jnp.append(jnp.asarray(guess), 0.0), params, sequence=("run",), integrator=ROLLED)
+    return system, orbit
+
+
+class Passed(eqx.Module):
+    result: hj.RESULTS
+
+
+def test_points_whose_strides_fail_are_no_points_of_a_curve():
+    """The line x = p, whose strides take another transition from p = 0.5 on, where the equation holds as well."""
+
+    def evaluate(v):
+        result = choose(v[1] < 0.5, hj.RESULTS.successful, hj.RESULTS.unexpected_transition)
+        return v[:1] - v[1:], jnp.array([[1.0, -1.0]]), Passed(result)
+
+    up, no, method = jnp.array([0.0, 1.0]), jnp.array(False), hj.PseudoArclength()
+    state = follow_curve(
+        evaluate, jnp.zeros(2), up, up, Bounds(jnp.array(-1.0), jnp.array(1.0), no, ~no), method, 1e-12, None
+    )  # fmt: skip
+    curve = state.curve
+    last = curve.v[curve.count - 1]
+    assert curve.stuck and curve.last.result == hj.RESULTS.unexpected_transition
+    # The last step tried is shorter than the shortest that the method takes.
+    assert 0 < 0.5 - last[1] < 2 * method.min_step
+
+
+def test_points_of_parallel_curves_are_not_joined():
+    """On a circle and on a cubic with 20 degrees between the tangents they are; on lines that are a step's half apart not."""
+    unit = lambda v: v / np.linalg.norm(v)
+    circle = lambda s: (np.array([np.sin(s), 1 - np.cos(s)]), np.array([np.cos(s), np.sin(s)]))
+    cubic = lambda s: (np.array([s, s**3]), unit([1, 3 * s**2]))
+    for curve, a, b in ((circle, 0.0, 0.35), (cubic, 0.0, 0.35), (cubic, -0.35, 0.0)):
+        assert joined(*map(jnp.asarray, (*curve(a), *curve(b))))
+    along = jnp.array([1.0, 0.0])
+    for apart, same in ((0.5, False), (0.1, False), (0.01, True)):
+        assert bool(joined(jnp.zeros(2), along, jnp.array([1.0, apart]), along)) == same
+
+
+@pytest.fixture(scope="module")
+def doubling():
+    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    return hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3)
+
+
+def test_period_doubling_of_the_logistic_map(doubling):
+    """x = 1 - 1/r, with the multiplier 2 - r: -1 at r = 3."""
+    assert doubling.result == RESULTS.successful
+    r = doubling.values
+    assert_allclose(r[[0, -1]], [2.6, 3.3], rtol=1e-14)
+    assert np.all(np.diff(r) > 0)
+    assert_allclose(doubling.x[:, 0], 1 - 1 / r, rtol=1e-13)
+    assert_allclose(doubling.multipliers[:, 0], 2 - r, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(doubling.stable, r < 3)
+    # A print shows what is known: it locates nothing.
+    assert "located by branch.special_points" in str(doubling) and doubling.located is None
+    structure = jax.tree.structure(doubling)
+    (point,) = doubling.special_points
+    # What has been read is no part of the branch, whose program JAX would compile again otherwise.
+    assert jax.tree.structure(doubling) == structure and doubling.located == (point,)
+    assert point.kind == "period-doubling"
+    # Newton's method on the doubling itself: to rounding, of which the two conditions together lose a digit.
+    assert_allclose(point.value, 3, rtol=1e-14)
+    assert_allclose(point.orbit.x, [2 / 3, 0], rtol=1e-13)
+    assert_allclose(point.multiplier, -1, rtol=1e-13)
+    assert point.residual < 1e-13
+    assert "period-doubling at 3" in str(doubling)
+
+
+def test_natural_parameter_ends_at_the_fold():
+    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    branch = hj.continuation(
+        system, orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4)
+    )
+    assert branch.result == RESULTS.orbit_not_converged
+    # The branch ends within the smallest step, 1e-4 of the interval of 0.75, of where it turns.
+    assert 0 <= branch.values[-1] < 1e-4
+    assert_allclose(branch.x[:, 0], np.sqrt(branch.values), rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_branch_point_and_the_branch_that_crosses():
+    system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.55)
+    assert_allclose(branch.x[:, 0], branch.values, rtol=0, atol=1e-12)
+    points = [point for point in branch.special_points if point.kind == "branch-point"]
+    assert len(points) == 1 and not [point for point in branch.special_points if point.kind == "fold"]
+    assert_allclose(points[0].value, 0, atol=1e-13)
+    other = hj.switch_branch(points[0], stop=0.4, amplitude=1e-2)
+    mu, z = other.values, other.x[:, 0] - other.values
+    assert mu[-1] > 0.39 and np.min(np.abs(z[1:])) > 1e-3
+    assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
+    # The amplitude fits to how near `stop` is.
+    # Both halves lead upwards, and none down.
+    both = hj.switch_branch(points[0], stop=(-0.4, 0.4), amplitude=1e-2)
+    assert_allclose(both.values[[0, -1]], 0.4, rtol=1e-14)
+    assert_allclose((both.x[:, 0] - both.values) ** 2, both.values, rtol=1e-9, atol=1e-12)
+    assert both.x[0, 0] * both.x[-1, 0] < 0 and both.result == RESULTS.successful
+    assert hj.switch_branch(points[0], stop=-0.4, amplitude=1e-2).result == RESULTS.stop_not_reached
+    near = hj.switch_branch(points[0], stop=1e-6)
+    assert 0 <= near.values[0] < 1e-6 and near.values[-1] == 1e-6
+    # The command line follows it by itself, from the two branches that meet it once.
+    (crossing,) = crossing_branches([branch, branch], stop=(-0.5, 0.55), method=hj.PseudoArclength())
+    assert_allclose((crossing.x[:, 0] - crossing.values) ** 2, crossing.values, rtol=1e-9, atol=1e-12)
+
+
+def exchange(x, p):
+    """A transcritical point at mu = 0, of x = 0 and x = mu."""
+    return x + p["mu"] * x - x**2
+
+
+def test_the_half_that_leads_to_stop():
+    """The branch that crosses x = 0 is x = mu, positive above and negative below."""
+    system, orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.5)
+    (point,) = branch.special_points
+    assert point.kind == "branch-point"
+    for stop in (0.4, -0.4):
+        half = hj.switch_branch(point, stop=stop)
+        assert half.result == RESULTS.successful and half.values[-1] == stop
+        assert np.all(np.sign(half.values) == np.sign(stop))
+        assert_allclose(half.x[:, 0], half.values, rtol=1e-9)
+    whole = hj.switch_branch(point, stop=(-0.4, 0.3))
+    assert whole.result == RESULTS.successful
+    assert_allclose(np.sort(whole.values[[0, -1]]), [-0.4, 0.3], rtol=1e-14)
+    assert np.all(np.diff(whole.values) > 0) or np.all(np.diff(whole.values) < 0)
+    assert_allclose(whole.x[:, 0], whole.values, rtol=1e-9)
+    assert_array_equal(whole.stable, whole.values > 0)
+
+
+def test_a_branch_that_does_not_lead_to_stop():
+    """x = mu^(1/2) turns at mu = 0, and leaves the interval on the other side, three times as far from the start."""
+    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=-0.1)
+    assert branch.result == RESULTS.stop_not_reached
+    assert_allclose(branch.values[-1], 0.25 + 3 * 0.35, rtol=1e-14)
+    assert_allclose(branch.x[-1, 0], -np.sqrt(branch.values[-1]), rtol=1e-12)
+    # Within bounds it is whole.
+    assert hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5)).result == RESULTS.successful
+
+
+def test_branches_of_a_batch(doubling):
+    """Several starts in one program; each as alone."""
+    system = mapping(logistic)
+    orbits = [start(logistic, [0.6], {"r": jnp.array(r)})[1] for r in (2.5, 2.6, 2.7)]
+    branches = eqx.filter_jit(
+        eqx.filter_vmap(lambda orbit: hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3))
+    )
+    batch = branches(jax.tree.map(lambda *each: jnp.stack(each), *orbits))
+    alone = batch[1]
+    assert_allclose(alone.values, doubling.values, rtol=1e-12)
+    assert_allclose(batch[2].special_points[0].value, 3, rtol=1e-13)
+    with pytest.raises(TypeError, match="batch of branches"):
+        _ = batch.values
+
+
+# The simplest walker
+
+
+@pytest.fixture(scope="module")
+def walk():
+    params = simplest_walker.Params(0.0145)
+    orbit = hj.periodic_orbit(
+        simplest_walker.system, simplest_walker.guess(params), params, sequence=simplest_walker.sequence
+    )
+    return hj.continuation(simplest_walker.system, orbit, where=lambda p: p.slope, stop=0.0155)
+
+
+@pytest.mark.slow
+def test_first_doubling_of_the_walker(walk):
+    """At the point the orbit's own Jacobian, by other code, has the multiplier -1; and so it has on either side by sign."""
+    (point,) = walk.special_points
+    assert point.kind == "period-doubling"
+    gait = hj.periodic_orbit(
+        simplest_walker.system, point.orbit.x, simplest_walker.Params(point.value), sequence=("swing",)
+    )
+    # A multiplier's error of 1e-13 over its rate in the slope, of the order of -200.
+    assert_allclose(min(gait.multipliers.real), -1, rtol=0, atol=1e-11)
+    assert_allclose(point.orbit.x, gait.x, rtol=0, atol=1e-12)
+    assert point.residual < 1e-12
+    # Variational equations by Taylor series in 80-bit arithmetic, and a root of the multiplier's distance from -1.
+    assert_allclose(point.value, 0.01508843794111946, rtol=0, atol=1e-14)
+
+
+@pytest.mark.slow
+def test_cascade_of_the_walker(walk):
+    """Each orbit of twice as many strides, to its own doubling, 16 to 32; Feigenbaum's ratios. The expected values are roots of
+    det(D + I), with heyoka's variational equations (Taylor series) and Newton's method on all strides in NumPy; they scatter by
+    1e-15."""
+    branches = [walk, *hj.cascade(walk.special_points[0], doublings=4, stop=0.0186)]
+    points = [next(each for each in branch.special_points if each.kind == "period-doubling") for branch in branches]
+    assert [point.orbit.strides for point in points] == [1, 2, 4, 8, 16]
+    assert max(float(point.residual) for point in points) < 1e-13
+    values = np.array([float(point.value) for point in points])
+    expected = [0.01508843794111946, 0.0176693748624628, 0.0181601195635692, 0.0182648118504814, 0.0182872718199725]
+    # Each doubling moves as much as the map does, in which a stride has an error of 1e-15.
+    assert_allclose(values, expected, rtol=0, atol=claimed("… period doublings, from one stride to 16 → 32"))
+    gaps = np.diff(values)
+    assert_allclose(gaps[:-1] / gaps[1:], [5.26, 4.69, 4.66], atol=0.01)
+    # Towards a distant end: the amplitude of 1e-2, or a twentieth of the way, would lead to the next doubling or beyond.
+    distant = hj.switch_branch(points[2], stop=0.02)
+    assert distant.result == RESULTS.successful and distant.unfolding.problem.strides == 8
+    assert 0.05 * (0.02 - values[2]) > 0.5 * gaps[2] and 0 < distant.values[0] - values[2] < 0.2 * gaps[2]
+
+
+@pytest.mark.slow
+def test_tables(walk, tmp_path):
+    columns = walk.columns()
+    assert list(columns) == [
+        "parameter", *simplest_walker.coordinates, "period", "spectral_radius", "stable", "residual"
+    ]  # fmt: skip
+    # As a batch of orbits, and as one: the states and periods of the columns, to rounding.
+    assert_allclose(walk.orbits.period, columns["period"], rtol=1e-14)
+    assert_allclose(walk.orbits.x[:, 1], columns["theta_rate"], rtol=1e-14)
+    assert_allclose(walk.orbits.spectral_radius, columns["spectral_radius"], rtol=1e-12)
+    assert_allclose(walk.orbit(3).x, walk.x[3], rtol=1e-14)
+    for name, column in walk.to_pandas().items():
+        np.testing.assert_array_equal(column, columns[name])
+    first, *special = cells(walk._repr_html_())[:3], cells(walk.special_points[0]._repr_html_())
+    assert [row[2] for row in first] == ["rad", "sqrt(l/g)".replace("sqrt", "√"), ""]
+    ((head, row),) = special
+    assert head[:2] == ["special point", "slope rad"] and len(head) == len(row) and row[0] == "period-doubling"
+    assert f"{row[1]}" in str(walk.special_points[0]) and row in cells(walk._repr_html_())
+    walk.to_xarray().to_netcdf(tmp_path / "branch.nc", engine="scipy")
+    with xarray.open_dataset(tmp_path / "branch.nc", engine="scipy") as data:
+        assert data.attrs["result"] == "successful" and data["special_kind"].values == ["period-doubling"]
+        assert_allclose(data["special_slope"], [walk.special_points[0].value], rtol=0)
+        for k, name in enumerate(simplest_walker.coordinates):
+            np.testing.assert_array_equal(data["x"][:, k], columns[name])
+        for name in ("period", "stable", "residual"):
+            np.testing.assert_array_equal(data[name], columns[name])
+        np.testing.assert_array_equal(data["slope"], columns["parameter"])
+        assert data["slope"].attrs["units"] == "rad" and data["period"].attrs["units"] == "sqrt(l/g)"
+        assert data["x"].attrs["units"] == data["special_x"].attrs["units"] == "rad, rad sqrt(g/l), rad, rad sqrt(g/l)"
+        np.testing.assert_array_equal(data["multipliers_real"] + 1j * data["multipliers_imag"], walk.multipliers)
+
+
+def test_branches_in_one_dataset(doubling):
+    data = branches_dataset([doubling, doubling])
+    np.testing.assert_array_equal(data["r"], np.tile(doubling.values, 2))
+    np.testing.assert_array_equal(data["branch"], np.repeat([1, 2], len(doubling)))
+    np.testing.assert_array_equal(data["special_branch"], [1, 2])
+    assert list(data["result"].values) == ["successful"] * 2 and list(data["strides"].values) == [1, 1]
+    np.testing.assert_array_equal(data["x"], np.tile(doubling.x, (2, 1)))
+
+
+def test_diagram(doubling):
+    """Solid up to the doubling, dashed from there, without a gap; the doubling marked where it is; the period, which is 1."""
+    ax = doubling.plot("x0")
+    solid, dashed = (np.asarray(line.get_xydata()) for line in ax.lines if len(line.get_xdata()) > 1)
+    for curve in (solid, dashed):
+        assert_allclose(curve[:, 1], 1 - 1 / curve[:, 0], rtol=1e-13)
+    # The doubling itself is where one line ends and the other begins.
+    np.testing.assert_array_equal(np.concatenate([solid[:-1], dashed[1:]])[:, 0], doubling.values)
+    assert_allclose(solid[-1], [3, 2 / 3], rtol=1e-12)
+    np.testing.assert_array_equal(solid[-1], dashed[0])
+    assert [line.get_linestyle() for line in ax.lines[:2]] == ["-", "--"]
+    (mark,) = [line for line in ax.lines if line.get_gid() == "period-doubling"]
+    assert_allclose(mark.get_xydata(), [[3, 2 / 3]], rtol=1e-12)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["stable", "unstable", "period doubling"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("$r$", "$x_{0}$")
+    periods = np.concatenate([line.get_ydata() for line in doubling.plot("period").lines])
+    assert_allclose(periods, 1, rtol=1e-14)
+    with pytest.raises(ValueError, match="no coordinate 'psi'"):
+        doubling.plot("psi")
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(stop=2.6), "continuation: stop=2.6 is the parameter's value at the start already"),
+        (dict(stop=(3.5, 2.0)), "low < high"),
+        (dict(stop=float("nan")), "must be finite"),
+        (dict(where=lambda p: (p["r"], p["r"])), r"where picks r more than once\. Pick each leaf"),
+        (dict(stop=(3.0, 3.5)), "does not lie within"),
+        (dict(where=lambda p: 2 * 3), "must pick scalar leaves"),
+    ],
+)
+def test_misuse(change, message):
+    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    with pytest.raises(ValueError, match=message):
+        hj.continuation(system, orbit, **(dict(where=lambda p: p["r"], stop=3.0) | change))
+
+
+def test_misuse_of_methods():
+    with pytest.raises(ValueError, match="in that order"):
+        hj.PseudoArclength(step=0.1, max_step=0.01)
+    with pytest.raises(ValueError, match="max_points=0"):
+        hj.NaturalParameter(max_points=0)

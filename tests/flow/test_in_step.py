@@ -1,0 +1,494 @@
+"""Events in step: they pass as one where every order leads to one state with one derivative, and are a code elsewhere."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import line, ROLLED, same, still
+from test_bouligand import CASES
+
+import hyjax as hj
+from hyjax._flow.in_step import each_in_step
+from hyjax.models import slip
+
+RESULTS = hj.RESULTS
+
+# Three clocks, each of which marks its own coordinate once, at its own time.
+CLOCKS = hj.HybridSystem(
+    {"run": hj.Mode(line, ("x", "y", "z"))},
+    tuple(
+        hj.Transition(
+            "run", "run", lambda t, x, p, k=k: p[k] - t, lambda t, x, p, k=k: x.at[k].multiply(2.0 + k).at[k].add(1.0)
+        )
+        for k in range(3)
+    ),
+)
+
+
+def run_clocks(p):
+    return hj.simulate(CLOCKS, jnp.zeros(3), p, mode="run", t1=3.0, max_jumps=4, integrator=ROLLED)
+
+
+clocks = eqx.filter_jit(jax.vmap(run_clocks))
+clocks_by_times = eqx.filter_jit(jax.vmap(jax.jacfwd(lambda p: run_clocks(p).x)))
+clocks_pulled = eqx.filter_jit(jax.vmap(jax.jacrev(lambda p: run_clocks(p).x)))
+TIMES = np.array([[1, 1, 1], [1, 1, 2], [1, 2, 1], [2, 1, 1], [1, 1.5, 2], [1, 1 + 1e-15, 1 - 1e-15], [3, 3, 1.0]])
+
+
+def test_independent_clocks_of_which_some_are_in_step():
+    """x_k = (2 + k) T_k + 1 + 3 - T_k, whatever the others do. Lanes with two, three and no clocks in step, in one batch."""
+    ran = clocks(jnp.asarray(TIMES))
+    assert np.all(ran.result == RESULTS.successful) and np.all(ran.jumps == 3)
+    factor = np.array([2.0, 3.0, 4.0])
+    # Sums of a few numbers below 13.
+    assert_allclose(ran.x, (factor - 1) * TIMES + 4, rtol=1e-13)
+    assert_allclose(np.sort(ran.ends[:, :3]), np.sort(TIMES), rtol=1e-14)
+    # Each fires exactly once; those in step are two events at one time.
+    assert np.array_equal(np.sort(ran.transitions[:, :3]), np.tile([0, 1, 2], (len(TIMES), 1)))
+    assert np.all(ran.x_starts[:, 0] == 0) and ran[0].events[1].t == ran[0].events[0].t == 1
+    right = np.broadcast_to(np.diag(factor - 1), (len(TIMES), 3, 3))
+    assert_allclose(clocks_by_times(jnp.asarray(TIMES)), right, atol=1e-13)
+
+
+@pytest.mark.slow
+def test_clocks_in_step_in_reverse_mode():
+    right = np.broadcast_to(np.diag([1.0, 2.0, 3.0]), (len(TIMES), 3, 3))
+    assert_allclose(clocks_pulled(jnp.asarray(TIMES)), right, atol=1e-13)
+
+
+def rates(both):
+    """y' is 0, 1 after the first event, 2 after the second, `both` after both, at the times p."""
+    modes = {name: hj.Mode(lambda t, x, p, r=r: r * jnp.ones_like(x), ("y",)) for name, r in
+             {"none": 0.0, "one": 1.0, "two": 2.0, "both": both}.items()}  # fmt: skip
+    at = lambda k: lambda t, x, p: p[k] - t
+    ways = (("none", "one", 0), ("none", "two", 1), ("one", "both", 1), ("two", "both", 0))
+    return hj.HybridSystem(modes, tuple(hj.Transition(a, b, at(k), lambda t, x, p: x) for a, b, k in ways))
+
+
+def test_rates_that_add_up_are_in_step_and_others_are_not():
+    """y(3) = (3 - p0) + 2 (3 - p1) if the rates add up. If not, -p0 - (both - 1) p1 or -(both - 2) p0 - 2 p1 by order: the
+    derivatives by the state agree, those by the parameters do not."""
+
+    def end(both, p):
+        ran = hj.simulate(rates(both), jnp.zeros(1), p, mode="none", t1=3.0, max_jumps=3, integrator=ROLLED)
+        return ran.x[0], (ran.result, ran.mode)
+
+    # Apart by more than rounding of the time there is an order.
+    times = jnp.array([[1.0, 1.0], [1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]])
+    run = jax.vmap(jax.value_and_grad(end, argnums=1, has_aux=True), in_axes=(None, 0))
+    (y, (result, mode)), slope = eqx.filter_jit(run)(jnp.array(3.0), times)
+    assert np.all(result == RESULTS.successful) and np.all(mode == 3)
+    assert_allclose(y, 6, rtol=1e-11)
+    assert_allclose(slope, np.tile([-1, -2], (3, 1)), rtol=1e-13)
+    (_, (result, mode)), slope = eqx.filter_jit(run)(jnp.array(4.0), times)
+    assert np.array_equal(result == RESULTS.successful, [False, True, True]) and np.array_equal(mode, [0, 3, 3])
+    assert np.array_equal(result == RESULTS.simultaneous_guards, [True, False, False])
+    assert_allclose(slope[1:], [[-1, -3], [-2, -2]], rtol=1e-13)
+    # Derivatives that differ by a millionth are not rounding.
+    (_, (result, _)), _ = eqx.filter_jit(run)(jnp.array(3.000001), times)
+    assert np.array_equal(result == RESULTS.simultaneous_guards, [True, False, False])
+
+
+def test_rates_that_fit_are_in_step():
+    """a and b rise at the rate 1 to the surfaces a = 1 and b = 1. From the first of a, b rises by 2; from that of b, a by 3/2;
+    what the others are then makes x(2) = (4, 3) + (2 1; 1 1) d from the start d, in every order."""
+    speeds = {"none": (1.0, 1.0), "one": (1.0, 2.0), "two": (1.5, 0.5), "both": (3.0, 2.0)}
+    modes = {
+        name: hj.Mode(lambda t, x, p, v=v: jnp.array(v) + 0 * x, ("a", "b")) for name, v in speeds.items()
+    }  # fmt: skip
+    ways = (("none", "one", 0), ("none", "two", 1), ("one", "both", 1), ("two", "both", 0))
+    system = hj.HybridSystem(
+        modes, tuple(hj.Transition(a, b, lambda t, x, p, k=k: 1 - x[k], same) for a, b, k in ways)
+    )  # fmt: skip
+
+    def end(d):
+        ran = hj.simulate(system, d, None, mode="none", t1=2.0, max_jumps=3, integrator=ROLLED)
+        return ran.x, (ran.x, ran.result)
+
+    d = np.array([[0.0, 0.0], [0.1, 0.1], [0.1, 0.0], [0.0, 0.1]])
+    by_start, (x, result) = eqx.filter_jit(jax.vmap(jax.jacfwd(end, has_aux=True)))(jnp.asarray(d))
+    assert np.all(result == RESULTS.successful)
+    matrix = np.array([[2.0, 1.0], [1.0, 1.0]])
+    assert_allclose(x, [4, 3] + d @ matrix, rtol=1e-13)
+    assert_allclose(by_start, np.tile(matrix, (4, 1, 1)), rtol=1e-12)
+
+
+def test_sums_and_products_in_another_order_are_in_step():
+    """(0.1 + 0.2) + 0.3 is not (0.3 + 0.2) + 0.1, but for rounding; nor are the products, derivatives by the state, the same."""
+    ways = [
+        hj.Transition("run", "run", lambda t, x, p: 1 - t, lambda t, x, p, c=c: jnp.stack([x[0] + c, c * x[1]]))
+        for c in (0.1, 0.2, 0.3)
+    ]
+    system = hj.HybridSystem({"run": hj.Mode(still, ("sum", "product"))}, ways)
+
+    def end(x):
+        ran = hj.simulate(system, x, None, mode="run", t1=2.0, max_jumps=4, integrator=ROLLED)
+        return ran.x, (ran.x, ran.result, ran.jumps)
+
+    by_start, (x, result, jumps) = eqx.filter_jit(jax.jacfwd(end, has_aux=True))(jnp.array([0.0, 1.0]))
+    assert result == "successful" and int(jumps) == 3
+    assert_allclose(x, [0.6, 0.006], rtol=1e-14)
+    assert_allclose(by_start, np.diag([1, 0.006]), rtol=1e-14)
+
+
+def test_events_that_lead_to_different_modes_are_not_in_step():
+    """One order ends in "a", the other in "b"; all else is the same. A later event could lead from both to "a"."""
+    at = lambda k: lambda t, x, p: p[k] - t
+    ways = (
+        ("none", "one", 0),
+        ("none", "two", 1),
+        ("one", "a", 1),
+        ("two", "b", 0),
+        ("two", "a", 2),
+    )
+    system = hj.HybridSystem(
+        {name: hj.Mode(still, ("x",)) for name in ("none", "one", "two", "a", "b")},
+        tuple(hj.Transition(a, b, at(k), same) for a, b, k in ways),
+    )
+    run = lambda p: hj.simulate(system, jnp.ones(1), p, mode="none", t1=3.0, max_jumps=3, integrator=ROLLED)
+    ran = eqx.filter_jit(jax.vmap(run))(jnp.array([[1, 1, 5], [1, 2, 5], [2, 1, 5.0]]))
+    assert np.array_equal(ran.result == RESULTS.simultaneous_guards, [True, False, False])
+    assert [system.names[k] for k in ran.mode] == ["none", "a", "b"]
+
+
+def test_strides_through_events_that_are_not_in_step_have_no_numbers():
+    """The rates as above, and y starts again at t = 2."""
+    ways = (*rates(3.0).transitions, hj.Transition("both", "none", lambda t, x, p: 2 - t, lambda t, x, p: 0.5 * x))
+    run = eqx.filter_jit(
+        lambda both, p: hj.stride(
+            hj.HybridSystem(rates(both).modes, ways),
+            jnp.zeros(1),
+            p,
+            sequence=("none", "one", "both"),
+            integrator=ROLLED,
+        )
+    )
+    ran = run(jnp.array(3.0), jnp.ones(2))
+    assert ran.result == "successful"
+    assert_allclose([ran.x[0], ran.time], [1.5, 2], rtol=1e-13)
+    ran = run(jnp.array(4.0), jnp.ones(2))
+    assert ran.result == "simultaneous_guards"
+    assert np.all(np.isnan([ran.x[0], ran.time, ran.impacts[0].t, ran.impacts[0].x[0]]))
+
+
+@pytest.mark.parametrize("step", [1.0, 1e-9])
+def test_states_that_depend_on_the_order_keep_the_code(step):
+    """Add a step, and double."""
+    ways = (
+        hj.Transition("run", "run", lambda t, x, p: 1 - t, lambda t, x, p: x + step),
+        hj.Transition("run", "run", lambda t, x, p: 1 - t, lambda t, x, p: 2 * x),
+    )
+    system = hj.HybridSystem({"run": hj.Mode(still, ("x",))}, ways)
+    ran = hj.simulate(system, jnp.ones(1), None, mode="run", t1=2.0, max_jumps=3, integrator=ROLLED)
+    assert ran.result == "simultaneous_guards" and int(ran.jumps) == 0
+    assert float(ran.t) == 1.0
+
+
+def test_what_lies_between_two_events():
+    """Of two events at one time, one leads to a mode that is left at once, or in which the other is not armed; or both lead to a
+    mode in which a third falls at that time. None of these is in step, and each has an order where the times differ."""
+    at = lambda k: lambda t, x, p: p[k] - t
+    sudden = lambda t, x, p: -jnp.ones(())
+    ways = (
+        hj.Transition("none", "one", at(0), same),
+        hj.Transition("none", "two", at(1), same),
+        hj.Transition("one", "both", at(1), same, armed=lambda t, x, p: p[4] < 1),
+        hj.Transition("two", "both", at(0), same),
+        hj.Transition("one", "gone", sudden, same, armed=lambda t, x, p: p[2] > 0, at_once=True),
+        hj.Transition("both", "third", at(3), same),
+    )
+    system = hj.HybridSystem(
+        {name: hj.Mode(still, ("x",)) for name in ("none", "one", "two", "both", "gone", "third")}, ways
+    )
+    run = lambda p: hj.simulate(system, jnp.ones(1), p, mode="none", t1=3.0, max_jumps=4, integrator=ROLLED)
+    cases = {
+        (1, 1, 0, 5, 0): "both",
+        (1, 1, 1, 5, 0): None,
+        (1, 1, 0, 5, 1): None,
+        (1, 1, 0, 1, 0): None,
+        (1, 1, 0, 2, 0): "third",
+        (1, 2, 1, 5, 0): "gone",
+        (2, 1, 1, 5, 0): "both",
+        (1, 2, 0, 5, 1): "one",
+        (1, 2, 0, 1, 0): "both",
+    }
+    ran = eqx.filter_jit(jax.vmap(run))(jnp.array(list(cases), float))
+    together = ran.result == RESULTS.simultaneous_guards
+    assert np.all(together | (ran.result == RESULTS.successful))
+    ends = [None if code else system.names[k] for code, k in zip(together, ran.mode, strict=True)]
+    assert ends == list(cases.values())
+
+
+def test_more_events_than_are_followed_keep_the_code():
+    """Five clocks, of which the last doubles what the first increases."""
+    resets = [lambda t, x, p, k=k: x.at[k].add(1.0) for k in range(4)] + [lambda t, x, p: x.at[0].multiply(2.0)]
+    ways = [hj.Transition("run", "run", lambda t, x, p, k=k: p[k] - t, reset) for k, reset in enumerate(resets)]
+    system = hj.HybridSystem({"run": hj.Mode(still, ("a", "b", "c", "d"))}, ways)
+    run = lambda p: hj.simulate(system, jnp.zeros(4), p, mode="run", t1=3.0, max_jumps=6, integrator=ROLLED)
+    times = jnp.array([[1, 1, 1, 1, 1], [1, 1, 1, 1, 2], [2, 1, 1, 1, 1], [1, 2, 2, 2, 1.0]])
+    ran = eqx.filter_jit(jax.vmap(run))(times)
+    assert np.array_equal(ran.result == RESULTS.simultaneous_guards, [True, False, False, True])
+    assert np.array_equal(ran.x[1:3], [[2, 1, 1, 1], [1, 1, 1, 1]])
+
+
+def test_events_in_step_that_leave_the_state_as_it_is():
+    """Three at one time, of which two change nothing, are no chain without end."""
+    resets = (same, same, lambda t, x, p: x + 1)
+    ways = [hj.Transition("run", "run", lambda t, x, p, k=k: p[k] - t, reset) for k, reset in enumerate(resets)]
+    system = hj.HybridSystem({"run": hj.Mode(still, ("x",))}, ways)
+    run = lambda p: hj.simulate(system, jnp.zeros(1), p, mode="run", t1=3.0, max_jumps=4, integrator=ROLLED)
+    ran = eqx.filter_jit(jax.vmap(run))(jnp.array([[1, 1, 1], [1, 1, 2], [2, 1, 2], [1, 2, 1.0]]))
+    assert np.all(ran.result == RESULTS.successful) and np.all(ran.jumps == 3)
+    assert np.all(ran.x == 1)
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_an_event_that_was_taken_in_step_is_due_again(first):
+    """A clock that ticks at 1 and 2, one at 1 and one at 2: each pair is in step, whatever comes first in the list."""
+    ways = [
+        hj.Transition("run", "run", lambda t, x, p: 1 + x[0] - t, lambda t, x, p: x.at[0].add(1.0)),
+        hj.Transition("run", "run", lambda t, x, p: 1 - t, lambda t, x, p: x.at[1].add(1.0)),
+        hj.Transition("run", "run", lambda t, x, p: 2 - t, lambda t, x, p: x.at[2].add(1.0)),
+    ]
+    system = hj.HybridSystem({"run": hj.Mode(still, ("ticks", "a", "b"))}, ways[first:] + ways[:first])
+    ran = hj.simulate(system, jnp.zeros(3), None, mode="run", t1=2.5, max_jumps=5, integrator=ROLLED)
+    assert ran.result == "successful" and int(ran.jumps) == 4
+    assert np.array_equal(ran.x, [2, 1, 1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_step_as_the_bouligand_derivative_says(name):
+    """Where its matrices agree the run goes on, with that matrix; where they do not, the code stays."""
+    system, mode, x, params = CASES[name]()
+    derivative = hj.phase.bouligand_derivative(system, mode, 0.0, x, params)
+    agree = np.allclose(derivative.matrices, derivative.matrices[0], rtol=1e-12, atol=1e-14)
+    field = system.modes[mode].vector_field
+    reverse = hj.HybridSystem({"back": hj.Mode(lambda t, x, p: -field(-t, x, p), system.modes[mode].coordinates)}, ())
+    start = hj.simulate(reverse, x, params, mode="back", t1=0.1, max_jumps=0).x
+    ran = hj.simulate(system, start, params, mode=mode, t0=-0.1, t1=1e-3, max_jumps=4, integrator=ROLLED)
+    assert ran.result == ("successful" if agree else "simultaneous_guards")
+    assert int(ran.jumps) == (2 if agree else 0)
+
+
+# Two balls on two floors.
+BALLS = hj.HybridSystem(
+    {"fly": hj.Mode(lambda t, x, p: jnp.stack([x[1], -p["g"], x[3], -p["g"]]), ("y", "y_rate", "z", "z_rate"))},
+    tuple(
+        hj.Transition("fly", "fly", lambda t, x, p, k=k: x[k], lambda t, x, p, k=k: x.at[k + 1].multiply(-p["e"]))
+        for k in (0, 2)
+    ),
+)
+BALL_PARAMS = {"g": jnp.array(9.81), "e": jnp.array(0.8)}
+
+
+def after_two_bounces(h, g, e, t):
+    """Height and speed of a ball dropped from `h`, after its second bounce: elementary."""
+    fall = np.sqrt(2 * h / g)
+    second, speed = fall * (1 + 2 * e), e**2 * np.sqrt(2 * g * h)
+    return speed * (t - second) - g * (t - second) ** 2 / 2, speed - g * (t - second)
+
+
+def test_balls_of_equal_height():
+    """The bounces of two balls from one height, in step each time, and the derivatives by both heights and the restitution."""
+
+    @eqx.filter_jit
+    def fly(h, e):
+        def end(h, e):
+            x0 = jnp.array([h[0], 0.0, h[1], 0.0])
+            ran = hj.simulate(BALLS, x0, BALL_PARAMS | {"e": e}, mode="fly", t1=1.4, max_jumps=6, integrator=ROLLED)
+            return ran.x, (ran.result, ran.jumps, ran.ends)
+
+        return jax.jacfwd(end, argnums=(0, 1), has_aux=True)(h, e), end(h, e)[0]
+
+    (by, (result, jumps, ends)), x = fly(jnp.array([1.0, 1.0]), jnp.array(0.8))
+    assert result == "successful" and int(jumps) == 4
+    assert float(ends[0]) == float(ends[1]) and float(ends[2]) == float(ends[3])
+    # Two flights of about one second at 1e-10; derivatives by central differences of the closed form, good to 1e-9.
+    assert_allclose(x, np.tile(after_two_bounces(1.0, 9.81, 0.8, 1.4), 2), rtol=0, atol=1e-13)
+    d = 1e-5
+    by_h = (np.array(after_two_bounces(1 + d, 9.81, 0.8, 1.4)) - after_two_bounces(1 - d, 9.81, 0.8, 1.4)) / (2 * d)
+    by_e = (np.array(after_two_bounces(1, 9.81, 0.8 + d, 1.4)) - after_two_bounces(1, 9.81, 0.8 - d, 1.4)) / (2 * d)
+    assert_allclose(by[0], np.stack([[*by_h, 0, 0], [0, 0, *by_h]], axis=1), rtol=0, atol=1e-8)
+    assert_allclose(by[1], np.tile(by_e, 2), rtol=0, atol=1e-8)
+
+
+# Two neurons, each of which excites the other through a synapse with two states.
+G, DRIVE = 0.4, jnp.array(1.3)
+NAMES = ("u", "v", "e", "f", "k", "l")
+
+
+def neurons(t, x, drive):
+    return jnp.stack([drive - x[0] + x[2], drive - x[1] + x[4], x[3] - x[2], -x[3], x[5] - x[4], -x[5]])
+
+
+FIRE = {
+    "u": (lambda t, x, p: 1 - x[0], lambda t, x, p: x.at[0].set(0.0).at[5].add(G)),
+    "v": (lambda t, x, p: 1 - x[1], lambda t, x, p: x.at[1].set(0.0).at[3].add(G)),
+}
+PAIR = hj.HybridSystem(
+    {name: hj.Mode(neurons, NAMES) for name in ("run", "u fired", "v fired")},
+    (
+        hj.Transition("run", "u fired", *FIRE["u"]),
+        hj.Transition("run", "v fired", *FIRE["v"]),
+        hj.Transition("u fired", "run", *FIRE["v"]),
+        hj.Transition("v fired", "run", *FIRE["u"]),
+    ),
+)
+# The period solves u(T) = 1 with E and F as geometric sums over all spikes (Brent's method on the quadrature, 1e-14).
+PERIOD = 0.8201960685332154
+Q = np.exp(-PERIOD)
+F0 = G / (1 - Q)
+SYNCHRONOUS = jnp.array([0, 0, F0 * Q * PERIOD / (1 - Q), F0, F0 * Q * PERIOD / (1 - Q), F0])
+
+
+@pytest.fixture(scope="module")
+def strides():
+    def both(x):
+        ways = [("run", "u fired"), ("run", "v fired")]
+        ran = [hj.stride(PAIR, x, DRIVE, sequence=names, integrator=ROLLED) for names in ways]
+        return jnp.stack([one.x for one in ran]), ran
+
+    @eqx.filter_jit
+    def run(x):
+        jacobian, ran = jax.jacfwd(both, has_aux=True)(x)
+        return jacobian, ran
+
+    return run(SYNCHRONOUS)
+
+
+def test_the_sequence_names_the_order(strides):
+    jacobian, ran = strides
+    for one, (first, second) in zip(ran, ((0, 2), (1, 3)), strict=True):
+        assert one.result == "successful"
+        assert [int(each.transition) for each in one.impacts] == [first, second]
+        assert float(one.impacts[0].t) == float(one.impacts[1].t)
+        assert_allclose(one.time, PERIOD, rtol=1e-10)  # the solver's tolerance
+        assert_allclose(one.x, SYNCHRONOUS, atol=1e-9)
+    # The neurons are equal: the map to the spike of v is that to the spike of u with the neurons exchanged.
+    exchanged = np.array([1, 0, 4, 5, 2, 3])
+    assert_allclose(jacobian[0], jacobian[1][exchanged][:, exchanged], rtol=0, atol=1e-12)
+
+
+def test_the_derivative_in_step_is_that_of_both_orders(strides):
+    """The map from one state with both neurons at zero to the next, by hand: to first order, u and v fire `delay` late."""
+    jacobian = np.asarray(strides[0][0])
+    matrix = np.zeros((6, 6))
+    matrix[0, [0, 2]] = matrix[1, [1, 4]] = [-1, 1]
+    matrix[2, [2, 3]] = matrix[4, [4, 5]] = [-1, 1]
+    matrix[3, 3] = matrix[5, 5] = -1
+    # exp(T A) with A^k in closed form: A + 1 is nilpotent.
+    nilpotent = matrix + np.eye(6)
+    flow = Q * (np.eye(6) + PERIOD * nilpotent + PERIOD**2 / 2 * nilpotent @ nilpotent)
+    x = flow @ np.asarray(SYNCHRONOUS) + np.array([1, 1, 0, 0, 0, 0]) * 1.3 * (1 - Q)
+    rate = matrix @ x + np.array([1.3, 1.3, 0, 0, 0, 0])
+    late = -np.eye(6)[:2] / rate[:2, None]  # of u and v, for a variation before the events
+    after = np.eye(6)
+    after[0, 0] = after[1, 1] = 0
+    # At the time of u's spike, u is 0 and rises from then on; its pulse begins to decay then. Both are compared when the second
+    # neuron fires: up to first order the other coordinates do not notice the order.
+    ends = np.asarray(SYNCHRONOUS)
+    rate_after = matrix @ ends + np.array([1.3, 1.3, 0, 0, 0, 0])
+    fixed_time = after.copy()
+    jump_u, jump_v = np.zeros(6), np.zeros(6)
+    jump_u[[0, 5]], jump_v[[1, 3]] = [-1, G], [-1, G]
+    slip_u = matrix @ jump_u
+    slip_v = matrix @ jump_v
+    slip_u[0], slip_v[1] = rate_after[0], rate_after[1]
+    fixed_time -= np.outer(slip_u, late[0]) + np.outer(slip_v, late[1])
+    # The stride ends at the second spike, v.
+    own_event = fixed_time + np.outer(rate_after, late[1])
+    assert_allclose(jacobian, own_event @ flow, rtol=0, atol=1e-8)
+    # In step they are unstable: a difference grows. One transition for both, at the larger of the two guards, has 0.747.
+    assert_allclose(np.max(np.abs(np.linalg.eigvals(jacobian))), 1.027259721433394, rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_orbit_of_neurons_in_step(strides):
+    """Newton's method keeps them in step, from a start in which they are; both methods, and the monodromy matrix."""
+    jacobian = np.asarray(strides[0][0])
+    want = np.sort(np.abs(np.linalg.eigvals(jacobian)))
+    guess = SYNCHRONOUS + 0.01 * jnp.array([0, 0, 1.0, 1, 1, 1])
+    for method in (None, hj.MultipleShooting()):
+        options = {} if method is None else {"method": method}
+        orbit = hj.periodic_orbit(PAIR, guess, DRIVE, sequence=("run", "u fired"), integrator=ROLLED, **options)
+        assert_allclose(orbit.period, PERIOD, rtol=1e-9)
+        assert_allclose(np.sort(np.abs(orbit.multipliers)), want, atol=1e-7)
+    total = hj.monodromy(PAIR, SYNCHRONOUS, DRIVE, sequence=("run", "u fired"), integrator=ROLLED)
+    # Along the flow the return map has the eigenvalue 0, the monodromy matrix 1.
+    around = np.linalg.eigvals(total)
+    others = np.delete(around, np.argmin(np.abs(around - 1)))
+    assert_allclose(np.min(np.abs(around - 1)), 0, atol=1e-8)
+    assert_allclose(np.sort(np.abs(others)), want[1:], atol=1e-8)
+
+
+def test_covariance_through_events_in_step():
+    """Without noise it is J sigma J' with the fundamental matrix."""
+    mode = hj.Mode(lambda t, x, p: jnp.stack([x[1], -1 + 0 * x[0], x[3], -1 + 0 * x[0]]), ("y", "v", "z", "w"))
+    floor = lambda k: lambda t, x, p: x[k]
+    ways = tuple(hj.Transition("fly", "fly", floor(k), lambda t, x, p, k=k: x.at[k + 1].multiply(-0.5)) for k in (0, 2))
+    system, sigma = hj.HybridSystem({"fly": mode}, ways), jnp.diag(jnp.array([1.0, 2.0, 3.0, 4.0])) + 0.5
+    x0 = jnp.array([1.0, 0.0, 1.0, 0.0])
+    found = hj.noise.covariance(system, x0, sigma, None, mode="fly", t1=2.0, max_jumps=3, integrator=ROLLED)
+    matrix = found.trajectory.fundamental_matrix()
+    assert found.result == "successful" and int(found.trajectory.jumps) == 2
+    # Both to the solver's tolerance.
+    assert_allclose(found.final, matrix @ sigma @ matrix.T, rtol=1e-8, atol=1e-14)
+
+
+def test_tangents_do_not_decide_what_is_in_step():
+    """z' = y - 1 from the event of x to that of y: where x is first by d, z falls by d^2 / 2. That has no first derivative, but
+    the tangents of a Lyapunov spectrum have one, of the second order in the state."""
+    move = lambda rise: lambda t, x, p: jnp.stack([jnp.ones(()), jnp.ones(()), rise * (x[1] - 1)])
+    modes = {name: hj.Mode(move(rise), ("x", "y", "z")) for name, rise in
+             {"none": 0.0, "one": 1.0, "two": 0.0, "both": 0.0}.items()}  # fmt: skip
+    at = lambda k: lambda t, x, p: 1 - x[k]
+    ways = (("none", "one", 0), ("none", "two", 1), ("one", "both", 1), ("two", "both", 0))
+    system = hj.HybridSystem(modes, tuple(hj.Transition(a, b, at(k), same) for a, b, k in ways))
+    found = hj.phase.lyapunov_spectrum(
+        system, jnp.zeros(3), None, mode="none", t1=1.9, segments=20, max_jumps=3, integrator=ROLLED
+    )
+    assert found.result == "successful" and int(found.jumps) == 2
+    assert_allclose(found.exponents, 0, atol=1e-12)
+
+
+def test_flow_to_guard_keeps_the_code():
+    met = hj.flow_to_guard(CLOCKS, "run", 0.0, jnp.zeros(3), jnp.array([1.0, 1.0, 2.0]), integrator=ROLLED)
+    assert met.result == "simultaneous_guards" and np.isnan(met.t)
+
+
+# x' = x^2 meets its thresholds M and 1.5 M with the rates M^2.
+STEEP = hj.HybridSystem(
+    {"on": hj.Mode(lambda t, x, p: x**2, ("x",)), "low": hj.Mode(still, ("x",)), "high": hj.Mode(still, ("x",))},
+    (
+        hj.Transition("on", "low", lambda t, x, p: p[0] - x[0], lambda t, x, p: x),
+        hj.Transition("on", "high", lambda t, x, p: p[1] - x[0], lambda t, x, p: x),
+    ),
+)
+
+
+def test_thresholds_of_a_steep_flow_have_an_order():
+    """However little time passes from one to the other, values that differ by half are not met together."""
+    run = eqx.filter_jit(
+        jax.vmap(lambda p: hj.simulate(STEEP, jnp.ones(1), p, mode="on", t1=2.0, max_jumps=1, integrator=ROLLED))
+    )
+    low = 10.0 ** np.arange(1, 16)
+    ran = run(jnp.asarray(np.stack([low, 1.5 * low], axis=1)))
+    assert np.all(ran.result == RESULTS.successful) and np.all(ran.transitions[:, 0] == 0)
+    # Met together within rounding of the thresholds, where they end in two modes.
+    ran = run(jnp.asarray(np.stack([low, low * (1 + 1e-15)], axis=1)))
+    assert np.all(ran.result == RESULTS.simultaneous_guards)
+
+
+def test_which_events_may_be_in_step():
+    # A runner at the apex cannot land first and then be at the apex; two neurons may fire in either order.
+    assert not any(each_in_step(slip.system, slip.sequence))
+    both = hj.HybridSystem(
+        modes={"run": hj.Mode(lambda t, x, p: p - x, ("a", "b"))},
+        transitions=tuple(
+            hj.Transition("run", "run", guard=lambda t, x, p, k=k: 1 - x[k], reset=lambda t, x, p, k=k: x.at[k].set(0))
+            for k in range(2)
+        ),
+    )
+    assert each_in_step(both, ("run",)) == (True,)

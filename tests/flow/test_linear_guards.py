@@ -1,0 +1,104 @@
+"""Guards that are linear in state and time: any step resolves them, and the loop does not examine them inside steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hyjax as hj
+from hyjax._flow import integrate
+from hyjax._flow.automaton import Automaton
+from hyjax._flow.guard_resolution import linear
+from hyjax._flow.surfaces import no_surfaces, Surfaces
+from hyjax._numerics.dependence import depends_on
+from hyjax._numerics.fast import sincos
+
+POINT = jnp.zeros(()), jnp.array([0.3, -0.4])
+PARAMS = jnp.array(0.7)
+
+
+def surfaces(guard):
+    return Surfaces(1, lambda t, x, p, only=None: jnp.stack([guard(t, x, p)]), lambda t, x, p: jnp.array([True]))
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        lambda t, x, p: x[0],
+        lambda t, x, p: p**2 * x[0] - jnp.sin(p) * x[1] + 3 * t - p,
+        lambda t, x, p: jnp.where(p > 0, x[0], x[1]),
+        lambda t, x, p: jax.jit(lambda x: x[0] - 2 * x[1])(x),
+        lambda t, x, p: jax.lax.cond(p > 0, lambda x: x[0], lambda x: 1 - x[1], x),
+        lambda t, x, p: jnp.array([1.0, 2.0]) @ x,
+    ],
+)
+def test_linear(guard):
+    assert linear(surfaces(guard), *POINT, PARAMS)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        lambda t, x, p: x[0] * x[1],
+        lambda t, x, p: x[0] * t,
+        lambda t, x, p: sincos(t)[0],
+        lambda t, x, p: jnp.abs(x[0]),
+        lambda t, x, p: jnp.where(x[0] > 0, x[0], 2 * x[0]),
+        lambda t, x, p: jax.jit(lambda x: x[0] ** 2)(x),
+        lambda t, x, p: jax.lax.cond(p > 0, lambda x: x[0], lambda x: x[1] ** 3, x),
+        lambda t, x, p: jax.lax.cond(x[1] > 0, lambda x: x[0], lambda x: 2 * x[0], x),
+        lambda t, x, p: jnp.sqrt(x @ x),
+    ],
+)
+def test_not_linear(guard):
+    assert not linear(surfaces(guard), *POINT, PARAMS)
+
+
+def test_no_guard_is_linear():
+    assert linear(no_surfaces(), *POINT, PARAMS)
+
+
+def test_modes_with_guards_of_their_own():
+    """The guards of an automaton are a switch over its modes: linear if those of every mode are."""
+
+    def of(second):
+        rest = hj.Mode(lambda t, x, p: -x, ("a", "b"))
+        ways = (
+            hj.Transition("first", "second", guard=lambda t, x, p: x[0], reset=lambda t, x, p: x),
+            hj.Transition("second", "first", guard=second, reset=lambda t, x, p: x),
+        )
+        automaton = Automaton(hj.HybridSystem({"first": rest, "second": rest}, ways))
+        return linear(automaton.surfaces, *POINT, (jnp.array(0), PARAMS))
+
+    assert of(lambda t, x, p: p - x[1])
+    assert not of(lambda t, x, p: p - x[1] ** 2)
+
+
+def test_an_operation_with_an_input_counts_and_its_place_does_not():
+    closed = jax.make_jaxpr(lambda a, b: (jnp.stack([b, 2.0 * b]), a + 1))(1.0, 2.0)
+    assert depends_on(closed, 1)
+    closed = jax.make_jaxpr(lambda a, b: jnp.stack([b, 2.0 * b]))(1.0, 2.0)
+    assert not depends_on(closed, 1)
+
+
+def test_events_are_the_same_in_fewer_steps(monkeypatch):
+    """As linear guards or as any others: a fall, and a dip inside a long step, which the guard's rates show."""
+    fall = hj.Mode(lambda t, x, p: jnp.stack([x[1], -x[0]]), ("x", "v"))
+    ways = (hj.Transition("fall", "fall", guard=lambda t, x, p: x[0] - p, reset=lambda t, x, p: -x),)
+    system = hj.HybridSystem({"fall": fall}, ways)
+    starts = jnp.array([[1.0, 0.0], [0.2, 1.3], [-0.1, 0.8]])
+
+    def ends():
+        integrator = hj.Integrator(rtol=1e-12, atol=1e-12)
+        run = lambda x: hj.flow_to_guard(system, "fall", 0.0, x, jnp.array(-0.7), integrator=integrator)
+        found = jax.jit(jax.vmap(run))(starts)
+        return np.asarray(found.t), np.asarray(found.x), np.asarray(found.steps)
+
+    t, x, steps = ends()
+    jax.clear_caches()
+    monkeypatch.setattr(integrate, "linear", lambda *inputs: False)
+    others = ends()
+    # The last steps differ, so the errors of the tolerance do.
+    np.testing.assert_allclose(t, others[0], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(x, others[1], rtol=0, atol=1e-11)
+    assert np.all(steps <= others[2]) and np.any(steps < others[2])

@@ -1,0 +1,147 @@
+"""The folders are the derivation: a layer imports only from layers above it, and no import runs in a circle."""
+
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import hyjax
+
+# From what a user writes down to the command line. `contact` and `models` build on the first alone.
+LAYERS = (
+    "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "control", "phase", "_continuation", "_sweep",
+    "_optimize", "study", "certify", "contact", "models", "plot", "cli",
+)  # fmt: skip
+BUILDS_ON = {"contact": {"_system", "_numerics"}, "models": {"_system", "_numerics", "contact"}}
+ROOT = pathlib.Path(hyjax.__file__).parent
+FILES = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
+
+
+def imports(place: tuple[str, ...], lazily: bool) -> set[tuple[str, ...]]:
+    """What a file imports from the package, as places; for types alone does not count. `lazily`: also inside functions."""
+    package, found = place[:-1], set()
+
+    def visit(node, inside):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.ImportFrom) and node.level and (lazily or not inside):
+            base = package[: len(package) - node.level + 1] + tuple(
+                (node.module or "").split(".") if node.module else ()
+            )
+            for alias in node.names:
+                whole = (*base, alias.name)
+                found.update({whole} if whole in FILES or (*whole, "__init__") in FILES else {base})
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    visit(ast.parse(FILES[place].read_text()), False)
+    return {each if each in FILES else (*each, "__init__") for each in found}
+
+
+def test_every_layer_is_known_and_the_top_is_small():
+    folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(LAYERS)
+    top = {path.name for path in ROOT.iterdir() if path.suffix in (".py", ".pyi") or any(path.glob("*.py"))}
+    assert top == folders | {"__init__.py", "__init__.pyi", "__main__.py"}
+    assert len(top) <= 21
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_from_layers_above_it(layer):
+    above = BUILDS_ON.get(layer, set(LAYERS[: LAYERS.index(layer)]))
+    for place in FILES:
+        if place[0] == layer:
+            assert {each[0] for each in imports(place, lazily=True)} <= above | {layer}, place
+
+
+def test_no_import_circle():
+    after = {place: imports(place, lazily=True) for place in FILES if place[0] in LAYERS}
+    done: set[tuple[str, ...]] = set()
+
+    def follow(place, path):
+        assert place not in path, " -> ".join("/".join(each) for each in (*path, place))
+        if place not in done:
+            for each in after.get(place, ()):
+                follow(each, (*path, place))
+            done.add(place)
+
+    for place in after:
+        follow(place, ())
+
+
+def test_no_file_names_the_package():
+    """Imports are relative: an absolute one would escape the tests above."""
+    for place, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not [name for name in named if name.partition(".")[0] == "hyjax"], place
+
+
+PAPERS = {path.stem: path for path in (ROOT.parent / "examples" / "papers").glob("*.py")}
+
+
+def test_the_library_imports_no_script():
+    for place, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not {name.partition(".")[0] for name in named} & {"examples", *PAPERS}, place
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_scripts_are_of_public_names(name):
+    """What a script of a paper does a user can do: no module of hyjax that it imports is private, nor the command line's."""
+    text = PAPERS[name].read_text()
+    assert len(text.splitlines()) <= 600
+    for node in ast.walk(ast.parse(text)):
+        named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        named += [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+        named += [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
+        assert not [each for each in named if re.match(r"(hyjax|hj)\.(_(?!_version__)|cli)", each)], named
+
+
+def test_paths_in_documents_exist():
+    """Every file and folder of the repository that a document names in backticks."""
+    root, pages = ROOT.parent, {}
+    for page in (*root.glob("*.md"), *(root / "docs").rglob("*.md")):
+        place = str(page.relative_to(root))
+        pages[place] = re.findall(
+            r"`(?:python )?((?:hyjax|docs|tests|examples|benchmarks|notebooks|\.ci)/[\w./]*)`", page.read_text()
+        )
+    assert all(pages[name] for name in ("CONTRIBUTING.md", "docs/walk.md"))
+    assert not {f"{page}: {name}" for page, named in pages.items() for name in named if not (root / name).exists()}
+
+
+def test_the_walk_and_the_table_of_folders_are_complete():
+    walk = (ROOT.parent / "docs" / "walk.md").read_text()
+    stations = re.findall(r"^### (\d+)\. [^`\n]*(`hyjax/[^\n]*)$", walk, re.MULTILINE)
+    assert [int(number) for number, _ in stations] == list(range(1, len(stations) + 1)) and len(stations) >= 10
+    assert set(re.findall(r"^\| `hyjax/(\w+)/` \|", walk, re.MULTILINE)) == set(LAYERS)
+
+
+def test_import_is_lean():
+    """Pictures, contacts and models are attributes of the package, imported with matplotlib only when used."""
+    ask = """
+import sys, hyjax as hj
+late = {"matplotlib", "scipy.optimize", "xarray", "typer", "rich", "diffrax", "hyjax.plot", "hyjax.contact", "hyjax.models"}
+print(*late & set(sys.modules))
+print(hj.plot.gait_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
+print(hj.objectives.speed.__name__, *{"matplotlib", "typer", "rich"} & set(sys.modules))
+"""
+    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT.parent)
+    assert asked.stdout == "\nhyjax.plot.orbit_figure hyjax.contact.contact Simplest walker\nspeed\n", asked.stderr
+    for name in hyjax.__all__:
+        assert getattr(hyjax, name) is not None and name in dir(hyjax)
+    with pytest.raises(AttributeError, match="No hyjax attribute nothing"):
+        hyjax.nothing  # noqa: B018  # pyright: ignore
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        hyjax.models.nothing  # noqa: B018
+
+
+def test_files_are_small():
+    for path in FILES.values():
+        assert len(path.read_text().splitlines()) <= 600, path.name

@@ -1,0 +1,295 @@
+"""Results in files: read again to the last bit, used on, and refused where they do not fit."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from same_bits import require_equal
+
+import hyjax as hj
+from hyjax._results import archive
+from hyjax.models import bouncing_ball, rimless_wheel
+
+
+class Ball(eqx.Module):
+    """Parameters of a class of one's own, with a function among them."""
+
+    restitution: jax.Array
+    push: object = jnp.tanh
+
+
+def fall(t, x, params):
+    return jnp.stack([x[1], -1.0 + 0 * params.push(x[1])])
+
+
+def height(t, x, params):
+    return x[0]
+
+
+def bounce(t, x, params):
+    return jnp.stack([x[0], -params.restitution * x[1]])
+
+
+def ball(coordinates=("y", "y_rate"), fall=fall):
+    return hj.HybridSystem({"flight": hj.Mode(fall, coordinates)}, (hj.Transition("flight", "flight", height, bounce),))
+
+
+BALL = ball()
+
+
+def drop(params=Ball(jnp.array(0.5)), system=BALL, **options):
+    return hj.simulate(system, jnp.array([1.0, 0.0]), params, mode="flight", t1=4.0, max_jumps=3, **options)
+
+
+@pytest.fixture(scope="module")
+def gaits():
+    """A batch of wheels, in which one rolls backwards and is not found."""
+    find = lambda slope: hj.periodic_orbit(
+        rimless_wheel.system,
+        jnp.array([-0.5, 0.8]),
+        rimless_wheel.Params(slope=slope),
+        sequence=("stance",),
+        throw=False,
+    )
+    return jax.vmap(find)(jnp.array([0.15, 0.2, -0.2]))
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file with a trajectory of the ball."""
+    path = tmp_path / "drop.npz"
+    hj.save(path, drop())
+    return path
+
+
+def load_ball(path, **others):
+    return hj.load(path, **({"system": BALL, "params": Ball(jnp.array(0.0))} | others))
+
+
+def test_orbits_come_back_to_the_last_bit_and_go_on(gaits, tmp_path):
+    """Of a model, whose name is in the file. NaN and codes of lanes that failed are kept."""
+    path = tmp_path / "gaits.npz"
+    hj.save(path, gaits)
+    loaded = hj.load(path)
+    require_equal(gaits, loaded)
+    assert str(loaded) == str(gaits) and str(loaded.result) == "2 successful, 1 orbit_not_converged"
+    # A gait that was read is a guess, in a batch too, and its plot is that of the gait that was saved.
+    again = jax.vmap(lambda gait: hj.stride(gait.system, gait.x, gait.params, sequence=gait.sequence).x)(loaded)
+    np.testing.assert_allclose(again[:2], gaits.x[:2], rtol=0, atol=1e-14)
+    lines = [gait[1].plot(rimless_wheel).axes[0].lines[0].get_xydata() for gait in (gaits, loaded)]
+    np.testing.assert_array_equal(*lines)
+    # Any reader of NumPy archives has the numbers.
+    np.testing.assert_array_equal(np.load(path)["period"], gaits.period)
+
+
+def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
+    method = hj.PseudoArclength(max_points=4)
+    follow = lambda orbit: hj.continuation(
+        rimless_wheel.system, orbit, where=lambda p: p.slope, stop=0.3, method=method
+    )
+    branch = follow(gaits[1])
+    hj.save(tmp_path / "branch.npz", {"branch": branch, "gait": gaits[1]})
+    loaded = hj.load(tmp_path / "branch.npz")
+    require_equal({"branch": branch, "gait": gaits[1]}, loaded)
+    np.testing.assert_array_equal(loaded["branch"].values, branch.values)
+    assert branch.result == hj.RESULTS.max_points_reached and len(branch) == 4 and "max_points" in str(branch)
+    assert hj.provenance(tmp_path / "branch.npz")["kind"] == "dict of Branch, PeriodicOrbit"
+    np.testing.assert_array_equal(follow(loaded["gait"]).multipliers, branch.multipliers)
+
+
+def test_a_trajectory_of_an_own_system(file):
+    trajectory = drop()
+    loaded = load_ball(file)
+    require_equal(trajectory, loaded)
+    assert loaded.events[1].t == trajectory.events[1].t and loaded.params.push is jnp.tanh
+    # Simulated on from its end.
+    on = hj.simulate(BALL, loaded.final, loaded.params, mode="flight", t0=loaded.t, t1=4.5, max_jumps=3)
+    assert on.params.restitution == 0.5
+
+
+@pytest.mark.parametrize(
+    "params", [{"restitution": jnp.array(0.5)}, (0.5, {"g": np.float64(1)}), jnp.array([0.5, 1.0])]
+)
+def test_parameters_in_containers_need_no_example(params, tmp_path):
+    first = lambda p: jnp.ravel(jax.tree.leaves(p)[0])[0]
+    system = hj.HybridSystem(
+        {"flight": hj.Mode(lambda t, x, p: jnp.stack([x[1], -first(p)]), ("y", "y_rate"))},
+        (hj.Transition("flight", "flight", height, lambda t, x, p: -x),),
+    )
+    trajectory = drop(params, system)
+    hj.save(tmp_path / "drop.npz", trajectory)
+    require_equal(trajectory, hj.load(tmp_path / "drop.npz", system=system))
+
+
+def test_integrators_come_back(tmp_path):
+    """Solver, controller with its norm, and adjoint; one for each mode."""
+    parts = {
+        "flight": hj.Integrator(dfx.Kvaerno3(), adjoint=dfx.DirectAdjoint(), controller=dfx.PIDController(1e-6, 1e-8))
+    }
+    trajectory = drop(integrator=parts)
+    hj.save(tmp_path / "drop.npz", trajectory)
+    require_equal(trajectory, load_ball(tmp_path / "drop.npz"))
+
+
+def test_what_a_file_says_about_itself(file):
+    about = hj.provenance(file)
+    assert about["kind"] == "Trajectory" and re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", about["saved"])
+    assert about["versions"]["jax"] == jax.__version__ and about["versions"]["hyjax"] == hj.__version__
+    assert about["parameters"] == {"restitution": {"value": 0.5}}
+    assert about["system"]["model"] is None and about["system"]["modes"] == {"flight": ["y", "y_rate"]}
+    assert about["system"]["transitions"] == [["flight", "flight"]]
+
+
+def test_nothing_is_executed(file):
+    """No part of a file is a pickle, and a class that a file names is of the packages of hyjax."""
+    with zipfile.ZipFile(file) as parts:
+        assert all(name.endswith(".npy") or name.startswith("result.json") for name in parts.namelist())
+    assert all(array.dtype != object for array in np.load(file, allow_pickle=False).values() if hasattr(array, "dtype"))
+    rewritten(file, lambda about: about["result"].update(object="subprocess:Popen"))
+    with pytest.raises(ValueError, match="names subprocess:Popen, which is of none of the packages"):
+        load_ball(file)
+
+
+def rewritten(path, change):
+    """The same file with another description."""
+    about = archive.read_text(path)
+    arrays = archive.read_arrays(path, about)
+    del about["checksums"]
+    change(about)
+    archive.write_archive(path, about, arrays)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda about: about.update(version=99), "version 99 of the format, written by hyjax .*reads version 1"),
+        (lambda about: about.update(format="another"), "not a result that hj.save wrote: its format is 'another'"),
+        (lambda about: about["result"]["fields"].pop("jumps"), "the file lacks jumps of Trajectory"),
+        (lambda about: about["result"]["fields"].update(jump=1), "Trajectory lacks jump of the file"),
+        (lambda about: about["result"]["fields"].update(t={"array": "none"}), "the array none is missing"),
+        (lambda about: about["result"].update(object="hyjax._flow.trajectory:Path"), "is not in the installed hyjax"),
+        (lambda about: about["result"].update(object="hyjax._flow.simulate:simulate"), "not a class of data"),
+        (lambda about: about["result"]["fields"].update(t={"tensor": "t"}), "an unknown kind, 'tensor'"),
+        (lambda about: about["result"]["fields"]["result"]["names"].update({"0": "lost"}), "no result code 'lost'"),
+    ],
+)  # fmt: skip
+def test_another_version_or_a_missing_part_is_refused(file, change, message):
+    rewritten(file, change)
+    with pytest.raises(ValueError, match=message):
+        load_ball(file)
+
+
+@pytest.mark.parametrize("part", ["x_ends.npy", "result.json"])
+def test_a_damaged_file_is_refused(file, part):
+    """A bit of a part is changed, with the archive's own checksum kept right, then the file is cut."""
+    with zipfile.ZipFile(file) as parts:
+        held = {name: parts.read(name) for name in parts.namelist()}
+    for damaged, message in (
+        (None, f"{part} is missing|has no {part}"),
+        (b"0", f"its part {part} differs from its checksum"),
+    ):
+        with zipfile.ZipFile(file, "w") as parts:
+            for name, data in held.items():
+                if name != part:
+                    parts.writestr(name, data)
+                elif damaged is not None:
+                    parts.writestr(name, data[:-2] + damaged + data[-1:])
+        with pytest.raises(ValueError, match=message):
+            load_ball(file)
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(ValueError, match="no zip archive"):
+        load_ball(file)
+
+
+def test_a_bit_of_the_stored_file(file):
+    """The archive's own checksum."""
+    with zipfile.ZipFile(file) as parts:
+        info = parts.getinfo("x_ends.npy")
+    data = bytearray(file.read_bytes())
+    data[info.header_offset + 60] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match=r"x_ends\.npy differs from its checksum"):
+        load_ball(file)
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    other = tmp_path / "other.npz"
+    np.savez(other, x=np.zeros(3))
+    with pytest.raises(ValueError, match=r"not a result that hj\.save wrote: it has no result\.json"):
+        hj.load(other)
+    other.write_text("text")
+    with pytest.raises(ValueError, match="no zip archive"):
+        hj.load(other)
+    with pytest.raises(ValueError, match=r"suffix \.npz.*xarray\.load_dataset"):
+        hj.load(tmp_path / "gait.nc")
+    with pytest.raises(FileNotFoundError):
+        hj.load(tmp_path / "none.npz")
+
+
+def test_another_system_is_refused(file):
+    with pytest.raises(ValueError, match=r"modes flight.*hj.load.path, system=system, params=Params"):
+        hj.load(file)
+    with pytest.raises(ValueError, match=r"modes .*'height'.*that of the file has .*'y'"):
+        load_ball(file, system=ball(("height", "y_rate")))
+    with pytest.raises(ValueError, match="transitions"):
+        load_ball(file, system=hj.HybridSystem({"flight": hj.Mode(fall, ("y", "y_rate"))}, ()))
+    with pytest.raises(ValueError, match="modes"):
+        load_ball(file, system=rimless_wheel.system)
+    with pytest.warns(UserWarning, match="source of the vector field of flight has changed since .* saved on 20"):
+        load_ball(file, system=ball(fall=lambda t, x, p: jnp.stack([x[1], -2.0])))
+
+
+def test_other_parameters_are_refused(file):
+    with pytest.raises(ValueError, match=r"parameters \(restitution\) have a class of their own.*an example"):
+        hj.load(file, system=BALL)
+    with pytest.raises(
+        ValueError, match="params has the leaves restitution, gravity; those of the file are restitution"
+    ):
+        load_ball(file, params=bouncing_ball.Params())
+    with pytest.raises(ValueError, match=r"shape \(2,\) at restitution; that of the file is \(\)"):
+        load_ball(file, params=Ball(jnp.zeros(2)))
+
+
+def test_what_is_no_result_is_not_saved(gaits, tmp_path):
+    path = tmp_path / "what.npz"
+    for what in (jnp.zeros(3), BALL, rimless_wheel.Params(), [gaits, 1.0]):
+        with pytest.raises(ValueError, match="is no result of hyjax"):
+            hj.save(path, what)
+    with pytest.raises(ValueError, match="different systems"):
+        hj.save(path, (gaits, drop()))
+    with pytest.raises(ValueError, match="the result is traced"):
+        jax.jit(lambda slope: hj.save(path, eqx.tree_at(lambda orbit: orbit.period, gaits, slope)))(jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"x is .*lambda.*which a file cannot hold"):
+        hj.save(path, eqx.tree_at(lambda orbit: orbit.x, gaits, lambda t: t))
+    with pytest.raises(ValueError, match=r"suffix \.npz"):
+        hj.save(tmp_path / "gait.nc", gaits)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        hj.save(tmp_path / "nowhere" / "gait.npz", gaits)
+
+
+def test_double_precision_is_not_lost(file):
+    """The file of float64 in a session of 32 bits."""
+    ask = """
+import sys, hyjax as hj
+try: hj.load(sys.argv[1], system=hj.models.bouncing_ball.system)
+except ValueError as error: print(error)
+"""
+    rewritten(file, lambda about: about["result"]["fields"].update(params=None))
+    asked = subprocess.run(
+        [sys.executable, "-c", ask, file], capture_output=True, text=True, env={"JAX_PLATFORMS": "cpu"}
+    )
+    assert "float64, and JAX is set to 32 bits" in asked.stdout and "jax_enable_x64" in asked.stdout, asked.stderr
+
+
+def test_the_description_is_text(file):
+    with zipfile.ZipFile(file) as parts:
+        assert json.loads(parts.read("result.json"))["format"] == "hyjax result"

@@ -1,0 +1,162 @@
+"""What results show of themselves: numbers, as many digits as they have, and names of codes."""
+
+import html
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from pages import cells
+
+import hyjax as hj
+from hyjax._results.table import Table, table_of_text
+from hyjax.models import rimless_wheel as wheel
+
+
+def gait(slope=0.2, dtype=jnp.float64):
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), wheel.Params(slope=slope))
+    guess = jnp.array([-0.5, 0.8], dtype)
+    return hj.periodic_orbit(wheel.system, guess, params, sequence=wheel.sequence, throw=False)
+
+
+@pytest.fixture(scope="module")
+def orbit():
+    return gait()
+
+
+def test_an_orbit_on_a_line_of_its_own_is_its_table(orbit):
+    assert repr(orbit) == str(orbit) and "theta_rate       +0.460341126609" in repr(orbit)
+    # The multiplier along the flow is zero, found with rounding.
+    assert "multiplier 2     +0\n" in repr(orbit)
+
+
+def test_an_orbit_in_a_notebook_is_the_same_table_with_units(orbit):
+    rows, lines = cells(orbit._repr_html_()), str(orbit).splitlines()[1:]
+    assert [" ".join(" ".join(row[:2]).split()) for row in rows] == [" ".join(line.split()) for line in lines]
+    units = {row[0]: row[2] for row in rows}
+    assert units["theta"] == "rad" and units["theta_rate"] == "rad √(g/l)" and units["period"] == "√(l/g)"
+    assert units["spectral radius"] == ""
+
+
+def test_a_batch_counts_its_codes():
+    """A slope on which the wheel speeds up, and one on which it rolls backwards."""
+    orbits = jax.vmap(gait)(jnp.array([0.15, 0.2, -0.2]))
+    text, page = repr(orbits), orbits._repr_html_()
+    assert "3 PeriodicOrbits" in text and "         2  successful" in text and "         1  " in text
+    head, *rows = cells(page)
+    assert head == ["theta rad", "theta_rate rad √(g/l)", "period √(l/g)", "spectral radius", "residual"]
+    assert rows == [line.split() for line in text.splitlines()[2:5]]
+    assert "<code>find_orbits</code>" in page and "<div" in page.partition("2 successful")[0]
+    # A long batch shows its ends.
+    many = jax.tree.map(lambda leaf: jnp.repeat(leaf, 7, axis=0), orbits)
+    assert len(cells(many._repr_html_())) == 1 + 6 + 1 + 6 and "..." in repr(many)
+
+
+def test_codes_have_names(orbit):
+    """A code prints as its name and compares with it: alone, in a batch, under `jit`, and as its PyTree is rebuilt."""
+    assert repr(orbit.result) == str(orbit.result) == f"{orbit.result}" == "successful"
+    assert orbit.result == "successful" and orbit.result != "zeno" and orbit.result == hj.RESULTS.successful
+    orbits = jax.vmap(gait)(jnp.array([0.15, 0.2, -0.2]))
+    assert str(orbits.result) == "2 successful, 1 orbit_not_converged"
+    names = lambda orbits: (
+        orbits.result == "successful",
+        orbits.result != "orbit_not_converged",
+        orbits.result == "zeno",
+    )
+    for found in (names(orbits), jax.jit(names)(orbits)):
+        assert [each.tolist() for each in found] == [[True, True, False], [True, True, False], [False] * 3]
+    assert str(orbits[2].result) == "orbit_not_converged"
+    chosen = hj.RESULTS.where(jnp.array(True), orbit.result, hj.RESULTS.zeno)
+    assert jax.tree.structure(chosen) == jax.tree.structure(hj.RESULTS.zeno) and str(chosen) == "successful"
+    with pytest.raises(ValueError, match=r"'sucessful'\. Did you mean 'successful'"):
+        assert orbit.result == "sucessful"
+    with pytest.raises(ValueError, match="same type"):
+        assert orbit.result == 0
+
+
+def test_single_precision_shows_its_digits():
+    text = str(gait(dtype=jnp.float32))
+    period = next(line for line in text.splitlines() if "period" in line).split()[-1]
+    assert len(period.replace(".", "")) <= 6 and "float32" in text
+
+
+def test_what_is_no_number_shows_its_structure(orbit):
+    empty = jax.tree.map(lambda leaf: None, orbit)
+    assert "period=None" in repr(empty) and empty._repr_html_() == f"<pre>{html.escape(repr(empty))}</pre>"
+    shapes = jax.eval_shape(lambda: gait())
+    assert "ShapeDtypeStruct" in repr(shapes)
+    seen = []
+    jax.jit(lambda slope: seen.append(repr(gait(slope))))(0.2)
+    assert "period=f64[]" in seen[0]
+
+
+def test_trajectories_show_their_arcs():
+    walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)
+    assert repr(walk) == str(walk) and "jumps" in repr(walk) and "result  successful" in repr(walk)
+    head, *rows = cells(walk._repr_html_())
+    assert head == ["from √(l/g)", "to √(l/g)", "mode", "next", "theta rad", "theta_rate rad √(g/l)"]
+    lines = [line for line in str(walk).splitlines() if "theta = " in line]
+    for row, line in zip(rows, lines, strict=True):
+        start, end, mode, following, theta, rate = row
+        after = f" -> {following}" if following else ""
+        assert line.split(None, 2) == [start, end, f"{mode}{after}: theta = {theta}, theta_rate = {rate}"]
+
+
+def test_optima_show_their_points(orbit):
+    """A branch of optima, put together by hand."""
+    orbits = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]) if eqx.is_inexact_array(leaf) else leaf, orbit)
+    numbers = np.array([1.0, 2.0])
+    change = hj.ActiveSetChange(1.5, "upper bound of slope", True)
+    found = hj.OptimumBranch(
+        numbers=numbers, values=numbers**2, unknowns=numbers[:, None] / 5, multipliers=np.zeros((2, 0)),
+        bound_multipliers=np.zeros((2, 1)), active=np.zeros((2, 0), bool), orbits=orbits, changes=(change,),
+        result=hj.RESULTS.successful, name="speed", names=("slope",), labels=(),
+    )  # fmt: skip
+    head, *rows = cells(found._repr_html_())
+    assert head == ["speed", "objective", "slope rad", "period √(l/g)", "spectral radius"]
+    assert rows == [line.split() for line in str(found).splitlines()[2:4]]
+    assert "upper bound of slope becomes active" in found._repr_html_()
+
+
+def test_other_results_show_the_rows_of_their_text():
+    table = table_of_text("Title\n  name          1.5e-3  a remark\n  a whole line -> here\n\n")
+    assert table.caption == "Title" and table.rows == [["name", "1.5e-3", "a remark"], ["a whole line -> here"]]
+    page = table.html()
+    assert cells(page) == [["name", "1.5e-3", "a remark"], ["a whole line → here"]]
+    assert 'colspan="3"' in page and "<b>" not in Table("<b>", [["<i>"]]).html()
+
+
+@pytest.mark.parametrize("name", ["bouncing_ball", "friction_oscillator", "kneed_walker", "slip", "rocking_block"])
+def test_a_system_is_a_diagram(name):
+    """A state for each mode, an arrow for each pair of modes with a transition; tables of the functions."""
+    system = hj.models.load(name).system
+    fence, diagram, head, modes, ways = re.fullmatch(
+        r"(```mermaid)\n(.*?)\n```\n\n(.*?)\n\n(.*?)\n\n(.*)", system._repr_markdown_(), re.DOTALL
+    ).groups()
+    assert fence and head.startswith(f"HybridSystem: {len(system.modes)} mode")
+    states = dict(re.findall(r'^state "(.*)" as (m\d+)$', diagram, re.MULTILINE))
+    assert tuple(states) == tuple(system.modes)
+    arrows = re.findall(r"^(m\d+) --> (m\d+) : (.*)$", diagram, re.MULTILINE)
+    numbered = {int(k): (a, b) for a, b, numbers in arrows for k in numbers.split(", ")}
+    assert numbered == {k: (states[way.source], states[way.target]) for k, way in enumerate(system.transitions)}
+    assert len(diagram.splitlines()) == 2 + len(states) + len({*numbered.values()})
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in (*modes.splitlines(), *ways.splitlines())]
+    assert len(rows) == 2 + len(system.modes) + 2 + len(system.transitions)
+    if name == "bouncing_ball":
+        assert rows[2] == ["flight", "y (m), y_rate (m/s)", "`fall`", "`height`"]
+        assert rows[5] == ["0", "flight → flight", "`height`", "`bounce`"]
+
+
+def test_results_are_animated(orbit):
+    """By the figure's first frame: the wheel, drawn."""
+    walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)
+    for animation in (orbit.animate(wheel, steps=1), walk.animate(wheel, fps=10)):
+        animation._init_draw()
+        (axes,) = animation._fig.axes
+        assert len(axes.lines) + len(axes.collections) > 0
+
+
+def test_the_package_has_its_version():
+    assert hj.__version__.count(".") >= 1
