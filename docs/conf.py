@@ -1,6 +1,6 @@
 """The documentation site: `sphinx-build -W -j 2 docs build/site`; no network is needed.
 
-The pages with code are executed at the build, and what they print is kept in `.cache/site` until their code or that of hyjax
+The pages with code are executed at the build, and what they print is kept in the user's cache until their code or that of hyjax
 changes. The notebooks of `notebooks/` are shown as committed; with `-t notebooks` they are executed too.
 """
 
@@ -11,11 +11,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "hyjax" / "checks"
 
 # As in the tests, with which the pages share compiled programs: kernels that compile three to four times faster.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE / "jax"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -48,7 +49,7 @@ myst_heading_anchors = 3
 
 nb_execution_mode = "cache"
 _source = b"".join(path.read_bytes() for path in sorted((ROOT / "hyjax").rglob("*.py")))
-nb_execution_cache_path = str(ROOT / ".cache" / "site" / hashlib.sha256(_source).hexdigest()[:12])
+nb_execution_cache_path = str(_CACHE / "site" / hashlib.sha256(_source).hexdigest()[:12])
 nb_execution_excludepatterns = [] if tags.has("notebooks") else ["notebooks/*"]  # pyright: ignore[reportUndefinedVariable]
 nb_execution_in_temp = True
 nb_execution_show_tb = True  # of a cell that fails, which is a warning of Sphinx, and so an error with -W

@@ -20,7 +20,8 @@ import pytest
 from jaxtyping import install_import_hook
 from reference import case
 
-_CACHE = pathlib.Path(__file__).parent.parent / ".cache" / "jax"
+# Outside the checkout: another copy of the project, or the check of a change, finds the programs there.
+_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "hyjax" / "checks" / "jax"
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")

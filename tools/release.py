@@ -32,8 +32,8 @@ TESTS, TEST_TOOLS = "models/test_shelf.py", ("pytest", "beartype")
 MINORS = (11, 12, 13)
 TO_DO = """To do by a person:
   1. Name the version and the date in CHANGELOG.md, and both in CITATION.cff; version in pyproject.toml. Commit.
-  2. .ci/run is green; `python tools/browse.py` was run by hand.
-  3. Notebooks 08 to 13 and the benchmarks' tables are of this version.
+  2. tools/full_check is green; `python tools/browse.py` was run by hand.
+  3. The outputs of the notebooks and the benchmarks' tables are of this version.
   4. Tag the commit, sign the tag, push it.
   5. Upload the two files to the index, and install them from there once.
   6. Publish the site; archive the tag, and enter its DOI in CITATION.cff."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from rooms import FILES, imports
 
 import hyjax
 
@@ -17,28 +18,6 @@ LAYERS = (
 )  # fmt: skip
 BUILDS_ON = {"contact": {"_system", "_numerics"}, "models": {"_system", "_numerics", "contact"}}
 ROOT = pathlib.Path(hyjax.__file__).parent
-FILES = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
-
-
-def imports(place: tuple[str, ...], lazily: bool) -> set[tuple[str, ...]]:
-    """What a file imports from the package, as places; for types alone does not count. `lazily`: also inside functions."""
-    package, found = place[:-1], set()
-
-    def visit(node, inside):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            return
-        if isinstance(node, ast.ImportFrom) and node.level and (lazily or not inside):
-            base = package[: len(package) - node.level + 1] + tuple(
-                (node.module or "").split(".") if node.module else ()
-            )
-            for alias in node.names:
-                whole = (*base, alias.name)
-                found.update({whole} if whole in FILES or (*whole, "__init__") in FILES else {base})
-        for child in ast.iter_child_nodes(node):
-            visit(child, inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
-
-    visit(ast.parse(FILES[place].read_text()), False)
-    return {each if each in FILES else (*each, "__init__") for each in found}
 
 
 def test_every_layer_is_known_and_the_top_is_small():

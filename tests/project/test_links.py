@@ -4,10 +4,7 @@ import pathlib
 import sys
 
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
-
-from links import broken_links, main  # pyright: ignore[reportMissingImports]
+from links import broken_links, main
 
 GOOD = """<h1 id="top">A</h1> <a href="sub/b.html#there">b</a> <a href="#top">up</a> <img src="picture%201.png">
 <a href="https://example.org/x">elsewhere</a> <a href="mailto:a@example.org">mail</a> <img src="data:image/png;base64,AA">"""

@@ -1,0 +1,129 @@
+"""Choose what `.ci/run` does beyond the quick tests: tests marked `medium` or `slow` of rooms that changed since the last full
+check, and notebooks, within a budget of the seconds of CPU that are recorded of them.
+
+    python tools/choose.py --tests 700        lines for `pytest @FILE`
+    python tools/choose.py --notebooks 150    paths
+    python tools/choose.py --list             every test marked `medium` or `slow`
+
+Rooms whose own sources or tests changed come first, then those that only import a changed room; of each, medium tests come before
+slow ones, and the cheapest first. What is left to `tools/full_check` is printed on the error stream.
+"""
+
+import argparse
+import contextlib
+import io
+import sys
+from typing import NamedTuple
+
+from rooms import changed, folder_of_tests, record, ROOT
+
+# Seconds of CPU assumed of what no full check has run.
+MEDIUM, SLOW, NOTEBOOK = 15.0, 60.0, 90.0
+
+
+class Group(NamedTuple):
+    """A test function, whose cases share compiled programs: `cases` are those marked `medium` or `slow`."""
+
+    room: str
+    own: bool
+    slow: bool
+    seconds: float
+    cases: list[str]
+
+
+class _Collector:
+    """A plugin of pytest that keeps the tests found."""
+
+    def __init__(self):
+        self.items = []
+
+    def pytest_collection_finish(self, session):
+        self.items = session.items
+
+
+def marked(folders: list[str]) -> dict[str, tuple[bool, list[str]]]:
+    """For each function of tests in the folders with cases marked `medium` or `slow`: whether a case is slow, and the cases."""
+    import pytest
+
+    collector, found = _Collector(), {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = pytest.main(
+            ["--collect-only", "-q", "-n0", "-m", "medium or slow", *(str(ROOT / each) for each in folders)],
+            [collector],
+        )
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        sys.exit(printed.getvalue())
+    for item in collector.items:
+        slow, cases = found.get(function_of(item.nodeid), (False, []))
+        found[function_of(item.nodeid)] = (slow or item.get_closest_marker("slow") is not None, [*cases, item.nodeid])
+    return found
+
+
+def function_of(test: str) -> str:
+    return test.partition("[")[0]
+
+
+def groups(rooms: dict[str, bool]) -> list[Group]:
+    """The marked tests of the rooms, in the order in which a check takes them."""
+    seconds, found = record()["tests"], []
+    folders = {folder_of_tests(room): room for room in rooms}
+    for name, (slow, cases) in marked(sorted(folders)).items() if rooms else ():
+        room = folders["/".join(name.split("/")[:2])]
+        cost = seconds.get(name, SLOW if slow else MEDIUM * min(len(cases), 4))
+        found.append(Group(room, rooms[room], slow, cost, cases))
+    return sorted(found, key=lambda each: (not each.own, each.slow, each.seconds))
+
+
+def within(costs: list[float], budget: float) -> list[bool]:
+    """Which costs are taken: in this order, each that the budget still allows."""
+    taken = []
+    for cost in costs:
+        taken.append(cost <= budget)
+        budget -= cost * taken[-1]
+    return taken
+
+
+def tests(budget: float) -> None:
+    rooms = changed()
+    every = groups(rooms)
+    taken = within([each.seconds for each in every], budget)
+    print(*(case for each, take in zip(every, taken, strict=True) if take for case in each.cases), sep="\n")
+    said = [
+        f"{len(rooms)} rooms changed since the full check of {record()['date']}; medium and slow tests chosen, and left:"
+    ]
+    for room in rooms:
+        said.append(f"  {room:14}")
+        for what, chosen in (("chosen", True), ("left to tools/full_check", False)):
+            part = [each for each, take in zip(every, taken, strict=True) if each.room == room and take == chosen]
+            cases, cost = sum(len(each.cases) for each in part), sum(each.seconds for each in part)
+            said[-1] += f"   {what} {cases:3} ({cost:4.0f} s)"
+    print(*said, sep="\n", file=sys.stderr)
+
+
+def notebooks(budget: float) -> None:
+    seconds = record()["notebooks"]
+    cost = lambda name: seconds.get(name, NOTEBOOK)
+    names = sorted((path.name for path in (ROOT / "notebooks").glob("*.ipynb")), key=lambda name: (cost(name), name))
+    taken = dict(zip(names, within(list(map(cost, names)), budget), strict=True))
+    # The longest first: two are executed at a time.
+    print(*(f"notebooks/{name}" for name in reversed(names) if taken[name]), sep="\n")
+    left = ", ".join(sorted(name for name in names if not taken[name])) or "none"
+    print(f"notebooks left to tools/full_check: {left}", file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", type=float, metavar="SECONDS", help="choose tests of so many seconds of CPU")
+    parser.add_argument("--notebooks", type=float, metavar="SECONDS", help="choose notebooks of so many seconds of CPU")
+    parser.add_argument("--list", action="store_true", help="print every test marked medium or slow")
+    given = parser.parse_args()
+    if given.list:
+        print(*(case for _, cases in marked(["tests"]).values() for case in cases), sep="\n")
+    if given.tests is not None:
+        tests(given.tests)
+    if given.notebooks is not None:
+        notebooks(given.notebooks)
+
+
+if __name__ == "__main__":
+    main()
