@@ -35,9 +35,8 @@ from ._optimize.optimized_gait import OptimizedGait as OptimizedGait
 from ._optimize.optimum_branch import ActiveSetChange as ActiveSetChange, OptimumBranch as OptimumBranch
 from ._orbit.failure import OrbitError as OrbitError
 from ._orbit.find_orbits import find_orbits as find_orbits
-from ._orbit.multiple_shooting import MultipleShooting as MultipleShooting
 from ._orbit.orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
-from ._orbit.shooting import SingleShooting as SingleShooting
+from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShooting as SingleShooting
 from ._orbit.stride import (
     monodromy as monodromy,
     return_jacobian as return_jacobian,

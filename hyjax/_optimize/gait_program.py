@@ -16,10 +16,8 @@ from jaxtyping import Array, Float
 
 from .._flow.mode_integrators import Integrators, limits_of
 from .._numerics.elimination import det
-from .._orbit.multiple_shooting import MultipleShooting
 from .._orbit.orbit import PeriodicOrbit, run_orbit
-from .._orbit.search_limits import SearchLimits
-from .._orbit.shooting import AbstractShooting
+from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
 from .._system.results import choose, RESULTS
 from .._system.types import Flag, Scalar
 from .constraint import Constraint, Objective

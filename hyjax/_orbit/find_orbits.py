@@ -14,8 +14,7 @@ from .._system.section import first_mode, SectionLike
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .orbit import PeriodicOrbit
-from .search import Region, search, solve_batch
-from .search_batch import Batch
+from .search import Batch, Region, search, solve_batch
 from .section_search import find_section_orbits
 from .shooting import AbstractShooting, SingleShooting
 

@@ -11,7 +11,9 @@ from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
 from .._flow.arcs import Arc
 from .._flow.check import check
+from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
+from .._flow.jump import reset
 from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
 from .._numerics.trees import without_tangents
 from .._results.pictures import picture
@@ -22,14 +24,11 @@ from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
 from .failure import raise_failure, Reached
 from .implicit import closed_orbit
-from .multiple_shooting import MultipleShooting
 from .multipliers import eigenvalues
 from .orbit_report import describe, orbit_table
 from .problem import Problem
-from .sample import arcs_of_stride
-from .search_limits import SearchLimits
-from .shooting import AbstractShooting, SingleShooting
-from .stride import monodromy
+from .shooting import AbstractShooting, MultipleShooting, SearchLimits, SingleShooting
+from .stride import monodromy, run_stride
 from .verdict import in_family, judged, orbit_multipliers
 
 if TYPE_CHECKING:
@@ -304,3 +303,20 @@ def periodic_orbit(
     near = jnp.asarray(near, guess.dtype)
     orbit, reached = _run(system, guess, params, tuple(sequence), strides, method, integrator, near)
     return raise_failure(orbit, reached) if throw else orbit
+
+
+@eqx.filter_jit
+def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
+    """For each arc of the stride from `x` at the time `t`: `n` times, and the states there."""
+    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
+    taken = orbit.system.route(orbit.sequence)
+    arcs = []
+    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
+        times = jnp.linspace(t, impact.t, n)
+
+        def at(time, mode=mode, t=t, x=x):
+            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
+
+        arcs.append((times, jax.vmap(at)(times)))
+        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
+    return arcs

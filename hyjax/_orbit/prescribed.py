@@ -26,8 +26,7 @@ from .._system.where import with_leaves
 from .chain import Chain, follow_chain, return_matrices
 from .multipliers import eigenvalues
 from .orbit import orbit_of, PeriodicOrbit
-from .problem import Problem
-from .time_dependence import computes_with_first
+from .problem import computes_with_first, Problem
 
 # A quantity of an orbit: `(orbit, params) -> number`.
 Quantity = Callable[[PeriodicOrbit, Params], Scalar]

@@ -1,4 +1,8 @@
-"""Newton's method from many starts in a region, until it is unlikely that further starts lead to other orbits."""
+"""Newton's method from many starts in a region, until it is unlikely that further starts lead to other orbits.
+
+The starts fill the region evenly, or lie on the edge of the states whose stride succeeds; a count of the starts and of the
+orbits to which they led ends the search.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,18 +13,154 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._flow.mode_integrators import Limits, limits_of
+from .._flow.mode_integrators import Integrators, Limits, limits_of
+from .._flow.section_map import SectionMap
 from .._system.results import RESULTS
-from .census import Census
-from .edge import edge
-from .fixed_point import Solved
+from .._system.system import HybridSystem
+from .._system.types import Params
 from .orbit import PeriodicOrbit, run_orbit
-from .orbit_register import Known
-from .search_batch import AnyBatch, Batch
-from .search_limits import SearchLimits
-from .spread import spread
+from .orbit_register import OrbitRegister, Solved
+from .shooting import AbstractShooting, SearchLimits
+
+# The largest expected share of the starts that lead to orbits, and yet lead to none of those found.
+UNSEEN = 2.5e-4
+# So many starts without any orbit end a search: at 95 % confidence, fewer than 0.6 % of the starts lead to one.
+FRUITLESS = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Census:
+    """How many starts were tried, how many of them led to each orbit, how many to a state that returns at another phase of the
+    system's time dependence, and a state of each orbit `outside` of the region to which one led.
+
+    If any division of the starts among $w$ orbits is equally likely beforehand, then after $n$ starts that led to $w$ orbits the
+    expected share of starts that lead to others is $w(w + 1)/n(n - 1)$. An orbit to which only one start led makes others likely
+    (Good's estimate of their share is the number of such orbits over $n$).
+
+    Source: Boender, Rinnooy Kan (1987), *Bayesian stopping rules for multistart global optimization methods*, Math. Program. 37,
+    59-80; Good (1953), *The population frequencies of species*, Biometrika 40, 237-264.
+    """
+
+    tried: int = 0
+    hits: tuple[int, ...] = ()
+    out_of_phase: int = 0
+    outside: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def unseen(self) -> float:
+        """The expected share, among the starts that lead to orbits, of those that lead to orbits not yet found."""
+        n, w = sum(self.hits), len(self.hits)
+        return min(1.0, w * (w + 1) / (n * (n - 1))) if n > 1 else 1.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the search may end."""
+        if not self.hits:
+            return self.tried >= FRUITLESS
+        return self.unseen <= UNSEEN and min(self.hits) > 1
+
+    @property
+    def hint(self) -> str:
+        """Advice for a search whose starts led out of the region, or to states that return at another phase; else empty."""
+        hints = []
+        if self.outside:
+            state = ", ".join(f"{each:.6g}" for each in self.outside[0])
+            hints.append(
+                f"{len(self.outside)} starts led to an orbit outside of the region, such as one near ({state}). Give a region "
+                "that holds it."
+            )
+        if self.out_of_phase:
+            hints.append(self._phase)
+        return " ".join(hints)
+
+    @property
+    def _phase(self) -> str:
+        return (
+            f"{self.out_of_phase} starts led to a state that returns at another phase of the system's time dependence "
+            "(out_of_phase), which is no orbit: an orbit of a forced system closes after a multiple of the forcing's period. "
+            "Give as many strides as close then, or section=hj.Stroboscope(mode, period), or make the phase a coordinate."
+        )
+
+    def __str__(self) -> str:
+        n, w = sum(self.hits), len(self.hits)
+        return (
+            f"{n} of {self.tried} starts led to {w} orbit{'s' * (w != 1)}; the expected share of such starts that lead to orbits "
+            f"not yet found is {self.unseen:.2g}{'. ' * bool(self.hint)}{self.hint.removesuffix('.')}"
+        )
+
+
+def quasi_random_states(
+    low: np.ndarray, high: np.ndarray, count: int, key: PRNGKeyArray
+) -> Float[np.ndarray, "count n"]:
+    r"""The first `count` states of a sequence that fills the box evenly: $u_k = u_0 + k\alpha \bmod 1$, with a random $u_0$.
+
+    $\alpha_i = \varphi^{-i}$, where $\varphi^{d+1} = \varphi + 1$ and $d$ is the number of coordinates in which the box has
+    a width; for $d = 1$ the golden ratio. Each part of the box gets its share of the states with an error of order $1/k$ up to
+    logarithms, where independent states have $1/\sqrt k$.
+
+    Source: Niederreiter (1992), *Random Number Generation and Quasi-Monte Carlo Methods*, ch. 3; Krieg, Roberts (2018) for
+    $\alpha$.
+    """
+    wide = high > low
+    ratio = 2.0
+    for _ in range(64):
+        ratio = (1 + ratio) ** (1 / (wide.sum() + 1))
+    first = np.asarray(jax.random.uniform(key, low.shape, low.dtype))[wide]
+    alpha = ratio ** -np.arange(1.0, wide.sum() + 1)
+    states = np.broadcast_to(low, (count, low.size)).copy()
+    states[:, wide] += (high - low)[wide] * ((first + np.arange(count)[:, None] * alpha) % 1)
+    return states
+
+
+# Halvings of the way: the edge is found to 1e-6 of it.
+HALVINGS = 20
+
+
+def states_on_edge(
+    inside: Float[np.ndarray, "count n"],
+    outside: Float[np.ndarray, "others n"],
+    contains: Callable[[np.ndarray], Bool[np.ndarray, " count"]],
+) -> Float[np.ndarray, "count n"]:
+    """For each state inside, the last state inside on the way to the nearest state outside, by bisection.
+
+    Near grazing the return map has a square root at the edge of its domain, and Newton's method converges only from a strip along
+    the edge, which states that are spread evenly hardly meet.
+    """
+    width = np.ptp(np.concatenate([inside, outside]), axis=0)
+    apart = np.abs(inside[:, None] - outside[None]) / np.where(width > 0, width, 1)
+    beyond = outside[np.argmin(np.max(apart, axis=-1), axis=1)]
+    for _ in range(HALVINGS):
+        middle = (inside + beyond) / 2
+        within = contains(middle)[:, None]
+        inside, beyond = np.where(within, middle, inside), np.where(within, beyond, middle)
+    return inside
+
+
+class Batch(eqx.Module):
+    """The arguments of a search along a sequence of modes."""
+
+    system: HybridSystem
+    params: Params
+    sequence: tuple[str, ...] = eqx.field(static=True)
+    strides: int = eqx.field(static=True)
+    method: AbstractShooting
+    integrator: Integrators
+
+
+class SectionBatch(eqx.Module):
+    """The arguments of a search by a section. The integrator of `map` is replaced by `integrator`."""
+
+    map: SectionMap
+    params: Params
+    strides: int = eqx.field(static=True)
+    method: AbstractShooting
+    integrator: Integrators
+
+
+AnyBatch = Batch | SectionBatch
+
 
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
 Solve = Callable[..., Solved]
@@ -55,10 +195,10 @@ def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None
     """`find_orbits` without the checks of its arguments, and the count of starts. `solve(batch, guesses, limits)` is
     `solve_batch`, an exported program of it, or another that returns the numbers of a `PeriodicOrbit` that tell orbits apart."""
     low, high = region
-    quick, thorough, fine = stages(batch, low.dtype)
+    quick, thorough, fine = stage_limits(batch, low.dtype)
     width = min(starts, BLOCK if jax.default_backend() == "cpu" else ROUND)
-    guesses = spread(low, high, starts, jax.random.key(0) if key is None else key)
-    known, census = Known(low, high), Census()
+    guesses = quasi_random_states(low, high, starts, jax.random.key(0) if key is None else key)
+    register, census = OrbitRegister(low, high), Census()
 
     solved = lambda states, limits: solve_blocks(solve, batch, states, limits, width)
     once = lambda states, limits: solved(states, dataclasses.replace(limits, iterations=np.asarray(1)))
@@ -72,33 +212,33 @@ def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None
 
     def counted(orbits: Solved, count: int, merge: bool = True) -> Census:
         """The census, after `count` further starts led to these orbits."""
-        if groups := known.sort(orbits, merge):
+        if groups := register.sort(orbits, merge):
             inside = np.stack([group[0].nodes[group[0].inside(low, high)] for group in groups])
-            known.add(solved(inside, fine), groups)
+            register.add(solved(inside, fine), groups)
         astray = int(np.sum(orbits.result._value == OUT_OF_PHASE))
-        outside = tuple(tuple(map(float, each)) for each in known.outside)
-        return Census(census.tried + count, tuple(known.hits), census.out_of_phase + astray, outside)
+        outside = tuple(tuple(map(float, each)) for each in register.outside)
+        return Census(census.tried + count, tuple(register.hits), census.out_of_phase + astray, outside)
 
     rounds = iter(np.split(guesses, range(ROUND, starts, ROUND)))
     while not census.complete and census.tried < starts:
         block = next(rounds)
         orbits, sound = tried(block, quick)
-        if not known.orbits and not np.any(orbits.result._value == SUCCESSFUL):
+        if not register.orbits and not np.any(orbits.result._value == SUCCESSFUL):
             orbits, _ = tried(block, thorough)
         census = counted(orbits, len(block))
         inside, room = block[sound], starts - census.tried
         if sum(census.hits) < FEW * census.tried and 0 < len(inside) < len(block) and room > 0:
-            states = edge(inside[:room], block[~sound], lambda states: is_sound(once(states, quick)))
+            states = states_on_edge(inside[:room], block[~sound], lambda states: is_sound(once(states, quick)))
             census = counted(solved(states, quick), len(states), merge=False)
-    order = sorted(range(len(known.orbits)), key=lambda k: -float(known.orbits[k].period))
-    found = [known.orbits[k] for k in order]
+    order = sorted(range(len(register.orbits)), key=lambda k: -float(register.orbits[k].period))
+    found = [register.orbits[k] for k in order]
     found = jax.tree.map(lambda *leaves: np.stack(leaves), *found) if found else rows(orbits, [])
     # Not `dataclasses.replace`, which would check that the other fields are arrays of JAX.
     found = eqx.tree_at(lambda orbits: orbits.distance, found, np.zeros_like(found.period))
     return jax.device_put(found), census
 
 
-def stages(batch: AnyBatch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
+def stage_limits(batch: AnyBatch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
     """The limits of a quick, of a thorough and of an accurate search."""
     fine, most = limits_of(batch.integrator, dtype), batch.method.max_iterations
     loose = 1e-5 if dtype == jnp.float64 else 1e-3

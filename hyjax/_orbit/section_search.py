@@ -1,4 +1,13 @@
-"""Search for periodic orbits whose sequence of modes is not known: fixed points of the map of a section."""
+"""Search for periodic orbits whose sequence of modes is not known: fixed points of the map of a section.
+
+The orbit at a fixed point belongs to the hybrid system of the section: the crossing, of the section's surface or of the end of a
+period of the forcing, is a transition with the identity as its reset. Transitions that share source and target mode enter copies
+of the target mode, so that the sequence of modes identifies every transition.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,23 +18,78 @@ from jaxtyping import Array, PRNGKeyArray
 from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import IntegratorLike, Integrators, rolled, with_adjoint
 from .._flow.section_map import check_section, section_map, SectionMap, with_section_mode
-from .._flow.terminal import for_terminal_modes
+from .._flow.terminal import for_terminal_modes, unchanged
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
 from .._results.warn import warn
 from .._results.working import working
 from .._system.results import choose, nan_unless, RESULTS
-from .._system.section import at_phase, Section, SectionLike
-from .._system.system import HybridSystem
-from .._system.types import Params, State
-from .fixed_point import FixedPoint
-from .mode_copies import on_section
+from .._system.section import at_phase, Section, SectionLike, Stroboscope
+from .._system.system import HybridSystem, Transition
+from .._system.types import Params, Scalar, State, Time
 from .orbit import PeriodicOrbit
-from .search import Region, search, solve_batch, stages
-from .search_batch import Batch, SectionBatch
-from .search_limits import SearchLimits
-from .shooting import AbstractShooting, outcome
-from .time_dependence import uses_time
+from .orbit_register import FixedPoint
+from .problem import uses_time
+from .search import Batch, Region, search, SectionBatch, solve_batch, stage_limits
+from .shooting import AbstractShooting, outcome, SearchLimits
+
+
+class _PeriodEnds(eqx.Module):
+    r"""$-\sin(2\pi t/T)$, which falls through zero at the times $kT$."""
+
+    section: Stroboscope
+
+    def __call__(self, t: Time, x: State, params: Params) -> Scalar:
+        return -jnp.sin(2 * jnp.pi * t / self.section.duration(params, x.dtype))
+
+
+def with_copies(system: HybridSystem, copies: Mapping[int, str]) -> HybridSystem:
+    """The system in which transition `k` enters a copy of its target mode, named `copies[k]`."""
+    targets = [copies.get(k, way.target) for k, way in enumerate(system.transitions)]
+    modes, ways = dict(system.modes), []
+    same = {name: [name] for name in system.modes}
+    for k, name in copies.items():
+        original = system.transitions[k].target
+        modes[name] = system.mode(original)
+        same[original].append(name)
+    for way, target in zip(system.transitions, targets, strict=True):
+        ways += [dataclasses.replace(way, source=name, target=target) for name in same[way.source]]
+    return HybridSystem(modes, tuple(ways), system.time_unit)
+
+
+class OnSection(NamedTuple):
+    """The system on a section.
+
+    **Attributes:** `system`: with the section's crossing as its last transition. `copies`: the names of the modes that
+    transitions enter, by the number of the transition, where these are copies. `sources`: for each mode the one of which it is a
+    copy, or itself.
+    """
+
+    system: HybridSystem
+    copies: dict[int, str]
+    sources: tuple[str, ...]
+
+    @property
+    def home(self) -> str:
+        """The mode that is entered at the section."""
+        return self.copies[max(self.copies)]
+
+    def mode_entered(self, transition: int, target: str) -> str:
+        """The mode of this system that a transition of the original system enters."""
+        return self.copies.get(transition, target)
+
+
+def on_section(system: HybridSystem, section: SectionLike) -> OnSection:
+    """The system on a section, in which the crossing enters a copy of the section's mode, and transitions that share source and
+    target mode enter one copy each of the target mode."""
+    guard = section.surface if isinstance(section, Section) else _PeriodEnds(section)
+    ways = (*system.transitions, Transition(section.mode, section.mode, guard, unchanged))
+    pairs = [(way.source, way.target) for way in system.transitions]
+    copies = {k: f"{pair[1]} after {k}" for k, pair in enumerate(pairs) if pairs.count(pair) > 1}
+    copies[len(pairs)] = f"{section.mode} from the section"
+    extended = with_copies(HybridSystem(system.modes, ways, system.time_unit), copies)
+    return OnSection(extended, copies, (*system.names, *(ways[k].target for k in copies)))
+
 
 SUCCESSFUL = RESULTS.successful._value
 
@@ -152,7 +216,7 @@ def _named(
                 system, x, params, section=section, t=t, max_jumps=max_jumps, integrator=integrator
             )  # fmt: skip
             taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]
-            sequence += [there.entered(k, system.transitions[k].target) for k in taken]
+            sequence += [there.mode_entered(k, system.transitions[k].target) for k in taken]
             # A stroboscope may find the state in another mode, where the crossing is none.
             if k < strides - 1 and system.names[int(passed.mode)] == section.mode:
                 sequence.append(there.home)
@@ -162,7 +226,7 @@ def _named(
     inner, orbits = integrator.renamed(there.system.names, there.sources), {}
     for sequence, guesses in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
         batch = Batch(there.system, params, sequence, 1, method, inner)
-        *_, fine = stages(batch, guesses[0].dtype)
+        *_, fine = stage_limits(batch, guesses[0].dtype)
         solved = solve_batch(batch, jnp.stack(guesses), fine)
         good = np.flatnonzero(np.asarray(solved.result._value) == SUCCESSFUL)
         if len(good) < len(guesses):

@@ -1,22 +1,108 @@
-"""Shooting methods for periodic orbits; single shooting, with one unknown state for the whole orbit."""
+r"""Shooting methods for periodic orbits: single shooting, with one unknown state for the whole orbit, and multiple shooting, with
+one for each arc.
+
+Both solve by stages: with coarse tolerances of the integrator while the residual is large, then with its own. Far from the root a
+residual needs no more digits than the next Newton step removes: a stride with tolerance $\tau$ serves until the residual is about
+$\sqrt\tau$, from where one step leads to about $\tau$. Each stage is a search of its own, so that all lanes of a batch have the
+same tolerance at the same time: a lane that has settled waits for the others, and its result does not depend on them.
+
+Source: Deuflhard (2004), *Newton Methods for Nonlinear Problems*, Sec. 2.1, inexact Newton methods.
+"""
 
 import abc
 import dataclasses
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
-from .._flow.mode_integrators import Integrators
+from .._flow.flow import run_to_guard
+from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
+from .._flow.jump import reset
+from .._flow.mode_integrators import coarsened, Integrators, Limits, with_limits
 from .._numerics.elimination import solve_positive
 from .._numerics.linearize import with_columns
-from .._numerics.newton import DampedNewton, Evaluation, RootFinder
+from .._numerics.newton import DampedNewton, Evaluation, find_root, Root, RootFinder
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
 from .problem import Problem
-from .tolerance_stages import COARSE, find_root_by_stages
+from .stride import run_stride
+
+# The default of `coarse`.
+COARSE = (1e-6, 1e-9)
+# The residual, relative to the state, at which a stage with the tolerance tau ends is this power of tau.
+SETTLE = 0.5
+# Below this residual a stage also ends when the residual stops falling: its strides are not accurate enough for more digits.
+NEARBY = 1e-2
+
+
+def find_root_by_stages(
+    equation: Callable[[Integrators], Callable[[Array, Bool[Array, ""]], Evaluation]],
+    y0: Float[Array, " n"],
+    integrator: Integrators,
+    coarse: tuple[float, ...],
+    *,
+    max_iterations: int | Array,
+    accept: float | Array,
+    root_finder: RootFinder,
+    size: Float[Array, ""],
+    settle: bool,
+) -> Root:
+    """`find_root` for an equation of strides, with `DampedNewton` by stages.
+
+    Where the coarse stages do not lead to a root, the search is repeated from the start with the integrator's own tolerances.
+    **Arguments:** `equation`: `integrator -> evaluate` (see `find_root`). `coarse`: decreasing relative tolerances; those that
+    the integrator's own exceeds are omitted. `settle`: whether the last stage ends at a residual of half the tolerance, which is
+    the integrator's error: a further step would change, but not reduce it. Else it ends where the residual stops falling.
+    """
+    own, smallest = integrator.tolerances(y0.dtype)
+    last = (own + smallest) / 2 if settle else 0.0
+    # A traced tolerance may have any value: stages are for known tolerances only.
+    coarse = tuple(each for each in coarse if isinstance(own, float) and each > own)
+    options = {"size": size, "max_iterations": max_iterations}
+    if not (isinstance(root_finder, DampedNewton) and coarse):
+        return find_root(equation(integrator), y0, accept=accept, root_finder=root_finder, **options)
+
+    finder, no = root_finder, jnp.array(False)
+
+    # Under `jit` the search is traced once, for its shapes and for the scan.
+    @jax.jit
+    def search(y, tolerance, enough, first, most) -> Root:
+        return find_root(
+            equation(coarsened(integrator, tolerance, y0.dtype)), y, accept=jnp.where(tolerance > 0, NEARBY, accept),
+            root_finder=dataclasses.replace(finder, settle=jnp.maximum(enough, finder.settle)), first=first,
+            size=size, max_iterations=most,
+        )  # fmt: skip
+
+    def stage(carry, each):
+        y, best, iterations, lost = carry
+        tolerance, enough, first, again = each
+        # The last row repeats the search from the start, for lanes in which the stages led to no root.
+        idle = jnp.where(again, best.converged & ~lost, lost)
+        found = search(
+            jnp.where(again, y0, y), tolerance, enough, first, jnp.where(idle, 0, jnp.asarray(max_iterations))
+        )
+        kept = jax.tree.map(lambda old, new: jnp.where(idle, old, new), best, found)
+        ahead = jnp.where(idle, y, found.ahead)
+        return (ahead, kept, iterations + found.iterations, ~again & (lost | ~found.converged & (tolerance > 0))), None
+
+    count = len(coarse)
+    rows = (
+        np.array([*coarse, 0, 0], y0.dtype),
+        np.array([*(each**SETTLE for each in coarse), last, last], y0.dtype),
+        np.array([True, *[False] * count, True]),
+        np.array([*[False] * (count + 1), True]),
+    )
+    zero = jnp.zeros((), y0.dtype)
+    shapes = jax.eval_shape(search, y0, zero, zero, no, jnp.asarray(max_iterations))
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    (_, root, iterations, _), _ = jax.lax.scan(stage, (y0, nothing, jnp.array(0), no), jax.tree.map(jnp.asarray, rows))
+    return dataclasses.replace(root, iterations=iterations)
+
 
 # A guess is nearly an orbit if the orbit's strides end within this distance of it, relative to the state.
 NEAR = 1e-2
@@ -188,3 +274,168 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         return Evaluation(r, by_before @ slope - eye, at, (kept, by_end, largest_row(slope)), off, jnp.max(jnp.abs(y1)))
 
     return evaluate
+
+
+class MultipleShooting(AbstractShooting):
+    r"""Multiple shooting, for long and for very unstable orbits: one unknown for each arc, its pre-impact time and state.
+
+    $z_{i+1} = \text{flow}_{i+1}(R_i(z_i))$ for every arc $i$ of every stride, cyclically; $z = (t, y)$. An error in one arc is
+    not amplified by the instability of the following arcs, so orbits converge from distant guesses and stay accurate where single
+    shooting loses digits. The guess of `periodic_orbit` may have shape `(strides, n)`: a state for each stride.
+
+    **Arguments:** as for `SingleShooting`. Failures are the result codes of `periodic_orbit`.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> method = hj.MultipleShooting()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence, method=method)
+    >>> print(orbit.result)
+    successful
+
+    Source: the method is classical; see Ascher, Mattheij, Russell (1995), *Numerical solution of boundary value problems*,
+    ch. 4.
+    """
+
+    max_iterations: int = 30
+    accept: float | None = None
+    root_finder: RootFinder = DampedNewton()
+    coarse: tuple[float, ...] = COARSE
+
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
+        sizes = [1 + problem.system.mode(mode).dimension for mode in problem.sequence]
+        shape = (problem.strides, sum(sizes))
+
+        def equation(integrator: Integrators):
+            def evaluate(flat, first):
+                residual, jacobian, aux = _arc_equations(problem, sizes, flat.reshape(shape), params, integrator)
+                return Evaluation(residual.reshape(-1), jacobian.reshape(flat.size, flat.size), flat, (*aux, residual))
+
+            return evaluate
+
+        start = _forward(problem, guess, params, integrator).reshape(-1)
+        root = find_root_by_stages(
+            equation, start, integrator, self.coarse, max_iterations=self.max_iterations,
+            accept=self.acceptable(integrator, guess.dtype), root_finder=self.root_finder,
+            size=jnp.max(jnp.abs(start)), settle=False,
+        )  # fmt: skip
+        chain, jacobian, closing, residual = root.aux
+        # Times may be much larger than states: each has its own size.
+        times = np.isin(np.arange(shape[1]), np.cumsum([0, *sizes[:-1]]))
+        largest = lambda z, chosen: jnp.max(jnp.abs(z.reshape(shape)[:, chosen]))
+        accept = self.acceptable(integrator, guess.dtype)
+        size = jnp.maximum(largest(root.y, ~times), jnp.max(jnp.abs(guess)))
+        off = largest(residual, ~times)
+        closed = (off <= accept * size) & (largest(residual, times) <= accept * largest(root.y, times))
+        result = outcome(root.converged & closed, chain.result)
+        return Found(chain, jacobian, jnp.maximum(off, chain.residual), closing, root.iterations, result)
+
+
+def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides z"]:
+    """Pre-impact times and states along consecutive strides from the guess; after a stride that failed, again from the guess."""
+    given = jnp.broadcast_to(guess, (problem.strides, guess.shape[-1]))
+
+    def one(carry, given):
+        t, x = carry
+        x = given if guess.ndim == 2 else jnp.where(jnp.all(jnp.isfinite(x)), x, given)
+        stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
+        ends = jnp.concatenate([jnp.append(impact.t, impact.x) for impact in stride.impacts])
+        t = t + jnp.where(jnp.isfinite(stride.time), stride.time, 1)
+        return (t, stride.x), jnp.where(jnp.isfinite(ends), ends, 0)
+
+    return jax.lax.scan(one, (jnp.zeros((), guess.dtype), given[0]), given)[1]
+
+
+def _arc_equations(
+    problem: Problem, sizes: list[int], z: Float[Array, "strides z"], params: Params, integrator: Integrators
+):
+    """The residual, shape `(strides, z)`; its Jacobian, shape `(strides, z, strides, z)`; the chain, its return Jacobian,
+    and the largest sum of a row of the closing jump's Jacobian."""
+    strides, width = z.shape
+    route, dtype = problem.system.route(problem.sequence), z.dtype
+    corners = [sum(sizes[:j]) for j in range(len(sizes) + 1)]
+    each = jnp.arange(strides)
+    jacobian = jnp.zeros((strides, width, strides, width), dtype).at[each, :, each, :].set(-jnp.eye(width, dtype=dtype))
+    ends, rates, result = [], [], RESULTS.successful
+    across = jnp.broadcast_to(jnp.eye(sizes[0], dtype=dtype), (strides, sizes[0], sizes[0]))
+    nodes = starts = closing = end = owed = None
+    may = each_in_step(problem.system, problem.sequence)
+    if any(may):
+        none = nothing_owed(problem.system, dtype)
+        owed = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (strides, *leaf.shape)), none)
+    for j, mode in enumerate(problem.sequence):
+        into = problem.system.transitions[route[j - 1]]
+        before = z[:, corners[j - 1] : corners[j]] if j else jnp.roll(z[:, corners[-2] :], 1, axis=0)
+        # The first arc starts at time 0: the jump before it is taken at time 0, not at the time of the unknown.
+        running = (each > 0) if j == 0 else jnp.ones(strides, bool)
+
+        def jump(before, running, into=into):
+            t = jnp.where(running, before[0], 0)
+            return jnp.append(t, reset(into, t, before[1:], params))
+
+        def arc(start, mode=mode, expected=route[j], may=may[j : j + 1]):
+            start, owed = start
+            within = None if owed is None else owed.within(jnp.array(problem.system.leaving(mode)))
+            impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator, expected, within)
+            owed = None if owed is None else owed_after(impact, start[0], owed)
+            (impact,) = without_order(problem.system, (mode,), may, (impact,), params)
+            wrong = (impact.result == RESULTS.successful) & (impact.transition != expected)
+            code = choose(wrong, RESULTS.unexpected_transition, impact.result)
+            return jnp.append(impact.t, impact.x), (impact.guard_rate, code, owed)
+
+        start = jax.vmap(jump)(before, running)
+        through_jump = jax.vmap(jax.jacfwd(jump))(before, running)
+        along_arc = lambda start, owed, arc=arc: with_columns(lambda start: arc((start, owed)), start)
+        reached, along, (rate, codes, owed) = jax.vmap(along_arc)(start, owed)
+        if j == 0:
+            nodes, starts, closing = start[:, 1:], start[:, 0], largest_row(through_jump[0, 1:, 1:])
+            jacobian = jacobian.at[each, : corners[1], (each - 1) % strides, corners[-2] :].add(along @ through_jump)
+        else:
+            block = (each, slice(corners[j], corners[j + 1]), each, slice(corners[j - 1], corners[j]))
+            jacobian = jacobian.at[block].add(along @ through_jump)
+        for i in range(strides):
+            code = jax.tree.map(lambda leaf, i=i: leaf[i], codes)
+            result = choose(result == RESULTS.successful, code, result)
+        ends.append(reached)
+        rates.append(rate)
+
+        # The stride's Jacobian from section to section: this arc, then the jump that ends it.
+        out = problem.system.transitions[route[j]]
+
+        def leave(end, out=out):
+            return jnp.append(end[0], reset(out, end[0], end[1:], params))
+
+        across = jax.vmap(jax.jacfwd(leave))(reached) @ along @ across
+        end = jax.vmap(leave)(reached)
+    total, _ = jax.lax.scan(lambda total, one: (one @ total, None), jnp.eye(sizes[0], dtype=dtype), across)
+    assert nodes is not None and starts is not None and end is not None
+    before = jnp.roll(z[:, corners[-2] + 1 :], 1, axis=0)
+    guard_rates = jnp.stack(rates, axis=1).reshape(-1)
+    chain = Chain(
+        nodes, starts, before, tuple(each[:, 1:] for each in ends),
+        jnp.stack([each[:, 0] for each in ends], axis=1) - starts[:, None],
+        end[-1, 1:], end[-1, 0], guard_rates, None,
+        result,  # pyright: ignore
+    )  # fmt: skip
+    residual = jnp.concatenate(ends, axis=1) - z
+    return residual, jacobian, (chain, total[1:, 1:], closing)
+
+
+class SearchLimits(eqx.Module):
+    """Limits of the integrator's parts and of the root finder.
+
+    **Attributes:** `parts`: one for each part of the integrator. `iterations`: of the root finder. `settle`: the residual,
+    relative to the state, at which `DampedNewton` ends.
+    """
+
+    parts: tuple[Limits, ...]
+    iterations: int | Array | np.ndarray
+    settle: float | Array | np.ndarray
+
+    def imposed_on(self, integrator: Integrators, method: AbstractShooting) -> tuple[Integrators, AbstractShooting]:
+        """The integrator and the method with these limits."""
+        method = eqx.tree_at(lambda method: method.max_iterations, method, self.iterations)
+        if isinstance(method.root_finder, DampedNewton):
+            method = eqx.tree_at(lambda method: method.root_finder.settle, method, self.settle)
+        return with_limits(integrator, self.parts), method

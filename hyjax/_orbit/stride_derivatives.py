@@ -11,9 +11,8 @@ from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
 from .orbit import PeriodicOrbit
-from .problem import Problem
+from .problem import Problem, shifts_phase
 from .stride import run_stride, Stride
-from .time_dependence import shifts_phase
 
 
 def require_one(orbit: PeriodicOrbit, caller: str) -> None:

@@ -29,10 +29,9 @@ from .._system.system import HybridSystem, VectorField
 from .._system.types import Flag, Matrix, Params, Scalar, State
 from .chain import Chain
 from .multipliers import eigenvalues
-from .problem import Problem
+from .problem import depends_on_time, Problem, shifts_phase
 from .shooting import largest_row
 from .stride import run_stride, timed_jacobian
-from .time_dependence import depends_on_time, shifts_phase
 
 # The power of the dtype's resolution that counts as rounding in the functions of a system.
 ROUNDING = 0.6

@@ -11,8 +11,7 @@ from .._flow.integrator import PlainForward
 from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
 from .._flow.section_map import check_section, SectionMap, with_section_mode
 from .._flow.terminal import for_terminal_modes, with_terminal_modes
-from .._orbit.problem import Problem
-from .._orbit.time_dependence import depends_on_time, uses_time
+from .._orbit.problem import depends_on_time, Problem, uses_time
 from .._system.section import at_phase, first_mode, Section, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State

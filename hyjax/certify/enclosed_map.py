@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.problem import uses_time
 from .._orbit.stride import run_stride
-from .._orbit.time_dependence import uses_time
 from .._system.results import RESULTS
 from .center_orbit import eigenbasis, event_near, moving_frames, numbers_of, reference_flow
 from .disturbance import Disturbance, NONE

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton
 from .._flow.check import check_mode, check_params, check_state
-from .._orbit.time_dependence import uses_time
+from .._orbit.problem import uses_time
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Count, Flag, Params, Scalar, State, Time

@@ -21,8 +21,7 @@ def find_model_orbits(
     import numpy as np
 
     from .._flow.integrator import Integrator
-    from .._orbit.search import search, solve_batch
-    from .._orbit.search_batch import Batch
+    from .._orbit.search import Batch, search, solve_batch
     from .._orbit.shooting import SingleShooting
     from .._results.working import working
     from .own_module import OwnModel

@@ -26,8 +26,7 @@ from jaxtyping import PyTree
 
 from .._numerics.compilation_cache import without_cache
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.search import solve_batch
-from .._orbit.search_batch import Batch
+from .._orbit.search import Batch, solve_batch
 from .._system.results import code_of
 
 # Bytes of the checksum, SHA-256.

@@ -8,10 +8,9 @@ from .._numerics.riccati import lyapunov_sum
 from .._numerics.semidefinite import unpack
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.problem import Problem
+from .._orbit.problem import Problem, shifts_phase
 from .._orbit.stride import run_stride
 from .._orbit.stride_derivatives import require_one
-from .._orbit.time_dependence import shifts_phase
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .covariance import covariance_unit

@@ -23,9 +23,8 @@ from .._flow.flow import flow_for
 from .._flow.jump import reset, saltation_matrix
 from .._flow.mode_integrators import pushable
 from .._orbit.orbit import PeriodicOrbit
-from .._orbit.problem import Problem
+from .._orbit.problem import depends_on_time, Problem
 from .._orbit.stride_derivatives import require_one
-from .._orbit.time_dependence import depends_on_time
 from .._system.results import RESULTS
 from .._system.types import Matrix, State, Time
 from ..noise.age import takes_age, with_age

@@ -14,8 +14,7 @@ from systems import logistic, map_of, ROLLED
 
 import hyjax as hj
 from hyjax._orbit import find_orbits
-from hyjax._orbit.census import Census
-from hyjax._orbit.spread import spread
+from hyjax._orbit.search import Census, quasi_random_states
 from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walker
 
 
@@ -109,7 +108,7 @@ def test_when_a_search_is_complete():
 
 def test_starts_fill_the_region_evenly():
     low, high = np.array([0.0, 3.0, -1.0]), np.array([1.0, 3.0, 1.0])
-    states = spread(low, high, 1024, jax.random.key(0))
+    states = quasi_random_states(low, high, 1024, jax.random.key(0))
     assert np.all(states[:, 1] == 3) and np.all((states >= low) & (states <= high))
     # In 16 x 16 cells, 4 each; of independent states, five cells would be empty.
     counts = np.histogram2d(states[:, 0], states[:, 2], bins=16)[0]

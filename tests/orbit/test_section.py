@@ -13,8 +13,7 @@ from hyjax._flow.integrator import PlainForward
 from hyjax._flow.mode_integrators import for_modes, with_adjoint
 from hyjax._flow.section_map import SectionMap, with_section_mode
 from hyjax._flow.terminal import for_terminal_modes
-from hyjax._orbit.search import stages
-from hyjax._orbit.search_batch import SectionBatch
+from hyjax._orbit.search import SectionBatch, stage_limits
 from hyjax._orbit.section_search import _onto_surface, _solve
 from hyjax.models import rimless_wheel
 
@@ -219,7 +218,7 @@ def test_a_region_on_both_sides_of_a_section():
     batch = SectionBatch(
         eqx.tree_at(lambda each: each.integrator, each, extended), None, 1, hj.SingleShooting(), extended
     )
-    *_, fine = stages(batch, np.dtype(float))
+    *_, fine = stage_limits(batch, np.dtype(float))
     starts = jnp.stack(jnp.meshgrid(jnp.linspace(-1.5, 1.5, 8), jnp.linspace(-0.5, 0.7, 8)), axis=-1).reshape(-1, 2)
     found = _solve(batch, starts, fine)
     good = np.asarray(found.result._value) == 0

@@ -11,7 +11,7 @@ from systems import logistic, map_of, ROLLED, SPRING, spring, spring_orbit
 
 import hyjax as hj
 from hyjax._numerics.newton import DampedNewton, newton
-from hyjax._orbit.node_system import moved_nodes, pulled_back
+from hyjax._orbit.implicit import moved_nodes, pulled_back
 from hyjax.models import simplest_walker
 
 FINDERS = {
