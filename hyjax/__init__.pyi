@@ -20,10 +20,9 @@ from ._continuation.switching import cascade as cascade, switch_branch as switch
 from ._flow.flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
-from ._flow.samples import Samples as Samples
 from ._flow.section_map import Crossing as Crossing, section_jacobian as section_jacobian, section_map as section_map
 from ._flow.simulate import simulate as simulate
-from ._flow.trajectory import Event as Event, Trajectory as Trajectory
+from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
 from ._numerics import fast as fast
 from ._numerics.compilation_cache import enable_cache as enable_cache
 from ._optimize import objectives as objectives

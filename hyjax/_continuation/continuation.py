@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
+from .._flow.integrator import for_modes, IntegratorLike, PlainForward, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._results.shown import is_traced

@@ -24,8 +24,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import Integrators, rolled, with_adjoint
+from .._flow.integrator import Integrators, PlainForward, rolled, with_adjoint
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain

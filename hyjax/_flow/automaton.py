@@ -1,6 +1,7 @@
 """A hybrid system whose mode is an index known only at run time, so that one program serves any sequence of modes.
 
-States are padded with zeros to the largest dimension, and the guards of each mode with guards that never fall.
+States are padded with zeros to the largest dimension, and the guards of each mode with guards that never fall. Each mode flows by
+its own integrator.
 """
 
 import functools as ft
@@ -13,11 +14,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.common_subexpressions import once
+from .._numerics.trees import select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
+from .integrate import Arrival, Entry, integrate
+from .integrator import Integrators
 from .jump import variation_of_jump
-from .surfaces import guarded_limits, limits_of, one_only, Surfaces
+from .loop_state import Watch
+from .surfaces import guarded_limits, Guards, limits_of, no_surfaces, one_only, Surfaces
 
 Index = Int[Array, ""]
 Padded = Float[Array, " size"]
@@ -270,3 +275,38 @@ def _selected(index: Index, count: int, members: list[int], columns: list[tuple]
             known[key] = PerMode(column[0]) if same else jnp.asarray(table)[jnp.asarray(row)[index]]
         chosen.append(known[key])
     return tuple(chosen)
+
+
+def follow_automaton(
+    automaton: Automaton,
+    t: Time,
+    z: Padded,
+    mode: Index,
+    until: Time,
+    params: Params,
+    integrator: Integrators,
+    guarded: bool = True,
+    watch: Watch | None = None,
+    owed: Guards | None = None,
+    entry: Entry | None = None,
+) -> Arrival:
+    """Flow from `(t, z)` until a guard of the mode falls, the flow leaves the mode's domain, or the time is `until`;
+    `guarded=False` ignores guards and domain. `watch`: what to record of every step. `owed`: see `integrate`. `entry`: see
+    `loop.run`.
+
+    Each distinct integrator has its own loop, over the modes that it integrates. A lane in another mode takes no step in that
+    loop, and so does not prolong the loop for the batch.
+    """
+    arrival = None
+    for own, names in integrator.groups:
+        alone = automaton.restricted(names)
+        surfaces = alone.surfaces_within(t, z, params) if guarded else no_surfaces()
+        mine = alone.includes(mode)
+        stop = jnp.where(mine, until, t - 1)
+        found = integrate(
+            alone.field, surfaces, t, z, stop, (mode, params), own, watch, guarded, owed=owed, entry=entry
+        )
+        watch = None if watch is None else watch._replace(seen=found.seen)
+        arrival = found if arrival is None else select(mine, found, arrival)
+    assert arrival is not None
+    return arrival

@@ -14,7 +14,7 @@ from .._results.warn import warn
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .choices import jumps_of
-from .mode_integrators import Integrators
+from .integrator import Integrators
 
 
 def _concrete(leaf) -> bool:

@@ -1,8 +1,13 @@
-"""Event location within one solver step: does a guard fall through zero in the step, and where should the next trial end?
+r"""Event location within one solver step: does a guard fall through zero in the step, and where should the next trial end?
 
 The functions take the values `g` and the rates `r` of the guards at points of one step. They decide whether the step is taken,
 or how long the next trial step from the same start is. A proposed length need not be exact, because the trial is a real step
 of the solver.
+
+Event location ends within a short time of the surface, so short that one step of Heun's third-order method over this time is
+exact up to rounding. A straight line leads from its end to the surface, over the time left because the guard's rate changes.
+
+Source: Hairer, Norsett, Wanner (1993), *Solving Ordinary Differential Equations I*, Sec. II.1, for the method.
 """
 
 from collections.abc import Callable
@@ -12,14 +17,68 @@ import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import stop_gradient
 from jaxtyping import Array, Int
 
 from .._numerics.trees import select
-from .._system.types import Flag, Scalar
-from .guard_cubic import hidden_turn, Look, no_turn
-from .guard_fall import predicted_fall, straight_fall
-from .guard_resolution import may_be_coarse, shortened
+from .._system.types import Flag, Scalar, State, Time
+from .guard_polynomials import (
+    GuardValues,
+    hidden_turn,
+    may_be_coarse,
+    no_turn,
+    predicted_fall,
+    shortened,
+    straight_fall,
+)
 from .surfaces import Guards, Mask
+
+
+def stretches(stiff: bool, fixed: bool, linear: bool, dtype) -> tuple[float, float]:
+    """The fractions of a step over which the flow is a straight line, and over which `reach_surface` is exact, up to rounding."""
+    eps = float(jnp.finfo(dtype).eps)
+    # The error of a fixed step may be far larger than the tolerance, so the time to the surface must itself be rounding. An
+    # explicit method is of no use in a stiff flow. A guard that is not linear may bend faster than the flow.
+    straight = 64 * eps if fixed else 0.25 * eps**0.5
+    return straight, straight if fixed or stiff or not linear else 0.1 * eps**0.25
+
+
+def straight_line(t: Time, x: State, f: State, s: Scalar) -> tuple[Time, State]:
+    """The point a time `s` after `(t, x)`, where the vector field is `f`, up to `s**2`."""
+    return t + s, x + s * f
+
+
+def onto_surface(t: Time, x: State, f: State, s: Scalar) -> tuple[Time, State, State]:
+    """`(t, x, f)` on a surface, or below it by less than rounding, a short time `s` after `(t, x)` along a straight line.
+
+    Hazard: a ball that lands above the floor by less than rounding, and rests, falls again.
+    """
+    s = s + 4 * float(jnp.finfo(x.dtype).eps) * jnp.abs(s)
+    return *straight_line(t, x, f, s), f
+
+
+def reach_surface(
+    field: Callable[[Time, State], State],
+    height: Callable[[Time, State, State], tuple[Scalar, Scalar]],
+    t: Time,
+    x: State,
+    f: State,
+    s: Scalar,
+) -> tuple[Time, State, State]:
+    """`(t, x, vector field)` on a surface that the flow meets about a time `s` after `(t, x)`.
+
+    **Arguments:** `height`: value and rate of the guard at `(t, x)`, where the vector field is `f`. `s`: to first order; zero
+    where there is no surface. Derivatives are those of the flow over a fixed time.
+    """
+    s = stop_gradient(s)
+    second = field(t + s / 3, x + s / 3 * f)
+    third = field(t + 2 / 3 * s, x + 2 / 3 * s * second)
+    t, x, f = t + s, x + s / 4 * (f + 3 * third), f + 1.5 * (third - f)
+    g, rate = height(t, x, f)
+    left = stop_gradient(-g / rate)
+    left = jnp.where((s != 0) & (jnp.abs(left) < jnp.abs(s)), left, 0)
+    return onto_surface(t, x, f, left)
+
 
 # The largest numbers of trial steps from one start: until the guards are resolved, to the turn of a guard inside a step, and
 # onto a guard's surface. A discontinuous guard is resolved by no step.
@@ -40,8 +99,8 @@ class Bracket(eqx.Module):
     """
 
     active: Flag
-    lo: Look
-    hi: Look
+    lo: GuardValues
+    hi: GuardValues
     tries: Int[Array, ""]
 
 
@@ -53,10 +112,10 @@ class Trial(eqx.Module):
     these may turn. `sinking`: whether a guard has fallen from the surface on which it started, without a rise, and the length of
     a trial step in which it falls less far, 0 where no shorter one shows more; `None` if such guards pass."""
 
-    before: Look
-    start: Look
+    before: GuardValues
+    start: GuardValues
     up: Mask
-    end: Look
+    end: GuardValues
     error: Guards | None
     keep: Flag
     seen: Mask
@@ -72,7 +131,7 @@ class Trial(eqx.Module):
 class Resolution(eqx.Module):
     """The time scales and tolerances of event location. `h`: the time over which the flow changes, the controller's step.
     `straight`: the time over which the flow is a straight line up to rounding. `reach`: the time over which a short step, taken
-    without an error estimate, is exact up to rounding (see `last_stretch.py`). `close`: the time within which the order of two
+    without an error estimate, is exact up to rounding. `close`: the time within which the order of two
     events is not determined. `instant`: the rounding error of the time. `noise`: the guards' rounding errors. `touch`: the
     distance from zero within which a guard that turns touches its surface."""
 
@@ -112,13 +171,13 @@ def close_in_time(t: Scalar, t0: Scalar, rtol: float | Scalar, atol: float | Sca
     return 10 * (rtol * jnp.abs(t) + (atol + rtol) * (t - t0))
 
 
-def eventful(bracket: Bracket, trial: Trial) -> Flag:
+def may_have_event(bracket: Bracket, trial: Trial) -> Flag:
     """Whether a trial step needs `judge`: a cheap necessary condition."""
     sinks = jnp.array(False) if trial.sinking is None else trial.sinking[0]
     return bracket.active | jnp.any(_fallen(trial)) | trial.may_turn | trial.may_be_coarse | sinks
 
 
-def calm(bracket: Bracket, trial: Trial) -> Verdict:
+def no_event(bracket: Bracket, trial: Trial) -> Verdict:
     """The verdict on a step in which no guard falls or may turn: take the step if the controller accepts its error."""
     none = jnp.zeros_like(trial.end.g, bool)
     zero, no = jnp.zeros_like(trial.end.dt), jnp.array(False)
@@ -239,7 +298,7 @@ def _narrowed(bracket: Bracket, trial: Trial, enter: Flag) -> Bracket:
     return Bracket(bracket.active | enter, lo, hi, bracket.tries)
 
 
-def _ahead(candidates: Mask, end: Look) -> Guards:
+def _ahead(candidates: Mask, end: GuardValues) -> Guards:
     """The time from the trial's end to the surface of each candidate, `g / -r`; infinite where it rises."""
     ahead = jnp.where(candidates, straight_fall(end), jnp.inf)
     return jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
@@ -269,7 +328,7 @@ def _turn(bracket: Bracket, leader: Int[Array, ""]) -> Scalar:
     return jnp.abs((hi.r - lo.r)[leader]) / jnp.maximum(hi.dt - lo.dt, jnp.finfo(hi.dt.dtype).tiny)
 
 
-def _bend(turn: Scalar, end: Look, leader: Int[Array, ""], to_go: Scalar) -> Scalar:
+def _bend(turn: Scalar, end: GuardValues, leader: Int[Array, ""], to_go: Scalar) -> Scalar:
     """The error of `to_go`, which follows from the guard's rate at the trial's end, where that rate changes by `turn`."""
     rate = jnp.abs(end.r[leader])
     return jnp.where(rate > 0, turn * to_go**2 / jnp.where(rate > 0, rate, 1), 0)

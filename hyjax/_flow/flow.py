@@ -12,8 +12,7 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .check import check_mode, check_params, check_state
 from .integrate import integrate
-from .integrator import Integrator
-from .mode_integrators import for_modes, IntegratorLike, Integrators
+from .integrator import for_modes, Integrator, IntegratorLike, Integrators
 from .surfaces import guarded_limits, Guards, limits_of, Mask, no_surfaces, one_only, Surfaces
 
 

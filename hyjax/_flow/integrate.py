@@ -19,17 +19,15 @@ from .._numerics.linearize import linearizable
 from .._numerics.trees import without_tangents
 from .._system.results import choose, RESULTS
 from .._system.types import Flag, Scalar, State, Time
-from .crossing import close_in_time, TOUCH
-from .guard_resolution import linear
+from .crossing import close_in_time, onto_surface, reach_surface, straight_line, stretches, TOUCH
+from .guard_polynomials import linear
 from .instant import to_surface
 from .integrator import Integrator, PlainForward
-from .last_stretch import onto_surface, reach_surface, straight_line, stretches
 from .loop import Entry, run
-from .loop_state import Ending
+from .loop_state import Ending, Watch
 from .retrace import retrace
 from .step import takes_stiff
 from .surfaces import Guards, known_to, Mask, Surfaces
-from .watch import Watch
 
 
 class Arrival(eqx.Module):

@@ -1,10 +1,14 @@
 """The loop of solver steps with event location: try a step, evaluate the guards at its end, advance.
 
 A step in which a guard falls is repeated from the same start, shorter, until it ends on the guard's surface, or so near that a
-short step leads on to the surface (see `last_stretch.py`). So the event's state has the accuracy of a real solver step. Because
+short step leads on to the surface (see `crossing.py`). So the event's state has the accuracy of a real solver step. Because
 location is part of the same loop, the vector field is compiled once, and in a batch no lane waits for another lane's event.
 
 Step sizes carry no derivative. The tangents of the state pass through the steps.
+
+A flow that starts within rounding of a guard's surface takes the guard for zero, so that this guard does not fall. Where a flow
+ends that close before a surface, the next flow, which starts at this end, would therefore miss the transition: the event is
+assigned to the end of the first flow.
 """
 
 import dataclasses
@@ -20,19 +24,53 @@ from jaxtyping import Array, Float, PyTree
 
 from .._numerics.trees import select, without_tangents
 from .._system.types import Flag, Scalar, State, Time
-from .crossing import Bracket, calm, close_in_time, eventful, judge, Resolution, TOUCH, Trial, Verdict
-from .end_time import met_at_end
-from .guard_cubic import Look, may_turn
-from .guard_fall import fall_ahead, straight_fall
-from .guard_resolution import coarseness, cubic_error, inner_points
+from .crossing import (
+    Bracket,
+    close_in_time,
+    judge,
+    may_have_event,
+    no_event,
+    Resolution,
+    straight_line,
+    TOUCH,
+    Trial,
+    Verdict,
+)
+from .guard_polynomials import coarseness, cubic_error, fall_ahead, GuardValues, inner_points, may_turn, straight_fall
 from .integrator import Integrator
-from .last_stretch import straight_line
-from .loop_state import Attempt, Course, Ending, Point, Progress
+from .loop_state import Attempt, Course, Ending, Point, Progress, Watch
 from .pace import Pace
 from .retrace import later, Taken
 from .step import Step
-from .surfaces import Guards, Mask, rounding, standing, Surfaces
-from .watch import Watch
+from .surfaces import Guards, Mask, rounding, start_threshold, Surfaces
+
+
+def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: Ending) -> Ending:
+    """The ending of a flow; if it ends at the end time a rounding before the surface of a guard, that guard is its event.
+
+    **Arguments:** `last`, `up`: see `Progress`. `h`: the time over which the flow changes. `reach`: the fraction of `h` over
+    which a short step is exact up to rounding.
+    """
+    arrived = end.done & (end.event < 0) & ~(end.stalled | end.broken | end.lost)
+    return jax.lax.cond(
+        eqxi.unvmap_any(arrived), lambda: select(arrived, _met(course, last, up, h, reach, end), end), lambda: end
+    )
+
+
+def _met(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: Ending) -> Ending:
+    """`met_at_end` for a flow that ends at the end time."""
+    surfaces, t, x = course.surfaces, last.t, jnp.stack(last.x)
+    g, falling = last.g, jnp.maximum(-last.r, 0)
+    ahead = g / jnp.where(falling > 0, falling, 1)
+    # The next flow computes rounding error and first step anew, and may find other numbers of the same size: hence the factor 2.
+    near = g <= 2 * start_threshold(rounding(surfaces, t, x, course.args)[0], h, last.r)
+    met = up & (g > 0) & near & (falling > 0) & (ahead <= reach * h) & ~surfaces.is_limit
+    met = met & surfaces.armed(t, x, course.args)
+    event = jnp.argmin(jnp.where(met, ahead, jnp.inf))
+    others = met & (jnp.arange(met.size) != event)
+    here = dataclasses.replace(end, event=event, shift=ahead[event], together=others)
+    return select(jnp.any(met), here, end)
+
 
 # The carry at the start of an arc; where the flow cannot go on, with the ending of the arc.
 Entry = Callable[[Course, Progress], Progress]
@@ -76,7 +114,7 @@ def run(
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
-        after = advance(course, now, attempt, *look(course, now, attempt))
+        after = advance(course, now, attempt, *evaluate_guards(course, now, attempt))
         return after if watch is None else dataclasses.replace(after, seen=watch.update(course, now, attempt, after))
 
     # Hazard: if the condition depends on one carried flag alone, XLA evaluates the loop in search of its trip count, and copies
@@ -125,9 +163,9 @@ def _begin(
     h, control = without_tangents(pace.init(step, t, x, t_stop))
     g, r = surfaces.rates(t, x, f, still)
     no, zero, none = jnp.array(False), jnp.zeros((), dtype), jnp.zeros(g.shape, bool)
-    level = standing(noise, h, r)
+    level = start_threshold(noise, h, r)
     unsound = ~jnp.all(jnp.isfinite(f))
-    here = Look(zero, g, r)
+    here = GuardValues(zero, g, r)
     course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, *linear, h, here, error)
     start = Progress(
         before=here,
@@ -192,7 +230,7 @@ def _at_once(
         return end
     falls = (g <= level) & (r < 0)
     # After an event the guard that fired is zero up to the rounding of the time.
-    on_surface, fires = jnp.abs(g) <= standing(level, jnp.abs(t) + h, -jnp.abs(r)), jnp.zeros(g.shape, bool)
+    on_surface, fires = jnp.abs(g) <= start_threshold(level, jnp.abs(t) + h, -jnp.abs(r)), jnp.zeros(g.shape, bool)
     if owed is not None:
         owed = jnp.pad(owed, (0, surfaces.limits), constant_values=-1)
         on_surface = on_surface | ((owed >= 0) & falls & (g >= r * owed))
@@ -223,11 +261,11 @@ def try_step(course: Course, now: Progress) -> Attempt:
     return Attempt(dt, end.t, late, final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations)
 
 
-def look(course: Course, now: Progress, attempt: Attempt) -> tuple[Look, Verdict]:
+def evaluate_guards(course: Course, now: Progress, attempt: Attempt) -> tuple[GuardValues, Verdict]:
     """The guards at the end of a trial step, and the verdict on the step."""
     g, r = _aside(course.surfaces.rates, attempt.t, attempt.x, attempt.f, course.args)
-    end = Look(attempt.dt, g, r)
-    start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
+    end = GuardValues(attempt.dt, g, r)
+    start = GuardValues(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     error = None if course.linear else _aside(_cubic_error(course), start, end, now.last, attempt, now.resting)
     seen = course.surfaces.resolved(course.args)
     turn = may_turn(start, now.up, end, seen)
@@ -242,7 +280,7 @@ def _sinking(course: Course) -> Callable[..., tuple[Flag, Scalar] | None]:
     A guard that falls at the rate with which it started is not resting: it began to fall before.
     """
 
-    def sinking(now: Progress, end: Look) -> tuple[Flag, Scalar] | None:
+    def sinking(now: Progress, end: GuardValues) -> tuple[Flag, Scalar] | None:
         if now.resting is None:
             return None
         depth, least = -end.g, _depth(course, now)
@@ -263,7 +301,7 @@ def _depth(course: Course, now: Progress) -> Guards:
 
 
 def _cubic_error(course: Course) -> Callable[..., Guards]:
-    def error(start: Look, end: Look, last: Point, attempt: Attempt, resting: Mask | None) -> Guards:
+    def error(start: GuardValues, end: GuardValues, last: Point, attempt: Attempt, resting: Mask | None) -> Guards:
         t, x = inner_points(last.t, jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt.x, attempt.f)
         inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
         noise = course.noise if resting is None else jnp.where(resting, course.error, course.noise)
@@ -281,7 +319,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
 
     def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
         if not surfaces.count:
-            return calm(bracket, trial)
+            return no_event(bracket, trial)
         t, x, f = attempt.t, attempt.x, attempt.f
         armed_at = lambda ahead: surfaces.armed(*straight_line(t, x, f, ahead), course.args)
 
@@ -301,12 +339,12 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
             return jax.lax.cond(eqxi.unvmap_any(trial.may_be_coarse), all_along, lambda: jnp.zeros_like(attempt.dt))
 
         # Under `vmap` a `cond` with a batched flag runs both branches in every step, so one flag is used for the whole batch.
-        return jax.lax.cond(eqxi.unvmap_any(eventful(bracket, trial)), searched, lambda: calm(bracket, trial))
+        return jax.lax.cond(eqxi.unvmap_any(may_have_event(bracket, trial)), searched, lambda: no_event(bracket, trial))
 
     return verdict
 
 
-def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict: Verdict) -> Progress:
+def advance(course: Course, now: Progress, attempt: Attempt, end: GuardValues, verdict: Verdict) -> Progress:
     """The carry after a trial step: the step taken or not, and the next step to try."""
     last, take, searching = now.last, verdict.take, now.bracket.active
     rejected = ~searching & ~attempt.keep
@@ -332,7 +370,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: Look, verdict:
     shorter = jnp.minimum(h, verdict.dt)
     shorter = jnp.where(attempt.dt < now.h, jnp.maximum(shorter, 0.9 * attempt.dt), shorter)
     return Progress(
-        before=select(take, Look(-attempt.dt, last.g, last.r), now.before),
+        before=select(take, GuardValues(-attempt.dt, last.g, last.r), now.before),
         last=point,
         dt=stop_gradient(
             jnp.where(
@@ -398,7 +436,9 @@ def _instant(t: Time) -> Scalar:
     return stop_gradient(4 * float(jnp.finfo(t.dtype).eps) * jnp.abs(t))
 
 
-def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: Look, up: Mask, h: Scalar) -> Scalar:
+def _just_beyond_surface(
+    course: Course, now: Progress, attempt: Attempt, end: GuardValues, up: Mask, h: Scalar
+) -> Scalar:
     """The time from the end of a step to just beyond a surface that is predicted ahead, within the next step `h`; infinite where
     there is none. A trial of length `h` would only be cut short there.
 
@@ -413,7 +453,7 @@ def _just_beyond_surface(course: Course, now: Progress, attempt: Attempt, end: L
     within = jnp.minimum(h, 2 * (attempt.dt - now.before.dt))
     # One flag for the batch, and the guards of each lane by themselves: no lane depends on its neighbours.
     falling = up & (end.g > course.noise) & (straight_fall(end) <= SLOWER * within)
-    start = Look(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
+    start = GuardValues(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
     predicted = lambda: fall_ahead(falling, now.before, start, end, within) + 0.03 * reach * h
     return jax.lax.cond(eqxi.unvmap_any(jnp.any(falling)), predicted, lambda: never)
 

@@ -1,20 +1,32 @@
-"""What the loop of solver steps carries, a trial step, and the constants of the loop."""
+"""What the loop of solver steps carries, a trial step, the constants of the loop, and a record of its steps."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
 from .._system.types import Count, Flag, Scalar, State, Time
-from .crossing import Bracket
-from .guard_cubic import Look
-from .last_stretch import stretches
+from .crossing import Bracket, stretches
+from .guard_polynomials import GuardValues
 from .pace import Pace
 from .retrace import Taken
 from .step import Step
 from .surfaces import Guards, Mask, Surfaces
+
+
+class Watch(NamedTuple):
+    """A record of the steps of `loop.run`, which has no derivatives.
+
+    **Attributes:** `seen`: the record before the first step, arrays. `update(course, before, attempt, after)`: the record after
+    one more trial step, from the loop's constants, the `Progress` before the trial, the `Attempt`, and the `Progress` after it;
+    `before.seen` is the record before it. The step was taken where `after.last.t + after.last.late` is later than before.
+    """
+
+    update: Callable[..., PyTree]
+    seen: PyTree
 
 
 class Point(eqx.Module):
@@ -61,7 +73,7 @@ class Progress(eqx.Module):
     `taken`: the lengths of the steps taken, or `None`. `seen`: what a `Watch` has seen. `resting`: the guards that started on
     their surfaces and have not left them, or `None` if such guards are not checked."""
 
-    before: Look
+    before: GuardValues
     last: Point
     dt: Scalar
     h: Scalar
@@ -111,7 +123,7 @@ class Course:
     linear: bool
     exact: bool
     first: Scalar
-    start: Look
+    start: GuardValues
     error: Guards
 
     def left(self, point: Point) -> Scalar:

@@ -1,11 +1,13 @@
 r"""The map from a section to its next crossing, through any number of jumps.
 
-The system is given a further mode, which the section's surface leads to and in which nothing flows. So the state at the crossing
+The system is given a terminal mode, which the section's surface leads to and in which nothing flows. So the state at the crossing
 has the derivatives of a Poincaré map: the saltation matrix of an event after which the flow is zero is the projection along the
 flow onto the surface,
 
 $$\Xi = I + \frac{(0 - f)\,D_xs}{D_ts + D_xs\,f}$$
 """
+
+from collections.abc import Iterable, Mapping
 
 import equinox as eqx
 import jax
@@ -14,14 +16,41 @@ from jaxtyping import Array, Float, Int
 
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope
-from .._system.system import HybridSystem
+from .._system.system import Guard, HybridSystem, Mode, Transition
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .check import check_params
-from .integrator import Integrator
-from .mode_integrators import IntegratorLike, Integrators, pushable
+from .integrator import Integrator, IntegratorLike, Integrators, pushable
 from .simulate import check_simulation, first_arc, follow_arc, run_simulation
-from .terminal import for_terminal_modes, with_terminal_modes
+
+
+def with_terminal_modes(system: HybridSystem, sources: Iterable[str], ends: Mapping[str, Guard]) -> HybridSystem:
+    """The system with a terminal mode for each of the modes `sources` and each guard of `ends`, in this order, entered from that
+    mode through that guard and never left. They come last, and so do their transitions."""
+    modes, transitions = dict(system.modes), list(system.transitions)
+    for source in dict.fromkeys(sources):
+        for name, guard in ends.items():
+            target = f"{name} from {source}"
+            modes[target] = Mode(_rest, system.mode(source).coordinates, units=system.mode(source).units)
+            transitions.append(Transition(source, target, guard, unchanged))
+    return HybridSystem(modes, tuple(transitions), system.time_unit)
+
+
+def for_terminal_modes(integrator: Integrators, extended: HybridSystem) -> Integrators:
+    """The integrators of a system with terminal modes: in those, that of its first mode."""
+    known = len(extended.names) - sum(mode.vector_field is _rest for mode in extended.modes.values())
+    sources = [name if k < known else extended.names[0] for k, name in enumerate(extended.names)]
+    return integrator.renamed(extended.names, sources)
+
+
+def _rest(t, x, params):
+    return jnp.zeros_like(x)
+
+
+def unchanged(t, x, params):
+    """The reset that changes nothing."""
+    return x
+
 
 # The name of the end at a section.
 AT_SECTION = "section"

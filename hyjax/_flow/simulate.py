@@ -19,17 +19,14 @@ from .._numerics.trees import select, without_tangents
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
-from .automaton import Automaton, Index, Padded
-from .automaton_flow import follow_automaton
+from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state
 from .in_step import any_in_step, in_step, nothing_owed, Owed
 from .integrate import Arrival
-from .integrator import Integrator, PlainForward
-from .mode_integrators import for_modes, IntegratorLike, Integrators, with_adjoint
-from .samples import samples_at
+from .integrator import for_modes, Integrator, IntegratorLike, Integrators, PlainForward, with_adjoint
+from .loop_state import Watch
 from .stuck import may_go_on, MEMORY
-from .trajectory import Trajectory
-from .watch import Watch
+from .trajectory import samples_at, Trajectory
 
 
 def simulate(

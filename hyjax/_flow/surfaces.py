@@ -119,7 +119,7 @@ def guarded_limits(mode: Mode) -> int:
     return getattr(mode.domain, "guarded", 0)
 
 
-def standing(noise: Guards, h: Scalar, r: Guards) -> Guards:
+def start_threshold(noise: Guards, h: Scalar, r: Guards) -> Guards:
     """The value up to which a guard is zero at the start of a flow: its rounding error, or what its rate `r < 0` leads through
     within rounding of the first step `h`. Hazard: where the surface is at zero, the state's own rounding tends to zero."""
     return jnp.maximum(noise, 64 * float(jnp.finfo(r.dtype).eps) * jnp.abs(h) * jnp.maximum(-r, 0))

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.mode_integrators import Integrators, limits_of
+from .._flow.integrator import Integrators, limits_of
 from .._numerics.elimination import det
 from .._orbit.orbit import PeriodicOrbit, run_orbit
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits

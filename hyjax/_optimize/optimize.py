@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.mode_integrators import for_modes, IntegratorLike
+from .._flow.integrator import for_modes, IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.shooting import AbstractShooting, SingleShooting
 from .._results.shown import is_traced

@@ -19,11 +19,9 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float
 
-from .._flow.automaton import Automaton, Index, Padded
-from .._flow.automaton_flow import follow_automaton
-from .._flow.integrator import PlainForward
+from .._flow.automaton import Automaton, follow_automaton, Index, Padded
+from .._flow.integrator import Integrators, PlainForward, rolled, with_adjoint
 from .._flow.jump import reset
-from .._flow.mode_integrators import Integrators, rolled, with_adjoint
 from .._numerics.linearize import linearizable
 from .._numerics.trees import without_tangents
 from .._orbit.orbit import PeriodicOrbit

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from .._numerics.linearize import with_columns, with_columns_by_lanes
 from .._system.results import choose, RESULTS
 from .._system.types import Params, Scalar, State

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .._flow.check import check
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import for_modes, IntegratorLike
+from .._flow.integrator import for_modes, Integrator, IntegratorLike
 from .._results.warn import warn
 from .._results.working import working
 from .._system.section import first_mode, SectionLike

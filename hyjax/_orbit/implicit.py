@@ -29,8 +29,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import Integrators, pushable, rolled, with_adjoint
+from .._flow.integrator import Integrators, PlainForward, pushable, rolled, with_adjoint
 from .._numerics.batch_axes import batched_like
 from .._numerics.elimination import solve
 from .._numerics.linearize import perturbed, with_jacobian

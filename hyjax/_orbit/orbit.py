@@ -9,12 +9,11 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
-from .._flow.arcs import Arc
 from .._flow.check import check
 from .._flow.flow import flow_for
-from .._flow.integrator import Integrator
+from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators, rolled
 from .._flow.jump import reset
-from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, rolled
+from .._flow.trajectory import Arc
 from .._numerics.trees import without_tangents
 from .._results.pictures import picture
 from .._results.shown import Shown

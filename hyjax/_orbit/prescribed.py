@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from .._numerics.elimination import solver
 from .._numerics.linearize import with_columns
 from .._numerics.newton import Evaluation

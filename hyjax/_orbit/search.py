@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._flow.mode_integrators import Integrators, Limits, limits_of
+from .._flow.integrator import Integrators, Limits, limits_of
 from .._flow.section_map import SectionMap
 from .._system.results import RESULTS
 from .._system.system import HybridSystem

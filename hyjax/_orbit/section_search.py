@@ -15,10 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import IntegratorLike, Integrators, rolled, with_adjoint
-from .._flow.section_map import check_section, section_map, SectionMap, with_section_mode
-from .._flow.terminal import for_terminal_modes, unchanged
+from .._flow.integrator import IntegratorLike, Integrators, PlainForward, rolled, with_adjoint
+from .._flow.section_map import check_section, for_terminal_modes, section_map, SectionMap, unchanged, with_section_mode
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
 from .._results.warn import warn

@@ -21,8 +21,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.flow import run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
+from .._flow.integrator import coarsened, Integrators, Limits, with_limits
 from .._flow.jump import reset
-from .._flow.mode_integrators import coarsened, Integrators, Limits, with_limits
 from .._numerics.elimination import solve_positive
 from .._numerics.linearize import with_columns
 from .._numerics.newton import DampedNewton, Evaluation, find_root, Root, RootFinder

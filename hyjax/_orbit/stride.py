@@ -10,9 +10,8 @@ from jaxtyping import Array, Float
 from .._flow.check import check
 from .._flow.flow import flow_for, Impact, run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
-from .._flow.integrator import Integrator
+from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators, pushable
 from .._flow.jump import reset, variation_of_jump
-from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators, pushable
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time

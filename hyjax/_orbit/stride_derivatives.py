@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.mode_integrators import pushable
+from .._flow.integrator import pushable
 from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves

@@ -20,8 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import Integrators, rolled, with_adjoint
+from .._flow.integrator import Integrators, PlainForward, rolled, with_adjoint
 from .._numerics.elimination import solver
 from .._numerics.trees import without_tangents
 from .._system.results import choose, RESULTS

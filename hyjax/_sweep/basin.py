@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import IntegratorLike
+from .._flow.integrator import Integrator, IntegratorLike
 from .._orbit.orbit import PeriodicOrbit
 from .._results.dataset import load_xarray
 from .._results.labels import units_attribute, units_of

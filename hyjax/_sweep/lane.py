@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from .._numerics.newton import find_root
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit

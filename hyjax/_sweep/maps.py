@@ -7,10 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .._flow.check import check
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
-from .._flow.section_map import check_section, SectionMap, with_section_mode
-from .._flow.terminal import for_terminal_modes, with_terminal_modes
+from .._flow.integrator import for_modes, IntegratorLike, PlainForward, with_adjoint
+from .._flow.section_map import check_section, for_terminal_modes, SectionMap, with_section_mode, with_terminal_modes
 from .._orbit.problem import depends_on_time, Problem, uses_time
 from .._system.section import at_phase, first_mode, Section, SectionLike
 from .._system.system import Guard, HybridSystem

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from .._continuation.branch import Branch
-from .._flow.mode_integrators import Integrators, ModeIntegrators
+from .._flow.integrator import Integrators, ModeIntegrators
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.prescribed import Prescribed
 from .._orbit.problem import Problem

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from .._flow.automaton import Index
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from .._flow.section_map import Passed
 from .._orbit.stride import run_stride
 from .._system.system import HybridSystem

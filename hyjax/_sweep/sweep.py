@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
 from .._continuation.branch import Branch
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
+from .._flow.integrator import for_modes, IntegratorLike, PlainForward, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._results.labels import units_of

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._flow.automaton import Automaton, Index, Padded, switched
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from .._flow.simulate import ArcStart, first_arc, follow_arc
 from .._numerics.trees import select
 from .._orbit.stride_derivatives import leaf_values

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton
+from .._flow.integrator import Integrators
 from .._flow.jump import reset
-from .._flow.mode_integrators import Integrators
 from .._flow.trajectory import Trajectory
 from .._orbit.orbit import PeriodicOrbit
 from .._results.shown import is_traced

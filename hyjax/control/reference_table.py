@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._flow.automaton import Automaton
-from .._flow.automaton_flow import follow_automaton
+from .._flow.automaton import Automaton, follow_automaton
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, VectorField
 from .._system.types import Matrix, Params, State, Time

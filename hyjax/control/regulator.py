@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float, Int
 
 from .._flow.check import check_state
-from .._flow.mode_integrators import for_modes, IntegratorLike
+from .._flow.integrator import for_modes, IntegratorLike
 from .._flow.trajectory import Trajectory
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import choose, nan_unless, RESULTS

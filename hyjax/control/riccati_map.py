@@ -26,8 +26,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.automaton import Automaton
-from .._flow.automaton_flow import follow_automaton
+from .._flow.automaton import Automaton, follow_automaton
 from .._numerics.elimination import solver
 from .._numerics.riccati import closed_loop
 from .._numerics.semidefinite import pack, packed_size, unpack

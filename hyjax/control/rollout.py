@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._flow.automaton import Automaton, Index, Padded
-from .._flow.automaton_flow import follow_automaton
+from .._flow.automaton import Automaton, follow_automaton, Index, Padded
 from .._numerics.trees import select
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, Mode, VectorField

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.automaton import Automaton
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from .._flow.simulate import run_simulation
 from .._flow.trajectory import Trajectory
 from .._orbit.stride_derivatives import leaf_values

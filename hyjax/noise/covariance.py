@@ -9,12 +9,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, StateAlone
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import IntegratorLike
-from .._flow.samples import Samples
+from .._flow.integrator import Integrator, IntegratorLike
 from .._flow.simulate import check_simulation, rows_of, run_simulation
 from .._flow.surfaces import rounding
-from .._flow.trajectory import Trajectory
+from .._flow.trajectory import Samples, Trajectory
 from .._numerics.semidefinite import check_covariance, packed_places, packed_size
 from .._results.pictures import picture
 from .._system.results import nan_unless, RESULTS

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.integrator import Integrator, PlainForward
-from .._flow.mode_integrators import IntegratorLike, with_adjoint
+from .._flow.integrator import Integrator, IntegratorLike, PlainForward, with_adjoint
 from .._flow.simulate import check_simulation
 from .._numerics.semidefinite import check_covariance
 from .._results.shown import is_traced

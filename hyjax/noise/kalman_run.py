@@ -9,7 +9,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded, StateAlone
-from .._flow.mode_integrators import Integrators, ModeIntegrators
+from .._flow.integrator import Integrators, ModeIntegrators
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select
 from .._system.results import choose, nan_unless, RESULTS

@@ -14,7 +14,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded, switched
-from .._flow.surfaces import rounding, standing
+from .._flow.surfaces import rounding, start_threshold
 from .._numerics.trees import without_tangents
 from .._system.types import Flag, Scalar, Time
 from .estimate_system import Layout
@@ -46,7 +46,7 @@ class GuardsAt(eqx.Module):
         A flow does not see a guard that is zero within rounding at its start, so a mean that an update leaves there has passed
         it. **Arguments:** `at`: the size of the times, whose rounding counts.
         """
-        beyond = self.armed & (self.rates < 0) & (self.values <= standing(self.noise, at, self.rates))
+        beyond = self.armed & (self.rates < 0) & (self.values <= start_threshold(self.noise, at, self.rates))
         since = jnp.where(beyond, self.values / jnp.where(beyond, self.rates, 1), -jnp.inf)
         return jnp.any(beyond), jnp.argmax(since)
 

@@ -12,7 +12,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Int
 
 from .._flow.automaton import Index, Padded
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from .._flow.simulate import ArcStart, first_arc, flow_arc, leave_arc
 from .._numerics.trees import select
 from .._system.types import Flag, Scalar, Time

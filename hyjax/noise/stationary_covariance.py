@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from .._flow.mode_integrators import pushable
+from .._flow.integrator import pushable
 from .._numerics.riccati import lyapunov_sum
 from .._numerics.semidefinite import unpack
 from .._orbit.multipliers import eigenvalues

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton
-from .._flow.integrator import Integrator, PlainForward
-from .._flow.mode_integrators import IntegratorLike, Integrators, with_adjoint
+from .._flow.integrator import Integrator, IntegratorLike, Integrators, PlainForward, with_adjoint
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._numerics.orthonormal import orthonormal
 from .._numerics.trees import select

@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Array, Float, Inexact
 
 from .._flow.flow import flow_for
+from .._flow.integrator import pushable
 from .._flow.jump import reset, saltation_matrix
-from .._flow.mode_integrators import pushable
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import depends_on_time, Problem
 from .._orbit.stride_derivatives import require_one

@@ -8,7 +8,7 @@ from typing import Any, TYPE_CHECKING
 import jax
 import numpy as np
 
-from .._flow.arcs import Arc
+from .._flow.trajectory import Arc
 from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import Units, units_of
 from .._system.results import RESULTS

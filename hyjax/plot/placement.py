@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.arcs import Arc
+from .._flow.trajectory import Arc
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params
 from .orbit_axes import arcs_of

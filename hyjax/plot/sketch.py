@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.arcs import Arc
+from .._flow.trajectory import Arc
 from .._system.types import Params, State
 from .animate import check_outline
 from .figure import pyplot

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.automaton import Automaton
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import for_modes, IntegratorLike, with_adjoint
+from .._flow.integrator import for_modes, IntegratorLike, PlainForward, with_adjoint
 from .._flow.simulate import end_of_simulation, first_arc
 from .._system.results import RESULTS
 from .._system.system import HybridSystem

@@ -12,8 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import IntegratorLike, Limits, with_limits
+from .._flow.integrator import Integrator, IntegratorLike, Limits, with_limits
 from .._results.dataset import load_xarray
 from .._results.long_names import described
 from .._results.progress import progress_bar

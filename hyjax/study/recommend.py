@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import for_modes, IntegratorLike, Limits
+from .._flow.integrator import for_modes, Integrator, IntegratorLike, Limits
 from .._flow.simulate import check_simulation
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time

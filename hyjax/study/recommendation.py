@@ -5,7 +5,7 @@ from typing import NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
-from .._flow.mode_integrators import IntegratorLike
+from .._flow.integrator import IntegratorLike
 
 if TYPE_CHECKING:
     import xarray

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.automaton import Automaton, Index, Padded
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrator, Integrators
 from .._flow.simulate import check_simulation
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import diffrax as dfx
 
-from .._flow.integrator import Integrator
-from .._flow.mode_integrators import for_modes, IntegratorLike, Integrators
+from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators
 from .._system.system import HybridSystem, Mode, VectorField
 from .._system.types import Params, State
 

@@ -7,7 +7,7 @@ import diffrax as dfx
 import jax
 import numpy as np
 
-from .._flow.mode_integrators import Integrators
+from .._flow.integrator import Integrators
 from ..solvers.rodas5p import Rodas5P
 from .study_case import Case
 from .study_checks import Method

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded
-from .._flow.integrator import PlainForward
-from .._flow.mode_integrators import Integrators, Limits, with_adjoint, with_limits
+from .._flow.integrator import Integrators, Limits, PlainForward, with_adjoint, with_limits
+from .._flow.loop_state import Watch
 from .._flow.simulate import first_arc, flow_arc, leave_arc
-from .._flow.watch import Watch
 from .._system.results import RESULTS
 from .._system.types import Count, Flag, Params, Time
 from ..solvers.evaluations import Work

@@ -7,22 +7,21 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._flow.guard_cubic import Look
-from hyjax._flow.guard_fall import fall_ahead, predicted_fall, quintic, value_and_slope
+from hyjax._flow.guard_polynomials import fall_ahead, GuardValues, predicted_fall, quintic, value_and_slope
 from hyjax.models import bouncing_ball, simplest_walker
 
 YES = jnp.array([True])
 
 
-def look(guard, t):
+def evaluate_guards(guard, t):
     """A guard, given as a numpy polynomial, at the time t."""
-    return Look(jnp.asarray(t), jnp.array([guard(t)]), jnp.array([guard.deriv()(t)]))
+    return GuardValues(jnp.asarray(t), jnp.array([guard(t)]), jnp.array([guard.deriv()(t)]))
 
 
 @pytest.mark.parametrize("before", [-0.03, -0.7, -40.0])
 def test_the_polynomial_of_degree_five_is_its_own(before):
     guard = np.polynomial.Polynomial([0.3, -0.4, 0.2, -0.5, 0.1, 0.07])
-    coefficients = quintic(look(guard, before), look(guard, 0.1), look(guard, 0.9))
+    coefficients = quintic(evaluate_guards(guard, before), evaluate_guards(guard, 0.1), evaluate_guards(guard, 0.9))
     for v in (-0.4, 0.0, 0.37, 1.0, 1.8):
         t = 0.1 + 0.8 * v
         value, slope = value_and_slope(coefficients, jnp.array([v]))
@@ -33,10 +32,10 @@ def test_the_polynomial_of_degree_five_is_its_own(before):
 
 def test_without_a_point_apart_it_is_the_cubic():
     guard, other = np.polynomial.Polynomial([1.0, -0.4, 0.2, -0.5]), np.polynomial.Polynomial([0.0, 0, 0, 0, 3.0])
-    lo, hi = look(guard, 0.0), look(guard, 0.8)
+    lo, hi = evaluate_guards(guard, 0.0), evaluate_guards(guard, 0.8)
     # At the start; nearer than a hundredth of the step; and a point whose values are not finite.
-    broken = Look(jnp.array(-1.0), jnp.array([jnp.inf]), jnp.array([jnp.nan]))
-    for before in (lo, look(other, -0.007), broken):
+    broken = GuardValues(jnp.array(-1.0), jnp.array([jnp.inf]), jnp.array([jnp.nan]))
+    for before in (lo, evaluate_guards(other, -0.007), broken):
         value, slope = value_and_slope(quintic(before, lo, hi), jnp.array([0.3]))
         assert_allclose(value, guard(0.24), rtol=1e-15)
         assert_allclose(slope, 0.8 * guard.deriv()(0.24), rtol=1e-14)
@@ -44,11 +43,13 @@ def test_without_a_point_apart_it_is_the_cubic():
 
 def test_a_fall_in_the_step_is_predicted_to_sixth_order():
     """cos t in steps of h, which falls through 1/2 in the last: the errors of h and h/2 are as 64 to 1."""
-    at = lambda t: Look(jnp.asarray(t), jnp.cos(jnp.array([t])) - 0.5, -jnp.sin(jnp.array([t])))
+    at = lambda t: GuardValues(jnp.asarray(t), jnp.cos(jnp.array([t])) - 0.5, -jnp.sin(jnp.array([t])))
     errors = []
     for h in (0.8, 0.4):
         start = np.pi / 3 - 0.4 * h
-        before, lo, hi = (Look(each.dt - start, each.g, each.r) for each in map(at, (start - h, start, start + h)))
+        before, lo, hi = (
+            GuardValues(each.dt - start, each.g, each.r) for each in map(at, (start - h, start, start + h))
+        )
         errors.append(abs(float(predicted_fall(YES, before, lo, hi)) - 0.4 * h))
     assert errors[0] < 1e-4
     assert 40 < errors[0] / errors[1] < 100
@@ -56,7 +57,7 @@ def test_a_fall_in_the_step_is_predicted_to_sixth_order():
 
 def test_what_is_foreseen():
     ball = np.polynomial.Polynomial([1.0, 0.0, -0.5])
-    start, end = look(ball, 0.0), look(ball, 0.5)
+    start, end = evaluate_guards(ball, 0.0), evaluate_guards(ball, 0.5)
     fall = lambda within, falling=YES, s=start, e=end: float(fall_ahead(falling, s, s, e, jnp.asarray(within)))
     # Newton's third step from the fall of a straight line, 1.75 ahead.
     assert_allclose(fall(2.0), np.sqrt(2) - 0.5, rtol=5e-5)
@@ -65,9 +66,9 @@ def test_what_is_foreseen():
     # A guard that turns just above zero, and one that turns just below, where it falls slowly.
     for least in (1e-3, -1e-3):
         turns = np.polynomial.Polynomial([1.0 + least, -2.0, 1.0])
-        assert fall(2.0, s=look(turns, 0.0), e=look(turns, 0.5)) == np.inf
+        assert fall(2.0, s=evaluate_guards(turns, 0.0), e=evaluate_guards(turns, 0.5)) == np.inf
     rises = np.polynomial.Polynomial([1.0, 1.0])
-    assert fall(2.0, falling=jnp.array([False]), s=look(rises, 0.0), e=look(rises, 0.5)) == np.inf
+    assert fall(2.0, falling=jnp.array([False]), s=evaluate_guards(rises, 0.0), e=evaluate_guards(rises, 0.5)) == np.inf
 
 
 def test_numbers_of_tries():

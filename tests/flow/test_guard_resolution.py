@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hyjax as hj
-from hyjax._flow.guard_cubic import hidden_turn, Look
-from hyjax._flow.guard_resolution import coarseness, may_be_coarse
+from hyjax._flow.guard_polynomials import coarseness, GuardValues, hidden_turn, may_be_coarse
 from hyjax.contact import Contact, contact_system, lagrangian
 
 
@@ -17,7 +16,9 @@ def test_a_cheap_condition_of_coarse_steps():
     random = np.random.default_rng(0)
     g, r = random.normal(size=(2, 20_000, 1)) + 1.5, random.normal(size=(2, 20_000, 1))
     g[1, :5000], g[0, 5000:10_000] = 1e-9 * random.normal(size=(2, 5000, 1))
-    looks = [Look(jnp.full(20_000, dt), *map(jnp.asarray, each)) for dt, *each in zip((0.0, 0.5), g, r, strict=True)]
+    looks = [
+        GuardValues(jnp.full(20_000, dt), *map(jnp.asarray, each)) for dt, *each in zip((0.0, 0.5), g, r, strict=True)
+    ]
     error = jnp.asarray(10.0 ** random.uniform(-4, 1, size=(20_000, 1)))
     coarse = np.asarray(jax.vmap(coarseness)(*looks, error)) > 1
     suspected = np.asarray(jax.vmap(may_be_coarse)(*looks, error))
@@ -29,8 +30,8 @@ def test_a_cheap_condition_of_coarse_steps():
 def test_turns_of_a_covered_limit_are_not_looked_for():
     """A guard that dips below zero, and one that touches it, within a step."""
     no_noise, up = jnp.zeros(2), jnp.array([True, True])
-    start = Look(jnp.array(0.0), jnp.array([0.2, 0.25]), jnp.array([-1.0, -1.0]))
-    end = Look(jnp.array(1.0), jnp.array([0.2, 0.25]), jnp.array([1.0, 1.0]))
+    start = GuardValues(jnp.array(0.0), jnp.array([0.2, 0.25]), jnp.array([-1.0, -1.0]))
+    end = GuardValues(jnp.array(1.0), jnp.array([0.2, 0.25]), jnp.array([1.0, 1.0]))
     for seen in ([True, True], [True, False], [False, True], [False, False]):
         turns, _, when, there = hidden_turn(start, up, end, jnp.array(seen), no_noise, jnp.full(2, 1e-15))
         assert bool(turns) == any(seen) and not there.any()

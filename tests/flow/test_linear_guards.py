@@ -8,7 +8,7 @@ import pytest
 import hyjax as hj
 from hyjax._flow import integrate
 from hyjax._flow.automaton import Automaton
-from hyjax._flow.guard_resolution import linear
+from hyjax._flow.guard_polynomials import linear
 from hyjax._flow.surfaces import no_surfaces, Surfaces
 from hyjax._numerics.dependence import depends_on
 from hyjax._numerics.fast import sincos

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward
-from hyjax._flow.mode_integrators import with_adjoint
-from hyjax._flow.terminal import with_terminal_modes
+from hyjax._flow.integrator import PlainForward, with_adjoint
+from hyjax._flow.section_map import with_terminal_modes
 from hyjax._orbit.problem import Problem
 from hyjax._sweep.iterated_map import IteratedMap
 from hyjax._sweep.lane import OrbitFromGuess

@@ -9,10 +9,8 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward
-from hyjax._flow.mode_integrators import for_modes, with_adjoint
-from hyjax._flow.section_map import SectionMap, with_section_mode
-from hyjax._flow.terminal import for_terminal_modes
+from hyjax._flow.integrator import for_modes, PlainForward, with_adjoint
+from hyjax._flow.section_map import for_terminal_modes, SectionMap, with_section_mode
 from hyjax._orbit.search import SectionBatch, stage_limits
 from hyjax._orbit.section_search import _onto_surface, _solve
 from hyjax.models import rimless_wheel
