@@ -19,7 +19,7 @@ import numpy as np
 
 import hyjax as hj
 from hyjax.models import monopod_hopper as hopper, thrusting_hopper
-from hyjax.study.final_state import final_state
+from hyjax.study.recommend import final_state
 
 jax.config.update("jax_enable_x64", True)
 

@@ -1,6 +1,8 @@
 """Branches of periodic orbits: points, special points, tables."""
 
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, overload, TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
@@ -11,7 +13,6 @@ from jaxtyping import Array
 
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
-from .._results.computed_once import computed_once
 from .._results.extras import needed
 from .._results.pictures import picture
 from .._results.shown import Shown
@@ -26,6 +27,39 @@ from .unfolding import Unfolding
 if TYPE_CHECKING:
     import pandas
     import xarray
+
+
+T = TypeVar("T")
+
+
+class computed_once(Generic[T]):
+    """A property of an immutable object, computed when it is first read.
+
+    `functools.cached_property` keeps its value in the object's `__dict__`, and equinox takes whatever is there for a part of the
+    module: a branch whose points have been read would have another PyTree structure than one whose points have not, and JAX
+    would compile for it again. Here the value is kept under the object's identity, until the object goes away.
+    """
+
+    def __init__(self, compute: Callable[..., T]) -> None:
+        self.compute, self.values, self.__doc__ = compute, {}, compute.__doc__
+        self.values: dict[int, tuple[weakref.ref, T]]
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "computed_once[T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance, owner) -> Any:
+        if instance is None:
+            return self
+        if id(instance) not in self.values:
+            value, key, values = self.compute(instance), id(instance), self.values
+            values[key] = weakref.ref(instance, lambda _: values.pop(key)), value
+        return self.values[id(instance)][1]
+
+    def known(self, instance: object) -> T | None:
+        """The value if it has been computed, without computing it."""
+        kept = self.values.get(id(instance))
+        return None if kept is None else kept[1]
 
 
 class Points(Shown):

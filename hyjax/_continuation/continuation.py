@@ -15,8 +15,16 @@ from .._results.shown import is_traced
 from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
 from .branch import Branch
-from .curve import CurveState, follow_curve, NaturalParameter, PseudoArclength, start_of_curve
-from .interval import Interval, interval_to, Stop
+from .curve import (
+    CurveState,
+    follow_curve,
+    Interval,
+    interval_to,
+    NaturalParameter,
+    PseudoArclength,
+    start_of_curve,
+    Stop,
+)
 from .unfolding import Unfolding
 
 Method = PseudoArclength | NaturalParameter

@@ -21,11 +21,9 @@ from .._results.pictures import picture
 from .._system.where import one_leaf, Where
 from .branch import Points
 from .continuation import Method
-from .curve import Curve, follow_curve, PseudoArclength
-from .grazing import grazing_equation
-from .interval import Interval, interval_to, Stop
+from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, Stop
+from .grazing import grazing_equation, Touch
 from .special_points import SpecialPoint
-from .touch import Touch
 from .unfolding import bordered, borders, Unfolding
 
 SHIFTS = {"fold": 1.0, "period-doubling": -1.0}

@@ -30,8 +30,7 @@ from .._results.shown import Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 from .._system.where import leaf_names
-from .grazing import solve_grazing, TouchingOrbit
-from .touch import possible_touches, Touch
+from .grazing import possible_touches, solve_grazing, Touch, TouchingOrbit
 from .unfolding import bordered, borders, Unfolding
 
 # Below this scaled rate along the branch a guard counts as constant.

@@ -16,8 +16,7 @@ from .._orbit.problem import Problem
 from .._results.shown import is_traced
 from .branch import Branch
 from .continuation import branch_from, Method, unfolding_of
-from .curve import PseudoArclength
-from .interval import interval_to, Stop
+from .curve import interval_to, PseudoArclength, Stop
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 

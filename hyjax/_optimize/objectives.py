@@ -9,8 +9,7 @@ import equinox as eqx
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params, Scalar
 from .._system.where import Where
-from ..control.contraction import contraction_factor
-from ..control.sensitivity_norm import Indicator, sensitivity_norm, stride_time
+from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivity_norm, stride_time
 from .along import along as along, largest as largest, smallest as smallest
 from .constraint import Objective
 from .integral import integral as integral

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._system.code import Code
-from .._system.results import RESULTS
+from .._system.results import Code, RESULTS
 from .._system.system import HybridSystem
 from .._system.where import leaf_names
 from .encode import PACKAGES

@@ -26,8 +26,7 @@ import jax
 import jax.core
 import numpy as np
 
-from .._system.code import Code
-from .._system.results import code_of
+from .._system.results import Code, code_of
 from .._system.system import HybridSystem
 from .._system.where import leaf_names
 from .fingerprint import source_digest

@@ -1,31 +1,129 @@
-"""Basins of attraction: the outcome of each initial state of a grid."""
+"""Basins of attraction: the outcome of each initial state of a grid.
 
+The outcome is that of passes of a map until an orbit is near, or until a guard ends the motion.
+"""
+
+import dataclasses
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, TYPE_CHECKING
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._flow.integrator import Integrator, IntegratorLike
+from .._flow.section_map import SectionMap
 from .._orbit.orbit import PeriodicOrbit
 from .._results.dataset import load_xarray
 from .._results.labels import units_attribute, units_of
 from .._results.long_names import described, in_words
 from .._results.progress import progress_bar
+from .._system.results import choose, RESULTS
 from .._system.section import first_mode, SectionLike
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State
+from .batches import BatchMap
 from .grid import named_leaves
-from .maps import ChosenMap, map_of
-from .outcome import MapsToOutcome
-from .outcomes import Outcomes
+from .maps import ChosenMap, map_of, SequenceMap
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
 
 if TYPE_CHECKING:
     import xarray
+
+
+class MapsToOutcome(eqx.Module):
+    """Passes of a map from one initial state, until a state is near an orbit or a terminal mode is entered.
+
+    **Attributes:** `pass_map`: of a system with terminal modes. `fates`: the number of guards that end the motion.
+
+    Called with `common = (params, nodes, owner, closeness, most)` and `lane = (t, x, mode)`, where `owner` is the number of the
+    orbit to which each of the `nodes` belongs, and `most` the largest number of passes. In the result `orbit` and `fate` are -1
+    for none.
+    """
+
+    pass_map: SequenceMap | SectionMap
+    fates: int = eqx.field(static=True)
+
+    def __call__(self, common, lane):
+        params, nodes, owner, closeness, most = common
+        t0, x0, mode0 = lane
+
+        def near(x):
+            """The number of the orbit near the state, or -1."""
+            if not nodes.shape[0]:
+                return jnp.array(-1)
+            apart = jnp.max(jnp.abs(x - nodes), axis=1)
+            nearest = jnp.argmin(apart)
+            return jnp.where(apart[nearest] <= closeness, owner[nearest], -1)
+
+        def one(carry):
+            i, t, x, mode, *_ = carry
+            passed = self.pass_map(t, x, mode, params)
+            fate = jnp.where(passed.end >= 0, passed.end % max(self.fates, 1), -1)
+            result = choose(fate >= 0, RESULTS.successful, passed.result)
+            good = (fate < 0) & (result == RESULTS.successful)
+            orbit = jnp.where(good, near(passed.x), -1)
+            x = jnp.where(good, passed.x, jnp.nan)
+            return i + 1, t + passed.time, x, passed.mode, orbit, fate, result
+
+        def going(carry):
+            i, _, _, _, orbit, fate, result = carry
+            return (i < most) & (orbit < 0) & (fate < 0) & (result == RESULTS.successful)
+
+        start = (jnp.array(0), t0, x0, mode0, near(x0), jnp.array(-1), RESULTS.successful)
+        i, t, x, mode, orbit, fate, result = jax.lax.while_loop(going, one, start)
+        code = jnp.asarray(result._value)
+        return {"strides": i, "t": t, "x": x, "mode": mode, "orbit": orbit, "fate": fate, "result": code}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcomes:
+    """The outcomes of initial states after at most `strides` passes of a map.
+
+    **Attributes:** `lane`: the outcome of one initial state. `common`: arrays for all lanes, without the number of passes. `x`:
+    an initial state. `mode`: the index of the initial mode.
+    """
+
+    lane: MapsToOutcome
+    common: tuple
+    x: np.ndarray
+    mode: int
+    strides: int
+
+    def run(self, most: int) -> BatchMap:
+        """The map over lanes of at most `most` further passes."""
+        return BatchMap(self.lane, (*self.common, np.asarray(most)))
+
+    def compile(self) -> None:
+        x = self.x[None]
+        self.run(1).compile((np.zeros(1, x.dtype), x, np.full(1, self.mode)))
+
+    def of(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns of the lanes, from initial states of shape `(points, n)`."""
+        count = len(x)
+        found = {
+            "orbit": np.full(count, -1),
+            "fate": np.full(count, -1),
+            "strides": np.zeros(count, np.int32),
+            "result": np.zeros(count, np.int8),
+            "x": x.copy(),
+            "t": np.zeros(count, x.dtype),
+            "mode": np.full(count, self.mode),
+        }
+        alive, most, taken = np.arange(count), 1, 0
+        # Rounds of 1, 2, 4, ... passes; after each round, lanes whose outcome is known are removed.
+        while alive.size and taken < self.strides:
+            more = min(most, self.strides - taken)
+            part = self.run(more)(tuple(found[name][alive] for name in ("t", "x", "mode")))
+            found["strides"][alive] += part["strides"].astype(np.int32)
+            for name in ("orbit", "fate", "x", "t", "mode", "result"):
+                found[name][alive] = part[name]
+            ended = (found["orbit"] >= 0) | (found["fate"] >= 0) | (found["result"] != 0)
+            alive, taken, most = alive[~ended[alive]], taken + more, 2 * most
+        return found
 
 
 def basin(

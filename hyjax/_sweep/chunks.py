@@ -1,28 +1,150 @@
 """The chunks of a sweep, computed by threads or by an executor's workers: into memory, or into a store.
 
-A chunk is a pure function of the solved coarse grid and of the chunk's values on the axes. This process alone writes the store.
+A chunk is a pure function of the solved coarse grid and of the chunk's values on the axes: initial guesses by interpolation, then
+Newton's method. This process alone writes the store.
 """
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
+from .._orbit.problem import Problem
 from .._results.dataset import load_xarray
-from .._results.long_names import described
+from .._results.labels import units_attribute
+from .._results.long_names import cf_attributes, described
 from .._results.progress import progress_bar
 from .._results.warn import warn
 from .._results.working import working
-from .chunk_solver import ChunkSolver, kept_columns
-from .continued_starts import CoarseGrid
-from .remote import device_kind
-from .store import attributes_of, box_text, chunks_of, create, INDEX, NOT_AS_WRITTEN, require_same, Store, StoreError
-from .variables import Variables
-from .workers import Workers
+from .._system.results import RESULTS
+from .batches import BatchMap
+from .continued_starts import CoarseGrid, follow_tangents, is_far, solve_coarse_grid
+from .grid import Grid, points_over
+from .store import (
+    attributes_of,
+    box_text,
+    chunks_of,
+    code_attributes,
+    create,
+    INDEX,
+    NOT_AS_WRITTEN,
+    require_same,
+    Store,
+    StoreError,
+)
+from .workers import device_kind, Workers
 
 if TYPE_CHECKING:
     import xarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkSolver:
+    """The solver of a sweep's chunks, with the data that all chunks share.
+
+    **Attributes:** `lanes`: the program for one orbit, mapped over many. `first`: the values on the grid's axes and the unknowns
+    of the orbit from which the sweep starts. `guess`: `values -> y` on a branch from which the sweep starts, if any. `solved`:
+    names of the parameters that are solved for. `noise`: the error of an orbit by the integrator's tolerance, relative to its
+    largest coordinate.
+    """
+
+    lanes: BatchMap
+    first: tuple[np.ndarray, np.ndarray]
+    guess: Callable[[np.ndarray], np.ndarray] | None
+    solved: tuple[str, ...]
+    noise: float
+
+    def unsolved(self, axes: tuple[np.ndarray, ...]) -> CoarseGrid:
+        """The coarse grid of these axes, before it is solved. Where parameters are solved for, which are not on the axes,
+        families of orbits may cross."""
+        _, y = self.first
+        return CoarseGrid(axes, y.size, y.dtype, strict=bool(self.solved))
+
+    def compile(self) -> None:
+        values, y = self.first
+        self.lanes.compile((values[None], y[None]))
+
+    def coarse(self, coarse: CoarseGrid) -> tuple[CoarseGrid, dict[str, np.ndarray]]:
+        """The coarse grid, solved; and the columns of one lane, which show the shapes of all."""
+        first, y = self.first
+        lane = self.lanes((first[None], y[None]))
+        if lane["result"][0] == int(RESULTS.not_isolated._value):
+            raise ValueError(
+                f"sweep: at the start orbit the prescribed quantities do not determine {', '.join(self.solved)}. Prescribe "
+                "quantities that depend on each of these parameters, independently of each other."
+            )
+        y = np.where(np.isfinite(lane["_y"][0]), lane["_y"][0], y)
+
+        def found_from(values, y):
+            # The fractions of a line that a step takes are float64, whatever the orbits are.
+            return self.lanes((values.astype(first.dtype), y.astype(coarse.y.dtype)))
+
+        def solve(values, y):
+            found = found_from(values, y)
+            return found["_y"], found["iterations"]
+
+        if self.solved:
+
+            def solve_with_slope(values, y):
+                found = found_from(values, y)
+                return found["_y"], found["_slope"], found["iterations"]
+
+            return follow_tangents(coarse, solve_with_slope, (first, y, lane["_slope"][0])), lane
+
+        return solve_coarse_grid(coarse, solve, (first, y), self.guess, noise=self.noise), lane
+
+    def solve(self, coarse: CoarseGrid, axes: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+        """The columns of the orbits at all points over the axes of a chunk; the last axis varies fastest."""
+        values = points_over(axes)
+        guesses, reach = coarse.guesses(values)
+        found = self.lanes((values, guesses))
+        far = is_far(found["_y"], guesses, reach, self.noise)
+        found["result"] = np.where(far, int(RESULTS.orbit_not_converged._value), found["result"])
+        for name, column in found.items():
+            if column.dtype.kind in "fc":
+                column = column.copy()
+                column[far] = np.nan
+                found[name] = column
+        return kept_columns(found)
+
+
+def kept_columns(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns of a dataset, from those of the lanes."""
+    kept = {name: column for name, column in found.items() if not name.startswith("_")}
+    kept["stable"] = np.max(np.hypot(found["multipliers_real"], found["multipliers_imag"]), axis=-1) < 1
+    kept["result"] = found["result"].astype(np.int8)
+    return kept
+
+
+class Variables(NamedTuple):
+    """The variables of the orbits of a problem over a grid. `units`: of the coordinates and of `time`, by name."""
+
+    problem: Problem
+    grid: Grid
+    units: dict[str, str]
+
+    def dims(self, name: str, column: np.ndarray) -> tuple[str, ...]:
+        """The dimensions of a column, shape `(points, ...)`: those of the grid, then its own."""
+        own = {"x": ("coordinate",), "multipliers_real": ("multiplier",), "multipliers_imag": ("multiplier",)}
+        return self.grid.names + own.get(name, tuple(f"{name}_{k}" for k in range(column.ndim - 1)))
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the state's coordinates."""
+        return self.problem.system.mode(self.problem.sequence[0]).coordinates
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of a variable of the dataset."""
+        known = {
+            "x": units_attribute(self.coordinates, self.units),
+            "period": {"units": self.units.get("time", "")},
+            "result": code_attributes(),
+        } | {solved: {"long_name": "parameter solved for", "units": unit} for solved, unit in self.grid.solved.items()}
+        own = {key: value for key, value in known.get(name, {}).items() if value != ""}
+        return cf_attributes(name, {}) | own
+
 
 COARSE = "sweep: the coarse grid"
 

@@ -3,17 +3,46 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._flow.automaton import Index
 from .._flow.check import check
-from .._flow.integrator import for_modes, IntegratorLike, PlainForward, with_adjoint
-from .._flow.section_map import check_section, for_terminal_modes, SectionMap, with_section_mode, with_terminal_modes
+from .._flow.integrator import for_modes, IntegratorLike, Integrators, PlainForward, with_adjoint
+from .._flow.section_map import (
+    check_section,
+    for_terminal_modes,
+    Passed,
+    SectionMap,
+    with_section_mode,
+    with_terminal_modes,
+)
 from .._orbit.problem import depends_on_time, Problem, uses_time
+from .._orbit.stride import run_stride
 from .._system.section import at_phase, first_mode, Section, SectionLike
 from .._system.system import Guard, HybridSystem
-from .._system.types import Params, State
-from .sequence_map import SequenceMap
+from .._system.types import Params, State, Time
+
+
+class SequenceMap(eqx.Module):
+    """The return map along a sequence of modes; the counterpart of `SectionMap`.
+
+    **Attributes:** `system`: it may have terminal modes. `ordinary`: the number of transitions that do not end in a terminal
+    mode.
+    """
+
+    system: HybridSystem
+    sequence: tuple[str, ...] = eqx.field(static=True)
+    ordinary: int = eqx.field(static=True)
+    integrator: Integrators
+
+    def __call__(self, t: Time, x: State, mode: Index, params: Params) -> Passed:
+        stride, end = run_stride(self.system, t, x, params, self.sequence, self.integrator), jnp.array(-1)
+        for impact in stride.impacts[::-1]:
+            end = jnp.where(impact.transition >= self.ordinary, impact.transition - self.ordinary, end)
+        return Passed(stride.x, stride.time, mode, end, jnp.array(len(self.sequence)), stride.result)
 
 
 class ChosenMap(NamedTuple):

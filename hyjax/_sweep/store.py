@@ -3,10 +3,20 @@
 A chunk is finished when its result codes exist and all its parts agree with their checksums, which also say where each part
 belongs: the codes are written last, and zarr writes every file atomically. While a process completes the store it holds the
 store's lock, which the operating system releases when the process ends in any way.
+
+A new store is made in a directory of another name, and renamed when it is complete. A process holds a lock in the directory that
+it fills, so a directory whose lock is free was left by a process that was killed.
+
+Zarr's codec `crc32c` notices a damaged chunk, but not a chunk in the wrong place. The checksum of a part of a chunk is therefore
+one of its values together with the sweep, the name of the variable and the place of the chunk. A sweep is identified by the
+checksums of its files that never change: metadata, coordinates, initial guesses.
 """
 
+import hashlib
 import json
+import os
 import shutil
+import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,20 +29,145 @@ from .._results.dataset import load_xarray
 from .._results.extras import needed
 from .._results.long_names import described
 from .._system.results import code_flags
-from .checksums import (
-    BOUND,
-    chunk_checksum,
-    chunk_checksums,
-    chunk_checksums_file,
-    record_checksums,
-    require_unchanged,
-    write_chunk_checksums,
-)
-from .lock import LOCK, Lock
-from .parts import renamed_when_complete
 
 if TYPE_CHECKING:
     import xarray
+
+
+# The file of a store's lock: in the directory of an array, where zarr does not look for other arrays.
+LOCK = Path("result") / "lock"
+
+
+class Lock:
+    """A lock on a file, held by at most one `Lock` of one process.
+
+    **Attributes:** `taken`: whether the lock was free, and is held now; `None` on a system or a file system without locks.
+    """
+
+    def __init__(self, path: Path):
+        self.taken, self._file = None, None
+        try:
+            import fcntl
+
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.taken = True
+        except BlockingIOError:
+            self.taken = False
+        except (ImportError, OSError):
+            pass
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@contextmanager
+def renamed_when_complete(path: Path) -> Iterator[Path]:
+    """An empty directory beside `path`, renamed to `path` at the end; deleted after an error, which goes on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.iterdir():
+        if left.name.startswith(f"{path.name}.") and left.suffix == ".part":
+            _remove_if_left(left)
+    part, lock = _locked_part(path)
+    try:
+        yield part
+        os.rename(part, path)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    finally:
+        lock.close()
+
+
+def _locked_part(path: Path) -> tuple[Path, Lock]:
+    while True:
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+        (part / LOCK).parent.mkdir(parents=True)
+        lock = Lock(part / LOCK)
+        # Between the two lines above another process may have taken the directory for one that was left.
+        if lock.taken is not False and (part / LOCK).exists():
+            return part, lock
+        lock.close()
+
+
+def _remove_if_left(part: Path) -> None:
+    if not (part / LOCK).exists():
+        return
+    lock = Lock(part / LOCK)
+    if lock.taken:
+        shutil.rmtree(part, ignore_errors=True)
+    lock.close()
+
+
+# In the directory of an array, where zarr does not look for other arrays.
+_CHECKSUMS, _CHUNKS = Path("result") / "checksums", Path("result") / "chunks"
+# The attribute of a store whose chunks have checksums.
+BOUND = {"chunk_checksums": "sha256 of sweep, variable, place and values"}
+
+
+def record_checksums(store: Path) -> None:
+    """Write the checksums of all files of a new store."""
+    metadata = store / "zarr.json", *sorted(store.glob("*/zarr.json"))
+    files = (*metadata, *(path for path in sorted(store.glob("*/c/**/*")) if path.is_file()))
+    sums = {path.relative_to(store).as_posix(): _digest(path) for path in files}
+    (store / _CHECKSUMS).write_text(json.dumps(sums))
+    (store / _CHUNKS).mkdir(exist_ok=True)
+
+
+def require_unchanged(store: Path) -> str:
+    """The identity of the sweep. `ValueError` with the file of a store that is missing or differs from its checksum, or with an
+    array that the sweep does not have."""
+    try:
+        text = (store / _CHECKSUMS).read_text()
+        sums = dict(json.loads(text))
+    except (OSError, ValueError, TypeError):
+        raise ValueError(f"the file {_CHECKSUMS} is missing or damaged.") from None
+    for name, digest in sums.items():
+        try:
+            same = _digest(store / name) == digest
+        except (OSError, ValueError):
+            raise ValueError(f"the file {name} is missing or cannot be read.") from None
+        if not same:
+            raise ValueError(f"the file {name} is damaged: it differs from its checksum.")
+    for path in sorted(store.glob("*/zarr.json")):
+        if path.relative_to(store).as_posix() not in sums:
+            raise ValueError(f"the array {path.parent.name} is not one of this sweep.")
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def chunk_checksum(sweep: str, variable: str, place: tuple[int, ...], values: np.ndarray) -> str:
+    """The checksum of the values of a variable in the chunk at a place of a sweep."""
+    bound = json.dumps([sweep, variable, place, values.dtype.str, values.shape])
+    return hashlib.sha256(bound.encode() + np.ascontiguousarray(values).tobytes()).hexdigest()
+
+
+def chunk_checksums_file(store: Path, i: int) -> Path:
+    """The file with the checksums of chunk `i`."""
+    return store / _CHUNKS / str(i)
+
+
+def write_chunk_checksums(store: Path, i: int, sums: dict[str, str]) -> None:
+    """Write the checksums of chunk `i`, by variable, atomically."""
+    path = chunk_checksums_file(store, i)
+    part = path.with_name(f"{i}.part")
+    part.write_text(json.dumps(sums))
+    os.replace(part, path)
+
+
+def chunk_checksums(store: Path, i: int) -> dict[str, Any] | None:
+    """The checksums of chunk `i`; `None` where they are missing or damaged."""
+    try:
+        return dict(json.loads(chunk_checksums_file(store, i).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
 
 # The result code of a point that has not been computed.
 PENDING = -1

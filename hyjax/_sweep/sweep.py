@@ -1,30 +1,195 @@
-r"""Sweeps: a periodic orbit over a grid of parameters, on all devices, stored chunk by chunk."""
+"""Sweeps: a periodic orbit over a grid of parameters, on all devices, stored chunk by chunk.
 
+Axes of the grid may be quantities of the orbits in place of parameters (`prescribed` and `solve`); a branch may give the initial
+guesses. The provenance of a sweep is everything that its results depend on: a store records it, and is resumed only by an equal
+one.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from .._continuation.branch import Branch
-from .._flow.integrator import for_modes, IntegratorLike, PlainForward, with_adjoint
+from .._flow.integrator import for_modes, IntegratorLike, Integrators, ModeIntegrators, PlainForward, with_adjoint
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.prescribed import Prescribed, prescribed_at, Quantity
 from .._orbit.problem import Problem
 from .._results.labels import units_of
+from .._results.version import version
 from .._system.results import RESULTS
-from .._system.where import Where
+from .._system.where import free_leaves, leaf_names, Where
 from .batches import BatchMap
-from .branch_starts import first_point, guesses_on_branch
-from .chunk_solver import ChunkSolver
-from .chunks import solve_in_memory, solve_in_store, Sweep
-from .grid import Grid, grid_over
+from .chunks import ChunkSolver, solve_in_memory, solve_in_store, Sweep, Variables
+from .grid import checked_axis, Grid, grid_over, named_leaves, named_units, TAKEN
 from .lane import OrbitFromGuess, Record
-from .prescription import Prescription, with_prescribed
-from .provenance import provenance
 from .store import chunk_shape
-from .variables import Variables
 from .workers import Workers
 
 if TYPE_CHECKING:
     import xarray
+
+
+def first_point(branch: Branch) -> int:
+    """The index of the point at which the branch was started."""
+    count = np.asarray(branch.curves.count)
+    return int(count[1]) - 1 if len(count) == 2 else 0
+
+
+def guesses_on_branch(branch: Branch, free: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray] | None:
+    """`values -> y`: pre-impact states interpolated between the points of a branch; `None` where the branch's parameter varies
+    among others. `ValueError` unless its parameter is among the varied leaves `free`."""
+    unfolding = branch.unfolding
+    if set(unfolding.free) - set(free):
+        raise ValueError(
+            "sweep: the branch's parameter is not among the varied parameters. Start from one of the branch's orbits."
+        )
+    if unfolding.free != free:
+        return None
+    y = branch._points["v"][:, : unfolding.dimension] * float(unfolding.state_scale)
+    return nearest_pass(branch.values, y, first_point(branch))
+
+
+def nearest_pass(values: np.ndarray, y: np.ndarray, first: int) -> Callable[[np.ndarray], np.ndarray]:
+    """`targets -> y`: linear interpolation on the curve `y(values)`; NaN beyond the ends of the curve.
+
+    A curve with folds passes a value several times; the pass nearest the point of index `first` is taken.
+
+    **Arguments:** `values`: shape `(points,)`. `y`: shape `(points, n)`.
+    """
+
+    def at(targets: np.ndarray) -> np.ndarray:
+        guesses = np.full((len(targets), y.shape[1]), np.nan)
+        for i, value in enumerate(targets[:, 0]):
+            # A value beyond an end by no more than rounding is taken as the end.
+            inside = np.clip(value, values.min(), values.max())
+            if abs(inside - value) > 1e-9 * max(abs(value), float(np.ptp(values))):
+                continue
+            passes = np.flatnonzero((values[:-1] - inside) * (values[1:] - inside) <= 0)
+            k = int(passes[np.argmin(np.abs(passes + 0.5 - first))])
+            fraction = (inside - values[k]) / ((values[k + 1] - values[k]) or 1)
+            guesses[i] = (1 - fraction) * y[k] + fraction * y[k + 1]
+        return guesses
+
+    return at
+
+
+# `name -> (quantity, values)`.
+Prescription = Mapping[str, tuple[Quantity, Any]]
+
+
+def with_prescribed(
+    grid: Grid, orbit: PeriodicOrbit, prescribed: Prescription | None, solve: Where | None
+) -> tuple[Grid, Prescribed | None, tuple[np.ndarray, np.ndarray]]:
+    """The grid with the axes of the prescribed quantities; the conditions; and the values on all axes and the unknowns of the
+    start orbit. `ValueError` for arguments that do not fit each other."""
+    params = grid.params
+    leaves = jax.tree.leaves(params)
+    values = np.array([np.asarray(leaves[i]) for i in grid.free], orbit.x.dtype)
+    if not prescribed and solve is None:
+        if not grid.free:
+            raise ValueError("sweep: give where= and values=, or prescribed= and solve=, or both.")
+        return grid, None, (values, np.asarray(orbit.before[0]))
+    if not prescribed or solve is None:
+        raise ValueError("sweep: prescribed= and solve= belong together: quantities, and parameters to solve for.")
+    free = free_leaves(solve, params)
+    names, solved = leaf_names(params), named_units(params, free)
+    if len(free) != len(prescribed):
+        raise ValueError(
+            f"sweep: prescribed has {len(prescribed)} quantities ({', '.join(prescribed)}) and solve picks {len(free)} "
+            f"parameters ({', '.join(names[i] for i in free)}). Pick as many parameters as quantities."
+        )
+    if both := [names[i] for i in free if i in grid.free]:
+        raise ValueError(f"sweep: where and solve both pick {', '.join(both)}. Vary a parameter, or solve for it.")
+    if clash := [name for name in prescribed if name in {*TAKEN, *grid.names, *solved}]:
+        raise ValueError(f"sweep: the quantities {clash} have names of the dataset's variables. Choose other names.")
+    quantities, axes = [], []
+    for name, (quantity, axis) in prescribed.items():
+        shape = jax.eval_shape(lambda orbit: jnp.asarray(quantity(orbit, orbit.params)), orbit).shape  # noqa: B023
+        if shape:
+            raise ValueError(f"sweep: {name}: the quantity must be one number, not of shape {shape}.")
+        quantities.append(quantity)
+        axes.append(checked_axis(name, axis, orbit.x.dtype))
+        if _is_period(quantity, orbit) and np.min(axes[-1]) <= 0:
+            raise ValueError(
+                f"sweep: {name}={np.min(axes[-1]):g} is prescribed for a period, which must be positive. Leave out the "
+                "values that are not."
+            )
+    largest = jnp.array([np.max(np.abs(axis)) for axis in axes])
+    conditions, at, unknowns = prescribed_at(orbit, tuple(quantities), free, largest)
+    if not np.all(np.isfinite(at)):
+        raise ValueError(f"sweep: of the start orbit the quantities {tuple(prescribed)} are {np.asarray(at).tolist()}.")
+    units = (*grid.units, *[""] * len(axes))
+    grid = dataclasses.replace(
+        grid, names=(*grid.names, *prescribed), units=units, values=(*grid.values, *axes), solved=solved
+    )
+    return grid, conditions, (np.append(values, at), np.asarray(unknowns))
+
+
+def _is_period(quantity: Quantity, orbit: PeriodicOrbit) -> bool:
+    """Whether a quantity is the period of an orbit, or the mean time of its strides: that of orbits with other periods."""
+    factors = np.array([1.0, 0.5, 3.0])
+    of = lambda factor: quantity(dataclasses.replace(orbit, period=factor * orbit.period), orbit.params)
+    values = np.array([np.asarray(of(factor)) for factor in factors])
+    return any(np.array_equal(values, factors * float(orbit.period) / each) for each in (1, orbit.strides))
+
+
+def provenance(
+    problem: Problem,
+    grid: Grid,
+    orbit: PeriodicOrbit,
+    branch: Branch | None,
+    record: Callable | None,
+    prescribed: Prescribed | None,
+    integrator: Integrators,
+) -> dict[str, Any]:
+    """Everything the results depend on but the device, as values for JSON; long arrays by their digest."""
+    start = np.concatenate([np.ravel(np.asarray(each, float)) for each in (orbit.x, *jax.tree.leaves(orbit.params))])
+    if branch is not None:
+        start = np.append(start, branch.values)
+    digest = lambda array: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    axes = dict(zip(grid.names, grid.values, strict=True))
+    named = lambda fn: getattr(fn, "__qualname__", type(fn).__name__)
+    return {
+        "hyjax_version": version(),
+        "sequence": list(problem.sequence),
+        "coordinates": list(problem.system.mode(problem.sequence[0]).coordinates),
+        "strides": problem.strides,
+        "prescribed": None if prescribed is None else [named(each) for each in prescribed.quantities],
+        "solved": list(grid.solved) or None,
+        "parameters": {
+            name: value for name, value in named_leaves(grid.params).items() if name not in {*axes, *grid.solved}
+        },
+        "grid": {
+            name: f"{len(axis)} values from {float(axis[0])!r} to {float(axis[-1])!r}, sha256 {digest(axis)}"
+            for name, axis in axes.items()
+        },
+        "start": f"{np.asarray(orbit.x).tolist()}, sha256 {digest(start)}",
+        "integrator": _described(integrator, orbit.x.dtype),
+        "record": None if record is None else named(record),
+        "dtype": orbit.x.dtype.name,
+    }
+
+
+def _described(integrator: Integrators, dtype) -> dict[str, Any]:
+    """Solver, tolerances and limits; for integrators by mode, those of each."""
+    if isinstance(integrator, ModeIntegrators):
+        return {name: _described(part, dtype) for name, part in zip(integrator.names, integrator.parts, strict=True)}
+    rtol, atol = integrator.tolerances(dtype)
+    return {
+        "solver": type(integrator.solver).__name__,
+        "rtol": float(rtol),
+        "atol": float(atol),
+        "max_steps": integrator.max_steps,
+        "max_time": float(integrator.max_time),
+        "max_step": None if integrator.max_step is None else float(integrator.max_step),
+    }
 
 
 def sweep(

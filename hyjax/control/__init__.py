@@ -1,9 +1,8 @@
 """Feedback at events and along orbits: Riccati equations, regulators, trajectory optimization by iLQR."""
 
-from .ilqr import ilqr as ilqr
-from .ilqr_solution import IlqrHistory as IlqrHistory, IlqrSolution as IlqrSolution
+from .ilqr import ilqr as ilqr, IlqrHistory as IlqrHistory, IlqrSolution as IlqrSolution
 from .regulator import Regulator as Regulator, regulator as regulator
-from .riccati_solution import riccati as riccati, RiccatiSolution as RiccatiSolution
+from .riccati_equation import riccati as riccati, RiccatiSolution as RiccatiSolution
 from .sensitivity_norm import sensitivity_norm as sensitivity_norm
 from .stride_feedback import (
     ClosedLoop as ClosedLoop,

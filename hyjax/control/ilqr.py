@@ -1,21 +1,369 @@
-r"""Hybrid iLQR: optimal control through whatever events come."""
+"""Hybrid iLQR: optimal control through whatever events come.
+
+Each iteration makes rollouts along several directions as one batch, and about the best of them the quadratic model.
+"""
 
 from collections.abc import Mapping
 
+import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from .._flow.check import check_state
 from .._flow.integrator import Integrator, IntegratorLike, PlainForward, with_adjoint
 from .._flow.simulate import check_simulation
+from .._numerics.linearize import linearizable
+from .._numerics.trees import select, without_tangents
+from .._results.pictures import picture
+from .._results.shown import is_traced, Shown
+from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Flag, Params, State
+from .._system.types import Flag, Params, Scalar, State
 from .._system.where import free_leaves, Where
-from .control_problem import ControlProblem, place_costs, StageCost, TerminalCost
-from .ilqr_run import run_ilqr
-from .ilqr_solution import IlqrSolution
+from .rollout import (
+    ArcTable,
+    control_gradient,
+    ControlProblem,
+    Direction,
+    direction,
+    no_policy,
+    no_rollout,
+    place_costs,
+    Policy,
+    quadratic_model,
+    QuadraticModel,
+    released,
+    roll_out,
+    Rollout,
+    StageCost,
+    TerminalCost,
+)
+
+
+class IlqrHistory(eqx.Module):
+    """What happened, by iteration; row 0 is the initial guess, and rows beyond the last iteration are NaN or -1.
+
+    **Attributes:** `cost`: shape `(rows,)`. `decrement`: $-\\mathrm dJ/\\mathrm d\\alpha$ along the full step of the model,
+    twice the decrease of the cost that the model promises, shape `(rows,)`. `events`: the number of events, shape `(rows,)`.
+    `modes`: the sequence of modes, as indices, -1 after its end, shape `(rows, arcs)`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> solution = hj.control.ilqr(
+    ...     ball.system, x0, params, mode="flight", times=jnp.linspace(0.0, 0.6, 7), where=lambda p: p.gravity,
+    ...     stage_cost=lambda t, x, u, p: 0.01 * jnp.sum(u**2), terminal_cost=lambda t, x, p: (x[0] - 0.5) ** 2,
+    ... )
+    >>> cost = solution.history.cost[: solution.iterations + 1]
+    >>> bool(jnp.all(jnp.diff(cost) <= 0))
+    True
+    """
+
+    cost: Float[Array, "*batch rows"]
+    decrement: Float[Array, "*batch rows"]
+    events: Int[Array, "*batch rows"]
+    modes: Int[Array, "*batch rows arcs"]
+
+    @classmethod
+    def empty(cls, rows: int, problem: ControlProblem) -> "IlqrHistory":
+        """So many rows without an iteration."""
+        none, arcs = jnp.full(rows, jnp.nan, problem.x0.dtype), problem.max_events + 1
+        return cls(none, none, jnp.full(rows, -1), jnp.full((rows, arcs), -1))
+
+    def with_row(self, row: Int[Array, ""], found: Rollout, decrement: Scalar) -> "IlqrHistory":
+        """With one iteration more."""
+        return IlqrHistory(
+            self.cost.at[row].set(found.cost), self.decrement.at[row].set(decrement),
+            self.events.at[row].set(found.events), self.modes.at[row].set(found.arcs.modes),
+        )  # fmt: skip
+
+
+class IlqrSolution(Shown):
+    r"""A controlled trajectory from `ilqr`, its feedback, and how it was found.
+
+    States are padded with zeros to the largest dimension of a mode, `size`.
+
+    **Attributes:** `times`: the grid, shape `(steps + 1,)`. `x`, `modes`: states and indices of the modes there, shapes `(steps +
+    1, size)` and `(steps + 1,)`; at the time of an event, those after the jump. `controls`: the deviations of the parameters that
+    act from `params`, shape `(steps, m)`. `gains`: $K$ of the feedback $u = \bar u + K\,(x - \bar x)$, shape `(steps, m, size)`.
+    `cost`. `gradient`: $\mathrm dJ/\mathrm du$, shape `(steps, m)`; at a kink, that of one side. `arcs`: its arcs, an `ArcTable`
+    with `starts`, `ends`, `x_starts`, `x_ends` and `modes`, -1 in unused rows. `numbers`: the number of the arc at each grid
+    time. `events`: the number of its events. `iterations`. `history`: by iteration, an `IlqrHistory`. `result`: a code of
+    `RESULTS`; see `ilqr`. `given`, `functions`: the arrays and the functions of the problem.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> solution = hj.control.ilqr(
+    ...     ball.system, x0, params, mode="flight", times=jnp.linspace(0.0, 0.6, 7), where=lambda p: p.gravity,
+    ...     stage_cost=lambda t, x, u, p: 0.01 * jnp.sum(u**2), terminal_cost=lambda t, x, p: (x[0] - 0.5) ** 2,
+    ... )
+    >>> solution.controls.shape, solution.gains.shape, int(solution.events)
+    ((6, 1), (6, 1, 2), 1)
+    """
+
+    times: Float[Array, "*batch grid"]
+    x: Float[Array, "*batch grid size"]
+    modes: Int[Array, "*batch grid"]
+    controls: Float[Array, "*batch steps m"]
+    gains: Float[Array, "*batch steps m size"]
+    cost: Float[Array, "*batch"]
+    gradient: Float[Array, "*batch steps m"]
+    arcs: ArcTable
+    numbers: Int[Array, "*batch grid"]
+    events: Int[Array, "*batch"]
+    iterations: Int[Array, "*batch"]
+    history: IlqrHistory
+    result: RESULTS
+    given: ControlProblem
+    functions: ControlProblem = eqx.field(static=True)
+
+    @property
+    def problem(self) -> ControlProblem:
+        """The problem that was solved."""
+        return eqx.combine(self.given, self.functions)
+
+    def __str__(self) -> str:
+        if is_traced(self) or self.cost.ndim:
+            return eqx.tree_pformat(self)
+        lines = [f"Hybrid iLQR: {self.result}, cost {float(self.cost):.10g} after {int(self.iterations)} iterations"]
+        last = None
+        for k in range(int(self.iterations) + 1):
+            sequence = self._sequence(np.asarray(self.history.modes[k]))
+            if sequence != last:
+                lines.append(f"  from iteration {k:3d}: cost {float(self.history.cost[k]):.10g}, {sequence}")
+            last = sequence
+        times = ", ".join(f"{float(t):.9g}" for t in self.event_times)
+        return "\n".join([*lines, f"  events at {times}" if times else "  no event"])
+
+    @property
+    def event_times(self) -> Float[np.ndarray, " events"]:
+        """The times of the events; `TypeError` for a batch."""
+        if self.cost.ndim:
+            raise TypeError("This is a batch of solutions. Choose one: jax.tree.map(lambda leaf: leaf[0], batch).")
+        return np.asarray(self.arcs.ends[: int(self.events)])
+
+    def _sequence(self, modes: np.ndarray) -> str:
+        """The modes, with the number of repetitions of each."""
+        names, runs = self.problem.system.names, []
+        for mode in modes[modes >= 0]:
+            if runs and runs[-1][0] == mode:
+                runs[-1][1] += 1
+            else:
+                runs.append([mode, 1])
+        return " ".join(names[mode] + (f" x {count}" if count > 1 else "") for mode, count in runs)
+
+    def track(self, x0: State) -> Rollout:
+        r"""The closed loop $u_k = \bar u_k + K_k\,(x_k - \bar x_k)$ from another initial state in the initial mode.
+
+        Before and after an event that is early or late the solution is compared with the continuation of the arc of its own mode,
+        with the control and the gain of the step with the event held; in a mode that the reference does not visit there is no
+        feedback.
+
+        **Returns:** a `Rollout` with `x`, `modes`, `controls`, `arcs`, `events`, `cost` and `result`, also under `jit` and
+        `vmap`.
+        """
+        problem = self.problem
+        x0 = check_state(x0, problem.system.mode(problem.initial).dimension, problem.initial)
+        return _track(self, jnp.pad(x0, (0, problem.x0.size - x0.size)))
+
+    def plot(self):
+        """A figure of states, controls and costs by iteration; see `hyjax.plot.ilqr_figure`."""
+        return picture("ilqr_figure")(self)
+
+
+@eqx.filter_jit
+def _track(solution: IlqrSolution, x0: State) -> Rollout:
+    problem = eqx.tree_at(lambda problem: problem.x0, solution.problem, x0)
+    reference = Rollout(
+        x=solution.x, modes=solution.modes, numbers=solution.numbers, controls=solution.controls, arcs=solution.arcs,
+        events=solution.events, cost=solution.cost, result=solution.result,
+    )  # fmt: skip
+    none = jnp.zeros_like(solution.controls)
+    policy = Policy(none, solution.gains, none, jnp.array(True))
+    found = roll_out(problem, reference, policy, jnp.zeros((), solution.cost.dtype))
+    # NaN only where there is no reference.
+    result = choose(jnp.isnan(solution.cost), solution.result, found.result)
+    return eqx.tree_at(lambda found: found.result, found, result)
+
+
+# The directions of each iteration: damping; how near a grid time events are held there, -1 for none, in parts of a step; and
+# whether the policy is extended; and to which grid time they are led, the nearest, that before or that after. The first is that
+# of the model itself; the last holds only events that are on a kink, and one more direction all of these but one.
+DAMPING = np.array([0.0, 1.0, 100.0, 0.0, 0.0, 30.0, 0.0, 0.0, 0.0])
+WITHIN = np.array([-1.0, -1.0, -1.0, -1.0, 0.1, 1e-3, 1e-3, 1e-3, 1e-3])
+EXTENDED = np.array([True, True, True, False, False, False, False, False, False])
+SHIFT = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 1.0, 0.0])
+# The trial steps: the number of the direction, and the part of it.
+ALONG, PARTS = np.repeat(np.arange(10), 8), np.tile(0.4 ** np.arange(8), 10)
+# A step must lower the cost by this part of what its slope promises (Armijo).
+ARMIJO = 1e-4
+
+
+class _State(eqx.Module):
+    """The iteration. `iteration`: steps accepted, from -1 before the first rollout. `done`: with `result`."""
+
+    iteration: Int[Array, ""]
+    current: Rollout
+    directions: Direction
+    gradient: Float[Array, "steps m"]
+    move: Float[Array, "steps size both"]
+    history: IlqrHistory
+    done: Flag
+    result: RESULTS
+
+
+@eqx.filter_jit
+def run_ilqr(
+    problem: ControlProblem, controls: Float[Array, "steps m"], max_iterations: int, tolerance: Scalar, hold: Flag
+) -> IlqrSolution:
+    """`ilqr` without the checks of its arguments."""
+    # Only the final cost has a derivative: see `_optimal_cost`.
+    given, (problem, controls) = problem, without_tangents((problem, controls))
+    parts = jnp.asarray(PARTS, problem.x0.dtype)
+    damping = jnp.asarray(DAMPING, problem.x0.dtype)
+    within = jnp.where(hold, jnp.asarray(WITHIN, problem.x0.dtype), -1)
+
+    def all_directions(model: QuadraticModel) -> Direction:
+        held = model.away <= within[:, None]
+        shift = jnp.asarray(SHIFT, problem.x0.dtype)[:, None] * jnp.diff(problem.times)
+        kinds = damping, held, jnp.asarray(EXTENDED) | ~hold, shift
+        found = jax.vmap(lambda *kind: direction(model, *kind))(*kinds)
+        fewer = released(model, held[-1], jax.tree.map(lambda leaf: leaf[-1], found))
+        more = direction(model, damping[-1], fewer, ~hold, shift[-1])
+        return jax.tree.map(lambda leaf, one: jnp.concatenate([leaf, one[None]]), found, more)
+
+    def body(now: _State) -> _State:
+        policy = lambda number: jax.tree.map(lambda leaf: leaf[number], now.directions.policy)
+        trial = lambda number, part: roll_out(problem, now.current, policy(number), part)
+        tried = jax.vmap(trial)(jnp.asarray(ALONG), parts)
+        before = now.current.cost
+        promised = now.directions.slope[ALONG] * parts
+        # The first rollout has no reference: its cost is compared with infinity.
+        lower = (tried.cost < before) & (tried.cost <= before + ARMIJO * promised)
+        best = jnp.argmin(jnp.where(lower, tried.cost, jnp.inf))
+        chosen = jax.tree.map(lambda leaf: leaf[best], tried)
+        accepted = jnp.any(lower)
+        current = select(accepted, chosen, now.current)
+        iteration = now.iteration + accepted.astype(now.iteration.dtype)
+
+        model = quadratic_model(problem, current)
+        directions = all_directions(model)
+        # Relative to the cost, or to what it has fallen by: the least cost may be zero.
+        first = jnp.where(iteration > 0, now.history.cost[0], current.cost)
+        small = tolerance * jnp.maximum(jnp.abs(current.cost), jnp.abs(first - current.cost))
+        free, along_kink = -directions.slope[0], -directions.slope[-2:]
+        level = jnp.abs(free) <= small
+        slow = ~accepted | (before - current.cost <= small)
+        at_kink = hold & jnp.any(model.away <= WITHIN[-1]) & jnp.all(jnp.abs(along_kink) <= 10 * small)
+        optimal = level | (slow & (at_kink | (jnp.abs(free) <= 10 * small)))
+
+        failed = (iteration < 0) & ~accepted
+        result = choose(optimal, RESULTS.successful, choose(slow, RESULTS.stalled, RESULTS.optimum_not_found))
+        result = choose(failed, chosen.result, result)
+        done = failed | optimal | slow | (iteration >= max_iterations)
+        history = select(accepted, now.history.with_row(iteration, current, free), now.history)
+        return _State(iteration, current, directions, control_gradient(model), model.move, history, done, result)
+
+    first = no_rollout(problem, controls)
+    none = no_policy(problem, controls)
+    spread = lambda leaf: jnp.broadcast_to(leaf, (len(damping) + 1, *leaf.shape))
+    start = _State(
+        iteration=jnp.array(-1), current=first,
+        directions=jax.tree.map(spread, Direction(none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
+        gradient=jnp.zeros_like(controls),
+        move=jnp.zeros((len(controls), problem.x0.size, problem.x0.size + controls.shape[1]), controls.dtype),
+        history=IlqrHistory.empty(max_iterations + 1, problem),
+        done=jnp.array(False), result=RESULTS.successful,  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
+    end = jax.lax.while_loop(lambda now: ~now.done, body, start)
+    found, sound = end.current, end.iteration >= 0
+    saddle = (end.result == RESULTS.successful) & falls_aside(problem, found, end.move)
+    result = choose(saddle, RESULTS.optimum_not_found, end.result)
+    cost = nan_unless(sound, _optimal_cost(found.cost, given, found.controls))
+    arrays, functions = eqx.partition(problem, eqx.is_array)
+    kept = lambda rows: nan_unless(sound, rows)
+    return IlqrSolution(
+        times=problem.times, x=kept(found.x), modes=jnp.where(sound, found.modes, -1), controls=kept(found.controls),
+        gains=kept(end.directions.policy.gain[0]), cost=cost, gradient=kept(end.gradient), arcs=found.arcs,
+        numbers=found.numbers, events=found.events, iterations=jnp.maximum(end.iteration, 0), history=end.history,
+        result=result, given=arrays, functions=functions,
+    )  # fmt: skip
+
+
+def falls_aside(problem: ControlProblem, about: Rollout, move: Float[Array, "steps size both"]) -> Flag:
+    r"""Whether a stationary solution is no minimum: the cost falls along a direction of negative curvature, to both sides or one.
+
+    The direction is that of the last step whose $Q_{uu}$ is not positive semidefinite in the recursion of Riccati with the second
+    derivatives of the cost as they are: one control along an eigenvector, and the feedback after it. The cost along it is that of
+    rollouts, for 16 lengths to both sides. The costs of the usual kind are convex, and have no such step.
+    """
+    size, steps = problem.x0.size, jnp.arange(len(about.controls))
+    eps = float(jnp.finfo(problem.x0.dtype).eps)
+
+    def bend(k):
+        stage = lambda v: problem.stage_cost(problem.times[k], v[:size], v[size:], about.modes[k])
+        return jax.jacfwd(jax.jacfwd(stage))(jnp.concatenate([about.x[k], about.controls[k]]))
+
+    final = lambda z: problem.terminal_cost(problem.times[-1], z, about.modes[-1])
+
+    def back(v_xx, row):
+        move, bend = row
+        h = bend + move.T @ v_xx @ move
+        values, vectors = jnp.linalg.eigh((h[size:, size:] + h[size:, size:].T) / 2)
+        inverse = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
+        gain = -(vectors * inverse) @ (vectors.T @ h[size:, :size])
+        v_xx = h[:size, :size] + h[:size, size:] @ gain
+        below = values[0] < -(eps**0.5) * jnp.max(jnp.abs(h))
+        return (v_xx + v_xx.T) / 2, (below, vectors[:, 0], gain)
+
+    _, (below, vectors, gains) = jax.lax.scan(
+        back, jax.jacfwd(jax.jacfwd(final))(about.x[-1]), (move, jax.vmap(bend)(steps)), reverse=True
+    )
+
+    def looked_at():
+        at = jnp.max(jnp.where(below, steps, -1))
+
+        def ahead(dx, row):
+            k, vector, gain, move = row
+            du = jnp.where(k == at, vector, jnp.where(k > at, gain @ dx, 0))
+            return move @ jnp.concatenate([dx, du]), du
+
+        _, along = jax.lax.scan(ahead, jnp.zeros(size, about.x.dtype), (steps, vectors, gains, move))
+        unit = jnp.maximum(1, jnp.max(jnp.abs(about.controls)))
+        lengths = jnp.asarray(np.outer([1, -1], 0.2 ** np.arange(16)).ravel(), about.x.dtype) * unit
+        costs = jax.vmap(lambda length: _cost_of((problem, about.controls + length * along))[0])(lengths)
+        return jnp.any(costs < about.cost - 64 * eps * jnp.abs(about.cost))
+
+    suspect = jnp.any(below)
+    # Rare: one flag for the whole batch.
+    return suspect & jax.lax.cond(eqxi.unvmap_any(suspect), looked_at, lambda: jnp.array(False))
+
+
+def _cost_of(inputs: tuple[ControlProblem, Float[Array, "steps m"]]) -> tuple[Scalar, None]:
+    problem, controls = inputs
+    found = roll_out(problem, no_rollout(problem, controls), no_policy(problem, controls), jnp.ones((), controls.dtype))
+    return found.cost, None
+
+
+@eqx.filter_custom_jvp
+def _optimal_cost(cost: Scalar, problem: ControlProblem, controls: Float[Array, "steps m"]) -> Scalar:
+    """The cost, whose derivative is that with the controls held: at an optimum, by the envelope theorem, that of the optimum."""
+    return cost
+
+
+@_optimal_cost.def_jvp
+def _optimal_cost_jvp(primals, tangents):
+    cost, *inputs = primals
+    held = lambda problem, controls: linearizable(_cost_of, (problem, controls))[0]
+    _, change = eqx.filter_jvp(held, tuple(inputs), tuple(tangents[1:]))
+    return cost, change
 
 
 def ilqr(

@@ -15,10 +15,8 @@ from .._system.system import Mode
 from .._system.types import Matrix, State, Time
 from .._system.where import Where
 from .quadratic_cost import ByMode, ByTransition
-from .reference_table import reference_table
-from .riccati_map import passage
-from .riccati_solution import prepare, solve
-from .tracker import Place, Tracker
+from .riccati_equation import passage, prepare, solve
+from .tracker import Place, reference_table, Tracker
 from .tracking import Tracking, tracking
 
 Index = Int[Array, ""]

@@ -20,8 +20,7 @@ from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Reset, Transition
 from .._system.types import State, Time
 from .._system.where import with_leaves
-from ..noise.follower import OfState
-from ..noise.joint import After
+from ..noise.joint import After, OfState
 from .tracker import Place, Tracker
 
 # The coordinates that follow the state.

@@ -5,5 +5,7 @@ from .estimates import Estimates as Estimates, Filtered as Filtered
 from .kalman import kalman_filter as kalman_filter
 from .noise import Noise as Noise
 from .rts_smoother import rts_smoother as rts_smoother, Smoothed as Smoothed
-from .stationary_covariance import stationary_covariance as stationary_covariance
-from .stride_covariance import stride_covariance as stride_covariance
+from .stationary_covariance import (
+    stationary_covariance as stationary_covariance,
+    stride_covariance as stride_covariance,
+)

@@ -1,23 +1,240 @@
-r"""The salted Kalman filter: the extended Kalman filter through events."""
+"""The salted Kalman filter: the extended Kalman filter through events.
 
-from collections.abc import Mapping
+A scan over measurements, each of which follows a prediction through events: the measurement of a state that is known with a
+covariance has a prediction, a likelihood, and Kalman's update.
+"""
 
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.lax import stop_gradient
+from jaxtyping import Array, Float, Int
 
-from .._flow.integrator import Integrator, IntegratorLike, PlainForward, with_adjoint
+from .._flow.automaton import Automaton, Index, Padded, StateAlone, switched
+from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, PlainForward, with_adjoint
 from .._flow.simulate import check_simulation
+from .._numerics.linearize import linearizable
 from .._numerics.semidefinite import check_covariance
+from .._numerics.trees import select
 from .._results.shown import is_traced
+from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Matrix, Params, State, Time
-from .estimates import Filtered
-from .kalman_run import run_filter, Settings
-from .measurement import Observe, place_sensor
-from .noise import Noise, place_noise
+from .._system.types import Flag, Matrix, Params, Scalar, State, Time
+from .covariance import covariance_unit
+from .estimates import Estimates, Filtered
+from .joint import estimate_system, JointParams, layout_of, own_params, with_eventless_modes
+from .noise import Noise, place_noise, PlacedNoise
+from .prediction import Estimator, log_probabilities, predict, Prediction
+
+Observe = Callable[[Time, State, Params], Array]
+
+
+class Sensor(eqx.Module):
+    """What is measured, mode by mode, and the covariance of its error.
+
+    **Attributes:** `ways`: the dimension of each mode, and the function that gives what is measured there. `error`: $V$.
+    """
+
+    ways: tuple[tuple[int, Observe], ...]
+    error: Matrix
+
+    def __call__(self, t: Time, x: Float[Array, " size"], mode: Index, params: Params) -> Float[Array, " measured"]:
+        """What is measured of a padded state in the mode of that index."""
+        read = lambda way, t, x, params: jnp.asarray(way[1](t, x[: way[0]], params), x.dtype)
+        return switched(mode, self.ways, read, t, x, params)
+
+
+def place_sensor(system: HybridSystem, observe, error: Matrix, t: Time, dtype, params: Params) -> Sensor:
+    """The sensor of a system, checked. **Arguments:** `observe`: a function, or one for each mode by name. `error`: $V$."""
+    count = len(error)
+    given: dict[str, Any] = dict(observe) if isinstance(observe, Mapping) else dict.fromkeys(system.names, observe)
+    for name in given:
+        system.mode(name, "mode of observe")
+    if missing := [name for name in system.names if name not in given]:
+        raise ValueError(
+            f"kalman_filter: observe has no function for the modes {missing}. Give one for each of {list(system.names)}."
+        )
+    for name, fn in given.items():
+        x = jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype)
+        out = eqx.filter_eval_shape(fn, t, x, params)
+        if getattr(out, "shape", None) != (count,):
+            raise ValueError(
+                f"kalman_filter: observe returns shape {getattr(out, 'shape', out)} in mode {name!r}, but measurements of "
+                f"shape (times, {count}) need shape ({count},)."
+            )
+    return Sensor(tuple((mode.dimension, given[name]) for name, mode in system.modes.items()), error)
+
+
+class Innovation(eqx.Module):
+    r"""A measurement minus its prediction, $r = y - h(t, x)$, and its covariance $S = H\Sigma H^\top + V$.
+
+    **Attributes:** `gain`: $K = \Sigma H^\top S^{-1}$. `jacobian`: $H = D_xh$. `nis`: $r^\top S^{-1} r$. `log_likelihood`:
+    $-\frac12(r^\top S^{-1} r + \log\det 2\pi S)$.
+    """
+
+    residual: Float[Array, " measured"]
+    covariance: Float[Array, "measured measured"]
+    gain: Float[Array, "size measured"]
+    jacobian: Float[Array, "measured size"]
+    nis: Scalar
+    log_likelihood: Scalar
+
+
+def innovation(sensor: Sensor, t: Time, x: State, sigma: Matrix, mode: Index, params: Params, y: Array) -> Innovation:
+    """The innovation of a measurement; NaN where its covariance is not positive definite."""
+    h = lambda x: sensor(t, x, mode, params)
+    jacobian = jax.jacfwd(h)(x)
+    residual = y - h(x)
+    covariance = jacobian @ sigma @ jacobian.T + sensor.error
+    root = jnp.linalg.cholesky(covariance)
+    solve = lambda b: jax.scipy.linalg.cho_solve((root, True), b)
+    nis = residual @ solve(residual)
+    volume = 2 * jnp.sum(jnp.log(jnp.diagonal(root))) + residual.size * jnp.log(2 * jnp.pi)
+    gain = solve(jacobian @ sigma).T
+    return Innovation(residual, covariance, gain, jacobian, nis, -(nis + volume) / 2)
+
+
+def updated(found: Innovation, x: State, sigma: Matrix, error: Array) -> tuple[State, Matrix]:
+    r"""Mean and covariance after the measurement, in the form of Joseph: a sum of semidefinite matrices,
+
+    $$x + K r, \qquad (I - KH)\,\Sigma\,(I - KH)^\top + K V K^\top.$$
+    """
+    left = jnp.eye(x.size, dtype=x.dtype) - found.gain @ found.jacobian
+    after = left @ sigma @ left.T + found.gain @ error @ found.gain.T
+    return x + found.gain @ found.residual, (after + after.T) / 2
+
+
+class Settings(eqx.Module):
+    """The options of `kalman_filter`, by their names there."""
+
+    max_jumps: int = eqx.field(static=True)
+    integrator: Integrators
+    saltation: bool = eqx.field(static=True)
+    mode_test: bool = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)
+
+
+class _Now(eqx.Module):
+    """The estimate after a measurement, or at the start. `result`: of the filter so far."""
+
+    t: Time
+    z: Padded
+    mode: Index
+    result: RESULTS
+
+
+class _Row(eqx.Module):
+    """What is kept of a measurement: the estimate before it and after it."""
+
+    predicted: Padded
+    updated: Padded
+    found: Innovation
+
+
+class _Marks(eqx.Module):
+    """The integers of a measurement. `choice`: of the hypotheses."""
+
+    mode: Index
+    events: Int[Array, ""]
+    choice: Int[Array, ""]
+    good: Flag
+
+
+@eqx.filter_jit
+def run_filter(
+    system: HybridSystem, noise: PlacedNoise, sensor: Sensor, x0: State, sigma0: Matrix, mode: str, t0: Time, params: Params,
+    times: Float[Array, " times"], measurements: Float[Array, "times measured"], settings: Settings,
+) -> Filtered:  # fmt: skip
+    """`kalman_filter` without the checks of its arguments."""
+    index = system.names.index(mode)
+    unit = stop_gradient(covariance_unit(sigma0, noise, index, t0, x0, params))
+    inputs = (system, sensor, x0, sigma0, t0, JointParams(params, noise, unit), times, measurements)
+    run = lambda inputs: _scan(inputs, jnp.array(index), settings)
+    # Reverse mode by one Jacobian of the whole recursion, which has few inputs; see `linearizable`.
+    (rows, initial), (marks, result) = linearizable(run, inputs)
+    good = marks.good
+    clean = lambda rows: jax.tree.map(lambda a: nan_unless(good.reshape(-1, *(1,) * (a.ndim - 1)), a), rows)
+    rows, found = clean(rows), clean(rows.found)
+    layout = layout_of(system, settings.smooth)
+
+    def estimates(z, modes):
+        sigma = jax.vmap(layout.covariance)(z) * unit
+        modes = jnp.where(good, modes, -1)
+        return Estimates(times, jax.vmap(layout.state)(z), sigma, modes, params, system)
+
+    after = estimates(rows.updated, marks.mode)
+    return Filtered(
+        times=times, means=after.means, covariances=after.covariances, modes=after.modes,
+        predicted=estimates(rows.predicted, marks.mode),
+        innovations=found.residual, innovation_covariances=found.covariance, nis=found.nis,
+        log_likelihood=jnp.sum(found.log_likelihood), events=marks.events, mode_tests=marks.choice, result=result,
+        initial=(layout.state(initial), layout.covariance(initial) * unit),
+        cross=jax.vmap(layout.crossed)(rows.predicted) * unit if settings.smooth else None,
+    )  # fmt: skip
+
+
+def _scan(inputs: tuple, mode0: Index, settings: Settings):
+    system, sensor, x0, sigma0, t0, params, times, measurements = inputs
+    layout, noise = layout_of(system, settings.smooth), params.noise
+    tested, integrator = settings.mode_test and bool(system.transitions), settings.integrator
+    if tested:
+        names = system.names
+        system, noise = with_eventless_modes(system, noise)
+        if isinstance(integrator, ModeIntegrators):
+            integrator = integrator.renamed(system.names, names * 2)
+    flow = estimate_system(system, noise, layout, saltation=settings.saltation)
+    dimensions = tuple(mode.dimension for mode in system.modes.values())
+    automaton = Automaton(flow, leading=dimensions, alone=StateAlone(system, own_params))
+    estimator = Estimator(automaton, Automaton(system), layout, params)
+    more = layout.size - x0.size
+    z0 = layout.join(jnp.pad(x0, (0, more)), jnp.pad(sigma0 / params.unit, (0, more)))
+    start = _Now(t0, z0, mode0, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful))
+
+    def one(now: _Now, each):
+        t, y = each
+        going = now.result == RESULTS.successful
+        until = jnp.where(going, t, now.t)
+        predicted = predict(estimator, now.t, now.z, now.mode, until, settings.max_jumps, integrator, tested)
+        end = predicted.end
+        fit = lambda z, mode: innovation(
+            sensor, t, layout.state(z), layout.covariance(z) * params.unit, mode, params.params, y
+        )
+        if tested:
+            z, mode, found, choice = _most_probable(predicted, fit)
+        else:
+            z, mode, found, choice = end.z, end.mode, fit(end.z, end.mode), jnp.array(0)
+        x, sigma = updated(found, layout.state(z), layout.covariance(z) * params.unit, sensor.error)
+        z_updated = layout.join(x, sigma / params.unit)
+        sound = jnp.all(jnp.isfinite(z_updated)) & jnp.isfinite(found.log_likelihood)
+        result = choose((end.result == RESULTS.successful) & ~sound, RESULTS.nonfinite, end.result)
+        result = choose(going, result, now.result)
+        good = result == RESULTS.successful
+        after = select(good, _Now(until, z_updated, mode, result), dataclasses.replace(now, result=result))
+        marks = _Marks(mode, predicted.last.events, choice, good)
+        return after, (_Row(z, z_updated, found), marks)
+
+    end, (rows, marks) = jax.lax.scan(one, start, (times, measurements))
+    return (rows, z0), (marks, end.result)
+
+
+def _most_probable(predicted: Prediction, fit) -> tuple[Padded, Index, Innovation, Int[Array, ""]]:
+    """The estimate of the most probable hypothesis, its mode, its innovation, and which: 0 as predicted, -1 without the last
+    event, 1 after the next event."""
+    end, last, early, without = predicted.end, predicted.last, predicted.early, predicted.without
+    z, mode = jnp.stack([end.z, without.z, early.z]), jnp.stack([end.mode, last.mode, early.mode])
+    # As a batch, so that the sensor is compiled once.
+    found = jax.vmap(fit)(z, mode)
+    scores = log_probabilities(last.transition >= 0, without.deviation, early.there, early.deviation)
+    scores = scores + stop_gradient(found.log_likelihood)
+    best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
+    z, mode, found = jax.tree.map(lambda rows: rows[best], (z, mode, found))
+    return z, mode, found, jnp.array([0, -1, 1])[best]
 
 
 def kalman_filter(

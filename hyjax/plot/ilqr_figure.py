@@ -12,7 +12,7 @@ from .setting import put_title, title_of
 if TYPE_CHECKING:
     import matplotlib.figure
 
-    from ..control.ilqr_solution import IlqrSolution
+    from ..control.ilqr import IlqrSolution
 
 
 def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":

@@ -17,8 +17,7 @@ from .._results.dataset import load_xarray
 from .._results.long_names import described
 from .._results.progress import progress_bar
 from .study_checks import Method, pairs_of, require_methods, require_two
-from .study_reference import MOST_STEPS, REFERENCE
-from .study_timing import interleaved_durations
+from .study_run import interleaved_durations, MOST_STEPS, REFERENCE
 
 if TYPE_CHECKING:
     import xarray

@@ -1,17 +1,21 @@
-r"""Which solver for a system: solvers at several tolerances against a reference, in accuracy and in cost."""
+"""Which solver for a system: solvers at several tolerances against a reference, in accuracy and in cost; and their ranking by
+points, ten for the best run, one for the worst."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._results.dataset import load_xarray
+from .._results.long_names import described
 from .._results.progress import progress_bar
+from .._results.version import version
+from .._system.results import code_flags
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Params, State, Time
-from .study_case import case_of
 from .study_checks import (
     combined_system,
     coordinate_of,
@@ -22,13 +26,117 @@ from .study_checks import (
     require_two,
     thresholds_of,
 )
-from .study_dataset import study_dataset
-from .study_measures import Yardstick
-from .study_reference import REFERENCE, reference_of
-from .study_timing import interleaved_durations
+from .study_run import case_of, interleaved_durations, REFERENCE, Reference, reference_of, Yardstick
 
 if TYPE_CHECKING:
     import xarray
+
+
+# The measures of a study, and whether the best is the smallest of the values or the largest.
+MEASURES = {
+    "divergence_time": "largest",
+    "integral_of_error": "smallest",
+    "evaluations": "smallest",
+    "seconds": "smallest",
+}
+
+
+def points(values: np.ndarray, best: str) -> np.ndarray:
+    r"""Points from 10 for the best value to 1 for the worst, $1 + 9\,(v - v_{worst}) / (v_{best} - v_{worst})$.
+
+    **Arguments:** `values`: all those that compete, of any shape. `best`: `smallest` or `largest`. **Returns:** the same shape. A
+    value that is not finite, of a run that failed, has 1 point; where all are equal, all have 10. `ValueError` for another
+    `best`.
+
+    Source: Dallas, Machairas, Papadopoulos (2017), Sec. V.
+    """
+    if best not in ("smallest", "largest"):
+        raise ValueError(f"points: best={best!r} must be 'smallest' or 'largest'.")
+    values = np.asarray(values, float)
+    sound = np.isfinite(values)
+    if not np.any(sound):
+        return np.ones_like(values)
+    ends = np.min(values[sound]), np.max(values[sound])
+    good, bad = ends if best == "smallest" else ends[::-1]
+    share = np.where(sound, values - bad, 0) / (good - bad) if good != bad else np.ones_like(values)
+    return np.where(sound, 1 + 9 * share, 1.0)
+
+
+def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
+    """The points of the solvers in a study, summed over the sets of parameters.
+
+    Of one tolerance, the runs of all solvers, sets and strategies compete: the best has 10 points, the worst 1, and others by
+    linear interpolation. So with 13 sets a solver has between 13 and 130.
+    Only runs of the same tolerance are compared. A run that failed has 1 point.
+
+    **Arguments:** `study`: from `solver_study`. **Returns:** a dataset over `strategy`, `rtol` and `solver` with the points
+    of each measure that the study has: `divergence_time` (largest is best), `integral_of_error`, `evaluations` and `seconds`
+    (smallest). A weighted sum of criteria (eq. 36) is `2 * points.seconds + points.integral_of_error`.
+
+    Since the worst run of all sets sets the scale, one run far off gives all others almost 10 points: look at the measures too.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> import diffrax
+    >>> study = hj.study.solver_study(
+    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
+    ... )
+    >>> hj.study.solver_points(study).evaluations.dims
+    ('strategy', 'rtol', 'solver')
+
+    Source: Dallas, Machairas, Papadopoulos (2017), Sec. V and VI.
+    """
+    import xarray
+
+    dims = ("strategy", "solver", "set")
+    found = {}
+    for name, best in MEASURES.items():
+        if name not in study:
+            continue
+        ordered = study[name].transpose("rtol", *dims)
+        each = np.stack([points(values, best) for values in ordered.values])
+        summed = ordered.copy(data=each).sum("set")
+        found[name] = summed.transpose("strategy", "rtol", "solver").assign_attrs(long_name=f"points by {name}")
+    return described(xarray.Dataset(found))
+
+
+DIMS = ("strategy", "rtol", "solver", "set")
+LONG_NAMES = {
+    "divergence_time": "first time of a relative error above the threshold",
+    "integral_of_error": "integral of the absolute error over the time",
+    "steps_tried": "steps tried, with those that locate events",
+    "steps_taken": "steps taken",
+    "jumps": "jumps",
+    "evaluations": "evaluations of the vector field",
+    "jacobians": "linearizations of the vector field",
+    "seconds": "median duration of a run",
+}
+
+
+def study_dataset(
+    columns: dict[str, np.ndarray], known: Reference, coordinates: dict[str, Any], about: dict[str, Any]
+) -> "xarray.Dataset":
+    """The measures over `strategy`, `rtol`, `solver` and `set`, with the reference.
+
+    **Arguments:** `columns`: the measures by name. `coordinates`: of every dimension. `about`: attributes, values of netCDF.
+    """
+    data: dict[str, Any] = {
+        name: (DIMS, column, {"long_name": LONG_NAMES[name]} | ({"units": "s"} if name == "seconds" else {}))
+        for name, column in columns.items()
+        if name != "result"
+    }
+    data["result"] = DIMS, columns["result"].astype(np.int32), code_flags()
+    inner = len(coordinates["coordinate"])
+    data["reference"] = ("set", "time", "coordinate"), known.x[:, :, :inner], {"long_name": "reference"}
+    data["reference_error"] = "set", known.error, {"long_name": "largest disagreement of the references"}
+    data["reference_result"] = ("set", "method"), known.result, code_flags()
+    device = jax.local_devices()[0]
+    attributes = about | {"hyjax_version": version(), "device": f"{device.platform} {device.device_kind}"}
+    return described(load_xarray().Dataset(data, coordinates, attributes))
+
 
 # A run that takes longer than this many seconds is made once.
 LONG = 0.3

@@ -11,10 +11,9 @@ from systems import ROLLED
 
 import hyjax as hj
 from hyjax._flow.automaton import Automaton
-from hyjax.noise.estimate_system import Layout
-from hyjax.noise.joint import JointParams
-from hyjax.noise.mode_test import Estimator, guards_at, GuardsAt, log_probabilities
+from hyjax.noise.joint import JointParams, Layout
 from hyjax.noise.noise import place_noise
+from hyjax.noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
 from hyjax.plot.figure import pyplot
 
 # A mass that flies to a wall and sticks there: then only its temperature matters, a mode of one coordinate.

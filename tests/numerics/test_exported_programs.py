@@ -15,10 +15,10 @@ import hyjax as hj
 from hyjax._flow.integrator import PlainForward, with_adjoint
 from hyjax._flow.section_map import with_terminal_modes
 from hyjax._orbit.problem import Problem
-from hyjax._sweep.iterated_map import IteratedMap
+from hyjax._sweep.attractor import IteratedMap
+from hyjax._sweep.basin import MapsToOutcome
 from hyjax._sweep.lane import OrbitFromGuess
-from hyjax._sweep.outcome import MapsToOutcome
-from hyjax._sweep.sequence_map import SequenceMap
+from hyjax._sweep.maps import SequenceMap
 from hyjax.models import simplest_walker as walker
 
 X, SLOPE = jnp.array([0.2, -0.2, 0.4, -0.016]), jnp.asarray(0.009)

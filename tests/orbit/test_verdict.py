@@ -14,7 +14,7 @@ import hyjax as hj
 from hyjax._orbit.orbit import run_orbit
 from hyjax._orbit.problem import Problem
 from hyjax._orbit.verdict import judged
-from hyjax._sweep.prescription import _is_period
+from hyjax._sweep.sweep import _is_period
 
 SUCCESSFUL, OUT_OF_PHASE = (int(code._value) for code in (hj.RESULTS.successful, hj.RESULTS.out_of_phase))
 # Where nothing flows but clocks, the cheapest solver is exact.

@@ -20,9 +20,9 @@ from springs import both, exact, START, system
 import hyjax as hj
 from hyjax._flow.step import Step
 from hyjax.plot.figure import pyplot
-from hyjax.study import study_timing
-from hyjax.study.points import points
-from hyjax.study.study_measures import divergence_time, integral_of_error
+from hyjax.study import study_run
+from hyjax.study.study import points
+from hyjax.study.study_run import divergence_time, integral_of_error
 
 matplotlib.use("Agg")
 
@@ -186,9 +186,9 @@ def test_timing_is_interleaved(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(study_timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(study_run, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     programs = [program("a", 0.25, 1.0, 0.5), program("b", 2.0), program("c", 0.125, 0.125, 0.25)]
-    taken = study_timing.interleaved_durations(programs, 3, lambda _: None, 1.5)
+    taken = study_run.interleaved_durations(programs, 3, lambda _: None, 1.5)
     assert taken == [[0.25, 1.0, 0.5], [2.0], [0.125, 0.125, 0.25]]
     assert ran == ["a", "b", "c", "a", "c", "a", "c"]
 

@@ -13,8 +13,7 @@ import xarray
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._sweep.lock import LOCK, Lock
-from hyjax._sweep.store import Store
+from hyjax._sweep.store import LOCK, Lock, Store
 
 
 @pytest.fixture(scope="module")

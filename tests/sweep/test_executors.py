@@ -13,7 +13,6 @@ from numpy.testing import assert_array_equal
 from recorded import Recorded
 
 import hyjax as hj
-from hyjax._sweep import remote, workers
 
 # A lambda is sent by value: in a worker it is another function, which is compiled there.
 doubled = lambda orbit: {"twice": 2 * orbit.x}
@@ -100,16 +99,16 @@ def test_executors_that_cannot_be_used(start):
 
 def test_workers_of_other_kinds(start, monkeypatch):
     kinds = iter(["cpu cpu", "cpu cpu"])
-    monkeypatch.setattr(remote, "device_kind", lambda: next(kinds, "gpu other"))
+    monkeypatch.setattr(workers, "device_kind", lambda: next(kinds, "gpu other"))
     with pytest.raises(hj.ExecutorError, match="another kind of device, 'gpu other', than the others, 'cpu cpu'"):
         case.swept(start, chunk=24, executor=Recorded())
 
 
 def test_workers_with_other_packages():
     """They say so before they unpack what they are sent."""
-    header = json.dumps({"versions": remote._versions() | {"jax": "0.1"}})
+    header = json.dumps({"versions": workers._versions() | {"jax": "0.1"}})
     with pytest.raises(RuntimeError, match=r"the worker on .* has jax .*, and the process that called it 0\.1\."):
-        remote.answer(header, b"", b"")
+        workers.answer(header, b"", b"")
 
 
 def test_without_cloudpickle(start, monkeypatch):

@@ -16,11 +16,10 @@ import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._sweep.branch_starts import nearest_pass
-from hyjax._sweep.chunk_solver import ChunkSolver
+from hyjax._sweep.chunks import ChunkSolver
 from hyjax._sweep.continued_starts import CoarseGrid, is_far
-from hyjax._sweep.lock import LOCK
-from hyjax._sweep.store import Store
+from hyjax._sweep.store import LOCK, Store
+from hyjax._sweep.sweep import nearest_pass
 from hyjax.models import simplest_walker as walker
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -269,7 +268,7 @@ def test_one_process_at_a_time(start, whole, tmp_path):
     """While another process holds its lock, a store is not written; and once that process is killed, it is resumed."""
     out = tmp_path / "sweep.zarr"
     case.swept(start, out, chunk=70)
-    hold = f"from hyjax._sweep.lock import Lock; print(Lock({str(out / LOCK)!r}).taken, flush=True); input()"
+    hold = f"from hyjax._sweep.store import Lock; print(Lock({str(out / LOCK)!r}).taken, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as other:
