@@ -166,6 +166,7 @@ def test_the_certificate_printed_in_readme(disturbed):
     assert lines(str(proof)) == lines(printed)
 
 
+@pytest.mark.medium
 def test_bad_input_is_refused(gait):
     with pytest.raises(ValueError, match="bound=-1"):
         hj.certify.Disturbance(-1.0)

@@ -89,6 +89,7 @@ def drawn(ax):
     return {patch.get_label(): patch.get_xy()[:-1] for patch in ax.patches}
 
 
+@pytest.mark.medium
 def test_the_figure_has_the_set_its_image_and_the_tube(certificate):
     figure = certificate.plot(model)
     section, own, *rows = figure.axes
@@ -113,6 +114,7 @@ def test_the_figure_has_the_set_its_image_and_the_tube(certificate):
     figure.canvas.draw()
 
 
+@pytest.mark.medium
 def test_what_is_not_bounded_is_not_drawn(certificate):
     lost = certificate.image * np.nan
     bounds = TubeBounds(*([each * np.nan for each in vars(certificate.tubes[0]).values()]))
@@ -128,6 +130,7 @@ def test_what_is_not_bounded_is_not_drawn(certificate):
     assert record["ratio"] is None and record["image"][0] == [None, None] and record["tubes"][0]["last"] is None
 
 
+@pytest.mark.medium
 def test_the_tube_is_that_about_the_orbit(arc):
     """The steps end before the event, by a length that the bounds do not state."""
     early = 4e-3
@@ -140,6 +143,7 @@ def test_the_tube_is_that_about_the_orbit(arc):
     assert np.all(found.high[-1] > 2 * UP - 5e-5) and np.all(found.low[-1] < -2 * UP + 5e-5)
 
 
+@pytest.mark.medium
 def test_the_drawn_tube_is_that_of_the_bounds(certificate, arc):
     figure = certified_tube(certificate)
     found = relative_tube(certificate.tubes[0], np.asarray(arc.t), np.asarray(arc.x))
@@ -152,6 +156,7 @@ def test_the_drawn_tube_is_that_of_the_bounds(certificate, arc):
         assert_allclose(edges, found.times, rtol=0, atol=2e-4)
 
 
+@pytest.mark.medium
 def test_the_set_in_the_plane_of_a_basin(certificate):
     """By the closed form of the heel strike; the picture of the model's basin shows the same states."""
     _, ax = pyplot().subplots()
@@ -178,6 +183,7 @@ def basin(certificate):
     return hj.certify.ProvedBasin(certificate, cells, np.array([0, 1, 3]), 1e-5, 9, 1.0)
 
 
+@pytest.mark.medium
 def test_the_cells_of_a_basin_in_its_plane(certificate, basin):
     """By the closed form of the heel strike; the limits of the basin's picture stay."""
     _, ax = pyplot().subplots()
@@ -198,6 +204,7 @@ def test_the_cells_of_a_basin_in_its_plane(certificate, basin):
     assert labels == ["orbit 1", "proved: enters the set", "set of the certificate"]
 
 
+@pytest.mark.medium
 def test_the_cells_by_their_strides(certificate, basin):
     ax = basin.plot()
     (cells,) = ax.collections
@@ -211,6 +218,7 @@ def test_the_cells_by_their_strides(certificate, basin):
         certified_region(certificate, strides=True)
 
 
+@pytest.mark.medium
 def test_another_plane_is_refused(certificate):
     _, ax = pyplot().subplots()
     with pytest.raises(ValueError, match="psi"):
@@ -220,6 +228,7 @@ def test_another_plane_is_refused(certificate):
         certified_region(certificate, ax, ("theta", "theta_rate"), straight)
 
 
+@pytest.mark.medium
 def test_disturbed_strides_end_where_another_integrator_has_them(orbit, certificate):
     """The same draws, by Runge and Kutta of order 4; the change of the disturbance is moved to a step's end there."""
     bound, count = 1e-4, 3
@@ -238,6 +247,7 @@ def test_disturbed_strides_end_where_another_integrator_has_them(orbit, certific
     assert moved > 1e-4 and np.max(np.abs(ends - other)) < 5e-3 * moved
 
 
+@pytest.mark.medium
 def test_sampled_strides_start_in_the_set_and_are_drawn(certificate, orbit):
     ax = certified_set(certificate, samples=40)
     lines = {line.get_gid(): line.get_xydata() for line in ax.lines}
@@ -251,6 +261,7 @@ def test_sampled_strides_start_in_the_set_and_are_drawn(certificate, orbit):
     assert np.max(far) < 1 + 1e-9 and np.sum(far > 1 - 1e-9) == 20
 
 
+@pytest.mark.medium
 def test_a_proved_orbit_shows_its_discs_and_radii(wheel):
     bounds = lambda value, radius: hj.certify.Enclosed(np.asarray(value), np.asarray(radius))
     discs = EigenvalueEnclosure(np.array([0.5 + 0.5j, 1.2 + 0j]), np.array([0.1, 1e-3]), np.array([0, 1]))

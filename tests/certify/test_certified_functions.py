@@ -131,6 +131,7 @@ def test_within_a_larger_program(fused):
         assert not misses(exact, (a, b, c), value, np.asarray(radius) + deviation).size
 
 
+@pytest.mark.medium
 def test_of_any_shape_and_of_constants():
     """Also of constants, which the compiler evaluates itself."""
     a = np.linspace(0.1, 0.9, 6)

@@ -170,6 +170,7 @@ def test_jumps_between_modes():
 # The walker
 
 
+@pytest.mark.medium
 def test_the_first_impact_of_the_walker():
     """Step 99223 (independent reference), the misprinted reset, and radius and sum of lambda by a loop in Python."""
     steps = 99_400

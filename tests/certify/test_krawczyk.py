@@ -70,6 +70,7 @@ def test_a_circle_with_a_multiplier_1_is_not_proved(round_orbit):
         _ = refused.state
 
 
+@pytest.mark.medium
 def test_an_orbit_of_another_system_is_not_proved(round_orbit):
     larger = eqx.tree_at(lambda orbit: orbit.params.size, round_orbit, jnp.array(1.00001))
     refused = krawczyk(larger, steps=48)

@@ -36,6 +36,7 @@ def test_a_subnormal_factor_times_a_huge_one_is_not_zero(form):
                     assert not missed(result, s, member(a, s, e) * member(b, s, e))
 
 
+@pytest.mark.medium
 def test_each_term_of_displacements_is_put_back_by_itself():
     """A polynomial of one term in s and v, v = 3/4 u + 1/4 e for unit vectors u and any |e| <= 1."""
     form, larger = basis(2, 1), basis(5, 2)
@@ -67,6 +68,7 @@ def system_of(rate, names):
 GROWING = ModeField(system_of(lambda t, x, p: jnp.stack([x[0], -2 * x[1]]), ("x", "y")), "m", None, False)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("orders", [1, 2, 4])
 def test_the_remainder_of_a_derivative_grows_in_a_step(orders):
     """x' = x and y' = -2 y: the remainder of exp(h) is more than its first term, and that does not depend on the states."""
@@ -80,6 +82,7 @@ def test_the_remainder_of_a_derivative_grows_in_a_step(orders):
         assert abs(exact - float(matrix.center[i, i])) <= float(matrix.radius[i, i])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("h", [0.01, 0.1])
 def test_a_gust_that_changes_its_sign_in_a_step_displaces(h):
     """x'' = w, |w| <= 1: along (1, -h / 2) the gust that turns at the middle of the step displaces by h^2 / 4."""
@@ -121,6 +124,7 @@ def arrived(field, states, flow):
     return surface, arrive(field, surface, flow, states, identity_frame(2), jnp.asarray(0.5), none)
 
 
+@pytest.mark.medium
 def test_an_event_without_a_box_is_not_proved():
     """The same set and window: as it is; without the condition of Picard's theorem; with a rate for which the ball about the
     event has no room for states that are late by 1/10."""
@@ -133,6 +137,7 @@ def test_an_event_without_a_box_is_not_proved():
         assert found == {"box": proved, "falls": True, "crosses": True}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("error", [1e-6, 1e-2, 0.1])
 def test_displacements_to_where_a_normal_turns_are_projected(error):
     """x falls with the rate 1 to the surface x = y^2: from y = +-e, displaced from the polynomial, which reaches it at y = 0."""

@@ -163,6 +163,7 @@ def field_of_all():
     return jax.jit(lambda x: flow_coefficients(graph, x, [], ORDERS))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("form", [BALL, basis(2, 2)], ids=["balls", "degree 2"])
 @pytest.mark.parametrize("size", [0.0, 1e-9, 1e-2])
 def test_taylor_coefficients_hold_those_of_all_members(field_of_all, form, size):
@@ -348,6 +349,7 @@ CURVED = ModeField(
 )  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("size", "displaced"), [(0.1, 0.0), (0.0, 1e-2), (0.03, 3e-3)])
 def test_no_state_is_lost_at_a_curved_surface(size, displaced):
     """On which no polynomial of degree 1 lies, and whose normal turns within the set."""
@@ -455,6 +457,7 @@ def to_the_surface_in_wind(states, frame, window, wind):
     return at, projected(FALLING, surface, at, frame), larger.polynomial
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("gust", [0.05, 1e-3])
 def test_no_disturbed_state_is_lost_at_an_event(gust):
     """A rate of x up to `gust` more or less, all the time: the state at the surface is in the set, seen along any direction."""

@@ -265,6 +265,7 @@ def many_are_several(outcomes, count):
     return several > count / 10 and cells > count / 2
 
 
+@pytest.mark.medium
 def test_nothing_false_is_proved_of_random_sets(attraction):
     outcomes, false = judged(attraction(), 150, 0)
     assert not false, (len(false), false[:3])

@@ -231,6 +231,7 @@ def test_return_maps_in_closed_form_are_those_of_small_steps(name):
         assert abs(after - true) < 1e-3 * unit or ("v" in p and abs(x - p["v"]) < 1e-3 * unit)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", FAMILIES)
 def test_nothing_false_is_proved_of_random_systems(name):
     outcomes, false = judged(name, 320, 0)

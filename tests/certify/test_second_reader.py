@@ -66,6 +66,7 @@ SPIRAL = Written(
 )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_the_proof_of_a_circle_is_read_again():
     """The reader knows the circle: radius 1, period 2 pi, and its multiplier; and refuses a box without an orbit."""
     orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), Rate(), sequence=("plane",))

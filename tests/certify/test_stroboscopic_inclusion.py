@@ -53,6 +53,7 @@ def test_a_driven_system_is_proved_by_proved_constants_alone():
     assert len(floating.reasons) == 1 and "at the Euler point" in floating.reasons[0] and "not proved" in repr(floating)
 
 
+@pytest.mark.medium
 def test_the_proved_ball_attracts():
     """From its border, under a disturbance of the period and the allowed size: back in the ball after each period, and closer."""
     b, radius = 0.02, 0.03

@@ -147,6 +147,7 @@ by_integers = lambda x: 0.5 * x + 0.05 * (jnp.floor(x) + jnp.ceil(x))
 kinds = (steps_up, kicked, by_branch, by_integers)
 
 
+@pytest.mark.medium
 def test_a_jump_inside_the_set_is_not_passed():
     """Each kind of jump has two cycles, at 0.1 and -0.1. Both are in a box of 0.15; in one of 0.05 there is one."""
     boxes = boxes_of(at_rest, lambda x: jnp.stack([f(x) for f, x in zip(kinds, x, strict=True)]), [0.09] * 4)
@@ -166,6 +167,7 @@ def test_two_attracting_cycles_are_not_proved_to_be_one():
     assert hj.certify.attracting(orbit, radius=0.05, **small).converges
 
 
+@pytest.mark.medium
 def test_a_sign_that_changes_during_the_flow_is_not_passed():
     """The fixed point that was proved by rates without the jump is 2.5e-4 away from the true one."""
     crossing = lambda x, t: -0.1 * x + 1e-4 * jnp.sign(0.5 - t + x)
@@ -177,6 +179,7 @@ def test_a_sign_that_changes_during_the_flow_is_not_passed():
     assert abs(centres[0] - np.exp(-0.1)) <= radii[0] < 1e-9
 
 
+@pytest.mark.medium
 def test_a_guard_that_jumps_below_zero_is_not_quiet():
     """Its rate is 1 wherever it has one; it falls from 1.5 to -1.5 at the time 1/2."""
     falls = lambda x, t: jnp.where(t < 0.5, 1 + t, t - 2)
@@ -189,6 +192,7 @@ def test_a_guard_that_jumps_below_zero_is_not_quiet():
     assert not reasons
 
 
+@pytest.mark.medium
 def test_kinks():
     """One orbit by the hull of both slopes; its multiplier only where the orbit itself is not at the kink."""
     at, near, tent = (
@@ -217,6 +221,7 @@ def descending(starts):
     return boxes_of(lambda x, t: 0 * x - 1, reset, [-1.0, *starts], *guards)
 
 
+@pytest.mark.medium
 def test_a_guard_that_starts_above_zero_fires():
     """By 5e-12, as `simulate` finds; a guard that starts at zero, or below by as much, was never positive."""
     _, reasons = descending([5e-12]).proved(1e-8)
@@ -294,6 +299,7 @@ MANY = {
 }
 
 
+@pytest.mark.medium
 def test_what_is_decided_in_the_set_is_as_good_as_smooth():
     """x+ = 0.3 + f(x) / 10 for functions that choose somewhere else, or only seem to choose."""
     functions = [f for f, _ in MANY.values()]

@@ -49,6 +49,7 @@ def test_json():
         assert_allclose(sizes[2:], np.sort(np.hypot(*multipliers.T))[2:], rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_table_picture_animation(command):
     ran = command(
         "gait", "rimless_wheel", "--param", "inertia_ratio=2/3", "--plot", "gait.png", "--animate", "gait.gif"
@@ -74,6 +75,7 @@ def test_table_picture_animation(command):
         assert np.any(np.asarray(film.convert("RGB")) != first)
 
 
+@pytest.mark.medium
 def test_degrees_and_a_region(command):
     ran = command("gait", "rimless_wheel", "--json", "--param", "slope=12deg")
     assert ran.returncode == 0, ran.stderr

@@ -50,6 +50,7 @@ def wheel(tmp_path):
     return path
 
 
+@pytest.mark.medium
 def test_commands_run_a_file(command, wheel):
     name = f"{wheel}:wheel"
     ran = command("gait", name, "--param", "slope=0.2", "--starts", "4", "--json")
@@ -154,6 +155,7 @@ def as_number(word: str) -> float | None:
         return None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("line, shown", SHOWN, ids=[line.split()[1] for line, _ in SHOWN])
 def test_output_on_the_page(command, tmp_path, line, shown):
     """The page's file in an empty folder; what each command prints, word by word, numbers to the rounding of a stride."""
@@ -193,6 +195,7 @@ guess = jnp.array([-55.0, -8.0])
 '''
 
 
+@pytest.mark.medium
 def test_a_guess_whose_surroundings_hold_no_orbit(command, tmp_path):
     """All starts near the guess lead to an orbit outside of its surroundings: it is found; by SciPy it closes. A region that is
     given stays, and the message names that orbit."""

@@ -31,6 +31,7 @@ def heights(t):
     return np.where(t <= FIRST, 1 - 9.81 / 2 * t**2, np.where(t <= 2 * FIRST, bounced, again))
 
 
+@pytest.mark.medium
 def test_table_picture_animation_and_file(command):
     """What is printed, drawn and stored is the ball's closed form."""
     ran = command(*DROPPED, "--plot", "ball.png", "--animate", "ball.gif", "--out", "ball.nc")
@@ -81,6 +82,7 @@ def test_json(command):
     assert_allclose(printed["x"], last, rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_ended_early(command):
     """All is printed up to the end, and one line says why it came."""
     ran = command(*DROPPED, "--max-jumps", "1", "--json")
@@ -116,6 +118,7 @@ def test_misuse(command, arguments, message):
     assert ran.returncode == 2 and message in ran.stderr and len(ran.stderr.splitlines()) == 1 and ran.stdout == ""
 
 
+@pytest.mark.medium
 def test_picture_of_a_trajectory():
     """A row for each coordinate, in its units; a line for each arc, and a thin one where the coordinate jumps."""
     trajectory = hj.simulate(

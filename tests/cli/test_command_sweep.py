@@ -112,6 +112,7 @@ SECTION = ("attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3", "--sectio
 FROM_THE_ORBIT = pytest.param((), id="from the orbit", marks=pytest.mark.slow)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("start", [pytest.param(("--x0=-0.5235987755982988,0.6",), id="from a state"), FROM_THE_ORBIT])
 def test_attractor(command, start):
     ran = command(
@@ -143,6 +144,7 @@ def test_attractor(command, start):
     assert_allclose([float(row[2]) for row in rows[1:]], printed["lyapunov"], rtol=1e-11)
 
 
+@pytest.mark.medium
 def test_attractor_of_a_section(command):
     """The wheel as it passes 0.1 rad: faster than after the collision by the energy won since, and the same exponent."""
     place = 0.1

@@ -48,6 +48,7 @@ def test_in_the_middle_of_a_computation(kept, message):
     assert errors.strip() == f"hyjax: interrupted. {message}"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "command", [("-m", "hyjax", "models"), (str(pathlib.Path(sys.executable).with_name("hyjax")), "models")]
 )

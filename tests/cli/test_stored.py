@@ -26,6 +26,7 @@ def kept(tmp_path_factory):
     return directory, wheels(stored_solver(str(directory), "rimless_wheel"))
 
 
+@pytest.mark.medium
 def test_is_what_find_orbits_finds(kept):
     """The program is compiled from another text: equal to rounding."""
     params = rimless_wheel.Params()
@@ -45,6 +46,7 @@ def test_is_what_find_orbits_finds(kept):
     )
 
 
+@pytest.mark.medium
 def test_is_read_again(kept):
     directory, orbits = kept
     (file,) = directory.iterdir()
@@ -54,6 +56,7 @@ def test_is_read_again(kept):
     assert file.stat().st_mtime_ns == before
 
 
+@pytest.mark.medium
 def test_what_cannot_be_read_is_made_again(kept):
     directory, orbits = kept
     (file,) = directory.iterdir()
@@ -64,6 +67,7 @@ def test_what_cannot_be_read_is_made_again(kept):
     assert read_whole(file) is not None and list(directory.iterdir()) == [file]
 
 
+@pytest.mark.medium
 def test_what_jax_does_not_accept_is_made_again(kept):
     """Whole by its checksum, and no program."""
     directory, orbits = kept
@@ -75,6 +79,7 @@ def test_what_jax_does_not_accept_is_made_again(kept):
     assert_array_equal(again.x, orbits.x)
 
 
+@pytest.mark.medium
 def test_no_damage_reaches_the_reader(kept, tmp_path):
     """Of a damaged program XLA makes a crash or another program: whatever differs from its checksum is not read at all."""
     (file,) = kept[0].iterdir()
@@ -100,6 +105,7 @@ def test_no_damage_reaches_the_reader(kept, tmp_path):
     assert read_whole(tmp_path / "nothing") is None and read_whole(tmp_path) is None
 
 
+@pytest.mark.medium
 def test_where_nothing_can_be_written(kept, tmp_path):
     blocked = tmp_path / "a file, not a directory"
     blocked.write_text("")

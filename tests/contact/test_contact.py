@@ -42,6 +42,7 @@ def on_floor():
     return jnp.asarray(times), jnp.asarray(np.stack(x)), jax.tree.map(stack, *params)
 
 
+@pytest.mark.medium
 def test_lagrangian_agrees_with_mass_matrix(on_floor):
     """And with Coriolis terms that the user gives. One factorization each, of matrices whose condition is some hundred."""
     push = lambda t, q, v, p: jnp.stack([p.push * jnp.cos(t), 0 * t, 0 * t])
@@ -217,6 +218,7 @@ def bounce(t, x, params):
     return at.v + np.linalg.solve(at.M, slide if slips else at.J.T @ stop), slips
 
 
+@pytest.mark.medium
 def test_derivative_of_an_impact_with_friction():
     """By the state, forward and reverse alike, against central differences of the closed form."""
     rng = np.random.default_rng(2)
@@ -235,6 +237,7 @@ def test_derivative_of_an_impact_with_friction():
     assert 5 < sum(bounce(t, x, params)[1] for params, t, x in draws) < 35
 
 
+@pytest.mark.medium
 def test_painleve():
     """A rod that slides with its end ahead, at tan(phi) = 2: a push closes the gap if mu > 4/3. No force obeys the law."""
     gap = lambda t, q, mu: q[1] - jnp.sin(q[2])
@@ -334,6 +337,7 @@ def test_slip_on_a_belt(plane):
     assert_allclose(x, [give - 2 * (give - keep), 0, 0.5, 0], rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_derivative_of_where_it_stops():
     """v^2 / (2 mu g), by speed, gravity and friction, through the coefficient's lens; static friction has no part in it."""
 
@@ -388,6 +392,7 @@ def test_impact_with_a_surface_that_moves():
     assert_allclose(way.reset(jnp.array(t), x, table(A=0.05))[1], speed, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_table_that_drops_away():
     """It carries the ball until sin(Omega t) = g / (A Omega^2); from a plastic impact after that the two part at once."""
     params = table(A=0.05)
@@ -403,6 +408,7 @@ def test_table_that_drops_away():
         assert target == expected
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("settle", [0.0, 0.01])
 def test_bounces_that_accumulate_end_in_contact(settle):
     """The times are those of the closed form, t_k = t_1 (1 + 2 (e + ... + e^k)), until a bounce is slower than `settle`,
@@ -435,6 +441,7 @@ def energy(x, params):
     return v @ cart.mass(q, params) @ v / 2 + potential(q, params)
 
 
+@pytest.mark.medium
 def test_energy_of_forty_elastic_bounces():
     """The tip of the double pendulum bounces on the floor, without friction or loss. Each of eighty arcs at 1e-14."""
     params = cart.Params(
@@ -463,6 +470,7 @@ def test_energy_of_forty_elastic_bounces():
     assert abs(x[0]) > 0.01
 
 
+@pytest.mark.medium
 def test_constraint_and_energy_on_a_curve():
     """A bead in a frictionless parabola for 20 time units, some ten swings: neither is enforced, but by the acceleration."""
     bead = contact_system(
@@ -548,6 +556,7 @@ def test_modes_that_a_contact_has():
         assert not {("V", "C"), ("V", "S"), ("V", "S+"), ("C", "U"), ("S", "U"), ("S+", "U")} & set(ways)
 
 
+@pytest.mark.medium
 def test_rod_that_tips_over_a_rough_foot():
     """From upright at the rate w, with half its length 1: phi'^2 = w^2 + 3 g (1 - cos phi) / 2, and the normal force per
     weight is (1 - 3 cos phi)^2 / 4 - w^2 cos phi / g: the foot leaves where that vanishes. To the integration's error."""

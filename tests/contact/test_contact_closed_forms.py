@@ -158,6 +158,7 @@ def test_closed_forms_have_coriolis_terms(draws):
                 assert np.max(np.abs(event.closed(t, x, params)[3:, :3])) > 0.1
 
 
+@pytest.mark.medium
 def test_derivatives_by_hand(draws):
     """Those of the closed forms against automatic differentiation of what a user states: rounding of some dozen terms."""
     params, t, x = draws[id(TRANSITIONS[0])][0]
@@ -263,6 +264,7 @@ def slip_on_belt(t, q, v, p):
     return (v[0] + slope * v[1]) / jnp.sqrt(1 + slope**2) - BELT
 
 
+@pytest.mark.medium
 def test_slip_stick_on_a_belt_through_a_valley():
     """By hand: the slip's gradient in position is v . dt/dx, which vanishes where v is tangent; the rate of J_t does not,
     and with it, as printed, the matrix would be another."""

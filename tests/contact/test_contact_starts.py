@@ -165,6 +165,7 @@ def test_every_arc_of_a_run_begins_where_a_run_may_begin():
     assert seen == {"S+", "S-", "C"}
 
 
+@pytest.mark.medium
 def test_an_arc_begins_likewise():
     """`flow_to_guard`: NaN, as of any start outside a domain, with a gradient of zero, also in the air, where the formulas would
     stop the block as well; on the floor 2.943 g stops 1 in v / mu g."""

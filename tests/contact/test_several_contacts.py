@@ -148,6 +148,7 @@ def test_an_impact_without_a_solution(rate, after):
     assert_allclose(end[2:], [after, after], rtol=0, atol=1e-15)
 
 
+@pytest.mark.medium
 def test_both_ends_of_a_rod_at_once():
     """A rod that falls flat: two guards together, which is reported; tilted by 1e-3, the order is known."""
     system, params = rod(0.0), {"inertia": jnp.array(1 / 3)}

@@ -120,6 +120,7 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert "period-doubling at 3" in str(doubling)
 
 
+@pytest.mark.medium
 def test_natural_parameter_ends_at_the_fold():
     system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
     branch = hj.continuation(
@@ -162,6 +163,7 @@ def exchange(x, p):
     return x + p["mu"] * x - x**2
 
 
+@pytest.mark.medium
 def test_the_half_that_leads_to_stop():
     """The branch that crosses x = 0 is x = mu, positive above and negative below."""
     system, orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
@@ -181,6 +183,7 @@ def test_the_half_that_leads_to_stop():
     assert_array_equal(whole.stable, whole.values > 0)
 
 
+@pytest.mark.medium
 def test_a_branch_that_does_not_lead_to_stop():
     """x = mu^(1/2) turns at mu = 0, and leaves the interval on the other side, three times as far from the start."""
     system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
@@ -192,6 +195,7 @@ def test_a_branch_that_does_not_lead_to_stop():
     assert hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5)).result == RESULTS.successful
 
 
+@pytest.mark.medium
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""
     system = mapping(logistic)

@@ -25,6 +25,7 @@ SYSTEMS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["taken", pytest.param("passed", marks=pytest.mark.slow)])
 def test_a_branch_ends_at_a_corner(kind):
     system = hj.HybridSystem(

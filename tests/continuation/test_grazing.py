@@ -139,6 +139,7 @@ def test_locus_in_closed_form(arch):
     assert_allclose(np.max(np.abs(curve.multipliers), axis=1), 1, rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_misuse(arch):
     point = arch.special_points[0]
     with pytest.raises(ValueError, match="pick a second one"):

@@ -59,6 +59,7 @@ def test_doublings_within_one_step():
     check(both, ("period-doubling", -0.005), ("period-doubling", 0))
 
 
+@pytest.mark.medium
 def test_what_is_not_located_is_said():
     """Two multipliers -1 - s at once: there is no sign change, and no orbit with one of them alone."""
     branch = branch_of(blocks(turned(0.5, 1.0), -np.eye(2)), blocks(np.zeros((2, 2)), -np.eye(2)))
@@ -134,6 +135,7 @@ def isola():
     return system, orbit, hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
 
 
+@pytest.mark.medium
 def test_closed_branch(isola):
     """Once around the circle the branch leads back to the start."""
     system, orbit, branch = isola
@@ -152,6 +154,7 @@ def test_closed_branch(isola):
     assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
 
 
+@pytest.mark.medium
 def test_an_orbit_whose_strides_come_in_another_order_is_no_other_point(isola):
     """Points of the circle, as if of orbits of two and of three strides."""
     *_, branch = isola

@@ -77,6 +77,7 @@ def test_no_minima_that_the_spectral_radius_lacks():
     assert minima(factors(matrices, 1e-3)) <= 1
 
 
+@pytest.mark.medium
 def test_derivatives_where_eigenvalues_meet():
     """At s = 0 a real pair becomes complex: the spectral radius has a slope of 1/sqrt(s) there. Forward, reverse, differences."""
     matrix, direction = np.array([[0.6, 1.0], [0.0, 0.6]]), np.array([[0.3, 0.0], [1.0, -0.2]])

@@ -174,6 +174,7 @@ def test_gradient_of_a_linear_model():
     assert_allclose(control_gradient(model), jax.grad(cost)(jnp.zeros((5, 2))), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_directions_of_a_quadratic_model():
     """Five steps of three coordinates and two controls: the least of the model over all ten numbers at once, where events are
     held too; the feedback, from another first state; and damped steps."""
@@ -310,6 +311,7 @@ def test_gradient_through_events():
     assert_allclose(slope, (beside[0] - beside[1]) / 2e-3, rtol=1e-4)
 
 
+@pytest.mark.medium
 def test_feedback_about_the_optimum(held):
     """Dropped from 2 cm higher or lower the ball bounces late or early; the closed loop costs less than the open loop."""
     starts = jnp.array([[4.02, 0.0], [3.98, 0.0]])
@@ -337,6 +339,7 @@ def final_cost(t, x, p):
     return p["wells"] * (x[0] ** 2 - 1) ** 2 + p["one"] * (x[0] - 1) ** 2 + p["flat"] * (x[0] - 1) ** 4
 
 
+@pytest.mark.medium
 def test_wells_and_a_least_cost_of_zero():
     """With u equal in all steps, x(1) = u: the cost is r u^2 + (u^2 - 1)^2, least at u^2 = 1 - r / 2; or (u - 1)^2; or
     (u - 1)^4, which a step makes (2/3)^4 of what it was, and of which 2/3 is expected of the next."""
@@ -374,6 +377,7 @@ def test_wells_and_a_least_cost_of_zero():
     assert_allclose(found.cost[8], (2 / 3) ** (4 * 13), rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_failure_and_misuse():
     def ask(message, **changes):
         options = {

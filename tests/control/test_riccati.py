@@ -139,6 +139,7 @@ def mixed_regulator(mixed):
     return hj.control.regulator(mixed, terminal_cost=FINAL, **COSTS)
 
 
+@pytest.mark.medium
 def test_modes_of_different_dimension_against_scipy(mixed, mixed_regulator):
     s = hj.control.riccati(mixed, terminal_cost=FINAL, **COSTS)
     known = by_scipy(mixed, FINAL)
@@ -180,6 +181,7 @@ def test_cost_of_the_closed_loop(mixed, mixed_regulator):
     assert_allclose(off[2:] / sizes[2:], off[0] / sizes[0], rtol=0.1)
 
 
+@pytest.mark.medium
 def test_gain_and_control(mixed_regulator, mixed):
     """K = R^-1 B'P on both sides of an event; a late state is compared with the continuation of its own arc."""
     event = mixed.events[0]
@@ -200,6 +202,7 @@ def test_gain_and_control(mixed_regulator, mixed):
     assert_allclose(moved, -1e-3 * mixed_regulator.gain(late, mode="two", arc=0)[:, 1], rtol=1e-5)
 
 
+@pytest.mark.medium
 def test_misuse(mixed):
     push = lambda p: p["push"]
     wrong = [

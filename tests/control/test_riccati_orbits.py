@@ -36,6 +36,7 @@ FORCE = {
 }
 
 
+@pytest.mark.medium
 def test_periodic_solution_against_scipy(table):
     """The unstable orbit under a vertical force: 20 periods backward from zero with SciPy."""
     assert float(table.spectral_radius) > 2
@@ -81,6 +82,7 @@ def test_the_short_gait_walks_under_torque(walker):
     assert late > 1e-5
 
 
+@pytest.mark.medium
 def test_an_orbit_that_no_control_stabilizes(table):
     """The coefficient of restitution does not act on the flow."""
     s = hj.control.riccati(table, where=lambda p: p.restitution)

@@ -39,6 +39,7 @@ def test_norm_of_a_map_in_closed_form():
     assert np.isinf(found[3])
 
 
+@pytest.mark.medium
 def test_orbits_without_a_norm():
     orbit = hj.periodic_orbit(MAP, jnp.array([0.6, 0.0]), {"r": jnp.array(2.5)}, sequence=("m",), integrator=exact_flow)
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)
@@ -47,6 +48,7 @@ def test_orbits_without_a_norm():
         hj.control.sensitivity_norm(jax.tree.map(lambda leaf: leaf[None], orbit), noise=lambda p: p["r"])
 
 
+@pytest.mark.medium
 def test_norm_of_the_walker_against_its_strides(walker):
     """One stride on another slope, then forty on the first: the root of the sum of squares of the strides' deviations."""
     orbit = walker["long_0.009"]

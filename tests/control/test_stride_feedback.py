@@ -57,6 +57,7 @@ def test_lyapunov_sum_against_scipy():
     assert_allclose(lyapunov_sum(jnp.asarray(closed), jnp.asarray(q)), solve_discrete_lyapunov(closed.T, q), rtol=1e-11)
 
 
+@pytest.mark.medium
 def test_derivatives_of_the_riccati_solution():
     matrices, direction = problem(7, 3, 2), problem(8, 3, 2)
 
@@ -96,6 +97,7 @@ def test_feedback_of_a_map_in_closed_form(unstable):
     assert "dr = " in str(feedback) and "without feedback 1.9" in str(feedback)
 
 
+@pytest.mark.medium
 def test_the_nonlinear_map_is_stabilized(unstable):
     feedback = hj.control.stride_feedback(unstable, where=lambda p: p["r"], control_cost=0.1 * jnp.eye(1))
     x = jnp.array([0.75, 0.0])
@@ -110,6 +112,7 @@ def test_the_nonlinear_map_is_stabilized(unstable):
     assert np.all(np.asarray(alone.controls) == 0) and abs(float(alone.x[-1, 0] - unstable.x[0])) > 1e-3
 
 
+@pytest.mark.medium
 def test_feedback_under_vmap_and_grad():
     def radius(r):
         guess = jnp.stack([1 - 1 / r, 0 * r])
@@ -134,6 +137,7 @@ def test_feedback_under_vmap_and_grad():
     assert_allclose(slope, expected_slope, rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_parameters_that_do_not_act():
     """A parameter that multiplies zero: no feedback, and a code; a stable orbit needs none."""
     idle = map_of(lambda x, p: logistic(x, p) + 0 * p["idle"])
@@ -143,6 +147,7 @@ def test_parameters_that_do_not_act():
         assert hj.control.stride_feedback(orbit, where=lambda p: p["idle"]).result == code
 
 
+@pytest.mark.medium
 def test_the_short_gait_walks(walker):
     """By the slope of the ground, chosen once per step, the unstable short gait is stable; without feedback it is left."""
     orbit = walker["short_0.009"]

@@ -60,6 +60,7 @@ def test_a_thermostat_that_starts_beyond_its_limit(domain):
     assert_allclose(ran[0].fundamental_matrix(), [[np.exp(-t)]], rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_a_chain_without_end_is_zeno():
     """Where each of two modes begins beyond the limit that leads to the other; on one limit for both it slides."""
     ran = heated(thermostat(18.0, 22.0), jnp.array(20.0))
@@ -94,6 +95,7 @@ QUEUE = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_a_queue_that_is_full_again_at_once():
     @eqx.filter_jit
     @jax.vmap
@@ -109,6 +111,7 @@ def test_a_queue_that_is_full_again_at_once():
     assert_allclose(ran.x[:-1], np.stack([starts + t1 - 4 * served, served], axis=1)[:-1], rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_what_one_event_changes_another_waits_for():
     """At t = 1 x becomes 5, so that y, which waits for x > 3, is raised at the same time, once (AMICI, issue 2926). Then a reset
     that ends on the surface of a guard that falls, for every start: the derivative is that of both rules."""
@@ -158,6 +161,7 @@ CHAIN = hj.HybridSystem(
 FIXED = 0.5 / (1 - 0.5 * np.exp(-1))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", [None, pytest.param(hj.MultipleShooting(), marks=pytest.mark.slow)])
 def test_an_orbit_through_a_mode_of_no_duration(method):
     """y+ = (y / e + 1) / 2. The multiplier is 1 / 2e, as if the mode between were not there, and the flow there does not
@@ -169,6 +173,7 @@ def test_an_orbit_through_a_mode_of_no_duration(method):
     assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, np.exp(-1) / 2], atol=1e-9)
 
 
+@pytest.mark.medium
 def test_derivatives_through_a_mode_of_no_duration():
     """At fixed time: x = t - 1 + x0 after t = 1 - x0, where y = (y0 e^-(1 - x0) + 1) / 2 begins to decay."""
     x0, t1 = jnp.array([0.1, FIXED]), 1.5
@@ -182,11 +187,13 @@ def test_derivatives_through_a_mode_of_no_duration():
     assert_allclose(eqx.filter_jit(jax.jacfwd(end))(x0), right, atol=1e-9)
 
 
+@pytest.mark.medium
 def test_monodromy_through_a_mode_of_no_duration():
     total = hj.monodromy(CHAIN, jnp.array([0.0, FIXED]), None, sequence=("run", "turn"), integrator=ROLLED)
     assert_allclose(np.sort(np.linalg.eigvals(total)), [np.exp(-1) / 2, 1], atol=1e-9)
 
 
+@pytest.mark.medium
 def test_a_section_and_an_impact_at_once():
     met = hj.flow_to_guard(CHAIN, "turn", 0.5, jnp.array([0.2, 3.0]), None, integrator=ROLLED)
     assert met.result == "successful" and bool(met.at_once)
@@ -198,6 +205,7 @@ def test_a_section_and_an_impact_at_once():
     assert_allclose(crossing.x, [0.5, (np.exp(-0.5) + 1) / 2 * np.exp(-0.5)], rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_a_dose_that_is_due_at_the_start():
     """Six doses of 3, one each 15, absorbed after a lag; superposition in closed form, also by the lag: at a lag of zero from the
     right, and not at all where the first dose is overdue."""
@@ -226,6 +234,7 @@ def test_a_dose_that_is_due_at_the_start():
     assert_allclose(by, np.sum(slopes, axis=1), rtol=1e-8)
 
 
+@pytest.mark.medium
 def test_the_first_of_the_list_is_taken_unless_it_is_not_armed():
     ways = [
         ("a", "b", lambda t, x, p: p[0]),
@@ -260,6 +269,7 @@ FLOWN = np.array([[1, 0], [0.5 * FIXED * np.exp(-0.9) - (FIXED * np.exp(-0.9) + 
 FLOWN[1] *= np.exp(-0.6)
 
 
+@pytest.mark.medium
 def test_covariance_through_a_mode_of_no_duration():
     """Of the start; and of noise in both resets, in the level of the first guard, and in that of the second, which does not act.
     The trajectory is that of `simulate`."""
@@ -283,6 +293,7 @@ def test_covariance_through_a_mode_of_no_duration():
         assert_allclose(getattr(run, name), getattr(ran, name), rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.medium
 def test_covariance_from_a_start_beyond_the_limit():
     """The first jump is at time 0 for every start, the next at a fixed temperature: the variance of its time alone remains."""
     system, t = thermostat(22.0, 18.0), 1.0
@@ -300,6 +311,7 @@ def test_covariance_from_a_start_beyond_the_limit():
     assert_allclose(cooled.final, [[0.01 * np.exp(-2 * first)]], rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_exponents_through_a_mode_of_no_duration():
     """log(1 / 2e) in a period of 1, as of the multiplier, and 0 along the flow."""
     found = eqx.filter_jit(hj.phase.lyapunov_spectrum)(
@@ -310,6 +322,7 @@ def test_exponents_through_a_mode_of_no_duration():
     assert_allclose(found.exponents, [0, -1 - np.log(2)], atol=1e-8)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("first", ["run", "turn"])
 def test_responses_of_an_orbit_through_a_mode_of_no_duration(first):
     """The phase is the clock: a push of x is an advance, and one of y none. A push of y decays by 1 / 2e in a period, and one of
@@ -337,6 +350,7 @@ def test_at_once_is_a_bool():
         hj.Transition("a", "b", lambda t, x, p: x[0], same, at_once=1)  # pyright: ignore
 
 
+@pytest.mark.medium
 def test_a_ball_that_rises_from_its_floor_does_not_bounce_at_once():
     """After a bounce the height is zero up to rounding of either sign, and the speed is upwards."""
     ball = hj.HybridSystem(

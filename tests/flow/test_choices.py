@@ -205,6 +205,7 @@ def test_models_do_not_jump(name):
     assert messages(check) == []
 
 
+@pytest.mark.medium
 def test_the_derivative_that_is_lacking():
     """x' = 1 until T and 2 from then on: x(1) from 0 is 2 - T, with derivative -1; where the field chooses, 0, and a warning."""
     side = lambda rate: hj.Mode(lambda t, x, p: rate * jnp.ones(1), ("x",))

@@ -92,6 +92,7 @@ def test_reverse_is_forward():
     assert_allclose(forward_over_reverse(z)[1], forward_jacobian(z[None])[0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_hessian(start):
     """Symmetric, and the derivative of the Jacobian: one Newton step after a stopped gradient would give neither."""
     hessian = np.asarray(forward_over_reverse(jnp.asarray(start))[0])
@@ -120,6 +121,7 @@ def loose_stride(x, slope, tolerance):
     return time, jacobian
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("gait", ["long_0.009", "short_0.009"])
 def test_multipliers_are_as_good_as_the_event(gait):
     """At any tolerance. (Through an interpolant they would be worse than the event by a factor 500 to 4000.)"""
@@ -150,6 +152,7 @@ def spring_exact(p):
     )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
 def test_parameters_of_field_guard_and_reset(jacobian):
     got, expected = jax.jit(jacobian(spring_stride))(SPRING), jax.jacfwd(spring_exact)(SPRING)
@@ -157,6 +160,7 @@ def test_parameters_of_field_guard_and_reset(jacobian):
         assert_allclose(got[name], expected[name], rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.medium
 def test_second_derivatives_in_parameters():
     got, expected = jax.jit(jax.hessian(spring_stride))(SPRING), jax.hessian(spring_exact)(SPRING)
     for a in SPRING:
@@ -164,6 +168,7 @@ def test_second_derivatives_in_parameters():
             assert_allclose(got[a][b], expected[a][b], rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_gradient_of_a_batch():
     """The gradient of a sum over `vmap`."""
     k = jnp.linspace(0.5, 3, 7)
@@ -174,6 +179,7 @@ def test_gradient_of_a_batch():
     assert_allclose(jax.jit(jax.grad(lambda k: jnp.sum(jax.vmap(loss)(k))))(k), expected, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.medium
 def test_any_leaves_among_the_parameters():
     """A whole number or a function has no derivative, and does not prevent those of the others."""
     system = leave(oscillate, 2, lambda t, x, p: x[0] - p["shape"](p["q"] ** p["power"]))
@@ -192,6 +198,7 @@ def test_any_leaves_among_the_parameters():
 ADJOINTS = {"direct": dfx.DirectAdjoint(), "checkpoint": dfx.RecursiveCheckpointAdjoint()}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ADJOINTS)
 def test_gradients_through_the_steps_in_parameters(name):
     integrator = hj.Integrator(max_steps=128, adjoint=ADJOINTS[name])
@@ -201,6 +208,7 @@ def test_gradients_through_the_steps_in_parameters(name):
         assert_allclose(got[each], expected[each], rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.medium
 def test_forward_and_second_derivatives_through_the_steps():
     """DirectAdjoint serves both modes, nested."""
     integrator = hj.Integrator(max_steps=128, adjoint=dfx.DirectAdjoint())
@@ -215,6 +223,7 @@ def test_forward_and_second_derivatives_through_the_steps():
 # Functions that close over what is differentiated
 
 
+@pytest.mark.medium
 def test_closed_over_parameters_in_a_batch():
     k = jnp.linspace(0.5, 3, 5)
     got = jax.jit(jax.vmap(jax.grad(lambda k: spring_stride(None, spring_closed_over(SPRING | {"k": k}))[2])))(k)
@@ -222,6 +231,7 @@ def test_closed_over_parameters_in_a_batch():
     assert_allclose(got, expected, rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_closed_over_parameters_of_an_orbit():
     """In reverse mode, which goes by way of the forward one. (By a backward pass through the steps: `test_reverse.py`.)"""
 
@@ -239,6 +249,7 @@ def test_closed_over_parameters_of_an_orbit():
         assert_allclose(got[name], expected[name], rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_second_derivatives_through_a_scan_of_arcs():
     """Forward over reverse, where JAX loses the rules of custom derivatives within a scan; u' = 1, reset to 0 at u = p.
 
@@ -262,6 +273,7 @@ def test_second_derivatives_through_a_scan_of_arcs():
         assert_allclose(jax.jit(jax.jacfwd(inner(end)))(p), jax.hessian(exact)(p), rtol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("staged", [False, True], ids=["plain", "jit"])
 def test_a_batch_that_does_not_reach_the_flow(staged):
     """Restitution acts after the fall from height 1: the speed after the impact is e sqrt(2 g), in every lane."""

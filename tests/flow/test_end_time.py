@@ -71,6 +71,7 @@ def interrupted(system, params, integrator, begin, until, most):
     return jax.vmap(run)(until, most)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name, integrator", RUNS, ids=[f"{name}-{type(way.solver).__name__}" for name, way in RUNS])
 def test_an_interruption_at_an_event_changes_nothing(name, integrator):
     system, params, mode, x, number, t0, t1 = CASES[name]

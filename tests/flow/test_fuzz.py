@@ -82,6 +82,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.medium
 def test_random_systems():
     count, wrong = compared(0, 40)
     assert not wrong, "\n".join(wrong)
@@ -222,6 +223,7 @@ def compared_of(name: str, seed: int, lanes: int) -> tuple[int, list[str]]:
     return compared_pair(seed, lanes) if name == "pair" else compared_family(name, seed, lanes)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["friction", "units"])
 def test_some_of_a_family(name):
     """Members whose guards are met sooner or later by 1e-9 meet the same; a few that barely meet one are left out."""

@@ -71,6 +71,7 @@ def test_what_is_foreseen():
     assert fall(2.0, falling=jnp.array([False]), s=evaluate_guards(rises, 0.0), e=evaluate_guards(rises, 0.5)) == np.inf
 
 
+@pytest.mark.medium
 def test_numbers_of_tries():
     """Of strides that begin within 1 % of a gait: a short first step, four of 0.73 to 0.88, one to just beyond the surface, and
     one onto it. A ball's polynomial is exact."""
@@ -98,6 +99,7 @@ def above(field, offset=0.0):
     )
 
 
+@pytest.mark.medium
 def test_a_lane_does_not_depend_on_its_neighbours():
     """Forced oscillators, beside others and beside copies of themselves, in one program: which surfaces are near is asked of the
     batch, which are aimed at of each lane."""

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import hyjax as hj
 from hyjax._flow.guard_polynomials import coarseness, GuardValues, hidden_turn, may_be_coarse
@@ -38,6 +39,7 @@ def test_turns_of_a_covered_limit_are_not_looked_for():
         assert when == (0.5 if any(seen) else 1)
 
 
+@pytest.mark.medium
 def test_the_kink_of_a_covered_limit_costs_no_steps():
     """A ball leaves the floor: its gap and the rate of its gap, of which the domain takes the larger, become equal on the way."""
     floor = Contact(lambda t, q, p: q[0], restitution=0.5)

@@ -50,6 +50,7 @@ def test_only_a_rate_of_zero_is_grazing(field, guard, at):
     assert at is None or abs(end.t - at) < 1e-2
 
 
+@pytest.mark.medium
 def test_gradient_beside_a_guard_that_is_not_a_number():
     """The second guard is the root of a negative number at the event, where its derivative is NaN."""
     beside = hj.Transition("free", "free", lambda t, x, p: jnp.sqrt(x[0] - p), unchanged)
@@ -64,6 +65,7 @@ def test_gradient_beside_a_guard_that_is_not_a_number():
     )
 
 
+@pytest.mark.medium
 def test_states_that_are_not_finite():
     system = leave(lambda t, x, p: jnp.stack([x[1], -jnp.ones(())]), 2, lambda t, x, p: x[0])
     starts = jnp.array([[np.inf, 0], [1, np.inf], [0, -np.inf], [np.nan, 0], [1, np.nan]])
@@ -73,6 +75,7 @@ def test_states_that_are_not_finite():
         assert has(jax.vmap(run)(starts), RESULTS.nonfinite)
 
 
+@pytest.mark.medium
 def test_orbit_of_a_stride_that_forgets_its_start():
     """x' = 2 - x falls by 1/2 when it comes to 1: the end of the first stride does not depend on the guess, and every guess is a
     state after some jump, but the orbit starts at 1/2. Its period is the logarithm of 3/2."""
@@ -86,6 +89,7 @@ def test_orbit_of_a_stride_that_forgets_its_start():
 # Guards whose gradient does not exist, or is infinite, where the flow starts
 
 
+@pytest.mark.medium
 def test_a_guard_without_a_gradient_at_the_start():
     """The norm has none there, and the slope of the square root is infinite."""
     guard = lambda t, x, p: 2 - jnp.linalg.norm(x) - jnp.sqrt(x[1] / 4)
@@ -129,6 +133,7 @@ def dropped(x, e, kind, end):
     return hj.simulate(floors, x, {"e": e, "floor": kind}, mode="m", t1=end, integrator=ROLLED)
 
 
+@pytest.mark.medium
 def test_plastic_impacts_and_balls_that_rest_on_floors_or_are_thrown():
     """Plastic impacts on each floor end on it, a ball at rest stays, and one that is thrown flies."""
     h, e, kind = (each.ravel() for each in np.meshgrid(np.linspace(0.1, 3, 8), [0, 1e-16, 1e-12, 1e-8, 1e-4], range(6)))
@@ -148,6 +153,7 @@ def test_plastic_impacts_and_balls_that_rest_on_floors_or_are_thrown():
     assert_allclose(thrown[0], [1e-3 * 1e-4 - 9.81e-8 / 2, 1e-3 - 9.81e-4], rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_plastic_impacts_on_slopes():
     """The speed at which the ball leaves the slope is rounding, of either sign."""
     normal = lambda p: jnp.stack([jnp.sin(p), jnp.cos(p)])
@@ -163,6 +169,7 @@ def test_plastic_impacts_on_slopes():
     assert_allclose(jax.vmap(lambda x, p: normal(p) @ x[:2])(walk.x, angles), 0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_a_ball_that_is_released_on_the_floor_stays():
     """From another mode, which held it there."""
     held = hj.Mode(lambda t, x, p: 0 * x, ("z", "v"))
@@ -173,6 +180,7 @@ def test_a_ball_that_is_released_on_the_floor_stays():
     assert has(walk, RESULTS.zeno) and walk.jumps == 1 and abs(walk.x[0]) <= 1e-14
 
 
+@pytest.mark.medium
 def test_a_hop_that_no_step_resolves_does_not_end_below_the_floor():
     """At the time zero, where a time of any size counts; the pressure, whose changes limit the steps, is not small."""
     field = lambda t, x, p: jnp.stack([x[1], -2.5 + 0 * x[1], 5 - 1e-3 * x[2] ** 2])
@@ -189,6 +197,7 @@ def test_a_hop_that_no_step_resolves_does_not_end_below_the_floor():
 # Time
 
 
+@pytest.mark.medium
 def test_time_runs_forward():
     """A traced end before the start, as one lane of a batch."""
     system = hj.HybridSystem({"m": hj.Mode(oscillate, ("a", "b"))}, ())
@@ -203,6 +212,7 @@ def test_time_runs_forward():
     assert np.array_equal(walks.x[1], [1, 0])
 
 
+@pytest.mark.medium
 def test_short_times():
     """Power electronics lives at nanoseconds: an oscillator over two radians, and the time of its zero."""
     system = leave(lambda t, x, p: p * oscillate(t, x, p), 2, lambda t, x, p: x[0])
@@ -216,6 +226,7 @@ def test_short_times():
     assert_allclose(t * w, np.pi / 2, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_steep_guard_on_a_straight_flow():
     """The solver is exact here, and its steps grow: the guard is the only thing that bends."""
     system = leave(line, 1, lambda t, x, p: 2 - jnp.exp(jnp.minimum(p["steep"] * (x[0] - p["at"]), 700.0)))
@@ -243,6 +254,7 @@ def first_fall(height, rate):
     return brentq(height, times[first - 1], times[first], xtol=1e-15, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_guards_that_vary_faster_than_the_flow():
     """Steps in free flight grow without bound, and the guard turns many times in each."""
     system = leave(straight_up_and_down, 4, above_a_table_or_waves)
@@ -291,6 +303,7 @@ def test_a_relay_slides():
     assert_allclose(walk.t, np.abs(starts[:, 0]), atol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_hysteresis_does_not_slide():
     """Switching up and down at different levels: the way back leaves from somewhere else."""
     up, down = (hj.Mode(lambda t, x, p, s=s: s * jnp.ones(1), ("x",)) for s in (1, -1))
@@ -303,6 +316,7 @@ def test_a_hysteresis_does_not_slide():
     assert has(walk, RESULTS.successful) and walk.jumps == 5
 
 
+@pytest.mark.medium
 def test_what_does_not_slide():
     """Guards of both modes are zero and fall; but the jump leads elsewhere, or the flow behind does not lead back."""
     field = lambda t, x, p: p["speed"] * jnp.ones(1)
@@ -332,6 +346,7 @@ beside = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_orbits_with_coordinates_of_different_size():
     """The parameters are Python's numbers, which are arrays: no program is compiled again for another value."""
     for big in (1.0, 1e3, 1e-3):
@@ -341,6 +356,7 @@ def test_orbits_with_coordinates_of_different_size():
         assert_allclose(np.sort(found.x[:, 0]), [0, 1 - 1 / 3.2], atol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_parameter_that_is_a_whole_number_is_continued():
     system, params = map_of(logistic), {"r": jnp.array(2)}
     orbit = hj.periodic_orbit(system, jnp.array([0.45, 0.0]), params, sequence=("m",), integrator=exact)
@@ -364,6 +380,7 @@ forced = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_a_forced_orbit_returns_with_its_forcing():
     for period, code in ((1.0, RESULTS.successful), (2.0, RESULTS.successful), (0.7, RESULTS.out_of_phase)):
         guess = jnp.array([0.1, 0.0])
@@ -379,12 +396,14 @@ def test_a_forced_orbit_returns_with_its_forcing():
 # What JAX allows elsewhere
 
 
+@pytest.mark.medium
 def test_gradients_under_checkpoint():
     system = leave(oscillate, 2, lambda t, x, p: x[0] - p)
     time = lambda p: hj.flow_to_guard(system, "free", 0.0, jnp.array([1.0, 0.0]), p, integrator=ROLLED).t
     assert_allclose(jax.grad(jax.checkpoint(time))(0.3), -1 / np.sqrt(1 - 0.09), rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_networks_as_parameters():
     """A module with functions among its leaves, through `simulate`, its samples and its derivatives."""
     network = eqx.nn.MLP(2, 2, 4, 1, activation=jnp.tanh, key=jax.random.key(0))

@@ -67,6 +67,7 @@ def rates(both):
     return hj.HybridSystem(modes, tuple(hj.Transition(a, b, at(k), lambda t, x, p: x) for a, b, k in ways))
 
 
+@pytest.mark.medium
 def test_rates_that_add_up_are_in_step_and_others_are_not():
     """y(3) = (3 - p0) + 2 (3 - p1) if the rates add up. If not, -p0 - (both - 1) p1 or -(both - 2) p0 - 2 p1 by order: the
     derivatives by the state agree, those by the parameters do not."""
@@ -91,6 +92,7 @@ def test_rates_that_add_up_are_in_step_and_others_are_not():
     assert np.array_equal(result == RESULTS.simultaneous_guards, [True, False, False])
 
 
+@pytest.mark.medium
 def test_rates_that_fit_are_in_step():
     """a and b rise at the rate 1 to the surfaces a = 1 and b = 1. From the first of a, b rises by 2; from that of b, a by 3/2;
     what the others are then makes x(2) = (4, 3) + (2 1; 1 1) d from the start d, in every order."""
@@ -115,6 +117,7 @@ def test_rates_that_fit_are_in_step():
     assert_allclose(by_start, np.tile(matrix, (4, 1, 1)), rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_sums_and_products_in_another_order_are_in_step():
     """(0.1 + 0.2) + 0.3 is not (0.3 + 0.2) + 0.1, but for rounding; nor are the products, derivatives by the state, the same."""
     ways = [
@@ -133,6 +136,7 @@ def test_sums_and_products_in_another_order_are_in_step():
     assert_allclose(by_start, np.diag([1, 0.006]), rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_events_that_lead_to_different_modes_are_not_in_step():
     """One order ends in "a", the other in "b"; all else is the same. A later event could lead from both to "a"."""
     at = lambda k: lambda t, x, p: p[k] - t
@@ -153,6 +157,7 @@ def test_events_that_lead_to_different_modes_are_not_in_step():
     assert [system.names[k] for k in ran.mode] == ["none", "a", "b"]
 
 
+@pytest.mark.medium
 def test_strides_through_events_that_are_not_in_step_have_no_numbers():
     """The rates as above, and y starts again at t = 2."""
     ways = (*rates(3.0).transitions, hj.Transition("both", "none", lambda t, x, p: 2 - t, lambda t, x, p: 0.5 * x))
@@ -173,6 +178,7 @@ def test_strides_through_events_that_are_not_in_step_have_no_numbers():
     assert np.all(np.isnan([ran.x[0], ran.time, ran.impacts[0].t, ran.impacts[0].x[0]]))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("step", [1.0, 1e-9])
 def test_states_that_depend_on_the_order_keep_the_code(step):
     """Add a step, and double."""
@@ -186,6 +192,7 @@ def test_states_that_depend_on_the_order_keep_the_code(step):
     assert float(ran.t) == 1.0
 
 
+@pytest.mark.medium
 def test_what_lies_between_two_events():
     """Of two events at one time, one leads to a mode that is left at once, or in which the other is not armed; or both lead to a
     mode in which a third falls at that time. None of these is in step, and each has an order where the times differ."""
@@ -221,6 +228,7 @@ def test_what_lies_between_two_events():
     assert ends == list(cases.values())
 
 
+@pytest.mark.medium
 def test_more_events_than_are_followed_keep_the_code():
     """Five clocks, of which the last doubles what the first increases."""
     resets = [lambda t, x, p, k=k: x.at[k].add(1.0) for k in range(4)] + [lambda t, x, p: x.at[0].multiply(2.0)]
@@ -233,6 +241,7 @@ def test_more_events_than_are_followed_keep_the_code():
     assert np.array_equal(ran.x[1:3], [[2, 1, 1, 1], [1, 1, 1, 1]])
 
 
+@pytest.mark.medium
 def test_events_in_step_that_leave_the_state_as_it_is():
     """Three at one time, of which two change nothing, are no chain without end."""
     resets = (same, same, lambda t, x, p: x + 1)
@@ -244,6 +253,7 @@ def test_events_in_step_that_leave_the_state_as_it_is():
     assert np.all(ran.x == 1)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_an_event_that_was_taken_in_step_is_due_again(first):
     """A clock that ticks at 1 and 2, one at 1 and one at 2: each pair is in step, whatever comes first in the list."""
@@ -258,6 +268,7 @@ def test_an_event_that_was_taken_in_step_is_due_again(first):
     assert np.array_equal(ran.x, [2, 1, 1])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", CASES)
 def test_in_step_as_the_bouligand_derivative_says(name):
     """Where its matrices agree the run goes on, with that matrix; where they do not, the code stays."""
@@ -290,6 +301,7 @@ def after_two_bounces(h, g, e, t):
     return speed * (t - second) - g * (t - second) ** 2 / 2, speed - g * (t - second)
 
 
+@pytest.mark.medium
 def test_balls_of_equal_height():
     """The bounces of two balls from one height, in step each time, and the derivatives by both heights and the restitution."""
 
@@ -358,6 +370,7 @@ def strides():
     return run(SYNCHRONOUS)
 
 
+@pytest.mark.medium
 def test_the_sequence_names_the_order(strides):
     jacobian, ran = strides
     for one, (first, second) in zip(ran, ((0, 2), (1, 3)), strict=True):
@@ -371,6 +384,7 @@ def test_the_sequence_names_the_order(strides):
     assert_allclose(jacobian[0], jacobian[1][exchanged][:, exchanged], rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_the_derivative_in_step_is_that_of_both_orders(strides):
     """The map from one state with both neurons at zero to the next, by hand: to first order, u and v fire `delay` late."""
     jacobian = np.asarray(strides[0][0])
@@ -423,6 +437,7 @@ def test_orbit_of_neurons_in_step(strides):
     assert_allclose(np.sort(np.abs(others)), want[1:], atol=1e-8)
 
 
+@pytest.mark.medium
 def test_covariance_through_events_in_step():
     """Without noise it is J sigma J' with the fundamental matrix."""
     mode = hj.Mode(lambda t, x, p: jnp.stack([x[1], -1 + 0 * x[0], x[3], -1 + 0 * x[0]]), ("y", "v", "z", "w"))
@@ -437,6 +452,7 @@ def test_covariance_through_events_in_step():
     assert_allclose(found.final, matrix @ sigma @ matrix.T, rtol=1e-8, atol=1e-14)
 
 
+@pytest.mark.medium
 def test_tangents_do_not_decide_what_is_in_step():
     """z' = y - 1 from the event of x to that of y: where x is first by d, z falls by d^2 / 2. That has no first derivative, but
     the tangents of a Lyapunov spectrum have one, of the second order in the state."""
@@ -468,6 +484,7 @@ STEEP = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_thresholds_of_a_steep_flow_have_an_order():
     """However little time passes from one to the other, values that differ by half are not met together."""
     run = eqx.filter_jit(

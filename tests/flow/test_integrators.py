@@ -34,6 +34,7 @@ def test_stages_in_a_loop_are_the_same_stages():
 # Variations about a rest
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("away", [0.0, 1e-13, 1e-7])
 def test_variations_about_a_rest_do_not_depend_on_who_asks(away):
     """The steps, and so the values, are those of a call that is not differentiated; and the derivative is the rotation."""

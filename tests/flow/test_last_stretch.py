@@ -45,6 +45,7 @@ def test_the_short_step_is_exact_to_rounding():
         assert_allclose(f, jax.vmap(lambda x: field(0.0, x))(exact), rtol=0, atol=1e-9)
 
 
+@pytest.mark.medium
 def test_the_first_of_two_near_events():
     """Two guards fall within a fraction of a step, one of state and one of time: the earlier one fires, at its own time."""
     at, integrator = np.arccos(0.3), hj.Integrator(rtol=1e-12, atol=1e-12)
@@ -59,6 +60,7 @@ def test_the_first_of_two_near_events():
     assert_allclose(before.ends[:, 0], at - gaps, rtol=1e-15)
 
 
+@pytest.mark.medium
 def test_a_surface_ahead_is_aimed_at():
     """cos t in steps of 0.5 and 0.62. The numbers of tries are those of the steps, and one to three to the surface."""
 

@@ -81,6 +81,7 @@ def test_an_operation_with_an_input_counts_and_its_place_does_not():
     assert not depends_on(closed, 1)
 
 
+@pytest.mark.medium
 def test_events_are_the_same_in_fewer_steps(monkeypatch):
     """As linear guards or as any others: a fall, and a dip inside a long step, which the guard's rates show."""
     fall = hj.Mode(lambda t, x, p: jnp.stack([x[1], -x[0]]), ("x", "v"))

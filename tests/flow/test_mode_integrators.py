@@ -38,6 +38,7 @@ def exact_orbit(k=200.0):
         return [float(each) for each in (y, v, exact(y, v, k)[2])]
 
 
+@pytest.mark.medium
 def test_each_arc_takes_the_steps_of_its_own_integrator():
     """Value and Jacobian against the closed form; steps as each integrator alone takes them."""
     z = np.array([*hopper.START, hopper.VALUES["k"]])
@@ -67,6 +68,7 @@ def test_a_single_flow_uses_the_integrator_of_its_mode():
     assert down.t == alone.t and down.steps == alone.steps
 
 
+@pytest.mark.medium
 def test_orbit_multipliers_and_gradient():
     def period(k):
         orbit = hj.periodic_orbit(
@@ -107,6 +109,7 @@ def test_simulation_takes_each_mode_by_its_own():
     assert_allclose(sampled.x[-1], walk.x_ends[0, 1], rtol=0, atol=100 * ERROR)
 
 
+@pytest.mark.medium
 def test_searches_and_sweeps():
     """They accept an integrator for each mode too: the fixed point 1 - 1/r of the logistic map, to the tolerance."""
     system, params, sequence = map_of(logistic), {"r": jnp.array(2.5)}, ("m",)

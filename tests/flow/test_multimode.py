@@ -77,6 +77,7 @@ def test_saltation_matrices_have_shape_post_pre():
     assert_allclose(wide, [[r * level / (-k * level)], [r + (-g + r * k * level) / (-k * level)]], rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_periodic_orbit_and_its_matrices():
     orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), LEAKY, sequence=SEQUENCE)
     start = jnp.array([0.0, 2.7])
@@ -156,6 +157,7 @@ def forced_start():
     return x
 
 
+@pytest.mark.medium
 def test_forced_stride_and_its_derivatives():
     """In state, parameters, and the time at which it starts."""
     times = jnp.array([0.0, 0.1, -0.2])

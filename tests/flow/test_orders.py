@@ -104,6 +104,7 @@ def wheel_stride(q):
     return jnp.stack([through.x[1], through.time])
 
 
+@pytest.mark.medium
 def test_stride():
     q, expected = referred("stride")
     # Integrated at 1e-14, and some roundings more in each order.
@@ -143,6 +144,7 @@ def bounces_exactly(q):
     return jnp.stack([speed * since - g * since**2 / 2, speed - g * since])
 
 
+@pytest.mark.medium
 def test_simulate():
     q = [0.8, 9.81, 2.0]
     check(

@@ -134,6 +134,7 @@ def derivatives(value, integrator, kind, q, tolerance):
 
 
 # The solver matters where the flow is not exact, and where its steps are long.
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "solver"), [*((name, "Dopri8") for name in PROGRAMS), ("straight", "Tsit5"), ("harmonic", "Tsit5")]
 )
@@ -193,6 +194,7 @@ def test_thrown_ball_lands_later(solver):
         assert_allclose(met.x, [0, -1], rtol=5e-15, atol=1e-14)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_impact_at_the_end_time_counts(solver):
     """From 45 at g = 10, elastic: impacts at 3, 9 and 15, which is the end time; documented to be met."""

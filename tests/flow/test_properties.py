@@ -257,6 +257,7 @@ def check_sensitivity(p, jacobian, trajectory, fundamental):
     assert not np.any(jacobian[n:]) and not np.any(fundamental[n:])
 
 
+@pytest.mark.medium
 def test_arcs_and_sensitivities():
     """However it goes on and ends: each arc against its exponential, each event against the guards; and the derivatives."""
     seen, jumped = Counter(), Counter()
@@ -309,6 +310,7 @@ def test_saltation_matrix(problem, z, t):
             )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("away", [0.0, 1e-13, 1e-6])
 def test_variations_about_a_rest(away):
     """The state asks for no steps there, its variations do: they turn round, and grow, at their own pace."""
@@ -355,6 +357,7 @@ def bounces(x0, p):
     return hj.simulate(CELL, x0, p, mode="free", t1=8.0, max_jumps=40, integrator=ROLLED)
 
 
+@pytest.mark.medium
 def test_bouncing_never_gains_energy():
     """In a triangle, under gravity: in flight the energy stays, at a wall it falls, and nothing leaves the triangle."""
     seen = Counter()

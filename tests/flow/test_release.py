@@ -72,6 +72,7 @@ def test_the_first_derivative_that_is_not_zero_decides():
     assert_allclose(runs.x[:, 0] / scale, at + moved, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_a_guard_that_is_not_armed_does_not_hold():
     """x'' = -1 from rest on the guard's surface: events accumulate there, or it is passed."""
     falls = hj.Mode(lambda t, x, p: jnp.stack([x[1], -1 + 0 * x[1]]), ("x", "v"))
@@ -84,6 +85,7 @@ def test_a_guard_that_is_not_armed_does_not_hold():
     assert_allclose(runs.x, [[0, 0], [-0.5, -1]], rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_a_guard_that_rose_from_rest_passes_where_it_is_not_armed():
     """x'' = 1 - c t from rest on the surface: x = t^2 / 2 - c t^3 / 6 is zero again at 3 / c, where the guard is passed, by a
     step that ends on either side of the surface; or fires, at 3, and x = x' = 1 from there."""
@@ -102,6 +104,7 @@ def test_a_guard_that_rose_from_rest_passes_where_it_is_not_armed():
     assert_allclose(runs.x, np.where((until == 5)[:, None], [5 / 6, -3 / 2], passed), rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_the_rounding_of_constants_in_a_guard():
     """At states that are zero or resolved far below: the rounding of the constants, between 1 and 128 units of their last places;
     none for what bends, jumps, has a kink near or varies with a state of another size."""
@@ -122,6 +125,7 @@ def test_the_rounding_of_constants_in_a_guard():
             assert np.all((found / size > low) & (found / size < high)), (name, found / size)
 
 
+@pytest.mark.medium
 def test_slack_strings():
     """A pendulum on a string that turns slowly: the string goes slack where its tension vanishes, with gap, rate and curvature
     zero, and is taut again after 4 v / g upwards (closed form). 64 speeds, two forms of the gap."""
@@ -155,6 +159,7 @@ def test_slack_strings():
     assert_allclose(runs.ends[:, 1] - runs.ends[:, 0], flight, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_blocks_that_begin_to_slip():
     """A block on a belt of speed 0 or 0.7, pulled by A sin t, slips where that exceeds the friction, 1: slip and acceleration are
     zero there. Closed form of its speed. The back transitions are those of a relay: it does not slide."""
@@ -186,6 +191,7 @@ def test_blocks_that_begin_to_slip():
     assert_allclose(runs.x[:, 1], belt + A * (np.cos(begin) - np.cos(2)) - (2 - begin), rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_rectifiers():
     """A peak rectifier conducts, v = sin t, until its current cos t + v / RC vanishes, at pi - atan RC; then it discharges until
     the source is as high. 64 of them, and their events of three periods."""
@@ -227,6 +233,7 @@ filling = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_zeno_between_two_tanks():
     """One hose fills whichever of two leaking tanks is empty: Zeno where both are. The last lanes: tanks of any size; a hose that
     all but suffices, whose passes are each 0.96 of the one before."""
@@ -246,6 +253,7 @@ def test_zeno_between_two_tanks():
     assert_allclose(runs.x / size[:, None], low, rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_a_hose_that_more_than_suffices():
     """Both tanks are empty, and the hose moves to neither: what it fills rises by 2 t, the other falls by t. Passes from one to
     the other would be ever longer."""
@@ -255,6 +263,7 @@ def test_a_hose_that_more_than_suffices():
     assert_allclose(run.x, [3, -1.5], rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_the_twisting_algorithm():
     """x'' = -2 sign x - sign x', about any point, spirals into it in finite time through four modes (closed form)."""
     mode = lambda a: hj.Mode(lambda t, x, p: jnp.stack([x[1], a * p["size"] + 0 * x[1]]), ("x", "v"))
@@ -282,6 +291,7 @@ def test_the_twisting_algorithm():
     assert_allclose(runs.t[at == 0], end, rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("atol", [None, 1e-30])
 @pytest.mark.parametrize("at", [0.0, -0.5])
 def test_a_small_oscillator_with_a_wall(at, atol):
@@ -306,6 +316,7 @@ def test_a_small_oscillator_with_a_wall(at, atol):
     assert_allclose(runs.ends[:, :count], np.tile(strikes[:count], (4, 1)), rtol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("at", [0.0, 0.7])
 def test_a_relay_slides_at_any_time(at):
     """On one surface two flows meet, whatever guards describe it; late, where the time has few digits."""
@@ -324,6 +335,7 @@ def test_a_relay_slides_at_any_time(at):
     assert_allclose(runs.t, start + 1, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_a_flow_that_comes_to_rest_on_a_surface_does_not_slide():
     """x' = 0.3 - x from 0.3 up to rounding, whose rate has the sign of that rounding; on the other side x' = -1. Also late, where
     the rounding of the time allows for the distance."""
@@ -341,6 +353,7 @@ def test_a_flow_that_comes_to_rest_on_a_surface_does_not_slide():
     assert_allclose(runs.x, 0.3, rtol=1e-15)
 
 
+@pytest.mark.medium
 def test_orbits_of_rectifiers_go_on():
     """With the phase as a coordinate, in laps of one duration: where the current vanishes, gap and rate are rounding of either
     sign. 32 orbits go on for ten laps."""

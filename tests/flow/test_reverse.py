@@ -211,6 +211,7 @@ def spring_numbers(p, integrator):
     return jnp.append(orbit.x[1], orbit.period)
 
 
+@pytest.mark.medium
 def test_captured_arrays_beside_leaves_that_do_not_move():
     got = jax.jit(jax.jacrev(lambda p: spring_numbers(p, ROLLED_CHECKPOINT)))(SPRING)
     expected = jax.jacfwd(spring_orbit)(SPRING)
@@ -241,6 +242,7 @@ def jacobian_numbers(v, params, integrator):
     return jnp.sum(jnp.sin(jacobian))
 
 
+@pytest.mark.medium
 def test_jacobians_by_checkpoints():
     """Values and gradients of the Jacobian of a stride."""
     value = jax.jit(jax.value_and_grad(jacobian_numbers, argnums=(0, 1)), static_argnums=2)

@@ -87,6 +87,7 @@ def stick_closed_form(x, p):
     return jnp.zeros((4, 4)).at[:2, :2].set(block)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
 def test_saltation_matrix_is_differentiable(jacobian):
     """In state and parameters, under jit and vmap; the transition is given by number."""
@@ -207,6 +208,7 @@ swirl_alone = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_saltation_between_dimensions_with_time_in_everything():
     """D x(end) = Phi_2 Xi Phi_1: on the left by differentiation through the event, on the right by the formula."""
     params = {"push": jnp.array(0.4), "end": jnp.array(2.5)}
@@ -268,6 +270,7 @@ def test_monodromy_of_the_walker_agrees_with_its_return_map(walker, gait):
     assert_allclose(orbit.monodromy() @ field, field, rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_monodromy_of_an_elastic_ball():
     """Not isolated: 1 on the section (any height returns), and a Jordan block of 1 around (higher takes longer)."""
     params = bouncing_ball.Params(restitution=1.0, gravity=1.0)

@@ -36,6 +36,7 @@ def test_only_a_falling_guard_fires():
     assert_allclose(met.t, 1.5 * np.pi, rtol=2e-14)
 
 
+@pytest.mark.medium
 def test_start_within_rounding_of_the_surface():
     """The walker's guard is 0 after a strike; with phi off by some last digits of either sign it is not an event. Only what is
     within rounding is forgiven: further above, the same guard falls at once."""
@@ -124,6 +125,7 @@ def test_simultaneous_guards_are_told_from_successive_ones():
 # 3. The event's state is that of a solver step: the guard is zero there
 
 
+@pytest.mark.medium
 def test_guard_vanishes_at_the_event():
     """To 1e-14 of a guard of order 1, from many starts, however loose the integration."""
     model = simplest_walker
@@ -181,6 +183,7 @@ def test_dip_of_any_depth():
     assert np.all(np.abs(t - (q - np.sqrt(d))) <= 1e-14 * (q + q**2 / (2 * np.sqrt(d))))
 
 
+@pytest.mark.medium
 def test_bulge_in_the_first_step():
     """Start on the surface, rise, fall: a ball thrown up. At a loose tolerance all of it lies in the first step."""
     ball = leave(lambda t, x, p: jnp.stack([x[1], -p]), 2, lambda t, x, p: x[0])
@@ -371,6 +374,7 @@ def test_failure_raises_when_asked():
         orbit_of_map(jnp.array(MAPS["not_isolated"]), True)
 
 
+@pytest.mark.medium
 def test_masked_failures_do_not_reach_shared_parameters():
     """The gradient of a sum over the lanes that succeeded is that of these lanes alone."""
     drop = hj.HybridSystem(

@@ -49,6 +49,7 @@ def balls():
     return {"records": records, "trajectory": trajectory, "by_q": by_q, "by_qq": by_qq}
 
 
+@pytest.mark.medium
 def test_ball_at_a_fixed_time(balls):
     """State, gradient, and Hessian, forward over reverse: they multiply up over a dozen bounces."""
     for i, record in enumerate(balls["records"]):
@@ -63,6 +64,7 @@ def test_ball_at_a_fixed_time(balls):
         assert_allclose(balls["by_qq"][i], hessian, rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_impact_at_the_end_time_is_taken(balls):
     """Elastic bounces from 45 at g = 10 come at 3, 9 and 15; at 15 the ball has turned round."""
     trajectory = balls["trajectory"][3]
@@ -158,6 +160,7 @@ def test_each_arc_is_that_of_flow_to_guard(mixed):
         assert int(impact.transition) == event.transition
 
 
+@pytest.mark.medium
 def test_sensitivity_by_three_routes(mixed):
     """Saltation matrices, autodiff forward and reverse, and finite differences (good to 1e-11 / h)."""
     x0 = jnp.array([2.0, 0.3])
@@ -189,6 +192,7 @@ def test_derivatives_by_parameters_and_end_time(mixed):
 # A batch; one program
 
 
+@pytest.mark.medium
 def test_one_program_for_all_sequences():
     """Other starts, other sequences of modes: nothing is compiled again, and lanes do not touch each other."""
     starts = jnp.stack([jnp.linspace(0.3, 9.0, 8), jnp.linspace(-1.0, 3.0, 8)], axis=1)
@@ -256,6 +260,7 @@ def test_prints(mixed):
 # From a simulation to an orbit
 
 
+@pytest.mark.medium
 def test_sequence_and_guess_for_a_periodic_orbit():
     """A walk that settles gives the gait."""
     params = simplest_walker.Params(0.009)
@@ -267,6 +272,7 @@ def test_sequence_and_guess_for_a_periodic_orbit():
     assert_allclose(walk.guess, case("B_simplest_walker", "long_0.009")["x0"], rtol=0, atol=5e-10)
 
 
+@pytest.mark.medium
 def test_sequence_of_a_cycle_of_modes():
     """A ball that lands, rests and is thrown again, always alike: the cycle begins with the mode in which the end falls, and
     the guess is on the orbit of the closed form."""
@@ -289,6 +295,7 @@ def test_sequence_where_no_cycle_is_repeated(mixed):
     assert_allclose(late.guess, [2.0, 0.3], rtol=0)
 
 
+@pytest.mark.medium
 def test_no_sequence_where_nothing_returns():
     away = hj.HybridSystem(
         {"a": hj.Mode(line, ("x",)), "b": hj.Mode(line, ("x",))},
@@ -343,6 +350,7 @@ def test_zeno_by_accumulation():
     assert_allclose(ended.final, [-1.5, -2.0], rtol=1e-14)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("at", [0.0, 1000.0])
 def test_zeno_between_two_walls(at):
     """Walls that meet at t = 1; half the speed relative to a wall is lost, so a round trip takes 3/4 of the time that is left.
@@ -369,6 +377,7 @@ def test_zeno_between_two_walls(at):
     assert_allclose(ended.final[0], at, rtol=0, atol=near)
 
 
+@pytest.mark.medium
 def test_blow_up_in_finite_time():
     """x' = x^2 from 1 is infinite at 1; the guard at 10 is met at 0.9 before, and kept."""
     system = hj.HybridSystem(
@@ -384,6 +393,7 @@ def test_blow_up_in_finite_time():
     assert np.all(np.isnan(ended.fundamental_matrix()))
 
 
+@pytest.mark.medium
 def test_blow_up_where_the_controller_accepts_any_state():
     """At its least step a controller with `force_dtmin` accepts what it is given, also a state that is not finite."""
     controller = dfx.PIDController(rtol=1e-6, atol=1e-6, dtmin=1e-3, force_dtmin=True)
@@ -412,6 +422,7 @@ def test_grazing():
     assert int(touched.jumps) == 0 and int(touched.transitions[0]) == 0
 
 
+@pytest.mark.medium
 def test_chattering():
     """Two modes that send the state back at once: sliding, which the jumps cannot follow."""
     up, down = (hj.Mode(lambda t, x, p, s=s: s * jnp.ones_like(x), ("x",)) for s in (1.0, -1.0))
@@ -429,6 +440,7 @@ def test_chattering():
     assert_allclose(ended.t, 0.5 + 50e-3, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_simultaneous_guards_are_reported():
     system = hj.HybridSystem(
         {name: hj.Mode(line, ("x",)) for name in ("a", "b", "c")},
@@ -442,6 +454,7 @@ def test_simultaneous_guards_are_reported():
     assert_allclose(ended.t, 1, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_gradient_of_a_batch_in_which_a_lane_fails():
     """A failed lane, masked, leaves the gradient of the others alone."""
 
@@ -596,6 +609,7 @@ def test_a_block_rocks_as_housner_says():
     assert_allclose(rates, 1 - 1.5 * np.sin(np.arctan(0.25)) ** 2, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_an_overturned_block_lies_on_its_side():
     """Released beyond the tilt at which it is balanced on its corner, on which it stays."""
     alone = hj.HybridSystem({"left": rocking_block.system.modes["left"]}, ())
@@ -609,6 +623,7 @@ def test_an_overturned_block_lies_on_its_side():
     assert_allclose(fallen.x[1], 0.1, rtol=0, atol=1e-6)
 
 
+@pytest.mark.medium
 def test_known_times_may_be_arrays_under_jit():
     """Start and end time known before tracing are compared as numbers, and the wrong order is still refused."""
     params = bouncing_ball.Params()

@@ -70,6 +70,7 @@ def test_upstroke_of_a_spike():
         assert_allclose(run.x_ends[k, :3, 0], peaks[k], rtol=0, atol=2e-14)
 
 
+@pytest.mark.medium
 def test_upstroke_in_single_precision():
     one = lambda values: jnp.asarray(values, jnp.float32)
     run = fired(one([EL, 0.0]), one([0.0, 20.0]), one([0.0, 0.0]), one([0.0, 0.0]))
@@ -97,6 +98,7 @@ def met(p, integrator=ROLLED):
     return jnp.stack([end.t, end.x[1]])
 
 
+@pytest.mark.medium
 def test_a_flow_towards_infinity():
     waves = jnp.array([0.0, 0.3])[:, None]
     over = lambda f: jax.jit(jax.vmap(jax.vmap(f, (0, None)), (None, 0)))
@@ -105,6 +107,7 @@ def test_a_flow_towards_infinity():
     assert_allclose(y, jnp.tile(jnp.log(UNTIL), (2, 1)), rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_derivatives_do_not_lose_digits_where_the_flow_is_steep():
     """At equal times, neighbouring orbits are up to 1e40 times as far apart as at the start; at the guard they are not.
 
@@ -124,6 +127,7 @@ def test_derivatives_do_not_lose_digits_where_the_flow_is_steep():
     assert_allclose(second, np.tile([2.0, 1.0], (5, 1)), rtol=2e-9)
 
 
+@pytest.mark.medium
 def test_a_point_abreast_lies_in_the_plane_across_the_flow():
     """Of a uniform flow (3, 4), at (2, 8) in units of 1 + |x|: perturbations lose their part along the flow, once, and the time
     moves by as much."""
@@ -137,6 +141,7 @@ def test_a_point_abreast_lies_in_the_plane_across_the_flow():
     assert_allclose(by_state, np.eye(2) + np.outer([3.0, 4.0], tau), rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_flow_that_nearly_rests_is_not_steep():
     """x' = -x + exp(10 (t - 40)) has a minimum at 36, of 1e-16; x(40) has the derivative exp(-40) by x(0), and 1 by the time."""
     system = hj.HybridSystem({"on": hj.Mode(lambda t, x, p: jnp.exp(10 * (t - 40)) - x, ("x",))}, ())
@@ -158,6 +163,7 @@ def test_derivatives_with_other_methods(solver):
     assert_allclose(second, np.tile([2.0, 1.0], (5, 1)), rtol=1e-4 if solver else 2e-9)
 
 
+@pytest.mark.medium
 def test_orbit_of_a_quadratic_neuron():
     """v' = v^2 + 1 from -1 until M takes T = atan M + pi/4; meanwhile w' = -w, and w grows by 1 at each spike.
 
@@ -189,6 +195,7 @@ def test_orbit_of_the_exponential_neuron():
     assert_allclose(np.max(np.abs(orbit.multipliers)), 0.1670057603035957, rtol=1e-8)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("tolerance", [1e-6, 1e-8])
 def test_a_pole_in_time_is_not_passed(tolerance):
     """x' = 1/cos(t): the field varies by its own size over the resolution of the time near pi/2, which is no number."""
@@ -202,6 +209,7 @@ def test_a_pole_in_time_is_not_passed(tolerance):
     assert np.all(ran.t < np.pi / 2)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:The vector_field of mode")
 def test_a_jump_of_the_field_is_not_passed_by_ever_shorter_steps():
     """The state does not move in a step that is rejected there: 1e-16 of its size."""
@@ -212,6 +220,7 @@ def test_a_jump_of_the_field_is_not_passed_by_ever_shorter_steps():
     assert_allclose(run.t, 1, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_flow_that_diverges():
     """Without a guard, x' = x^2 ends where a step is 1e-30 of the time: about 1/x, or a tenth of it."""
     system = hj.HybridSystem({"on": hj.Mode(lambda t, x, p: x**2, ("x",))}, ())
@@ -231,6 +240,7 @@ def test_a_sum_of_times_below_their_resolution():
     assert t == 1 and late == 1e-20
 
 
+@pytest.mark.medium
 def test_steep_linear_growth():
     """x' = k x from 1/1000 to 1, again and again: every ln(1000) / k. Late times have a rounding of their own."""
     grow = hj.HybridSystem(

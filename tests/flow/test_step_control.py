@@ -59,6 +59,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ORDERS)
 def test_order_of_the_event_and_of_its_derivatives(name):
     """Halve the step: the error of the time of an event inside a step falls by 2 to the solver's order, as do derivatives."""
@@ -104,6 +105,7 @@ def euler_falls(y, gravity, h):
     return t - y / v, n
 
 
+@pytest.mark.medium
 def test_event_inside_a_step_is_that_of_the_discretised_flow():
     """Not on the tangent of the exact flow, from which an Euler step is far."""
     heights, h = np.linspace(0.5, 3, 100), 0.1
@@ -135,6 +137,7 @@ def test_a_fall_and_rise_within_a_step_is_noticed(roots):
     assert_allclose(met.t, a, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_all_steps_are_equal_but_the_last():
     """Ten full steps and a third of one: the flow of a linear field is a power of the method's polynomial."""
     field = lambda t, x, p: -x
@@ -146,6 +149,7 @@ def test_all_steps_are_equal_but_the_last():
     assert run().t == end
 
 
+@pytest.mark.medium
 def test_simulation_in_fixed_steps():
     """Heun's method follows a parabola exactly: impacts at the ball's own times, in whatever step they fall."""
     params = bouncing_ball.Params(restitution=0.8, gravity=9.81)
@@ -166,6 +170,7 @@ def test_simulation_in_fixed_steps():
         assert trajectory.jumps[k] == len(hops)
 
 
+@pytest.mark.medium
 def test_orbit_in_fixed_steps():
     """An orbit of the discretised flow: it closes to rounding, and lies off the true one by the method's error."""
     params, exact = rimless_wheel.Params(), case("A_rimless_wheel")
@@ -195,6 +200,7 @@ def test_a_fixed_step_that_fails_ends_its_lane():
     assert np.array_equal(met.x[0], run(jnp.array([[-1.0], [-1.0]])).x[0])
 
 
+@pytest.mark.medium
 def test_implicit_equations_without_a_solution():
     """z = x + h z^2 has no real root where 4 h x > 1."""
     blow = leave(lambda t, x, p: x**2, 1, lambda t, x, p: 10 - t)

@@ -67,6 +67,7 @@ def test_a_guard_that_is_not_linear():
     assert np.all(np.asarray(met.result == RESULTS.no_crossing)[3:])
 
 
+@pytest.mark.medium
 def test_where_a_simulation_touches():
     """At the top, before any jump; and a touch while the guard is not armed is none."""
     field, guard, x, at, *_ = FLOWS["ball"]
@@ -99,6 +100,7 @@ def test_what_comes_near_without_turning_does_not_touch():
     assert np.all(np.asarray(met.result == RESULTS.no_crossing))
 
 
+@pytest.mark.medium
 def test_a_limit_of_the_domain_may_be_touched():
     """A ball in a domain that reaches to its top, which no transition leaves."""
     field, guard, x, *_ = FLOWS["ball"]

@@ -32,6 +32,7 @@ def both():
     return recorded, jax.jit(jax.vmap(jax.jacrev(last(False), has_aux=True)))(q)
 
 
+@pytest.mark.medium
 def test_the_end_is_that_of_the_recorded_simulation(both):
     (_, recorded), (_, alone) = both
     assert_array_equal(alone.result._value, recorded.result._value)
@@ -44,6 +45,7 @@ def test_the_end_is_that_of_the_recorded_simulation(both):
     assert alone.starts.shape == (4, 0) and alone.x_ends.shape == (4, 0, 2)
 
 
+@pytest.mark.medium
 def test_derivatives_in_reverse_mode(both):
     (recorded, run), (reverse, _) = both
     good = np.asarray(run.result == RESULTS.successful)
@@ -53,6 +55,7 @@ def test_derivatives_in_reverse_mode(both):
     assert np.all((np.abs(reverse - recorded) <= 1e-12 * scale)[good])
 
 
+@pytest.mark.medium
 def test_a_hundred_thousand_jumps():
     """An elastic ball; its phase loses a rounding of the time, 2e5, in each jump, and those of the speed add up."""
     jumps, g, h = 100_000, 2.0, 1.0

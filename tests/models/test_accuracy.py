@@ -116,6 +116,7 @@ def test_walker_return_jacobian(walker, gait):
     assert_allclose(-orbit.guard_rates[0], record["guard_rate"], rtol=3e-14)
 
 
+@pytest.mark.medium
 def test_walker_batch_is_the_single_orbit(walker):
     """`vmap` over both slopes and gaits: the same digits."""
     params = simplest_walker.Params(jnp.array([case("B_simplest_walker", gait)["gamma"] for gait in GAITS]))
@@ -187,6 +188,7 @@ def test_compass_gait_return_jacobian_on_the_section(compass):
     assert_allclose(reduced, record["J_reduced_(theta_s,omega_s,omega_ns)"], rtol=0, atol=5e-14)
 
 
+@pytest.mark.medium
 def test_compass_gait_has_units(compass):
     """Gravity and leg length rescale time: rates by sqrt(g/l), the period by its inverse; the multipliers stay."""
     record = case("C_compass_gait")
@@ -267,6 +269,7 @@ def balls():
     return {"bounces": each, "by_q": by_q, "end": last, "end_by_q": end_by_q, "end_by_qq": end_by_qq}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("i", range(3), ids=CASES)
 def test_bounces(balls, i):
     record = case("F_bouncing_ball", CASES[i])
@@ -281,6 +284,7 @@ def test_bounces(balls, i):
         assert_allclose(dx[i, k, 1], each["dv_post_d(e,g,h0)"], rtol=1e-11)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("i", range(3), ids=CASES)
 def test_ball_at_a_fixed_time(balls, i):
     record = case("F_bouncing_ball", CASES[i])

@@ -125,6 +125,7 @@ def residual(z, step_time, n):
 by_unknowns = ft.partial(jax.jit, static_argnames="n")(jax.jacfwd(residual))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("published", [FAST, SLOW], ids=("speed 1", "speed 0.8"))
 def test_the_published_minima(published):
     """By sequential quadratic programming: over push-off, torques and the two rates, the gait's equations as constraints."""
@@ -156,6 +157,7 @@ def onto_gaits(z, across, step_time):
     return jax.lax.fori_loop(0, 8, newton, z), by_unknowns(z, *of)
 
 
+@pytest.mark.medium
 def test_the_published_minima_without_derivatives():
     """By COBYQA over the four unknowns that the gait's equations leave, from a constant torque."""
     for (speed, _), (expected, _) in COSTS.items():
@@ -187,6 +189,7 @@ def test_the_torque_is_continuous():
             assert_allclose(field(0.0, state(clock), params), [*expected, 1.0], rtol=1e-14, atol=1e-15)
 
 
+@pytest.mark.medium
 def test_an_early_strike_begins_the_next_step():
     """In the third quarter the foot comes to the ground; at a node, where it does not, the drawing stays where it is."""
     params = walker.Params()

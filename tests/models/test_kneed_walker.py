@@ -160,6 +160,7 @@ def test_one_mass_a_leg_is_the_compass_gait():
     assert_allclose(kneed_walker.heel_strike(0.0, x, params), struck[jnp.array([0, 1, 1, 2, 3, 3])], rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_gait_is_that_of_scipy(gait):
     """The same state after a stride, and multipliers by central differences."""
     x = np.asarray(gait.x)
@@ -189,6 +190,7 @@ def test_printed_gait(gait):
     assert_allclose(gait.period, 0.5643, atol=5e-5)
 
 
+@pytest.mark.medium
 def test_walks_from_the_printed_state(gait):
     """The modes follow each other, flows conserve energy and strikes lose it; the swing foot clears the ground all the way."""
     printed = np.array(PRINTED)
@@ -216,6 +218,7 @@ def test_walks_from_the_printed_state(gait):
     assert closer < 0.005
 
 
+@pytest.mark.medium
 def test_a_straight_leg_that_swings_back_stumbles():
     """From a state whose equations return to it after the leg has swung through the ground and back: not a gait."""
     stance, stance_rate, swing_rate = 0.233010114191858, -0.902511487702421, 0.388774006100448
@@ -227,6 +230,7 @@ def test_a_straight_leg_that_swings_back_stumbles():
     assert_allclose(q1, q2, rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_outline_at_the_strikes():
     """Nothing moves when the knee locks; at the heel strike the legs change roles."""
     x = jnp.array([-0.05, 0.26, 0.26, -0.7, 0.7, 8.4])

@@ -27,6 +27,7 @@ def found(model, params):
     return hj.find_orbits(model.system, params, sequence=model.sequence, region=region, integrator=ROLLED)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", REFERENCE["duffing_impact_oscillator"])
 def test_impact_oscillator(name):
     """Every orbit with one impact a period, and no other: a grid over impact phase and speed has no more."""

@@ -96,6 +96,7 @@ def test_the_ground_takes_the_energy(drops):
         assert_allclose(tracked.x[lane, 4], lost, rtol=0, atol=1e-10 * abs(float(lost)))
 
 
+@pytest.mark.medium
 def test_ground_that_cannot_pull(drops):
     """A toe is released where the force vanishes: states at the ends of stance, and the fall of set 9 by SciPy's DOP853."""
     params, tracked = drops

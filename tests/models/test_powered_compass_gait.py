@@ -129,6 +129,7 @@ def test_equations_of_motion_and_impact(values):
         assert_allclose(walker.push_off_work(x[0] - x[1], params), pushed(x, params), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("values", CASES, ids=("default", "all", "no hip"))
 def test_balances(values):
     """Energy by the work of the impulses, at the mean of both velocities; angular momenta; the power of the hip."""
@@ -164,6 +165,7 @@ def test_balances(values):
         assert_allclose(power, drive * (x[3] - x[2]), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_without_power_it_is_the_compass_gait():
     for mu, beta in ((2.0, 1.0), (0.5, 0.4)):
         passive = compass_gait.Params(slope=0.05, mu=mu, beta=beta, gravity=9.81, leg_length=0.8)
@@ -255,6 +257,7 @@ def test_gradient_by_the_weights_of_a_network(gait):
     assert np.count_nonzero(gradient) == WEIGHTS.size
 
 
+@pytest.mark.medium
 def test_a_constant_torque_moves_the_gait(gait):
     """There is a gait with damping where a motor restores what it takes, and none where there is no motor."""
     params = of(dict(damping=0.03, controller=walker.ConstantTorque(0.02)))

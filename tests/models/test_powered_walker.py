@@ -47,6 +47,7 @@ def condition(matrix, eigenvalue):
     return np.linalg.norm(matrix, 2) / abs(left[:, i].conj() @ right[:, i])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("push_off, stiffness", KUO)
 def test_gaits_of_kuo(push_off, stiffness):
     orbit = gait(push_off, stiffness)
@@ -104,6 +105,7 @@ def test_a_push_off_restores_what_the_strike_loses(push_off, stiffness):
     assert_allclose(push_off**2 / 2 / lost, 1 / (4 * np.cos(theta) ** 4), rtol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["long_0.009", "short_0.009"])
 def test_without_power_it_is_the_simplest_walker(name):
     record = case("B_simplest_walker", name)
@@ -166,6 +168,7 @@ def test_equal_springs_are_one_spring():
     assert_allclose(0.1, -unequal.x[1] * np.tan(unequal.x[0]), rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_a_leg_that_swings_back_has_the_spring_of_its_side():
     """`back` is `behind` under another name; a step is drawn from the strike alone."""
     params = two_spring_walker.Params(stiffness_behind=1.0, stiffness_ahead=3.0)

@@ -65,6 +65,7 @@ def test_the_empty_vessel_spoils_no_tangent():
     assert np.all(np.isfinite(slope)) and abs(slope[2, 0]) < 1e-150
 
 
+@pytest.mark.medium
 def test_valve_closes_and_opens_again():
     exact = numbers(REFERENCE["chattering"])
     trajectory = closing(valve.Params(flow=0.2), 4.0)
@@ -96,6 +97,7 @@ def test_speed_at_which_the_valve_closes_hardly_matters():
     assert 1e-9 < errors[0] < 1e-4 and errors[1] < errors[0] / 200
 
 
+@pytest.mark.medium
 def test_time_of_reopening_in_the_flow():
     """Through 36 impacts, the closing and the closed phase, against central differences of the reference."""
     params = valve.Params(flow=0.2)
@@ -106,6 +108,7 @@ def test_time_of_reopening_in_the_flow():
     assert_allclose(slope, numbers(REFERENCE["chattering"])["slope"], rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_bounces_do_not_end_where_the_pressure_lifts_the_disc_first():
     seat = lambda v, pressure: jnp.array([0.0, v, pressure])
     params = valve.Params(flow=1.0, settle=0.1)
@@ -115,6 +118,7 @@ def test_bounces_do_not_end_where_the_pressure_lifts_the_disc_first():
     assert not ends(-0.11, 0.0) and ends(-0.1, 0.0) and not ends(-1e-9, 10.0) and not ends(-1e-9, 11.0)
 
 
+@pytest.mark.medium
 def test_returns_agree_with_scipy():
     """In the benchmark's formulation, from the empty vessel: 12 tops with the impacts between them."""
     # SciPy would take a start at rest for a top.
@@ -154,6 +158,7 @@ def test_orbit_with_one_impact(q):
     assert_allclose(orbit.multipliers, [*expected, 0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_limit_cycle_above_the_seat():
     """Without any impact: a fixed point of the map of the section at the top."""
     exact = numbers(REFERENCE["tops"]["8"])

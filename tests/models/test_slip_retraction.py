@@ -103,6 +103,7 @@ def test_gait_is_that_of_scipy(degrees, degrees_per_second, y):
     assert gait.multipliers[1] == 0
 
 
+@pytest.mark.medium
 def test_retraction_makes_a_gait_of_slip_stable():
     """The same motion, whatever turned the leg to its landing angle: y = t^2/2 + sin(alpha), so the landing angle changes by
     d(alpha) = omega dy / (t + omega cos(alpha)), and the multiplier in proportion."""
@@ -124,6 +125,7 @@ def test_retraction_makes_a_gait_of_slip_stable():
     assert_allclose(*by_angle, rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_two_steps_to_the_gait():
     """Fig. 2: from an apex of 1.25 with 50 degrees/s from 60 degrees, the runner is in the gait after two steps, to the eye."""
     params = slip_retraction.Params()
@@ -154,6 +156,7 @@ def test_apexes_that_are_attracted(apexes):
     assert found[0] == 0 and found[50] > found[25] > 4
 
 
+@pytest.mark.medium
 def test_a_leg_waits_for_the_apex():
     """While the mass rises, the leg does not land, though one that turned already would."""
     params = slip_retraction.Params()
@@ -169,6 +172,7 @@ def test_a_leg_waits_for_the_apex():
     assert names[:2] == ["ascent", "descent"] and run.jumps == 2
 
 
+@pytest.mark.medium
 def test_discovers_the_gait():
     mode, x = slip_retraction.start(slip_retraction.Params())
     run = hj.simulate(slip_retraction.system, x, slip_retraction.Params(), mode=mode, t1=10.0, max_jumps=10)

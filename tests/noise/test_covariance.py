@@ -101,6 +101,7 @@ MIXED = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_small_covariances_about_a_state_that_sets_no_steps():
     r"""x' = a x at 0 beside a clock: the variance $e^{2 a t} \sigma + W (e^{2 a t} - 1) / 2 a$ has its relative tolerance also
     where it is far smaller than the absolute tolerance. The steps follow the variance alone."""
@@ -123,6 +124,7 @@ def test_small_covariances_about_a_state_that_sets_no_steps():
     assert_allclose(jax.jit(jax.vmap(found))(jnp.asarray(sigma), jnp.asarray(w)), expected, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_modes_of_different_dimension_and_time():
     """Without noise the product with the fundamental matrix, which is found by other code, at each time."""
     root = np.random.default_rng(0).normal(size=(2, 2))
@@ -201,6 +203,7 @@ def test_stationary_covariance_of_an_autonomous_system():
     assert np.all(np.isinf(hj.noise.stationary_covariance(orbit, noise=UNCERTAIN, fixed_time=True)))
 
 
+@pytest.mark.medium
 def test_sliding_is_found_as_in_a_simulation():
     """Across a relay's surface the state is unchanged and the covariance is not."""
     away = lambda speed: hj.Mode(lambda t, x, p: speed + 0 * x, ("x",))
@@ -247,6 +250,7 @@ def test_misuse():
     refused("reset of transition 'three' -> 'two' of shape \\(3, 3\\)", reset={("three", "two"): np.eye(3)}, **mixed)
 
 
+@pytest.mark.medium
 def test_gradient_of_the_covariance_in_reverse_mode():
     """By the coefficient of restitution and by all noise, against the derivative of the closed form."""
     mix = jnp.array([[0.3, -1.0], [0.4, 0.8]])
@@ -327,6 +331,7 @@ def at_own_threshold(rate, fixed_time):
     return after if fixed_time else own
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("fixed_time", [True, False])
 def test_stationary_covariance_with_a_guard_of_time_and_state(fixed_time):
     rate = jnp.array(0.9)

@@ -80,6 +80,7 @@ def free():
     return filtered, smoothed, slopes, own, (x0, sigma0, times, measurements)
 
 
+@pytest.mark.medium
 def test_a_linear_system_without_events(free):
     """Against NumPy, from a covariance of rank one, with a first measurement at the start."""
     filtered, _, slopes, own, _ = free
@@ -99,6 +100,7 @@ def test_a_linear_system_without_events(free):
     assert_allclose(slopes[1][0, 0], by_error, rtol=1e-5)
 
 
+@pytest.mark.medium
 def test_the_smoother_is_least_squares(free):
     """All states and measurements are one Gaussian vector: conditioned on the measurements at once, without any recursion."""
     _, smoothed, _, _, (x0, sigma0, times, measurements) = free
@@ -262,6 +264,7 @@ def test_misuse():
         )
 
 
+@pytest.mark.medium
 def test_a_smoother_needs_cross_covariances(free):
     with pytest.raises(ValueError, match="smooth=True"):
         hj.noise.rts_smoother(eqx.tree_at(lambda each: each.cross, free[0], None))

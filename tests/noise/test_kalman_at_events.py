@@ -76,6 +76,7 @@ def of_height(t):
     return np.where(t < 1, 0.5 - t**2 / 2, 0.8 * (t - 1) - (t - 1) ** 2 / 2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("tested", [True, False])
 def test_a_measurement_at_the_time_of_an_event(tested):
     """Within 1e-9 of the event the estimate is that of the ball in the mode in which the measurement is understood: flying, or
@@ -117,6 +118,7 @@ def test_a_measurement_at_the_time_of_an_event(tested):
     assert np.all(np.sum(np.asarray(found.events), axis=1) + np.asarray(found.mode_tests)[:, 0] == 1)
 
 
+@pytest.mark.medium
 def test_measurements_at_one_time():
     """Two at one time are one of both, also at the event, where the mean of the first may lie on either side of the floor."""
     y = np.array([[0.001, -0.002, 0.275], [0.45, 0.44, 0.3], [0.0, 0.0, 0.275]])
@@ -144,6 +146,7 @@ def test_measurements_at_one_time():
     assert_allclose(smoothed.estimates.means[1, 0], found.means[1, 2], rtol=0, atol=1e-10)
 
 
+@pytest.mark.medium
 def test_a_jump_before_the_mean_is_at_its_event():
     """By 0.7 to 2.8 % of the deviation of the height: the smaller S of a ball that has bounced decides, and its mean is that of
     the jump to first order in what is left of the way."""
@@ -159,6 +162,7 @@ def test_a_jump_before_the_mean_is_at_its_event():
         assert_allclose(found.covariances[k, 0], spread, rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("tested", [True, False])
 def test_an_event_at_the_start(tested):
     """A mean that starts on the floor, falling, bounces at once, also where the first measurement is at the start. (For known
@@ -182,6 +186,7 @@ def test_an_event_at_the_start(tested):
         assert np.all(np.sum(np.asarray(found.events) + np.asarray(found.mode_tests), axis=1) == 1)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("t1", [1.0, 1.5])
 def test_a_covariance_sampled_at_an_event_is_that_after_the_jump(t1):
     """Also where the event is the end of the simulation; before it, by more than rounding, that before the jump."""

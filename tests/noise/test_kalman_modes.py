@@ -52,6 +52,7 @@ def sticks():
     return jax.jit(jax.vmap(run))(jnp.asarray(np.array(rows)))
 
 
+@pytest.mark.medium
 def test_modes_are_told_apart(sticks):
     filtered, _ = sticks
     assert np.all(np.asarray(filtered.result == hj.RESULTS.successful))
@@ -65,6 +66,7 @@ def test_modes_are_told_apart(sticks):
     assert_allclose(filtered.means[:, -1, 0], 0.5 * np.exp(-0.1), atol=0.02)
 
 
+@pytest.mark.medium
 def test_the_smoother_goes_back_into_another_mode(sticks):
     """From one coordinate into two: the smoother's last estimate is the filter's, and earlier ones are known better."""
     filtered, smoothed = sticks
@@ -78,6 +80,7 @@ def test_the_smoother_goes_back_into_another_mode(sticks):
     assert np.all(first < 0.5 * np.asarray(filtered.covariances)[:, 0, 1, 1])
 
 
+@pytest.mark.medium
 def test_figures(sticks):
     """Means and bands are those of each mode, interrupted at its end; measurements are crosses."""
     filtered, smoothed = (jax.tree.map(lambda leaf: leaf[0], each) for each in sticks)

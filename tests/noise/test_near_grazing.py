@@ -55,6 +55,7 @@ def after(v, lower):
     return np.stack([-E * w * left - GRAVITY * left**2 / 2, -E * w - GRAVITY * left], axis=-1)
 
 
+@pytest.mark.medium
 def test_error_of_the_linear_prediction(thrown):
     """By the saltation matrix, the deviation is L d; what is left is B d^2 / 2, with B of the order of 1/v^3."""
     lower, run = thrown
@@ -75,6 +76,7 @@ def test_error_of_the_linear_prediction(thrown):
     assert_allclose(error[1:, [0, 6], 1] / error[:-1, [0, 6], 1], 1 / 8, rtol=0.1)
 
 
+@pytest.mark.medium
 def test_error_of_the_predicted_covariance(thrown):
     """The variance of the speed is larger than predicted by 7/8 of (2 g s / v^2)^2; by quadrature over Gaussian starts."""
     _, run = thrown
@@ -88,6 +90,7 @@ def test_error_of_the_predicted_covariance(thrown):
     assert more[0] > 2e-3 > 100 * more[2]
 
 
+@pytest.mark.medium
 def test_beyond_grazing_there_is_no_event(thrown):
     """Lower by more than v^2 / 2g the ball does not reach the ceiling: the whole jump of the speed, (1 + e) v, is missing, of
     which the linear prediction has 0.6."""

@@ -68,6 +68,7 @@ LINEAR = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_covariance_of_a_linear_map():
     orbit = hj.periodic_orbit(
         LINEAR, jnp.zeros(3), {"shift": jnp.array(0.0)}, sequence=("m",), integrator=exact_flow, throw=False

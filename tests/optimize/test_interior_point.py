@@ -280,6 +280,7 @@ def lanes():
     return jitted(jax.vmap(lambda start: minimize(program, method, start, start, None)))
 
 
+@pytest.mark.medium
 def test_failing_lanes_leave_the_others(lanes):
     good = [[0.9, 0.8], [1.1, 1.2]]
     alone = lanes(jnp.array([*good, good[0], good[1]]))

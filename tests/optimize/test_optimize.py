@@ -228,6 +228,7 @@ def a_lost_gait_shortens_the_step():
     assert set(names[~lost]) == {"successful"} and "no_crossing" in names[lost]
 
 
+@pytest.mark.medium
 def test_reverse_mode(pulse):
     """Derivatives in reverse mode, of numbers in an array too."""
     found = hj.optimize(
@@ -244,6 +245,7 @@ def test_reverse_mode(pulse):
     assert float(found.gradient_error) < 1e-8
 
 
+@pytest.mark.medium
 def test_jit_and_vmap(pulse):
     """The period asked for as a parameter of a batch: a function of the least drive, with one lane that is infeasible."""
 
@@ -425,6 +427,7 @@ def cost(orbit, params):
     return params.push_off**2 / (4 * jnp.sin(orbit.x[0]))
 
 
+@pytest.mark.medium
 def test_powered_walker(cheapest):
     found = cheapest(0.4)
     # By BFGS updates the residual is that which the method accepts, the value's error its square.

@@ -33,6 +33,7 @@ def test_distance_from_the_guess():
     assert_allclose(batch().distance, exact, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.medium
 def test_an_orbit_far_from_its_guess():
     far, good = RESULTS.far_from_guess._value, RESULTS.successful._value
     found, free = batch(near=0.01), batch()
@@ -72,6 +73,7 @@ def test_the_message_of_a_batch_names_its_lanes():
     assert "lane 1:" in text and "lane 3:" in text and "lane 0:" not in text
 
 
+@pytest.mark.medium
 def test_derivatives_and_failures():
     """`distance` has none, and changes none; a failure under `grad` has the same message."""
 
@@ -94,6 +96,7 @@ def test_failures_under_jit():
     assert not isinstance(raised.value, hj.OrbitError)
 
 
+@pytest.mark.medium
 def test_strides_that_shrink_to_no_duration():
     """A ball that loses energy has no periodic orbit but rest, which lasts no time; a state at rest that lasts is an orbit."""
     fall = lambda t, x, p: jnp.stack([x[1], -jnp.ones_like(x[0]), 1 + 0 * x[0]])

@@ -45,6 +45,7 @@ def test_digits_of_the_search():
         assert_allclose(orbit.multipliers[:2], exact[:2], rtol=3e-13, atol=3e-13)
 
 
+@pytest.mark.medium
 def test_no_isolated_orbit():
     for restitution in (0.8, 1.0):
         params = bouncing_ball.Params(restitution=restitution)
@@ -60,6 +61,7 @@ def test_bad_region():
         hj.find_orbits(simplest_walker.system, params, sequence=("swing",), region=(low, high), starts=0)
 
 
+@pytest.mark.medium
 def test_region_without_width():
     """A coordinate that is zero but for rounding, in a region where it is zero; and an orbit in the region, on its edge, and so
     near that a search with coarse tolerances takes it for one inside."""
@@ -159,6 +161,7 @@ def logistic_orbits(r: float, **options) -> hj.PeriodicOrbit:
     return hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, integrator=ROLLED, **options)
 
 
+@pytest.mark.medium
 def test_same_key_same_orbits():
     one, two, other = (logistic_orbits(3.6, key=jax.random.key(k)) for k in (3, 3, 4))
     assert_array_equal(one.x, two.x)
@@ -166,6 +169,7 @@ def test_same_key_same_orbits():
     assert_allclose(np.sort(one.x[:, 0]), np.sort(other.x[:, 0]), rtol=0, atol=2e-14)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("strides", [1, 2, 5])
 def test_orbits_of_a_map_that_folds(strides):
     """The logistic map, whose steps have two preimages: every orbit, also zero, where the whole state is zero."""
@@ -181,6 +185,7 @@ def test_orbits_of_a_map_that_folds(strides):
             assert np.abs(nodes[:, :1] - cycle).min(axis=-1).min() < 1e-12
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("beyond", [-1e-8, 1e-8])
 def test_orbits_next_to_a_doubling(beyond):
     """At r = 3 the fixed point doubles its period: the orbit of two strides is nearly singular, and is one."""
@@ -220,6 +225,7 @@ def test_too_few_starts_are_said():
         assert len(logistic_orbits(3.6, starts=512)) == 2
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("period, found", [(1.0, 1), (0.7, 0)])
 def test_a_search_of_a_forced_system_tells_of_the_phase(period, found):
     """A filter of cos 2 pi t that a clock closes: in step with the forcing there is the orbit, out of step none, and a warning

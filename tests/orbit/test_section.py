@@ -79,6 +79,7 @@ def test_jacobian_by_differences(passed):
     assert_allclose((np.stack(ahead) - np.stack([x, y])).T / (2 * STEP), jacobian[2], rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_a_wheel_from_stance_to_stance():
     """The rimless wheel at theta = 0, by its energy: w -> sqrt(mu^2 (w^2 + A) + B), with the slope mu^2 w / w'."""
     params = rimless_wheel.Params()
@@ -126,6 +127,7 @@ def attractors():
     )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_all_exponents(attractors):
     """Their sum is the mean logarithm of areas: -c T and 2 ln e for each impact; so it tells the mean number of impacts."""
     assert np.all(attractors["result"] == 0)
@@ -144,6 +146,7 @@ def test_all_exponents(attractors):
     assert_allclose(attractors["x"].values[0, -1], [steady.real, -steady.imag], rtol=0, atol=1e-8)
 
 
+@pytest.mark.medium
 def test_exponents_per_time_and_per_period(attractors):
     """The exponents of `lyapunov_spectrum`, of another segment of the chaotic attractor, within four standard errors."""
     spectrum = hj.phase.lyapunov_spectrum(
@@ -153,6 +156,7 @@ def test_exponents_per_time_and_per_period(attractors):
     assert abs(attractors["lyapunov"].values[1] / T - spectrum.exponents[0]) < 4 * np.sqrt(2) * spectrum.errors[0]
 
 
+@pytest.mark.medium
 def test_orbits_of_any_sequence():
     """The soft oscillator at a = 0.12, as for the sequence of one impact: and none other."""
     found = hj.find_orbits(oscillator, SOFT, section=period, region=(jnp.array([-3.0, -3.0]), jnp.array([1.0, 3.0])))
@@ -202,6 +206,7 @@ def test_orbits_between_two_walls():
         assert_allclose(crossing.x, orbits.x[0], rtol=0, atol=1e-10)
 
 
+@pytest.mark.medium
 def test_a_region_on_both_sides_of_a_section():
     """r' = r (1 - r^2), round once in 2 pi: the states just before the section cross it at once, and are no orbits. The origin,
     which the curved section meets, is at rest."""
@@ -238,6 +243,7 @@ def test_a_start_moves_onto_the_section():
     assert np.array_equal(_onto_surface(hj.Section("on", lambda t, x, p: 1 + x[0] ** 2), 0 * start, None), [0, 0])
 
 
+@pytest.mark.medium
 def test_a_phase_of_the_stroboscope():
     """The steady state of x' = -x + cos 2 pi t at other times, and its multiplier."""
     filtered = hj.HybridSystem({"on": hj.Mode(lambda t, x, p: jnp.cos(2 * jnp.pi * t) - x, ("x",))}, ())
@@ -306,6 +312,7 @@ def test_orbits_at_a_phase():
     assert_allclose(states.x[:, 0, 0], values * current(1.0), rtol=1e-7)
 
 
+@pytest.mark.medium
 def test_basins_by_a_section():
     rest = hj.find_orbits(
         oscillator,

@@ -69,6 +69,7 @@ def test_root_finders_on_the_simplest_walker(finder, shooting):
         assert_allclose(found.multipliers.real, record["eigenvalues"]["re"], rtol=0, atol=3e-13)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "finder, tolerance, limit", [("Newton", 1e-14, 1), ("Dogleg", 1e-2, 60), ("LevenbergMarquardt", 1e-2, 60)]
 )
@@ -90,6 +91,7 @@ SLOW_LOGISTIC = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "shooting, tolerance, code",
     [
@@ -112,6 +114,7 @@ def test_states_are_accepted_by_their_own_size(shooting, tolerance, code):
         assert found.residual <= 2e-12
 
 
+@pytest.mark.medium
 def test_damped_newton_is_a_root_finder_of_optimistix():
     """Without hyjax: the root of a system in closed form, where full steps of Newton's method run away (arctangent)."""
 
@@ -134,6 +137,7 @@ def test_damped_newton_is_a_root_finder_of_optimistix():
         assert stuck.result == optx.RESULTS.nonlinear_divergence
 
 
+@pytest.mark.medium
 def test_guess_whose_jump_has_two_preimages():
     """The logistic map's orbit of two strides: the first evaluation flows from the guess, and so knows which preimage it was."""
     r = 3.6
@@ -147,6 +151,7 @@ def test_guess_whose_jump_has_two_preimages():
         assert_allclose(found.starts, [0, 1], atol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_guess_where_the_jump_is_not_finite():
     """The jump divides by a clock that is zero in the guess, so a search for the state before the jump cannot start there: the
     first evaluation flows from the guess itself."""
@@ -172,6 +177,7 @@ def test_multiple_shooting_reaches_what_single_shooting_cannot():
     assert_allclose(eight.multipliers[0], 3**8, rtol=8 * 3e-13)
 
 
+@pytest.mark.medium
 def test_derivatives_from_node_to_node():
     """Over three strides of a spring that bounces: the closed forms of the state's derivatives and the period's."""
 
@@ -185,6 +191,7 @@ def test_derivatives_from_node_to_node():
         assert_allclose(found[name], exact[name], rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_derivatives_of_nodes_that_differ():
     """The logistic map's orbit of two strides: the state before a jump to one node is the other node, and moves with it."""
 
@@ -273,6 +280,7 @@ def test_where_newton_ends():
     assert_allclose(units.y, [1, 5e19], rtol=1e-14)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("timed", [0, 1])
 def test_perturbed_nodes_follow_the_strides(timed):
     """Each node is the end of the stride before, but the first node's time is fixed; and reverse mode is the transpose."""

@@ -30,6 +30,7 @@ def gaits():
     }
 
 
+@pytest.mark.medium
 def test_stages_find_the_orbits_of_full_tolerance(gaits):
     exact, staged = gaits[()](SLOPES), gaits[COARSE](SLOPES)
     assert np.all(np.asarray(staged.result == hj.RESULTS.successful))
@@ -41,6 +42,7 @@ def test_stages_find_the_orbits_of_full_tolerance(gaits):
     assert np.all(staged.iterations >= exact.iterations - 1) and np.all(staged.iterations <= exact.iterations + 4)
 
 
+@pytest.mark.medium
 def test_lanes_do_not_depend_on_their_neighbours(gaits):
     """A slope without a gait, at which every stage fails, changes no bit of the lanes beside it."""
     alone = gaits[COARSE](SLOPES)
@@ -50,6 +52,7 @@ def test_lanes_do_not_depend_on_their_neighbours(gaits):
         assert_array_equal(np.asarray(getattr(beside, field))[[0, 2]], np.asarray(getattr(alone, field))[[0, 2]])
 
 
+@pytest.mark.medium
 def test_a_stage_that_misleads_is_repeated_with_full_tolerance(gaits):
     """With a tolerance of a tenth of the state the strides are wrong, and lead nowhere or to a distant start."""
     exact, misled = gaits[()](SLOPES), gaits[(1e-1,)](SLOPES)
@@ -57,6 +60,7 @@ def test_a_stage_that_misleads_is_repeated_with_full_tolerance(gaits):
     assert_allclose(misled.x, exact.x, rtol=0, atol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_search_is_repeated_from_its_start():
     """The coarse equation leads to 1000, where strides of full tolerance fail; those lead from the start to 1.5."""
 

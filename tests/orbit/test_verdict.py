@@ -92,6 +92,7 @@ def test_a_state_that_does_not_return_is_no_orbit():
     assert_array_equal(np.asarray(again[2])[::-1], code)
 
 
+@pytest.mark.medium
 def test_a_state_that_does_not_return_in_single_precision():
     """The tolerance is rounding of states of size 1, some 1e-4: an amplitude of 1e-3 is seen, and one of 1e-6 is not."""
     lanes = LANES.astype(np.float32)
@@ -112,6 +113,7 @@ def test_an_unstable_orbit_in_phase():
     assert_allclose(x[:2], np.cos(1), rtol=1e-13)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", [hj.SingleShooting(), hj.MultipleShooting()], ids=["single", "multiple"])
 def test_two_strides_in_phase(method):
     """x1 = x0 / 2 + cos 2 pi w, x0 = x1 / 2 + cos 4 pi w: in phase at half a period, where x0 = 2/3, as at the whole, 2."""
@@ -124,6 +126,7 @@ def test_two_strides_in_phase(method):
         assert_array_equal(code, [OUT_OF_PHASE, SUCCESSFUL])
 
 
+@pytest.mark.medium
 def test_a_second_stride_that_does_not_repeat():
     """x -> x / 2 + 1 each 1/2, and a force that begins at 3/2: of the second lap of two strides it is met by the second."""
     late = closed_by_clock(
@@ -135,6 +138,7 @@ def test_a_second_stride_that_does_not_repeat():
     assert_allclose(x[0], 2, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_forces_of_another_phase_with_the_same_effect():
     """Both laps end in the same state; on the way the vector field is another."""
     _, _, code = found(
@@ -143,6 +147,7 @@ def test_forces_of_another_phase_with_the_same_effect():
     assert_array_equal(code, [OUT_OF_PHASE, SUCCESSFUL, SUCCESSFUL])
 
 
+@pytest.mark.medium
 @IGNORE_CHOICES
 def test_a_reset_that_forgets():
     """The state after a spike is 0, and the time to the next depends on the phase. At w = 1 the neuron fires once in a period:
@@ -152,6 +157,7 @@ def test_a_reset_that_forgets():
     assert_array_equal(code, [SUCCESSFUL, OUT_OF_PHASE, SUCCESSFUL, OUT_OF_PHASE])
 
 
+@pytest.mark.medium
 def test_a_later_guard():
     """Nothing moves, and x -> x / 2 + 1; a guard that falls at whole numbers of t, or of (t + 1)^(1/2): the second time later."""
     count = lambda t, p: (1 - p["b"]) * t + p["b"] * (jnp.sqrt(t + 1) - 1)
@@ -164,6 +170,7 @@ def test_a_later_guard():
     assert_allclose(x[0], 2, rtol=1e-14)
 
 
+@pytest.mark.medium
 @IGNORE_CHOICES
 def test_a_force_that_is_switched():
     """At its jumps a rounding of the time decides, also where these are the ends of the laps: in phase all the same. A clock that
@@ -174,6 +181,7 @@ def test_a_force_that_is_switched():
     assert_allclose(x[jnp.array([0, 2])], -np.tanh(1 / 4), rtol=1e-8)
 
 
+@pytest.mark.medium
 def test_a_ball_on_a_table_in_absolute_time():
     """It bounces once a period, v+ = g T / 2, where the table's velocity at the impact is (1 - e) / (1 + e) g T / 2."""
     g = np.array([2.0, 2.0, 1.5])
@@ -201,6 +209,7 @@ def echo_orbit():
     return hj.periodic_orbit(echo, jnp.array([0.1, 0.0]), params, sequence=("m",), integrator=CHEAP)
 
 
+@pytest.mark.medium
 def test_a_sweep_over_the_period_of_the_clock():
     """Between the orbits in phase lie states that lead to the next, and are no orbits."""
     w = np.array([1.0, 1.1, 1.2, 1.3, 1.5, 2.0])
@@ -211,6 +220,7 @@ def test_a_sweep_over_the_period_of_the_clock():
     assert np.all(swept.residual[in_phase] < 1e-12) and np.all(np.isnan(swept.x[~in_phase]))
 
 
+@pytest.mark.medium
 def test_a_branch_ends_where_the_phase_is_lost():
     branch = hj.continuation(echo, echo_orbit(), where=lambda p: p["w"], stop=1.3)
     assert branch.result == hj.RESULTS.out_of_phase
@@ -288,6 +298,7 @@ def test_the_tolerance_of_a_residual():
 # Prescribed periods
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("strides", [1, 2])
 def test_a_period_is_recognized(strides):
     orbit = echo_orbit()
@@ -307,6 +318,7 @@ def test_a_prescribed_period_is_positive():
         )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_a_lane_of_no_duration_has_a_code():
     """A quantity that is no period, of which 0 and -1 belong to no orbit."""
     still_echo = closed_by_clock(still, lambda t, x, p: jnp.stack([x[0] / 2 + p["b"], 0 * x[1]]))
@@ -335,6 +347,7 @@ LOCKED = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("b, stable", [(-0.45, False), (0.6, True)])
 def test_multipliers_where_the_next_lap_begins_at_another_phase(b, stable):
     expected = (_current(b) + b) / (_current(b) + b - 1) / np.e
@@ -351,6 +364,7 @@ def test_multipliers_where_the_next_lap_begins_at_another_phase(b, stable):
         hj.noise.stride_covariance(orbit, noise=lambda p: p["b"])
 
 
+@pytest.mark.medium
 def test_multipliers_where_the_reset_knows_the_phase():
     """x -> x / 2 + b sin 2 pi t each 1: a tick that is late by d is late by d ever after, and changes x by 2 pi b d."""
     tocks = closed_by_clock(still, lambda t, x, p: jnp.stack([x[0] / 2 + p["b"] * jnp.sin(2 * jnp.pi * t), 0 * x[1]]))
@@ -359,6 +373,7 @@ def test_multipliers_where_the_reset_knows_the_phase():
     assert_allclose(jnp.sort(jnp.abs(orbit.multipliers)), [0.5, 1], rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_multipliers_of_two_strides_at_another_phase():
     """The square of those of one."""
     b = 0.6
@@ -368,6 +383,7 @@ def test_multipliers_of_two_strides_at_another_phase():
     assert_allclose(orbit.multipliers.real, [((_current(b) + b) / (_current(b) + b - 1) / np.e) ** 2], rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_a_forcing_of_amplitude_zero_leaves_the_phase_free():
     """As of an autonomous system, the multiplier along the flow counts as 0."""
     params = {"I": jnp.array(_current(0.0)), "b": jnp.array(0.0)}

@@ -158,6 +158,7 @@ def test_with_one_guard_it_is_the_saltation_matrix():
     assert_allclose(derivative(jnp.array([0.3, -2.0])), matrix @ jnp.array([0.3, -2.0]), rtol=1e-15)
 
 
+@pytest.mark.medium
 def test_is_continuous_only_where_the_orders_agree():
     """Walls that are not at right angles send an elastic ball to different sides."""
     turn = jnp.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])

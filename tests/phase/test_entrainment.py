@@ -94,6 +94,7 @@ KICKED = hj.HybridSystem(
 )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_a_kicked_neuron():
     """A kick e at the phase theta shifts it by -ln(1 - e exp(theta) / I), exactly: the edges of locking for e < 0, where it is
     stable, are those of a kick just after a firing and just before it."""
@@ -132,6 +133,7 @@ def test_a_kicked_neuron():
     assert np.all(np.ptp(last[2:], axis=1) > 0.3)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("growth", [-0.05, 0.05])
 def test_the_orbit_of_an_oscillator_that_is_stable_or_not(growth):
     """r' = growth r (r^2 - 1), and a phase of rate 1 whatever r is: Z = (-sin, cos), so Gamma is within [-1/2, 1/2]."""

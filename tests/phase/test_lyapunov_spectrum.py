@@ -53,6 +53,7 @@ def test_errors_are_those_of_the_mean(struck):
     assert 0 < error < 0.1 and abs(one - other) < 4 * error
 
 
+@pytest.mark.medium
 def test_an_orbit_has_the_logarithms_of_its_multipliers():
     orbit = hj.periodic_orbit(
         rimless_wheel.system, rimless_wheel.guess(rimless_wheel.Params()), rimless_wheel.Params(),

@@ -60,6 +60,7 @@ def swinging():
     return slope, hj.phase.phase_response(orbit, samples=41)
 
 
+@pytest.mark.medium
 def test_modes_of_different_dimension(swinging):
     """The derivative of the period is minus the advance of the phase: along the arcs by D_p f, and at the events by
     D_p R + (f+ - D_x R f-) D_p g / (D_x g f-), after the jump. Both sides of each event are samples: there Z f = 1 too."""
@@ -117,6 +118,7 @@ def test_walker(walker):
         assert_allclose(rate, part(kappa * z - np.einsum("nij,ni->nj", a, z)), rtol=0, atol=1e-8)
 
 
+@pytest.mark.medium
 def test_figures(swinging):
     """The curves are the samples, and a mode that is not named is not pushed."""
     _, response = swinging

@@ -156,6 +156,7 @@ RELAXING = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_isostables_in_closed_form():
     """With the factor F of the reset, the multipliers F exp(-k) and F exp(-m), and the time as the third coordinate, the response
     to the slower of them is F^t (1, c / (m - k), -x'), or F^t |v| (0, 1, 0) with v = (c / (k - m), 1, 0). A multiplier that is
@@ -206,6 +207,7 @@ def test_quadrature(n):
         assert_allclose(weights @ points**degree, 1 / (degree + 1), rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_misuse_and_failure():
     orbit = neuron(jnp.array(1.5))
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)

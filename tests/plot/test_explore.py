@@ -42,6 +42,7 @@ def rate(p):
     return np.sqrt(4 * mu**2 * p.inertia_ratio * np.sin(np.pi / p.spokes) * np.sin(p.slope) / (1 - mu**2))
 
 
+@pytest.mark.medium
 def test_sliders_are_the_models_parameters(explorer):
     slope = explorer.sliders["slope"]
     assert (slope.min, slope.max, slope.value, slope.description) == (0.05, 0.5, 0.2, "slope (rad)")
@@ -56,6 +57,7 @@ def test_sliders_are_the_models_parameters(explorer):
     assert explorer.controls.children[:3] == (spokes, ratio, slope)
 
 
+@pytest.mark.medium
 def test_the_gait_follows_all_sliders_without_a_new_program(explorer):
     from hyjax._orbit.orbit import _run
 
@@ -73,6 +75,7 @@ def test_the_gait_follows_all_sliders_without_a_new_program(explorer):
     assert "Rimless wheel at spokes = 8, inertia_ratio = 0.5, slope = 0.12 rad" in explorer.page
 
 
+@pytest.mark.medium
 def test_a_gait_that_is_lost_stays_with_the_code(explorer):
     """Below this slope the wheel no longer passes its highest point."""
     explorer.sliders["slope"].value = 0.05
@@ -89,12 +92,14 @@ def test_a_gait_that_is_lost_stays_with_the_code(explorer):
     assert explorer.message == "" and float(explorer.orbit.params.slope) == 0.3
 
 
+@pytest.mark.medium
 def test_parameters_out_of_range_are_refused_in_the_models_words(explorer):
     explorer.sliders["inertia_ratio"].value = 1.1
     assert explorer.message == "Params: inertia_ratio=1.1 must lie in (0, 1]. The page shows the last gait."
     assert float(explorer.orbit.params.inertia_ratio) == 2 / 3
 
 
+@pytest.mark.medium
 def test_the_page_in_a_notebook_is_updated(explorer, monkeypatch):
     import IPython.display
 
@@ -114,6 +119,7 @@ def images(page):
     return [ElementTree.fromstring(base64.b64decode(each)) for each in re.findall(r"base64,([^\"]+)\"", page)]
 
 
+@pytest.mark.medium
 def test_the_picture_moves_on_the_orbit(explorer):
     """After two strides of the wheel, each spoke is where another one was, and the camera has moved by both."""
     moving, circle = images(explorer.page)
@@ -139,6 +145,7 @@ def test_the_picture_moves_on_the_orbit(explorer):
     assert_allclose((float(dots[0].get("cx")) - 90) / radius, 4 / 9, rtol=0, atol=1e-3)
 
 
+@pytest.mark.medium
 def test_an_own_system_needs_an_outline_and_a_gait(explorer):
     """Of the wheel's system, with another outline, no title, no units, and parameters that say nothing about themselves."""
 
@@ -183,6 +190,7 @@ def test_what_a_model_lacks_is_said(monkeypatch):
         hj.plot.explore(simplest_walker)
 
 
+@pytest.mark.medium
 def test_lines_that_a_mode_lacks_vanish(explorer, monkeypatch):
     """SVG moves a line only among lines of one number of points: the others are filled up, or have no width."""
     x = jnp.array([[0.0], [1.0]])

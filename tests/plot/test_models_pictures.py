@@ -121,6 +121,7 @@ def test_model_without_outline_is_refused():
         check_outline(buck_converter, "animate_orbit")
 
 
+@pytest.mark.medium
 def test_trajectory_in_motion():
     params = paddle_juggler.Params()
     mode, x = paddle_juggler.start(params)

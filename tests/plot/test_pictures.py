@@ -33,6 +33,7 @@ def test_gait():
     return plot.gait_figure(swinging(), compass_gait, degrees=("slope",))
 
 
+@pytest.mark.medium
 @compared
 def test_gait_of_several_modes():
     """A panel for the coordinate of stance alone; a change of mode is no jump."""
@@ -50,6 +51,7 @@ def test_gait_of_two_units():
     return plot.gait_figure(orbit_of(buck_converter, arcs, [-815.0, 0.2, 0.0]), buck_converter)
 
 
+@pytest.mark.medium
 @compared
 def test_animation():
     """A frame: ground, legs, title, number and stability of the gait, clock."""
@@ -70,6 +72,7 @@ def test_trajectory():
     return plot.trajectory_figure(bouncing(), bouncing_ball)  # pyright: ignore
 
 
+@pytest.mark.medium
 @compared
 def test_trajectory_of_several_modes():
     """The legend of the modes under a title of two lines; coordinates that one mode alone has."""
@@ -109,6 +112,7 @@ def logistic(strides):
     )  # fmt: skip
 
 
+@pytest.mark.medium
 @compared
 def test_branches():
     """Solid up to the doublings and dashed beyond; the doubled branch begins at its doubling; a legend of strides."""
@@ -116,6 +120,7 @@ def test_branches():
     return plot.branch_diagram(branches).figure  # pyright: ignore
 
 
+@pytest.mark.medium
 @compared
 def test_loci():
     values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
@@ -144,6 +149,7 @@ def swept(names, axes, theta, radius, units):
     )
 
 
+@pytest.mark.medium
 @compared
 def test_sweep():
     """Over one parameter, in degrees as given: solid up to where the spectral radius is 1."""
@@ -152,6 +158,7 @@ def test_sweep():
     return plot.sweep_figure(found, None, simplest_walker, simplest_walker.Params(), ("slope",))
 
 
+@pytest.mark.medium
 @compared
 def test_sweep_over_two_parameters():
     """The line of spectral radius 1 is named, and where there is no orbit is grey."""
@@ -187,16 +194,19 @@ def logistic_attractor(**about):
     return plot.attractor_figure(found)
 
 
+@pytest.mark.medium
 @compared
 def test_attractor():
     """The logistic map: dots that are seen, its exponents per stride, one of minus infinity."""
     return logistic_attractor()
 
 
+@pytest.mark.medium
 def test_the_exponents_of_a_section_are_per_return():
     assert logistic_attractor(section="surface in map").axes[1].get_ylabel() == "Lyapunov exponent\nper return"
 
 
+@pytest.mark.medium
 @compared
 def test_basin():
     """Two orbits, two falls, a failure and what is undecided have six colours; the gait is marked."""

@@ -221,6 +221,7 @@ def test_feet_stand_and_land(orbit):
     np.testing.assert_allclose(length, 8 * np.sin(orbit.x[0]), rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_frames_show_the_walk(orbit):
     animation = animate_orbit(orbit, walker, steps=2, fps=10)
     (ax,) = pyplot().gcf().axes
@@ -244,6 +245,7 @@ def test_frames_show_the_walk(orbit):
     assert stands == ["leg 0", "leg 0", "leg 1"]
 
 
+@pytest.mark.medium
 def test_gif_of_four_steps_is_small(orbit, tmp_path):
     from PIL import Image
 

@@ -97,6 +97,7 @@ def test_proved_orbit():
     return plot.proved_orbit_figure(proved)
 
 
+@pytest.mark.medium
 @compared
 def test_covariance():
     """A ball that bounces: without noise the covariance is that of the start, moved by time and by the saltation matrix."""
@@ -121,6 +122,7 @@ def estimates(model, times, modes, means, deviations):
     return hj.noise.Estimates(*map(jnp.asarray, (times, means, covariances, modes)), model.Params(), model.system)
 
 
+@pytest.mark.medium
 @compared
 def test_filter():
     """Bands of a ball that bounces, interrupted where the event is; measurements as crosses."""
@@ -133,6 +135,7 @@ def test_filter():
     return plot.estimate_figure(found, {"y": x[:, 0] + 0.1 * np.cos(40 * t)}, events)
 
 
+@pytest.mark.medium
 @compared
 def test_smoother():
     """Two modes, of which one has a coordinate more; a single time in a mode; after a failure nothing is drawn."""
@@ -146,6 +149,7 @@ def test_smoother():
     return plot.estimate_figure(estimates(friction_oscillator, t, modes, means, far))
 
 
+@pytest.mark.medium
 @compared
 def test_ilqr():
     """A ball that is pushed: heights, the jump, a control held for each step, costs with and without the event."""
@@ -192,12 +196,14 @@ def optimized():
     )  # fmt: skip
 
 
+@pytest.mark.medium
 @compared
 def test_optimization():
     """Both gaits at the same scales; the refused evaluation is left out; the multipliers before as open circles."""
     return plot.optimization_figure(optimized(), compass_gait)
 
 
+@pytest.mark.medium
 @compared
 def test_animated_optimization():
     """A frame: both gaits at the same scale, with their values."""
@@ -206,6 +212,7 @@ def test_animated_optimization():
     return matplotlib.pyplot.gcf()
 
 
+@pytest.mark.medium
 @compared
 def test_optimum():
     """A bound becomes active at the line; the parameter has its unit."""
@@ -222,6 +229,7 @@ def test_optimum():
     return plot.optimum_figure(branch)
 
 
+@pytest.mark.medium
 @compared
 def test_response():
     """Of a block on a belt: the response to its speed is defined only while it slips."""
@@ -237,6 +245,7 @@ def test_response():
     return plot.response_figure(found, friction_oscillator)
 
 
+@pytest.mark.medium
 @compared
 def test_isostable_response():
     """The real part of a response of complex numbers, through three modes."""
@@ -248,6 +257,7 @@ def test_isostable_response():
     return plot.response_figure(found, slip)
 
 
+@pytest.mark.medium
 @compared
 def test_tongue():
     """An interaction function of two harmonics, between its extremes; the tongue is not symmetric."""

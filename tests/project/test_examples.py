@@ -69,6 +69,7 @@ def names_only(statement: doctest.Example) -> bool:
 begun: dict[tuple[str, ...], dict] = {(): {"hj": hj, "jax": jax, "jnp": jnp}}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("each", EXAMPLES)
 def test_example(each, quiet):
     import matplotlib.pyplot as plt

@@ -48,6 +48,7 @@ def pairs(values) -> np.ndarray:
     return np.array([complex(*each) for each in values])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which, name", [(0, "long_0.009"), (1, "short_0.009")])
 def test_simplest_walker(which, name):
     record = case("B_simplest_walker", name)
@@ -55,17 +56,20 @@ def test_simplest_walker(which, name):
     close("simplest_walker", which, x0=record["x0"], period=record["T"], multipliers=multipliers)
 
 
+@pytest.mark.medium
 def test_rimless_wheel():
     record = case("A_rimless_wheel")
     close("rimless_wheel", 0, x0=record["x0"], period=record["T"], multipliers=record["eigenvalues"], error=1e-13)
 
 
+@pytest.mark.medium
 def test_compass_gait():
     record = case("C_compass_gait")
     multipliers = np.array(record["eigenvalues"]["re"]) + 1j * np.array(record["eigenvalues"]["im"])
     close("compass_gait", 0, x0=record["x0"], period=record["T"], multipliers=multipliers)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["powered_walker", "two_spring_walker"])
 def test_powered_walkers(name):
     """The second has two springs, which are equal by default. The first multiplier has a condition of a thousand."""
@@ -74,18 +78,21 @@ def test_powered_walkers(name):
     close(name, 0, x0=[theta, theta_rate], period=period, multipliers=[multiplier, np.conj(multiplier)])
 
 
+@pytest.mark.medium
 def test_bhounsule_walker():
     """The published gait has a step of half a leg's length and the period 1/2; digits of its push-off and torques end at 1e-8."""
     (gait,) = DIGITS["bhounsule_walker"]["gaits"]
     assert_allclose([2 * np.sin(gait["x0"][0]), gait["period"]], [0.5, 0.5], rtol=0, atol=5e-9)
 
 
+@pytest.mark.medium
 def test_kneed_walker():
     """A stride of the point masses, by SciPy at 1e-13 with events on its interpolant, leads from the stored state back to it."""
     (gait,) = DIGITS["kneed_walker"]["gaits"]
     assert_allclose(kneed_stride(np.array(gait["x0"])), gait["x0"], rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", range(2))
 def test_slip(which):
     record = stored("model")["slip"]["flat and high"]
@@ -95,6 +102,7 @@ def test_slip(which):
     close("slip", which, x0=exact["x0"], period=exact["period"], multipliers=[exact["multiplier"]])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", range(2))
 def test_slip_with_retraction(which):
     """SciPy's map, as in the tests of the model, has the stored apex as a fixed point, to the error of its events."""
@@ -102,6 +110,7 @@ def test_slip_with_retraction(which):
     assert_allclose(apex_map(gait["x0"][0], params), gait["x0"][0], rtol=0, atol=1e-10)
 
 
+@pytest.mark.medium
 def test_thrusting_hopper():
     """Three of the five hops are known to ten digits of the period; the third of these was found by another search."""
     for (x, period, _), which in zip(STABLE_HOPS[:2], (4, 2), strict=True):
@@ -111,6 +120,7 @@ def test_thrusting_hopper():
         assert_allclose(gait["period"], period, rtol=0, atol=6e-10)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", range(2))
 def test_duffing_impact_oscillator(which):
     record = stored("model")["duffing_impact_oscillator"]["driven, moving wall"]
@@ -124,6 +134,7 @@ def test_duffing_impact_oscillator(which):
     )
 
 
+@pytest.mark.medium
 def test_relief_valve():
     exact = numbers(stored("valve")["impacts"]["3"])
     assert models.relief_valve.Params().flow == 3
@@ -131,6 +142,7 @@ def test_relief_valve():
     close("relief_valve", 0, x0=[0, *exact["x"]], period=exact["period"], multipliers=multipliers)
 
 
+@pytest.mark.medium
 def test_piecewise():
     p = models.piecewise.Params()
     alpha, beta, gamma = (float(each) for each in (p.alpha, p.beta, p.gamma))
@@ -141,6 +153,7 @@ def test_piecewise():
     close("piecewise", 0, x0=[0, r0], period=period, multipliers=[slope], error=1e-11)
 
 
+@pytest.mark.medium
 def test_linear_impact_oscillator():
     params = models.linear_impact_oscillator.Params()
     (gait,) = DIGITS["linear_impact_oscillator"]["gaits"]
@@ -148,6 +161,7 @@ def test_linear_impact_oscillator():
     assert_allclose(np.prod(pairs(gait["multipliers"][:2])), 0.8**2 * np.exp(-0.2 * np.pi), rtol=1e-11)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", range(3))
 def test_bangbang(which):
     """Damping alone fixes the product of the multipliers."""
@@ -157,6 +171,7 @@ def test_bangbang(which):
     assert_allclose(np.prod(pairs(gait["multipliers"][:2])), area, rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_vibrating_table():
     p = models.vibrating_table.Params()
     g, e, omega, amplitude = (float(each) for each in (p.gravity, p.restitution, p.frequency, p.amplitude))
@@ -165,6 +180,7 @@ def test_vibrating_table():
         close("vibrating_table", which, x0=start, period=2 * np.pi / omega, multipliers=np.linalg.eigvals(jacobian))
 
 
+@pytest.mark.medium
 def test_friction_oscillator():
     p = models.friction_oscillator.Params()
     mass, stiffness, load, static, kinetic, speed = (float(each) for each in vars(p).values())
@@ -175,6 +191,7 @@ def test_friction_oscillator():
     )
 
 
+@pytest.mark.medium
 def test_paddle_juggler():
     p = models.paddle_juggler.Params()
     multiplier = 1 - 2 * (1 + p.restitution) * p.gain * p.gravity * p.apex
@@ -182,11 +199,13 @@ def test_paddle_juggler():
     close("paddle_juggler", 0, x0=[float(p.apex), 0], period=period, multipliers=[float(multiplier)], error=1e-13)
 
 
+@pytest.mark.medium
 def test_buck_converter():
     ((start, multipliers),), _ = converter({})
     close("buck_converter", 0, x0=start, period=0.4, multipliers=multipliers)
 
 
+@pytest.mark.medium
 def test_integrate_and_fire():
     p = models.integrate_and_fire.Params()
     j, kick = float(p.drive / p.leak), float(p.coupling)
@@ -196,6 +215,7 @@ def test_integrate_and_fire():
     close("integrate_and_fire", 0, x0=[0, u], period=period, multipliers=[slope**2])
 
 
+@pytest.mark.medium
 def test_bouncing_ball():
     """Dropped from 1 m: impacts at sqrt(2/g) (1 + 2 (e + e^2 + ...)), after the k-th the speed e^k sqrt(2 g)."""
     p, about = models.bouncing_ball.Params(), DIGITS["bouncing_ball"]
@@ -205,6 +225,7 @@ def test_bouncing_ball():
     assert_allclose(end["x"], [speed * since - g * since**2 / 2, speed - g * since], rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_ball_on_slope():
     """Thrown uphill at 2 m/s, 1 m above the plane, it is stopped by its impact, whose friction is strong enough, and slides down,
     since the slope is steeper than static friction holds."""
@@ -220,6 +241,7 @@ def test_ball_on_slope():
     assert about["jumps"] == 1 and about["end"]["mode"] == "S+"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", range(2))
 def test_powered_compass_gait(which):
     """Two legs free of the ground, held at the stance foot by a force; impulses at both feet. The errors of SciPy's
@@ -278,6 +300,7 @@ def test_powered_compass_gait(which):
     assert_allclose(multipliers_of(stride, x0, 1e-5)[:3], pairs(gait["multipliers"])[:3], rtol=0, atol=1e-7)
 
 
+@pytest.mark.medium
 def test_impact_microactuator():
     """Next to grazing the return map is a square root: it multiplies SciPy's error by 800, and differences are short."""
     p, (gait,) = models.impact_microactuator.Params(), DIGITS["impact_microactuator"]["gaits"]
@@ -302,6 +325,7 @@ def test_impact_microactuator():
     assert_allclose(multipliers_of(stride, x0, 1e-9)[0], gait["multipliers"][0][0], rtol=1e-4)
 
 
+@pytest.mark.medium
 def test_monopod_hopper():
     """Touch-down and lift-off, where the ground's force has no second derivative, cost SciPy some digits."""
     p, about = models.monopod_hopper.Params(), DIGITS["monopod_hopper"]
@@ -320,6 +344,7 @@ def test_monopod_hopper():
     assert_allclose(x, end["x"], rtol=0, atol=1e-10)
 
 
+@pytest.mark.medium
 def test_rocking_block():
     """Housner's equations of each corner, in place of contacts."""
     p, about = models.rocking_block.Params(), DIGITS["rocking_block"]

@@ -24,6 +24,7 @@ def rows(printed: str, columns: int) -> list[list[str]]:
     return [row for row in cells if len(row) == columns and re.match(r"[+-]?\d", row[-1])]
 
 
+@pytest.mark.medium
 def test_bhounsule():
     """Each of ours is as near to the reference as docs/accuracy.md says, and the differences printed are those of the numbers."""
     environment = os.environ | {"HYJAX_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}

@@ -64,6 +64,7 @@ COMMANDS = [
 GAITS = {"simplest_walker": ("B_simplest_walker", "long_0.009"), "wheel.py": ("A_rimless_wheel",)}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands(command, tmp_path, words):
     """As they stand, with the example copied to the file that the text names; the digits are those of the reference."""

@@ -138,6 +138,7 @@ def without_runs(monkeypatch, made_up):
     return sums
 
 
+@pytest.mark.medium
 def test_tables_and_picture(script, without_runs):
     ran = script("orbitador", "--plot", "tube.png")
     assert ran.returncode == 0, ran.stderr
@@ -162,6 +163,7 @@ def test_tables_and_picture(script, without_runs):
     assert "Not reproduced by the radial quotient" in " ".join(script("orbitador").stdout.split())
 
 
+@pytest.mark.medium
 def test_json(script, without_runs):
     ran = script("orbitador", "--json")
     record = json.loads(ran.stdout)

@@ -63,6 +63,7 @@ def test_cheapest():
     assert cheapest(runs, 1e-6, "seconds") is None
 
 
+@pytest.mark.medium
 def test_script_resumes(script, tmp_path, monkeypatch):
     """Only tolerances that the file lacks are run, and the file has all of them then; the sentences have the study's numbers."""
     whole, run = made_up(), []
@@ -89,6 +90,7 @@ def test_script_resumes(script, tmp_path, monkeypatch):
         assert text in ran.stdout, text
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("wrong", ["version", "missing"])
 def test_script_refuses_a_file_of_another_kind(script, tmp_path, wrong):
     study = made_up()

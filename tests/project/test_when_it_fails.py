@@ -27,6 +27,7 @@ def test_every_code_has_a_page():
         assert f"[`{code}`](#code-{code})" in PAGES["index"] and f"\n{code}\n" in PAGES["index"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name):
     """What it prints is what the page shows, to the digits shown."""

@@ -61,6 +61,7 @@ def test_trouble_inside_a_package_is_its_own(tmp_path, monkeypatch):
         needed("half_a_package", "data", "Tests")
 
 
+@pytest.mark.medium
 def test_types_reach_a_users_script(tmp_path):
     """By `py.typed` and `__init__.pyi`, although names are imported when they are first used."""
     script = tmp_path / "mine.py"

@@ -90,6 +90,7 @@ def test_orbits_come_back_to_the_last_bit_and_go_on(gaits, tmp_path):
     np.testing.assert_array_equal(np.load(path)["period"], gaits.period)
 
 
+@pytest.mark.medium
 def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
     method = hj.PseudoArclength(max_points=4)
     follow = lambda orbit: hj.continuation(

@@ -60,6 +60,7 @@ def test_parameters(orbit):
         Required()  # pyright: ignore
 
 
+@pytest.mark.medium
 def test_datasets_name_the_units_of_the_system(orbit):
     found = orbit.to_xarray()
     assert found["x"].attrs["units"] == "rad, rad/T" and found["period"].attrs["units"] == "T"

@@ -47,6 +47,7 @@ def test_one_spinner_within_another(monkeypatch):
     assert texts == [one, f"{one}: compiling", f"{one}: point 11", one, "branch 2 of 2", ""]
 
 
+@pytest.mark.medium
 def test_a_branch_says_where_it_is(monkeypatch):
     said = []
 
@@ -69,6 +70,7 @@ def test_a_branch_says_where_it_is(monkeypatch):
     np.testing.assert_allclose(branch.x[:, 0], 1 - 1 / branch.values, rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_compilation_is_a_phase_of_its_own(monkeypatch):
     """The program is compiled before the bar begins, for no lanes; the bar advances by computed lanes alone."""
     said = []
@@ -91,6 +93,7 @@ def test_compilation_is_a_phase_of_its_own(monkeypatch):
     np.testing.assert_allclose(found["x"][:2, -1, 0], 1 - 1 / np.linspace(2, 2.9, 3)[:2], atol=1e-12)
 
 
+@pytest.mark.medium
 def test_a_stored_search_says_what_it_does(tmp_path):
     from test_stored import wheels
 

@@ -61,6 +61,7 @@ def to_second_order(fn):
     return jax.jit(whole)
 
 
+@pytest.mark.medium
 def test_stride_of_a_stiff_hopper():
     """Value, the Jacobian forward and reverse, and the Hessian, through touch-down, a stiff stance and lift-off."""
 

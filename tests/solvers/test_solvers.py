@@ -182,6 +182,7 @@ STEPS = {
 }  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ALL)
 def test_error_follows_the_tolerance(name):
     """Ten units of time: the error stays near the tolerance, at a number of steps that only a right order and memory allow."""
@@ -227,6 +228,7 @@ def approach(t, x, p):
     return -p * (x - jnp.cos(t)) - jnp.sin(t)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", KINDS)
 def test_derivatives_in_a_batch(name):
     """Reverse and forward mode through diffeqsolve, in two lanes of different stiffness, against the closed form."""

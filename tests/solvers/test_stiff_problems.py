@@ -44,6 +44,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", SOLVERS)
 def test_digits_of_stiff_problems(name):
     """One program for both."""

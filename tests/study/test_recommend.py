@@ -33,6 +33,7 @@ def found():
     )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_recommended_integrator_is_accurate(found):
     """The last lane is twice the first, by homogeneity: its height has a closed form. The scale of the error is the largest
     number of the batch, about 2; the integrator is that of the run."""
@@ -48,6 +49,7 @@ def test_recommended_integrator_is_accurate(found):
     assert all(part.rtol == part.atol == best.rtol for part in parts)
 
 
+@pytest.mark.medium
 def test_measured_errors(found):
     """Both candidates converge, and each was run in every round."""
     error = found.measured.error
@@ -55,6 +57,7 @@ def test_measured_errors(found):
     assert found.measured.durations.dims == ("solver", "rtol", "round") and np.all(found.measured.durations > 0)
 
 
+@pytest.mark.medium
 def test_print_has_all_that_was_measured(found):
     text = str(found)
     assert "3 lanes under vmap" in text and "3 interleaved rounds" in text and "Tsit5, by mode at 1e-12" in text

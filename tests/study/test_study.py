@@ -99,6 +99,7 @@ MORE = [
 ]  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "solver",
     [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)],
@@ -266,6 +267,7 @@ def test_misuse(changes, message):
         jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.mark.medium
 def test_pictures(study):
     """A curve for each solver through its runs; the points of each tolerance and solver, and their ranks."""
     fig = hj.plot.work_precision_figure(study, sets=[2])

@@ -71,6 +71,7 @@ def test_what_escapes_carries_a_code(found):
     assert np.isnan(found["lyapunov"].values[5]) and np.all(np.isnan(found["x"].values[5]))
 
 
+@pytest.mark.medium
 def test_starts():
     options = {"values": A[:2], "strides": 60, "transients": 28, "keep": 32}
     # The program of the other tests.
@@ -87,6 +88,7 @@ def test_starts():
     assert_allclose(by_function["lyapunov"], np.log(np.abs(2 - A[:2])), rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_from_an_orbit():
     """It is followed over the grid, and left by a little: where it is stable the attractor is the orbit, whose exponent is the
     logarithm of its multiplier; beyond a = 3 it is what the orbit is left for."""
@@ -136,6 +138,7 @@ def plane():
     )
 
 
+@pytest.mark.medium
 def test_basin(plane):
     x = np.linspace(-0.5, 1.5, 41)
     meanings = plane["fate"].attrs["flag_meanings"].split()
@@ -149,6 +152,7 @@ def test_basin(plane):
     assert_array_equal(plane["fate"].values[:, 0], plane["fate"].values[:, 1])
 
 
+@pytest.mark.medium
 def test_basin_counts_strides(plane):
     x = np.linspace(-0.5, 1.5, 41)
     expected = []

@@ -13,6 +13,7 @@ from hyjax._sweep.batches import BatchMap
 WIDTH = 1 << 15
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_strides_in_wide_blocks(dtype):
     """One block and a part of the next; the map is a quadratic polynomial, evaluated in numpy to the last digits."""

@@ -22,6 +22,7 @@ def client():
         yield client
 
 
+@pytest.mark.medium
 def test_a_worker_is_killed_in_the_middle(client, tmp_path, monkeypatch):
     """While one worker has answered its first chunk, the other one compiles: it is killed before it has answered one."""
     write, killed = Store.write, {}

@@ -45,6 +45,7 @@ def test_a_sweep_in_memory(start, whole):
     assert max(executor.sent) < 40_000
 
 
+@pytest.mark.medium
 def test_many_chunks_are_not_sent_at_once(start):
     executor = Recorded()
     found = hj.sweep(
@@ -117,6 +118,7 @@ def test_without_cloudpickle(start, monkeypatch):
         case.swept(start, executor=ThreadPoolExecutor(1))
 
 
+@pytest.mark.medium
 def test_attractors():
     options = {
         "where": lambda p: p.a, "values": np.array([2.8, 3.2, 3.5, 4.1]), "sequence": case.sequence, "strides": 60,
@@ -130,6 +132,7 @@ def test_attractors():
         assert len(executor.sent) == (3 if isinstance(begin, hj.PeriodicOrbit) else 1)
 
 
+@pytest.mark.medium
 def test_basins():
     options = {
         "sequence": case.sequence, "axes": {"x": np.linspace(-0.5, 1.5, 2500), "height": np.array([0.0, 1.0])},

@@ -88,6 +88,7 @@ def test_a_store_is_resumed_to_the_same_bits(squares, tmp_path):
         with_squares(out=out, resume=True, prescribed={"square": (square, SQUARES[1:])})
 
 
+@pytest.mark.medium
 def test_a_multiplier_is_prescribed():
     """With the derivatives of the return Jacobian, which are second derivatives of the stride."""
     wanted = np.array([-0.9, -0.5, 0.0, 0.5])

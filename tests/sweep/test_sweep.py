@@ -142,6 +142,7 @@ METHOD = hj.PseudoArclength(step=0.05, max_step=0.2, max_points=40)
 over_c = {"where": lambda p: p.c, "record": case.record, "progress": False}
 
 
+@pytest.mark.medium
 def test_from_a_branch(start, branch):
     """Each point of the grid starts on the branch, on the part nearest its start: the orbits are those from an orbit."""
     assert branch.values.min() < -0.22 and branch.x[:, 0].min() < 0.25 < 0.6 < branch.x[:, 0].max()
@@ -157,6 +158,7 @@ def test_from_a_branch(start, branch):
     assert int(along["iterations"].sum()) <= int(around["iterations"].sum())
 
 
+@pytest.mark.medium
 def test_from_a_branch_over_two_parameters(start, branch):
     """The branch's parameter among others that vary: it is followed from the orbit with which the branch began."""
     values = np.array([2.4, 2.5]), np.array([-0.1, 0.0, 0.1])
@@ -215,6 +217,7 @@ def test_killed_and_resumed(start, whole, tmp_path, monkeypatch):
     assert not computed
 
 
+@pytest.mark.medium
 def test_two_devices(whole, tmp_path):
     out = tmp_path / "sweep.zarr"
     process = run(out, devices=2)
@@ -264,6 +267,7 @@ def test_where_nothing_can_be_written(start, tmp_path):
         case.swept(start, tmp_path / "other.zarr", resume=True)
 
 
+@pytest.mark.medium
 def test_one_process_at_a_time(start, whole, tmp_path):
     """While another process holds its lock, a store is not written; and once that process is killed, it is resumed."""
     out = tmp_path / "sweep.zarr"
@@ -302,6 +306,7 @@ def test_a_batch_is_no_start(start):
         case.swept(batch)
 
 
+@pytest.mark.medium
 def test_in_single_precision():
     """The orbits of neighbours differ by less than the solver's error, which a guess may then miss."""
     system, sequence, near, far = (

@@ -60,6 +60,7 @@ def test_neighbours_of_a_lane_outside_are_bit_identical(drops):
         assert_array_equal(run.ends[k], inside.ends[k])
 
 
+@pytest.mark.medium
 def test_derivatives_where_a_lane_is_outside():
     """They are finite, also in reverse mode, and those of the other lane are right: y = 1 - g t^2 / 2 at t = 0.3."""
     params = lambda g: bouncing_ball.Params(gravity=g)
@@ -91,6 +92,7 @@ STRIP = hj.HybridSystem({"free": hj.Mode(straight, ("x", "y", "v"), domain=strip
 WATCHED = hj.HybridSystem(STRIP.modes, (hj.Transition("free", "free", lambda t, x, p: 9 - x[0], lambda t, x, p: x),))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("system", [STRIP, WATCHED], ids=["no guard", "a guard"])
 def test_a_flow_leaves_its_domain_at_a_known_time(system):
     start = lambda v: jnp.stack([0 * v, 0 * v, v])
@@ -105,6 +107,7 @@ def test_a_flow_leaves_its_domain_at_a_known_time(system):
     assert np.all(np.isfinite(run.x_ends[:, 0]))
 
 
+@pytest.mark.medium
 def test_a_guard_within_the_tolerance_beyond_a_limit_fires():
     """A limit has a leeway of 8 tolerances; a guard that falls within 30 tolerances after it fires."""
     move = hj.Mode(lambda t, x, p: jnp.ones(1), ("x",), domain=lambda t, x, p: 1 - x[0])
@@ -124,6 +127,7 @@ def test_a_single_arc_leaves_its_domain():
     assert "outside the domain" in RESULTS[RESULTS.outside_domain]
 
 
+@pytest.mark.medium
 def test_a_dip_within_a_step_is_noticed():
     """An oscillation whose turns lie between the ends of long steps of an exact flow."""
     system = hj.HybridSystem(
@@ -162,6 +166,7 @@ def test_the_command_line_reports_a_start_below_the_floor(command):
     assert ran.returncode == 1 and "outside_domain" in ran.stderr
 
 
+@pytest.mark.medium
 def test_a_walker_falls():
     walker = models.load("simplest_walker")
     start = jnp.array([0.2, -0.05, 0.4, 0.0])
@@ -171,6 +176,7 @@ def test_a_walker_falls():
     assert_allclose(abs(run.final[0]), np.pi / 2, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_a_contact_that_is_open_bounds_its_modes():
     """A gap may be negative where it opens, by the drift of a contact that was held, and nowhere else."""
     ball = models.load("ball_on_slope")
