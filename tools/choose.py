@@ -19,6 +19,8 @@ from rooms import changed, folder_of_tests, record, ROOT
 
 # Seconds of CPU assumed of what no full check has run.
 MEDIUM, SLOW, NOTEBOOK = 15.0, 60.0, 90.0
+# Of these files `.ci/run` runs all but the slow tests whatever changed.
+ALWAYS = ("tests/project/test_readme.py", "tests/project/test_examples.py")
 
 
 class Group(NamedTuple):
@@ -68,6 +70,8 @@ def groups(rooms: dict[str, bool]) -> list[Group]:
     seconds, found = record()["tests"], []
     folders = {folder_of_tests(room): room for room in rooms}
     for name, (slow, cases) in marked(sorted(folders)).items() if rooms else ():
+        if name.startswith(ALWAYS) and not slow:
+            continue
         room = folders["/".join(name.split("/")[:2])]
         cost = seconds.get(name, SLOW if slow else MEDIUM * min(len(cases), 4))
         found.append(Group(room, rooms[room], slow, cost, cases))

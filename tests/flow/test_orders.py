@@ -25,7 +25,9 @@ NESTINGS = {
     "reverse": (REVERSE, REVERSE, REVERSE),
 }
 
-EVERY_NESTING = pytest.mark.parametrize("nesting", NESTINGS)
+EVERY_NESTING = pytest.mark.parametrize(
+    "nesting", ["forward", *(pytest.param(name, marks=pytest.mark.medium) for name in list(NESTINGS)[1:])]
+)
 
 
 def derivatives(f, nesting, q):
