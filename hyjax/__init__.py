@@ -8,6 +8,7 @@ from typing import Any
 
 import lazy_loader
 
+from ._results import registry as _registry
 from .cli import early as _early  # noqa: F401  # before JAX is imported, which takes a second
 
 # The public names are those of `__init__.pyi`. Each is imported when it is first used: the whole package takes 0.3 s.
@@ -27,3 +28,6 @@ def __getattr__(name: str) -> Any:
             {"fast": "._numerics.fast", "objectives": "._optimize.objectives"}[name], __name__
         )
     return _imported(name)
+
+
+_registry.connect(plot=lambda: _imported("plot"), models=lambda: _imported("models"))

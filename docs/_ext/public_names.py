@@ -24,9 +24,9 @@ LAYERS = {
     "_sweep": "Sweeps, attractors and basins",
     "_optimize": "Optimal orbits",
     "study": "Studies of solvers",
-    "certify": "Proofs",
     "contact": "Contact and friction",
     "plot": "Pictures and animations",
+    "certify": "Proofs",
 }
 # Folders and files whose names are reached as `hyjax.certify.krawczyk`, and their layers.
 MODULES = {

@@ -36,14 +36,16 @@ SECTIONS = {
     "certificates": """certify.attracting certify.Certificate certify.Disturbance certify.euler_tube certify.EulerTube
         certify.krawczyk certify.ProvedOrbit certify.Enclosed certify.proved_basin certify.ProvedBasin certify.published_radius
         certify.sharp_radius certify.OneSidedLipschitz certify.LogarithmicNorm certify.RadialQuotient certify.StepConstants
-        certify.stroboscopic_inclusion certify.StroboscopicInclusion plot.certified_tube plot.certified_set
-        plot.certificate_figure plot.certified_region plot.proved_orbit_figure""",
+        certify.stroboscopic_inclusion certify.StroboscopicInclusion certify.certified_tube certify.certified_set
+        certify.certificate_figure certify.certified_region certify.proved_orbit_figure""",
     "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system
         contact.mode_of""",
 }
 # Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.
 WITHOUT_EQUATION = {
     "hyjax.enable_cache",
+    "hyjax.plot.animate",
+    "hyjax.plot.draw",
     "hyjax.plot.explore",
     "hyjax.plot.Explorer",
     "hyjax.load",

@@ -14,7 +14,7 @@ from jaxtyping import Array
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.extras import needed
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._results.shown import Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Scalar
@@ -244,7 +244,7 @@ class Branch(Points):
 
     def plot(self, coordinate: str | None = None, ax=None):
         """Draw a bifurcation diagram; see `hyjax.plot.branch_diagram`."""
-        return picture("branch_diagram")(self, coordinate, ax)
+        return draw(self, coordinate, ax)
 
 
 def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:

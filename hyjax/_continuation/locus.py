@@ -17,7 +17,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array
 
 from .._numerics.linearize import with_columns
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._system.where import one_leaf, Where
 from .branch import Points
 from .continuation import Method
@@ -101,7 +101,7 @@ class Locus(Points):
 
     def plot(self, ax=None):
         """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
-        return picture("locus_diagram")(self, ax)
+        return draw(self, ax)
 
 
 @eqx.filter_jit

@@ -10,7 +10,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
-from .._results.pictures import picture
+from .._results.registry import animate, draw
 from .._results.shown import Shown
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -281,11 +281,11 @@ class Trajectory(Shown):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """A figure of the coordinates over time, coloured by mode; see `hyjax.plot.trajectory_figure`."""
-        return picture("trajectory_figure")(self)
+        return draw(self)
 
     def animate(self, model, **options):
         """An animation of a model along the trajectory; see `hyjax.plot.animate_trajectory`."""
-        return picture("animate_trajectory")(self, model, **options)
+        return animate(self, model, **options)
 
     def _dimension(self, mode) -> int:
         return tuple(self.system.modes.values())[int(mode)].dimension

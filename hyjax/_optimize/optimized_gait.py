@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.pictures import picture
+from .._results.registry import animate, draw
 from .._results.shown import Shown
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar
@@ -113,11 +113,11 @@ class OptimizedGait(Shown):
 
     def plot(self, model=None):
         """A figure of both gaits and of the objective over the evaluations; see `hyjax.plot.optimization_figure`."""
-        return picture("optimization_figure")(self, model)
+        return draw(self, model)
 
     def animate(self, model, **options):
         """An animation of a model along both gaits, side by side; see `hyjax.plot.animate_optimization`."""
-        return picture("animate_optimization")(self, model, **options)
+        return animate(self, model, **options)
 
 
 def optimized(program: Program, found: Minimum, before: PeriodicOrbit, gradient_error: Array | None) -> OptimizedGait:

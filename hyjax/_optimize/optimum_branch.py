@@ -8,7 +8,7 @@ import numpy as np
 from .._orbit.orbit import PeriodicOrbit
 from .._results.extras import needed
 from .._results.labels import named_params, units_of
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import described_code, RESULTS
@@ -119,4 +119,4 @@ class OptimumBranch(Shown):
 
     def plot(self):
         """A figure of objective and parameters over the number; see `hyjax.plot.optimum_figure`."""
-        return picture("optimum_figure")(self)
+        return draw(self)

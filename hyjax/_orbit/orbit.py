@@ -15,7 +15,7 @@ from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrator
 from .._flow.jump import reset
 from .._flow.trajectory import Arc
 from .._numerics.trees import without_tangents
-from .._results.pictures import picture
+from .._results.registry import animate, draw
 from .._results.shown import Shown
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -127,11 +127,11 @@ class PeriodicOrbit(Shown):
 
     def plot(self, model=None):
         """A figure of phase portrait, coordinates over time and multipliers; see `hyjax.plot.gait_figure`."""
-        return picture("gait_figure")(self, model)
+        return draw(self, model)
 
     def animate(self, model, **options):
         """An animation of a model along the orbit, for `hyjax.plot.save_animation`; see `hyjax.plot.animate_orbit`."""
-        return picture("animate_orbit")(self, model, **options)
+        return animate(self, model, **options)
 
     def to_xarray(self, model=None) -> "xarray.Dataset":
         """All numbers as an `xarray.Dataset`, of a batch over the dimension `orbit`, counted from 1; parameters are coordinates.

@@ -4,7 +4,6 @@ import ast
 import contextlib
 import functools
 import hashlib
-import importlib
 import inspect
 import sys
 import textwrap
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from .._system.system import HybridSystem
+from . import registry
 
 
 def fingerprint(system: HybridSystem) -> dict[str, Any]:
@@ -36,9 +36,9 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
 
 def model_name(system: HybridSystem) -> str | None:
     """The name of the model of `hyjax.models` that has this system, `None` for another system."""
-    for name in _models().names:
+    for name in registry.models().names:
         # A system of a model that has not been imported cannot be this one.
-        module = sys.modules.get(f"{_models().__name__}.{name}")
+        module = sys.modules.get(f"{registry.models().__name__}.{name}")
         if module is not None and (module.system is system or module.system == system):
             return name
     return None
@@ -47,12 +47,12 @@ def model_name(system: HybridSystem) -> str | None:
 def model_of(system: HybridSystem | None) -> ModuleType | None:
     """The model of `hyjax.models` that has this system, `None` for another system."""
     name = None if system is None else model_name(system)
-    return None if name is None else _models().load(name)
+    return None if name is None else registry.models().load(name)
 
 
 def model_system(name: str) -> HybridSystem:
     """The system of the model of that name; `ValueError` for an unknown one."""
-    return _models().load(name).system
+    return registry.models().load(name).system
 
 
 def require_same_system(path: Any, stored: dict[str, Any], given: HybridSystem) -> list[str]:
@@ -82,8 +82,3 @@ def source_digest(fn: Any) -> str | None:
     with contextlib.suppress(SyntaxError):
         text = ast.unparse(ast.parse(text))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _models() -> ModuleType:
-    """`hyjax.models`, imported when a file is written or read: this layer does not need it otherwise."""
-    return importlib.import_module("..models", __package__)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._results.shown import Shown
 from .._system.types import Params, Scalar, State
 from .disturbance import Disturbance
@@ -132,8 +132,8 @@ class Certificate(Shown):
         return starts, disturbed_ends(self.orbit, self.section, self.disturbance, starts, rng)
 
     def plot(self, model=None, samples: int = 0):
-        """A figure of the set with the bound of its image, and of the tube; see `hyjax.plot.certificate_figure`."""
-        return picture("certificate_figure")(self, model, samples)
+        """A figure of the set with the bound of its image, and of the tube; see `hyjax.certify.certificate_figure`."""
+        return draw(self, model, samples)
 
     def __str__(self) -> str:
         d = self.disturbance

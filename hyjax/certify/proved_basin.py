@@ -5,7 +5,7 @@ import time
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._results.shown import Shown
 from .certificate import Certificate
 from .enclosed_map import ReturnMap
@@ -52,8 +52,8 @@ class ProvedBasin(Shown):
         return np.any(np.all(turn >= 0, axis=2) | np.all(turn <= 0, axis=2), axis=1)
 
     def plot(self, ax=None, coordinates=None, start=None, strides: bool = True):
-        """The cells and the certificate's set, coloured by the strides to the set; see `hyjax.plot.certified_region`."""
-        return picture("certified_region")(self, ax, coordinates, start, strides)
+        """The cells and the certificate's set, coloured by the strides to the set; see `hyjax.certify.certified_region`."""
+        return draw(self, ax, coordinates, start, strides=strides)
 
     def __str__(self):
         proof = self.certificate

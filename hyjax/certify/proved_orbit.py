@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._results.shown import Shown
 from .enclosed_eigenvalues import EigenvalueEnclosure
 from .fixed_point_numbers import Number, rounded
@@ -127,8 +127,8 @@ class ProvedOrbit(Shown):
         return self.starts[0]
 
     def plot(self):
-        """A figure of the multipliers and of how narrow the bounds are; see `hyjax.plot.proved_orbit_figure`."""
-        return picture("proved_orbit_figure")(self)
+        """A figure of the multipliers and of how narrow the bounds are; see `hyjax.certify.proved_orbit_figure`."""
+        return draw(self)
 
     def __str__(self) -> str:
         rows = [("status", self.status)]

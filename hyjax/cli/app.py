@@ -1,10 +1,18 @@
-"""The command line: one Typer application, a file for each command."""
+"""The command line: one Typer application, whose commands are the files `NAME_command.py` of all folders of hyjax.
 
+A command is imported when it is used: those of rooms that it does not need take a second. `NAME` is its function, with an
+underscore behind it if Python reserves the word.
+"""
+
+import importlib
 import importlib.util
+import keyword
 import os
+import pathlib
 import sys
 import warnings
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 _MISSING = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
 if _MISSING:
@@ -14,15 +22,6 @@ import typer  # noqa: E402
 
 from .._results import version as installed  # noqa: E402
 from .arguments import Misuse, NotFound  # noqa: E402
-from .attractor_command import attractor  # noqa: E402
-from .basin_command import basin  # noqa: E402
-from .certify import certify  # noqa: E402
-from .continue_command import follow_branches  # noqa: E402
-from .gait_command import gait  # noqa: E402
-from .models_command import models  # noqa: E402
-from .optimize_command import optimize  # noqa: E402
-from .simulate_command import simulate  # noqa: E402
-from .sweep_command import sweep  # noqa: E402
 
 app = typer.Typer(
     add_completion=True,
@@ -45,15 +44,31 @@ def root(
         print(context.get_help())
 
 
-app.command()(models)
-app.command()(gait)
-app.command()(simulate)
-app.command("continue")(follow_branches)
-app.command()(optimize)
-app.command()(sweep)
-app.command()(attractor)
-app.command()(basin)
-app.command()(certify)
+class Commands(Mapping[str, Any]):
+    """The commands by name, in the order of the names."""
+
+    def __init__(self):
+        found = pathlib.Path(__file__).parents[1].glob("*/*_command.py")
+        self.folders = {path.stem.removesuffix("_command"): path.parent.name for path in found}
+
+    def __getitem__(self, name: str) -> Any:
+        module = importlib.import_module(f"...{self.folders[name]}.{name}_command", __name__)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(getattr(module, f"{name}_" if keyword.iskeyword(name) else name))
+        return typer.main.get_command(alone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.folders))
+
+    def __len__(self) -> int:
+        return len(self.folders)
+
+
+def application() -> Any:
+    """The command line as a click group."""
+    group: Any = typer.main.get_command(app)
+    group.commands = Commands()
+    return group
 
 
 def run() -> None:
@@ -61,7 +76,7 @@ def run() -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"hyjax: {message}", file=sys.stderr)
-            app(prog_name="hyjax", standalone_mode=False)
+            application()(prog_name="hyjax", standalone_mode=False)
             sys.stdout.flush()  # here, where a reader that has gone is no error
     except Misuse as error:
         _stop(str(error), 2)

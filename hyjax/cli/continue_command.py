@@ -27,7 +27,7 @@ from .output import branches_record
 from .session import start_jax
 
 
-def follow_branches(
+def continue_(
     name: Model,
     where: Annotated[str, typer.Option(help="parameter to vary")],
     start: Annotated[str, typer.Option("--from", help="its first value, where periodic orbits are searched")],

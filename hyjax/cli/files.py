@@ -40,7 +40,7 @@ def check_files(
 
             load_xarray()
         if animate is not None:
-            from ..plot.animate import animation_suffix
+            from ..plot.animation import animation_suffix
 
             animation_suffix(animate)
 
@@ -60,7 +60,7 @@ def check_directory(path: Path) -> None:
 def check_outline(model: ModuleType, animate: Path | None) -> None:
     """`Misuse` for an animation of a model without an outline."""
     if animate is not None:
-        from ..plot.animate import check_outline as check
+        from ..plot.animation import check_outline as check
 
         with as_misuse():
             check(model, "--animate")

@@ -70,7 +70,7 @@ def gait(
 
         save_figure(plot, lambda: gait_figure(drawn, model, in_degrees(param)))
     if animate is not None:
-        from ..plot.animate import animate_orbit, save_animation
+        from ..plot.animation import animate_orbit, save_animation
 
         with as_misuse():
             chosen = 1 if orbit is None else orbit

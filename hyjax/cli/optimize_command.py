@@ -122,7 +122,7 @@ def optimize(
 
         save_figure(plot, lambda: optimization_figure(found, model))
     if animate is not None and drawn:
-        from ..plot.animate import save_animation
+        from ..plot.animation import save_animation
         from ..plot.comparison import animate_optimization
 
         with as_misuse():

@@ -58,7 +58,7 @@ def simulate(
 
         save_figure(plot, lambda: trajectory_figure(trajectory, model, degrees=in_degrees(param)))
     if animate is not None:
-        from ..plot.animate import animate_trajectory, save_animation
+        from ..plot.animation import animate_trajectory, save_animation
 
         with as_misuse():
             save_animation(animate_trajectory(trajectory, model), animate)

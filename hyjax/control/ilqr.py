@@ -18,7 +18,7 @@ from .._flow.integrator import Integrator, IntegratorLike, PlainForward, with_ad
 from .._flow.simulate import check_simulation
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._results.shown import is_traced, Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -175,7 +175,7 @@ class IlqrSolution(Shown):
 
     def plot(self):
         """A figure of states, controls and costs by iteration; see `hyjax.plot.ilqr_figure`."""
-        return picture("ilqr_figure")(self)
+        return draw(self)
 
 
 @eqx.filter_jit

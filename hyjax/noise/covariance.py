@@ -14,7 +14,7 @@ from .._flow.simulate import check_simulation, rows_of, run_simulation
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Samples, Trajectory
 from .._numerics.semidefinite import check_covariance, packed_places, packed_size
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
@@ -62,7 +62,7 @@ class Covariance(eqx.Module):
 
     def plot(self, coordinates: tuple[str, str] | None = None):
         """A figure of the path of the mean with ellipses of the covariance; see `hyjax.plot.covariance_figure`."""
-        return picture("covariance_figure")(self, coordinates)
+        return draw(self, coordinates)
 
 
 def covariance(

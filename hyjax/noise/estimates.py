@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._numerics.semidefinite import solve_semidefinite
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, State
@@ -64,7 +64,7 @@ class Estimates(eqx.Module):
 
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
         """A figure of the means with their deviations over time; see `hyjax.plot.estimate_figure`."""
-        return picture("estimate_figure")(self, measurements)
+        return draw(self, measurements)
 
 
 class Filtered(eqx.Module):
@@ -115,4 +115,4 @@ class Filtered(eqx.Module):
 
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
         """A figure of the means with their deviations over time, and of the events; see `hyjax.plot.estimate_figure`."""
-        return picture("estimate_figure")(self.estimates, measurements, self.events)
+        return draw(self, measurements)

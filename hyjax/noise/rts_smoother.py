@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.semidefinite import solve_semidefinite
+from .._results.registry import draw
 from .._system.types import Matrix, State
 from .estimates import Estimates, Filtered
 
@@ -39,7 +40,7 @@ class Smoothed(eqx.Module):
 
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
         """A figure of the means with their deviations over time; see `hyjax.plot.estimate_figure`."""
-        return self.estimates.plot(measurements)
+        return draw(self, measurements)
 
 
 @eqx.filter_jit

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._results.warn import warn
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
@@ -56,7 +56,7 @@ class Entrainment(eqx.Module):
 
     def plot(self, strength: float = 0.1):
         """A figure of the interaction function, and of the tongue up to a strength; see `hyjax.plot.tongue_figure`."""
-        return picture("tongue_figure")(self, strength)
+        return draw(self, strength)
 
 
 def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lags: int = 100) -> Entrainment:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Complex, Float
 
 from .._orbit.multipliers import eigenvectors
 from .._orbit.orbit import PeriodicOrbit
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .phase_response import largest, masked
@@ -48,7 +48,7 @@ class IsostableResponse(eqx.Module):
 
     def plot(self, model=None):
         """A figure of the response to each coordinate over time, its real part; see `hyjax.plot.response_figure`."""
-        return picture("response_figure")(self, model)
+        return draw(self, model)
 
 
 def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 100) -> IsostableResponse:

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.elimination import solve
 from .._orbit.orbit import PeriodicOrbit
-from .._results.pictures import picture
+from .._results.registry import draw
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix, Scalar
 from .transport import (
@@ -52,7 +52,7 @@ class PhaseResponse(eqx.Module):
 
     def plot(self, model=None):
         """A figure of the response to each coordinate over time; see `hyjax.plot.response_figure`."""
-        return picture("response_figure")(self, model)
+        return draw(self, model)
 
 
 def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse:

@@ -1,15 +1,13 @@
 """Pictures of results: functions that take a result and return matplotlib axes, a figure or an animation."""
 
-from .animate import (
+from .animation import (
     animate_orbit as animate_orbit,
     animate_trajectory as animate_trajectory,
     save_animation as save_animation,
 )
 from .basin_figure import basin_figure as basin_figure
 from .branch_figure import branch_diagram as branch_diagram, locus_diagram as locus_diagram
-from .certificate import certificate_figure as certificate_figure, certified_set as certified_set
-from .certified_region import certified_region as certified_region
-from .certified_tube import certified_tube as certified_tube
+from .by_type import animate as animate, draw as draw
 from .comparison import animate_optimization as animate_optimization
 from .covariance_figure import covariance_figure as covariance_figure
 from .estimates_figure import estimate_figure as estimate_figure
@@ -24,7 +22,6 @@ from .orbit_axes import (
 )
 from .orbit_figure import gait_figure as gait_figure
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
-from .proved_orbit import proved_orbit_figure as proved_orbit_figure
 from .response_figure import response_figure as response_figure, tongue_figure as tongue_figure
 from .sketch import sketch as sketch
 from .study_figure import points_figure as points_figure, work_precision_figure as work_precision_figure

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._optimize.optimized_gait import OptimizedGait
-from .animate import check_outline, check_rates
+from .animation import check_outline, check_rates
 from .figure import INK, pyplot
 from .optimization_figure import end_values, objective_name
 from .orbit_axes import message_of

@@ -19,7 +19,7 @@ from .._results.labels import metadata_of
 from .._system.results import described_code, RESULTS
 from .._system.types import Params
 from .._system.where import leaf_names, with_leaves
-from .animate import check_outline
+from .animation import check_outline
 from .follow import follow, METHOD
 from .gait_page import gait_page, printed_unit, setting
 from .placement import Model

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._flow.trajectory import Arc
 from .._system.types import Params, State
-from .animate import check_outline
+from .animation import check_outline
 from .figure import pyplot
 from .placement import Model, placed_arcs
 from .scene import scene, stage, view_of

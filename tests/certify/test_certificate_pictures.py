@@ -11,14 +11,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax.certify import certificate_figure, certified_region, certified_set, certified_tube
 from hyjax.certify.certificate import TubeBounds
+from hyjax.certify.certificate_figure import relative_tube
+from hyjax.certify.certify_command import certificate_record
 from hyjax.certify.disturbed import disturbed_ends
 from hyjax.certify.enclosed_eigenvalues import EigenvalueEnclosure
 from hyjax.certify.section_plane import SectionChart
-from hyjax.cli.output import certificate_record
 from hyjax.models import simplest_walker as model
-from hyjax.plot import certificate_figure, certified_region, certified_set, certified_tube
-from hyjax.plot.certified_tube import relative_tube
 from hyjax.plot.figure import pyplot
 
 matplotlib.use("Agg")

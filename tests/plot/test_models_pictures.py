@@ -17,7 +17,7 @@ from hyjax.models import (
     vibrating_table,
 )
 from hyjax.plot import gait_figure, phase_portrait, time_series
-from hyjax.plot.animate import animate_trajectory, check_outline
+from hyjax.plot.animation import animate_trajectory, check_outline
 from hyjax.plot.figure import pyplot, unit
 from hyjax.plot.placement import placed_arcs, shapes
 

@@ -15,7 +15,7 @@ import pytest
 import hyjax as hj
 from hyjax.models import load, simplest_walker as walker
 from hyjax.plot import gait_figure, multiplier_plane, phase_portrait, time_series
-from hyjax.plot.animate import animate_orbit, save_animation
+from hyjax.plot.animation import animate_orbit, save_animation
 from hyjax.plot.figure import pyplot, symbol, unit
 from hyjax.plot.placement import line_numbers, shapes, walk
 

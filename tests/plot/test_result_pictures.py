@@ -14,7 +14,7 @@ from compared import compared
 from drawn_orbits import bouncing, height, IMPACT, OMEGA, running, sliding, swinging
 
 import hyjax as hj
-from hyjax import plot
+from hyjax import certify, plot
 from hyjax._optimize.interior_point import History
 from hyjax.certify.certificate import TubeBounds
 from hyjax.certify.enclosed_eigenvalues import EigenvalueEnclosure
@@ -57,17 +57,17 @@ def certificate():
 @compared
 def test_certificate():
     """The set in two coordinate systems with its image, and the tube; what is proved in the title."""
-    return plot.certificate_figure(certificate(), simplest_walker)
+    return certify.certificate_figure(certificate(), simplest_walker)
 
 
 @compared
 def test_certified_set():
-    return plot.certified_set(certificate(), model=simplest_walker).figure
+    return certify.certified_set(certificate(), model=simplest_walker).figure
 
 
 @compared
 def test_certified_tube():
-    return plot.certified_tube(certificate(), simplest_walker)
+    return certify.certified_tube(certificate(), simplest_walker)
 
 
 @compared
@@ -79,7 +79,7 @@ def test_certified_region():
     cells = proved.center + 2.5e-3 * (square / 2 + places) @ AXES.T
     strides = np.max(np.abs(places), axis=(1, 2))
     basin = hj.certify.ProvedBasin(proved, cells, strides, 1e-5, 9, 1.0)
-    return plot.certified_region(basin, strides=True).figure
+    return certify.certified_region(basin, strides=True).figure
 
 
 @compared
@@ -94,7 +94,7 @@ def test_proved_orbit():
         multipliers=discs, names=("theta", "theta_rate"), near=np.array([1.0, -0.2]), starts=(), ends=(), seconds=1.0,
         assumptions=(), orbit=swinging(),
     )  # fmt: skip
-    return plot.proved_orbit_figure(proved)
+    return certify.proved_orbit_figure(proved)
 
 
 @pytest.mark.medium

@@ -7,12 +7,11 @@ import shlex
 import tomllib
 
 import pytest
-import typer
 from mutate import mutations
 from readme import ROOT
 
 import hyjax as hj
-from hyjax.cli.app import app
+from hyjax.cli.app import application
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 IDS = [str(page.relative_to(ROOT / "docs")) for page in PAGES]
@@ -39,7 +38,7 @@ def options(command) -> set[str]:
 def test_commands(page):
     """Each command exists, with the options that the page gives it."""
     for words in commands(page.read_text()):
-        command, rest = typer.main.get_command(app), words
+        command, rest = application(), words
         while rest and not rest[0].startswith("-") and hasattr(command, "commands"):
             assert rest[0] in command.commands, f"hyjax {' '.join(words)}"  # pyright: ignore[reportAttributeAccessIssue]
             command, rest = command.commands[rest[0]], rest[1:]  # pyright: ignore[reportAttributeAccessIssue]

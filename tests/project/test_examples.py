@@ -28,7 +28,7 @@ _SLOW = """
     study.Recommendation open_sweep sweep attractor basin MultipleShooting certify.attracting certify.Certificate
     certify.proved_basin certify.ProvedBasin certify.krawczyk certify.ProvedOrbit certify.Enclosed plot.locus_diagram
     plot.optimization_figure plot.optimum_figure plot.animate_optimization plot.ilqr_figure plot.tongue_figure
-    plot.certified_tube plot.certified_set plot.certificate_figure plot.certified_region plot.proved_orbit_figure
+    certify.certified_tube certify.certified_set certify.certificate_figure certify.certified_region certify.proved_orbit_figure
     plot.work_precision_figure plot.points_figure plot.sweep_figure plot.attractor_figure plot.basin_figure
     plot.branch_diagram
 """

@@ -11,10 +11,11 @@ from rooms import FILES, imports
 
 import hyjax
 
-# From what a user writes down to the command line. `contact` and `models` build on the first alone.
+# From what a user writes down to the command line, and proofs, which nothing else knows. `contact` and `models` build on the
+# first alone.
 LAYERS = (
     "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "control", "phase", "_continuation", "_sweep",
-    "_optimize", "study", "certify", "contact", "models", "plot", "cli",
+    "_optimize", "study", "contact", "models", "plot", "cli", "certify",
 )  # fmt: skip
 BUILDS_ON = {"contact": {"_system", "_numerics"}, "models": {"_system", "_numerics", "contact"}}
 ROOT = pathlib.Path(hyjax.__file__).parent
@@ -34,6 +35,23 @@ def test_a_layer_imports_only_from_layers_above_it(layer):
     for place in FILES:
         if place[0] == layer:
             assert {each[0] for each in imports(place, lazily=True)} <= above | {layer}, place
+
+
+# Where a module may be imported by a name that is computed: packages of extras, classes that a file names, the models, and the
+# files of the commands. `hyjax/__init__.py` knows all folders.
+BY_NAME = {"__init__", "_results/decode", "_results/extras", "models/__init__", "cli/app"}
+
+
+def test_no_import_by_a_string_escapes_the_order():
+    """A text such as `"hyjax.plot"` or `"..models"` would import upwards unseen."""
+    for place, path in FILES.items():
+        tree = ast.parse(path.read_text())
+        called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        if place != ("__init__",):
+            texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+            named = [re.fullmatch(r"(?:hyjax\.|\.+)(\w+)(\.\w+)*", each) for each in texts if isinstance(each, str)]
+            assert not {found[1] for found in named if found} & set(LAYERS), place
+        assert "/".join(place) in BY_NAME or not called & {"import_module", "__import__"}, place
 
 
 def test_no_import_circle():

@@ -1,21 +1,26 @@
-"""Pictures of certificates: the set on the section with the bound of its image, and strides that were sampled."""
+"""Pictures of certificates: the set on the section with the bound of its image, strides that were sampled, and the tube."""
 
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple, TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from .._results.labels import units_of
-from ..certify.certificate import Certificate
-from .certified_tube import draw_tube, tube_names
-from .figure import BLUE, INK, pyplot, symbol, tidy, unit, VERMILION, with_unit
-from .setting import put_title, title_of
+from .._results.registry import draw
+from ..plot.figure import BLUE, GREY, INK, pyplot, symbol, tidy, unit, VERMILION, with_unit
+from ..plot.setting import put_title, title_of
+from .certificate import Certificate, TubeBounds
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
+# Samples of the orbit in each step of the tube.
+SAMPLES = 8
 
+
+@draw.register(Certificate)
 def certificate_figure(
     certificate: Certificate, model: ModuleType | None = None, samples: int = 0
 ) -> "matplotlib.figure.Figure":
@@ -36,7 +41,7 @@ def certificate_figure(
     >>> certificate = hj.certify.attracting(
     ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
     ... )
-    >>> figure = hj.plot.certificate_figure(certificate)
+    >>> figure = hj.certify.certificate_figure(certificate)
     >>> figure.savefig("certificate.png")
     """
     names = tube_names(certificate)
@@ -77,7 +82,7 @@ def certified_set(
     >>> certificate = hj.certify.attracting(
     ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
     ... )
-    >>> axes = hj.plot.certified_set(certificate)
+    >>> axes = hj.certify.certified_set(certificate)
     >>> axes.figure.savefig("set.png")
     """
     ax = tidy(ax)
@@ -138,3 +143,102 @@ def _draw_set(
         across, up = (with_unit(symbol(name), unit(units.get(name, ""))) for name in certificate.coordinates)
         ax.set(xlabel=across, ylabel=up, title="on the section, before the jump")
     ax.title.set_fontsize(10)
+
+
+def certified_tube(certificate: Certificate, model: ModuleType | None = None) -> "matplotlib.figure.Figure":
+    """The tube of all states that start in the set, one coordinate below the other, relative to the orbit.
+
+    The dark band joins the bounds of the states at the starts of the steps into which an arc is divided, less the orbit's state
+    there. The pale band has the bounds during each step, less the extremes of the orbit in the step; the last step includes the
+    window of the event. States of the set reach a step at different times; the time is that of the orbit.
+
+    **Arguments:** as for `certificate_figure`. **Returns:** the figure.
+
+    **Example:**
+
+    >>> decay = lambda t, x, p: jnp.stack([-x[0], -2 * x[1], jnp.ones_like(x[2])])
+    >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
+    >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
+    >>> orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    >>> certificate = hj.certify.attracting(
+    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
+    ... )
+    >>> figure = hj.certify.certified_tube(certificate)
+    >>> figure.savefig("certified_tube.png")
+    """
+    names = tube_names(certificate)
+    size = (7, 1.2 * len(names) + 0.6)
+    fig, axes = pyplot().subplots(len(names), 1, figsize=size, sharex=True, layout="constrained", squeeze=False)
+    draw_tube(certificate, dict(zip(names, axes[:, 0], strict=True)), model)
+    put_title(fig, title_of(model, certificate.orbit.params, system=certificate.orbit.system), 11)
+    return fig
+
+
+def tube_names(certificate: Certificate) -> list[str]:
+    """The names of all coordinates of the modes of the orbit."""
+    modes = certificate.orbit.system.modes
+    return list(dict.fromkeys(name for mode in certificate.orbit.sequence for name in modes[mode].coordinates))
+
+
+def draw_tube(certificate: Certificate, axes: dict[str, Any], model: ModuleType | None) -> None:
+    """Draw the tube of each coordinate to its axes, one below the other."""
+    orbit = certificate.orbit
+    units = units_of(model, orbit.params, orbit.system)
+    for name, ax in axes.items():
+        tidy(ax).axhline(0, color=INK, lw=1)
+        ax.locator_params(axis="y", nbins=4)
+        ax.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
+        printed = unit(units.coordinates.get(name, ""))
+        ax.set_ylabel(with_unit(symbol(name), printed).replace(" (", "\n("), fontsize=9)
+    arcs = orbit.sample(SAMPLES * max(len(tube.low) - 1 for tube in certificate.tubes) + 1)
+    for k, (arc, tube) in enumerate(zip(arcs, certificate.tubes, strict=True)):
+        found = relative_tube(tube, np.asarray(arc.t), np.asarray(arc.x))
+        for i, name in enumerate(orbit.system.modes[arc.mode].coordinates):
+            pale = {"baseline": found.low[:, i], "fill": True, "facecolor": (BLUE, 0.2), "gid": "during the steps"}
+            axes[name].stairs(found.high[:, i], found.times, lw=0, **pale)
+            dark = {"facecolor": (BLUE, 0.5), "lw": 0, "gid": "at the steps"}
+            axes[name].fill_between(found.times, found.start_low[:, i], found.start_high[:, i], **dark)
+        for ax in axes.values() if k else ():
+            ax.axvline(found.times[0], color=GREY, lw=0.8, ls=":", gid="jump")
+    first, *_, last = [*axes.values(), *axes.values()]
+    first.set_title("the tube: bounds of the states, less the orbit", fontsize=10)
+    last.set_xlabel(with_unit("$t$", unit(units.time)))
+
+
+class RelativeTube(NamedTuple):
+    """Bounds of a tube less those of the orbit: the edges of the steps in time, and the bounds during and at them."""
+
+    times: Float[np.ndarray, " edges"]
+    low: Float[np.ndarray, "steps n"]
+    high: Float[np.ndarray, "steps n"]
+    start_low: Float[np.ndarray, "edges n"]
+    start_high: Float[np.ndarray, "edges n"]
+
+
+def relative_tube(tube: TubeBounds, t: Float[np.ndarray, " times"], x: Float[np.ndarray, "times n"]) -> RelativeTube:
+    """A tube about an orbit that is sampled at equidistant times of the arc.
+
+    The steps end where the window of the event begins, before the arc's end by a length that is estimated: to first order, that
+    at which the orbit's states are nearest to the middles of the tube.
+    """
+    steps, n = len(tube.low) - 1, x.shape[1]
+    # What has no bound is not drawn.
+    bounds = (tube.low, tube.high, tube.start_low, tube.start_high)
+    lows, highs, start_low, start_high = (np.where(np.isfinite(each), each, np.nan)[:, :n] for each in bounds)
+    part = np.linspace(0, 1, steps + 1)
+
+    def at(parts, end):
+        return np.stack([np.interp(t[0] + parts * (end - t[0]), t, column) for column in x.T], axis=-1)
+
+    middle = 0.5 * (start_low + start_high)
+    drift = part[:, None] * np.gradient(at(part, t[-1]), part, axis=0) / (t[-1] - t[0])
+    early = np.nan_to_num(np.sum((at(part, t[-1]) - middle) * drift) / np.sum(drift**2))
+    end = t[-1] - max(early, 0.0)
+    low, high = lows[:-1].copy(), highs[:-1].copy()
+    low[-1], high[-1] = np.minimum(low[-1], lows[-1]), np.maximum(high[-1], highs[-1])
+    fine = at((np.arange(steps)[:, None] + np.linspace(0, 1, SAMPLES + 1)) / steps, end)
+    fine[-1, -1] = x[-1]
+    return RelativeTube(
+        t[0] + part * (end - t[0]), low - fine.min(axis=1), high - fine.max(axis=1),
+        start_low - at(part, end), start_high - at(part, end),
+    )  # fmt: skip

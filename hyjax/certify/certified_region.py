@@ -1,5 +1,6 @@
 """The set of a certificate, or the proved cells around it, in a picture of basins of attraction."""
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._results.labels import units_of
-from ..certify.certificate import Certificate
-from ..certify.proved_basin import ProvedBasin
-from .figure import INK, ORANGE, pyplot, symbol, tidy, unit, with_unit
-from .setting import put_title, title_of
+from .._results.registry import draw
+from ..plot.figure import INK, ORANGE, pyplot, symbol, tidy, unit, with_unit
+from ..plot.setting import put_title, title_of
+from .certificate import Certificate
+from .proved_basin import ProvedBasin
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -49,7 +51,7 @@ def certified_region(
     >>> certificate = hj.certify.attracting(
     ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
     ... )
-    >>> axes = hj.plot.certified_region(certificate)
+    >>> axes = hj.certify.certified_region(certificate)
     >>> axes.figure.savefig("region.png")
     """
     cells = proved if isinstance(proved, ProvedBasin) else None
@@ -81,6 +83,9 @@ def certified_region(
         put_title(axes.figure, title_of(None, orbit.params, system=orbit.system), 11)
     _add_to_legend(axes, handles, begin=ax is None)
     return axes
+
+
+draw.register(ProvedBasin, functools.partial(certified_region, strides=True))
 
 
 def _draw_set(certificate: Certificate, points: Float[np.ndarray, "points 2"], ax, outline: bool):

@@ -4,15 +4,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..certify.proved_orbit import ProvedOrbit
-from .figure import BLUE, INK, pyplot, symbol, tidy, VERMILION
-from .plane import draw_plane
-from .setting import put_title, title_of
+from .._results.registry import draw
+from ..plot.figure import BLUE, INK, pyplot, symbol, tidy, VERMILION
+from ..plot.plane import draw_plane
+from ..plot.setting import put_title, title_of
+from .proved_orbit import ProvedOrbit
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
 
+@draw.register(ProvedOrbit)
 def proved_orbit_figure(proved: ProvedOrbit) -> "matplotlib.figure.Figure":
     r"""The numbers of an orbit that is proved to exist: its multipliers, and the radii of the bounds of all numbers.
 
@@ -29,7 +31,7 @@ def proved_orbit_figure(proved: ProvedOrbit) -> "matplotlib.figure.Figure":
     >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
     >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
     >>> proved = hj.certify.krawczyk(orbit, steps=48)
-    >>> figure = hj.plot.proved_orbit_figure(proved)
+    >>> figure = hj.certify.proved_orbit_figure(proved)
     >>> figure.savefig("proved_orbit.png")
     """
     multipliers = proved.multipliers

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
-from .files import check_files, save_figure
-from .options import Json, Model, Overwrite, Param, Sequence
-from .orbits import MOST_STARTS, require_orbits
-from .output import certificate_record, proved_basin_record
-from .session import start_jax
+from ..cli.arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
+from ..cli.files import check_files, save_figure
+from ..cli.options import Json, Model, Overwrite, Param, Sequence
+from ..cli.orbits import MOST_STARTS, require_orbits
+from ..cli.output import nested_lists
+from ..cli.session import start_jax
 
 
 def certify(
@@ -68,7 +68,9 @@ def certify(
     model = load(name)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)
-    from ..certify import attracting, Disturbance, proved_basin
+    from .attracting import attracting
+    from .disturbance import Disturbance
+    from .proved_basin import proved_basin
 
     coordinates = {each for mode in modes for each in model.system.modes[mode].coordinates}
     with as_misuse():
@@ -95,3 +97,54 @@ def certify(
     save_figure(plot, lambda: proof.plot(model) if around is None else around.plot().figure)
     if not proof.proved:
         raise NotFound(f"not proved: {'; '.join(proof.reasons)}. Try more --rings, --facets or --steps.")
+
+
+def certificate_record(name: str, values: dict[str, float], proof) -> dict:
+    """The JSON record of a certificate; a number that is not finite becomes null."""
+    wind, modes, orbit = proof.disturbance, proof.orbit.system.modes, proof.orbit
+    tubes = [
+        {
+            "mode": mode,
+            "coordinates": list(modes[mode].coordinates),
+            "low": nested_lists(tube.low),
+            "high": nested_lists(tube.high),
+            "start_low": nested_lists(tube.start_low),
+            "start_high": nested_lists(tube.start_high),
+            "elapsed": nested_lists(tube.elapsed),
+            "last": nested_lists(tube.last),
+        }
+        for mode, tube in zip(orbit.sequence * orbit.strides, proof.tubes, strict=True)
+    ]
+    return {
+        "model": name,
+        "params": values,
+        "status": proof.status,
+        "converges": bool(proof.converges),
+        "reasons": list(proof.reasons),
+        "ratio": nested_lists(proof.ratio),
+        "disturbance": {"bound": wind.bound, "norm": wind.norm, "channels": wind.channels},
+        "coordinates": list(proof.coordinates),
+        "center": nested_lists(proof.center),
+        "half_widths": nested_lists(proof.half_widths),
+        "vertices": nested_lists(proof.vertices),
+        "image": nested_lists(proof.image_vertices),
+        "axes": nested_lists(proof.axes),
+        "tubes": tubes,
+        "norm": nested_lists(proof.norm),
+        "pieces": proof.pieces,
+        "sets": proof.sets,
+        "seconds": proof.seconds,
+        "compile_seconds": proof.compile_seconds,
+        "assumptions": list(proof.assumptions),
+    }
+
+
+def proved_basin_record(basin) -> dict:
+    """The JSON record of a proved basin, but for its cells."""
+    return {
+        "cells": len(basin.cells),
+        "area": basin.area,
+        "most_strides": max(basin.strides.tolist(), default=0),
+        "evaluated": basin.evaluated,
+        "seconds": basin.seconds,
+    }

@@ -1,0 +1,74 @@
+"""Functions by type of result, and the collection of models: given from below, so that results import no picture and no model.
+
+`hyjax.plot`, and other folders with pictures of their results, register functions for `draw` and `animate` when they are
+imported.
+"""
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+_importers: dict[str, Callable[[], ModuleType]] = {}
+
+
+def connect(**importers: Callable[[], ModuleType]) -> None:
+    """Set how `plot` and `models` are imported at first use: by `hyjax/__init__.py`, which knows all folders."""
+    _importers.update(importers)
+
+
+def models() -> ModuleType:
+    """The collection of models that files and titles refer to by name, with `names` and `load`."""
+    return _importers["models"]()
+
+
+@functools.singledispatch
+def draw(result: Any, /, *args: Any, **options: Any) -> Any:
+    """The picture of a result: the figure or the axes that `result.plot()` returns.
+
+    **Arguments:** `result`: an orbit, a trajectory, a branch, an optimum, estimates or another result that has a method `plot`.
+    The others: those of the function that draws a result of this type, such as `hyjax.plot.gait_figure` for an orbit. A type of
+    your own is added by `hyjax.plot.draw.register`, as for every function of `functools.singledispatch`.
+
+    **Returns:** a matplotlib figure, or axes. `TypeError` for a type without a picture; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> hj.plot.draw(orbit).savefig("orbit.png")
+    """
+    return _registered(draw, result)(result, *args, **options)
+
+
+@functools.singledispatch
+def animate(result: Any, model: Any, /, **options: Any) -> Any:
+    """The animation of a model along a result, for `hyjax.plot.save_animation`: what `result.animate(model)` returns.
+
+    **Arguments:** `result`: an orbit, a trajectory or an optimized orbit. `model`: with an `outline`. `options`: those of the
+    function that animates a result of this type, such as `hyjax.plot.animate_orbit`.
+
+    **Returns:** a `matplotlib.animation.FuncAnimation`. `TypeError` for a type without an animation; `ImportError` without
+    matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> hj.plot.save_animation(hj.plot.animate(orbit, wheel, steps=2, fps=5), "wheel.gif")
+    """
+    return _registered(animate, result)(result, model, **options)
+
+
+def _registered(function: Any, result: Any) -> Callable:
+    """The function for the type of a result, once pictures are imported; `TypeError` for a type that has none."""
+    _importers["plot"]()
+    found = function.dispatch(type(result))
+    if found is function.dispatch(object):
+        known = ", ".join(sorted(each.__name__ for each in function.registry if each is not object))
+        raise TypeError(
+            f"hyjax.plot.{function.__name__}: there is no picture of a {type(result).__name__}; there is one of {known}."
+        )
+    return found

@@ -1,0 +1,52 @@
+"""Which function draws or animates a result of each type."""
+
+from .._continuation.branch import Branch
+from .._continuation.locus import Locus
+from .._flow.trajectory import Trajectory
+from .._optimize.optimized_gait import OptimizedGait
+from .._optimize.optimum_branch import OptimumBranch
+from .._orbit.orbit import PeriodicOrbit
+from .._results.registry import animate, draw
+from ..control.ilqr import IlqrSolution
+from ..noise.covariance import Covariance
+from ..noise.estimates import Estimates, Filtered
+from ..noise.rts_smoother import Smoothed
+from ..phase.entrainment import Entrainment
+from ..phase.isostable_response import IsostableResponse
+from ..phase.phase_response import PhaseResponse
+from .animation import animate_orbit, animate_trajectory
+from .branch_figure import branch_diagram, locus_diagram
+from .comparison import animate_optimization
+from .covariance_figure import covariance_figure
+from .estimates_figure import estimate_figure
+from .ilqr_figure import ilqr_figure
+from .optimization_figure import optimization_figure
+from .optimum_figure import optimum_figure
+from .orbit_figure import gait_figure
+from .response_figure import response_figure, tongue_figure
+from .trajectory_figure import trajectory_figure
+
+FIGURES = {
+    Branch: branch_diagram,
+    Covariance: covariance_figure,
+    Entrainment: tongue_figure,
+    Estimates: estimate_figure,
+    Filtered: lambda filtered, measurements=None: estimate_figure(filtered.estimates, measurements, filtered.events),
+    IlqrSolution: ilqr_figure,
+    IsostableResponse: response_figure,
+    Locus: locus_diagram,
+    OptimizedGait: optimization_figure,
+    OptimumBranch: optimum_figure,
+    PeriodicOrbit: gait_figure,
+    PhaseResponse: response_figure,
+    Smoothed: lambda smoothed, measurements=None: estimate_figure(smoothed.estimates, measurements),
+    Trajectory: trajectory_figure,
+}
+ANIMATIONS = {
+    OptimizedGait: animate_optimization, PeriodicOrbit: animate_orbit, Trajectory: animate_trajectory,
+}  # fmt: skip
+
+for kind, figure in FIGURES.items():
+    draw.register(kind, figure)
+for kind, animation in ANIMATIONS.items():
+    animate.register(kind, animation)
