@@ -27,7 +27,7 @@ from ._numerics import fast as fast
 from ._numerics.compilation_cache import enable_cache as enable_cache
 from ._optimize import objectives as objectives
 from ._optimize.constraint import Constraint as Constraint
-from ._optimize.follow import follow_optimum as follow_optimum
+from ._optimize.follow_optimum import follow_optimum as follow_optimum
 from ._optimize.interior_point import InteriorPoint as InteriorPoint
 from ._optimize.optimize import optimize as optimize
 from ._optimize.optimized_gait import OptimizedGait as OptimizedGait

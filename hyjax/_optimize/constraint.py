@@ -49,9 +49,13 @@ class Constraint(eqx.Module):
         limit = lambda value: None if value is None else jnp.asarray(value, jnp.result_type(float))
         self.equals, self.at_least, self.at_most = limit(equals), limit(at_least), limit(at_most)
         for name_, value in (("equals", self.equals), ("at_least", self.at_least), ("at_most", self.at_most)):
-            if known(value) and not np.all(np.isfinite(np.asarray(value))):
+            if is_concrete(value) and not np.all(np.isfinite(np.asarray(value))):
                 raise ValueError(f"Constraint {self.name!r}: {name_}={value} must be finite.")
-        if known(self.at_least) and known(self.at_most) and not np.all(np.asarray(at_least) < np.asarray(at_most)):
+        if (
+            is_concrete(self.at_least)
+            and is_concrete(self.at_most)
+            and not np.all(np.asarray(at_least) < np.asarray(at_most))
+        ):
             raise ValueError(f"Constraint {self.name!r}: at_least={at_least} must be below at_most={at_most}.")
 
     def equalities(self, orbit: PeriodicOrbit, params: Params) -> Float[Array, " rows"]:
@@ -82,10 +86,10 @@ class Constraint(eqx.Module):
         return equal, unequal
 
 
-def known(value) -> bool:
+def is_concrete(value) -> bool:
     """Whether a value is given and not traced."""
     return value is not None and not isinstance(value, jax.core.Tracer)
 
 
 def _at(limit, k: int) -> str:
-    return "?" if not known(limit) else f"{np.ravel(np.asarray(limit))[k if np.size(limit) > 1 else 0]:.6g}"
+    return "?" if not is_concrete(limit) else f"{np.ravel(np.asarray(limit))[k if np.size(limit) > 1 else 0]:.6g}"

@@ -8,10 +8,14 @@ same sign may be neighbours too: the way from one orbit to the next must have th
 """
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrators, limits_of
@@ -19,10 +23,10 @@ from .._numerics.elimination import det
 from .._orbit.orbit import PeriodicOrbit, run_orbit
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
 from .._system.results import choose, RESULTS
-from .._system.types import Flag, Scalar
+from .._system.types import Flag, Params, Scalar
+from .._system.where import leaf_names, selected_leaves, Where
 from .constraint import Constraint, Objective
-from .program import pick, Sample, sampled
-from .unknowns import Unknowns
+from .nonlinear_program import pick, Sample, sampled
 
 # The largest distance of an orbit from its guess: a fraction of the distance that the guess moved, between these limits relative
 # to the state.
@@ -33,9 +37,101 @@ STRICT = 0.05
 # A trial orbit is sought for so many iterations and in strides so many times as long as the last orbit's, because all lanes of a
 # batch wait for a trial whose gait is lost.
 ITERATIONS, LONGER = 10, 3.0
+# For each leaf that `where` selects, `(low, high)` or `None`; either end may be None. One pair for one leaf.
+Bounds = Sequence | None
 
 
-class Known(eqx.Module):
+class Unknowns(eqx.Module):
+    """The leaves `free` of `params` as a vector `u`: each number divided by its `scale`.
+
+    The scale is the width of the bounds; without two bounds the number itself, and 1 for zero.
+    """
+
+    params: Params
+    free: tuple[int, ...] = eqx.field(static=True)
+    scale: Float[Array, " n"]
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+
+    def vector(self, params: Params) -> Float[Array, " n"]:
+        """The scaled vector of the parameters."""
+        leaves = jax.tree.leaves(params)
+        return jnp.concatenate([jnp.ravel(leaves[i]).astype(self.scale.dtype) for i in self.free]) / self.scale
+
+    def at_bounds(self, params: Params) -> tuple[np.ndarray, np.ndarray]:
+        """Which unknowns of the parameters are at their lower and at their upper bounds, up to the rounding of the scale."""
+        u, lower, upper = (np.asarray(each) for each in (self.vector(params), self.lower, self.upper))
+        rounding = 4 * np.finfo(u.dtype).eps * np.maximum(1, np.abs(u))
+        return u <= lower + rounding, u >= upper - rounding
+
+    def params_at(self, u: Float[Array, " n"]) -> Params:
+        """The parameters with the unknowns `u`."""
+        leaves, tree = jax.tree.flatten(self.params)
+        values, place = u * self.scale, 0
+        for i in self.free:
+            shape, size = jnp.shape(leaves[i]), jnp.size(leaves[i])
+            dtype = jnp.result_type(leaves[i])
+            part = values[place : place + size].reshape(shape)
+            leaves[i] = part.astype(dtype) if jnp.issubdtype(dtype, jnp.floating) else part
+            place += size
+        return jax.tree.unflatten(tree, leaves)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each unknown; numbers of an array leaf are counted from 0."""
+        leaves, names = jax.tree.leaves(self.params), leaf_names(self.params)
+        return [
+            names[i] if np.ndim(leaves[i]) == 0 else f"{names[i]}[{', '.join(map(str, index))}]"
+            for i in self.free
+            for index in np.ndindex(*np.shape(leaves[i]))
+        ]
+
+
+def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype) -> Unknowns:
+    """The unknowns that `where` selects. `ValueError` for bounds of another number, or that leave no room."""
+    leaves = jax.tree.leaves(params)
+    # A controller may have functions among its leaves.
+    free = tuple(i for i in selected_leaves(where, params) if eqx.is_array_like(leaves[i]))
+    names = leaf_names(params)
+    pairs = _pairs(bounds, len(free))
+    lower, upper = [], []
+    for i, pair in zip(free, pairs, strict=True):
+        low, high = (-math.inf, math.inf) if pair is None else pair
+        low, high = -math.inf if low is None else low, math.inf if high is None else high
+        try:
+            low, high = (np.broadcast_to(np.asarray(each, float), np.shape(leaves[i])) for each in (low, high))
+        except ValueError:
+            raise ValueError(
+                f"optimize: the bounds {pair} of {names[i]} must be numbers, or have its shape {np.shape(leaves[i])}."
+            ) from None
+        if np.any(np.isnan(low)) or np.any(np.isnan(high)) or not np.all(low < high):
+            raise ValueError(f"optimize: the bounds {pair} of {names[i]} must be (low, high) with low < high.")
+        lower.append(low.ravel())
+        upper.append(high.ravel())
+    low, high = np.concatenate(lower), np.concatenate(upper)
+    values = jnp.concatenate([jnp.ravel(leaves[i]).astype(dtype) for i in free])
+    width = np.where(np.isfinite(high - low), high - low, 1)
+    own = jax.lax.stop_gradient(jnp.where(values == 0, 1, jnp.abs(values)))
+    scale = jnp.where(np.isfinite(high - low), jnp.asarray(width, dtype), own)
+    return Unknowns(params, free, scale, jnp.asarray(low, dtype) / scale, jnp.asarray(high, dtype) / scale)
+
+
+def _pairs(bounds: Bounds, count: int) -> list:
+    if bounds is None:
+        return [None] * count
+    given = list(bounds)
+    pair = len(given) == 2 and all(each is None or np.ndim(each) == 0 for each in given)
+    if count == 1 and pair and given != [None, None]:
+        given = [tuple(given)]
+    if len(given) != count or not all(each is None or len(each) == 2 for each in given):
+        raise ValueError(
+            f"optimize: bounds={bounds} must hold a pair (low, high), or None, for each of the {count} parameters that `where` "
+            "selects, in their order."
+        )
+    return given
+
+
+class ExpandedOrbit(eqx.Module):
     """The last orbit: its start, or the starts of its strides, and their derivatives by the unknowns `u`."""
 
     u: Float[Array, " n"]
@@ -57,7 +153,7 @@ def side_of(orbit: PeriodicOrbit) -> Scalar:
     return jnp.sign(det(jnp.eye(orbit.x.size, dtype=orbit.x.dtype) - orbit.return_jacobian))
 
 
-def joined(old: Known, new: Known) -> Flag:
+def joined(old: ExpandedOrbit, new: ExpandedOrbit) -> Flag:
     """Whether two orbits may be of one gait, whose start is a smooth function of `u`: the step `d` from one start to the other
     has the mean of the slopes at its ends.
 
@@ -74,7 +170,8 @@ def joined(old: Known, new: Known) -> Flag:
 
 
 class GaitProgram(eqx.Module):
-    """`(u, known) -> Sample`, for `Program.evaluate`. `rows`: the numbers of equalities and inequalities of each constraint."""
+    """`(u, known) -> Sample`, for `NonlinearProgram.evaluate`. `rows`: the numbers of equalities and inequalities of each
+    constraint."""
 
     objective: Objective
     constraints: tuple[Constraint, ...]
@@ -98,7 +195,7 @@ class GaitProgram(eqx.Module):
     def start_of(self, orbit: PeriodicOrbit) -> Array:
         return orbit.nodes if isinstance(self.shooting, MultipleShooting) else orbit.x
 
-    def known(self, orbit: PeriodicOrbit) -> Known:
+    def expanded(self, orbit: PeriodicOrbit) -> ExpandedOrbit:
         """What is known of an orbit before its first evaluation."""
         start, n = self.start_of(orbit), self.unknowns.scale.size
         slope = jnp.zeros((start.size, n), start.dtype)
@@ -106,9 +203,9 @@ class GaitProgram(eqx.Module):
         u = self.unknowns.vector(orbit.params)
         # The orbits to come have this program's integrator.
         orbit = dataclasses.replace(orbit, integrator=self.integrator)
-        return Known(u, start, slope, bend, side_of(orbit), orbit)
+        return ExpandedOrbit(u, start, slope, bend, side_of(orbit), orbit)
 
-    def __call__(self, u: Float[Array, " n"], known: Known) -> Sample:
+    def __call__(self, u: Float[Array, " n"], known: ExpandedOrbit) -> Sample:
         guess = known.guess(u)
         size = jnp.max(jnp.abs(known.start))
         size = jnp.where(size > 0, size, 1)
@@ -136,7 +233,7 @@ class GaitProgram(eqx.Module):
         hessians, bend = (
             (None, None) if found.hessians is None else (found.hessians[:functions], found.hessians[functions:])
         )
-        new = Known(u, start, found.jacobian[functions:], bend, side_of(orbit), orbit)
+        new = ExpandedOrbit(u, start, found.jacobian[functions:], bend, side_of(orbit), orbit)
         back = jnp.max(jnp.abs(new.guess(known.u) - known.start)) / size
         near = jnp.where(new.side == known.side, near, STRICT * moved)
         # At its first evaluation the slopes of the last orbit are not known, and `u` is the same.

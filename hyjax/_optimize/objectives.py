@@ -1,20 +1,44 @@
 r"""Objectives of a gait: functions `(orbit, params) -> number` for `hyjax.optimize` and `hyjax.Constraint`.
 
-Some are made from functions of a model, such as `speed(model.travel)`. Any differentiable function of an orbit serves: its
-period is `lambda orbit, params: orbit.period`.
+Of the orbit's map: `period`, `spectral_radius`, `contraction`, `sensitivity`. Of the states before and after its jumps:
+`step_length`, `speed`, `impact_loss`. Along its arcs: `integral`, `positive_work`, `negative_work`, `cost_of_transport`,
+`largest` and `smallest`; and `along`, the rows of a constraint. Some are made from functions of a model, such as
+`speed(model.travel)`. Any differentiable function of an orbit serves: its period is `lambda orbit, params: orbit.period`.
 """
 
-import equinox as eqx
+from collections.abc import Callable, Mapping
 
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._flow.jump import reset
 from .._orbit.orbit import PeriodicOrbit
-from .._system.types import Params, Scalar
+from .._orbit.stride import run_stride
+from .._system.types import Params, Scalar, State
 from .._system.where import Where
 from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivity_norm, stride_time
-from .along import along as along, largest as largest, smallest as smallest
-from .constraint import Objective
-from .integral import integral as integral
-from .jumps import impact_loss as impact_loss, speed as speed, step_length as step_length
-from .work import cost_of_transport as cost_of_transport, negative_work as negative_work, positive_work as positive_work
+from .constraint import Objective, Quantity
+from .turning_points import (
+    by_mode,
+    Measured,
+    measured,
+    Rate,
+    remembered,
+    turning_values,
+    values_at,
+    with_integral,
+)
+
+# The vector from one foothold to the next, at the end of an arc: `(mode, x, params) -> (2,)`, as `travel` of a model.
+Travel = Callable[[str, State, Params], Float[Array, " axes"]]
+Energy = Callable[[str, State, Params], Scalar]
+# Not `State`, whose name of the dimension would be that of all states of the list: modes differ in theirs.
+ArcEnd = tuple[str, Float[Array, " _"], str, Float[Array, " _"]]
+# The first and the last time, as fractions of an arc's duration.
+Window = tuple[float, float]
+# The two works of an orbit: `(orbit, params) -> (positive, negative)`.
+Works = Callable[[PeriodicOrbit, Params], tuple[Scalar, Scalar]]
 
 
 class Negative(eqx.Module):
@@ -139,3 +163,356 @@ def sensitivity(noise: Where, indicator: Indicator = stride_time) -> Objective:
         return sensitivity_norm(orbit, noise=noise, indicator=indicator)
 
     return sensitivity
+
+
+def step_length(travel: Travel) -> Objective:
+    """The distance over the ground in one period.
+
+    **Arguments:** `travel`: of a model, the vector from one foothold to the next at the end of an arc,
+    `(mode, x, params) -> (2,)`.
+
+    **Returns:** `(orbit, params) -> number`, in the unit of the vector. NaN for an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.objectives.step_length(wheel.travel)(orbit, params):.6f}")
+    1.000000
+    """
+
+    def step_length(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        ways = [travel(mode, x, params) for mode, x, _, _ in _arc_ends(orbit, params)]
+        square = jnp.sum(sum(ways, jnp.zeros(())) ** 2)
+        return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+
+    return step_length
+
+
+def speed(travel: Travel) -> Objective:
+    """The mean speed over the ground: `step_length` over the period.
+
+    **Arguments:** `travel`: as for `step_length`. **Returns:** `(orbit, params) -> number`, in units of length by time. NaN for
+    an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> print(f"{hj.objectives.speed(wheel.travel)(orbit, params):.6f}")
+    0.432898
+    """
+    length = step_length(travel)
+
+    def speed(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        return length(orbit, params) / orbit.period
+
+    return speed
+
+
+def impact_loss(energy: Energy) -> Objective:
+    """The energy lost in the jumps of one period: the sum of $E(x^-) - E(x^+)$.
+
+    **Arguments:** `energy`: `(mode, x, params) -> number`, in any unit, with the same origin before and after each jump.
+
+    **Returns:** `(orbit, params) -> number`, in the unit of the energy. NaN for an orbit that failed.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> loss = hj.objectives.impact_loss(lambda mode, x, p: x[1] ** 2 / 2)
+    >>> print(f"{loss(orbit, params):.6f}")
+    0.132446
+    """
+
+    def impact_loss(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        losses = [energy(a, x, params) - energy(b, y, params) for a, x, b, y in _arc_ends(orbit, params)]
+        return sum(losses, jnp.zeros((), orbit.x.dtype))
+
+    return impact_loss
+
+
+def _arc_ends(orbit: PeriodicOrbit, params: Params) -> list[ArcEnd]:
+    """For each jump of the orbit the mode and the state before it, and the mode and the state after it."""
+    following = (*orbit.sequence[1:], orbit.sequence[0])
+    ends = []
+    for stride, start in enumerate(orbit.starts):
+        for arc, (mode, after) in enumerate(zip(orbit.sequence, following, strict=True)):
+            x = orbit.arc_ends[arc][stride]
+            if arc < len(following) - 1:
+                into = orbit.system.transitions[orbit.system.route(orbit.sequence)[arc]]
+                jumped = reset(into, start + orbit.elapsed[stride, arc], x, params)
+            else:
+                jumped = orbit.nodes[(stride + 1) % orbit.strides]
+            ends.append((mode, x, after, jumped))
+    return ends
+
+
+def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
+    r"""The integral of a rate over one period, $\int_0^T r(t, x(t), p)\,dt$, by the integrator of the orbit, to its tolerance.
+
+    The integral is one more state of the flow. Of a smooth rate it and its derivatives are as accurate as the orbit. Where a
+    rate has a kink, the integral is accurate and its derivatives are less: write the kink as an event of the system. For the
+    positive part of a power there is `positive_work`, which does so.
+
+    **Arguments:** `rate`: `(t, x, params) -> number`, for all modes of the orbit, or a mapping from modes; a mode that is
+    left out adds nothing.
+
+    **Returns:** `(orbit, params) -> number`, in the unit of the rate times that of time. NaN where the integration fails.
+    `ValueError` for an unknown mode.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> angle = hj.objectives.integral(lambda t, x, p: x[1])
+    >>> print(f"{angle(orbit, params):.6f}")
+    1.047198
+    """
+    extended = remembered(lambda orbit: with_integral(orbit.system, by_mode("integral", rate, orbit)))
+
+    def integral(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        system = extended(orbit)
+        total = jnp.zeros((), orbit.x.dtype)
+        for node, start in zip(orbit.nodes, orbit.starts, strict=True):
+            x = jnp.append(node, jnp.zeros((), node.dtype))
+            through = run_stride(system, start, x, params, orbit.sequence, orbit.integrator)
+            total = total + through.x[-1]
+        return total
+
+    return integral
+
+
+def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Window = (0.0, 1.0)) -> Quantity:
+    r"""A function of the state at equidistant times of each arc, as the rows of a constraint.
+
+    `hj.Constraint(hj.objectives.along(clearance, window=(0.2, 0.8)), at_least=0.01)` bounds the function at these times; between
+    them it may exceed the bound, by no more than $\tfrac18\Delta^2\max|\ddot h|$ for times $\Delta$ apart. `largest` and
+    `smallest` bound it everywhere.
+
+    **Arguments:** `function`: `(t, x, params) -> number`, for all modes of the orbit or a mapping from modes; arcs of a mode that
+    is left out have no rows. `samples`: of each arc, at least 2, static. `window`: the first and last time, as fractions of the
+    arc's duration, static.
+
+    **Returns:** `(orbit, params) -> (rows,)`, `samples` for each arc, in the order of time, in the function's unit. The times
+    move with the arc's ends. NaN where the integration fails. `ValueError` for arguments out of range and for an unknown mode.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> rate = hj.objectives.along(lambda t, x, p: x[1], samples=3)
+    >>> print(rate(orbit, params).round(6))
+    [0.460341 0.393818 0.690512]
+    """
+    _check_window("along", window)
+    if not isinstance(samples, int) or samples < 2:
+        raise ValueError(f"along: samples={samples!r} must be an integer of at least 2.")
+    measure = _measure("along", function)
+
+    def along(orbit: PeriodicOrbit, params: Params) -> Float[Array, " rows"]:
+        fractions = jnp.linspace(*window, samples, dtype=orbit.x.dtype)
+        return values_at(measure(orbit), orbit, params, fractions).ravel()
+
+    return along
+
+
+def largest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0)) -> Objective:
+    r"""The largest value of a function of the state on the arcs of an orbit, $\max_t h(t, x(t), p)$, between samples too.
+
+    The times at which the function turns are located as events; the largest value is at one of them or at an end of an arc. It
+    and its first and second derivatives are as accurate as the orbit, in forward and reverse mode. So
+    `hj.Constraint(hj.objectives.largest(torque), at_most=0.2)` limits a torque along the whole arc.
+
+    Where the function has several maxima and another one becomes the largest, the value has a kink: a minimization whose
+    optimum has two equal maxima zigzags there or ends early. Then constrain `along`, whose rows are smooth, so that each maximum
+    has its own multiplier; or constrain each arc or window apart.
+
+    **Arguments:** `function`: `(t, x, params) -> number`, smooth in each mode, for all modes of the orbit or a mapping from
+    modes; a mode that is left out does not count. `window`: the part of each arc that counts, as fractions of its duration,
+    static, such as `(0.2, 0.8)` for the clearance of a foot, which is zero at both ends. For other windows in other modes, make
+    one constraint for each mode.
+
+    **Returns:** `(orbit, params) -> number`, in the function's unit. NaN where the integration fails, or the function turns more
+    than 16 times in an arc. `ValueError` for arguments out of range, for an unknown mode, and where no mode is left.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> rate = hj.objectives.largest(lambda t, x, p: x[1])
+    >>> print(f"{rate(orbit, params):.6f}")
+    0.690512
+    """
+    return _extreme("largest", function, window, 1)
+
+
+def smallest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0)) -> Objective:
+    r"""The smallest value of a function of the state on the arcs of an orbit, $\min_t h(t, x(t), p)$, between samples too.
+
+    **Arguments:** `function`, `window`: as for `largest`. **Returns:** `(orbit, params) -> number`, as `largest` does.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> rate = hj.objectives.smallest(lambda t, x, p: x[1])
+    >>> print(f"{rate(orbit, params):.6f}")
+    0.377770
+    """
+    return _extreme("smallest", function, window, -1)
+
+
+def _extreme(name: str, function: Rate | Mapping[str, Rate], window: Window, sign: int) -> Objective:
+    _check_window(name, window)
+    measure = _measure(name, function)
+
+    def extreme(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        values = turning_values(measure(orbit), orbit, params, window).ravel()
+        return values[jnp.argmax(sign * values)]
+
+    extreme.__name__ = name
+    return extreme
+
+
+def _measure(name: str, function: Rate | Mapping[str, Rate]):
+    """The orbit's system with the function by mode; of the objective `name`."""
+
+    def make(orbit: PeriodicOrbit) -> Measured:
+        functions = by_mode(name, function, orbit)
+        if not functions:
+            raise ValueError(
+                f"{name}: none of the orbit's modes {orbit.sequence} has a function. Give one of them one."
+            )
+        return measured(orbit.system, functions)
+
+    return remembered(make)
+
+
+def _check_window(name: str, window: Window) -> None:
+    low, high = window
+    if not 0 <= low < high <= 1:
+        raise ValueError(f"{name}: window={window} must be two fractions of an arc, such as (0.2, 0.8).")
+
+
+def positive_work(power: Rate | Mapping[str, Rate]) -> Objective:
+    r"""The positive work of one period, $W^+ = \int_0^T \max(P(t, x(t), p), 0)\,dt$, of a power $P$.
+
+    The work $\int P\,dt$ is one more state of the flow. The sign changes of the power are located as events, and $W^+$ is the
+    sum of the rises between them. So it and its first and second derivatives are as accurate as the orbit, in forward and
+    reverse mode. Where the power only touches zero, nothing changes. Where a sign change appears or vanishes, $W^+$ and its
+    first derivative are continuous, and its second derivative is not. The parameters at which a power is zero along a whole arc
+    are a kink of $W^+$; the derivative there is that of no work, zero.
+
+    **Arguments:** `power`: `(t, x, params) -> number`, smooth in each mode, in units of work per time, for all modes of the orbit
+    or a mapping from modes; a mode that is left out does no work.
+
+    **Returns:** `(orbit, params) -> number`. NaN where the integration fails, or the power changes its sign more than 16 times in
+    an arc: then divide the arc by a further mode. `ValueError` for an unknown mode.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
+    >>> print(f"{hj.objectives.positive_work(power)(orbit, params):.6f}")
+    0.250572
+    """
+    return _work("positive_work", power, 0)
+
+
+def negative_work(power: Rate | Mapping[str, Rate]) -> Objective:
+    r"""The negative work of one period, $W^- = \int_0^T \max(-P(t, x(t), p), 0)\,dt \ge 0$.
+
+    **Arguments:** `power`: as for `positive_work`. **Returns:** `(orbit, params) -> number`, as `positive_work` does.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
+    >>> print(f"{hj.objectives.negative_work(power)(orbit, params):.6f}")
+    0.051903
+    """
+    return _work("negative_work", power, 1)
+
+
+def cost_of_transport(
+    power: Rate | Mapping[str, Rate],
+    travel: Travel,
+    weight: Callable[[Params], Scalar] | float,
+    *,
+    negative: float = 0.0,
+    impulsive: Objective | None = None,
+) -> Objective:
+    r"""The mechanical cost of transport, dimensionless: $(W^+ + \nu W^- + W_P)/(m g\,d)$, the work over weight and distance.
+
+    **Arguments:** `power`: as for `positive_work`. `travel`: of a model, the vector from one foothold to the next at the end of
+    an arc, `(mode, x, params) -> (2,)`; $d$ is the length of the way in one period. `weight`: $m g$, a number, or a function of
+    `params`. `negative`: $\nu$, the share of the negative work that counts as a cost: 0 where it is free, 1 where braking costs
+    as much as driving, -1 where it is all recovered. `impulsive`: $W_P$, the work of push-offs, `(orbit, params) -> number`.
+
+    **Returns:** `(orbit, params) -> number`. NaN where the integration fails.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
+    >>> cost = hj.objectives.cost_of_transport(power, wheel.travel, weight=1.0)
+    >>> print(f"{cost(orbit, params):.6f}")
+    0.250572
+
+    Source: Collins, Ruina, Tedrake, Wisse (2005), *Efficient bipedal robots based on passive-dynamic walkers*, Science 307, with
+    $\nu = 0$.
+    """
+    works, length = _works_of("cost_of_transport", power), step_length(travel)
+
+    def cost_of_transport(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        rises, falls = works(orbit, params)
+        work = rises + negative * falls
+        if impulsive is not None:
+            work = work + impulsive(orbit, params)
+        return work / ((weight(params) if callable(weight) else weight) * length(orbit, params))
+
+    return cost_of_transport
+
+
+def _work(name: str, power: Rate | Mapping[str, Rate], kind: int) -> Objective:
+    works = _works_of(name, power)
+
+    def work(orbit: PeriodicOrbit, params: Params) -> Scalar:
+        return works(orbit, params)[kind]
+
+    work.__name__ = name
+    return work
+
+
+def _works_of(name: str, power: Rate | Mapping[str, Rate]) -> Works:
+    """The positive and the negative work, of the objective `name`."""
+
+    def with_work(orbit: PeriodicOrbit) -> Measured:
+        powers = by_mode(name, power, orbit)
+        return measured(with_integral(orbit.system, powers), dict.fromkeys(powers, lambda t, x, params: x[-1]))
+
+    extended = remembered(with_work)
+
+    def works(orbit: PeriodicOrbit, params: Params) -> tuple[Scalar, Scalar]:
+        what = extended(orbit)
+        if not what.functions:
+            return jnp.zeros((), orbit.x.dtype), jnp.zeros((), orbit.x.dtype)
+        change = jnp.diff(turning_values(what, orbit, params), axis=-1)
+        return jnp.sum(jnp.where(change > 0, change, 0 * change)), jnp.sum(jnp.where(change < 0, -change, 0 * change))
+
+    return works

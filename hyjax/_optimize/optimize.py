@@ -1,7 +1,9 @@
 """Optimal gaits: the parameters of a periodic orbit that minimize an objective under constraints."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,16 +21,15 @@ from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.where import Where
 from .constraint import Constraint, Objective
-from .gait_program import GaitProgram
-from .interior_point import InteriorPoint, start_search
-from .iteration import run_search
-from .minimum import Minimum, minimum
-from .optimized_gait import optimized, OptimizedGait
-from .program import Program
-from .searches import best_value, Searches
-from .starts import starting_points
-from .unknowns import Bounds, unknowns_of
+from .gait_program import Bounds, GaitProgram, Unknowns, unknowns_of
+from .interior_point import DONE, InteriorPoint, minimize, Minimum, minimum, run_search, Search, start_search
+from .nonlinear_program import NonlinearProgram
+from .optimized_gait import failure, optimized, OptimizedGait
 
+# The number of evaluations between two messages of progress.
+SLICE = 10
+# Spacings of the differences that check the gradient, relative to the fifth root of rounding.
+SPACINGS = 1 / 4, 1 / 64, 1 / 1024
 # Starts that are searched from by one program, the others waiting for the slowest; devices other than CPUs need many lanes.
 WIDTH = 8
 
@@ -103,8 +104,6 @@ def optimize(
             lambda r: r.gradient_error, result, jnp.asarray(error), is_leaf=lambda leaf: leaf is None
         )  # fmt: skip
     if throw and result.result != RESULTS.successful:
-        from .optimum_report import failure
-
         raise RuntimeError(failure(result))
     return result
 
@@ -129,28 +128,152 @@ def _prepare(objective, system, orbit, where, constraints, bounds, method, start
     shape = eqx.filter_eval_shape(objective, orbit, orbit.params).shape
     if shape != ():
         raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
-    rows = tuple(
-        (
-            eqx.filter_eval_shape(each.equalities, orbit, orbit.params).size,
-            eqx.filter_eval_shape(each.inequalities, orbit, orbit.params).size,
-        )
-        for each in constraints
-    )
+    count = lambda rows: eqx.filter_eval_shape(rows, orbit, orbit.params).size
+    rows = tuple((count(each.equalities), count(each.inequalities)) for each in constraints)
     gait = GaitProgram(
-        objective,
-        constraints,
-        unknowns,
-        shooting,
-        integrator,
-        system,
-        orbit.sequence,
-        orbit.strides,
-        method.second_order,
-        rows,
-    )
-    program = Program(gait, unknowns.lower, unknowns.upper, sum(e for e, _ in rows), sum(i for _, i in rows))
-    known = gait.known(orbit)
+        objective, constraints, unknowns, shooting, integrator, system, orbit.sequence, orbit.strides, method.second_order, rows
+    )  # fmt: skip
+    program = NonlinearProgram(gait, unknowns.lower, unknowns.upper, sum(e for e, _ in rows), sum(i for _, i in rows))
+    known = gait.expanded(orbit)
     return program, starting_points(program, unknowns, known.u, starts), (known.u, known)
+
+
+def starting_points(
+    program: NonlinearProgram, unknowns: Unknowns, own: Float[Array, " n"], starts: int | Float[Array, "..."]
+) -> Float[Array, "starts n"]:
+    """The starts, inside the bounds: the orbit's own parameters and others spread over the bounds; or those given, in units of
+    the parameters. `ValueError` for starts of another shape, or a spread over infinite bounds."""
+    if isinstance(starts, int):
+        if starts < 1:
+            raise ValueError(f"optimize: starts={starts} must be at least 1.")
+        points = own[None]
+        if starts > 1:
+            bounds = program.lower, program.upper
+            if is_traced(bounds) or not all(np.all(np.isfinite(each)) for each in bounds):
+                raise ValueError(
+                    f"optimize: starts={starts} are spread over the bounds, so every parameter needs two finite bounds; or give "
+                    "the starts as an array."
+                )
+            points = jnp.concatenate(
+                [points, _spread(np.asarray(program.lower), np.asarray(program.upper), starts - 1)]
+            )
+    else:
+        points = jnp.asarray(starts, own.dtype)
+        if points.ndim != 2 or points.shape[1] != own.size or not len(points):
+            raise ValueError(
+                f"optimize: starts of shape {points.shape} must be a number, or have the shape (starts, {own.size})."
+            )
+        points = points / unknowns.scale
+    return jax.vmap(program.inside)(points)
+
+
+def _spread(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
+    """Points of Sobol's sequence in the box, the same in each call."""
+    from scipy.stats import qmc
+
+    sequence = qmc.Sobol(low.size, scramble=True, rng=np.random.default_rng(0))
+    drawn = sequence.random_base2(int(np.ceil(np.log2(count))))[:count] if count > 1 else sequence.random(1)
+    return (low + drawn * (high - low)).astype(low.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Searches:
+    """Searches for the optima of a program, `lanes` at once.
+
+    **Attributes:** `origin`: the unknowns where the functions are known, and what is known there.
+    """
+
+    program: NonlinearProgram
+    method: InteriorPoint
+    origin: tuple
+    lanes: int
+
+    def compile(self) -> None:
+        starts = jnp.broadcast_to(self.origin[0], (self.lanes, self.origin[0].size))
+        self._ended(_advance(self.program, self.method, starts, self._begun(), jnp.array(0)))
+
+    def run(self, starts: np.ndarray, say: Callable[[str], None] = lambda what: None) -> list[np.ndarray]:
+        """The ends of the searches from at most so many starts as lanes, shape `(starts, n)`: the leaves of a `Minimum`."""
+        lanes = jnp.asarray(starts[np.minimum(np.arange(self.lanes), len(starts) - 1)])
+        states, evaluations = self._begun(), 0
+        while np.any(np.asarray(states.phase) < DONE) and evaluations < self.method.max_iterations:
+            evaluations += SLICE
+            states = _advance(self.program, self.method, lanes, states, jnp.array(evaluations))
+            done, best = np.asarray(states.phase) == DONE, best_value(self._ended(states))
+            say(f"optimizing: {evaluations} evaluations, {done.sum()} of {len(done)} starts done, best {best:.6g}")
+        return [np.asarray(leaf)[: len(starts)] for leaf in jax.tree.leaves(self._ended(states))]
+
+    def minima(self, leaves: list[np.ndarray]) -> Minimum:
+        """The ends from their leaves: of all searches, or of one."""
+        shapes = eqx.filter_eval_shape(lambda: self._ended(self._begun()))
+        return jax.tree.unflatten(jax.tree.structure(shapes), [jnp.asarray(leaf) for leaf in leaves])
+
+    def gradient_error(self, leaves: list[np.ndarray], value_before: float) -> float:
+        """The largest deviation of the Jacobian of objective and constraints at an end from differences of order 4, relative to
+        the row's largest component or value. Near a fold a spacing may be too long for the differences, or for the orbit.
+
+        **Arguments:** `leaves`: of one `Minimum`. `value_before`: the objective of the first gait.
+        """
+        end = self.minima(leaves)
+        u, jacobian = np.asarray(end.point.u), np.asarray(end.sample.jacobian)
+        # At an optimum the gradient may vanish, and the value too.
+        size = np.maximum(np.max(np.abs(jacobian), axis=1), np.abs(np.asarray(end.sample.values)))
+        size[0] = max(size[0], abs(value_before))
+        size, error = np.where(size > 0, size, 1)[:, None], np.nan
+        for part in SPACINGS:
+            spacing = part * float(np.finfo(u.dtype).eps) ** (1 / 5)
+            differences = self._differences(u, end.sample.carry, spacing)
+            error = np.fmin(error, np.max(np.abs(differences - jacobian) / size))
+            if error < 1e-6:
+                break
+        return float(error)
+
+    def _differences(self, u: np.ndarray, carry: Any, spacing: float) -> np.ndarray:
+        """Differences of order 4 of objective and constraints; NaN where an orbit is lost. By the compiled search, one point a
+        lane."""
+        points = np.concatenate([u + k * spacing * np.eye(u.size) for k in (1, -1, 2, -2)]).astype(u.dtype)
+        values = []
+        for first in range(0, len(points), self.lanes):
+            part = points[first : first + self.lanes]
+            part = np.concatenate([part, np.repeat(part[-1:], self.lanes - len(part), axis=0)])
+            states = _start(self.program, self.method, self.lanes, (jnp.asarray(u), carry))
+            states = eqx.tree_at(lambda s: (s.point.u, s.trial.u), states, (jnp.asarray(part),) * 2)
+            states = _advance(self.program, self.method, jnp.asarray(part), states, jnp.array(1))
+            samples = jax.vmap(lambda state: state.sample.scaled(1 / state.scale))(states)
+            lost = ~np.isfinite(np.asarray(states.history.objective[:, 0]))
+            values.append(np.where(lost[:, None], np.nan, np.asarray(samples.values))[: len(points) - first])
+        near, before, far, beyond = np.split(np.concatenate(values), 4)
+        return (8 * (near - before) - (far - beyond)).T / (12 * spacing)
+
+    def _begun(self) -> Search:
+        return _start(self.program, self.method, self.lanes, self.origin)
+
+    def _ended(self, states: Search) -> Minimum:
+        return _ends(self.program, self.method, states)
+
+
+@eqx.filter_jit
+def _start(program: NonlinearProgram, method: InteriorPoint, lanes: int, origin) -> Search:
+    state = start_search(program, method, *origin)
+    # Of no weak type, as after the first iteration: else `_advance` would be compiled again for the second slice.
+    strong = lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(strong(leaf), (lanes, *leaf.shape)), state)
+
+
+@eqx.filter_jit
+def _advance(program: NonlinearProgram, method: InteriorPoint, starts: Array, states: Search, until: Array) -> Search:
+    return jax.vmap(lambda start, state: run_search(program, method, start, state, until))(starts, states)
+
+
+@eqx.filter_jit
+def _ends(program: NonlinearProgram, method: InteriorPoint, states: Search) -> Minimum:
+    return jax.vmap(lambda state: minimum(program, method, state))(states)
+
+
+def best_value(found: Minimum) -> float:
+    """The least objective of a start that has reached an optimum; NaN before."""
+    good = np.asarray(found.result == RESULTS.successful)
+    return float(np.min(np.asarray(found.sample.values[:, 0])[good])) if good.any() else float("nan")
 
 
 def _ends_of(searches: Searches, starts: np.ndarray, workers: Workers, say: Callable[[str], None]) -> list[np.ndarray]:
@@ -170,9 +293,5 @@ def _ends_of(searches: Searches, starts: np.ndarray, workers: Workers, say: Call
 
 
 @eqx.filter_jit
-def _whole(program: Program, method: InteriorPoint, starts: Array, origin) -> Minimum:
-    def one(start):
-        state = start_search(program, method, *origin)
-        return minimum(program, method, run_search(program, method, start, state, method.max_iterations))
-
-    return jax.vmap(one)(starts)
+def _whole(program: NonlinearProgram, method: InteriorPoint, starts: Array, origin) -> Minimum:
+    return jax.vmap(lambda start: minimize(program, method, origin[0], start, origin[1]))(starts)

@@ -1,24 +1,26 @@
-"""The result of an optimization."""
+"""The result of an optimization, and its table."""
+
+from collections.abc import Iterator
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._orbit.orbit import PeriodicOrbit
+from .._results.labels import named_params, units_of
 from .._results.registry import animate, draw
-from .._results.shown import Shown
-from .._system.results import RESULTS
+from .._results.shown import is_traced, Shown
+from .._results.table import Table
+from .._system.results import counted_codes, described_code, RESULTS
 from .._system.types import Params, Scalar
-from .barrier import largest
 from .gait_program import GaitProgram
-from .interior_point import History
-from .minimum import Minimum
-from .program import Program
+from .interior_point import codes_of, Minimum, SearchHistory
+from .nonlinear_program import largest, NonlinearProgram
 
 
-class Start(eqx.Module):
+class Starts(eqx.Module):
     """What the starts led to, each in one row, the best first by number `OptimizedGait.best`.
 
     **Attributes:** `values`: of the objective, shape `(starts,)`. `unknowns`: the parameters, in their units, `(starts, n)`.
@@ -33,7 +35,7 @@ class Start(eqx.Module):
     error: Float[Array, " starts"]
     iterations: Int[Array, " starts"]
     optimum: Int[Array, " starts"]
-    history: History
+    history: SearchHistory
     result: RESULTS
 
 
@@ -74,7 +76,7 @@ class OptimizedGait(Shown):
     constraints: Float[Array, " m"]
     error: Scalar
     gradient_error: Scalar
-    starts: Start
+    starts: Starts
     best: Int[Array, ""]
     result: RESULTS
     gait: GaitProgram
@@ -96,19 +98,15 @@ class OptimizedGait(Shown):
         return [label for equal, _ in pairs for label in equal] + [label for _, unequal in pairs for label in unequal]
 
     @property
-    def history(self) -> History:
+    def history(self) -> SearchHistory:
         """Every evaluation of the best start."""
         last = int(self.starts.iterations[int(self.best)])
         return jax.tree.map(lambda leaf: leaf[int(self.best), :last], self.starts.history)
 
     def __str__(self) -> str:
-        from .optimum_report import describe
-
         return describe(self)
 
     def _tables(self):
-        from .optimum_report import optimization_table
-
         return (optimization_table(self),)
 
     def plot(self, model=None):
@@ -120,7 +118,9 @@ class OptimizedGait(Shown):
         return animate(self, model, **options)
 
 
-def optimized(program: Program, found: Minimum, before: PeriodicOrbit, gradient_error: Array | None) -> OptimizedGait:
+def optimized(
+    program: NonlinearProgram, found: Minimum, before: PeriodicOrbit, gradient_error: Array | None
+) -> OptimizedGait:
     """The result of all starts."""
     gait = program.evaluate
     assert isinstance(gait, GaitProgram)
@@ -132,7 +132,7 @@ def optimized(program: Program, found: Minimum, before: PeriodicOrbit, gradient_
     order = jnp.where(good, values, jnp.where(jnp.isfinite(found.error), 1e100 + found.error * 1e90, jnp.inf))
     best = jnp.argmin(order)
     one = jax.tree.map(lambda leaf: leaf[best], found)
-    starts = Start(
+    starts = Starts(
         values, found.point.u * scale, violation, found.error, found.iterations, _distinct(found, good), found.history,
         found.result,
     )  # fmt: skip
@@ -166,3 +166,91 @@ def _distinct(found: Minimum, good: Array) -> Array:
     first = jnp.min(jnp.where(close & good[None], place[None], len(u)), axis=1)
     ranks = jnp.searchsorted(jnp.unique(jnp.where(good, first, len(u)), size=len(u), fill_value=len(u)), first)
     return jnp.where(good, ranks, -1)
+
+
+def describe(gait: OptimizedGait) -> str:
+    """The table that `print` shows: the parameters and the objective before and after, constraints, residuals, starts."""
+    if is_traced(gait):
+        return "OptimizedGait(traced)"
+    rows = [("", "before", "after", ""), *(row[:1] + row[2:] for row in _rows(gait))]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = ["OptimizedGait"]
+    lines += [f"  {a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
+    return "\n".join([*lines, *(f"  {line}" for line in _notes(gait))])
+
+
+def optimization_table(gait: OptimizedGait) -> Table:
+    """The same rows with units, for HTML."""
+    return Table("OptimizedGait", list(_rows(gait)), ("", "unit", "before", "after", ""), notes=_notes(gait))
+
+
+def _rows(gait: OptimizedGait) -> Iterator[tuple[str, str, str, str, str]]:
+    """Name, unit, value before, value after and remark of each row."""
+    before, after = (
+        np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
+        for orbit in (gait.before, gait.orbit)
+    )
+    radius = lambda orbit: float(np.max(np.abs(np.asarray(orbit.multipliers))))
+    yield "objective", "", f"{float(gait.value_before):.12g}", f"{float(gait.value):.12g}", ""
+    duals, unknowns = np.asarray(gait.bound_multipliers), gait.gait.unknowns
+    low, high = unknowns.at_bounds(gait.params)
+    at_bound = np.where(low, "lower", np.where(high, "upper", ""))
+    known = named_params(gait.params)
+    for k in range(after.size) if after.size <= 20 else range(10):
+        unit = known[gait.names[k]][1].get("units", "") if gait.names[k] in known else ""
+        remark = f"at its {at_bound[k]} bound, multiplier {duals[k]:.4g}" if at_bound[k] else ""
+        yield gait.names[k], unit, f"{before[k]:.12g}", f"{after[k]:.12g}", remark
+    if after.size > 20:
+        yield f"and {after.size - 10} more", "", "", "", ""
+    time = units_of(None, gait.params, gait.orbit.system).time
+    yield "period", time, f"{float(gait.before.period):.12g}", f"{float(gait.orbit.period):.12g}", ""
+    yield "spectral radius", "", f"{radius(gait.before):.6g}", f"{radius(gait.orbit):.6g}", ""
+
+
+def _notes(gait: OptimizedGait) -> list[str]:
+    """Constraints, residuals and starts, a line for each."""
+    lines = []
+    labels, values, multipliers = gait.labels, np.asarray(gait.constraints), np.asarray(gait.multipliers)
+    equalities = values.size - np.asarray(gait.active).size
+    for k, label in enumerate(labels):
+        active = k < equalities or bool(gait.active[k - equalities])
+        # The derivative by the limit: of b - g it is minus the multiplier.
+        slope = -multipliers[k] if " <= " in label else multipliers[k]
+        state = f"multiplier {slope:.6g}" if active else f"inactive, by {values[k]:.3g}"
+        lines.append(f"{label}: {state}")
+    lines.append(
+        f"optimality residual {float(gait.error):.1e}, gradient against differences {float(gait.gradient_error):.1e}"
+    )
+    iterations = int(gait.starts.iterations[int(gait.best)])
+    lines.append(f"{iterations} evaluations: {described_code(gait.result)}")
+    return [*lines, *_starts_notes(gait)]
+
+
+def _starts_notes(gait: OptimizedGait) -> list[str]:
+    starts = jax.tree.map(np.asarray, gait.starts)
+    if starts.values.size == 1:
+        return []
+    lines = [f"{starts.values.size} starts:"]
+    for number in range(int(starts.optimum.max()) + 1):
+        mine = starts.optimum == number
+        first = int(np.argmax(mine))
+        values = ", ".join(
+            f"{name} = {value:.6g}" for name, value in zip(gait.names[:8], starts.unknowns[first], strict=False)
+        )
+        lines.append(f"{int(mine.sum()):>6}  optimum {number + 1}: {starts.values[first]:.9g} at {values}")
+    lost = [(code, n) for code, n in counted_codes(starts.result) if not code.startswith("successful")]
+    return lines + [f"{n:>6}  {code}" for code, n in lost]
+
+
+def failure(gait: OptimizedGait) -> str:
+    """The message of an optimization that found no optimum."""
+    start = int(gait.best)
+    codes = [code.partition(":")[0] for code, _ in counted_codes(codes_of(gait.history.codes))]
+    lost = [code for code in codes if code != "successful"]
+    met = f" On the way gaits were lost: {'; '.join(lost)}." if lost else ""
+    return (
+        f"optimize: {described_code(gait.result)} The best of {gait.starts.values.size} starts ended at the objective "
+        f"{float(gait.value):.9g} with the residual {float(gait.error):.1e} of the optimality conditions and violations up to "
+        f"{float(gait.starts.violation[start]):.1e}, after {int(gait.starts.iterations[start])} evaluations.{met} "
+        f"With throw=False the result is returned. ({gait.result})"
+    )

@@ -88,17 +88,26 @@ class OptimumBranch(Shown):
         lines = ["  " + " ".join(f"{each:>15}" for each in row) for row in (table.heads, *table.rows) if row]
         return "\n".join([table.caption, *lines, *(f"  {note}" for note in table.notes)])
 
+    def _columns(self) -> dict[str, np.ndarray]:
+        columns = {
+            self.name: self.numbers,
+            "objective": self.values,
+            **dict(zip(self.names, self.unknowns.T, strict=True)),
+        }
+        if self.orbits is not None:
+            columns["period"] = np.asarray(self.orbits.period)
+            columns["spectral radius"] = np.max(np.abs(np.asarray(self.orbits.multipliers)), axis=1)
+        return columns
+
     def _tables(self):
         rows, heads, units = [], [], []
         if self.orbits is not None:
-            heads = [self.name, "objective", *self.names, "period", "spectral radius"]
+            columns = self._columns()
             known = {name: about.get("units", "") for name, (_, about) in named_params(self.orbits.params).items()}
-            time = units_of(None, self.orbits.params, self.orbits.system).time
-            units = [*(known.get(name, "") for name in heads[:-2]), time, ""]
-            radius = np.max(np.abs(np.asarray(self.orbits.multipliers)), axis=1)
-            table = np.column_stack([self.numbers, self.values, self.unknowns, np.asarray(self.orbits.period), radius])
+            known["period"] = units_of(None, self.orbits.params, self.orbits.system).time
+            heads, units = [*columns], [known.get(name, "") for name in columns]
             shown = range(len(self)) if len(self) <= 12 else np.unique(np.linspace(0, len(self) - 1, 12).astype(int))
-            rows = [[f"{value:.9g}" for value in table[k]] for k in shown]
+            rows = [[f"{column[k]:.9g}" for column in columns.values()] for k in shown]
         notes = [
             f"{self.name} = {each.number:.12g}: {each.name} {'becomes' if each.active else 'ceases to be'} active"
             for each in self.changes
@@ -109,13 +118,7 @@ class OptimumBranch(Shown):
     def to_pandas(self) -> "pandas.DataFrame":
         """A row for each point: the number, the objective, the unknowns, the period and the spectral radius. `ImportError`
         without pandas."""
-        pandas = needed("pandas", "data", "Tables")
-        table = {self.name: self.numbers, "objective": self.values}
-        table |= {name: self.unknowns[:, k] for k, name in enumerate(self.names)}
-        if self.orbits is not None:
-            table["period"] = np.asarray(self.orbits.period)
-            table["spectral radius"] = np.max(np.abs(np.asarray(self.orbits.multipliers)), axis=1)
-        return pandas.DataFrame(table)
+        return needed("pandas", "data", "Tables").DataFrame(self._columns())
 
     def plot(self):
         """A figure of objective and parameters over the number; see `hyjax.plot.optimum_figure`."""

@@ -11,7 +11,8 @@ the value of the function at its turning point has exact first and second deriva
 rate only touches zero, and the time would have no derivative, the function has none the less.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -27,13 +28,42 @@ from .._numerics.trees import without_tangents
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.types import Flag, Params, Scalar, Time
-from .integral import Rate
+from .._system.types import Flag, Params, Scalar, State, Time
 
+# A number at a point of the flow: `(t, x, params) -> number`.
+Rate = Callable[[Time, State, Params], Scalar]
+Made = TypeVar("Made")
 # The rate of a function changes sign at most so often in an arc; beyond it, values are NaN.
 MOST = 16
 # Behind a point where the rate touches zero, this fraction of the arc is not searched.
 NEAR = 1e-5
+
+
+def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: PeriodicOrbit) -> dict[str, Rate]:
+    """The function of each mode of an orbit that has one. `ValueError`, for `hj.objectives.<name>`, for unknown modes."""
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(orbit.sequence, given)
+    if unknown := [mode for mode in given if mode not in orbit.system.modes]:
+        raise ValueError(f"{name}: {unknown} are not modes of the system, which has {list(orbit.system.modes)}.")
+    return {mode: given[mode] for mode in dict.fromkeys(orbit.sequence) if mode in given}
+
+
+def remembered(make: Callable[[PeriodicOrbit], Made]) -> Callable[[PeriodicOrbit], Made]:
+    """`make(orbit)`, made once for each system and sequence: each new system would be compiled again."""
+    made: dict[tuple[HybridSystem, tuple[str, ...]], Made] = {}
+
+    def recall(orbit: PeriodicOrbit) -> Made:
+        key = orbit.system, orbit.sequence
+        if key not in made:
+            made[key] = make(orbit)
+        return made[key]
+
+    return recall
+
+
+def with_integral(system: HybridSystem, rates: Mapping[str, Rate]) -> HybridSystem:
+    """The system with one more state, the last, which the jumps do not change and whose derivative is the rate of the mode."""
+    return system.extended("integral of the rate", lambda name: rates.get(name, lambda t, x, params: jnp.zeros(())))
 
 
 class Measured(eqx.Module):

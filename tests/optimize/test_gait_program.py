@@ -9,8 +9,7 @@ import pytest
 from test_continuation import mapping
 
 import hyjax as hj
-from hyjax._optimize.gait_program import GaitProgram, joined, LEAST
-from hyjax._optimize.unknowns import unknowns_of
+from hyjax._optimize.gait_program import GaitProgram, joined, LEAST, unknowns_of
 from hyjax._orbit.shooting import SingleShooting
 
 # Half the distance of two stable fixed points, of size 1, on either side of an unstable one.
@@ -42,7 +41,7 @@ def test_a_stable_gait_is_not_taken_for_its_neighbour():
     evaluate = eqx.filter_jit(gait.__call__)
     starts = jnp.array([[1 - HALF, 0.0], [1 + HALF, 0.0]])
     orbit = hj.periodic_orbit(system, starts[0], params, sequence=("run",), integrator=rolled)
-    known = gait.known(orbit)
+    known = gait.expanded(orbit)
     u = known.u
     first, second = (
         evaluate(u, dataclasses.replace(known, start=x, orbit=dataclasses.replace(orbit, x=x))) for x in starts

@@ -15,10 +15,8 @@ import pytest
 from hock_schittkowski import INF, Problem, PROBLEMS
 from scipy.optimize import minimize as scipy_minimize
 
-from hyjax._optimize.interior_point import InteriorPoint
-from hyjax._optimize.iteration import minimize
-from hyjax._optimize.minimum import Minimum
-from hyjax._optimize.program import Program, sampled
+from hyjax._optimize.interior_point import InteriorPoint, minimize, Minimum
+from hyjax._optimize.nonlinear_program import NonlinearProgram, sampled
 from hyjax._system.results import code_names, RESULTS
 
 
@@ -92,7 +90,7 @@ jitted = ft.partial(jax.jit, compiler_options={"xla_backend_optimization_level":
 @ft.partial(jitted, static_argnums=0)
 def _minimum(second_order: bool, number, start, lower, upper, units) -> Minimum:
     of = lambda branch, u: sampled(lambda u: (units * branch(u), (None, RESULTS.successful)), u, second_order)
-    program = Program(lambda u, _: _of_number(number, of, u), lower, upper, EQUALITIES, INEQUALITIES)
+    program = NonlinearProgram(lambda u, _: _of_number(number, of, u), lower, upper, EQUALITIES, INEQUALITIES)
     start = program.inside(start)
     return minimize(program, InteriorPoint(second_order=second_order), start, start, None)
 
@@ -275,7 +273,7 @@ def redundant_equalities():
 def lanes():
     """Rosenbrock's function from four starts, with at most 20 evaluations."""
     fn = lambda u: (jnp.stack([(1 - u[0]) ** 2 + 100 * (u[1] - u[0] ** 2) ** 2, 2 - u[0]]), (None, RESULTS.successful))
-    program = Program(lambda u, _: sampled(fn, u, True), jnp.full(2, -INF), jnp.full(2, INF), 0, 1)
+    program = NonlinearProgram(lambda u, _: sampled(fn, u, True), jnp.full(2, -INF), jnp.full(2, INF), 0, 1)
     method = InteriorPoint(max_iterations=20, second_order=True)
     return jitted(jax.vmap(lambda start: minimize(program, method, start, start, None)))
 

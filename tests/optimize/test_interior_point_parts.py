@@ -1,5 +1,6 @@
 """The parts of the interior-point method in closed form: bounds, direction, filter, secants, scales, active set, result."""
 
+import dataclasses
 import math
 
 import equinox as eqx
@@ -10,25 +11,41 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._optimize.active_set import active_set, active_set_step, ActiveSet, with_least_multipliers
-from hyjax._optimize.barrier import (
+from hyjax._optimize.gait_program import unknowns_of
+from hyjax._optimize.interior_point import (
+    after_descent,
+    after_finish,
+    BARRIER,
+    beside,
+    empty_filter,
+    InteriorPoint,
+    minimize,
+    minimum,
+    run_search,
+    start_search,
+)  # fmt: skip
+from hyjax._optimize.newton_steps import (
+    active_set,
+    active_set_step,
+    ActiveSet,
+    newton_direction,
+    updated_secant,
+    with_least_multipliers,
+)  # fmt: skip
+from hyjax._optimize.nonlinear_program import (
     barrier_error,
     barrier_function,
     near_central,
+    NonlinearProgram,
     optimality_error,
-    Point,
+    PrimalDual,
+    Sample,
+    sampled,
+    scale_of,
     starting_point,
-)
-from hyjax._optimize.direction import newton_direction
-from hyjax._optimize.filter import empty_filter, verdict
-from hyjax._optimize.interior_point import BARRIER, changed, InteriorPoint, start_search
-from hyjax._optimize.iteration import minimize, run_search
-from hyjax._optimize.judgement import beside, descended, finished, scale_of, updated_secant
-from hyjax._optimize.minimum import minimum
+)  # fmt: skip
+from hyjax._optimize.optimize import starting_points
 from hyjax._optimize.optimized_gait import _distinct
-from hyjax._optimize.program import Program, Sample, sampled
-from hyjax._optimize.starts import starting_points
-from hyjax._optimize.unknowns import unknowns_of
 
 RESULTS = hj.RESULTS
 INF = math.inf
@@ -39,7 +56,7 @@ def program_of(functions, equalities=0, lower=None, upper=None, n=2, second_orde
     found = lambda u: (functions(u), (None, RESULTS.successful))
     rows = jax.eval_shape(functions, jnp.zeros(n)).size - 1
     bound = lambda given, none: jnp.full(n, none) if given is None else jnp.asarray(given, float)
-    return Program(
+    return NonlinearProgram(
         lambda u, _: sampled(found, u, second_order), bound(lower, -INF), bound(upper, INF), equalities, rows - equalities
     )  # fmt: skip
 
@@ -63,7 +80,7 @@ def quadratic(u):
 
 
 QUADRATIC = program_of(quadratic, 1, [-1.0, -INF, -INF], [INF, 2.0, INF], 3)
-SOMEWHERE = Point(
+SOMEWHERE = PrimalDual(
     u=jnp.array([-0.9, 1.8, -0.3]), slack=jnp.array([0.6]), multipliers=jnp.array([0.2, 0.9]), slack_dual=jnp.array([0.8]),
     low=jnp.array([0.5, 0.0, 0.0]), high=jnp.array([0.0, 0.3, 0.0]),
 )  # fmt: skip
@@ -112,7 +129,7 @@ def shift_of(equalities, row, stiffness=1.0, last=0.0, floor=0.0, bend=-1.0):
     program = program_of(lambda u: jnp.stack([u @ u, u[0]]), equalities)
     of_slack = jnp.ones(1 - equalities)
     none = jnp.zeros(2)
-    at = Point(none, of_slack, jnp.zeros(1), stiffness * of_slack, none, none)
+    at = PrimalDual(none, of_slack, jnp.zeros(1), stiffness * of_slack, none, none)
     jacobian, numbers = jnp.array([[0.1, 0.2], row]), map(jnp.asarray, (0.1, last, floor))
     return float(
         newton_direction(program, at, jacobian, jnp.diag(jnp.array([1.0, bend])), *numbers, jnp.zeros(1)).shift
@@ -134,7 +151,7 @@ def test_inertia_correction():
 def test_filter():
     """What is better in violation or in objective passes; by more than a hundred thousandth, or 1e-8 of the violation."""
     number = lambda *values: [jnp.asarray(value, float) for value in values]
-    points = empty_filter(jnp.float64).with_point(jnp.array(True), *number(1.0, 5.0))
+    points = empty_filter(jnp.asarray(9.0)).with_point(jnp.array(True), *number(1.0, 5.0))
     for violation, barrier, passes in (
         (0.5, 6.0, True), (2.0, 4.0, True), (1.0, 5.0, False), (2.0, 6.0, False), (1 - 5e-6, 6.0, False),
         (1 - 2e-5, 6.0, True), (2.0, 5 - 5e-9, False), (2.0, 5 - 2e-8, True),
@@ -147,9 +164,10 @@ def test_filter():
         second.count == 2 and not bool(second.allows(*number(1.0, 5.0))) and not bool(second.allows(*number(3.0, 1.0)))
     )
 
-    def judged(before, after, slope, most=1.0, points=empty_filter(jnp.float64)):
-        found = verdict(points, *number(most, slope), tuple(number(*before)), tuple(number(*after)))
-        return bool(found.accepted), bool(found.blocks)
+    def judged(before, after, slope, most=1.0, points=None):
+        points = empty_filter(jnp.asarray(most)) if points is None else points
+        accepted, blocks = points.judged(jnp.asarray(slope), tuple(number(*before)), tuple(number(*after)))
+        return bool(accepted), bool(blocks)
 
     # Near the constraints the objective must fall by 1e-4 of what its slope promises.
     assert judged((0, 1), (0, 1 - 2e-4), -1.0) == (True, False)
@@ -165,14 +183,22 @@ def test_filter():
     assert judged((1e-5, 1), (5e-6, 7), -1e-6) == (True, True)
     # Never above the largest violation, nor what the filter forbids.
     assert judged((5, 1), (3, 0), 1.0, most=2.0) == (False, False)
-    assert judged((3, 9), (2, 6), 1.0, most=9.0, points=points) == (False, False)
+    assert judged((3, 9), (2, 6), 1.0, points=points) == (False, False)
 
 
 def known_at(program, u, second_order=True, **fields):
     """A search that has accepted `u`."""
     u = jnp.asarray(u, float)
     state = start_search(program, InteriorPoint(second_order=second_order), u, None)
-    return changed(state, sample=program.evaluate(u, None), phase=BARRIER, most=1e4, **fields)
+    return changed(
+        state, sample=program.evaluate(u, None), phase=BARRIER, filter=empty_filter(jnp.asarray(1e4)), **fields
+    )
+
+
+def changed(state, **fields):
+    """The state of a search with other fields."""
+    like = lambda old, new: new if isinstance(old, eqx.Module) else jnp.asarray(new, old.dtype)
+    return dataclasses.replace(state, **{name: like(getattr(state, name), new) for name, new in fields.items()})
 
 
 @pytest.mark.parametrize("multiplier", [0.0, 0.4, 3.0])
@@ -180,11 +206,11 @@ def test_secants(multiplier):
     """The update of BFGS gives the curvature of the Lagrangian along the step; at least a fifth of what was known of it."""
     program = program_of(lambda u: jnp.stack([u[0] ** 2 + u[0] * u[1] + u[1] ** 2, u @ u - 1]), 1)
     before = jnp.array([[3.0, 0.5], [0.5, 2.0]])
-    state = known_at(program, [0.3, 0.4], secant=before)
+    state = known_at(program, [0.3, 0.4])
     trial = eqx.tree_at(
         lambda point: (point.u, point.multipliers), state.point, (jnp.array([0.8, -0.1]), jnp.array([multiplier]))
     )
-    after = updated_secant(state, trial, program.evaluate(trial.u, None))
+    after = updated_secant(before, state.point, state.sample, trial, program.evaluate(trial.u, None))
     s = np.array([0.5, -0.5])
     y = np.array([[2.0, 1.0], [1.0, 2.0]]) @ s - 2 * multiplier * s
     own, known = s @ y, s @ before @ s
@@ -218,19 +244,20 @@ def test_second_order_correction():
 def test_after_a_trial():
     """A rejected trial adds its violation to what is left of the last one; a lost one halves the longest step."""
     program = program_of(lambda u: jnp.stack([u[1], u[0]]), 1)
-    step = lambda state: eqx.tree_at(lambda state: state.direction.step.u, state, jnp.array([0.8, 0.0]))
-    state = step(known_at(program, [0.2, 0.0], fraction=0.5, slope=-1.0))
+    of_direction = lambda state: (state.direction.step.u, state.direction.slope)
+    state = known_at(program, [0.2, 0.0], fraction=0.5)
+    state = eqx.tree_at(of_direction, state, (jnp.array([0.8, 0.0]), jnp.array(-1.0)))
 
     def after(u, state, sound=True):
-        trial = eqx.tree_at(lambda point: point.u, state.point, jnp.asarray(u))
-        return descended(program, state, trial, program.evaluate(trial.u, None), jnp.array(sound))
+        state = eqx.tree_at(lambda state: state.trial.u, state, jnp.asarray(u))
+        return after_descent(program, state, program.evaluate(state.trial.u, None), jnp.array(sound))
 
     worse = after([0.3, 5.0], state)
     assert worse.corrected and worse.rejected == 1 and worse.point.u[0] == 0.2
     assert_allclose(worse.gap, [0.5 * 0.2 + 0.3], rtol=1e-15)
     # No correction where the violation has fallen, after the first trial, or in a restoration.
     assert not after(
-        [0.1, 1e9], changed(state, points=state.points.with_point(jnp.array(True), 0 * worse.mu, -1e9 + 0 * worse.mu))
+        [0.1, 1e9], changed(state, filter=state.filter.with_point(jnp.array(True), 0 * worse.mu, -1e9 + 0 * worse.mu))
     ).corrected
     assert not after([0.3, 5.0], changed(state, rejected=1)).corrected
     assert not after([0.3, 5.0], changed(state, restoring=True)).corrected
@@ -280,7 +307,7 @@ def test_the_approach_to_a_start(second_order):
     """From 0.2 towards 1 where nothing beyond 0.6 can be evaluated: a quarter of the way after a loss, the whole way after a
     success; the search begins where a step of 4^-6 of the way is too long. Before that it has no optimum."""
     fn = lambda u: (jnp.where(u < 0.6, u**2, jnp.nan), (None, RESULTS.successful))
-    program = Program(lambda u, _: sampled(fn, u, second_order), jnp.full(1, -INF), jnp.full(1, INF), 0, 0)
+    program = NonlinearProgram(lambda u, _: sampled(fn, u, second_order), jnp.full(1, -INF), jnp.full(1, INF), 0, 0)
     method, origin, start = InteriorPoint(second_order=second_order), jnp.full(1, 0.2), jnp.ones(1)
     run = jax.jit(lambda until: run_search(program, method, start, start_search(program, method, origin, None), until))
     found = minimum(program, method, run(200))
@@ -359,7 +386,7 @@ def test_redundant_constraints_keep_their_multipliers():
     """Of a constraint and its double only one combination is known; the other stays what it was."""
     program = program_of(lambda u: jnp.stack([u @ u / 2, u[0] + u[1], 2 * (u[0] + u[1])]), 2)
     none = jnp.zeros(2)
-    at = Point(jnp.array([1.0, 3.0]), none[:0], jnp.array([0.3, 0.1]), none[:0], none, none)
+    at = PrimalDual(jnp.array([1.0, 3.0]), none[:0], jnp.array([0.3, 0.1]), none[:0], none, none)
     active = ActiveSet(jnp.zeros(0, bool), jnp.zeros(2, bool), jnp.zeros(2, bool))
     found = with_least_multipliers(program, at, program.evaluate(at.u, None), active).multipliers
     # The weight of the change, 2e-12, is known to four digits.
@@ -384,7 +411,7 @@ def test_residuals():
 
     def at(u, multiplier, low, slack=0.5, slack_dual=0.7, mu=0.0):
         array = lambda value: jnp.array([value], float)
-        point = Point(*(array(each) for each in (u, slack, multiplier, slack_dual, low, 0.0)))
+        point = PrimalDual(*(array(each) for each in (u, slack, multiplier, slack_dual, low, 0.0)))
         sample = program.evaluate(point.u, None)
         return float(optimality_error(program, point, sample)), float(barrier_error(program, point, sample, mu))
 
@@ -426,9 +453,9 @@ def test_first_duals_and_the_central_path():
 def test_the_finish_goes_on_while_the_residual_falls():
     program = program_of(lambda u: jnp.stack([u @ u / 2]))
     state = known_at(program, [0.1, 0.0], error=0.1)
-    trial = lambda u: eqx.tree_at(lambda point: point.u, state.point, jnp.array(u))
-    after = lambda u, sound=True: finished(
-        program, state, trial(u), program.evaluate(jnp.array(u), None), jnp.array(sound)
+    trial = lambda u: eqx.tree_at(lambda state: state.trial.u, state, jnp.array(u))
+    after = lambda u, sound=True: after_finish(
+        program, trial(u), program.evaluate(jnp.array(u), None), jnp.array(sound)
     )
     better, worse, lost = after([0.01, 0.0]), after([0.2, 0.0]), after([0.01, 0.0], False)
     assert better.phase == 2 and better.point.u[0] == 0.01 and float(better.error) == 0.01

@@ -10,12 +10,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._optimize.family import _by_limit, Expansion
-from hyjax._optimize.follow import _Curve
-from hyjax._optimize.gait_program import GaitProgram
-from hyjax._optimize.optimum import Active, Optimum
-from hyjax._optimize.unknowns import unknowns_of
-from hyjax._optimize.vertex import exchange
+from hyjax._optimize.follow_optimum import _by_limit, exchange, Expansion, Optimum, OptimumCurve
+from hyjax._optimize.gait_program import GaitProgram, unknowns_of
+from hyjax._optimize.newton_steps import ActiveSet
 from hyjax._orbit.shooting import SingleShooting
 
 INF = math.inf
@@ -47,22 +44,26 @@ class Plane:
 
     def expansion(self, u, number, at):
         self.evaluations += 1
-        return Expansion(*(np.asarray(each) for each in self.all(jnp.asarray(u), jnp.asarray(number)))), at
+        return (
+            Expansion(*(np.asarray(each) for each in self.all(jnp.asarray(u), jnp.asarray(number)))),
+            at,
+            hj.RESULTS.successful,
+        )
 
 
-def curve_of(family: Any) -> _Curve:
-    return _Curve(family, 0, (np.array([-INF, -INF]), np.array([INF, 2.5])))
+def curve_of(family: Any) -> OptimumCurve:
+    return OptimumCurve(family, 0, (np.array([-INF, -INF]), np.array([INF, 2.5])))
 
 
 KNOWN: Any = None
-NONE = Active(np.array([False, False]), np.array([False, False]), np.array([False, False]))
-ON_SUM = NONE._replace(rows=np.array([False, True]))
+NONE = ActiveSet(np.array([False, False]), np.array([False, False]), np.array([False, False]))
+ON_SUM = NONE._replace(inequalities=np.array([False, True]))
 ON_BOTH = ON_SUM._replace(high=np.array([False, True]))
 
 
 def at(curve, number, active, u=(0.0, 0.0)):
-    found = curve.solved(number, np.array(u), np.zeros(2), active, KNOWN)
-    assert not isinstance(found, str)
+    found, code = curve.solved(number, np.array(u), np.zeros(2), active, KNOWN)
+    assert found is not None and code == hj.RESULTS.successful
     return found
 
 
@@ -86,11 +87,11 @@ def test_optima_of_an_active_set(units):
     assert_allclose(both.multipliers[1], 2.5 * of_objective / of_sum, rtol=1e-10)
     assert_allclose(both.duals, [0, -1.0 * of_objective], rtol=1e-10, atol=1e-14 * of_objective)
     # The tangent leads to the next optimum at once, where all is linear.
-    family: Any = curve.family
+    family: Any = curve.program
     for before, target in ((free, 0.9), (held, 1.5)):
-        count, active = family.evaluations, NONE if before is free else ON_SUM
-        after = curve.step(before, active, target)
-        assert not isinstance(after, str) and after.number == target and family.evaluations == count + 1
+        count = family.evaluations
+        after, _ = curve.step(before, target)
+        assert after is not None and after.number == target and family.evaluations == count + 1
         assert_allclose(
             after.u, [target, 2 * target] if before is free else [1.5 - target / 2, 1.5 + target / 2], rtol=1e-13
         )
@@ -100,12 +101,12 @@ def test_optima_of_an_active_set(units):
 def test_changes_of_the_active_set(units):
     """The sum 3 is reached at q = 1, where its multiplier is zero; 2.5 by the second unknown at q = 2."""
     curve = curve_of(Plane(UNITS[units]))
-    change = lambda a, b, active: curve.change(at(curve, a, active), at(curve, b, active), active)
+    change = lambda a, b, active: curve.change(at(curve, a, active), at(curve, b, active))
     assert change(0.2, 0.9, NONE) is None and change(1.2, 1.9, ON_SUM) is None
     # Of three limits that would be passed, the first; also on the way back.
     for a, b, active, kind, k, number in (
-        (0.5, 4.0, NONE, "rows", 1, 1.0), (0.5, 1.0005, NONE, "rows", 1, 1.0),
-        (1.5, 0.5, ON_SUM, "rows", 1, 1.0), (1.5, 2.5, ON_SUM, "high", 1, 2.0),
+        (0.5, 4.0, NONE, "inequalities", 1, 1.0), (0.5, 1.0005, NONE, "inequalities", 1, 1.0),
+        (1.5, 0.5, ON_SUM, "inequalities", 1, 1.0), (1.5, 2.5, ON_SUM, "high", 1, 2.0),
         (2.5, 1.5, ON_BOTH, "high", 1, 2.0),
     ):  # fmt: skip
         found = change(a, b, active)
@@ -114,10 +115,10 @@ def test_changes_of_the_active_set(units):
 
 
 def test_a_maximum_is_no_optimum():
-    for active, most in ((NONE, "optimum_not_found"), (NONE._replace(low=np.array([True, True])), None)):
-        curve = _Curve(Plane(bend=-1.0), 0, (np.zeros(2), np.full(2, INF)))  # pyright: ignore[reportArgumentType]
-        found = curve.solved(0.5, np.zeros(2), np.zeros(2), active, KNOWN)
-        assert found == most if isinstance(found, str) else most is None
+    for active, least in ((NONE, False), (NONE._replace(low=np.array([True, True])), True)):
+        curve = OptimumCurve(Plane(bend=-1.0), 0, (np.zeros(2), np.full(2, INF)))  # pyright: ignore[reportArgumentType]
+        found, code = curve.solved(0.5, np.zeros(2), np.zeros(2), active, KNOWN)
+        assert (found is not None) == least and code == ("successful" if least else "optimum_not_found")
 
 
 def test_what_leaves_at_upper_bounds():
@@ -126,11 +127,13 @@ def test_what_leaves_at_upper_bounds():
         jacobian = np.array([[-1.0, -2.0], normal])
         zeros = np.zeros((2, 2, 2))
         expansion = Expansion(np.zeros(2), jacobian, zeros, np.zeros(2), np.zeros((2, 2)))
-        optimum = Optimum(0.0, np.ones(2), np.zeros(1), np.array([-1.0, -2.0]), expansion, KNOWN)
-        active = Active(np.array([False]), np.array([False, False]), np.array([True, True]))
-        assert exchange(optimum, active, 0, "rows", 0) == ("high", leaves)
+        active = ActiveSet(np.array([False]), np.array([False, False]), np.array([True, True]))
+        optimum = Optimum(0.0, np.ones(2), np.zeros(1), np.array([-1.0, -2.0]), expansion, KNOWN, active)
+        out, code = exchange(optimum, 0, "inequalities", 0)
+        assert out == ("high", leaves) and code == hj.RESULTS.successful
     free = active._replace(high=np.array([True, False]))
-    assert exchange(optimum, free, 0, "rows", 0) is None
+    out, code = exchange(optimum._replace(active=free), 0, "inequalities", 0)
+    assert out is None and code == hj.RESULTS.successful
 
 
 def test_derivatives_by_a_limit():

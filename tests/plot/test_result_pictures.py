@@ -15,7 +15,7 @@ from drawn_orbits import bouncing, height, IMPACT, OMEGA, running, sliding, swin
 
 import hyjax as hj
 from hyjax import certify, plot
-from hyjax._optimize.interior_point import History
+from hyjax._optimize.interior_point import SearchHistory
 from hyjax.certify.certificate import TubeBounds
 from hyjax.certify.enclosed_eigenvalues import EigenvalueEnclosure
 from hyjax.certify.section_plane import SectionChart
@@ -185,7 +185,7 @@ def optimized():
     orbit = swinging(period=3.4, swing=0.25, slope=np.deg2rad(2))
     unknowns = SimpleNamespace(vector=lambda params: np.stack([params.slope]), scale=1.0, names=["slope"])
     history = record(
-        History, accepted=np.array([[True, True, False, True, True]]), objective=np.array([[0.9, 0.7, 2.0, 0.55, 0.5]]),
+        SearchHistory, accepted=np.array([[True, True, False, True, True]]), objective=np.array([[0.9, 0.7, 2.0, 0.55, 0.5]]),
         violation=np.array([[0.0, 1e-2, 1.0, 1e-5, 1e-11]]), step=np.zeros((1, 5)), phase=np.ones((1, 5), int),
         codes=np.zeros((1, 5), int),
     )  # fmt: skip

@@ -1,0 +1,459 @@
+r"""Optimal gaits over a parameter, or over the limit of a constraint, such as the cheapest gait over its speed.
+
+The optimality conditions $\nabla_u L(u, \lambda, q) = 0$, $c_A(u, q) = 0$ with the active constraints $A$ as equalities define a
+curve over $q$. It is followed by the tangent and Newton's method. Where an inactive constraint becomes zero, or the multiplier
+of an active one, the active set changes, and the curve has a kink: the change is located and the curve followed with the other
+set.
+
+At a vertex, where as many constraints are active as there are unknowns, a further one $g \ge 0$ that becomes active leaves no
+freedom: another one must become inactive. With the gradient $\nabla f = \sum_i \lambda_i a_i$, and that of the new constraint
+$\nabla g = \sum_i \mu_i a_i$, the multipliers for a multiplier $\nu \ge 0$ of the new one are $\lambda_i - \nu\mu_i$. As $\nu$
+grows, the first of them that reaches zero is that of the inequality that leaves.
+
+Source: Guddat, Guerra Vazquez, Jongen (1990), *Parametric Optimization: Singularities, Pathfollowing and Jumps*, ch. 2-4;
+Nocedal, Wright (2006), *Numerical Optimization*, sec. 13.3 (the ratio test of the dual simplex method).
+"""
+
+import dataclasses
+import math
+from typing import cast, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from .._results.working import working
+from .._system.results import RESULTS
+from .._system.where import leaf_names, one_leaf, Where
+from .constraint import Constraint, is_concrete
+from .gait_program import ExpandedOrbit, GaitProgram, Unknowns
+from .newton_steps import ActiveSet
+from .nonlinear_program import Sample
+from .optimized_gait import OptimizedGait
+from .optimum_branch import ActiveSetChange, OptimumBranch
+
+# Newton's method converges quadratically; a step that is halved so often has no optimum at its end.
+ITERATIONS, HALVINGS = 12, 6
+# The residual of the optimality conditions of a point, in scaled unknowns, and what is zero of a constraint or multiplier
+# relative to its size.
+ACCEPT, ZERO = 1e-9, 2e-12
+SUCCESSFUL, NOT_FOUND = cast(RESULTS, RESULTS.successful), cast(RESULTS, RESULTS.optimum_not_found)
+
+
+def follow_optimum(
+    gait: OptimizedGait, *, where: Where | None = None, limit: str | None = None, stop: float, points: int = 40
+) -> OptimumBranch:
+    r"""Follow an optimal gait over a parameter of the system, or over the limit of a constraint, to the value `stop`.
+
+    **Arguments:** `gait`: an optimum, from `optimize`. `where`: selects one parameter that was not optimized, as
+    `lambda p: p.slope`; or `limit`: the name of a constraint with one limit, such as `"speed"`. `stop`: where to end, in the
+    parameter's or the constraint's unit. `points`: steps of equal length; more where Newton's method needs them.
+
+    **Returns:** `OptimumBranch`: unknowns, objective, multipliers and orbits at each point, and where the active set changes. By
+    second derivatives of the orbit. `result` is `successful` where `stop` was reached; `optimum_not_found` where the optimum
+    ends, in a fold or because it is no minimum any more; or the code of the orbit that was not found. Not under `jit`.
+    `ValueError` for a gait that was not optimized successfully, for other arguments that do not fit, and where the bounds leave
+    nothing to vary.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(
+    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ... )
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> print(branch.result, f"{branch.numbers[-1]:.2f} {branch.values[-1]:.6f}")
+    successful 0.60 2.069500
+
+    Source: Guddat, Guerra Vazquez, Jongen (1990), *Parametric Optimization*, ch. 2-4.
+    """
+    if gait.result != RESULTS.successful:
+        raise ValueError("follow_optimum: the gait is no optimum: see its `result`.")
+    if points < 1 or not math.isfinite(stop):
+        raise ValueError(f"follow_optimum: points={points} must be at least 1, and stop={stop} finite.")
+    program = parametric_program(gait, where, limit, stop)
+    start = program.start
+    if stop == start:
+        raise ValueError(f"follow_optimum: stop={stop} is the value of the gait itself.")
+    n, unknowns = gait.gradient.size, gait.gait.unknowns
+    bounds = np.asarray(unknowns.lower)[:n], np.asarray(unknowns.upper)[:n]
+    curve = OptimumCurve(program, gait.constraints.size - gait.active.size, bounds)
+    active = ActiveSet(np.asarray(gait.active), *unknowns.at_bounds(gait.params))
+    optima: list[Optimum] = []
+    changes: list[ActiveSetChange] = []
+    ended = lambda code: _branch(gait, program.name, optima, changes, code)
+    with working(f"following an optimum over {program.name}") as say:
+        u, orbit = np.asarray(unknowns.vector(gait.params)), program.program.expanded(gait.orbit)
+        found, code = curve.solved(start, u, np.asarray(gait.multipliers), active, orbit)
+        if found is None:
+            return ended(code)
+        optima.append(found)
+        for target in np.linspace(start, stop, points + 1)[1:]:
+            while optima[-1].number != target:
+                say(f"{program.name} = {optima[-1].number:.6g}")
+                reached, code = curve.step(optima[-1], float(target))
+                if reached is None:
+                    return ended(code)
+                change = curve.change(optima[-1], reached)
+                if change is None:
+                    optima.append(reached)
+                    continue
+                kind, k, at = change
+                near = abs(stop - start) / points * 1e-6
+                if len(changes) > 4 and all(abs(at.number - each.number) < near for each in changes[-4:]):
+                    return ended(NOT_FOUND)
+                enters = not getattr(at.active, kind)[k]
+                other, code = exchange(at, curve.equalities, kind, k) if enters else (None, SUCCESSFUL)
+                for side, i in ((kind, k),) if other is None else ((kind, k), other):
+                    at = at._replace(active=switched(at.active, side, i))
+                    changes.append(_named_change(gait, at, side, i))
+                optima.append(at)
+                if code != RESULTS.successful:
+                    return ended(code)
+                if other is not None:
+                    # The multipliers, whose tangent the next step takes, are those of the new set.
+                    reached, code = curve.solved(at.number, at.u, at.multipliers, at.active, at.known)
+                    if reached is None:
+                        return ended(code)
+                    optima[-1] = reached
+    return ended(SUCCESSFUL)
+
+
+class Expansion(NamedTuple):
+    """Objective and constraints at a point, with derivatives by the scaled unknowns `u` and by the number `q`.
+
+    **Attributes:** `values`: shape `(1 + m,)`. `jacobian`: `(1 + m, n)`. `hessians`: `(1 + m, n, n)`. `by_number`: `(1 + m,)`.
+    `mixed`: derivatives of the Jacobian by the number, `(1 + m, n)`.
+    """
+
+    values: np.ndarray
+    jacobian: np.ndarray
+    hessians: np.ndarray
+    by_number: np.ndarray
+    mixed: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """By how much each function changes over the range of the unknowns, which is of the order of 1: its gradient or its
+        curvature, whichever is larger; 1 of a constant. Shape `(1 + m,)`."""
+        found = np.maximum(np.max(np.abs(self.jacobian), axis=1), np.max(np.abs(self.hessians), axis=(1, 2)))
+        return np.where(found > 0, found, 1)
+
+    def hessian(self, multipliers: np.ndarray) -> np.ndarray:
+        """That of the Lagrangian."""
+        whole = self.hessians[0] - np.tensordot(multipliers, self.hessians[1:], 1)
+        return (whole + whole.T) / 2
+
+
+class ParametricProgram(NamedTuple):
+    """An optimization problem that depends on one number: a parameter of the system, or the limit of a constraint.
+
+    **Attributes:** `name`: of the number. `start`: its value at the optimum known. `program`: of the unknowns, with the
+    number as the last one if it is a parameter. `limited`: the constraint whose limit the number is, or `None`, and the name of
+    the limit."""
+
+    name: str
+    start: float
+    program: GaitProgram
+    limited: tuple[int, str] | None
+
+    def expansion(
+        self, u: np.ndarray, number: float, at: ExpandedOrbit
+    ) -> tuple[Expansion | None, ExpandedOrbit, RESULTS]:
+        """The functions and derivatives at a point, and the orbit, from the last one; or the code of an orbit that was not
+        found."""
+        program, point = self.program, jnp.asarray(u)
+        if self.limited is None:
+            point = jnp.append(point, number / program.unknowns.scale[-1])
+        else:
+            program = _with_limit(program, self.limited, number)
+        sample = _evaluate(program, point, at)
+        if not bool(sample.sound):
+            return None, at, sample.code
+        values, jacobian, hessians = (np.asarray(each) for each in (sample.values, sample.jacobian, sample.hessians))
+        if self.limited is not None:
+            by_number, mixed = _by_limit(self.program, self.limited), np.zeros_like(jacobian)
+        else:
+            scale = float(program.unknowns.scale[-1])
+            by_number, mixed = jacobian[:, -1] / scale, hessians[:, :-1, -1] / scale
+            jacobian, hessians = jacobian[:, :-1], hessians[:, :-1, :-1]
+        return Expansion(values, jacobian, hessians, by_number, mixed), sample.carry, SUCCESSFUL
+
+
+@eqx.filter_jit
+def _evaluate(program: GaitProgram, u, at: ExpandedOrbit) -> Sample:
+    return program(u, at)
+
+
+def parametric_program(gait: OptimizedGait, where: Where | None, limit: str | None, stop: float) -> ParametricProgram:
+    """The program over a parameter, or over the limit of the constraint of that name; `ValueError` unless one is given.
+    `stop`: the last value of the number."""
+    if (where is None) == (limit is None):
+        raise ValueError(
+            "follow_optimum: give either `where`, a parameter of the system, or `limit`, the name of a constraint whose limit "
+            "varies."
+        )
+    program = dataclasses.replace(gait.gait, second_order=True)
+    if limit is not None:
+        place = _constraint(program.constraints, limit)
+        return ParametricProgram(limit, float(getattr(program.constraints[place[0]], place[1])), program, place)
+    assert where is not None
+    leaf, unknowns = one_leaf(where, gait.params, "follow_optimum"), program.unknowns
+    name = leaf_names(gait.params)[leaf]
+    if leaf in unknowns.free:
+        raise ValueError(f"follow_optimum: {name} is itself optimized. Choose a parameter that is not.")
+    start = float(jax.tree.leaves(gait.params)[leaf])
+    append = lambda array, value: jnp.append(array, jnp.asarray(value, array.dtype))
+    unknowns = Unknowns(
+        gait.params, (*unknowns.free, leaf), append(unknowns.scale, abs(stop - start) or 1.0), append(unknowns.lower, -np.inf),
+        append(unknowns.upper, np.inf),
+    )  # fmt: skip
+    return ParametricProgram(name, start, dataclasses.replace(program, unknowns=unknowns), None)
+
+
+def _constraint(constraints: tuple[Constraint, ...], name: str) -> tuple[int, str]:
+    """The number of the constraint of that name, and which of its limits varies."""
+    found = [k for k, each in enumerate(constraints) if each.name == name]
+    if len(found) != 1:
+        names = [each.name for each in constraints]
+        raise ValueError(f"follow_optimum: limit={name!r} must name one of the constraints, which are {names}.")
+    limits = {field: getattr(constraints[found[0]], field) for field in ("equals", "at_least", "at_most")}
+    given = [field for field, limit in limits.items() if limit is not None]
+    if len(given) != 1 or not is_concrete(limits[given[0]]):
+        raise ValueError(f"follow_optimum: the constraint {name!r} must have one limit, not {given}.")
+    if np.ndim(limits[given[0]]):
+        raise ValueError(f"follow_optimum: the limit of the constraint {name!r} must be one number.")
+    return found[0], given[0]
+
+
+def _with_limit(program: GaitProgram, place: tuple[int, str], number: float) -> GaitProgram:
+    limit = lambda program: getattr(program.constraints[place[0]], place[1])
+    return eqx.tree_at(limit, program, jnp.asarray(number, limit(program).dtype))
+
+
+def _by_limit(program: GaitProgram, place: tuple[int, str]) -> np.ndarray:
+    """Derivatives of the objective and the constraints' rows by a limit: -1 in its rows, +1 for `at_most`."""
+    index, field = place
+    rows = [np.zeros(1)]
+    for kind in range(2):
+        for k, sizes in enumerate(program.rows):
+            mine = k == index and (kind == 0) == (field == "equals")
+            rows.append(np.full(sizes[kind], (1.0 if field == "at_most" else -1.0) if mine else 0.0))
+    return np.concatenate(rows)
+
+
+class Optimum(NamedTuple):
+    """A point that fulfils the optimality conditions with an active set. `duals`: of the bounds, positive at a lower one."""
+
+    number: float
+    u: np.ndarray
+    multipliers: np.ndarray
+    duals: np.ndarray
+    expansion: Expansion
+    known: ExpandedOrbit
+    active: ActiveSet
+
+
+class OptimumCurve(NamedTuple):
+    """The curve of optima: Newton's method at a number, steps along the tangent, and changes of the active set."""
+
+    program: ParametricProgram
+    equalities: int
+    bounds: tuple[np.ndarray, np.ndarray]
+
+    def held(self, active: ActiveSet) -> np.ndarray:
+        """Which constraints are equalities."""
+        return np.concatenate([np.ones(self.equalities, bool), active.inequalities])
+
+    def system(self, e: Expansion, multipliers: np.ndarray, active: ActiveSet) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix of the linearized conditions, and which unknowns and rows are held."""
+        n, m = e.jacobian.shape[1], e.values.size - 1
+        matrix = np.block([[e.hessian(multipliers), e.jacobian[1:].T], [e.jacobian[1:], np.zeros((m, m))]])
+        free = np.concatenate([~(active.low | active.high), self.held(active)])
+        return np.where(free[:, None], matrix, np.eye(n + m)), free
+
+    def solved(
+        self, number: float, u: np.ndarray, multipliers: np.ndarray, active: ActiveSet, known: ExpandedOrbit
+    ) -> tuple[Optimum | None, RESULTS]:
+        """The optimum at a number, by Newton's method, or the code of its failure."""
+        low, high = self.bounds
+        n, last = u.size, math.inf
+        best: Optimum | None = None
+        for _ in range(ITERATIONS):
+            u = np.where(active.low, low, np.where(active.high, high, u))
+            e, known, code = self.program.expansion(u, number, known)
+            if e is None:
+                return None, code
+            multipliers = np.where(self.held(active), multipliers, 0)
+            matrix, free = self.system(e, multipliers, active)
+            slope = e.jacobian[0] - multipliers @ e.jacobian[1:]
+            residual = np.where(free, np.concatenate([slope, e.values[1:]]), 0)
+            # Relative to the functions, whose units are any.
+            sizes = np.concatenate([np.repeat(e.sizes[0], n), e.sizes[1:]])
+            weight = np.max(np.abs(multipliers * e.sizes[1:] / e.sizes[0]), initial=0)
+            size = float(np.max(np.abs(residual) / sizes, initial=0)) / max(1.0, float(weight))
+            if size < last:
+                duals = np.where(active.low | active.high, slope, 0)
+                best, last = Optimum(number, u, multipliers, duals, e, known, active), size
+            elif last <= ACCEPT:
+                break
+            if size <= 1e-14:
+                break
+            try:
+                change = np.linalg.solve(matrix, -residual)
+            except np.linalg.LinAlgError:
+                break
+            u, multipliers = u + change[:n], multipliers - change[n:]
+        if best is None or last > ACCEPT or not self.least(best):
+            return None, NOT_FOUND
+        return best, SUCCESSFUL
+
+    def least(self, at: Optimum) -> bool:
+        """Whether the Hessian of the Lagrangian is positive definite in the directions that the active set leaves."""
+        fixed = np.eye(at.u.size)[at.active.low | at.active.high]
+        normals = np.concatenate([at.expansion.jacobian[1:][self.held(at.active)], fixed])
+        _, sizes, directions = np.linalg.svd(normals)
+        rank = np.count_nonzero(sizes > np.finfo(at.u.dtype).eps ** 0.75 * np.max(sizes, initial=0))
+        free = directions[rank:].T
+        hessian = free.T @ at.expansion.hessian(at.multipliers) @ free
+        return free.shape[1] == 0 or bool(np.all(np.linalg.eigvalsh(hessian) > 0))
+
+    def step(self, at: Optimum, target: float) -> tuple[Optimum | None, RESULTS]:
+        """The optimum at `target`, or nearer where Newton's method does not converge there."""
+        e, n = at.expansion, at.u.size
+        matrix, free = self.system(e, at.multipliers, at.active)
+        force = np.concatenate([e.mixed[0] - at.multipliers @ e.mixed[1:], e.by_number[1:]])
+        try:
+            tangent = np.linalg.solve(matrix, -np.where(free, force, 0))
+        except np.linalg.LinAlgError:
+            return None, NOT_FOUND
+        found, code = None, NOT_FOUND
+        for k in range(HALVINGS + 1):
+            number = target if k == 0 else at.number + (target - at.number) / 2**k
+            way = number - at.number
+            u, multipliers = at.u + way * tangent[:n], at.multipliers - way * tangent[n:]
+            found, code = self.solved(number, u, multipliers, at.active, at.known)
+            if found is not None:
+                break
+        return found, code
+
+    def margins(self, at: Optimum) -> dict[tuple[str, int], float]:
+        """What must not be negative, relative to the functions: inactive inequalities and distances from bounds, multipliers of
+        active ones."""
+        active, whole, parts = at.active, at.expansion.sizes[0], at.expansion.sizes[1 + self.equalities :]
+        rows = at.expansion.values[1 + self.equalities :] / parts
+        dual = at.multipliers[self.equalities :] * parts / whole
+        own = {("inequalities", k): float(dual[k] if active.inequalities[k] else rows[k]) for k in range(rows.size)}
+        for kind, bound, sign in (("low", self.bounds[0], 1), ("high", self.bounds[1], -1)):
+            for k in np.flatnonzero(np.isfinite(bound)):
+                value = sign * at.duals[k] / whole if getattr(active, kind)[k] else sign * (at.u[k] - bound[k])
+                other = active.high if kind == "low" else active.low
+                if not other[k]:
+                    own[(kind, int(k))] = float(value)
+        return own
+
+    def change(self, before: Optimum, after: Optimum) -> tuple[str, int, Optimum] | None:
+        """The first change of the active set between two optima with the same set: what changes, and the optimum there."""
+        passed = [place for place, margin in self.margins(after).items() if margin < -ZERO]
+        found = [(*place, self._root(before, after, place)) for place in passed]
+        found = [(kind, k, at) for kind, k, at in found if at is not None]
+        return min(found, key=lambda change: abs(change[2].number - before.number), default=None)
+
+    def _root(self, before: Optimum, after: Optimum, place: tuple[str, int]) -> Optimum | None:
+        """The optimum at which a margin is zero, by the secant within a bracket (Illinois)."""
+        value = lambda at: self.margins(at)[place]
+        (a, fa), (b, fb) = (before, value(before)), (after, value(after))
+        if fa <= 0:
+            return before
+        for _ in range(60):
+            number = (a.number * fb - b.number * fa) / (fb - fa)
+            nearer = a if abs(number - a.number) < abs(number - b.number) else b
+            share = (number - a.number) / (b.number - a.number)
+            u, multipliers = a.u + share * (b.u - a.u), a.multipliers + share * (b.multipliers - a.multipliers)
+            middle, _ = self.solved(number, u, multipliers, before.active, nearer.known)
+            if middle is None:
+                return None
+            fm = value(middle)
+            if abs(fm) <= ZERO or abs(b.number - a.number) <= 1e-14 * max(1.0, abs(b.number)):
+                return middle
+            if fm > 0:
+                a, fa, fb = middle, fm, fb / 2
+            else:
+                b, fb, fa = middle, fm, fa / 2
+        return None
+
+
+def leaving(
+    normals: Float[np.ndarray, "k n"],
+    multipliers: Float[np.ndarray, " k"],
+    equalities: int,
+    entering: Float[np.ndarray, " n"],
+) -> int | None:
+    """Which active constraint becomes inactive when another enters; -1 where there is freedom left, and none has to.
+
+    **Arguments:** `normals`: gradients of the active constraints, independent, the `equalities` first. `multipliers`: theirs.
+    `entering`: the gradient of the new one.
+
+    **Returns:** its number; `None` where the constraints contradict each other beyond this point.
+    """
+    shares, *_ = np.linalg.lstsq(normals.T, entering, rcond=None)
+    small = np.sqrt(np.finfo(normals.dtype).eps) * np.linalg.norm(entering)
+    if np.linalg.norm(normals.T @ shares - entering) > small:
+        return -1
+    candidates = [k for k in range(equalities, len(shares)) if shares[k] > small]
+    return min(candidates, key=lambda k: multipliers[k] / shares[k], default=None)
+
+
+def switched(active: ActiveSet, kind: str, k: int) -> ActiveSet:
+    """The active set with the other state of one inequality (`inequalities`) or bound (`low`, `high`)."""
+    own = getattr(active, kind).copy()
+    own[k] = ~own[k]
+    return active._replace(**{kind: own})
+
+
+def exchange(at: Optimum, equalities: int, kind: str, k: int) -> tuple[tuple[str, int] | None, RESULTS]:
+    """What becomes inactive when an inequality (`inequalities`) or bound (`low`, `high`) becomes active; `None` where nothing
+    has to, or, with the code `infeasible`, where nothing can."""
+    n = at.u.size
+    rows, sides = at.expansion.jacobian[1:], {"low": np.eye(n), "high": -np.eye(n)}
+    held = [(side, int(i)) for side in at.active._fields for i in np.flatnonzero(getattr(at.active, side))]
+    normal = lambda side, i: rows[equalities + i] if side == "inequalities" else sides[side][i]
+    dual = lambda side, i: at.multipliers[equalities + i] if side == "inequalities" else sides[side][i, i] * at.duals[i]
+    normals = np.concatenate([rows[:equalities], np.reshape([normal(*each) for each in held], (len(held), n))])
+    multipliers = np.array([*at.multipliers[:equalities], *(dual(*each) for each in held)])
+    out = leaving(normals, multipliers, equalities, normal(kind, k))
+    if out is None:
+        return None, cast(RESULTS, RESULTS.infeasible)
+    return None if out < 0 else held[out - equalities], SUCCESSFUL
+
+
+def _named_change(gait: OptimizedGait, at: Optimum, kind: str, k: int) -> ActiveSetChange:
+    label = gait.labels[gait.constraints.size - gait.active.size + k] if kind == "inequalities" else ""
+    name = label or f"{'lower' if kind == 'low' else 'upper'} bound of {gait.names[k]}"
+    return ActiveSetChange(at.number, name, bool(getattr(at.active, kind)[k]))
+
+
+def _branch(gait: OptimizedGait, name: str, optima: list[Optimum], changes, code: RESULTS) -> OptimumBranch:
+    scale = np.asarray(gait.gait.unknowns.scale)
+    stack = lambda rows, width: np.stack(rows) if rows else np.zeros((0, width))
+    n, m = gait.gradient.size, gait.constraints.size
+    orbits = [at.known.orbit for at in optima]
+    return OptimumBranch(
+        numbers=np.array([at.number for at in optima]),
+        values=np.array([at.expansion.values[0] for at in optima]),
+        unknowns=stack([at.u * scale for at in optima], n),
+        multipliers=stack([at.multipliers for at in optima], m),
+        bound_multipliers=stack([at.duals / scale for at in optima], n),
+        active=stack([at.active.inequalities for at in optima], gait.active.size).astype(bool),
+        orbits=jax.tree.map(lambda *leaves: jnp.stack(leaves), *orbits) if orbits else None,
+        changes=tuple(changes),
+        result=code,
+        name=name,
+        names=tuple(gait.names),
+        labels=tuple(gait.labels),
+    )
