@@ -1,5 +1,5 @@
-r"""The bounds of a proved orbit with some twenty digits: Krawczyk's operator again, with the return map of a point in exact
-arithmetic.
+r"""The bounds of a proved orbit with some twenty digits: Krawczyk's operator again, with the return map of a point in balls of
+fifty digits.
 
 In the box $Y$ of a proof the derivative of the return map is enclosed, and every orbit takes the same route. So
 
@@ -17,12 +17,12 @@ import numpy as np
 
 from .enclosed_map import ReturnMap
 from .exact_flow import crossing, FineFunction, Point, step_from
-from .fixed_point_numbers import divided, dot, exactly, NotEnclosed, Number, PRECISION, UNIT, ZERO
+from .exact_numbers import arb, dot, exactly, NotEnclosed, with_fifty_digits
 
-# Iterations at most; they end where the radii, in units, are far below those of floats, or have become no smaller.
-ITERATIONS, ENOUGH = 6, 1 << (PRECISION - 72)
-# Largest truncation error of a step, in units of 2^-PRECISION, and the largest number of substeps.
-SMALL, PARTS = 1 << (PRECISION - 100), 16
+# Iterations at most; they end where the radii are far below those of floats, or have become no smaller.
+ITERATIONS, ENOUGH = 6, arb(2) ** -72
+# Largest truncation error of a step, and the largest number of substeps.
+SMALL, PARTS = arb(2) ** -100, 16
 
 
 class Lap(NamedTuple):
@@ -35,7 +35,8 @@ class Lap(NamedTuple):
     z: Point
 
     @property
-    def duration(self) -> Number:
+    @with_fifty_digits
+    def duration(self) -> arb:
         """The time once around."""
         return functools.reduce(operator.add, self.durations)
 
@@ -47,7 +48,7 @@ class FineMap:
     not before, for all points of a set.
     """
 
-    def __init__(self, map: ReturnMap, windows: list[tuple[Number, Number]]):
+    def __init__(self, map: ReturnMap, windows: list[tuple[arb, arb]]):
         self.map, self.windows = map, windows
         leaves = map.fields[0].leaves
         self.lift = FineFunction(map.lift, leaves)
@@ -60,6 +61,7 @@ class FineMap:
             for field, program, (jump, _) in zip(map.fields, map.programs, map.jumps, strict=True)
         ]
 
+    @with_fifty_digits
     def __call__(self, z: Point) -> Lap:
         """The lap from a point of that set. `NotEnclosed` where it is not followed."""
         starts, ends, durations, x = [], [], [], self.lift(z)
@@ -67,19 +69,19 @@ class FineMap:
             self.arcs, self.map.durations, self.windows, strict=True
         ):
             starts.append(x)
-            h, parts, done = exactly(float(duration) / self.map.steps), 1, Fraction(0)
+            h, parts, done = arb(float(duration) / self.map.steps), 1, Fraction(0)
             # Each step in as many substeps as make the truncation error of the series small; the last substep leads to the event.
             while done < self.map.steps - Fraction(1, parts):
-                part = divided(h, parts)
+                part = h / parts
                 step = step_from(field, columns, x, part)
-                if step.left_out > SMALL and parts < PARTS:
+                if not step.left_out <= SMALL and parts < PARTS:
                     parts *= 2
                     continue
                 x, done = step.at(part), done + Fraction(1, parts)
-            part = divided(h, parts)
-            x, last = crossing(step_from(field, columns, x, part + divided(part, 4)), height, part)
+            part = h / parts
+            x, last = crossing(step_from(field, columns, x, part + part / 4), height, part)
             time = last + h * exactly(done)
-            if not (window[0].high < time.low and time.high < window[1].low):
+            if not window[0] < time < window[1]:
                 raise NotEnclosed(f"an event at {time} is not within its window {window}")
             ends.append(x)
             durations.append(time)
@@ -87,6 +89,7 @@ class FineMap:
         return Lap(starts, ends, durations, self.chart(ends[-1]))
 
 
+@with_fifty_digits
 def refined(
     fine: FineMap, inverse: np.ndarray, slope: tuple[np.ndarray, np.ndarray], box: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Point, Lap]:
@@ -99,31 +102,31 @@ def refined(
     forth, c = _matrix(axes.matrix), _matrix(inverse)
     back = _matrix(axes.inverse, axes.inverse_radius)
     shear = _matrix(np.asarray(slope[0]), np.asarray(slope[1]))
-    shear = [[shear[i][j] - (UNIT if i == j else ZERO) for j in range(n)] for i in range(n)]
+    shear = [[shear[i][j] - (i == j) for j in range(n)] for i in range(n)]
     columns = list(zip(*shear, strict=True))
-    shear = [[(UNIT if i == j else ZERO) - dot(c[i], columns[j]) for j in range(n)] for i in range(n)]
-    outer = [exactly(m).widened(exactly(r).high) for m, r in zip(*box, strict=True)]
+    shear = [[(i == j) - dot(c[i], columns[j]) for j in range(n)] for i in range(n)]
+    outer = [arb(float(m), float(r)) for m, r in zip(*box, strict=True)]
 
     def section_point(y: Point) -> Point:
-        return [exactly(float(z)) + dot(row, y) for z, row in zip(fine.map.z, back, strict=True)]
+        return [arb(float(z)) + dot(row, y) for z, row in zip(fine.map.z, back, strict=True)]
 
     def improved(y: Point) -> Point:
-        center = [Number(each.middle) for each in y]
+        center = [each.mid() for each in y]
         z = section_point(center)
         change = [after - before for after, before in zip(fine(z).z, z, strict=True)]
         change = [dot(row, change) for row in forth]
-        reach = [Number(0, each.radius) for each in y]
+        reach = [arb(0, each.rad()) for each in y]
         return [middle - dot(c[i], change) + dot(shear[i], reach) for i, middle in enumerate(center)]
 
     y = outer
     for _ in range(ITERATIONS):
         # Entry by entry the smaller one: the fixed point is in both.
         both = list(zip(improved(y), y, strict=True))
-        new = [a if a.radius < b.radius else b for a, b in both]
-        if not all(abs(a.middle - b.middle) + a.radius <= b.radius for a, b in zip(new, outer, strict=True)):
+        new = [a if a.rad() < b.rad() else b for a, b in both]
+        if not all(b.contains(a) for a, b in zip(new, outer, strict=True)):
             break
         y = new
-        if all(each.radius < ENOUGH for each in y) or not any(2 * a.radius < b.radius for a, b in both):
+        if all(each.rad() < ENOUGH for each in y) or not any(2 * a.rad() < b.rad() for a, b in both):
             break
     z = section_point(y)
     return y, fine(z)._replace(z=z)
@@ -132,7 +135,4 @@ def refined(
 def _matrix(middle, radius=None) -> list[Point]:
     middle = np.asarray(middle)
     radius = np.zeros(middle.shape) if radius is None else np.asarray(radius)
-    return [
-        [exactly(float(m)).widened(exactly(float(r)).high) for m, r in zip(*rows, strict=True)]
-        for rows in zip(middle, radius, strict=True)
-    ]
+    return [[arb(float(m), float(r)) for m, r in zip(*rows, strict=True)] for rows in zip(middle, radius, strict=True)]

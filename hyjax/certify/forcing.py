@@ -5,6 +5,7 @@ frequencies that are multiples of one of them, the system repeats itself after $
 float; it is enclosed.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 
 from .._orbit.orbit import PeriodicOrbit
 from .exact_graph import constants_of
-from .fixed_point_numbers import exactly, Number, pi, ZERO
+from .exact_numbers import arb, with_fifty_digits
 from .symbolic import Graph, graph_of
 
 # How near the orbit's period must be to a number of turns of a sine, and to the period that is derived.
@@ -26,17 +27,18 @@ class Forcing(NamedTuple):
     **Attributes:** `period`. `repeats`: what is proved of it, and what is assumed, a sentence.
     """
 
-    period: Number
+    period: arb
     repeats: str
 
     @classmethod
+    @with_fifty_digits
     def of(cls, orbit: PeriodicOrbit) -> "Forcing":
         """The period of a system's forcing that is near the period of an orbit."""
         uses = {name: _uses(graph, leaves) for name, graph, leaves in _functions(orbit)}
         near, frequencies = float(orbit.period), [each for use in uses.values() for each in use.frequencies]
         period = _common(frequencies, near)
         if period is None:
-            return cls(exactly(near), f"The system repeats itself after the period {near!r}, exactly.")
+            return cls(arb(near), f"The system repeats itself after the period {near!r}, exactly.")
         others = [name for name, use in uses.items() if use.otherwise]
         repeats = "The sines and cosines of the time repeat themselves after the period, 2 pi k over their frequency."
         if others:
@@ -44,13 +46,13 @@ class Forcing(NamedTuple):
         return cls(period, repeats)
 
 
-NOT_FORCED = Forcing(ZERO, "")
+NOT_FORCED = Forcing(arb(0), "")
 
 
 class _Use(NamedTuple):
     """How a function uses the time: the frequencies, as expressions and numbers; and whether it depends on it otherwise."""
 
-    frequencies: list[tuple[tuple, Number]]
+    frequencies: list[tuple[tuple, arb]]
     otherwise: bool
 
 
@@ -98,17 +100,17 @@ def _uses(graph: Graph, leaves: list) -> _Use:
     return _Use(frequencies, otherwise)
 
 
-def _common(frequencies: list[tuple[tuple, Number]], near: float) -> Number | None:
+def _common(frequencies: list[tuple[tuple, arb]], near: float) -> arb | None:
     """The number near `near` that is a whole number of periods of each frequency, if their ratios are seen to be rational."""
     found: set = set()
     period = None
     for (factor, expression), value in frequencies:
-        turns = near * (value.middle / pi().middle) / 2
+        turns = near * (float(value) / math.pi) / 2
         k = round(turns)
         if k == 0 or abs(turns - k) > CLOSE * abs(k):
             return None
         found.add((factor / k, expression))
-        period = period or exactly(2 * k) * pi() / value
+        period = period or 2 * k * arb.pi() / value
     if period is None or len(found) > 1:
         return None
-    return period if period.low > 0 else -period
+    return period if period > 0 else -period

@@ -5,8 +5,8 @@ For $F(y) = P(y) - y$ on a box $Y = c \pm r$, and any matrix $C$, near $(DP(c) -
 $$K = c - C\,F(c) + \big(I - C\,(DP(Y) - I)\big)(Y - c) .$$
 
 Every fixed point of $P$ in $Y$ is in $K$; and if $K$ is in the interior of $Y$, there is one, and only one. Stability does not
-matter. Once it is proved, the operator is applied again with $F(c)$ in exact arithmetic of Python, where its rounding is some
-$10^{-25}$: what is left is that the bounds are floats.
+matter. Once it is proved, the operator is applied again with $F(c)$ in balls of fifty digits, where its error is some
+$10^{-25}$: the remaining width of the bounds is the rounding to floats.
 
 Source: Krawczyk (1969), *Newton-Algorithmen zur Bestimmung von Nullstellen mit Fehlerschranken*, Computing 4; Rump (2010),
 *Verification methods*, Acta Numerica 19, Sec. 13; Wilczak, Zgliczyński (2011), for the return map.

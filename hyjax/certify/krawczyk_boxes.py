@@ -10,8 +10,8 @@ from jaxtyping import Float
 from .basis import basis
 from .enclosed_eigenvalues import enclose_eigenvalues
 from .enclosed_map import Image, ReturnMap
+from .exact_numbers import arb, NotEnclosed, with_fifty_digits
 from .exact_orbit import FineMap, refined
-from .fixed_point_numbers import exactly, NotEnclosed, Number
 from .flow_pipe import UNDECIDED
 from .matrix_balls import approximate_inverse, BallMatrix, difference, exactly as exact_matrix, product
 from .proved_orbit import Enclosed
@@ -35,17 +35,18 @@ class Over(NamedTuple):
     h: Float[np.ndarray, "arcs N"]
     windows: Float[np.ndarray, " arcs"]
 
-    def crossings(self, steps: int, part: tuple[Vector, Vector]) -> list[tuple[Number, Number]]:
+    @with_fifty_digits
+    def crossings(self, steps: int, part: tuple[Vector, Vector]) -> list[tuple[arb, arb]]:
         """For each arc the times between which the guard at its end falls through zero once, for every state of a part of the
         box, given as center and radius."""
         center, radius = part
         far = np.minimum(up(np.abs(center - self.center) + radius, 2) / np.maximum(self.radius, TINY) * (1 + EPS), 1.0)
         # The largest moduli of the monomials that the lengths of the steps are made of.
         far = np.prod(far ** self.image.model.basis.exponents[1:], axis=1) * (1 + 8 * EPS)
-        found, times = [], exactly(steps)
+        found = []
         for h, window in zip(self.h, self.windows, strict=True):
-            middle, spread = exactly(float(h[0])), exactly(float(up(np.abs(h[1:]) @ far, len(h))))
-            found.append((times * (middle + spread), times * (middle - spread) + exactly(float(window))))
+            middle, spread = arb(float(h[0])), arb(float(up(np.abs(h[1:]) @ far, len(h))))
+            found.append((steps * (middle + spread), steps * (middle - spread) + arb(float(window))))
         return found
 
 

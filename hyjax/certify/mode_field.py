@@ -8,7 +8,7 @@ import numpy as np
 
 from .._system.system import HybridSystem
 from .._system.types import Params
-from .fixed_point_numbers import Number, ZERO
+from .exact_numbers import arb
 from .linear_forms import number
 from .symbolic import Entries, Graph, Sketch
 
@@ -23,7 +23,7 @@ class ModeField:
     which a jump that closes an orbit takes off the time.
     """
 
-    def __init__(self, system: HybridSystem, name: str, params: Params, timed: bool, period: Number = ZERO):
+    def __init__(self, system: HybridSystem, name: str, params: Params, timed: bool, period: arb = arb(0)):
         system.refuse_at_once("a certificate")
         self.mode, self.name, self.timed = system.mode(name), name, timed
         self.dimension = self.mode.dimension + timed

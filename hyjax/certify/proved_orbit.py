@@ -11,7 +11,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
 from .._results.shown import Shown
 from .enclosed_eigenvalues import EigenvalueEnclosure
-from .fixed_point_numbers import Number, rounded
+from .exact_numbers import arb, rounded
 from .rounding import EPS, TINY, up
 
 
@@ -42,7 +42,7 @@ class Enclosed(eqx.Module):
         return cls(midpoint, np.asarray(up(half + more + EPS * np.abs(midpoint)) + TINY))
 
     @classmethod
-    def of(cls, numbers: Sequence[Number]) -> "Enclosed":
+    def of(cls, numbers: Sequence[arb]) -> "Enclosed":
         """The numbers as floats, with the distance of the floats in the radii."""
         pairs = [rounded(each) for each in numbers]
         return cls(np.array([value for value, _ in pairs]), np.array([radius for _, radius in pairs]))

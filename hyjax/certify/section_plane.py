@@ -126,7 +126,7 @@ def _not_zero(sketch: Sketch, slope: Form, leaves: list) -> bool:
     if slope.constant is None or slope.zero:
         return False
     (value,) = FineFunction(sketch.graph(np.array([slope], object)), leaves)([])
-    return value.low > 0 or value.high < 0
+    return value > 0 or value < 0
 
 
 def at_the_time(field: ModeField, which: int, around: TaylorModel, y: State) -> Bool[Array, ""]:
