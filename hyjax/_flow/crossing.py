@@ -105,12 +105,12 @@ class Bracket(eqx.Module):
 
 
 class Trial(eqx.Module):
-    """A trial step. `before`: the guards at a time before its start, see `Progress`. `up`: the guards that were strictly positive
-    at its start. `error`: of the guards' cubics (see `guard_resolution.py`), `None` if the guards are linear. `keep`: whether the
-    controller accepts the step's error; not used in a bracket, whose trials are parts of a step that was accepted. `seen`: the
-    guards whose turns may hide an event, all but limits that are left only after a guard has fallen. `may_turn`: whether one of
-    these may turn. `sinking`: whether a guard has fallen from the surface on which it started, without a rise, and the length of
-    a trial step in which it falls less far, 0 where no shorter one shows more; `None` if such guards pass."""
+    """A trial step. `before`: the guards at a time before its start, see `Progress`. `up`: the guards that were strictly
+    positive at its start. `error`: of the guards' cubics (see `guard_polynomials.py`), `None` if the guards are linear. `keep`:
+    whether the controller accepts the step's error; not used in a bracket, whose trials are parts of a step that was accepted.
+    `seen`: the guards whose turns may hide an event, all but limits that are left only after a guard has fallen. `may_turn`:
+    whether one of these may turn. `sinking`: whether a guard has fallen from the surface on which it started, without a rise,
+    and the length of a trial step in which it falls less far, 0 where no shorter one shows more; `None` if such guards pass."""
 
     before: GuardValues
     start: GuardValues
@@ -130,18 +130,18 @@ class Trial(eqx.Module):
 
 class Resolution(eqx.Module):
     """The time scales and tolerances of event location. `h`: the time over which the flow changes, the controller's step.
-    `straight`: the time over which the flow is a straight line up to rounding. `reach`: the time over which a short step, taken
-    without an error estimate, is exact up to rounding. `close`: the time within which the order of two
-    events is not determined. `instant`: the rounding error of the time. `noise`: the guards' rounding errors. `touch`: the
+    `straight`: the time over which the flow is a straight line up to rounding. `short_step`: the time over which a short step,
+    taken without an error estimate, is exact up to rounding. `close`: the time within which the order of two events is not
+    determined. `time_rounding`: the rounding error of the time. `noise`: the guards' rounding errors. `touch_tolerance`: the
     distance from zero within which a guard that turns touches its surface."""
 
     h: Scalar
     straight: Scalar
-    reach: Scalar
+    short_step: Scalar
     close: Scalar
-    instant: Scalar
+    time_rounding: Scalar
     noise: Guards
-    touch: Guards
+    touch_tolerance: Guards
 
 
 class Verdict(eqx.Module):
@@ -149,9 +149,10 @@ class Verdict(eqx.Module):
     whether the step was too long for a guard.
 
     `event`: the guard that fell, or -1. `shift`: the time from the step's end to that guard's surface, to first order, at most
-    the `reach` of the resolution. `passed`: marks a guard that fell while not armed. `together`: the other guards that fell at
-    the same time. `turn`: how fast the rate of that guard changes there, infinite where it touches its surface. `lost`: a guard
-    rises from its surface and falls again in a time that no step resolves, or falls from it without a rise.
+    the `short_step` of the resolution. `passed`: marks a guard that fell while not armed. `together`: the other guards that
+    fell at the same time. `turn`: how fast the rate of that guard changes there, infinite where it touches its surface.
+    `accumulates`: a guard rises from its surface and falls again in a time that no step resolves, or falls from it without a
+    rise.
     """
 
     take: Flag
@@ -163,7 +164,7 @@ class Verdict(eqx.Module):
     passed: Mask
     together: Mask
     turn: Scalar
-    lost: Flag
+    accumulates: Flag
 
 
 def close_in_time(t: Scalar, t0: Scalar, rtol: float | Scalar, atol: float | Scalar) -> Scalar:
@@ -196,27 +197,27 @@ def judge(
     """The verdict on any trial step.
 
     **Arguments:** `coarse`: above 1, the step is too long for a guard. `armed_at`: whether each guard may fire, a short time
-    after the step's end. `is_limit`: see `Surfaces`. `short_steps`: the surfaces for which the `reach` is more than a straight
-    line: they bend no faster than the flow, whose rates are exact.
+    after the step's end. `is_limit`: see `Surfaces`. `short_steps`: the surfaces for which the `short_step` is more than a
+    straight line: they bend no faster than the flow, whose rates are exact.
     """
     end, eps = trial.end, jnp.finfo(trial.end.g.dtype).eps
     crossed = jnp.any(_fallen(trial))
     allowed = ~bracket.active & trial.keep
     turns, hops, to_turn, there = jax.lax.cond(
         eqxi.unvmap_any(trial.may_turn),
-        lambda: hidden_turn(trial.start, trial.up, end, trial.seen, resolution.noise, resolution.touch),
+        lambda: hidden_turn(trial.start, trial.up, end, trial.seen, resolution.noise, resolution.touch_tolerance),
         lambda: no_turn(end),
     )
     least = 4 * eps * jnp.maximum(resolution.h, end.dt)
     sinks, shorter = (jnp.array(False), end.dt) if trial.sinking is None else trial.sinking
     if trial.sinking is not None:
         # From its surface a guard rises for longer than the rounding of time, or not at all.
-        least = jnp.maximum(least, resolution.instant)
+        least = jnp.maximum(least, resolution.time_rounding)
     resolved = to_turn > least
     turns = turns & (bracket.tries < TURNS) & resolved
     sinks = allowed & sinks & ~turns
     descends = sinks & (shorter > least) & (bracket.tries < TURNS)
-    lost = allowed & ((hops & ~resolved) if trial.sinking is None else (sinks & ~descends & ~crossed))
+    accumulates = allowed & ((hops & ~resolved) if trial.sinking is None else (sinks & ~descends & ~crossed))
 
     enter = allowed & ~turns & ~descends & crossed
     narrower = _narrowed(bracket, trial, enter)
@@ -226,25 +227,29 @@ def judge(
     near_now = candidates | soon if is_limit.any() else candidates
     ahead = _ahead(near_now, end)
     soonest = jnp.min(ahead)
-    armed = armed_at(jnp.where(jnp.abs(soonest) <= resolution.reach, soonest, 0))
+    armed = armed_at(jnp.where(jnp.abs(soonest) <= resolution.short_step, soonest, 0))
     leader, to_go = _leading(near_now, ahead, armed, resolution.close, is_limit)
     bend = _bend(_turn(narrower, leader), end, leader, to_go)
     # From here a straight line reaches the surface up to rounding, and along it the guard is linear.
-    near = (jnp.abs(to_go) <= resolution.straight) & (bend <= resolution.instant)
+    near = (jnp.abs(to_go) <= resolution.straight) & (bend <= resolution.time_rounding)
     leads = jnp.arange(armed.size) == leader
     if short_steps.any():
         # Or a short step reaches the surface, and no other guard falls on the way or soon after. That step leaves a straight
         # line as long as `bend`, whose own error is `beyond`.
         crowded = jnp.any(trial.up & ~leads & (end.g <= jnp.maximum(-end.r, 0) * 4 * jnp.abs(to_go)))
         beyond = bend * (bend / jnp.where(to_go == 0, 1, to_go)) ** 2
-        short = (jnp.abs(to_go) <= resolution.reach) & (bend <= resolution.straight) & (beyond <= resolution.instant)
+        short = (
+            (jnp.abs(to_go) <= resolution.short_step)
+            & (bend <= resolution.straight)
+            & (beyond <= resolution.time_rounding)
+        )
         short = short if short_steps.all() else short & jnp.asarray(short_steps)[leader]
         near = near | (short & ~crowded)
     shut = ((narrower.hi.dt - narrower.lo.dt) <= 2 * eps * narrower.hi.dt) & crossed
     converged = (bracket.active & (near | shut | (bracket.tries >= TRIES))) | (enter & near & bool(short_steps.any()))
     # A step that ends beyond a surface is checked when it has been cut short there.
     checked = converged | (~crossed & (allowed | bracket.active))
-    long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.instant)
+    long = (bracket.tries < REFUSALS) & (end.dt > 128 * resolution.time_rounding)
     refused = (coarse > 1) & checked & long
     converged = converged & ~refused
     # Where the bracket has shut around a discontinuous guard, values give no time: take the first guard that may fire.
@@ -263,12 +268,12 @@ def judge(
     foreseen = predicted_fall(candidates, trial.before, lo, hi)
     others = _transitions(trial.up & armed, is_limit) & ~leads & soon
     return Verdict(
-        take=(allowed & ~turns & ~descends & ~crossed & ~refused & ~lost) | converged,
+        take=(allowed & ~turns & ~descends & ~crossed & ~refused & ~accumulates) | converged,
         dt=jnp.select(
             [refused, rejected, allowed & turns, descends, searching],
             [
                 shortened(end.dt, coarse),
-                jnp.minimum(end.dt, foreseen + 0.03 * resolution.reach),
+                jnp.minimum(end.dt, foreseen + 0.03 * resolution.short_step),
                 to_turn,
                 shorter,
                 _next_try(narrower, foreseen),
@@ -282,7 +287,7 @@ def judge(
         passed=converged & leads,
         together=event & others,
         turn=jnp.where(touched, jnp.inf, _turn(narrower, leader)),
-        lost=lost,
+        accumulates=accumulates,
     )
 
 

@@ -41,7 +41,7 @@ def may_turn(start: GuardValues, up: Mask, end: GuardValues, seen: Mask) -> Flag
 
 
 def hidden_turn(
-    start: GuardValues, up: Mask, end: GuardValues, seen: Mask, noise: Guards, touch: Guards
+    start: GuardValues, up: Mask, end: GuardValues, seen: Mask, noise: Guards, touch_tolerance: Guards
 ) -> tuple[Flag, Flag, Scalar, Mask]:
     """Whether the cubic of a guard, one of those `seen`, has an extremum inside the step that may hide an event, and the time of
     the earliest one.
@@ -50,8 +50,8 @@ def hidden_turn(
     signs at both ends do not show the event. A trial step should end at the extremum if it is nearer to zero than both ends by
     more than a tenth; also where a guard has fallen by the end of the step, but its cubic falls and rises once before.
 
-    A positive guard whose least value is within `touch` of zero touches its surface. The step should end there: where it begins
-    there and ends elsewhere, the trial step should be as short as leads from one side of the minimum to the other.
+    A positive guard whose least value is within `touch_tolerance` of zero touches its surface. The step should end there: where
+    it begins there and ends elsewhere, the trial step should be as short as leads from one side of the minimum to the other.
 
     **Returns:** whether there is such an extremum; whether one of a guard that is not positive; the time from the start of the
     step to the earliest; and the guards that touch their surfaces at the end of the step.
@@ -78,8 +78,8 @@ def hidden_turn(
     crest = a + u * (ra + u * (c + u * d))
     turns = turns | (inside & up & (b <= 0) & (least <= 0) & (u > v) & (u < 1) & (crest > 0))
     valley = up & (b > 0) & (ra < 0) & (rb >= 0)
-    touches = valley & (nearest <= touch) & (least >= -touch)
-    there = touches & (b <= 4 * touch)
+    touches = valley & (nearest <= touch_tolerance) & (least >= -touch_tolerance)
+    there = touches & (b <= 4 * touch_tolerance)
     there = there & seen
     turns = (turns | touches) & ~there & seen
     v = jnp.where(turns, jnp.clip(jnp.where(touches, jnp.minimum(2 * v, 0.5), v), 0.01, 0.99), 1)

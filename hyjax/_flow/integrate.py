@@ -89,13 +89,13 @@ def integrate(
         exact = linear(Surfaces(without_limits.count, guards, without_limits.armed), t0, x0, args)
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
-    straight, reach = stretches(takes_stiff(integrator.solver), integrator.fixed, exact, x0.dtype)
+    straight, short_step = stretches(takes_stiff(integrator.solver), integrator.fixed, exact, x0.dtype)
 
     def last_stretch(inputs: PyTree, t, x, f, end: Ending):
         """From the end of the last step to the surface."""
         field, surfaces, *_, args = inputs
         shift = jnp.where(end.event >= 0, end.shift, 0)
-        if not surfaces.count or reach <= straight:
+        if not surfaces.count or short_step <= straight:
             return onto_surface(t, x, f, shift)
 
         def height(t, x, f):
@@ -139,7 +139,7 @@ def integrate(
     # From just beyond t1 back to t1, along a straight line: the square of this time is far below rounding. A flow that failed
     # before t1 stays at its last step.
     gave_up = t1 - t > 128 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(jnp.abs(t0), jnp.abs(t1))
-    shift = stop_gradient(jnp.where((end.event >= 0) | end.broken | end.stalled | end.lost | gave_up, 0, t1 - t))
+    shift = stop_gradient(jnp.where((end.event >= 0) | end.broken | end.stalled | end.accumulates | gave_up, 0, t1 - t))
     # Where a guard is beyond its surface the event's time is that of the start.
     immediate = surfaces.at_once is not None or owed is not None
     surface, until = (
@@ -158,8 +158,8 @@ def integrate(
     (t, x), guard_rate = _on_surface(field, one, point, until, args, surface, plain)
     if immediate:
         guard_rate = jnp.where(end.beyond, rates[jnp.maximum(end.event, 0)], guard_rate)
-    few = TOUCH["linear" if straightforward else "curved"]
-    result = _code(surfaces, end, guard_rate, g_max, few, steps, integrator)
+    roundings = TOUCH["linear" if straightforward else "curved"]
+    result = _code(surfaces, end, guard_rate, g_max, roundings, steps, integrator)
     if surfaces.limits:
         result = choose(left, RESULTS.outside_domain, result)
     event = jnp.where(left, -1, end.event) if surfaces.limits else end.event
@@ -241,20 +241,21 @@ def _code(
     end: Ending,
     guard_rate: Scalar,
     g_max: Guards,
-    few: int,
+    roundings: int,
     steps: Int[Array, ""],
     integrator: Integrator,
 ) -> RESULTS:
-    """The result code of a flow; where several codes apply, the last one assigned below. **Arguments:** `few`: see `TOUCH`."""
+    """The result code of a flow; where several codes apply, the last one assigned below. **Arguments:** `roundings`: see
+    `TOUCH`."""
     result = RESULTS.successful
     if surfaces.count:
         # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than a few roundings of its values.
         eps, height = float(jnp.finfo(guard_rate.dtype).eps), g_max[jnp.maximum(end.event, 0)]
-        least = jnp.sqrt(2 * few * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
+        least = jnp.sqrt(2 * roundings * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
         grazing = (end.event >= 0) & ~end.beyond & ~((guard_rate < 0) & (-guard_rate > least))
         result = choose(jnp.any(end.together), RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
-    result = choose(end.lost, RESULTS.zeno, choose(end.slides, RESULTS.sliding, result))
+    result = choose(end.accumulates, RESULTS.zeno, choose(end.slides, RESULTS.sliding, result))
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)
     # A fixed step is not shortened. It stalls where Newton's method finds no solution of an implicit stage.
     result = choose(end.stalled, RESULTS.nonlinear_divergence if integrator.fixed else RESULTS.dt_min_reached, result)

@@ -45,26 +45,26 @@ from .step import Step
 from .surfaces import Guards, Mask, rounding, start_threshold, Surfaces
 
 
-def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: Ending) -> Ending:
+def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
     """The ending of a flow; if it ends at the end time a rounding before the surface of a guard, that guard is its event.
 
-    **Arguments:** `last`, `up`: see `Progress`. `h`: the time over which the flow changes. `reach`: the fraction of `h` over
+    **Arguments:** `last`, `up`: see `Progress`. `h`: the time over which the flow changes. `short_step`: the fraction of `h` over
     which a short step is exact up to rounding.
     """
-    arrived = end.done & (end.event < 0) & ~(end.stalled | end.broken | end.lost)
+    arrived = end.done & (end.event < 0) & ~(end.stalled | end.broken | end.accumulates)
     return jax.lax.cond(
-        eqxi.unvmap_any(arrived), lambda: select(arrived, _met(course, last, up, h, reach, end), end), lambda: end
+        eqxi.unvmap_any(arrived), lambda: select(arrived, _met(course, last, up, h, short_step, end), end), lambda: end
     )
 
 
-def _met(course: Course, last: Point, up: Mask, h: Scalar, reach: float, end: Ending) -> Ending:
+def _met(course: Course, last: Point, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
     """`met_at_end` for a flow that ends at the end time."""
     surfaces, t, x = course.surfaces, last.t, jnp.stack(last.x)
     g, falling = last.g, jnp.maximum(-last.r, 0)
     ahead = g / jnp.where(falling > 0, falling, 1)
     # The next flow computes rounding error and first step anew, and may find other numbers of the same size: hence the factor 2.
     near = g <= 2 * start_threshold(rounding(surfaces, t, x, course.args)[0], h, last.r)
-    met = up & (g > 0) & near & (falling > 0) & (ahead <= reach * h) & ~surfaces.is_limit
+    met = up & (g > 0) & near & (falling > 0) & (ahead <= short_step * h) & ~surfaces.is_limit
     met = met & surfaces.armed(t, x, course.args)
     event = jnp.argmin(jnp.where(met, ahead, jnp.inf))
     others = met & (jnp.arange(met.size) != event)
@@ -101,7 +101,7 @@ def run(
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
     **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: `linear` and `exact` of `Course`. `ends`: whether a
-    guard that is about to fall at `t1` counts as met, see `end_time.py`. `owed`: see `integrate`. `watch`: what to record of
+    guard that is about to fall at `t1` counts as met, see `met_at_end`. `owed`: see `integrate`. `watch`: what to record of
     every step. `entry`: makes the carry at the start of the arc, with the ending where the flow cannot go on, and with the guards
     that rest on their surfaces; `None` if such guards are not checked.
     """
@@ -132,8 +132,8 @@ def run(
         last = dataclasses.replace(last, end=dataclasses.replace(last.end, stalled=last.end.stalled | short))
     if not (ends and surfaces.count):
         return last
-    _, reach = course.stretches
-    at_end = lambda last, up, h, end: met_at_end(course, last, up, jnp.maximum(course.first, h), reach, end)
+    _, short_step = course.stretches
+    at_end = lambda last, up, h, end: met_at_end(course, last, up, jnp.maximum(course.first, h), short_step, end)
     return dataclasses.replace(last, end=_aside(at_end, last.last, last.up, last.h, last.end))
 
 
@@ -177,7 +177,7 @@ def _begin(
             surfaces, t, x, still, g, r, level, h, owed,
             _unless_outside(surfaces, g, x, Ending(
                 (t_stop <= t) | unsound, jnp.array(-1), zero, none, zero,
-                stalled=no, broken=unsound, lost=no, slides=no, back=no, at_once=no, beyond=no,
+                stalled=no, broken=unsound, accumulates=no, slides=no, back=no, at_once=no, beyond=no,
             )),
         ),
         taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None, seen=seen,
@@ -314,8 +314,8 @@ def _cubic_error(course: Course) -> Callable[..., Guards]:
 def _verdict(course: Course) -> Callable[..., Verdict]:
     surfaces, (rtol, atol) = course.surfaces, course.tolerances
     eps = float(jnp.finfo(course.noise.dtype).eps)
-    straight, reach = course.stretches
-    short_steps = (reach > straight) & (course.linear | ~surfaces.is_limit)
+    straight, short_step = course.stretches
+    short_steps = (short_step > straight) & (course.linear | ~surfaces.is_limit)
 
     def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
         if not surfaces.count:
@@ -326,9 +326,11 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
         def searched():
             close = close_in_time(t, course.t0, rtol, atol)
             # Where the flow is steep, its own rounding is that of a short time.
-            instant = 4 * eps * jnp.clip(jnp.abs(t), h, 64 * h)
-            touch = TOUCH["linear" if course.linear else "curved"] * eps * g_max
-            resolution = Resolution(h, straight * h, reach * h, close, instant, course.noise, touch)
+            time_rounding = 4 * eps * jnp.clip(jnp.abs(t), h, 64 * h)
+            touch_tolerance = TOUCH["linear" if course.linear else "curved"] * eps * g_max
+            resolution = Resolution(
+                h, straight * h, short_step * h, close, time_rounding, course.noise, touch_tolerance
+            )
             return judge(bracket, trial, coarse(), armed_at, resolution, surfaces.is_limit, short_steps)
 
         def coarse() -> Scalar:
@@ -386,16 +388,16 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: GuardValues, v
         bracket=Bracket(verdict.bracket.active, verdict.bracket.lo, verdict.bracket.hi, tries),
         steps=now.steps + 1,
         end=Ending(
-            done=(verdict.event >= 0) | (take & attempt.final & ~searching) | stalled | verdict.lost,
+            done=(verdict.event >= 0) | (take & attempt.final & ~searching) | stalled | verdict.accumulates,
             event=verdict.event,
             shift=verdict.shift,
             together=verdict.together,
             turn=verdict.turn,
             stalled=stalled,
             broken=stalled & ~attempt.finite,
-            lost=verdict.lost,
+            accumulates=verdict.accumulates,
             slides=now.end.slides,
-            back=verdict.lost & fallen,
+            back=verdict.accumulates & fallen,
             at_once=now.end.at_once,
             beyond=now.end.beyond,
         ),
@@ -445,16 +447,16 @@ def _just_beyond_surface(
     The trial to just beyond the surface ends so near it that the trial after ends on it: the error of the guard's polynomial is
     of second order in the distance from the polynomial's points.
     """
-    straight, reach = course.stretches
+    straight, short_step = course.stretches
     never = jnp.full_like(h, jnp.inf)
-    if not course.surfaces.count or reach <= straight:
+    if not course.surfaces.count or short_step <= straight:
         return never
     # No further than twice the time between the first and the last point of the polynomial.
     within = jnp.minimum(h, 2 * (attempt.dt - now.before.dt))
     # One flag for the batch, and the guards of each lane by themselves: no lane depends on its neighbours.
     falling = up & (end.g > course.noise) & (straight_fall(end) <= SLOWER * within)
     start = GuardValues(jnp.zeros_like(attempt.dt), now.last.g, now.last.r)
-    predicted = lambda: fall_ahead(falling, now.before, start, end, within) + 0.03 * reach * h
+    predicted = lambda: fall_ahead(falling, now.before, start, end, within) + 0.03 * short_step * h
     return jax.lax.cond(eqxi.unvmap_any(jnp.any(falling)), predicted, lambda: never)
 
 

@@ -46,10 +46,10 @@ class Point(eqx.Module):
 class Ending(eqx.Module):
     """The end of the loop. `event`: the guard that fell, or -1. `shift`: the time from the last step's end to its surface.
     `together`: the other guards that fell at the same time. `turn`: how fast the rate of the guard that fell changes.
-    `stalled`: the step size vanished. `broken`: the state or vector field is not finite. `lost`: events accumulate, see `Verdict`
-    and `stuck.py`. `slides`: the flow begins where the flows of two modes meet. `back`: the flow ends where it began, because
-    the flow never left the surface. `at_once`: the event takes place at the start. `beyond`: the guard of this event is beyond
-    its surface at the start, not on the surface."""
+    `stalled`: the step size vanished. `broken`: the state or vector field is not finite. `accumulates`: events accumulate, see
+    `Verdict` and `stuck.py`. `slides`: the flow begins where the flows of two modes meet. `back`: the flow ends where it began,
+    because the flow never left the surface. `at_once`: the event takes place at the start. `beyond`: the guard of this event is
+    beyond its surface at the start, not on the surface."""
 
     done: Flag
     event: Int[Array, ""]
@@ -58,7 +58,7 @@ class Ending(eqx.Module):
     turn: Scalar
     stalled: Flag
     broken: Flag
-    lost: Flag
+    accumulates: Flag
     slides: Flag
     back: Flag
     at_once: Flag
@@ -132,5 +132,5 @@ class Course:
 
     @property
     def stretches(self) -> tuple[float, float]:
-        """See `stretches` in `last_stretch.py`."""
+        """See `stretches` in `crossing.py`."""
         return stretches(self.step.stiff, self.pace.fixed, self.exact, self.noise.dtype)

@@ -41,19 +41,19 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
     def entry(course: Course, start: Progress) -> Progress:
         surfaces, t, (g, r) = course.surfaces, course.t0, (course.start.g, course.start.r)
         # The rounding of the time of the last event.
-        instant = 64 * float(jnp.finfo(z.dtype).eps) * jnp.maximum(jnp.abs(t), t - since)
+        time_rounding = 64 * float(jnp.finfo(z.dtype).eps) * jnp.maximum(jnp.abs(t), t - since)
         armed = surfaces.armed(t, jnp.stack(stop_gradient(start.last.x)), course.args) & ~surfaces.is_limit
-        near = jnp.maximum(course.noise, instant * jnp.abs(r))
+        near = jnp.maximum(course.noise, time_rounding * jnp.abs(r))
         falls = armed & (r < 0) & jnp.isfinite(r) & (jnp.abs(g) <= near) & (~start.end.done | start.end.at_once)
         # A guard that falls at the start of an arc is rare: one flag for the whole batch.
         corner, slides = jax.lax.cond(
             eqxi.unvmap_any(jnp.any(falls)),
-            lambda: _surrounded(automaton, t, z, mode, params, instant, falls[: automaton.surfaces.count]),
+            lambda: _surrounded(automaton, t, z, mode, params, time_rounding, falls[: automaton.surfaces.count]),
             lambda: (jnp.array(False), jnp.array(False)),
         )
         # A rate that would need longer than the first step is rounding, and says nothing of the time.
         unseen = jnp.where(falls & ~start.up, -near / r, 0)
-        zeno = corner | _accumulate(durations, instant, jnp.where(unseen <= course.first, unseen, 0))
+        zeno = corner | _accumulate(durations, time_rounding, jnp.where(unseen <= course.first, unseen, 0))
         zeno = zeno & ~start.end.done & ~slides
         # Sliding takes precedence over a guard that would fire at once.
         event = jnp.where(slides, -1, start.end.event)
@@ -61,7 +61,7 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
             start.end,
             done=start.end.done | zeno | slides,
             event=event,
-            lost=zeno,
+            accumulates=zeno,
             slides=slides,
             back=zeno | slides,
             at_once=start.end.at_once & ~slides,
@@ -75,28 +75,28 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
     return entry
 
 
-def _accumulate(durations: Durations, instant: Scalar, unseen: Guards) -> Flag:
+def _accumulate(durations: Durations, time_rounding: Scalar, unseen: Guards) -> Flag:
     r"""Whether events accumulate (Zeno): the durations of the arcs shrink, and the time that remains is too short to be resolved.
 
     Three successive cycles, of one to `CYCLE` arcs, are each shorter than the one before, by the ratio $\rho$ at most. All arcs
     to come then take $\rho/(1 - \rho)$ times as long as the last cycle. Either that is within the rounding of time. Or a guard
     falls, within rounding of its surface, so that it would pass below it unseen, and the arc is expected to be that short.
 
-    **Arguments:** `instant`: the rounding error of the time. `unseen`: the time that each guard which falls at the start of the
-    arc needs for its rounding error; 0 for the others.
+    **Arguments:** `time_rounding`: the rounding error of the time. `unseen`: the time that each guard which falls at the start
+    of the arc needs for its rounding error; 0 for the others.
     """
     zeno = jnp.array(False)
     for length in range(1, CYCLE + 1):
         last, before, first = (jnp.sum(durations[k * length : (k + 1) * length]) for k in range(3))
         ratio = jnp.maximum(last / jnp.where(before > 0, before, 1), before / jnp.where(first > 0, first, 1))
         shrinks = (last < before) & (before < first)
-        short = last * ratio <= instant * (1 - ratio)
+        short = last * ratio <= time_rounding * (1 - ratio)
         zeno = zeno | (shrinks & (short | jnp.any(durations[length - 1] * ratio < 4 * unseen)))
     return zeno
 
 
 def _surrounded(
-    automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, instant: Time, falls: Mask
+    automaton: Automaton, t: Time, z: Padded, mode: Index, params: Params, time_rounding: Time, falls: Mask
 ) -> tuple[Flag, Flag]:
     """Whether another mode's flow leads back: into the corner of two surfaces, or to the one surface of both modes (Filippov's
     sliding, as of a relay).
@@ -131,12 +131,12 @@ def _surrounded(
     flows, rates, values = jax.vmap(looked_at)(_moved(jnp.append(t, z)))
     noise = jnp.sum(jnp.abs(values[1:] - values[0]), axis=0)
     own = rates[0, 1, 1]
-    falls_back = (own < 0) & jnp.isfinite(own) & (jnp.abs(values[0]) <= jnp.maximum(noise, instant * -own))
+    falls_back = (own < 0) & jnp.isfinite(own) & (jnp.abs(values[0]) <= jnp.maximum(noise, time_rounding * -own))
     falls_back = falls_back & surfaces.armed(t, z, (behind, params))
     returns = jnp.argmax(falls_back)
     back = jnp.maximum(automaton.transition(behind, returns), 0)
     after = jax.vmap(lambda transition: automaton.jump(t, z, transition, params))(jnp.stack([there, back]))
-    near = 64 * eps * jnp.abs(z) + instant * jnp.max(jnp.abs(flows[0]), axis=0)
+    near = 64 * eps * jnp.abs(z) + time_rounding * jnp.max(jnp.abs(flows[0]), axis=0)
     stays = jnp.all((jnp.abs(after - z) <= near) | follows[: z.size])
     (fall, rise), (rise_behind, fall_behind) = rates[:, 0, :, leaves].T, rates[:, 1, :, returns].T
     opposed = jnp.all((fall < 0) & (rise > 0) & (fall_behind < 0) & (rise_behind > 0))

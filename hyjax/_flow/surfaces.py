@@ -49,7 +49,7 @@ class Surfaces(eqx.Module):
         return np.arange(self.count) >= self.count - self.limits
 
     def resolved(self, args: PyTree) -> Mask:
-        """Which surfaces a solver step must be short enough for (see `guard_resolution.py`): all but the guarded limits."""
+        """Which surfaces a solver step must be short enough for (see `guard_polynomials.py`): all but the guarded limits."""
         number = jnp.arange(self.count) - (self.count - self.limits)
         return (number < 0) | (number >= self.guarded(args))
 

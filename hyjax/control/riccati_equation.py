@@ -280,7 +280,7 @@ def riccati(
     with the saltation matrix $\Xi$. $\delta x^\top P(t)\,\delta x$ is, to second order in the deviation $\delta x$ at the time
     $t$, the least cost $\int \delta x^\top Q\,\delta x + u^\top R\,u\,\mathrm dt + \sum \delta x^{-\top} Q_e\,\delta x^- +
     \delta x(T)^\top P_T\,\delta x(T)$; the feedback that attains it is `regulator`. The equation is integrated with the flow to
-    the integrator's tolerance, in a form that runs forward in time (`riccati_map.py`).
+    the integrator's tolerance, in a form that runs forward in time (see the head of this file).
 
     **Trajectory: finite horizon** from $P(T) = P_T$. **Orbit: infinite horizon**, the periodic solution $P(0) = P(T)$ whose
     closed loop is stable; or with `terminal_cost` once around the orbit. The deviation is that from the reference *at the same
