@@ -1,7 +1,7 @@
 """Choose what `.ci/run` does beyond the quick tests: tests marked `medium` or `slow` of rooms that changed since the last full
 check, and notebooks, within a budget of the seconds of CPU that are recorded of them.
 
-    python tools/choose.py --tests 700        lines for `pytest @FILE`
+    python tools/choose.py --tests 500        lines for `pytest @FILE`
     python tools/choose.py --notebooks 150    paths
     python tools/choose.py --list             every test marked `medium` or `slow`
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rooms import changed, folder_of_tests, record, ROOT
 
 # Seconds of CPU assumed of what no full check has run.
-MEDIUM, SLOW, NOTEBOOK = 15.0, 60.0, 90.0
+MEDIUM, SLOW, NOTEBOOK = 6.0, 60.0, 30.0
 # Of these files `.ci/run` runs all but the slow tests whatever changed.
 ALWAYS = ("tests/project/test_readme.py", "tests/project/test_examples.py")
 
@@ -43,8 +43,8 @@ class _Collector:
         self.items = session.items
 
 
-def marked(folders: list[str]) -> dict[str, tuple[bool, list[str]]]:
-    """For each function of tests in the folders with cases marked `medium` or `slow`: whether a case is slow, and the cases."""
+def marked(folders: list[str]) -> dict[str, dict[str, bool]]:
+    """For each function of tests in the folders its cases marked `medium` or `slow`: whether a case is slow."""
     import pytest
 
     collector, found = _Collector(), {}
@@ -56,8 +56,8 @@ def marked(folders: list[str]) -> dict[str, tuple[bool, list[str]]]:
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         sys.exit(printed.getvalue())
     for item in collector.items:
-        slow, cases = found.get(function_of(item.nodeid), (False, []))
-        found[function_of(item.nodeid)] = (slow or item.get_closest_marker("slow") is not None, [*cases, item.nodeid])
+        slow = item.get_closest_marker("slow") is not None
+        found.setdefault(function_of(item.nodeid), {})[item.nodeid] = slow
     return found
 
 
@@ -69,12 +69,12 @@ def groups(rooms: dict[str, bool]) -> list[Group]:
     """The marked tests of the rooms, in the order in which a check takes them."""
     seconds, found = record()["tests"], []
     folders = {folder_of_tests(room): room for room in rooms}
-    for name, (slow, cases) in marked(sorted(folders)).items() if rooms else ():
-        if name.startswith(ALWAYS) and not slow:
-            continue
-        room = folders["/".join(name.split("/")[:2])]
-        cost = seconds.get(name, SLOW if slow else MEDIUM * min(len(cases), 4))
-        found.append(Group(room, rooms[room], slow, cost, cases))
+    for name, every in marked(sorted(folders)).items() if rooms else ():
+        cases = [case for case, slow in every.items() if slow or not name.startswith(ALWAYS)]
+        if cases:
+            room, slow = folders["/".join(name.split("/")[:2])], any(every.values())
+            cost = seconds.get(name, SLOW if slow else MEDIUM * min(len(cases), 4))
+            found.append(Group(room, rooms[room], slow, cost, cases))
     return sorted(found, key=lambda each: (not each.own, each.slow, each.seconds))
 
 
@@ -92,9 +92,8 @@ def tests(budget: float) -> None:
     every = groups(rooms)
     taken = within([each.seconds for each in every], budget)
     print(*(case for each, take in zip(every, taken, strict=True) if take for case in each.cases), sep="\n")
-    said = [
-        f"{len(rooms)} rooms changed since the full check of {record()['date']}; medium and slow tests chosen, and left:"
-    ]
+    last = record()["date"] or "none yet"
+    said = [f"{len(rooms)} rooms changed since the last full check ({last}); medium and slow tests chosen, and left:"]
     for room in rooms:
         said.append(f"  {room:14}")
         for what, chosen in (("chosen", True), ("left to tools/full_check", False)):
@@ -122,7 +121,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print every test marked medium or slow")
     given = parser.parse_args()
     if given.list:
-        print(*(case for _, cases in marked(["tests"]).values() for case in cases), sep="\n")
+        print(*(case for cases in marked(["tests"]).values() for case in cases), sep="\n")
     if given.tests is not None:
         tests(given.tests)
     if given.notebooks is not None:

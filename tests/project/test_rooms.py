@@ -48,9 +48,9 @@ def test_digests_are_of_contents(tmp_path, monkeypatch):
 def test_a_choice_keeps_within_its_budget(record, monkeypatch, capsys):
     assert choose.within([3, 5, 1, 1], 4) == [True, False, True, False]
     cases = {
-        "tests/flow/test_a.py::test_dear": (True, ["tests/flow/test_a.py::test_dear"]),
-        "tests/flow/test_a.py::test_cheap": (False, [f"tests/flow/test_a.py::test_cheap[{k}]" for k in range(3)]),
-        "tests/orbit/test_b.py::test_cheapest": (False, ["tests/orbit/test_b.py::test_cheapest"]),
+        "tests/flow/test_a.py::test_dear": {"tests/flow/test_a.py::test_dear": True},
+        "tests/flow/test_a.py::test_cheap": {f"tests/flow/test_a.py::test_cheap[{k}]": False for k in range(3)},
+        "tests/orbit/test_b.py::test_cheapest": {"tests/orbit/test_b.py::test_cheapest": False},
     }
     monkeypatch.setattr(choose, "changed", lambda: {"_flow": True, "_orbit": False})
     monkeypatch.setattr(choose, "marked", lambda folders: cases)
@@ -59,12 +59,12 @@ def test_a_choice_keeps_within_its_budget(record, monkeypatch, capsys):
     choose.tests(50.0)
     printed = capsys.readouterr()
     # What changed itself comes before what imports it; what does not fit is passed over, and named.
-    assert printed.out.split() == [*cases["tests/flow/test_a.py::test_cheap"][1], *list(cases)[2:]]
+    assert printed.out.split() == [*cases["tests/flow/test_a.py::test_cheap"], *list(cases)[2:]]
     assert "_flow            chosen   3 (   9 s)   left to tools/full_check   1 (  90 s)" in printed.err
 
 
 def test_marked_tests_are_found():
     found = choose.marked(["tests/continuation/test_corner.py", "tests/project/test_links.py"])
     assert {name.partition("::")[0] for name in found} == {"tests/continuation/test_corner.py"}
-    slow, cases = found["tests/continuation/test_corner.py::test_a_branch_ends_at_a_corner"]
-    assert slow and cases
+    name = "tests/continuation/test_corner.py::test_a_branch_ends_at_a_corner"
+    assert found[name] == {f"{name}[taken]": False, f"{name}[passed]": True}
