@@ -53,7 +53,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="the first rows")
     quick = parser.parse_args().quick
-    orbit = hj.periodic_orbit(walker.system, walker.guess(walker.Params()), walker.Params(), sequence=walker.sequence)
+    orbit = hj.periodic_orbit(walker.step, walker.guess(walker.Params()), walker.Params())
     console = Console(width=110)
     table = Table("eps", "w", "pieces", "ratio", "seconds", "status")
     for size, bound, rings, degree in FIXED[: 2 if quick else None]:

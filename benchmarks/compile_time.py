@@ -42,16 +42,16 @@ backwards = hj.Integrator(adjoint=dfx.DirectAdjoint())
 
 
 def stride(x, slope, integrator=hj.Integrator()):
-    return hj.stride(walker.system, x, walker.Params(slope), sequence=walker.sequence, integrator=integrator)
+    return hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator)(x, walker.Params(slope))
 
 
 def jacobian(x, slope):
-    return hj.return_jacobian(walker.system, x, walker.Params(slope), sequence=walker.sequence)
+    return walker.step.jacobian(x, walker.Params(slope))
 
 
 def gait(slope):
     params = walker.Params(slope)
-    return hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence, throw=False)
+    return hj.periodic_orbit(walker.step, walker.guess(params), params, throw=False)
 
 
 def period(slope):

@@ -43,12 +43,12 @@ run, apart = (3, 20) if quick else (10, 60)  # SciPy: so many points in successi
 doubling = 0.01508843794111946  # by heyoka in 80-bit arithmetic
 start, stop = 0.004, (0.001, 0.0185)
 params = walker.Params(start)
-orbit = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+orbit = hj.periodic_orbit(walker.step, walker.guess(params), params)
 method = hj.PseudoArclength(step=step, max_step=step, max_points=300)
 
 
 def branch():
-    return hj.continuation(walker.system, orbit, where=lambda p: p.slope, stop=stop, method=method)
+    return hj.continuation(orbit, where=lambda p: p.slope, stop=stop, method=method)
 
 
 def with_multipliers(found):
@@ -120,8 +120,8 @@ class Heyoka:
 
 @jax.jit
 def stride(x, slope):
-    where = {"params": walker.Params(slope), "sequence": walker.sequence}
-    return hj.stride(walker.system, x, **where).x, hj.return_jacobian(walker.system, x, **where)
+    params = walker.Params(slope)
+    return walker.step(x, params).x, walker.step.jacobian(x, params)
 
 
 def by_strides(slope, guess):
@@ -130,7 +130,7 @@ def by_strides(slope, guess):
 
 @jax.jit
 def gait(slope, guess):
-    return hj.periodic_orbit(walker.system, guess, walker.Params(slope), sequence=walker.sequence, throw=False)
+    return hj.periodic_orbit(walker.step, guess, walker.Params(slope), throw=False)
 
 
 def by_orbits(slope, guess):

@@ -76,10 +76,14 @@ CASES = {
 
 def with_derivatives(case: Case, gait: hj.PeriodicOrbit) -> hj.OptimizedGait:
     return hj.optimize(
-        case.objective, case.model.system, gait, where=lambda p: tuple(getattr(p, name) for name in case.names),
-        constraints=[hj.Constraint(function, equals=value) for function, value in case.limits], bounds=case.bounds,
-        starts=case.starts, throw=False,
-    )  # fmt: skip
+        gait,
+        case.objective,
+        where=lambda p: tuple(getattr(p, name) for name in case.names),
+        constraints=[hj.Constraint(function, equals=value) for function, value in case.limits],
+        bounds=case.bounds,
+        starts=case.starts,
+        throw=False,
+    )
 
 
 class Evaluated:
@@ -96,7 +100,7 @@ class Evaluated:
         @jax.jit
         def of(values, x):
             params = eqx.tree_at(lens, gait.params, tuple(values))
-            orbit = hj.periodic_orbit(case.model.system, x, params, sequence=case.model.sequence, near=0.3, throw=False)
+            orbit = hj.periodic_orbit(case.model.step, x, params, near=0.3, throw=False)
             rows = [
                 case.objective(orbit, params),
                 *(function(orbit, params) - value for function, value in case.limits),
@@ -137,7 +141,7 @@ def timed(fn):
 
 
 def compare(name: str, case: Case) -> None:
-    gait = hj.periodic_orbit(case.model.system, case.model.guess(case.start), case.start, sequence=case.model.sequence)
+    gait = hj.periodic_orbit(case.model.step, case.model.guess(case.start), case.start)
     ours, first = timed(lambda: with_derivatives(case, gait))
     ours, again = timed(lambda: with_derivatives(case, gait))
     evaluated = Evaluated(case, gait)

@@ -66,11 +66,11 @@ EQUAL = {"difference": (difference, np.zeros(1))}
 def table_of(walker, record, prescribed, solve):
     """The table, and the times of the first and the second sweep, as text."""
     params = walker.Params()
-    start = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+    start = hj.periodic_orbit(walker.step, walker.guess(params), params)
     seconds = []
     for _ in range(2):
         begin = time.perf_counter(), time.process_time()
-        table = hj.sweep(walker.system, start, prescribed=prescribed, solve=solve, record=record, progress=False).load()
+        table = hj.sweep(start, prescribed=prescribed, solve=solve, record=record, progress=False).load()
         seconds.append(f"{time.perf_counter() - begin[0]:.0f} s ({time.process_time() - begin[1]:.0f} s of processors)")
     return table, seconds
 

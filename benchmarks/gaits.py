@@ -58,7 +58,10 @@ def hyjax_gaits(integrator, block, wide):
     def gait(each):
         slope, guess = each
         orbit = hj.periodic_orbit(
-            walker.system, guess, walker.Params(slope), sequence=walker.sequence, integrator=integrator, throw=False
+            hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator),
+            guess,
+            walker.Params(slope),
+            throw=False,
         )
         succeeded = orbit.result == hj.RESULTS.successful
         return orbit.x, orbit.period, orbit.multipliers, orbit.iterations, succeeded

@@ -84,11 +84,13 @@ def strides():
     count = max(64, int(2**22 * share))
     params = walker.Params(slope=jnp.asarray(0.009))
     gait = hj.periodic_orbit(
-        walker.system, walker.guess(params), params, sequence=walker.sequence, integrator=tolerance(1e-12)
+        hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=tolerance(1e-12)), walker.guess(params), params
     )
     x = gait.x * (1 + 0.01 * jax.random.uniform(jax.random.key(0), (count, 4), gait.x.dtype, -1, 1))
     stride = jax.jit(
-        jax.vmap(lambda x: hj.stride(walker.system, x, params, sequence=walker.sequence, integrator=tolerance(1e-10)))
+        jax.vmap(
+            lambda x: hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=tolerance(1e-10))(x, params)
+        )
     )
     row("strides", count, lambda: jax.block_until_ready(stride(x)), successes)
     return gait
@@ -100,11 +102,9 @@ def gaits():
     def one(slope):
         params = walker.Params(slope=slope)
         return hj.periodic_orbit(
-            walker.system,
+            hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=tolerance(1e-12)),
             walker.guess(params),
             params,
-            sequence=walker.sequence,
-            integrator=tolerance(1e-12),
             throw=False,
         )
 
@@ -120,15 +120,20 @@ def returns():
     )
     params = valve.Params()
     scan = lambda: hj.attractor(
-        system, valve.start(params)[1], params, where=lambda p: p.flow, values=np.linspace(1, 8, count),
-        section=valve.top, strides=each, keep=32, integrator=tolerance(1e-10),
-    )  # fmt: skip
+        hj.ReturnMap(system, section=valve.top, integrator=tolerance(1e-10)),
+        valve.start(params)[1],
+        params,
+        where=lambda p: p.flow,
+        values=np.linspace(1, 8, count),
+        n_strides=each,
+        keep=32,
+    )
     row("returns", count * each, scan, lambda found: int(found["strides"].sum()))
 
 
 def sweep(gait):
     count = max(64, int(10**6 * share))
-    scan = lambda: hj.sweep(walker.system, gait, where=lambda p: p.slope, values=np.linspace(0.004, 0.014, count))
+    scan = lambda: hj.sweep(gait, where=lambda p: p.slope, values=np.linspace(0.004, 0.014, count))
     row("sweep", count, scan, lambda found: int((found["result"] == 0).sum()))
 
 
@@ -136,15 +141,14 @@ def basin():
     count = max(16, int(4_000 * share**0.5))
     params = walker.Params(slope=jnp.asarray(0.004))
     gait = hj.periodic_orbit(
-        walker.system, walker.guess(params), params, sequence=walker.sequence, integrator=tolerance(1e-12)
+        hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=tolerance(1e-12)), walker.guess(params), params
     )
     axes = {name: np.linspace(*bounds, count) for name, bounds in walker.plane.items()}
-    fates = lambda: hj.basin(
-        walker.system, params, sequence=walker.sequence, axes=axes, start=walker.on_section, orbits=gait,
-        fates=walker.fates,
-    )  # fmt: skip
-    decided = lambda found: int((found["fate"] < len(found["fate"].attrs["flag_meanings"].split()) - 1).sum())
-    row("basin", count**2, fates, decided)
+    outcomes = lambda: hj.basin(
+        walker.step, params, axes=axes, initial=walker.on_section, orbits=gait, outcomes=walker.outcomes
+    )
+    decided = lambda found: int((found["outcome"] < len(found["outcome"].attrs["flag_meanings"].split()) - 1).sum())
+    row("basin", count**2, outcomes, decided)
 
 
 def successes(found):

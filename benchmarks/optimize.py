@@ -68,12 +68,12 @@ def gradients(gait) -> None:
     def of(values, integrator):
         there = walker.Params(push_off=values[0], stiffness=values[1])
         orbit = hj.periodic_orbit(
-            walker.system, gait.x, there, sequence=walker.sequence, integrator=integrator, throw=False
+            hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator), gait.x, there, throw=False
         )
         return cost(orbit, there)
 
     values = jnp.stack([params.push_off, params.stiffness])
-    stride = eqx.filter_jit(lambda x: hj.stride(walker.system, x, params, sequence=walker.sequence).x)
+    stride = eqx.filter_jit(lambda x: walker.step(x, params).x)
     forward = jax.jit(jax.jacfwd(lambda values: of(values, hj.Integrator())))
     reverse = jax.jit(jax.grad(lambda values: of(values, backward)))
     value = jax.jit(lambda values: of(values, hj.Integrator()))
@@ -101,17 +101,23 @@ def gradients(gait) -> None:
 def optimizations(gait) -> None:
     start = time.perf_counter()
     found = hj.optimize(
-        cost, walker.system, gait, where=lambda p: (p.push_off, p.stiffness),
-        constraints=hj.Constraint(SPEED, equals=0.4), bounds=[(0.01, 0.5), (0.0, 6.0)],
-    )  # fmt: skip
+        gait,
+        cost,
+        where=lambda p: (p.push_off, p.stiffness),
+        constraints=hj.Constraint(SPEED, equals=0.4),
+        bounds=[(0.01, 0.5), (0.0, 6.0)],
+    )
     print(
         f"2 parameters, 1 start: {time.perf_counter() - start:.1f} s, compilation included; {float(found.value):.12g}"
     )
     start = time.perf_counter()
     hj.optimize(
-        cost, walker.system, gait, where=lambda p: (p.push_off, p.stiffness),
-        constraints=hj.Constraint(SPEED, equals=0.41), bounds=[(0.01, 0.5), (0.0, 6.0)],
-    )  # fmt: skip
+        gait,
+        cost,
+        where=lambda p: (p.push_off, p.stiffness),
+        constraints=hj.Constraint(SPEED, equals=0.41),
+        bounds=[(0.01, 0.5), (0.0, 6.0)],
+    )
     print(f"the same at another speed: {time.perf_counter() - start:.2f} s")
 
 
@@ -119,24 +125,27 @@ def many_starts() -> None:
     from hyjax.models import powered_compass_gait as compass
 
     params = compass.Params()
-    gait = hj.periodic_orbit(compass.system, compass.guess(params), params, sequence=compass.sequence)
+    gait = hj.periodic_orbit(compass.step, compass.guess(params), params)
     speed = hj.objectives.speed(compass.travel)
     length = hj.objectives.step_length(compass.travel)
     now = float(speed(gait, params))
     start = time.perf_counter()
     found = hj.optimize(
-        lambda orbit, params: params.push_off**2 / length(orbit, params), compass.system, gait,
+        gait,
+        lambda orbit, params: params.push_off**2 / length(orbit, params),
         where=lambda p: (p.push_off, p.stiffness, p.hip_mass, p.com),
-        constraints=hj.Constraint(speed, equals=now), bounds=[(0.05, 0.4), (0.0, 1.0), (0.5, 4.0), (0.3, 0.7)], starts=64,
+        constraints=hj.Constraint(speed, equals=now),
+        bounds=[(0.05, 0.4), (0.0, 1.0), (0.5, 4.0), (0.3, 0.7)],
+        starts=64,
         throw=False,
-    )  # fmt: skip
+    )
     print(f"4 parameters, 64 starts: {time.perf_counter() - start:.1f} s, compilation included")
     print(found)
 
 
 if __name__ == "__main__":
     params = walker.Params()
-    gait = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+    gait = hj.periodic_orbit(walker.step, walker.guess(params), params)
     gradients(gait)
     optimizations(gait)
     many_starts()

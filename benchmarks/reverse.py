@@ -67,12 +67,14 @@ def programs(numbers, rest, x):
 
     def orbit(numbers, x, adjoint):
         return hj.periodic_orbit(
-            system, x, eqx.combine(numbers, rest), sequence=("swing",), integrator=hj.Integrator(adjoint=adjoint),
+            hj.ReturnMap(system, sequence=("swing",), integrator=hj.Integrator(adjoint=adjoint)),
+            x,
+            eqx.combine(numbers, rest),
             throw=False,
-        )  # fmt: skip
+        )
 
     def stride(numbers, x):
-        return hj.stride(system, x, eqx.combine(numbers, rest), sequence=("swing",)).time
+        return hj.ReturnMap(system, sequence=("swing",))(x, eqx.combine(numbers, rest)).time
 
     asked = {"stride": stride, "orbit": lambda numbers, x: orbit(numbers, x, adjoints["forward"]).period}
     for what, quantity in quantities.items():
@@ -95,7 +97,9 @@ def cpu_time(call):
 
 def measure(width, layers):
     numbers, rest = network(width, layers)
-    gait = hj.periodic_orbit(system, walker.guess(walker.Params()), eqx.combine(numbers, rest), sequence=("swing",))
+    gait = hj.periodic_orbit(
+        hj.ReturnMap(system, sequence=("swing",)), walker.guess(walker.Params()), eqx.combine(numbers, rest)
+    )
     ready = list(programs(numbers, rest, gait.x))
     seconds = {name: [] for name, *_ in ready}
     for _ in range(rounds):

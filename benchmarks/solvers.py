@@ -159,16 +159,19 @@ if not quick:
     # Several hops coexist: all candidates start from the same accurate one, that of the default integrator.
     nominal = thrusting_hopper.Params()
     guess = thrusting_hopper.guess(nominal)
-    guess = hj.periodic_orbit(thrusting_hopper.system, guess, nominal, sequence=thrusting_hopper.sequence).x
+    guess = hj.periodic_orbit(thrusting_hopper.step, guess, nominal).x
 
     def sensitivity(integrator):
         """The derivative of the hop's period by the ground's stiffness."""
 
         def period(stiffness):
             orbit = hj.periodic_orbit(
-                thrusting_hopper.system, guess, thrusting_hopper.Params(stiffness=stiffness),
-                sequence=thrusting_hopper.sequence, integrator=integrator, near=0.01, throw=False,
-            )  # fmt: skip
+                hj.ReturnMap(thrusting_hopper.system, sequence=thrusting_hopper.sequence, integrator=integrator),
+                guess,
+                thrusting_hopper.Params(stiffness=stiffness),
+                near=0.01,
+                throw=False,
+            )
             return jnp.where(orbit.result == hj.RESULTS.successful, orbit.period, jnp.nan)
 
         return jax.grad(period)(nominal.stiffness)

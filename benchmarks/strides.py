@@ -84,7 +84,7 @@ def best_time(call, repeats=repeats):
 
 def hyjax_strides(solver, tolerance):
     integrator = hj.Integrator(solver=solver, rtol=tolerance, atol=tolerance)
-    return lambda x: hj.stride(walker.system, x, params, sequence=walker.sequence, integrator=integrator)
+    return lambda x: hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator)(x, params)
 
 
 def first_time(call):

@@ -65,14 +65,12 @@ def timed(call):
 def gait(tolerance):
     integrator = hj.Integrator(rtol=tolerance, atol=tolerance)
     return hj.periodic_orbit(
-        walker.system, walker.guess(params), params, sequence=walker.sequence, integrator=integrator
+        hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator), walker.guess(params), params
     )
 
 
 def swept(start, points, out=None):
-    return hj.sweep(
-        walker.system, start, where=slope, values=np.linspace(0.001, 0.015, points), out=out, progress=False
-    )
+    return hj.sweep(start, where=slope, values=np.linspace(0.001, 0.015, points), out=out, progress=False)
 
 
 def row(name, seconds, cpu, found, first):
@@ -134,9 +132,7 @@ if __name__ == "__main__":
     if "attractor" in only:
         slopes, strides = np.linspace(0.009, 0.019, 200 if options.quick else 2_000), 1_000
         first, seconds, cpu, found = timed(
-            lambda: hj.attractor(
-                walker.system, start, params, where=slope, values=slopes, sequence=walker.sequence, strides=strides
-            )
+            lambda: hj.attractor(walker.step, start, params, where=slope, values=slopes, n_strides=strides)
         )
         print(
             f"bifurcation diagram, {len(slopes)} slopes x {strides} strides: {seconds:.1f} s, CPU {cpu:.1f} s, "
@@ -147,13 +143,12 @@ if __name__ == "__main__":
         axes = {name: np.linspace(*bounds, points) for name, bounds in walker.plane.items()}
         low = walker.Params(0.004)
         orbit = hj.periodic_orbit(
-            walker.system, jnp.asarray(walker.guess(low)), low, sequence=walker.sequence, integrator=start.integrator
+            hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=start.integrator),
+            jnp.asarray(walker.guess(low)),
+            low,
         )
         first, seconds, cpu, found = timed(
-            lambda: hj.basin(
-                walker.system, low, sequence=walker.sequence, axes=axes, start=walker.on_section, orbits=orbit,
-                fates=walker.fates,
-            )
+            lambda: hj.basin(walker.step, low, axes=axes, initial=walker.on_section, orbits=orbit, outcomes=walker.outcomes)
         )  # fmt: skip
         print(
             f"basin, {points} x {points} starts: {seconds:.1f} s, CPU {cpu:.1f} s, {int(found['strides'].sum())} strides; "

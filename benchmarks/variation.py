@@ -51,7 +51,9 @@ def interleaved(calls):
 
 def along(model, name, integrator):
     params = model.Params()
-    orbit = hj.periodic_orbit(model.system, model.guess(params), params, sequence=model.sequence, integrator=integrator)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(model.system, sequence=model.sequence, integrator=integrator), model.guess(params), params
+    )
     n, mode, jumps = orbit.x.size, model.sequence[0], len(model.sequence)
     sigma, w = 1e-4 * jnp.eye(n), 1e-4 * jnp.eye(n)
     options = {"mode": mode, "max_jumps": jumps, "integrator": integrator}
@@ -147,7 +149,7 @@ def filters(count=1000, steps=100):
             ball,
             mode="flight",
             t1=STEP * steps,
-            save=times,
+            times=times,
             max_jumps=40,
             integrator=integrator,
         ).samples.x

@@ -20,7 +20,7 @@ from ._continuation.switching import cascade as cascade, switch_branch as switch
 from ._flow.flow import flow_to_guard as flow_to_guard, Impact as Impact
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
-from ._flow.section_map import Crossing as Crossing, section_jacobian as section_jacobian, section_map as section_map
+from ._flow.section_map import Crossing as Crossing
 from ._flow.simulate import simulate as simulate
 from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
 from ._numerics import fast as fast
@@ -32,16 +32,13 @@ from ._optimize.interior_point import InteriorPoint as InteriorPoint
 from ._optimize.optimize import optimize as optimize
 from ._optimize.optimized_gait import OptimizedGait as OptimizedGait
 from ._optimize.optimum_branch import ActiveSetChange as ActiveSetChange, OptimumBranch as OptimumBranch
-from ._orbit.failure import OrbitError as OrbitError
 from ._orbit.find_orbits import find_orbits as find_orbits
-from ._orbit.orbit import Arc as Arc, periodic_orbit as periodic_orbit, PeriodicOrbit as PeriodicOrbit
+from ._orbit.orbit import Arc as Arc, PeriodicOrbit as PeriodicOrbit
+from ._orbit.orbits import Orbits as Orbits
+from ._orbit.periodic_orbit import periodic_orbit as periodic_orbit
+from ._orbit.return_map import ReturnMap as ReturnMap
 from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShooting as SingleShooting
-from ._orbit.stride import (
-    monodromy as monodromy,
-    return_jacobian as return_jacobian,
-    Stride as Stride,
-    stride as stride,
-)
+from ._orbit.stride import Stride as Stride
 from ._results.save import load as load, provenance as provenance, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
@@ -49,7 +46,7 @@ from ._sweep.store import open_sweep as open_sweep, StoreError as StoreError
 from ._sweep.sweep import sweep as sweep
 from ._sweep.workers import ExecutorError as ExecutorError
 from ._system.parameter import parameter as parameter
-from ._system.results import RESULTS as RESULTS
+from ._system.results import RESULTS as RESULTS, SolveError as SolveError
 from ._system.section import Section as Section, Stroboscope as Stroboscope
 from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
 

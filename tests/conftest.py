@@ -66,7 +66,7 @@ def _bounded_memory():
 
 
 def _orbit(model, guess, params):
-    return hj.periodic_orbit(model.system, guess, params, sequence=model.sequence)
+    return hj.periodic_orbit(model.step, guess, params)
 
 
 @pytest.fixture(scope="session")

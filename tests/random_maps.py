@@ -267,7 +267,7 @@ class Prover:
 
     def __init__(self, family: Family, size: int, steps: int = STEPS, degree: int = 1, disturbance: Disturbance = NONE):
         count = len(family.names)
-        resting = hj.periodic_orbit(family.system(0.5), jnp.zeros(7 + count), None, sequence=("m",))
+        resting = hj.periodic_orbit(hj.ReturnMap(family.system(0.5), sequence=("m",)), jnp.zeros(7 + count), None)
         self.family, self.size = family, size
         system = family.system(1.0)
         reset = system.transitions[0].reset

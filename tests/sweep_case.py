@@ -43,6 +43,7 @@ system = hj.HybridSystem(
 sequence = ("wait",)
 # A solver that is quick to compile; it is exact for this field.
 integrator = hj.Integrator(solver=dfx.Bosh3(), rtol=1e-13, atol=1e-13)
+step = hj.ReturnMap(system, sequence=sequence, integrator=integrator)
 a_and_c = lambda p: (p.a, p.c)
 values = np.linspace(1.5, 3.7, 23), np.linspace(-0.12, 0.2, 11)
 
@@ -64,7 +65,7 @@ def record(orbit):
 
 
 def swept(start, out=None, **options):
-    return hj.sweep(system, start, where=a_and_c, values=values, record=record, out=out, progress=False, **options)
+    return hj.sweep(start, where=a_and_c, values=values, record=record, out=out, progress=False, **options)
 
 
 def child(out: pathlib.Path, kill_after: int) -> None:

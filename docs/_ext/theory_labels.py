@@ -7,9 +7,8 @@ SECTIONS = {
     "hybrid-system": "Mode Transition HybridSystem RESULTS simulate Trajectory Event Samples Arc",
     "flow-to-guard": "flow_to_guard Impact Integrator",
     "saltation": "saltation_matrix",
-    "return-map": "stride Stride return_jacobian Section Stroboscope section_map section_jacobian Crossing",
-    "monodromy": "monodromy",
-    "orbits": """periodic_orbit PeriodicOrbit SingleShooting MultipleShooting find_orbits OrbitError objectives.period
+    "return-map": "ReturnMap Stride Section Stroboscope Crossing",
+    "orbits": """periodic_orbit PeriodicOrbit SingleShooting MultipleShooting find_orbits Orbits SolveError objectives.period
         objectives.speed objectives.step_length plot.phase_portrait plot.time_series plot.gait_figure plot.animate_orbit
         plot.walk plot.PlacedArc plot.shapes""",
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",

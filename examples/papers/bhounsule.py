@@ -58,7 +58,7 @@ def bhounsule() -> None:
 
 
 def _orbits(model, params) -> hj.PeriodicOrbit:
-    orbits = hj.find_orbits(model.system, params, sequence=model.sequence, region=model.region(params))
+    orbits = hj.find_orbits(model.step, params, region=model.region(params))
     return jax.device_get(orbits)
 
 

@@ -62,7 +62,7 @@ class Defects(NamedTuple):
 
 def defects(found: Tubes) -> Defects:
     """What is computed besides the tubes: D3, D4 and D5."""
-    orbit = hj.periodic_orbit(walker, simplest_walker.guess(PARAMS), PARAMS, sequence=("swing",))
+    orbit = hj.periodic_orbit(hj.ReturnMap(walker, sequence=("swing",)), simplest_walker.guess(PARAMS), PARAMS)
     response = hj.phase.phase_response(orbit)
     shift = float(sum(jnp.sum(arc.weights * jnp.linalg.norm(arc.z, axis=1)) for arc in response.arcs))
     impact, violation = _ball(found)
@@ -76,7 +76,7 @@ def _ball(found: Tubes) -> tuple[Impact, Violation]:
     def run(x):
         """The states after one and two periods, and the time of the first impact."""
         went = hj.simulate(
-            walker, x, PARAMS, mode="swing", t1=2 * PERIOD, max_jumps=3, save=jnp.array([PERIOD, 2 * PERIOD])
+            walker, x, PARAMS, mode="swing", t1=2 * PERIOD, max_jumps=3, times=jnp.array([PERIOD, 2 * PERIOD])
         )
         assert went.samples is not None
         return went.samples.x, went.ends[0], (went.x_ends[0], went.x_starts[1])
@@ -114,7 +114,7 @@ def _drifts(found: Tubes, orbit: hj.PeriodicOrbit) -> tuple[float, tuple[Drift, 
 
     @jax.jit
     def at(phases):
-        went = hj.simulate(walker, orbit.x, PARAMS, mode="swing", t1=2 * cycle, max_jumps=4, save=phases)
+        went = hj.simulate(walker, orbit.x, PARAMS, mode="swing", t1=2 * cycle, max_jumps=4, times=phases)
         assert went.samples is not None
         return went.samples.x
 

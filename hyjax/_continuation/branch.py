@@ -116,8 +116,8 @@ class Branch(Points):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p.slope, stop=0.25)
     >>> print(branch.values[0], branch.values[-1], bool(branch.stable.all()), branch.special_points)
     0.2 0.25 True ()
 

@@ -33,7 +33,6 @@ SLICE = 10
 
 
 def continuation(
-    system,
     orbit: PeriodicOrbit,
     *,
     where: Where,
@@ -43,7 +42,7 @@ def continuation(
 ) -> Branch:
     r"""Follow a periodic orbit over a parameter: the branch $F(y, \lambda) = \text{flow}(R(y), \lambda) - y = 0$, through folds.
 
-    **Arguments:** `system`: a `HybridSystem`. `orbit`: the start; a periodic orbit of any sequence and number of strides,
+    **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides,
     autonomous or forced. `where`: selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the
     parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`:
     `PseudoArclength` or `NaturalParameter`. `integrator`: an `Integrator`, or one for each mode,
@@ -62,8 +61,8 @@ def continuation(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p.slope, stop=0.25)
     >>> print(branch.result, f"{branch.periods[-1]:.6f}")
     successful 1.943150
 
@@ -74,8 +73,8 @@ def continuation(
     values = values.astype(orbit.x.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else values
     # Room on the other side of the start: a branch that turns at a fold may return past its start.
     interval = interval_to(stop, values[0], "continuation", behind=3.0)
-    integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
-    problem = Problem(system, orbit.sequence, orbit.strides)
+    integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
+    problem = Problem(orbit.system, orbit.sequence, orbit.strides)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
     size = jnp.where(size > 0, size, 1)
     unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])

@@ -40,9 +40,9 @@ class PseudoArclength(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> method = hj.PseudoArclength(step=0.05, max_step=0.5, max_points=20)
-    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25, method=method)
+    >>> branch = hj.continuation(orbit, where=lambda p: p.slope, stop=0.25, method=method)
     >>> print(branch.result)
     successful
 
@@ -72,9 +72,9 @@ class NaturalParameter(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> method = hj.NaturalParameter(step=0.25, max_step=0.25, max_points=20)
-    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25, method=method)
+    >>> branch = hj.continuation(orbit, where=lambda p: p.slope, stop=0.25, method=method)
     >>> print(branch.values.round(4))
     [0.2    0.2125 0.225  0.2375 0.25  ]
 

@@ -58,8 +58,8 @@ class SpecialPoint(Shown):
     >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
     >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
     >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
-    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
-    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(herd, sequence=("year",)), jnp.array([0.6, 0.0]), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p["rate"], stop=3.2)
     >>> (point,) = branch.special_points
     >>> print(point.kind, f"{point.value:.6f} {point.multiplier.real:.6f}")
     period-doubling 3.000000 -1.000000

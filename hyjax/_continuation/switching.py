@@ -58,8 +58,8 @@ def switch_branch(
     >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
     >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
     >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
-    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
-    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(herd, sequence=("year",)), jnp.array([0.6, 0.0]), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p["rate"], stop=3.2)
     >>> (point,) = branch.special_points
     >>> doubled = hj.switch_branch(point, stop=3.1)
     >>> print(doubled.orbits.strides, bool(doubled.stable.all()), doubled.result)
@@ -184,8 +184,8 @@ def cascade(
     >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
     >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
     >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
-    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
-    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(herd, sequence=("year",)), jnp.array([0.6, 0.0]), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p["rate"], stop=3.2)
     >>> (point,) = branch.special_points
     >>> two, four = hj.cascade(point, doublings=2, stop=3.5)
     >>> print(f"{two.special_points[0].value:.6f}, {1 + jnp.sqrt(6):.6f}", four.orbits.strides)

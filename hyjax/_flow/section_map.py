@@ -20,7 +20,7 @@ from .._system.system import Guard, HybridSystem, Mode, Transition
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .check import check_params
-from .integrator import Integrator, IntegratorLike, Integrators, pushable
+from .integrator import IntegratorLike, Integrators, pushable
 from .simulate import check_simulation, first_arc, follow_arc, run_simulation
 
 
@@ -57,7 +57,7 @@ AT_SECTION = "section"
 
 
 class Crossing(eqx.Module):
-    """The next crossing of a section, from `section_map`.
+    """The next crossing of a section, from a `ReturnMap`.
 
     **Attributes:** `x`: the state there, of the section's mode; for a `Stroboscope` padded with zeros to the largest dimension of
     a mode. `time`: the duration, in units of time. `mode`: the index of the mode, in the order of `system.modes`. `transitions`:
@@ -69,7 +69,7 @@ class Crossing(eqx.Module):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
-    >>> crossing = hj.section_map(wheel.system, jnp.array([0.1, 0.8]), params, section=upright)
+    >>> crossing = hj.ReturnMap(wheel.system, section=upright)(jnp.array([0.1, 0.8]), params)
     >>> print(crossing.jumps, crossing.transitions[:3])
     1 [ 0 -1 -1]
     """
@@ -158,48 +158,29 @@ def check_section(
     return t, x, params, integrator
 
 
-def section_map(
-    system: HybridSystem,
-    x: State,
-    params: Params,
-    *,
-    section: SectionLike,
-    t: float | Time | None = None,
-    max_jumps: int = 100,
-    integrator: IntegratorLike = Integrator(),
-) -> Crossing:
-    r"""The Poincaré map $x \mapsto P(x)$ to the next crossing of a section, through whatever modes and jumps come.
-
-    **Arguments:** `system`: a `HybridSystem`. `x`: state of the mode `section.mode`, shape `(n,)`; it need not be on the section.
-    A start on the surface is no crossing. `section`: a `Section`, or a `Stroboscope`. `t`: start time, which matters only for a
-    system that depends on time; by default 0, or the phase of the `Stroboscope`, whose map leads from `t` to a period later.
-    `max_jumps`: the largest number of jumps on the way, static. `integrator`: an `Integrator`, or
-    one for each mode; the longest time to the next crossing is the `max_time` of the section's mode.
-
-    **Returns:** `Crossing`, also under `jit` and `vmap`, differentiable in `x`, `params` and `t` as `simulate` is. Its `result`
-    is `no_crossing` where the surface is not met within `max_time`, or a code of `simulate`. `ValueError` for arguments of a
-    wrong shape or dtype, or that are not finite.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
-    >>> crossing = hj.section_map(wheel.system, wheel.guess(params), params, section=upright)
-    >>> print(f"{crossing.time:.6f} {crossing.x[1]:.6f} {crossing.result}")
-    0.667799 0.789963 successful
-
-    Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 8.7; Kong, Payne, Zhu, Johnson (2024), eq. 12, for the saltation
-    matrix.
-    """
-    t, x, params, integrator = check_section(system, section, x, params, t, integrator)
-    if not isinstance(max_jumps, int) or max_jumps < 0:
-        raise ValueError(f"section_map: max_jumps={max_jumps!r} must be an integer of at least 0.")
-    return _crossing(system, section, t, x, params, max_jumps, integrator)
-
-
 @eqx.filter_jit
-def _crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator) -> Crossing:
+def crossing_of(
+    system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator, passes: int = 1
+) -> Crossing:
+    """The state after `passes` crossings of the section, each by at most `max_jumps` jumps."""
+    if passes == 1:
+        return _next_crossing(system, section, t, x, params, max_jumps, integrator)
+    if isinstance(section, Stroboscope):
+        # The state after a period may be in any mode: the passes are one flow.
+        return _next_crossing(system, section.lasting(passes), t, x, params, passes * max_jumps, integrator)
+    start, taken, jumps, result = t, [], jnp.array(0), RESULTS.successful
+    for _ in range(passes):
+        each = _next_crossing(system, section, t, x, params, max_jumps, integrator)
+        result = choose(result == RESULTS.successful, each.result, result)
+        t, x, jumps = t + each.time, each.x, jumps + each.jumps
+        taken.append(each.transitions)
+    rows = jnp.concatenate(taken)
+    # Those taken come first, as after one pass.
+    rows = rows[jnp.argsort(rows < 0, stable=True)]
+    return Crossing(x, t - start, each.mode, rows, jumps, result)  # pyright: ignore[reportPossiblyUnbound]
+
+
+def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator) -> Crossing:
     extended = with_section_mode(system, section)
     inner, t1 = for_terminal_modes(integrator, extended), t + _longest(section, params, integrator, x.dtype)
     on_surface = isinstance(section, Section)
@@ -220,43 +201,12 @@ def _crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jump
     return Crossing(nan_unless(good, z), nan_unless(good, end - t), mode, taken, jnp.maximum(jumps, 0), result)
 
 
-def section_jacobian(
-    system: HybridSystem,
-    x: State,
-    params: Params,
-    *,
-    section: SectionLike,
-    t: float | Time | None = None,
-    max_jumps: int = 100,
-    integrator: IntegratorLike = Integrator(),
-) -> Matrix:
-    r"""The Jacobian of the Poincaré map, through whatever modes and jumps come.
-
-    $$DP = \Big(I - \frac{f\,D_xs}{D_ts + D_xs\,f}\Big)\,\Phi_k\,\Xi_k \cdots \Xi_1\,\Phi_1$$
-
-    without the first factor for a `Stroboscope`. By automatic differentiation through the steps and events.
-
-    **Arguments:** as for `section_map`. **Returns:** shape `(n, n)`; for a `Stroboscope` as many rows as the largest mode has
-    coordinates. NaN where the map fails.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
-    >>> print(hj.section_jacobian(wheel.system, wheel.guess(params), params, section=upright)[1].round(4))
-    [0.2684 1.0336]
-
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35; Strogatz (1994), Sec. 8.7.
-    """
-    t, x, params, integrator = check_section(system, section, x, params, t, integrator)
-    return _jacobian(system, section, t, x, params, max_jumps, integrator)
-
-
 @eqx.filter_jit
-def _jacobian(system, section, t, x, params, max_jumps: int, integrator) -> Matrix:
+def jacobian_of_crossing(system, section, t, x, params, max_jumps: int, integrator, passes: int = 1) -> Matrix:
+    """The Jacobian of the state after `passes` crossings; NaN where one fails."""
+
     def end(x):
-        crossing = _crossing(system, section, t, x, params, max_jumps, pushable(integrator))
+        crossing = crossing_of(system, section, t, x, params, max_jumps, pushable(integrator), passes)
         return crossing.x, crossing.result
 
     jacobian, result = jax.jacfwd(end, has_aux=True)(x)

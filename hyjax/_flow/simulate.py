@@ -39,7 +39,7 @@ def simulate(
     t0: float | Time = 0.0,
     max_jumps: int = 100,
     integrator: IntegratorLike = Integrator(),
-    save: Float[Array, " times"] | None = None,
+    times: Float[Array, " times"] | None = None,
     record: bool = True,
 ) -> Trajectory:
     r"""Simulate a hybrid system from `t0` to `t1` through any sequence of modes.
@@ -49,7 +49,7 @@ def simulate(
     **Arguments:** `system`: a `HybridSystem`. `x0`: initial state, shape `(n,)`. `mode`: name of the first mode. `t0`, `t1`:
     start and end time; a guard that falls within rounding of `t1` counts as met: its jump is taken, and the end is the event's
     time. Times and states are in the units of the vector fields. `max_jumps`: the largest number of jumps, static. `integrator`:
-    an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `save`: times at which to
+    an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `times`: at which to
     keep states, shape `(times,)`, in any order; `Trajectory.sample` gives further states. `record`: whether to keep the arcs;
     `False` keeps the final state and the number of jumps, in constant memory, and takes as many arcs as there are.
 
@@ -72,10 +72,10 @@ def simulate(
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
     t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
-    if save is not None and not record:
-        raise ValueError("simulate: save= needs the arcs: simulate with record=True.")
-    save = None if save is None else jnp.asarray(save, x0.dtype)
-    return run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, save, record)
+    if times is not None and not record:
+        raise ValueError("simulate: times= needs the arcs: simulate with record=True.")
+    times = None if times is None else jnp.asarray(times, x0.dtype)
+    return run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, times, record)
 
 
 def check_simulation(
@@ -114,14 +114,14 @@ def run_simulation(
     params: Params,
     max_jumps: int,
     integrator: Integrators,
-    save: Float[Array, " times"] | None,
+    times: Float[Array, " times"] | None,
     record: bool = True,
 ) -> Trajectory:
     """`simulate` without the checks of its arguments, for the automaton of a system."""
     index = jnp.array(automaton.names.index(mode))
     if not record:
         return _simulate_end(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator)
-    return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, save)
+    return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, times)
 
 
 @eqx.filter_jit
@@ -145,7 +145,7 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
 
 
 @eqx.filter_jit
-def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save) -> Trajectory:
+def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times) -> Trajectory:
     keeps_jacobian = integrator.loop == "lax"
     plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
 
@@ -165,8 +165,8 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, save)
     starts, ends, x_starts, x_ends, rates = (nan_unless(rows_of(there, column), column) for column in reals)
     modes, transitions = (jnp.where(there, column, -1) for column in integers)
     samples = None
-    if save is not None:
-        samples = samples_at(automaton, (starts, ends, x_starts, modes), save, params, integrator)
+    if times is not None:
+        samples = samples_at(automaton, (starts, ends, x_starts, modes), times, params, integrator)
     return Trajectory(
         t=t, x=z, mode=mode, starts=starts, ends=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
         transitions=transitions, guard_rates=rates, at_once=jumped & beyond, jumps=jnp.sum(jumped), result=result,

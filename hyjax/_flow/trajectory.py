@@ -36,7 +36,7 @@ class Arc(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> (arc,) = orbit.sample(5)
     >>> arc.mode, arc.t.shape, arc.x.shape
     ('stance', (5,), (5, 2))
@@ -58,7 +58,7 @@ class Samples(eqx.Module):
 
     >>> from hyjax.models import bouncing_ball as ball
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
-    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0, save=jnp.array([0.0, 0.5, 1.0]))
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0, times=jnp.array([0.0, 0.5, 1.0]))
     >>> print(run.samples.x.round(4), run.samples.mode)
     [[ 1.      0.    ]
      [ 0.1603  3.068 ]
@@ -134,7 +134,7 @@ class Trajectory(Shown):
     ends, after and before the jumps, shape `(arcs, size)`. `modes`: shape `(arcs,)`. `transitions`: the transition whose guard
     ended the arc, -1 for none, shape `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `at_once`: whether
     the jump was taken where the arc began, its guard beyond the surface (see `Transition`), shape `(arcs,)`. `jumps`: the
-    number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the times `save` given to `simulate`, or `None`.
+    number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the given `times` given to `simulate`, or `None`.
 
     **Example:**
 

@@ -52,7 +52,7 @@ class Negative(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> fastest = hj.objectives.Negative(hj.objectives.speed(wheel.travel))
     >>> print(f"{fastest(orbit, params):.6f}")
     -0.432898
@@ -74,7 +74,7 @@ def period(orbit: PeriodicOrbit, params: Params) -> Scalar:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> print(f"{hj.objectives.period(orbit, params):.6f}")
     2.310015
     """
@@ -94,7 +94,7 @@ def spectral_radius(orbit: PeriodicOrbit, params: Params) -> Scalar:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> print(f"{hj.objectives.spectral_radius(orbit, params):.6f}")
     0.444444
     """
@@ -123,7 +123,7 @@ def contraction(smoothing: float = 1e-3) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> bound = hj.objectives.contraction()
     >>> print(f"{bound(orbit, params) / orbit.spectral_radius:.4f}")
     1.0006
@@ -153,7 +153,7 @@ def sensitivity(noise: Where, indicator: Indicator = stride_time) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> norm = hj.objectives.sensitivity(noise=lambda p: p.slope)
     >>> print(f"{norm(orbit, params):.6f}")
     5.156015
@@ -177,7 +177,7 @@ def step_length(travel: Travel) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> print(f"{hj.objectives.step_length(wheel.travel)(orbit, params):.6f}")
     1.000000
     """
@@ -200,7 +200,7 @@ def speed(travel: Travel) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> print(f"{hj.objectives.speed(wheel.travel)(orbit, params):.6f}")
     0.432898
     """
@@ -223,7 +223,7 @@ def impact_loss(energy: Energy) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> loss = hj.objectives.impact_loss(lambda mode, x, p: x[1] ** 2 / 2)
     >>> print(f"{loss(orbit, params):.6f}")
     0.132446
@@ -269,7 +269,7 @@ def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> angle = hj.objectives.integral(lambda t, x, p: x[1])
     >>> print(f"{angle(orbit, params):.6f}")
     1.047198
@@ -306,7 +306,7 @@ def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Win
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> rate = hj.objectives.along(lambda t, x, p: x[1], samples=3)
     >>> print(rate(orbit, params).round(6))
     [0.460341 0.393818 0.690512]
@@ -346,7 +346,7 @@ def largest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0))
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> rate = hj.objectives.largest(lambda t, x, p: x[1])
     >>> print(f"{rate(orbit, params):.6f}")
     0.690512
@@ -363,7 +363,7 @@ def smallest(function: Rate | Mapping[str, Rate], *, window: Window = (0.0, 1.0)
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> rate = hj.objectives.smallest(lambda t, x, p: x[1])
     >>> print(f"{rate(orbit, params):.6f}")
     0.377770
@@ -422,7 +422,7 @@ def positive_work(power: Rate | Mapping[str, Rate]) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
     >>> print(f"{hj.objectives.positive_work(power)(orbit, params):.6f}")
     0.250572
@@ -439,7 +439,7 @@ def negative_work(power: Rate | Mapping[str, Rate]) -> Objective:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
     >>> print(f"{hj.objectives.negative_work(power)(orbit, params):.6f}")
     0.051903
@@ -468,7 +468,7 @@ def cost_of_transport(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> power = lambda t, x, p: jnp.sin(x[0] + p.slope) * x[1]
     >>> cost = hj.objectives.cost_of_transport(power, wheel.travel, weight=1.0)
     >>> print(f"{cost(orbit, params):.6f}")

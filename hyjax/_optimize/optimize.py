@@ -17,8 +17,7 @@ from .._orbit.shooting import AbstractShooting, SingleShooting
 from .._results.shown import is_traced
 from .._results.working import working
 from .._sweep.workers import threads_here, Workers
-from .._system.results import RESULTS
-from .._system.system import HybridSystem
+from .._system.results import RESULTS, SolveError
 from .._system.where import Where
 from .constraint import Constraint, Objective
 from .gait_program import Bounds, GaitProgram, Unknowns, unknowns_of
@@ -35,9 +34,8 @@ WIDTH = 8
 
 
 def optimize(
-    objective: Objective,
-    system: HybridSystem,
     orbit: PeriodicOrbit,
+    objective: Objective,
     *,
     where: Where,
     constraints: Constraint | Sequence = (),
@@ -55,8 +53,8 @@ def optimize(
     from the Taylor polynomial of the last one. A trial whose orbit is not found there is a step that is too long; it is
     shortened, and the code of the failure is in `history`.
 
-    **Arguments:** `objective`: `(orbit, params) -> number`, differentiable; see `hyjax.objectives`. `orbit`: a gait of `system`,
-    at the parameters where the search starts. `where`: selects the parameters that vary, numbers or arrays, as
+    **Arguments:** `orbit`: at the parameters where the search starts. `objective`: `(orbit, params) -> number`,
+    differentiable; see `hyjax.objectives`. `where`: selects the parameters that vary, numbers or arrays, as
     `lambda p: (p.push_off, p.stiffness)`. `constraints`: one `Constraint` or several. `bounds`: a pair `(low, high)` for each
     selected parameter, in its unit; `None` for a parameter or an end without bound. `method`: `InteriorPoint`. `starts`: the
     number of starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or
@@ -74,10 +72,10 @@ def optimize(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
     >>> gait = hj.optimize(
-    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
+    ...     orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
     ... )
     >>> print(gait.result, f"{gait.params.inertia_ratio:.6f} {gait.value:.6f}")
     successful 0.800000 2.598961
@@ -85,7 +83,7 @@ def optimize(
     Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; the derivatives are those of `periodic_orbit`.
     """
     program, lanes, origin = _prepare(
-        objective, system, orbit, where, constraints, bounds, method, starts, shooting, integrator
+        orbit, objective, where, constraints, bounds, method, starts, shooting, integrator
     )
     gait = program.evaluate
     assert isinstance(gait, GaitProgram)
@@ -104,22 +102,20 @@ def optimize(
             lambda r: r.gradient_error, result, jnp.asarray(error), is_leaf=lambda leaf: leaf is None
         )  # fmt: skip
     if throw and result.result != RESULTS.successful:
-        raise RuntimeError(failure(result))
+        raise SolveError(failure(result), result.result._value)
     return result
 
 
-def _prepare(objective, system, orbit, where, constraints, bounds, method, starts, shooting, integrator):
+def _prepare(orbit, objective, where, constraints, bounds, method, starts, shooting, integrator):
     """The program, the starts, and the origin with what is known there."""
     if orbit.x.ndim != 1:
         raise ValueError(f"optimize: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0].")
-    if system is not orbit.system and system != orbit.system:
-        raise ValueError("optimize: the orbit belongs to another system than the one given.")
     if not is_traced(orbit) and orbit.result != RESULTS.successful:
         raise ValueError("optimize: the orbit was not found, so there is nothing to start from: see its `result`.")
     constraints = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
     if wrong := [each for each in constraints if not isinstance(each, Constraint)]:
         raise ValueError(f"optimize: {wrong[0]!r} is not a constraint. Write hj.Constraint(function, at_least=...).")
-    integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
+    integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
     if integrator.loop == "checkpointed" and method.second_order:
         raise ValueError(
             "optimize: this integrator's adjoint gives first derivatives only. Use method=hj.InteriorPoint(second_order=False)."
@@ -131,7 +127,8 @@ def _prepare(objective, system, orbit, where, constraints, bounds, method, start
     count = lambda rows: eqx.filter_eval_shape(rows, orbit, orbit.params).size
     rows = tuple((count(each.equalities), count(each.inequalities)) for each in constraints)
     gait = GaitProgram(
-        objective, constraints, unknowns, shooting, integrator, system, orbit.sequence, orbit.strides, method.second_order, rows
+        objective, constraints, unknowns, shooting, integrator, orbit.system, orbit.sequence, orbit.strides,
+        method.second_order, rows
     )  # fmt: skip
     program = NonlinearProgram(gait, unknowns.lower, unknowns.upper, sum(e for e, _ in rows), sum(i for _, i in rows))
     known = gait.expanded(orbit)

@@ -56,11 +56,9 @@ class OptimizedGait(Shown):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
-    >>> gait = hj.optimize(
-    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
-    ... )
+    >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
     >>> print(f"{gait.value_before:.6f} {gait.value:.6f} {gait.multipliers[0]:.6f}", gait.active)
     2.310015 2.598961 4.500946 [ True]
     """

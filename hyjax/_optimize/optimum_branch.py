@@ -27,11 +27,9 @@ class ActiveSetChange(NamedTuple):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
-    >>> gait = hj.optimize(
-    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
-    ... )
+    >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
     >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
     >>> [f"{change.number:.6f} {change.name} {change.active}" for change in branch.changes]
     ['0.562500 lower bound of inertia_ratio True', '0.562500 spectral_radius <= 0.36 False']
@@ -56,11 +54,9 @@ class OptimumBranch(Shown):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
-    >>> gait = hj.optimize(
-    ...     hj.objectives.period, wheel.system, orbit, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)]
-    ... )
+    >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
     >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
     >>> branch.unknowns.shape[1], branch.multipliers.shape[1], bool(branch.orbits.stable.all())
     (1, 1, True)

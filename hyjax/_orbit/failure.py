@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._system.results import code_of, described_code, RESULTS
+from .._system.results import code_of, described_code, RESULTS, SolveError
 from .._system.types import Scalar
 
 if TYPE_CHECKING:
@@ -17,24 +17,6 @@ if TYPE_CHECKING:
 
 
 Codes = Array | np.ndarray
-
-
-class OrbitError(RuntimeError):
-    """No periodic orbit was found from a guess; the message has the code, the residual, the last iterate and the remedies.
-
-    Raised by `periodic_orbit` outside of `jit`; with `throw=False` there is none, and the code is in `result`.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> try:
-    ...     hj.periodic_orbit(wheel.system, jnp.array([-0.5, 0.1]), params, sequence=wheel.sequence)
-    ... except hj.OrbitError as error:
-    ...     print(str(error).splitlines()[0])
-    ...
-    periodic_orbit found no orbit from this guess.
-    """
 
 
 class Reached(eqx.Module):
@@ -54,7 +36,7 @@ class Reached(eqx.Module):
 
 
 def raise_failure(orbit: "PeriodicOrbit", reached: Reached) -> "PeriodicOrbit":
-    """The orbit itself; `OrbitError` where it, or a lane of a batch, failed; under `jit` equinox's runtime error."""
+    """The orbit itself; `SolveError` where it, or a lane of a batch, failed; under `jit` equinox's runtime error."""
     _look(orbit.result._value, reached, orbit.distance)
     return orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
 
@@ -64,7 +46,7 @@ def _look(codes: Codes, reached: Reached, distance: Array) -> Codes:
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((codes, reached, distance))):
         return _look_at_lanes(codes, reached, distance)
     if np.any(np.asarray(codes) != RESULTS.successful._value):
-        raise OrbitError(describe_failure(np.asarray(codes), reached, np.asarray(distance)))
+        raise SolveError(describe_failure(np.asarray(codes), reached, np.asarray(distance)), codes)
     return codes
 
 

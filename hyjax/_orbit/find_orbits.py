@@ -1,115 +1,72 @@
 """Search for the periodic orbits in a region, without an initial guess."""
 
-from typing import overload
-
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .._flow.check import check
-from .._flow.integrator import for_modes, Integrator, IntegratorLike
+from .._flow.integrator import Integrator
 from .._results.warn import warn
 from .._results.working import working
-from .._system.section import first_mode, SectionLike
-from .._system.system import HybridSystem
 from .._system.types import Params
-from .orbit import PeriodicOrbit
+from .orbits import Orbits
+from .return_map import require_map, ReturnMap
 from .search import Batch, Region, search, solve_batch
 from .section_search import find_section_orbits
 from .shooting import AbstractShooting, SingleShooting
 
 
-@overload
 def find_orbits(
-    system: HybridSystem,
+    step: ReturnMap,
     params: Params,
     *,
     region: Region,
-    sequence: tuple[str, ...],
-    section: None = None,
-    starts: int = 2048,
-    strides: int = 1,
-    max_jumps: int = 100,
+    max_starts: int = 2048,
     key: PRNGKeyArray | None = None,
     method: AbstractShooting = SingleShooting(),
-    integrator: IntegratorLike = Integrator(),
-) -> PeriodicOrbit: ...
-
-
-@overload
-def find_orbits(
-    system: HybridSystem,
-    params: Params,
-    *,
-    region: Region,
-    sequence: None = None,
-    section: SectionLike,
-    starts: int = 2048,
-    strides: int = 1,
-    max_jumps: int = 100,
-    key: PRNGKeyArray | None = None,
-    method: AbstractShooting = SingleShooting(),
-    integrator: IntegratorLike = Integrator(),
-) -> dict[tuple[str, ...], PeriodicOrbit]: ...
-
-
-def find_orbits(
-    system: HybridSystem,
-    params: Params,
-    *,
-    region: Region,
-    sequence: tuple[str, ...] | None = None,
-    section: SectionLike | None = None,
-    starts: int = 2048,
-    strides: int = 1,
-    max_jumps: int = 100,
-    key: PRNGKeyArray | None = None,
-    method: AbstractShooting = SingleShooting(),
-    integrator: IntegratorLike = Integrator(),
-) -> PeriodicOrbit | dict[tuple[str, ...], PeriodicOrbit]:
+) -> Orbits:
     r"""Periodic orbits in a region, found by Newton's method from many starts in it. $S^m(x) = x$ for $m$ = `strides`.
 
     The starts come in rounds of 128. The search ends when every orbit found was reached from two starts or more, and the
     expected share of starts that lead to an orbit not yet found, among the starts that lead to orbits, is at most 1/4000: it is
-    $w(w + 1)/n(n - 1)$ for $w$ orbits from $n$ starts. It ends without an orbit after 512 starts, and in any case after `starts`,
-    with a warning if that is too early for the rule. An orbit to which few starts lead may be missed; a smaller region finds it.
+    $w(w + 1)/n(n - 1)$ for $w$ orbits from $n$ starts. It ends without an orbit after 512 starts, and in any case after
+    `max_starts`, with a warning if that is too early for the rule. An orbit to which few starts lead may be missed; a smaller
+    region finds it.
 
     Starts are solved with coarse tolerances (1e-5; 1e-3 in float32) and few Newton steps, but with as many as allowed where a
     round leads to none and no orbit is known; the distinct results are solved again with the integrator's own tolerances. While
     fewer than one start in 32 leads to an orbit, further starts lie on the edge of those whose stride succeeds. Two results are
     one orbit if they lie within their error bounds, the residual times $|(I - DS^m)^{-1}|$.
 
-    With a `section` in place of a `sequence`, $S$ is the map of the section to its next crossing through any number of jumps: the
-    orbits found are named by their sequences of modes.
+    By the map of a `section`, of an autonomous system, or of a `Stroboscope`, the orbits found are named by their sequences of
+    modes.
 
     **Arguments:**
 
-    - `system`, `params`: a `HybridSystem` and its parameters, a PyTree.
+    - `step`, `params`: a `ReturnMap`, by default integrated by `Integrator()`, and the parameters of its system, a PyTree. Orbits
+      that close after fewer than its `strides` are omitted.
     - `region`: `(low, high)`, two states of shape `(n,)`, in the units of the vector fields: the box of states just after the
       jump that closes the sequence; an orbit of several strides has one of these states in the box. It may be large: only the
-      image of the reset is searched.
-    - Either `sequence`: mode names, static; or `section`: a `Section` of an autonomous system, or a `Stroboscope`. Then `region`
-      is a box of states of the section's mode, which need not lie on the section, and `max_jumps` the largest number of jumps in
-      one stride.
-    - `starts`: the largest number of starts. `strides`: orbits that close after fewer strides are omitted. `key`: of
-      `jax.random`; the same key gives the same orbits.
-    - `method`: as for `periodic_orbit`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
+      image of the reset is searched. With a section, a box of states of its mode, which need not lie on the section.
+    - `max_starts`: the largest number of starts. `key`: of `jax.random`; the same key gives the same orbits.
+    - `method`: as for `periodic_orbit`.
 
-    **Returns:** one `PeriodicOrbit` whose arrays have a leading axis over the distinct orbits found, by decreasing period; its
-    length is 0 if none is found; a warning says where starts led to instead: to orbits outside of the region, or to states that
-    return at another phase of a forcing. Orbits of continuous families are omitted. Not for use under `jit`, because the number
-    of orbits is not known in advance. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+    **Returns:** `Orbits`: the distinct orbits found, by decreasing period, `orbits[0]` the first; along a sequence with the
+    attributes of a `PeriodicOrbit`, whose arrays have a leading axis. Its length is 0 if none is found; a warning says where
+    starts led to instead: to orbits outside of the region, or to states that return at another phase of a forcing. Orbits of
+    continuous families are omitted. Not for use under `jit`, because the number of orbits is not known in advance. `ValueError`
+    for arguments of a wrong shape or dtype, or that are not finite.
 
-    With a `section`, a dictionary from each sequence to a `PeriodicOrbit` of this kind, the shortest sequence first. The `system`
-    of these orbits is the given one with a transition at the section, which changes nothing and enters the mode `"(mode) from the
-    section"`, where the orbits start. Where several transitions lead from one mode to the same other, each enters a mode of its
-    own, `"(mode) after (number)"`. Its time counts from the phase of a `Stroboscope`. `continuation` and `sweep` of
-    `orbit.system` follow these orbits, also one without jumps.
+    With a `section`, `orbits.batches` has a batch for each sequence, the shortest sequence first. The `system` of these orbits is
+    the given one with a transition at the section, which changes nothing and enters the mode `"(mode) from the section"`, where
+    the orbits start. Where several transitions lead from one mode to the same other, each enters a mode of its own,
+    `"(mode) after (number)"`. Its time counts from the phase of a `Stroboscope`. `continuation`, `sweep` and `optimize` follow
+    these orbits, also one without jumps.
 
     **Example:**
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbits = hj.find_orbits(wheel.system, params, sequence=wheel.sequence, region=wheel.region(params))
+    >>> orbits = hj.find_orbits(wheel.step, params, region=wheel.region(params))
     >>> orbits.x.shape
     (1, 2)
     >>> print(orbits.period.round(6))
@@ -119,25 +76,23 @@ def find_orbits(
     stopping rules for multistart global optimization methods*, Math. Program. 37, 59-80; the starts: an additive recurrence,
     Niederreiter (1992), *Random Number Generation and Quasi-Monte Carlo Methods*, ch. 3.
     """
-    first_mode("find_orbits", sequence, section)
-    if section is not None:
-        return find_section_orbits(
-            system, params, section, region, starts, strides, key, method, integrator, max_jumps
-        )  # fmt: skip
-    assert sequence is not None
-    integrator = for_modes(system, integrator)
-    for bound in region:
-        _, _, params = check(system, 0.0, bound, params, sequence, integrator)
+    require_map(step, "find_orbits")
     low, high = (np.asarray(bound) for bound in region)
+    if not isinstance(max_starts, int) or max_starts < 1:
+        raise ValueError(f"find_orbits: max_starts={max_starts!r} must be an integer of at least 1.")
     if not np.all(low <= high):
         raise ValueError(f"region: low {low} must not exceed high {high}.")
-    if strides < 1 or starts < 1:
-        raise ValueError(f"find_orbits: strides={strides} and starts={starts} must be at least 1.")
-    batch = Batch(system, params, tuple(sequence), strides, method, integrator)
+    if step.sequence is None:
+        found = find_section_orbits(step, params, region, max_starts, key, method)
+        return Orbits(tuple(found.values()))
+    integrator = step.integrator_or(Integrator())
+    for bound in region:
+        _, _, params = check(step.system, 0.0, bound, params, step.sequence, integrator)
+    batch = Batch(step.system, params, step.sequence, step.strides, method, integrator)
     with working("searching for periodic orbits"):
-        orbits, census = search(batch, (low, high), starts, key, solve_batch)
+        orbits, census = search(batch, (low, high), max_starts, key, solve_batch)
     if len(orbits) and not census.complete:
         warn(f"find_orbits: {census}")
     elif census.hint and not len(orbits):
         warn(f"find_orbits: no orbit was found. {census.hint}")
-    return orbits
+    return Orbits((orbits,))

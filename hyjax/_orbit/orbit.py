@@ -9,10 +9,7 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
-from .._flow.check import check
-from .._flow.flow import flow_for
-from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators, rolled
-from .._flow.jump import reset
+from .._flow.integrator import Integrators, rolled
 from .._flow.trajectory import Arc
 from .._numerics.trees import without_tangents
 from .._results.registry import animate, draw
@@ -21,13 +18,13 @@ from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
-from .failure import raise_failure, Reached
+from .failure import Reached
 from .implicit import closed_orbit
 from .multipliers import eigenvalues
 from .orbit_report import describe, orbit_table
 from .problem import Problem
-from .shooting import AbstractShooting, MultipleShooting, SearchLimits, SingleShooting
-from .stride import monodromy, run_stride
+from .return_map import ReturnMap
+from .shooting import AbstractShooting, SearchLimits
 from .verdict import in_family, judged, orbit_multipliers
 
 if TYPE_CHECKING:
@@ -59,7 +56,7 @@ class PeriodicOrbit(Shown):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> orbit.x.shape, orbit.return_jacobian.shape, bool(orbit.stable), bool(orbit.residual < 1e-14)
     ((2,), (2, 2), True, True)
     >>> print(f"{orbit.multipliers[0].real:.6f}")
@@ -166,11 +163,14 @@ class PeriodicOrbit(Shown):
         # An orbit whose numbers were read from a file holds numpy arrays.
         return jnp.ravel(self.starts[:, None] + self.elapsed)
 
+    @property
+    def step(self) -> ReturnMap:
+        """The return map of which `x` is a fixed point."""
+        return ReturnMap(self.system, sequence=self.sequence, strides=self.strides, integrator=self.integrator)
+
     def monodromy(self) -> Matrix:
-        """The monodromy matrix once around the orbit; see `hyjax.monodromy`."""
-        return monodromy(
-            self.system, self.x, self.params, sequence=self.sequence * self.strides, integrator=self.integrator
-        )
+        """The monodromy matrix once around the orbit; see `ReturnMap`."""
+        return self.step.monodromy(self.x, self.params)
 
 
 def orbit_of(
@@ -228,94 +228,3 @@ def run_orbit(
         distance,
     )  # fmt: skip
     return orbit, reached
-
-
-_run = eqx.filter_jit(run_orbit)
-
-
-def periodic_orbit(
-    system: HybridSystem,
-    guess: State | Float[Array, "strides n"],
-    params: Params,
-    *,
-    sequence: tuple[str, ...],
-    strides: int = 1,
-    method: AbstractShooting = SingleShooting(),
-    integrator: IntegratorLike = Integrator(),
-    near: float | Float[Array, ""] = jnp.inf,
-    throw: bool = True,
-) -> PeriodicOrbit:
-    r"""The periodic orbit to which Newton's method leads from a guess. $S^m(x) = x$ for $m$ = `strides`.
-
-    This need not be the orbit nearest to the guess, nor one of the same kind: `distance` of the result says how far it is from
-    the guess, and `near` sets a bound. To follow one orbit over parameters use `sweep` or `continuation`.
-
-    **Arguments:** `system`: a `HybridSystem`. `guess`: state at the start of the sequence's first mode, just after a jump, shape
-    `(n,)`; or for `MultipleShooting` one for each stride, shape `(strides, n)`. `sequence`: mode names, static. `strides`: the
-    number of passes, static. `method`: `SingleShooting` or `MultipleShooting`. `integrator`: an `Integrator`, or one for each
-    mode, `{"stance": ..., "flight": ...}`. `near`: the largest `distance` from the guess, such as 0.1. `throw`: raise an error on
-    failure; with `False`, `result` holds the code.
-
-    **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`, in the units of the vector fields. All its numbers are
-    differentiable in `params`, to any order in forward and reverse mode. With
-    `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
-    does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
-    `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
-    periodic too, `zeno` when the strides shrink to no duration, `out_of_phase` when the state of a time-dependent system returns
-    at another phase of its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the
-    stride that failed.
-    With `throw`, an `OrbitError` states code, residual and last iterate; under `jit` it is equinox's runtime error, with
-    the code. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> print(f"{orbit.period:.6f}, {orbit.spectral_radius:.6f}")
-    2.310015, 0.444444
-    >>> def period(p):
-    ...     return hj.periodic_orbit(wheel.system, wheel.guess(p), p, sequence=wheel.sequence).period
-    ...
-    >>> print(f"{jax.grad(period)(params).slope:.6f}")
-    -9.684619
-
-    Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
-    """
-    integrator, guess = for_modes(system, integrator), jnp.asarray(guess)
-    if strides < 1:
-        raise ValueError(f"periodic_orbit: strides={strides} must be at least 1.")
-    if guess.ndim == 2:
-        if not isinstance(method, MultipleShooting) or guess.shape[0] != strides:
-            raise ValueError(
-                f"periodic_orbit: a guess of shape {guess.shape} gives a state to each of {guess.shape[0]} strides. Use "
-                f"method=hj.MultipleShooting() and strides={guess.shape[0]}, or a guess of shape ({guess.shape[1]},)."
-            )
-        for node in guess:
-            _, _, params = check(system, 0.0, node, params, sequence, integrator)
-    else:
-        _, guess, params = check(system, 0.0, guess, params, sequence, integrator)
-    if not isinstance(near, jax.core.Tracer) and not near >= 0:
-        raise ValueError(
-            f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
-        )
-    near = jnp.asarray(near, guess.dtype)
-    orbit, reached = _run(system, guess, params, tuple(sequence), strides, method, integrator, near)
-    return raise_failure(orbit, reached) if throw else orbit
-
-
-@eqx.filter_jit
-def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
-    """For each arc of the stride from `x` at the time `t`: `n` times, and the states there."""
-    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
-    taken = orbit.system.route(orbit.sequence)
-    arcs = []
-    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
-        times = jnp.linspace(t, impact.t, n)
-
-        def at(time, mode=mode, t=t, x=x):
-            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
-
-        arcs.append((times, jax.vmap(at)(times)))
-        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
-    return arcs

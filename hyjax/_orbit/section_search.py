@@ -15,19 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from .._flow.integrator import IntegratorLike, Integrators, PlainForward, rolled, with_adjoint
-from .._flow.section_map import check_section, for_terminal_modes, section_map, SectionMap, unchanged, with_section_mode
+from .._flow.integrator import Integrator, Integrators, PlainForward, rolled, with_adjoint
+from .._flow.section_map import check_section, for_terminal_modes, SectionMap, unchanged, with_section_mode
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
+from .._results.shown import is_traced
 from .._results.warn import warn
 from .._results.working import working
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, Scalar, State, Time
-from .orbit import PeriodicOrbit
+from .failure import Reached
+from .orbit import PeriodicOrbit, run_orbit
 from .orbit_register import FixedPoint
 from .problem import uses_time
+from .return_map import ReturnMap
 from .search import Batch, Region, search, SectionBatch, solve_batch, stage_limits
 from .shooting import AbstractShooting, outcome, SearchLimits
 
@@ -154,74 +157,106 @@ def _onto_surface(section: SectionLike, x: State, params: Params) -> State:
 
 
 def find_section_orbits(
-    system: HybridSystem,
-    params: Params,
-    section: SectionLike,
-    region: Region,
-    starts: int,
-    strides: int,
-    key: PRNGKeyArray | None,
-    method: AbstractShooting,
-    integrator: IntegratorLike,
-    max_jumps: int,
+    step: ReturnMap, params: Params, region: Region, starts: int, key: PRNGKeyArray | None, method: AbstractShooting
 ) -> dict[tuple[str, ...], PeriodicOrbit]:
     """`find_orbits` by a section."""
     for bound in region:
-        _, _, params, given = check_section(system, section, bound, params, None, integrator)
-    system, section = at_phase(system, section)
+        batch, section = _batch_of("find_orbits", step, bound, params, method)
     low, high = (np.asarray(bound) for bound in region)
-    if not np.all(low <= high):
-        raise ValueError(f"region: low {low} must not exceed high {high}.")
-    if strides < 1 or starts < 1 or not isinstance(max_jumps, int) or max_jumps < 0:
+    with working("searching for periodic orbits"):
+        found, census = search(batch, (low, high), starts, key, _solve)  # pyright: ignore[reportPossiblyUnbound]
+        if len(found.period) and not census.complete:
+            warn(f"find_orbits: {census}")
+        return _named(step, section, batch, found)  # pyright: ignore[reportPossiblyUnbound]
+
+
+def orbit_of_section(
+    step: ReturnMap, guess: State, params: Params, method: AbstractShooting, near: float
+) -> tuple[PeriodicOrbit, Reached]:
+    """`periodic_orbit` by a section, and the last iterate."""
+    if is_traced((guess, params, near)):
         raise ValueError(
-            f"find_orbits: strides={strides} and starts={starts} must be at least 1, max_jumps={max_jumps!r} an integer of at "
-            "least 0."
+            "periodic_orbit: by a section the sequence of modes is not known in advance, so the search cannot be under jit, "
+            "vmap or grad. Give orbit.step of an orbit found before."
         )
-    extended = with_section_mode(system, section)
+    batch, section = _batch_of("periodic_orbit", step, guess, params, method)
+    guess = jnp.asarray(guess)
+    *_, fine = stage_limits(batch, guess.dtype)
+    found = jax.tree.map(lambda leaf: leaf[0], _solve(batch, guess[None], fine))
+    start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
+    there = on_section(*at_phase(step.system, section))
+    sequence = _sequence_from(there, step, section, start, batch.params)
+    inner = _on_copies(step, there)
+    orbit, reached = _run(there.system, start, batch.params, sequence, 1, method, inner)
+    distance = reached.distance(guess)
+    if bool((orbit.result == RESULTS.successful) & ~(distance <= near)):
+        lost = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if eqx.is_inexact_array(leaf) else leaf, orbit)
+        orbit = dataclasses.replace(
+            lost, iterations=orbit.iterations, params=orbit.params, result=RESULTS.far_from_guess
+        )
+    return dataclasses.replace(orbit, distance=distance), reached
+
+
+_run = eqx.filter_jit(run_orbit)
+
+
+def _on_copies(step: ReturnMap, there: OnSection) -> Integrators:
+    """The map's integrator for the system on the section."""
+    return step.integrator_or(Integrator()).renamed(there.system.names, there.sources)
+
+
+def _batch_of(
+    caller: str, step: ReturnMap, x: State, params: Params, method: AbstractShooting
+) -> tuple[SectionBatch, SectionLike]:
+    """The arguments of a search by the map of a section, and the section as given."""
+    section, integrator = step.section, step.integrator_or(Integrator())
+    assert section is not None
+    _, x, params, given = check_section(step.system, section, x, params, None, integrator)
+    system, at = at_phase(step.system, section)
+    extended = with_section_mode(system, at)
     every = range(len(extended.transitions))
-    if isinstance(section, Section) and uses_time(extended, extended.names, every, params, low.dtype):
+    if isinstance(at, Section) and uses_time(extended, extended.names, every, params, x.dtype):
         raise ValueError(
-            "find_orbits: the system depends on time, so that an orbit closes after a multiple of a period: use section="
+            f"{caller}: the system depends on time, so that an orbit closes after a multiple of a period: use section="
             "hj.Stroboscope(mode, period)."
         )
     plain = rolled(with_adjoint(for_terminal_modes(given, extended), PlainForward()))
-    each = SectionMap(extended, section, len(system.names), max_jumps, plain)
-    batch = SectionBatch(each, params, strides, method, plain)
-    with working("searching for periodic orbits"):
-        found, census = search(batch, (low, high), starts, key, _solve)
-        if len(found.period) and not census.complete:
-            warn(f"find_orbits: {census}")
-        return _named(system, section, params, found, strides, method, given, max_jumps)
+    each = SectionMap(extended, at, len(system.names), step.max_jumps, plain)
+    return SectionBatch(each, params, step.strides, method, plain), section
+
+
+def _sequence_from(
+    there: OnSection, step: ReturnMap, section: SectionLike, x: State, params: Params
+) -> tuple[str, ...]:
+    """The sequence of modes of the passes from a state, up to a pass that fails."""
+    system, section = at_phase(step.system, section)
+    once = dataclasses.replace(step, system=system, section=section, strides=1)
+    t, sequence = jnp.zeros((), x.dtype), [there.home]
+    for k in range(step.strides):
+        passed = once(x, params, t)
+        if not bool(passed.result == RESULTS.successful):
+            return (there.home,)
+        taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]
+        sequence += [there.mode_entered(k, system.transitions[k].target) for k in taken]
+        # A stroboscope may find the state in another mode, where the crossing is none.
+        if k < step.strides - 1 and system.names[int(passed.mode)] == section.mode:
+            sequence.append(there.home)
+        t, x = t + passed.time, passed.x[: x.size]
+    return tuple(sequence)
 
 
 def _named(
-    system: HybridSystem,
-    section: SectionLike,
-    params: Params,
-    found: FixedPoint,
-    strides: int,
-    method: AbstractShooting,
-    integrator: Integrators,
-    max_jumps: int,
+    step: ReturnMap, section: SectionLike, found_by: SectionBatch, found: FixedPoint
 ) -> dict[tuple[str, ...], PeriodicOrbit]:
     """The periodic orbits at the fixed points, by their sequences of modes."""
-    there = on_section(system, section)
+    params, method = found_by.params, found_by.method
+    there = on_section(*at_phase(step.system, section))
     groups: dict[tuple[str, ...], list[np.ndarray]] = {}
     for nodes in np.asarray(found.nodes):
-        t, x, sequence = jnp.zeros((), nodes.dtype), jnp.asarray(nodes[0]), [there.home]
-        for k in range(strides):
-            passed = section_map(
-                system, x, params, section=section, t=t, max_jumps=max_jumps, integrator=integrator
-            )  # fmt: skip
-            taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]
-            sequence += [there.mode_entered(k, system.transitions[k].target) for k in taken]
-            # A stroboscope may find the state in another mode, where the crossing is none.
-            if k < strides - 1 and system.names[int(passed.mode)] == section.mode:
-                sequence.append(there.home)
-            t, x = t + passed.time, passed.x[: x.size]
-        groups.setdefault(tuple(sequence), []).append(nodes[0])
+        sequence = _sequence_from(there, step, section, jnp.asarray(nodes[0]), params)
+        groups.setdefault(sequence, []).append(nodes[0])
 
-    inner, orbits = integrator.renamed(there.system.names, there.sources), {}
+    inner, orbits = _on_copies(step, there), {}
     for sequence, guesses in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
         batch = Batch(there.system, params, sequence, 1, method, inner)
         *_, fine = stage_limits(batch, guesses[0].dtype)

@@ -182,7 +182,7 @@ class SingleShooting(AbstractShooting):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> method = hj.SingleShooting(max_iterations=50)
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence, method=method)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params, method=method)
     >>> print(orbit.result)
     successful
 
@@ -290,7 +290,7 @@ class MultipleShooting(AbstractShooting):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> method = hj.MultipleShooting()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence, method=method)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params, method=method)
     >>> print(orbit.result)
     successful
 

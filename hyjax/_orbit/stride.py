@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.check import check
 from .._flow.flow import flow_for, Impact, run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
-from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators, pushable
+from .._flow.integrator import Integrators, pushable
 from .._flow.jump import reset, variation_of_jump
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Matrix, Params, Scalar, State, Time
+from .._system.types import Params, Scalar, State, Time
 
 
 class Stride(eqx.Module):
@@ -28,7 +27,7 @@ class Stride(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> after = hj.stride(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> after = wheel.step(wheel.guess(params), params)
     >>> print(after.impacts[0].x.round(6), after.guard_rates.round(6))
     [0.523599 0.965173] [-0.965173]
 
@@ -51,7 +50,7 @@ def run_stride(
     integrator: Integrators,
     arcs: Sequence[Callable[..., Impact]] | None = None,
 ) -> Stride:
-    """`stride` without the checks of its arguments. `arcs`: for each arc, a function to use in place of `run_to_guard`."""
+    """The stride from the time `t`. `arcs`: for each arc, a function to use in place of `run_to_guard`."""
     start, impacts, route = t, [], system.route(sequence)
     may = each_in_step(system, sequence)
     owed = nothing_owed(system, x.dtype) if any(may) else None
@@ -88,7 +87,9 @@ traced_stride = eqx.filter_jit(run_stride)
 
 
 @eqx.filter_jit
-def _jacobian(system, t, x, params, sequence, integrator):
+def jacobian_of_stride(system, t, x, params, sequence, integrator):
+    """The Jacobian of the state after a stride, shape `(n, n)`; NaN where the stride fails."""
+
     def end(x):
         through = run_stride(system, t, x, params, sequence, pushable(integrator))
         return through.x, through.result
@@ -110,7 +111,8 @@ def timed_jacobian(system, t, x, params, sequence, integrator):
 
 
 @eqx.filter_jit
-def _monodromy(system, t, x, params, sequence, integrator):
+def monodromy_of_stride(system, t, x, params, sequence, integrator):
+    """The monodromy matrix of a stride; NaN where the stride fails."""
     total, delay = jnp.eye(x.shape[0], dtype=x.dtype), jnp.zeros_like(x)
     through = run_stride(system, t, x, params, sequence, integrator)
     pushed = pushable(integrator)
@@ -123,111 +125,3 @@ def _monodromy(system, t, x, params, sequence, integrator):
         total = jacobian @ total - jnp.outer(slip, delay)
         t, x = impact.t, reset(way, impact.t, impact.x, params)
     return nan_unless(through.result == RESULTS.successful, total)
-
-
-def stride(
-    system: HybridSystem,
-    x: State,
-    params: Params,
-    *,
-    sequence: tuple[str, ...],
-    t: float | Time = 0.0,
-    integrator: IntegratorLike = Integrator(),
-) -> Stride:
-    r"""The return map $S(x)$ along a sequence of modes, from just after a jump to just after the last jump.
-
-    $x_{i+1} = R_i(t_i, \varphi(t_i; x_i))$ for each mode of the sequence; the last transition enters the first mode again.
-
-    **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x`: state at the start of the first mode,
-    shape `(n,)`. `sequence`: mode names, static. `t`: start time, which matters only for a non-autonomous system. Times and
-    states are in the units of the vector fields. `integrator`: an `Integrator`, or one for each mode,
-    `{"stance": ..., "flight": ...}`.
-
-    **Returns:** `Stride(x, time, impacts, guard_rates, result)`. `result` is `unexpected_transition` when a guard fires that the
-    sequence does not name, `no_crossing` when no guard falls within `integrator.max_time`, or a code of `Impact`. `ValueError`
-    for arguments of a wrong shape or dtype, or that are not finite, and for a sequence without matching transitions.
-
-    A stride that fails has NaN values, and their derivative is zero: the gradient of a failed call is 0.0, so that in a batch the
-    failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> after = hj.stride(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> print(f"{after.time:.6f} {after.x[1]:.6f} {after.result}")
-    1.275313 0.643449 successful
-
-    Source: Bhounsule (2014), eqs. 1-5.
-    """
-    integrator = for_modes(system, integrator)
-    t, x, params = check(system, t, x, params, sequence, integrator)
-    return traced_stride(system, t, x, params, sequence, integrator)
-
-
-def return_jacobian(
-    system: HybridSystem,
-    x: State,
-    params: Params,
-    *,
-    sequence: tuple[str, ...],
-    t: float | Time = 0.0,
-    integrator: IntegratorLike = Integrator(),
-) -> Matrix:
-    r"""The Jacobian of the return map, from section to section. $S_x = \prod_i D_xR_i\,(I - f\,D_xg/(D_tg + D_xg f))\,\Phi_i$.
-
-    Variations end where the *neighbouring* orbit meets its guard, so the eigenvalue along the flow is 0. Computed by automatic
-    differentiation through the steps and the event.
-
-    **Arguments:** as for `stride`; `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
-
-    **Returns:** shape `(n, n)`, row and column in the units of the coordinates; NaN where the stride fails.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> print(hj.return_jacobian(wheel.system, orbit.x, params, sequence=wheel.sequence)[1].round(4))
-    [0.2047 0.4444]
-
-    Source: Bhounsule (2014), eq. 16, whose printed factors are in the wrong order.
-    """
-    integrator = for_modes(system, integrator)
-    t, x, params = check(system, t, x, params, sequence, integrator)
-    return _jacobian(system, t, x, params, sequence, integrator)
-
-
-def monodromy(
-    system: HybridSystem,
-    x: State,
-    params: Params,
-    *,
-    sequence: tuple[str, ...],
-    t: float | Time = 0.0,
-    integrator: IntegratorLike = Integrator(),
-) -> Matrix:
-    r"""The monodromy matrix of a stride, the map of variations at *fixed time*: $\prod_i \Xi_i\,\Phi_i$.
-
-    $\Phi_i$ is the Jacobian of the flow over the duration of arc $i$, $\Xi_i$ the saltation matrix at its end. On a periodic
-    orbit of an autonomous system the spectrum is that of `return_jacobian`, except that the eigenvalue along the flow is 1
-    instead of 0.
-
-    **Arguments:** as for `stride`; `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`.
-
-    **Returns:** shape `(n, n)`, row and column in the units of the coordinates; NaN where the stride fails.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> matrix = hj.monodromy(wheel.system, orbit.x, params, sequence=wheel.sequence)
-    >>> print(jnp.sort(jnp.linalg.eigvals(matrix).real).round(6))
-    [0.444444 1.      ]
-
-    Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
-    """
-    integrator = for_modes(system, integrator)
-    t, x, params = check(system, t, x, params, sequence, integrator)
-    return _monodromy(system, t, x, params, sequence, integrator)

@@ -46,7 +46,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "stride_time": ("duration of each stride", ""),
     "lyapunov": ("largest Lyapunov exponent per stride", "1"),
     "exponents": ("Lyapunov exponents per stride", "1"),
-    "fate": ("outcome of the initial state", ""),
+    "outcome": ("outcome of the initial state", ""),
     "last": ("last state on the section", ""),
     "rtol": ("relative tolerance", "1"),
     "atol": ("absolute tolerance", ""),

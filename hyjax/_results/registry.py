@@ -36,7 +36,7 @@ def draw(result: Any, /, *args: Any, **options: Any) -> Any:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> hj.plot.draw(orbit).savefig("orbit.png")
     """
     return _registered(draw, result)(result, *args, **options)
@@ -56,7 +56,7 @@ def animate(result: Any, model: Any, /, **options: Any) -> Any:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> hj.plot.save_animation(hj.plot.animate(orbit, wheel, steps=2, fps=5), "wheel.gif")
     """
     return _registered(animate, result)(result, model, **options)

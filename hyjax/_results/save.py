@@ -41,7 +41,7 @@ def save(path: str | Path, result: PyTree) -> None:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> hj.save("gait.npz", orbit)
     >>> hj.load("gait.npz").period == orbit.period
     Array(True, dtype=bool)
@@ -96,7 +96,7 @@ def load(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> hj.save("gait.npz", orbit)
     >>> hj.load("gait.npz", system=wheel.system, params=params).period == orbit.period
     Array(True, dtype=bool)
@@ -131,7 +131,7 @@ def provenance(path: str | Path) -> dict[str, Any]:
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> hj.save("gait.npz", orbit)
     >>> hj.provenance("gait.npz")["parameters"]["slope"]
     {'value': 0.2, 'units': 'rad'}

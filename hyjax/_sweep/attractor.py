@@ -13,17 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.integrator import Integrator, IntegratorLike
+from .._flow.integrator import Integrator
 from .._flow.section_map import SectionMap
 from .._numerics.orthonormal import orthonormal
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.return_map import require_map, ReturnMap
 from .._results.dataset import load_xarray
 from .._results.labels import Units, units_attribute, units_of
 from .._results.long_names import described, meanings_of
 from .._results.progress import progress_bar
 from .._system.results import choose, RESULTS
-from .._system.section import SectionLike
-from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where, with_leaves
 from .batches import BatchMap, LaneChunks
@@ -110,41 +109,34 @@ Starts = PeriodicOrbit | Float[Array, "..."] | Callable[[Params], Float[Array, "
 
 
 def attractor(
-    system: HybridSystem,
-    start: Starts,
+    step: ReturnMap,
+    x0: Starts,
     params: Params,
     *,
     where: Where,
     values: Any,
-    sequence: tuple[str, ...] | None = None,
-    section: SectionLike | None = None,
-    strides: int = 1000,
-    transients: int | None = None,
+    n_strides: int = 1000,
+    discard: int | None = None,
     keep: int = 128,
     max_period: int = 64,
-    max_jumps: int = 100,
-    integrator: IntegratorLike | None = None,
     executor: Executor | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Long-run states, periods and Lyapunov exponents over a grid of parameters: $x_{k+1} = S(x_k, \lambda)$, iterated.
 
-    $S$ is the return map of a `sequence` of modes, or the map of a `section` to its next crossing through whatever modes come.
     The Lyapunov exponents are the means of $\log |R_{ii}|$, where $DS(x_k)\,Q_k = Q_{k+1} R$; of a map that depends on time with
     the time as a coordinate.
 
     **Arguments:**
 
-    - `system`, `params`: a `HybridSystem` and its parameters, a PyTree.
-    - `start`: the initial state, shape `(n,)`, just after a jump; several, shape `(starts, n)`, where attractors coexist; a
-      function of the parameters that returns either; or a periodic orbit, which is swept over the grid and perturbed by `1e-4` of
-      its size, so that iteration from an unstable orbit reaches a neighbouring attractor.
-    - `where`, `values`: as for `sweep`. Either `sequence`: mode names, static; or `section`: a `Section` or a `Stroboscope`, with
-      `max_jumps`, the largest number of jumps in one stride.
-    - `strides`: the number of strides; `transients`: of these, the number that are not measured, by default half.
+    - `step`: the `ReturnMap` $S$, of a sequence of modes or of a section; by default integrated by Dopri8 at tolerances of 1e-9.
+      (On a chaotic attractor rounding grows beyond this error within a few strides; on a stable orbit the error decays.)
+    - `x0`: the initial state, shape `(n,)`, just after a jump, or in the mode of the section; several, shape `(starts, n)`, where
+      attractors coexist; a function of the parameters that returns either; or a periodic orbit, which is swept over the grid and
+      perturbed by `1e-4` of its size, so that iteration from an unstable orbit reaches a neighbouring attractor.
+    - `params`: the parameters, a PyTree. `where`, `values`: as for `sweep`.
+    - `n_strides`: the number of strides; `discard`: of these, the number that are not measured, by default half.
     - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
-    - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
-      1e-9. (On a chaotic attractor rounding grows beyond this error within a few strides; on a stable orbit the error decays.)
     - `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a bar on stderr; by default on a terminal.
 
     **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` if several are given: `x` (the last states,
@@ -159,8 +151,8 @@ def attractor(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> found = hj.attractor(
-    ...     wheel.system, wheel.guess(params), params, where=lambda p: p.slope, values=jnp.array([0.2, 0.25]),
-    ...     sequence=wheel.sequence, strides=50, keep=4, progress=False,
+    ...     wheel.step, wheel.guess(params), params, where=lambda p: p.slope, values=jnp.array([0.2, 0.25]),
+    ...     n_strides=50, keep=4, progress=False,
     ... )
     >>> found.period.values.tolist(), found.lyapunov.round(4).values.tolist()
     ([1, 1], [-0.8109, -0.8109])
@@ -168,22 +160,21 @@ def attractor(
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 10.5; Benettin, Galgani, Giorgilli, Strelcyn (1980).
     """
     xarray = load_xarray()
-    transients = strides // 2 if transients is None else transients
-    if not 0 <= transients < strides:
-        raise ValueError(f"attractor: transients={transients} must be at least 0 and less than strides={strides}.")
+    require_map(step, "attractor")
+    discard = n_strides // 2 if discard is None else discard
+    if not 0 <= discard < n_strides:
+        raise ValueError(f"attractor: discard={discard} must be at least 0 and less than n_strides={n_strides}.")
     if keep < 1 or max_period < 1:
         raise ValueError(f"attractor: keep={keep} and max_period={max_period} must be at least 1.")
     grid = grid_over(params, where, values)
     lanes = points_over(grid.values)
-    states = _initial_states(system, start, grid, lanes, where, executor, progress)
-    if integrator is None:
-        tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
-        integrator = Integrator(rtol=tolerance, atol=tolerance)
+    states = _initial_states(x0, grid, lanes, where, executor, progress)
+    tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
     flat = states.reshape(-1, states.shape[-1])
     sample = jnp.asarray(flat[int(np.argmax(np.isfinite(flat).all(axis=1)))])
-    chosen = map_of("attractor", system, sequence, section, sample, params, max_jumps, integrator)
-    iterate = IteratedMap(chosen.map, grid.free, min(keep, strides - transients), sample.size, chosen.timed)
-    run = BatchMap(iterate, (chosen.params, np.asarray(strides), np.asarray(transients)))
+    chosen = map_of("attractor", step, sample, params, Integrator(rtol=tolerance, atol=tolerance))
+    iterate = IteratedMap(chosen.map, grid.free, min(keep, n_strides - discard), sample.size, chosen.timed)
+    run = BatchMap(iterate, (chosen.params, np.asarray(n_strides), np.asarray(discard)))
 
     lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)
     flat, modes = chosen.padded(flat), np.full(len(flat), chosen.mode)
@@ -207,8 +198,8 @@ def attractor(
     found["result"] = found["result"].astype(np.int8)
 
     count = states.shape[1] if states.ndim == 3 else None
-    metadata = chosen.described | {"strides": strides, "transients": transients}
-    return _labelled(xarray, found, grid, count, chosen.coordinates, units_of(None, params, system), metadata)
+    metadata = chosen.described | {"strides": n_strides, "discarded": discard}
+    return _labelled(xarray, found, grid, count, chosen.coordinates, units_of(None, params, step.system), metadata)
 
 
 def _labelled(
@@ -242,23 +233,21 @@ def _labelled(
     return described(xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata), meanings_of(grid.params))
 
 
-def _initial_states(
-    system, start: Starts, grid: Grid, lanes: np.ndarray, where: Where, executor, progress
-) -> np.ndarray:
+def _initial_states(start: Starts, grid: Grid, lanes: np.ndarray, where: Where, executor, progress) -> np.ndarray:
     """Initial states for each point of the grid: shape `(points, n)` or `(points, starts, n)`."""
     if isinstance(start, PeriodicOrbit):
-        found = sweep(system, start, where=where, values=grid.values, executor=executor, progress=progress)
+        found = sweep(start, where=where, values=grid.values, executor=executor, progress=progress)
         x = np.asarray(found["x"]).reshape(len(lanes), -1)
         return x * (1 + 1e-4)
     if callable(start):
         each = jax.vmap(lambda values: jnp.asarray(start(with_leaves(grid.params, grid.free, values))))
         states = np.asarray(each(lanes))
         if states.ndim not in (2, 3):
-            raise ValueError(f"attractor: start(params) must return shape (n,) or (starts, n), not {states.shape[1:]}.")
+            raise ValueError(f"attractor: x0(params) must return shape (n,) or (starts, n), not {states.shape[1:]}.")
         return states
     states = np.asarray(start)
     if states.ndim not in (1, 2):
-        raise ValueError(f"attractor: start must have shape (n,) or (starts, n), not {states.shape}.")
+        raise ValueError(f"attractor: x0 must have shape (n,) or (starts, n), not {states.shape}.")
     return np.broadcast_to(states, (len(lanes), *states.shape)).copy()
 
 

@@ -13,16 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._flow.integrator import Integrator, IntegratorLike
+from .._flow.integrator import Integrator
 from .._flow.section_map import SectionMap
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.return_map import require_map, ReturnMap
 from .._results.dataset import load_xarray
 from .._results.labels import units_attribute, units_of
 from .._results.long_names import described, in_words
 from .._results.progress import progress_bar
 from .._system.results import choose, RESULTS
-from .._system.section import first_mode, SectionLike
-from .._system.system import Guard, HybridSystem
+from .._system.system import Guard
 from .._system.types import Params, State
 from .batches import BatchMap
 from .grid import named_leaves
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 class MapsToOutcome(eqx.Module):
     """Passes of a map from one initial state, until a state is near an orbit or a terminal mode is entered.
 
-    **Attributes:** `pass_map`: of a system with terminal modes. `fates`: the number of guards that end the motion.
+    **Attributes:** `pass_map`: of a system with terminal modes. `outcomes`: the number of guards that end the motion.
 
     Called with `common = (params, nodes, owner, closeness, most)` and `lane = (t, x, mode)`, where `owner` is the number of the
-    orbit to which each of the `nodes` belongs, and `most` the largest number of passes. In the result `orbit` and `fate` are -1
-    for none.
+    orbit to which each of the `nodes` belongs, and `most` the largest number of passes. In the result `orbit` and `outcome` are
+    -1 for none.
     """
 
     pass_map: SequenceMap | SectionMap
-    fates: int = eqx.field(static=True)
+    outcomes: int = eqx.field(static=True)
 
     def __call__(self, common, lane):
         params, nodes, owner, closeness, most = common
@@ -62,21 +62,21 @@ class MapsToOutcome(eqx.Module):
         def one(carry):
             i, t, x, mode, *_ = carry
             passed = self.pass_map(t, x, mode, params)
-            fate = jnp.where(passed.end >= 0, passed.end % max(self.fates, 1), -1)
-            result = choose(fate >= 0, RESULTS.successful, passed.result)
-            good = (fate < 0) & (result == RESULTS.successful)
+            outcome = jnp.where(passed.end >= 0, passed.end % max(self.outcomes, 1), -1)
+            result = choose(outcome >= 0, RESULTS.successful, passed.result)
+            good = (outcome < 0) & (result == RESULTS.successful)
             orbit = jnp.where(good, near(passed.x), -1)
             x = jnp.where(good, passed.x, jnp.nan)
-            return i + 1, t + passed.time, x, passed.mode, orbit, fate, result
+            return i + 1, t + passed.time, x, passed.mode, orbit, outcome, result
 
         def going(carry):
-            i, _, _, _, orbit, fate, result = carry
-            return (i < most) & (orbit < 0) & (fate < 0) & (result == RESULTS.successful)
+            i, _, _, _, orbit, outcome, result = carry
+            return (i < most) & (orbit < 0) & (outcome < 0) & (result == RESULTS.successful)
 
         start = (jnp.array(0), t0, x0, mode0, near(x0), jnp.array(-1), RESULTS.successful)
-        i, t, x, mode, orbit, fate, result = jax.lax.while_loop(going, one, start)
+        i, t, x, mode, orbit, outcome, result = jax.lax.while_loop(going, one, start)
         code = jnp.asarray(result._value)
-        return {"strides": i, "t": t, "x": x, "mode": mode, "orbit": orbit, "fate": fate, "result": code}
+        return {"strides": i, "t": t, "x": x, "mode": mode, "orbit": orbit, "outcome": outcome, "result": code}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Outcomes:
         count = len(x)
         found = {
             "orbit": np.full(count, -1),
-            "fate": np.full(count, -1),
+            "outcome": np.full(count, -1),
             "strides": np.zeros(count, np.int32),
             "result": np.zeros(count, np.int8),
             "x": x.copy(),
@@ -119,96 +119,86 @@ class Outcomes:
             more = min(most, self.strides - taken)
             part = self.run(more)(tuple(found[name][alive] for name in ("t", "x", "mode")))
             found["strides"][alive] += part["strides"].astype(np.int32)
-            for name in ("orbit", "fate", "x", "t", "mode", "result"):
+            for name in ("orbit", "outcome", "x", "t", "mode", "result"):
                 found[name][alive] = part[name]
-            ended = (found["orbit"] >= 0) | (found["fate"] >= 0) | (found["result"] != 0)
+            ended = (found["orbit"] >= 0) | (found["outcome"] >= 0) | (found["result"] != 0)
             alive, taken, most = alive[~ended[alive]], taken + more, 2 * most
         return found
 
 
 def basin(
-    system: HybridSystem,
+    step: ReturnMap,
     params: Params,
     *,
-    sequence: tuple[str, ...] | None = None,
-    section: SectionLike | None = None,
     axes: Mapping[str, Any],
-    start: Callable[..., State] | None = None,
+    initial: Callable[..., State] | None = None,
     orbits: PeriodicOrbit | None = None,
-    fates: Mapping[str, Guard] | None = None,
-    strides: int = 100,
-    max_jumps: int = 100,
+    outcomes: Mapping[str, Guard] | None = None,
+    max_strides: int = 100,
     closeness: float = 1e-2,
-    integrator: IntegratorLike | None = None,
     executor: Executor | None = None,
     progress: bool | None = None,
 ) -> "xarray.Dataset":
     r"""Basins of attraction: the outcome of each initial state of a grid.
 
-    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `fates` falls through zero. $S$
-    is the return map of a `sequence` of modes, or the map of a `section` to its next crossing through whatever modes come.
+    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `outcomes` falls through zero.
 
     **Arguments:**
 
-    - `system`: a `HybridSystem`.
-    - Either `sequence`: mode names, static; or `section`: a `Section` or a `Stroboscope`, with `max_jumps`, the largest number of
-      jumps in one stride.
-    - `axes`: a mapping from name to values, one for each dimension of the grid. `start`: `(params, *values) -> x`, shape
+    - `step`: the `ReturnMap` $S$, of a sequence of modes or of a section; by default integrated by Dopri8 at tolerances of 1e-8.
+      `params`: the parameters of its system, a PyTree.
+    - `axes`: a mapping from name to values, one for each dimension of the grid. `initial`: `(params, *values) -> x`, shape
       `(n,)`, the initial state at a point of the grid, just after a jump, or in the mode of the section; by default the axes
       are all coordinates of that mode, in their order and units.
     - `orbits`: one orbit or a batch of orbits, whose nodes lie just after the last jump of the sequence, or on the section, as
       those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
-    - `fates`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
+    - `outcomes`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
-    - `strides`: the largest number of strides. `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a
-      bar on stderr; by default on a terminal.
-    - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default Dopri8 at tolerances of
-      1e-8.
+    - `max_strides`: the largest number of strides. `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show
+      a bar on stderr; by default on a terminal.
 
-    **Returns:** an `xarray.Dataset` over the axes: `fate`, the number of the outcome, with the names of all outcomes in its
-    attribute `flag_meanings` (the orbits in their order, counted from 1, the `fates`, `no step` where a stride failed for another
-    reason, such as a mode that is not in `sequence`, and `undecided` after the largest number of strides); `strides`, the number
-    taken; `last`, the last state (NaN after an outcome of `fates` or a failure); and `result`, the code of a stride that failed.
-    `ValueError` for axes or orbits that cannot be used; `ExecutorError` where the executor's workers fail; `ImportError` without
-    xarray.
+    **Returns:** an `xarray.Dataset` over the axes: `outcome`, the number of the outcome, with the names of all outcomes in its
+    attribute `flag_meanings` (the orbits in their order, counted from 1, the `outcomes`, `no step` where a stride failed for
+    another reason, such as a mode that is not in the sequence, and `undecided` after the largest number of strides);
+    `strides`, the number taken; `last`, the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the
+    code of a stride that failed. `ValueError` for axes or orbits that cannot be used; `ExecutorError` where the executor's
+    workers fail; `ImportError` without xarray.
 
     **Example:**
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> found = hj.basin(
-    ...     wheel.system, params, sequence=wheel.sequence, orbits=orbit, strides=20, progress=False,
+    ...     wheel.step, params, orbits=orbit, max_strides=20, progress=False,
     ...     axes={"theta": jnp.array([-0.5, -0.3]), "theta_rate": jnp.array([0.1, 0.8])},
     ... )
-    >>> found.fate.values.tolist(), found.fate.flag_meanings
+    >>> found.outcome.values.tolist(), found.outcome.flag_meanings
     ([[1, 0], [0, 0]], 'orbit_1 no_step undecided')
 
     Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
     """
     xarray = load_xarray()
-    if strides < 1 or not closeness > 0:
-        raise ValueError(f"basin: strides={strides} must be at least 1 and closeness={closeness} positive.")
-    fates = {} if fates is None else fates
-    first = first_mode("basin", sequence, section)
-    coordinates = system.mode(first).coordinates
-    values = _checked_axes(axes, coordinates if start is None else None)
+    require_map(step, "basin")
+    if max_strides < 1 or not closeness > 0:
+        raise ValueError(f"basin: max_strides={max_strides} must be at least 1 and closeness={closeness} positive.")
+    outcomes = {} if outcomes is None else outcomes
+    coordinates = step.system.mode(step.mode).coordinates
+    values = _checked_axes(axes, coordinates if initial is None else None)
     points = np.stack(np.meshgrid(*values.values(), indexing="ij"), axis=-1).reshape(-1, len(values))
-    make: Callable[..., State] = start or (lambda params, *coordinates: jnp.stack(coordinates))
+    make: Callable[..., State] = initial or (lambda params, *coordinates: jnp.stack(coordinates))
     x = np.array(jax.vmap(lambda each: jnp.asarray(make(params, *each)))(jnp.asarray(points)))
-    if integrator is None:
-        tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
-        integrator = Integrator(rtol=tolerance, atol=tolerance)
-    chosen = map_of("basin", system, sequence, section, jnp.asarray(x[0]), params, max_jumps, integrator, fates)
+    tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
+    chosen = map_of("basin", step, jnp.asarray(x[0]), params, Integrator(rtol=tolerance, atol=tolerance), outcomes)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size = np.max(np.abs(nodes), initial=0)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
     x = chosen.padded(x)
-    outcomes = Outcomes(MapsToOutcome(chosen.map, len(fates)), common, x[0], chosen.mode, strides)
-    found = _outcomes(outcomes, x, executor, progress)
-    units = units_of(None, params, system).coordinates
-    return _labelled(xarray, found, values, names, tuple(fates), chosen, units)
+    each = Outcomes(MapsToOutcome(chosen.map, len(outcomes)), common, x[0], chosen.mode, max_strides)
+    found = _outcomes(each, x, executor, progress)
+    units = units_of(None, params, step.system).coordinates
+    return _labelled(xarray, found, values, names, tuple(outcomes), chosen, units)
 
 
 def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) -> dict[str, np.ndarray]:
@@ -217,21 +207,21 @@ def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) 
     for name, axis in values.items():
         if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
             raise ValueError(f"basin: the values of the axis {name} must be finite numbers in one dimension.")
-    if clash := sorted(set(values) & {"fate", "strides", "result", "last", "coordinate"}):
+    if clash := sorted(set(values) & {"outcome", "strides", "result", "last", "coordinate"}):
         raise ValueError(f"basin: the axes {clash} have names of the dataset's variables. Choose other names.")
     if coordinates is not None and tuple(values) != coordinates:
         raise ValueError(
-            f"basin: the axes {tuple(values)} are not the coordinates {coordinates}: give start=, a function "
+            f"basin: the axes {tuple(values)} are not the coordinates {coordinates}: give initial=, a function "
             "(params, *values) -> x."
         )
     return values
 
 
-def _outcomes(outcomes: Outcomes, x: np.ndarray, executor: Executor | None, progress: bool | None) -> dict[str, Any]:
+def _outcomes(each: Outcomes, x: np.ndarray, executor: Executor | None, progress: bool | None) -> dict[str, Any]:
     """The outcome of each initial state, shape `(points, n)`: the columns of all lanes."""
-    run = outcomes.run(1)
+    run = each.run(1)
     boxes = chunks_of((len(x),), chunk_shape((len(x),), run.capacity))
-    workers, parts = Workers(outcomes, executor, run.threads), {}
+    workers, parts = Workers(each, executor, run.threads), {}
     workers.compile("compiling the stride", progress)
     named = lambda i: f"basin: the initial states {box_text(('',), boxes[i])}"
     with progress_bar("initial states", len(x), 0, progress) as advance:
@@ -257,20 +247,20 @@ def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.n
     )
 
 
-def _labelled(xarray, found, values, orbits, fates, chosen: ChosenMap, units: dict[str, str]) -> "xarray.Dataset":
+def _labelled(xarray, found, values, orbits, outcomes, chosen: ChosenMap, units: dict[str, str]) -> "xarray.Dataset":
     """The dataset of the outcomes, with the meaning of their numbers."""
-    meanings = [*orbits, *fates, "no step", "undecided"]
-    fate = np.full(len(found["fate"]), len(meanings) - 1, np.int8)
-    fate[found["result"] != 0] = len(meanings) - 2
-    fate = np.where(found["fate"] >= 0, len(orbits) + found["fate"], fate)
-    fate = np.where(found["orbit"] >= 0, found["orbit"], fate).astype(np.int8)
+    meanings = [*orbits, *outcomes, "no step", "undecided"]
+    outcome = np.full(len(found["outcome"]), len(meanings) - 1, np.int8)
+    outcome[found["result"] != 0] = len(meanings) - 2
+    outcome = np.where(found["outcome"] >= 0, len(orbits) + found["outcome"], outcome)
+    outcome = np.where(found["orbit"] >= 0, found["orbit"], outcome).astype(np.int8)
     dims, shape = tuple(values), tuple(len(axis) for axis in values.values())
     flags = {
         "flag_values": list(range(len(meanings))),
         "flag_meanings": " ".join(meaning.replace(" ", "_") for meaning in meanings),
     }
     data = {
-        "fate": (dims, fate.reshape(shape), flags),
+        "outcome": (dims, outcome.reshape(shape), flags),
         "strides": (dims, found["strides"].reshape(shape)),
         "result": (dims, found["result"].reshape(shape), code_attributes()),
         "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1), units_attribute(chosen.coordinates, units)),

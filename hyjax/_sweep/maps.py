@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from .._flow.automaton import Index
 from .._flow.check import check
-from .._flow.integrator import for_modes, IntegratorLike, Integrators, PlainForward, with_adjoint
+from .._flow.integrator import Integrator, Integrators, PlainForward, with_adjoint
 from .._flow.section_map import (
     check_section,
     for_terminal_modes,
@@ -20,8 +20,9 @@ from .._flow.section_map import (
     with_terminal_modes,
 )
 from .._orbit.problem import depends_on_time, Problem, uses_time
+from .._orbit.return_map import ReturnMap
 from .._orbit.stride import run_stride
-from .._system.section import at_phase, first_mode, Section, SectionLike
+from .._system.section import at_phase, Section, Stroboscope
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State, Time
 
@@ -69,36 +70,39 @@ class ChosenMap(NamedTuple):
 
 def map_of(
     caller: str,
-    system: HybridSystem,
-    sequence: tuple[str, ...] | None,
-    section: SectionLike | None,
+    step: ReturnMap,
     x: State,
     params: Params,
-    max_jumps: int,
-    integrator: IntegratorLike,
-    fates: Mapping[str, Guard] | None = None,
+    default: Integrator,
+    outcomes: Mapping[str, Guard] | None = None,
 ) -> ChosenMap:
-    """The map, after a check of the arguments of `caller`. `fates`: guards that end the motion."""
-    first, fates = first_mode(caller, sequence, section), {} if fates is None else fates
-    mode, coordinates = system.names.index(first), system.mode(first).coordinates
-    integrator = for_modes(system, integrator)
+    """The map, after a check of the arguments of `caller`. `default`: the integrator, if `step` has none. `outcomes`: guards
+    that end the motion."""
+    system, section, outcomes = step.system, step.section, {} if outcomes is None else outcomes
+    mode, coordinates = system.names.index(step.mode), system.mode(step.mode).coordinates
+    integrator = step.integrator_or(default)
     plain = with_adjoint(integrator, PlainForward())
-    if sequence is not None:
-        sequence = tuple(sequence)
-        _, _, params = check(system, 0.0, x, params, sequence, integrator)
+    if step.sequence is not None:
+        sequence = step.sequence * step.strides
+        _, _, params = check(system, 0.0, x, params, step.sequence, integrator)
         timed = depends_on_time(Problem(system, sequence, 1), params, x)
-        ending = with_terminal_modes(system, sequence, fates)
+        ending = with_terminal_modes(system, sequence, outcomes)
         described = {"sequence": " -> ".join(sequence)}
         chosen = SequenceMap(ending, sequence, len(system.transitions), plain)
         return ChosenMap(chosen, params, mode, x.size, timed, coordinates, False, described)
     assert section is not None
-    if not isinstance(max_jumps, int) or max_jumps < 0:
-        raise ValueError(f"{caller}: max_jumps={max_jumps!r} must be an integer of at least 0.")
+    if step.strides > 1 and isinstance(section, Section):
+        raise ValueError(
+            f"{caller}: the map of a Section is iterated pass by pass: give it strides=1, not {step.strides}, and more strides."
+        )
     _, x, params, _ = check_section(system, section, x, params, None, integrator)
     system, section = at_phase(system, section)
+    if isinstance(section, Stroboscope):
+        section = section.lasting(step.strides)
     on_surface = isinstance(section, Section)
-    ending = with_section_mode(with_terminal_modes(system, system.names, fates), section)
-    chosen = SectionMap(ending, section, len(system.names), max_jumps, for_terminal_modes(plain, ending))
+    ending = with_section_mode(with_terminal_modes(system, system.names, outcomes), section)
+    most = step.max_jumps * step.strides
+    chosen = SectionMap(ending, section, len(system.names), most, for_terminal_modes(plain, ending))
     size = max(each.dimension for each in system.modes.values())
     if size != len(coordinates):
         coordinates = tuple(f"x_{i}" for i in range(size))

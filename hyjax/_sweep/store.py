@@ -362,11 +362,11 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/slopes.zarr"
     >>> slopes = jnp.array([0.2, 0.25, 0.3])
-    >>> _ = hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=slopes, out=path, progress=False)
+    >>> _ = hj.sweep(orbit, where=lambda p: p.slope, values=slopes, out=path, progress=False)
     >>> hj.open_sweep(path).period.round(6).values.tolist()
     [2.310015, 1.94315, 1.713346]
     """

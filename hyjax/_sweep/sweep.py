@@ -193,7 +193,6 @@ def _described(integrator: Integrators, dtype) -> dict[str, Any]:
 
 
 def sweep(
-    system,
     start: PeriodicOrbit | Branch,
     *,
     where: Where | None = None,
@@ -220,7 +219,6 @@ def sweep(
 
     **Arguments:**
 
-    - `system`: a `HybridSystem`.
     - `start`: an orbit whose parameters lie on the grid or near the grid; or a branch, whose points are the initial guesses (over
       the branch's own parameter; on a branch with folds, those of the part nearest its first point).
     - `where`: the lens that picks the varied leaves of the parameters: `lambda params: params.slope`, or a tuple of leaves.
@@ -253,8 +251,8 @@ def sweep(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> found = hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=jnp.array([0.2, 0.25, 0.3]), progress=False)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    >>> found = hj.sweep(orbit, where=lambda p: p.slope, values=jnp.array([0.2, 0.25, 0.3]), progress=False)
     >>> found.period.round(6).values.tolist()
     [2.310015, 1.94315, 1.713346]
 
@@ -276,6 +274,7 @@ def sweep(
         raise ValueError("sweep: where= and values= belong together.")
     if prescribed and isinstance(start, Branch):
         raise ValueError("sweep: with prescribed= the start must be an orbit, such as branch.orbit(0).")
+    system = orbit.system
     grid = Grid(orbit.params, (), (), (), ()) if where is None else grid_over(orbit.params, where, values)
     grid, conditions, first = with_prescribed(grid, orbit, prescribed, solve)
     integrator = orbit.integrator if integrator is None else for_modes(system, integrator)

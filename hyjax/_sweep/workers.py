@@ -150,7 +150,7 @@ class ExecutorError(RuntimeError):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> from concurrent.futures import Executor, Future
     >>> class Broken(Executor):
     ...     def submit(self, function, *arguments):
@@ -159,10 +159,9 @@ class ExecutorError(RuntimeError):
     ...         return future
     ...
     >>> try:
-    ...     hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=[0.2, 0.25], executor=Broken(), progress=False)
+    ...     hj.sweep(orbit, where=lambda p: p.slope, values=[0.2, 0.25], executor=Broken(), progress=False)
     ... except hj.ExecutorError as error:
     ...     print(type(error).__name__)
-    ...
     ExecutorError
     """
 

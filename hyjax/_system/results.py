@@ -174,6 +174,32 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
 
 
+class SolveError(RuntimeError):
+    """A computation that failed, outside of `jit`: the message has the code, what was tried, and the remedies.
+
+    Raised by what has an argument `throw`; with `throw=False` there is none, and the code is in `result`. Under `jit` it is
+    equinox's runtime error, with the code.
+
+    **Attributes:** `codes`: the names of the codes of `RESULTS`, of all lanes that failed, each once.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> try:
+    ...     hj.periodic_orbit(wheel.step, jnp.array([-0.5, 0.1]), params)
+    ... except hj.SolveError as error:
+    ...     print(str(error).splitlines()[0], *error.codes)
+    ...
+    periodic_orbit found no orbit from this guess. no_crossing
+    """
+
+    def __init__(self, message: str, codes: Any):
+        super().__init__(message)
+        numbers = np.unique(np.asarray(codes))
+        self.codes = tuple(str(code_of(int(number))) for number in numbers if number != RESULTS.successful._value)
+
+
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:
     """`value` where `good`, NaN elsewhere.
 

@@ -27,7 +27,7 @@ class Section(eqx.Module):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> upright = hj.Section("stance", lambda t, x, p: -x[0])
-    >>> crossing = hj.section_map(wheel.system, wheel.guess(params), params, section=upright)
+    >>> crossing = hj.ReturnMap(wheel.system, section=upright)(wheel.guess(params), params)
     >>> bool(abs(crossing.x[0]) < 1e-14)
     True
 
@@ -55,11 +55,11 @@ class Stroboscope(eqx.Module):
     >>> from hyjax.models import bouncing_ball as ball
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
     >>> once_a_second = hj.Stroboscope("flight", 1.0)
-    >>> crossing = hj.section_map(ball.system, x0, params, section=once_a_second)
+    >>> crossing = hj.ReturnMap(ball.system, section=once_a_second)(x0, params)
     >>> print(crossing.time, crossing.jumps)
     1.0 1
     >>> later = hj.Stroboscope("flight", 1.0, phase=0.25)
-    >>> [float(hj.section_map(ball.system, x0, params, section=each).time) for each in (once_a_second, later)]
+    >>> [float(hj.ReturnMap(ball.system, section=each)(x0, params).time) for each in (once_a_second, later)]
     [1.0, 1.0]
 
     Source: Strogatz (1994), *Nonlinear Dynamics and Chaos*, Sec. 8.7 and 12.5.
@@ -80,6 +80,13 @@ class Stroboscope(eqx.Module):
     def duration(self, params: Params, dtype) -> Scalar:
         """The period, in units of time."""
         return jnp.asarray(self.period(params) if callable(self.period) else self.period, dtype)
+
+    def lasting(self, times: int) -> "Stroboscope":
+        """The stroboscope whose period is so many times as long; itself for one."""
+        if times == 1:
+            return self
+        longer = (lambda params: times * self.duration(params, None)) if callable(self.period) else times * self.period
+        return dataclasses.replace(self, period=longer)
 
     def start(self, params: Params, dtype) -> Time:
         """The phase: the time at which the states of the section are taken, and every period later."""
@@ -112,15 +119,3 @@ def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, 
     modes = {name: later(mode, "vector_field", "domain") for name, mode in system.modes.items()}
     ways = tuple(later(way, "guard", "reset", "armed") for way in system.transitions)
     return HybridSystem(modes, ways, system.time_unit), dataclasses.replace(section, phase=0.0)
-
-
-def first_mode(caller: str, sequence: tuple[str, ...] | None, section: SectionLike | None) -> str:
-    """The mode of the initial states. `ValueError` unless exactly one of `sequence` and `section` is given."""
-    if (sequence is None) == (section is None):
-        raise ValueError(
-            f"{caller}: give either sequence= or section=, not {'both' if sequence is not None else 'neither'}."
-        )
-    if section is not None:
-        return section.mode
-    assert sequence is not None
-    return sequence[0]

@@ -25,7 +25,7 @@ class Enclosed(eqx.Module):
     >>> spiral = lambda t, x, p: 0.1 * (1 - x @ x) * x + jnp.stack([-x[1], x[0]])
     >>> line = hj.Transition("plane", "plane", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
     >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
-    >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(circle, sequence=("plane",)), jnp.array([-1.1, 0.0]), None)
     >>> proved = hj.certify.krawczyk(orbit, steps=48)
     >>> print(f"{proved.period.midpoint:.6f}", proved.period.radius < 1e-15)
     6.283185 True
@@ -80,7 +80,7 @@ class ProvedOrbit(Shown):
     >>> spiral = lambda t, x, p: 0.1 * (1 - x @ x) * x + jnp.stack([-x[1], x[0]])
     >>> line = hj.Transition("plane", "plane", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
     >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
-    >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(circle, sequence=("plane",)), jnp.array([-1.1, 0.0]), None)
     >>> proved = hj.certify.krawczyk(orbit, steps=48)
     >>> proved.names, proved.unique_within, proved.reasons
     (('x',), 1e-08, ())

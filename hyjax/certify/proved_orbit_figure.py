@@ -29,7 +29,7 @@ def proved_orbit_figure(proved: ProvedOrbit) -> "matplotlib.figure.Figure":
     >>> spiral = lambda t, x, p: 0.1 * (1 - x @ x) * x + jnp.stack([-x[1], x[0]])
     >>> line = hj.Transition("plane", "plane", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
     >>> circle = hj.HybridSystem({"plane": hj.Mode(spiral, ("x", "y"))}, (line,))
-    >>> orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), None, sequence=("plane",))
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(circle, sequence=("plane",)), jnp.array([-1.1, 0.0]), None)
     >>> proved = hj.certify.krawczyk(orbit, steps=48)
     >>> figure = hj.certify.proved_orbit_figure(proved)
     >>> figure.savefig("proved_orbit.png")

@@ -61,6 +61,7 @@ def attractor(
 
     import numpy as np
 
+    from .._orbit.return_map import ReturnMap
     from .._sweep.attractor import attractor as run
     from .._system.results import code_of
 
@@ -72,8 +73,10 @@ def attractor(
         start = require_orbits(model, params, values, modes, 1, cache)[0]
     with workers_of(scheduler) as executor, as_misuse():
         found = run(
-            model.system, start, params, where=lens, values=axes, sequence=modes or None, section=surface, strides=strides,
-            keep=keep, max_jumps=max_jumps, integrator=integrator, executor=executor,
+            ReturnMap(
+                model.system, sequence=modes or None, section=surface, max_jumps=max_jumps, integrator=integrator
+            ),
+            start, params, where=lens, values=axes, n_strides=strides, keep=keep, executor=executor,
         )  # fmt: skip
     periods, times = np.unique(found["period"].values[found["result"].values == 0], return_counts=True)
     counts = count_results(found)

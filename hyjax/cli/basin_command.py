@@ -48,22 +48,23 @@ def basin(
 
     axes = _axes(model, over, points)
 
+    from .._orbit.return_map import ReturnMap
     from .._sweep.basin import basin as run
 
     orbits, _ = find_model_orbits(model, params, modes, 1, cache, MOST_STARTS)
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
     with workers_of(scheduler) as executor, as_misuse():
         found = run(
-            model.system, params, sequence=modes, axes=axes, start=getattr(model, "on_section", None),
-            orbits=orbits[stable] if len(stable) else None, fates=getattr(model, "fates", None), strides=strides,
-            integrator=integrator, executor=executor,
+            ReturnMap(model.system, sequence=modes, integrator=integrator), params, axes=axes,
+            initial=getattr(model, "on_section", None), orbits=orbits[stable] if len(stable) else None,
+            outcomes=getattr(model, "outcomes", None), max_strides=strides, executor=executor,
         )  # fmt: skip
-    meanings = found["fate"].attrs["flag_meanings"].split()
-    counts = np.bincount(found["fate"].values.ravel(), minlength=len(meanings))
-    record: dict[str, Any] = {"model": name, "params": values, "points": int(found["fate"].size)}
-    record["fates"] = {each.replace("_", " "): int(count) for each, count in zip(meanings, counts, strict=True)}
+    meanings = found["outcome"].attrs["flag_meanings"].split()
+    counts = np.bincount(found["outcome"].values.ravel(), minlength=len(meanings))
+    record: dict[str, Any] = {"model": name, "params": values, "points": int(found["outcome"].size)}
+    record["outcomes"] = {each.replace("_", " "): int(count) for each, count in zip(meanings, counts, strict=True)}
     if as_json:
-        record |= {"axes": axes_record(found, found["fate"].dims), "fate": found["fate"].values.tolist()}
+        record |= {"axes": axes_record(found, found["outcome"].dims), "outcome": found["outcome"].values.tolist()}
     print_record(record, as_json)
     save_netcdf(with_units(found, model, params), out)
     if plot is not None:

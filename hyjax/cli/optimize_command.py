@@ -102,7 +102,7 @@ def optimize(
     )
     with workers_of(scheduler) as executor, as_misuse():
         found = run(
-            Negative(wanted.function) if maximize else wanted.function, model.system, first, where=lens,
+            first, Negative(wanted.function) if maximize else wanted.function, where=lens,
             constraints=constraints, bounds=tuple(bounds.values()), starts=starts,
             method=InteriorPoint(second_order=not first_order), throw=False, executor=executor,
         )  # fmt: skip
@@ -143,12 +143,13 @@ def starting_gait(
 ):
     """The gait from which the optimization starts: number `number` of `hyjax gait`; or the one near the model's guess, and where
     there is none the first of `hyjax gait`. A line on stderr says which."""
-    from .._orbit.orbit import periodic_orbit
+    from .._orbit.periodic_orbit import periodic_orbit
+    from .._orbit.return_map import ReturnMap
     from .._results.working import working
 
     if number is None and strides == 1 and modes == tuple(getattr(model, "sequence", ())) and hasattr(model, "guess"):
         with working("looking for the gait near the model's guess"):
-            orbit = periodic_orbit(model.system, model.guess(params), params, sequence=modes, throw=False)
+            orbit = periodic_orbit(ReturnMap(model.system, sequence=modes), model.guess(params), params, throw=False)
         if orbit.result == "successful":
             print("hyjax: from the gait near the model's guess; another one: --orbit.", file=sys.stderr)
             return orbit

@@ -1,7 +1,8 @@
 """A system from a user's Python file, `path/to/file.py:system`, in the place of a model of `hyjax.models`.
 
 The file is executed, as Python executes a script, with its folder first on the path of imports. It has what a model has, as far
-as a command needs it: the system, `Params`, `sequence`, `guess` or `region`, and further functions that `hyjax.models` describes.
+as a command needs it: the system, `Params`, its map `step`, `guess` or `region`, and further functions that `hyjax.models`
+describes.
 """
 
 import ast
@@ -19,7 +20,7 @@ from .errors import Misuse
 # What to add to a file for a command that needs it.
 NEEDED = {
     "Params": "a class Params, an equinox.Module whose fields are the parameters",
-    "sequence": 'sequence = ("MODE", ...), the modes of a stride; or give --sequence',
+    "sequence": 'step = hj.ReturnMap(system, sequence=("MODE", ...)), the modes of a stride; or give --sequence',
     "region": "region(params) -> (low, high), a box of states around orbits, or guess(params) -> x, a state near one",
     "start": "start(params) -> (mode, x), an initial state; or give both --mode and --x0",
     "outline": "outline(mode, x, params) -> {name: points}, the lines of the animation",
@@ -45,7 +46,11 @@ class OwnModel(ModuleType):
 
     @property
     def sequence(self) -> tuple[str, ...]:
-        """The sequence of the file; by default that of a system with one transition, from a mode to itself."""
+        """The sequence of the file's map `step`, or its `sequence`; by default that of a system with one transition, from a mode
+        to itself."""
+        step = getattr(self.module, "step", None)
+        if getattr(step, "sequence", None):
+            return tuple(step.sequence)
         if hasattr(self.module, "sequence"):
             return tuple(self.module.sequence)
         ways = [(way.source, way.target) for way in self.system.transitions]

@@ -100,7 +100,7 @@ def sweep(
     try:
         with workers_of(scheduler) as executor, as_misuse():
             found = run(
-                model.system, start, where=lens if where else None, values=axes if where else None, prescribed=prescribed,
+                start, where=lens if where else None, values=axes if where else None, prescribed=prescribed,
                 solve=solved, out=out, resume=resume, integrator=integrator, chunk=chunk, executor=executor,
                 units=units,
             )  # fmt: skip

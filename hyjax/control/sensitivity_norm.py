@@ -91,7 +91,7 @@ def sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indicator
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> print(f"{hj.control.sensitivity_norm(orbit, noise=lambda p: p.slope):.6f}")
     5.156015
 

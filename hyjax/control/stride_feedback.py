@@ -33,7 +33,7 @@ class ClosedLoop(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> feedback = hj.control.stride_feedback(orbit, where=lambda p: p.slope)
     >>> loop = feedback.simulate(orbit.x + jnp.array([0.0, 0.01]), strides=3)
     >>> loop.x.shape, loop.controls.shape
@@ -60,7 +60,7 @@ class StrideFeedback(Shown):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> feedback = hj.control.stride_feedback(orbit, where=lambda p: p.slope)
     >>> feedback.by_state.shape, feedback.by_control.shape
     ((2, 2), (2, 1))
@@ -163,7 +163,7 @@ def stride_feedback(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> feedback = hj.control.stride_feedback(orbit, where=lambda p: p.slope)
     >>> print(feedback.gain.round(4), f"{feedback.multipliers[0].real:.4f}")
     [[0.1023 0.222 ]] 0.3044

@@ -1,4 +1,5 @@
-"""Models from the literature: each file holds equations, `Params`, `system`, `sequence`, `guess`, `region` and `outline`.
+"""Models from the literature: each file holds equations, `Params`, `system`, its return map `step`, `guess`, `region` and
+`outline`.
 
 Some have `objectives`, a dictionary of functions `(orbit, params) -> number`, for `hyjax.optimize`. Some have, for
 `hyjax.objectives.cost_of_transport`: `power`, that of the motors, `(t, x, params) -> number` or a mapping from modes;
@@ -49,7 +50,7 @@ def load(name: str) -> ModuleType:
     **Example:**
 
     >>> walker = hj.models.load("simplest_walker")
-    >>> walker.title, walker.sequence
+    >>> walker.title, walker.step.sequence
     ('Simplest walker', ('swing',))
     """
     if name not in names:

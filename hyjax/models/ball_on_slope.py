@@ -18,6 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sincos
+from .._orbit.return_map import ReturnMap
+from .._system.section import Section
 from ..contact import Contact, contact_system, Mechanism
 from ._parameter import parameter, refuse_unless, require_positive, require_slope, require_unit_interval
 from ._sketch import disc
@@ -85,6 +87,16 @@ system = contact_system(
 )
 # There is no periodic orbit: the ball loses energy, or accelerates downhill.
 sequence = ()
+
+
+def rise(t, x, params):
+    """The velocity away from the plane, m/s."""
+    sine, cosine = sincos(params.slope)
+    return sine * x[2] + cosine * x[3]
+
+
+# From the highest point of a bounce above the plane to the next.
+step = ReturnMap(system, section=Section("U", rise))
 
 
 def start(params):

@@ -20,6 +20,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_nonnegative, require_positive
 from ._sketch import box, spring
@@ -79,6 +80,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("negative", "positive")
+step = ReturnMap(system, sequence=sequence)
 
 
 def equilibrium(params):

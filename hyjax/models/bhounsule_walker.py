@@ -34,6 +34,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from . import compass_gait, powered_compass_gait
 from ._parameter import parameter, require_positive
@@ -134,6 +135,7 @@ system = HybridSystem(
     ),
     time_unit=time_unit,
 )
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

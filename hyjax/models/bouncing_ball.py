@@ -13,6 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_positive, require_unit_interval
 
@@ -54,6 +55,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("flight",)
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_nonnegative, require_positive
 
@@ -115,6 +116,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("swing",)
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin
+from .._orbit.return_map import ReturnMap
 from .._system.system import Mode
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
@@ -79,6 +80,7 @@ units, time_unit = ("1", "omega_0"), "1/omega_0"
 free = Mode(oscillate, coordinates, domain=gap, units=units)
 system = impacts_in_a_period(free, gap, impact, period_ends, unchanged, time_unit)
 sequence = ("before", "after")
+step = ReturnMap(system, sequence=sequence)
 
 
 def region(params):

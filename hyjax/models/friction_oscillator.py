@@ -20,6 +20,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require_positive
 from ._sketch import box, spring
@@ -98,6 +99,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("stick", "slip")
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

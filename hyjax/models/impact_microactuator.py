@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require_positive, require_unit_interval
 from ._sketch import box, spring
@@ -146,6 +147,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("stick", "advance", "slip")
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

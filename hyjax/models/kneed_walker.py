@@ -54,6 +54,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sincos
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_nonnegative, require_positive, require_slope
 from .compass_gait import foot_ahead, foot_height, hip_height, solve2
@@ -230,6 +231,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("unlocked", "locked")
+step = ReturnMap(system, sequence=sequence)
 
 
 def after_strike(params, stance, stance_rate, swing_rate):

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos
+from .._orbit.return_map import ReturnMap
 from .._system.system import Mode
 from ._clock import impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
@@ -87,6 +88,7 @@ units, time_unit = ("1", "1", "rad"), "1"
 free = Mode(oscillate, coordinates, domain=free_in_period, units=units)
 system = impacts_in_a_period(free, gap, bounce, rest_of_period, period_restarts, time_unit)
 sequence = ("before", "after")
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

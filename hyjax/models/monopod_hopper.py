@@ -39,6 +39,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
+from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require_nonnegative, require_positive, require_unit_interval
 from ._sketch import box, spring
@@ -198,6 +200,15 @@ system = HybridSystem(
 )
 # It comes to rest, and has no periodic orbit.
 sequence = ()
+
+
+def body_speed(t, x, params):
+    """The body's velocity upwards."""
+    return x[3]
+
+
+# From the apex of a hop to the next.
+step = ReturnMap(system, section=Section("flight", body_speed))
 
 
 def start(params):

@@ -23,6 +23,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_positive, require_unit_interval
 from ._sketch import disc
@@ -89,6 +90,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("down", "up")
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

@@ -52,6 +52,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin, sincos
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar, State, Time
 from ._objective import require_sequence
@@ -192,6 +193,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("swing",)
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):
@@ -213,7 +215,7 @@ def on_section(params, stance, stance_rate):
 
 # The plane of initial states for a basin of attraction, and the guards that end the motion: the stance leg lies on the slope.
 plane = {"theta_s": (0.0, 0.45), "theta_s_rate": (-0.8, 0.0)}
-fates = {
+outcomes = {
     "fell forward": lambda t, x, params: x[0] + params.slope + jnp.pi / 2,
     "fell backward": lambda t, x, params: jnp.pi / 2 - x[0] - params.slope,
 }

@@ -27,16 +27,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin, sincos
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._objective import require_sequence
 from ._parameter import parameter, require_nonnegative, require_slope
 from .simplest_walker import (
     after_strike,
     coordinates as coordinates,
-    fates as fates,
     foot_height,
     ground as ground,
     hip_height,
+    outcomes as outcomes,
     outline as outline,
     time_unit as time_unit,
     travel as travel,
@@ -82,6 +83,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("swing",)
+step = ReturnMap(system, sequence=sequence)
 
 
 def small_step(slope, stiffness, push_off):

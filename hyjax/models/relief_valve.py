@@ -34,6 +34,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
@@ -138,6 +139,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("open",)
+step = ReturnMap(system, sequence=sequence)
 # The top of the lift, whether the disc strikes the seat in between or not.
 top = Section("open", speed)
 

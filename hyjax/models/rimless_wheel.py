@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless
 
@@ -74,6 +75,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("stance",)
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

@@ -26,6 +26,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
+from .._system.section import Section
 from ..contact import Contact, contacts_system, Mechanism
 from ._parameter import parameter, require_positive, require_unit_interval
 
@@ -97,6 +99,15 @@ system = contacts_system(
 )
 # Without forcing the block comes to rest: there is no periodic orbit.
 sequence = ()
+
+
+def turn(t, x, params):
+    """The angular velocity, rad/s."""
+    return x[5]
+
+
+# From the largest tilt over the left corner to the next.
+step = ReturnMap(system, section=Section("left", turn))
 
 
 def start(params):

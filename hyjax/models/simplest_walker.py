@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_slope
 
@@ -68,6 +69,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("swing",)
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):
@@ -97,7 +99,7 @@ def after_strike(params, theta, theta_rate):
 # The plane of initial states for a basin of attraction, and the guards that end the motion: the stance leg lies on the slope.
 plane = {"theta": (0.0, 0.45), "theta_rate": (-0.45, 0.0)}
 on_section = after_strike
-fates = {
+outcomes = {
     "fell forward": lambda t, x, params: x[0] + jnp.pi / 2,
     "fell backward": lambda t, x, params: jnp.pi / 2 - x[0],
 }

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require_positive
 from ._sketch import spring
@@ -122,6 +123,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("descent", "stance", "ascent")
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

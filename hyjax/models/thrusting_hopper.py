@@ -35,6 +35,7 @@ Press, for a leg that is lengthened at its greatest compression.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from . import monopod_hopper
 from ._parameter import parameter, require_nonnegative
@@ -101,6 +102,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("flight", "stance", "thrust")
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

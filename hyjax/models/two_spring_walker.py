@@ -21,6 +21,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from . import powered_walker
 from ._objective import require_sequence
@@ -30,12 +31,12 @@ from .powered_walker import (
     around,
     coordinates as coordinates,
     cost_of_steps,
-    fates as fates,
     foot_height,
     ground as ground,
     heel_strike,
     hip_height,
     on_section as on_section,
+    outcomes as outcomes,
     outline as outline,
     plane as plane,
     small_step,
@@ -101,6 +102,7 @@ system = HybridSystem(
     time_unit=time_unit,
 )
 sequence = ("behind", "ahead")
+step = ReturnMap(system, sequence=sequence)
 
 
 def near(params):

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
+from .._orbit.return_map import ReturnMap
 from .._system.system import Mode
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
@@ -78,6 +79,7 @@ units, time_unit = ("m", "m/s"), "s"
 flight = Mode(fall, coordinates, domain=height, units=units)
 system = impacts_in_a_period(flight, height, bounce, period_ends, unchanged, time_unit)
 sequence = ("before", "after")
+step = ReturnMap(system, sequence=sequence)
 
 
 def guess(params):

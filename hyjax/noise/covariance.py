@@ -31,7 +31,7 @@ class Covariance(eqx.Module):
 
     **Attributes:** `trajectory`: the `Trajectory` of the mean, to first order. `sigma`: the covariance at the end, shape
     `(size, size)`; `final` has the dimension of the mode. `sigma_starts`, `sigma_ends`: at the starts and ends of the arcs, after
-    and before the jumps, shape `(arcs, size, size)`. `sigma_samples`: at the times `save`, shape `(times, size, size)`, or
+    and before the jumps, shape `(arcs, size, size)`. `sigma_samples`: at the given `times`, shape `(times, size, size)`, or
     `None`.
 
     **Example:**
@@ -77,7 +77,7 @@ def covariance(
     noise: Noise | None = None,
     max_jumps: int = 100,
     integrator: IntegratorLike = Integrator(),
-    save: Float[Array, " times"] | None = None,
+    times: Float[Array, " times"] | None = None,
 ) -> Covariance:
     r"""The covariance of the state along a trajectory, through whatever modes come: the linear prediction.
 
@@ -121,13 +121,13 @@ def covariance(
     n = x0.size
     sigma0 = check_covariance(sigma0, n, x0.dtype, "covariance: sigma0")
     placed = place_noise(noise, system, t0, x0.dtype, params)
-    save = None if save is None else jnp.asarray(save, x0.dtype)
-    return _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, save)
+    times = None if times is None else jnp.asarray(times, x0.dtype)
+    return _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, times)
 
 
 @eqx.filter_jit
 def _covariance(
-    system: HybridSystem, noise: PlacedNoise, x0, sigma0, mode: str, t0, t1, params, max_jumps: int, integrator, save
+    system: HybridSystem, noise: PlacedNoise, x0, sigma0, mode: str, t0, t1, params, max_jumps: int, integrator, times
 ) -> Covariance:
     whole, aged = system, takes_age(system)
     if aged:
@@ -137,7 +137,7 @@ def _covariance(
     unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
     z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, noise, unit)
     automaton = Automaton(joint, leading=leading, alone=StateAlone(system, own_params))
-    flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, save)
+    flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, times)
     # The trajectory of the state, and the covariances, from that of the joint state.
 
     def parts(z, mode):

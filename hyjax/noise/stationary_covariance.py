@@ -48,7 +48,7 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> sigma = hj.noise.stride_covariance(orbit, noise=lambda p: p.slope)
     >>> print(f"{sigma[1, 1]:.6f}")
     0.495879
@@ -102,7 +102,7 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> noise = hj.noise.Noise(flow=jnp.diag(jnp.array([0.0, 1e-4])))
     >>> sigma = hj.noise.stationary_covariance(orbit, noise=noise)
     >>> print(f"{jnp.sqrt(sigma[1, 1]):.6f}")

@@ -30,7 +30,7 @@ class Entrainment(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> response = hj.phase.phase_response(orbit, samples=20)
     >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
     >>> found = hj.phase.entrainment(response, torque)
@@ -100,7 +100,7 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> response = hj.phase.phase_response(orbit, samples=20)
     >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
     >>> found = hj.phase.entrainment(response, torque)

@@ -27,7 +27,7 @@ class IsostableResponse(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> response = hj.phase.isostable_response(orbit, samples=20)
     >>> print(f"{response.multiplier.real:.6f} {response.exponent.real:.6f}", response.direction.real.round(6))
     0.444444 -0.351050 [ 0.828676 -0.559729]
@@ -77,7 +77,7 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> response = hj.phase.isostable_response(orbit, samples=20)
     >>> print(response.arcs[0].z[0].real.round(6))
     [-2.585274 -5.614059]

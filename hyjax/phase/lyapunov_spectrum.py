@@ -110,7 +110,7 @@ class LyapunovSpectrum(Shown):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> found = hj.phase.lyapunov_spectrum(wheel.system, orbit.x, params, mode="stance", t1=50.0, segments=100)
     >>> print(found.exponents.shape, found.jumps, found.duration, found.result)
     (2,) 21 50.0 successful
@@ -174,7 +174,7 @@ def lyapunov_spectrum(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> found = hj.phase.lyapunov_spectrum(wheel.system, orbit.x, params, mode="stance", t1=50.0, segments=100)
     >>> print(f"{found.exponents[0]:.3f} {found.exponents[1]:.3f} {jnp.log(0.5) / orbit.period:.3f}")
     0.033 -0.374 -0.300

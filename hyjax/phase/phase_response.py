@@ -34,7 +34,7 @@ class PhaseResponse(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> response = hj.phase.phase_response(orbit, samples=20)
     >>> print(f"{response.period:.6f}", len(response.arcs), response.result)
     2.310015 1 successful
@@ -89,7 +89,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> response = hj.phase.phase_response(orbit, samples=20)
     >>> print(response.arcs[0].z[0].round(6), bool(response.residual < 1e-12))
     [ 6.826141 10.106056] True

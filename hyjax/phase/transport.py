@@ -41,7 +41,7 @@ class ResponseArc(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> response = hj.phase.phase_response(orbit, samples=20)
     >>> arc = response.arcs[0]
     >>> arc.mode, arc.z.shape

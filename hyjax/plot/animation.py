@@ -47,7 +47,7 @@ def animate_orbit(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> animation = hj.plot.animate_orbit(orbit, wheel, steps=2, fps=5)
     >>> hj.plot.save_animation(animation, "wheel.gif")
     """

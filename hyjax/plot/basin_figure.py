@@ -43,9 +43,13 @@ def basin_figure(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> found = hj.basin(
-    ...     wheel.system, params, sequence=wheel.sequence, orbits=orbit, strides=20, progress=False,
+    ...     wheel.step,
+    ...     params,
+    ...     orbits=orbit,
+    ...     max_strides=20,
+    ...     progress=False,
     ...     axes={"theta": jnp.array([-0.5, -0.3]), "theta_rate": jnp.array([0.1, 0.8])},
     ... )
     >>> axes = hj.plot.basin_figure(found)
@@ -55,17 +59,17 @@ def basin_figure(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    if found["fate"].ndim != 2:
+    if found["outcome"].ndim != 2:
         raise ValueError(
-            f"basin_figure: two axes can be drawn, not {found['fate'].dims}. Select one value of the others, as in "
+            f"basin_figure: two axes can be drawn, not {found['outcome'].dims}. Select one value of the others, as in "
             "found.sel(...)."
         )
-    names, fate = tuple(str(each) for each in found["fate"].dims), found["fate"].values
-    meanings = found["fate"].attrs["flag_meanings"].split()
-    kinds = [k for k in range(len(meanings)) if np.any(fate == k)]
+    names, outcome = tuple(str(each) for each in found["outcome"].dims), found["outcome"].values
+    meanings = found["outcome"].attrs["flag_meanings"].split()
+    kinds = [k for k in range(len(meanings)) if np.any(outcome == k)]
     colours = [_colours(meanings)[k] for k in kinds]
     axes = pyplot().subplots(figsize=(6.4, 4.4), layout="constrained")[1] if ax is None else ax
-    place = np.searchsorted(kinds, fate)
+    place = np.searchsorted(kinds, outcome)
     axes.pcolormesh(
         found[names[0]].values, found[names[1]].values, place.T, cmap=ListedColormap(colours), shading="nearest",
         vmin=-0.5, vmax=len(kinds) - 0.5, rasterized=True,

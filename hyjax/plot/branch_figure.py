@@ -53,8 +53,8 @@ def branch_diagram(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> branch = hj.continuation(wheel.system, orbit, where=lambda p: p.slope, stop=0.25)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p.slope, stop=0.25)
     >>> axes = hj.plot.branch_diagram(branch, "period", parameter="slope")
     >>> axes.figure.savefig("branch.png")
     """
@@ -126,8 +126,8 @@ def locus_diagram(
     >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
     >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
     >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
-    >>> orbit = hj.periodic_orbit(herd, jnp.array([0.6, 0.0]), params, sequence=("year",))
-    >>> branch = hj.continuation(herd, orbit, where=lambda p: p["rate"], stop=3.2)
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(herd, sequence=("year",)), jnp.array([0.6, 0.0]), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p["rate"], stop=3.2)
     >>> (point,) = branch.special_points
     >>> locus = hj.locus(point, where=lambda p: p["caught"], stop=0.05)
     >>> axes = hj.plot.locus_diagram(locus, parameters=("rate", "caught"))

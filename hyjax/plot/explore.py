@@ -11,12 +11,13 @@ import numpy as np
 from jax.tree_util import tree_leaves_with_path
 
 from .._flow.integrator import Integrator
-from .._orbit.failure import OrbitError
 from .._orbit.find_orbits import find_orbits
-from .._orbit.orbit import periodic_orbit, PeriodicOrbit
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.periodic_orbit import periodic_orbit
+from .._orbit.return_map import ReturnMap
 from .._results.extras import needed
 from .._results.labels import metadata_of
-from .._system.results import described_code, RESULTS
+from .._system.results import described_code, RESULTS, SolveError
 from .._system.types import Params
 from .._system.where import leaf_names, with_leaves
 from .animation import check_outline
@@ -128,7 +129,7 @@ def explore(
 
     **Returns:** an `Explorer`. As the last expression of a cell it shows itself. `ImportError` without ipywidgets;
     `ValueError` for a model that lacks something, a batch of orbits, an orbit that was not found, and a range of an unknown
-    parameter; `OrbitError` where the model's guess leads to no gait and its region holds none.
+    parameter; `SolveError` where the model's guess leads to no gait and its region holds none.
 
     **Example:**
 
@@ -161,17 +162,18 @@ def _first_gait(model: Model) -> PeriodicOrbit:
         )
     params = model.Params()
     # Programs that run once or twice a second: compile time matters more than run time.
-    how = {"sequence": model.sequence, "method": METHOD, "integrator": Integrator(unroll=False)}
-    orbit = periodic_orbit(model.system, model.guess(params), params, near=jnp.inf, throw=False, **how)
+    step = ReturnMap(model.system, sequence=model.sequence, integrator=Integrator(unroll=False))
+    orbit = periodic_orbit(step, model.guess(params), params, method=METHOD, near=jnp.inf, throw=False)
     if orbit.result == RESULTS.successful:
         return orbit
     if hasattr(model, "region"):
-        orbits = find_orbits(model.system, params, region=model.region(params), **how)
+        orbits = find_orbits(step, params, region=model.region(params), method=METHOD)
         if len(orbits):
             return orbits[int(np.argmax(np.asarray(orbits.stable)))]
-    raise OrbitError(
+    raise SolveError(
         f"explore: no gait of {name} was found at its default parameters: {described_code(orbit.result)} Give a gait: "
-        "hj.plot.explore(model, orbit)."
+        "hj.plot.explore(model, orbit).",
+        orbit.result._value,
     )
 
 

@@ -4,7 +4,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._orbit.orbit import periodic_orbit, PeriodicOrbit
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.shooting import SingleShooting
 from .._system.results import RESULTS
 from .._system.types import Params
@@ -33,9 +34,13 @@ def follow(orbit: PeriodicOrbit, params: Params, near: float) -> Followed:
     start, reached, step = orbit.params, 0.0, 1.0
     while True:
         found = periodic_orbit(
-            orbit.system, orbit.x, _between(start, params, reached + step), sequence=orbit.sequence, strides=orbit.strides,
-            method=METHOD, integrator=orbit.integrator, near=near, throw=False,
-        )  # fmt: skip
+            orbit.step,
+            orbit.x,
+            _between(start, params, reached + step),
+            method=METHOD,
+            near=near,
+            throw=False,
+        )
         if found.result == RESULTS.successful:
             orbit, reached = found, reached + step
             if reached == 1:

@@ -38,7 +38,7 @@ def phase_portrait(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> axes = hj.plot.phase_portrait(orbit, model=wheel)
     >>> axes.figure.savefig("portrait.png")
     """
@@ -85,7 +85,7 @@ def time_series(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> axes = hj.plot.time_series(orbit, model=wheel)
     >>> axes.figure.savefig("series.png")
     """
@@ -157,7 +157,7 @@ def multiplier_plane(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> axes = hj.plot.multiplier_plane(orbit)
     >>> axes.figure.savefig("multipliers.png")
     """

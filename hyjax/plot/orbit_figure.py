@@ -41,7 +41,7 @@ def gait_figure(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> figure = hj.plot.gait_figure(orbit, model=wheel)
     >>> figure.savefig("gait.png")
     """

@@ -33,7 +33,7 @@ class PlacedArc(eqx.Module):
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> arc, _ = hj.plot.walk(orbit, wheel, steps=2, n=10)
     >>> arc.mode, arc.x.shape, arc.landing.round(4).tolist()
     ('stance', (10, 2), [0.9801, -0.1987])
@@ -59,7 +59,7 @@ def walk(orbit: PeriodicOrbit, model: Model, steps: int, n: int = 200) -> tuple[
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> arcs = hj.plot.walk(orbit, wheel, steps=3, n=10)
     >>> len(arcs), arcs[2].foot.round(4).tolist()
     (3, [1.9601, -0.3973])
@@ -106,7 +106,7 @@ def shapes(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> arc, _ = hj.plot.walk(orbit, wheel, steps=2, n=10)
     >>> lines = hj.plot.shapes(wheel, arc.mode, arc.x, params, arc.foot)
     >>> lines["stance spoke"].shape

@@ -38,8 +38,8 @@ def sweep_figure(
 
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.system, wheel.guess(params), params, sequence=wheel.sequence)
-    >>> found = hj.sweep(wheel.system, orbit, where=lambda p: p.slope, values=jnp.array([0.2, 0.25, 0.3]), progress=False)
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    >>> found = hj.sweep(orbit, where=lambda p: p.slope, values=jnp.array([0.2, 0.25, 0.3]), progress=False)
     >>> figure = hj.plot.sweep_figure(found, coordinate="period")
     >>> figure.savefig("sweep.png")
     """
@@ -131,8 +131,14 @@ def attractor_figure(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> found = hj.attractor(
-    ...     wheel.system, wheel.guess(params), params, where=lambda p: p.slope, values=jnp.array([0.2, 0.25]),
-    ...     sequence=wheel.sequence, strides=50, keep=4, progress=False,
+    ...     wheel.step,
+    ...     wheel.guess(params),
+    ...     params,
+    ...     where=lambda p: p.slope,
+    ...     values=jnp.array([0.2, 0.25]),
+    ...     n_strides=50,
+    ...     keep=4,
+    ...     progress=False,
     ... )
     >>> figure = hj.plot.attractor_figure(found, coordinate="theta_rate")
     >>> figure.savefig("attractor.png")

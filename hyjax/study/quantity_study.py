@@ -76,8 +76,9 @@ def quantity_study(
     >>> params = wheel.Params()
     >>> import diffrax
     >>> def duration(integrator):
-    ...     return hj.stride(wheel.system, wheel.guess(params), params, sequence=wheel.sequence, integrator=integrator).time
-    ...
+    ...     return hj.ReturnMap(wheel.system, sequence=wheel.sequence, integrator=integrator)(
+    ...         wheel.guess(params), params
+    ...     ).time
     >>> methods = {"Tsit5": diffrax.Tsit5(), "Dopri5": diffrax.Dopri5()}
     >>> study = hj.study.quantity_study(
     ...     duration, solvers=methods, reference=methods, tolerances=(1e-4,), compile_once=True, timed=False, progress=False

@@ -25,7 +25,7 @@ BOUND, FACETS = 1e-4, 32
 @pytest.fixture(scope="module")
 def gait():
     params = walker.Params()
-    return hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+    return hj.periodic_orbit(walker.step, walker.guess(params), params)
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ WELL = hj.HybridSystem(
 
 @pytest.mark.slow
 def test_cells_of_the_basin_are_proved_and_converge():
-    orbit = hj.periodic_orbit(WELL, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    orbit = hj.periodic_orbit(hj.ReturnMap(WELL, sequence=("m",)), jnp.array([0.1, 0.1, 0.0]), None)
     certificate = hj.certify.attracting(orbit, radius=0.1, facets=8, rings=1, steps=8, orders=5)
     assert certificate.proved and certificate.converges
     basin = hj.certify.proved_basin(certificate, extent=1.2, cells=24, levels=1, steps=8, orders=5)
@@ -262,7 +262,7 @@ def test_a_basin_is_that_of_the_set_of_the_certificate():
     reset = lambda t, x, p: jnp.stack([x[0], float(np.exp(-1.0)) * x[1] + 1e-7 * x[0], 0 * x[2]])
     tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], reset)
     system = hj.HybridSystem({"m": hj.Mode(rate, ("x", "y", "clock"))}, (tick,))
-    orbit = hj.periodic_orbit(system, jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",)), jnp.array([0.1, 0.1, 0.0]), None)
     certificate = hj.certify.attracting(orbit, radius=0.1, facets=8, rings=1, steps=4, orders=5)
     other = ReturnMap(orbit, steps=16, orders=5, reduced=True)
     assert np.max(np.abs(np.asarray(other.axes.inverse) - certificate.axes)) > 0.1

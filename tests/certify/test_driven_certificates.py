@@ -11,7 +11,7 @@ from hyjax.models import duffing_impact_oscillator, linear_impact_oscillator
 
 def orbit_of(model):
     params = model.Params()
-    return hj.periodic_orbit(model.system, model.guess(params), params, sequence=model.sequence)
+    return hj.periodic_orbit(model.step, model.guess(params), params)
 
 
 @pytest.mark.slow
@@ -23,9 +23,7 @@ def test_the_linear_oscillator_with_impacts_attracts():
     assert np.max(np.abs(orbit.multipliers)) < proof.ratio < 0.61
     # Strides from the corners come nearer by the ratio, in the coordinates of the certificate, up to the second order.
     starts = jax.vmap(lambda z: proof.start(orbit.params, *z))(jnp.asarray(proof.vertices))
-    strides = jax.vmap(lambda x: hj.stride(orbit.system, x, orbit.params, sequence=orbit.sequence).impacts[-1].x[:2])(
-        starts
-    )
+    strides = jax.vmap(lambda x: orbit.step(x, orbit.params).impacts[-1].x[:2])(starts)
     ends = (np.asarray(strides) - proof.center) @ np.linalg.inv(proof.axes).T
     assert np.max(np.linalg.norm(ends, axis=1)) < proof.ratio * np.max(np.linalg.norm(proof.polygon, axis=1))
 

@@ -39,7 +39,7 @@ circle = hj.HybridSystem(
 
 @pytest.fixture(scope="module")
 def round_orbit():
-    return hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), Rate(), sequence=("plane",))
+    return hj.periodic_orbit(hj.ReturnMap(circle, sequence=("plane",)), jnp.array([-1.1, 0.0]), Rate())
 
 
 def holds_eigenvalue(multipliers, value):

@@ -21,7 +21,7 @@ LAST_DIGITS = 3e-16
 
 def proof(model, params, guess=None):
     guess = model.guess(params) if guess is None else guess
-    proved = krawczyk(hj.periodic_orbit(model.system, guess, params, sequence=model.sequence))
+    proved = krawczyk(hj.periodic_orbit(model.step, guess, params))
     assert proved.proved, proved.reasons
     assert proved.unique_within == 1e-8
     for each in (proved.coordinates, proved.period, *proved.starts, *proved.ends):

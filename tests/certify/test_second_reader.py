@@ -69,7 +69,7 @@ SPIRAL = Written(
 @pytest.mark.medium
 def test_the_proof_of_a_circle_is_read_again():
     """The reader knows the circle: radius 1, period 2 pi, and its multiplier; and refuses a box without an orbit."""
-    orbit = hj.periodic_orbit(circle, jnp.array([-1.1, 0.0]), Rate(), sequence=("plane",))
+    orbit = hj.periodic_orbit(hj.ReturnMap(circle, sequence=("plane",)), jnp.array([-1.1, 0.0]), Rate())
     proved = krawczyk(orbit, steps=48)
     assert proved.proved
     box, slope, arc = read_again(proved, SPIRAL, arb(1) / 16, 4, 1e-20)
@@ -122,7 +122,7 @@ WALKER = Written(
 @pytest.mark.slow
 def test_the_proof_of_the_simplest_walker_is_read_again():
     params = walker.Params(slope=SLOPE)
-    proved = krawczyk(hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence))
+    proved = krawczyk(hj.periodic_orbit(walker.step, walker.guess(params), params))
     assert proved.proved
     # The bounds of the certificate are floats that round bounds of some 25 digits: those of Arb have to be finer.
     read_again(proved, WALKER, arb(1) / 16, 8, 1e-30)

@@ -63,7 +63,7 @@ def test_the_proved_ball_attracts():
     ways = jnp.stack([jnp.array([np.cos(a), np.sin(a)]) for a in np.linspace(0, 2 * np.pi, 8, endpoint=False)])
     times = jnp.asarray(PERIOD * np.arange(1, 4))
     run = lambda way, phase: hj.simulate(
-        system, START + radius * way, phase, mode="flow", t1=3 * PERIOD, max_jumps=0, save=times
+        system, START + radius * way, phase, mode="flow", t1=3 * PERIOD, max_jumps=0, times=times
     ).samples.x  # fmt: skip
     for phase in (0.0, 2.0):
         states = np.asarray(jax.jit(jax.vmap(lambda way: run(way, jnp.asarray(phase))))(ways))  # noqa: B023

@@ -37,7 +37,7 @@ def with_field(field):
 
 @pytest.fixture(scope="module")
 def orbit():
-    return hj.periodic_orbit(with_field(decay), jnp.array([0.1, 0.1, 0.0]), None, sequence=("m",))
+    return hj.periodic_orbit(hj.ReturnMap(with_field(decay), sequence=("m",)), jnp.array([0.1, 0.1, 0.0]), None)
 
 
 def conditions_near(orbit, size=1e-4):
@@ -91,7 +91,9 @@ def boxes_of(rate, reset, x, *guards, same=None):
     """Boxes about the orbit of such a system: the program is compiled once, for boxes of any radius. The orbit is that of the
     system without the further guards, and with `same` as its rate."""
     system, start = clocked(same or rate, reset, len(x)), jnp.array([*x, 0.0])
-    orbit = hj.periodic_orbit(system, start, None, sequence=("m",), integrator=hj.Integrator(unroll=False))
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(system, sequence=("m",), integrator=hj.Integrator(unroll=False)), start, None
+    )
     orbit = dataclasses.replace(orbit, system=clocked(rate, reset, len(x), *guards))
     return Boxes(ReturnMap(orbit, steps=4, orders=6), 1)
 
@@ -160,7 +162,7 @@ def test_a_jump_inside_the_set_is_not_passed():
 @pytest.mark.slow
 def test_two_attracting_cycles_are_not_proved_to_be_one():
     reset = lambda x: jnp.stack([0.5 * x[0] + 0.05 * jnp.sign(x[0]), 0.2 * x[1]])
-    orbit = hj.periodic_orbit(clocked(at_rest, reset, 2), jnp.array([0.09, 0, 0]), None, sequence=("m",))
+    orbit = hj.periodic_orbit(hj.ReturnMap(clocked(at_rest, reset, 2), sequence=("m",)), jnp.array([0.09, 0, 0]), None)
     small = {"facets": 8, "rings": 1, "steps": 4, "orders": 6}
     certificate = hj.certify.attracting(orbit, radius=0.4, **small)
     assert not certificate.converges and any(line_of(reset) in reason for reason in certificate.reasons)

@@ -88,22 +88,22 @@ def test_basin(command):
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     printed = json.loads(ran.stdout)
-    fates = printed["fates"]
-    assert sum(fates.values()) == 24**2 and fates["undecided"] == fates["no step"] == 0
+    outcomes = printed["outcomes"]
+    assert sum(outcomes.values()) == 24**2 and outcomes["undecided"] == outcomes["no step"] == 0
     # A thin strip walks on; slower it falls backward, faster forward (Schwab and Wisse, 2001, fig. 4).
-    fate, speed = np.array(printed["fate"]), np.array(printed["axes"]["theta_rate"])
-    row = fate[len(fate) // 2]
+    outcome, speed = np.array(printed["outcome"]), np.array(printed["axes"]["theta_rate"])
+    row = outcome[len(outcome) // 2]
     assert row[speed == -0.45] == 1 and row[speed == 0] == 2 and np.all(np.diff(row[row > 0]) >= 0)
-    assert 1 <= fates["orbit 1"] < 30
+    assert 1 <= outcomes["orbit 1"] < 30
     # What walks on is near the gait's own start, where theta is 0.96 times the cube root of the slope.
-    theta = np.array(printed["axes"]["theta"])[np.any(fate == 0, axis=1)] / np.cbrt(0.004)
+    theta = np.array(printed["axes"]["theta"])[np.any(outcome == 0, axis=1)] / np.cbrt(0.004)
     assert np.all((theta > 0.5) & (theta < 1.5))
     with xarray.open_dataset("basin.nc") as stored:
-        assert_array_equal(stored["fate"], fate)
+        assert_array_equal(stored["outcome"], outcome)
         assert_array_equal(stored["theta_rate"], speed)
     (ax,) = ran.figures["basin.png"].axes
     (mesh,) = ax.collections
-    assert_array_equal(np.asarray(mesh.get_array()).reshape(24, 24), fate.T)
+    assert_array_equal(np.asarray(mesh.get_array()).reshape(24, 24), outcome.T)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["orbit 1", "fell forward", "fell backward", "stable gait", "unstable gait"]
 

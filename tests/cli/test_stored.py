@@ -31,9 +31,7 @@ def test_is_what_find_orbits_finds(kept):
     """The program is compiled from another text: equal to rounding."""
     params = rimless_wheel.Params()
     _, orbits = kept
-    direct = hj.find_orbits(
-        rimless_wheel.system, params, sequence=rimless_wheel.sequence, region=rimless_wheel.region(params), starts=16
-    )
+    direct = hj.find_orbits(rimless_wheel.step, params, region=rimless_wheel.region(params), max_starts=16)
     assert len(orbits) == len(direct) == 1
     np.testing.assert_allclose(orbits.x, direct.x, rtol=1e-14, atol=1e-15)
     np.testing.assert_allclose(orbits.multipliers, direct.multipliers, rtol=1e-13, atol=1e-15)

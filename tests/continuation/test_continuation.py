@@ -52,7 +52,9 @@ def fork(x, p):
 
 def start(f, guess, params):
     system = mapping(f)
-    orbit = hj.periodic_orbit(system, jnp.append(jnp.asarray(guess), 0.0), params, sequence=("run",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(system, sequence=("run",), integrator=ROLLED), jnp.append(jnp.asarray(guess), 0.0), params
+    )
     return system, orbit
 
 
@@ -92,8 +94,8 @@ def test_points_of_parallel_curves_are_not_joined():
 
 @pytest.fixture(scope="module")
 def doubling():
-    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
-    return hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3)
+    _system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    return hj.continuation(orbit, where=lambda p: p["r"], stop=3.3)
 
 
 def test_period_doubling_of_the_logistic_map(doubling):
@@ -122,9 +124,9 @@ def test_period_doubling_of_the_logistic_map(doubling):
 
 @pytest.mark.medium
 def test_natural_parameter_ends_at_the_fold():
-    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    _system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
     branch = hj.continuation(
-        system, orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4)
+        orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4)
     )
     assert branch.result == RESULTS.orbit_not_converged
     # The branch ends within the smallest step, 1e-4 of the interval of 0.75, of where it turns.
@@ -134,8 +136,8 @@ def test_natural_parameter_ends_at_the_fold():
 
 @pytest.mark.slow
 def test_branch_point_and_the_branch_that_crosses():
-    system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
-    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.55)
+    _system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
+    branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=0.55)
     assert_allclose(branch.x[:, 0], branch.values, rtol=0, atol=1e-12)
     points = [point for point in branch.special_points if point.kind == "branch-point"]
     assert len(points) == 1 and not [point for point in branch.special_points if point.kind == "fold"]
@@ -166,8 +168,8 @@ def exchange(x, p):
 @pytest.mark.medium
 def test_the_half_that_leads_to_stop():
     """The branch that crosses x = 0 is x = mu, positive above and negative below."""
-    system, orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
-    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=0.5)
+    _system, orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
+    branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=0.5)
     (point,) = branch.special_points
     assert point.kind == "branch-point"
     for stop in (0.4, -0.4):
@@ -186,23 +188,21 @@ def test_the_half_that_leads_to_stop():
 @pytest.mark.medium
 def test_a_branch_that_does_not_lead_to_stop():
     """x = mu^(1/2) turns at mu = 0, and leaves the interval on the other side, three times as far from the start."""
-    system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
-    branch = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=-0.1)
+    _system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=-0.1)
     assert branch.result == RESULTS.stop_not_reached
     assert_allclose(branch.values[-1], 0.25 + 3 * 0.35, rtol=1e-14)
     assert_allclose(branch.x[-1, 0], -np.sqrt(branch.values[-1]), rtol=1e-12)
     # Within bounds it is whole.
-    assert hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5)).result == RESULTS.successful
+    assert hj.continuation(orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5)).result == RESULTS.successful
 
 
 @pytest.mark.medium
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""
-    system = mapping(logistic)
+    mapping(logistic)
     orbits = [start(logistic, [0.6], {"r": jnp.array(r)})[1] for r in (2.5, 2.6, 2.7)]
-    branches = eqx.filter_jit(
-        eqx.filter_vmap(lambda orbit: hj.continuation(system, orbit, where=lambda p: p["r"], stop=3.3))
-    )
+    branches = eqx.filter_jit(eqx.filter_vmap(lambda orbit: hj.continuation(orbit, where=lambda p: p["r"], stop=3.3)))
     batch = branches(jax.tree.map(lambda *each: jnp.stack(each), *orbits))
     alone = batch[1]
     assert_allclose(alone.values, doubling.values, rtol=1e-12)
@@ -217,10 +217,8 @@ def test_branches_of_a_batch(doubling):
 @pytest.fixture(scope="module")
 def walk():
     params = simplest_walker.Params(0.0145)
-    orbit = hj.periodic_orbit(
-        simplest_walker.system, simplest_walker.guess(params), params, sequence=simplest_walker.sequence
-    )
-    return hj.continuation(simplest_walker.system, orbit, where=lambda p: p.slope, stop=0.0155)
+    orbit = hj.periodic_orbit(simplest_walker.step, simplest_walker.guess(params), params)
+    return hj.continuation(orbit, where=lambda p: p.slope, stop=0.0155)
 
 
 @pytest.mark.slow
@@ -229,7 +227,7 @@ def test_first_doubling_of_the_walker(walk):
     (point,) = walk.special_points
     assert point.kind == "period-doubling"
     gait = hj.periodic_orbit(
-        simplest_walker.system, point.orbit.x, simplest_walker.Params(point.value), sequence=("swing",)
+        hj.ReturnMap(simplest_walker.system, sequence=("swing",)), point.orbit.x, simplest_walker.Params(point.value)
     )
     # A multiplier's error of 1e-13 over its rate in the slope, of the order of -200.
     assert_allclose(min(gait.multipliers.real), -1, rtol=0, atol=1e-11)
@@ -335,9 +333,9 @@ def test_diagram(doubling):
     ],
 )
 def test_misuse(change, message):
-    system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    _system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
     with pytest.raises(ValueError, match=message):
-        hj.continuation(system, orbit, **(dict(where=lambda p: p["r"], stop=3.0) | change))
+        hj.continuation(orbit, **dict(where=lambda p: p["r"], stop=3.0) | change)
 
 
 def test_misuse_of_methods():

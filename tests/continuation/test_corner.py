@@ -34,9 +34,9 @@ def test_a_branch_ends_at_a_corner(kind):
     start = 0.7
     decay = np.exp(-(2 - start))
     orbit = hj.periodic_orbit(
-        system, jnp.array([start, 1 / (1 - decay)]), {"start": jnp.asarray(start)}, sequence=("run",)
+        hj.ReturnMap(system, sequence=("run",)), jnp.array([start, 1 / (1 - decay)]), {"start": jnp.asarray(start)}
     )
-    branch = hj.continuation(system, orbit, where=lambda p: p["start"], stop=0.1)
+    branch = hj.continuation(orbit, where=lambda p: p["start"], stop=0.1)
     (corner,) = branch.special_points
     assert corner.kind == "corner" and corner.touch.at_start and corner.touch.taken == (kind == "taken")
     # Root of two equations of size 1, solved until rounding.

@@ -24,8 +24,10 @@ def response(p):
 def free():
     """Below the wall: forced oscillations of growing amplitude."""
     params = linear_impact_oscillator.Params(amplitude=0.08)
-    orbit = hj.periodic_orbit(linear_impact_oscillator.system, jnp.array([0.0, 0.8, 0.0]), params, sequence=("before",))
-    return hj.continuation(linear_impact_oscillator.system, orbit, where=lambda p: p.amplitude, stop=0.2)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(linear_impact_oscillator.system, sequence=("before",)), jnp.array([0.0, 0.8, 0.0]), params
+    )
+    return hj.continuation(orbit, where=lambda p: p.amplitude, stop=0.2)
 
 
 @pytest.mark.slow
@@ -48,10 +50,8 @@ def test_grazing_of_a_wall_that_is_hit():
     orbit."""
     params = linear_impact_oscillator.Params(amplitude=0.09999206)
     guess = jnp.array([-0.00372, -0.999808, -np.pi])
-    orbit = hj.periodic_orbit(
-        linear_impact_oscillator.system, guess, params, sequence=linear_impact_oscillator.sequence
-    )
-    branch = hj.continuation(linear_impact_oscillator.system, orbit, where=lambda p: p.amplitude, stop=0.2)
+    orbit = hj.periodic_orbit(linear_impact_oscillator.step, guess, params)
+    branch = hj.continuation(orbit, where=lambda p: p.amplitude, stop=0.2)
     (point,) = branch.special_points
     assert point.kind == "grazing"
     assert_allclose(point.value, 0.1, rtol=1e-12)
@@ -87,8 +87,8 @@ def test_grazing_of_an_elastic_wall():
     )
     guess = jnp.array([-1.1, 0, -jnp.pi / 2])
     params = linear_impact_oscillator.Params(amplitude=0.12)
-    orbit = hj.periodic_orbit(system, guess, params, sequence=("before", "contact", "after"))
-    branch = hj.continuation(system, orbit, where=lambda p: p.amplitude, stop=0.05)
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("before", "contact", "after")), guess, params)
+    branch = hj.continuation(orbit, where=lambda p: p.amplitude, stop=0.05)
     (point,) = branch.special_points
     assert point.kind == "grazing" and point.touch.taken and point.touch.brief
     # At the resonance the amplitude is A / c; a parabola at its top.
@@ -122,8 +122,8 @@ def parabola(x, p):
 def arch():
     system = mapping(parabola)
     params = {"a": jnp.array(0.5), "b": jnp.array(1.0)}
-    orbit = hj.periodic_orbit(system, jnp.array([0.4, 0.0]), params, sequence=("run",))
-    return hj.continuation(system, orbit, where=lambda p: p["a"], stop=(-0.5, 1.0))
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("run",)), jnp.array([0.4, 0.0]), params)
+    return hj.continuation(orbit, where=lambda p: p["a"], stop=(-0.5, 1.0))
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def around(model, starts, params, sequence=None):
     sequence = model.sequence if sequence is None else sequence
 
     def once(x, params):
-        stride = hj.stride(model.system, x, params, sequence=sequence, integrator=ROLLED)
+        stride = hj.ReturnMap(model.system, sequence=sequence, integrator=ROLLED)(x, params)
         return stride.x, stride
 
     jacobians, strides = jax.jit(jax.vmap(jax.jacfwd(once, has_aux=True)))(jnp.asarray(starts), params)
@@ -156,7 +156,7 @@ def test_grazing_of_the_free_motion():
     @jax.jit
     @jax.vmap
     def run(x, params):
-        return hj.stride(linear_impact_oscillator.system, x, params, sequence=("before",), integrator=ROLLED)
+        return hj.ReturnMap(linear_impact_oscillator.system, sequence=("before",), integrator=ROLLED)(x, params)
 
     strides = run(jnp.asarray(starts), batch(linear_impact_oscillator, amplitude=amplitudes))
     np.testing.assert_array_equal(strides.result == hj.RESULTS.successful, [True, False])
@@ -246,8 +246,8 @@ def test_impacting_orbit_of_stickslip():
 def test_fold_of_stickslip_without_impact():
     voltage, q, phase = numbers("impact_microactuator", "fold")
     params, start = impact_microactuator.Params(voltage=voltage), np.array([q, 0, phase])
-    stride = hj.stride(
-        impact_microactuator.system, jnp.asarray(start), params, sequence=("stick", "advance"), integrator=ROLLED
+    stride = hj.ReturnMap(impact_microactuator.system, sequence=("stick", "advance"), integrator=ROLLED)(
+        jnp.asarray(start), params
     )
     assert_allclose(stride.x, start, rtol=0, atol=1e-12)
 

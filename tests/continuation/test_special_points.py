@@ -25,8 +25,8 @@ def branch_of(*coefficients):
     zero = np.zeros((4, 4))
     matrices = np.stack([*coefficients, *[zero] * (3 - len(coefficients))])
     params = {"m": jnp.asarray(matrices), "s": jnp.array(FROM)}
-    orbit = hj.periodic_orbit(linear, jnp.zeros(5), params, sequence=("run",), integrator=ROLLED)
-    return hj.continuation(linear, orbit, where=lambda p: p["s"], stop=TO)
+    orbit = hj.periodic_orbit(hj.ReturnMap(linear, sequence=("run",), integrator=ROLLED), jnp.zeros(5), params)
+    return hj.continuation(orbit, where=lambda p: p["s"], stop=TO)
 
 
 def turned(radius, angle):
@@ -132,13 +132,13 @@ def test_special_points_of_random_maps():
 def isola():
     """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle: its system, an orbit and the branch around it."""
     system, orbit = start(lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1), [-1.0], {"mu": jnp.array(0.0)})
-    return system, orbit, hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+    return system, orbit, hj.continuation(orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
 
 
 @pytest.mark.medium
 def test_closed_branch(isola):
     """Once around the circle the branch leads back to the start."""
-    system, orbit, branch = isola
+    _system, orbit, branch = isola
     assert branch.result == hj.RESULTS.successful
     angles = np.unwrap(np.arctan2(branch.x[:, 0], branch.values))
     assert np.all(np.diff(angles) > 0)
@@ -146,10 +146,10 @@ def test_closed_branch(isola):
     assert [point.kind for point in branch.special_points] == ["fold", "fold"]
     assert_allclose([float(point.value) for point in branch.special_points], [1, -1], rtol=1e-12)
     # It leads to no other value.
-    around = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=2.0)
+    around = hj.continuation(orbit, where=lambda p: p["mu"], stop=2.0)
     assert around.result == hj.RESULTS.stop_not_reached and np.all(around.curves.closed)
     # A start on a bound is followed inwards, and no point comes twice.
-    half = hj.continuation(system, orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
+    half = hj.continuation(orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
     assert_allclose(half.values[[0, -1]], 0, atol=1e-14)
     assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
 

@@ -16,7 +16,7 @@ def walk_from_rest(steps=80, duration=8.0, torque=0.05, **options):
     the push-offs. The guess is a constant torque. **Returns:** the state wanted at the end, and what is found."""
     params = walker.Params()
     how = {"integrator": ROLLED}
-    gait = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence, **how)
+    gait = hj.periodic_orbit(hj.ReturnMap(walker.system, sequence=walker.sequence, **how), walker.guess(params), params)
     target = hj.simulate(walker.system, gait.x, params, mode="swing", t1=gait.period / 2, max_jumps=1, **how).final
     found = hj.control.ilqr(
         walker.system, jnp.zeros(4), params, mode="swing", times=jnp.linspace(0, duration, steps + 1),

@@ -25,8 +25,8 @@ def table():
     y = -a * np.sin(10 * ago) + g * half * ago - g * ago**2 / 2
     guess = jnp.array([y, g * half - g * ago - a * 10])
     return hj.periodic_orbit(
-        vibrating_table.system, guess, PARAMS, sequence=vibrating_table.sequence, integrator=ROLLED
-    )  # fmt: skip
+        hj.ReturnMap(vibrating_table.system, sequence=vibrating_table.sequence, integrator=ROLLED), guess, PARAMS
+    )
 
 
 FORCE = {
@@ -100,7 +100,7 @@ DRIVE, Q, R, TIMES = 2.0, 2.0, 0.5, (0.3, 0.5)
 def neuron_regulator(leak):
     """P just after a firing, and the gain at two times after it."""
     params = {"drive": jnp.array(DRIVE), "leak": leak, "current": 0 * leak}
-    orbit = hj.periodic_orbit(FIRING, jnp.zeros(1), params, sequence=("charge",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(hj.ReturnMap(FIRING, sequence=("charge",), integrator=ROLLED), jnp.zeros(1), params)
     costs = {"where": lambda p: p["current"], "state_cost": Q * jnp.eye(1), "control_cost": R * jnp.eye(1)}
     regulator = hj.control.regulator(orbit, **costs)
     return jnp.stack([regulator.cost[0, 0], *(regulator.gain(t, mode="charge")[0, 0] for t in TIMES)])

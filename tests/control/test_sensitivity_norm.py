@@ -19,7 +19,7 @@ MAP = map_of(logistic)
 
 def norm_of_map(r, indicator):
     orbit = hj.periodic_orbit(
-        MAP, jnp.stack([1 - 1 / r, 0 * r]), {"r": r}, sequence=("m",), integrator=exact_flow, throw=False
+        hj.ReturnMap(MAP, sequence=("m",), integrator=exact_flow), jnp.stack([1 - 1 / r, 0 * r]), {"r": r}, throw=False
     )
     return hj.control.sensitivity_norm(orbit, noise=lambda p: p["r"], indicator=indicator)
 
@@ -41,7 +41,9 @@ def test_norm_of_a_map_in_closed_form():
 
 @pytest.mark.medium
 def test_orbits_without_a_norm():
-    orbit = hj.periodic_orbit(MAP, jnp.array([0.6, 0.0]), {"r": jnp.array(2.5)}, sequence=("m",), integrator=exact_flow)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(MAP, sequence=("m",), integrator=exact_flow), jnp.array([0.6, 0.0]), {"r": jnp.array(2.5)}
+    )
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)
     assert np.isnan(hj.control.sensitivity_norm(lost, noise=lambda p: p["r"]))
     with pytest.raises(ValueError, match="this is a batch of 1 orbits"):
@@ -60,7 +62,7 @@ def test_norm_of_the_walker_against_its_strides(walker):
     def strides(e):
         def once(x, k):
             params = simplest_walker.Params(orbit.params.slope + jnp.where(k == 0, e, 0))
-            through = hj.stride(simplest_walker.system, x, params, sequence=("swing",))
+            through = hj.ReturnMap(simplest_walker.system, sequence=("swing",))(x, params)
             return through.x, indicator(through)
 
         return jax.lax.scan(once, orbit.x, jnp.arange(41))[1]

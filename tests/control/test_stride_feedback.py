@@ -81,7 +81,9 @@ def test_derivatives_of_the_riccati_solution():
 @pytest.fixture(scope="module")
 def unstable():
     """The fixed point 1 - 1/r of the logistic map, with the multiplier 2 - r = -1.9."""
-    return hj.periodic_orbit(MAP, jnp.array([0.74, 0.0]), {"r": jnp.array(3.9)}, sequence=("m",), integrator=exact)
+    return hj.periodic_orbit(
+        hj.ReturnMap(MAP, sequence=("m",), integrator=exact), jnp.array([0.74, 0.0]), {"r": jnp.array(3.9)}
+    )
 
 
 def test_feedback_of_a_map_in_closed_form(unstable):
@@ -116,7 +118,7 @@ def test_the_nonlinear_map_is_stabilized(unstable):
 def test_feedback_under_vmap_and_grad():
     def radius(r):
         guess = jnp.stack([1 - 1 / r, 0 * r])
-        orbit = hj.periodic_orbit(MAP, guess, {"r": r}, sequence=("m",), integrator=exact, throw=False)
+        orbit = hj.periodic_orbit(hj.ReturnMap(MAP, sequence=("m",), integrator=exact), guess, {"r": r}, throw=False)
         return jnp.max(jnp.abs(hj.control.stride_feedback(orbit, where=lambda p: p["r"]).multipliers))
 
     r = jnp.array([3.2, 3.6, 3.9])
@@ -143,7 +145,9 @@ def test_parameters_that_do_not_act():
     idle = map_of(lambda x, p: logistic(x, p) + 0 * p["idle"])
     for r, code in ((3.9, RESULTS.not_stabilized), (2.5, RESULTS.successful)):
         params = {"r": jnp.array(r), "idle": jnp.array(1.0)}
-        orbit = hj.periodic_orbit(idle, jnp.array([1 - 1 / r, 0.0]), params, sequence=("m",), integrator=exact)
+        orbit = hj.periodic_orbit(
+            hj.ReturnMap(idle, sequence=("m",), integrator=exact), jnp.array([1 - 1 / r, 0.0]), params
+        )
         assert hj.control.stride_feedback(orbit, where=lambda p: p["idle"]).result == code
 
 
@@ -158,11 +162,7 @@ def test_the_short_gait_walks(walker):
     # The orbit's own derivative by the slope, by differences of order 4 between orbits: (I - A) dx = B. Relative to the slope a
     # spacing of 1/300, whose fourth power is 1e-10; the orbits' rounding of 1e-14 divided by 3e-5.
     h, slope = 3e-5, float(orbit.params.slope)
-    at = lambda slope: np.asarray(
-        hj.periodic_orbit(
-            simplest_walker.system, orbit.x, simplest_walker.Params(slope), sequence=simplest_walker.sequence
-        ).x
-    )
+    at = lambda slope: np.asarray(hj.periodic_orbit(simplest_walker.step, orbit.x, simplest_walker.Params(slope)).x)
     moved = (8 * (at(slope + h) - at(slope - h)) - (at(slope + 2 * h) - at(slope - 2 * h))) / (12 * h)
     assert_allclose((np.eye(4) - orbit.return_jacobian) @ moved, feedback.by_control[:, 0], rtol=1e-8, atol=1e-9)
     x = simplest_walker.after_strike(orbit.params, orbit.x[0] + 1e-3, orbit.x[1])

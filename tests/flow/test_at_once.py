@@ -166,8 +166,8 @@ FIXED = 0.5 / (1 - 0.5 * np.exp(-1))
 def test_an_orbit_through_a_mode_of_no_duration(method):
     """y+ = (y / e + 1) / 2. The multiplier is 1 / 2e, as if the mode between were not there, and the flow there does not
     matter."""
-    options = {"sequence": ("run", "turn"), "integrator": ROLLED} | ({} if method is None else {"method": method})
-    orbit = hj.periodic_orbit(CHAIN, jnp.array([0.0, 0.7]), None, **options)
+    step = hj.ReturnMap(CHAIN, sequence=("run", "turn"), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([0.0, 0.7]), None, **({} if method is None else {"method": method}))
     assert_allclose(orbit.x, [0, FIXED], atol=1e-9)
     assert_allclose(orbit.period, 1, rtol=1e-9)
     assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, np.exp(-1) / 2], atol=1e-9)
@@ -189,7 +189,7 @@ def test_derivatives_through_a_mode_of_no_duration():
 
 @pytest.mark.medium
 def test_monodromy_through_a_mode_of_no_duration():
-    total = hj.monodromy(CHAIN, jnp.array([0.0, FIXED]), None, sequence=("run", "turn"), integrator=ROLLED)
+    total = hj.ReturnMap(CHAIN, sequence=("run", "turn"), integrator=ROLLED).monodromy(jnp.array([0.0, FIXED]), None)
     assert_allclose(np.sort(np.linalg.eigvals(total)), [np.exp(-1) / 2, 1], atol=1e-9)
 
 
@@ -200,7 +200,7 @@ def test_a_section_and_an_impact_at_once():
     assert float(met.t) == 0.5 and int(met.transition) == 1
     assert np.array_equal(met.x, [0.2, 3.0]) and float(met.guard_rate) == 6.0
     half = hj.Section("run", lambda t, x, p: 0.5 - x[0])
-    crossing = hj.section_map(CHAIN, jnp.array([0.5, 1.0]), None, section=half, max_jumps=3, integrator=ROLLED)
+    crossing = hj.ReturnMap(CHAIN, section=half, max_jumps=3, integrator=ROLLED)(jnp.array([0.5, 1.0]), None)
     assert crossing.result == "successful" and int(crossing.jumps) == 2
     assert_allclose(crossing.x, [0.5, (np.exp(-0.5) + 1) / 2 * np.exp(-0.5)], rtol=1e-9)
 
@@ -329,7 +329,7 @@ def test_responses_of_an_orbit_through_a_mode_of_no_duration(first):
     x adds to the deviation of y what the clock's advance makes of it."""
     sequence = ("run", "turn") if first == "run" else ("turn", "run")
     start = [0.0, FIXED] if first == "run" else [0.0, FIXED * 2]
-    orbit = hj.periodic_orbit(CHAIN, jnp.array(start), None, sequence=sequence, integrator=ROLLED)
+    orbit = hj.periodic_orbit(hj.ReturnMap(CHAIN, sequence=sequence, integrator=ROLLED), jnp.array(start), None)
     phase = hj.phase.phase_response(orbit, samples=6)
     run = phase.arcs[sequence.index("run")]
     assert phase.result == "successful" and float(phase.residual) < 1e-9

@@ -21,7 +21,7 @@ WALKER = simplest_walker.system
 def walker_stride(x, slope, integrator=ROLLED):
     """The state after a stride, and its time: five numbers of five numbers."""
     params = simplest_walker.Params(slope)
-    through = hj.stride(WALKER, x, params, sequence=("swing",), integrator=integrator)
+    through = hj.ReturnMap(WALKER, sequence=("swing",), integrator=integrator)(x, params)
     return jnp.append(through.x, through.time)
 
 
@@ -141,7 +141,7 @@ def test_multipliers_are_as_good_as_the_event(gait):
 
 
 def spring_stride(params, system=spring, integrator=ROLLED):
-    through = hj.stride(system, jnp.array([1.0, 0.0]), params, sequence=("free",), integrator=integrator)
+    through = hj.ReturnMap(system, sequence=("free",), integrator=integrator)(jnp.array([1.0, 0.0]), params)
     return jnp.append(through.x, through.time)
 
 
@@ -237,7 +237,10 @@ def test_closed_over_parameters_of_an_orbit():
 
     def start(p):
         orbit = hj.periodic_orbit(
-            spring_closed_over(p), jnp.array([1.0, 1.2]), None, sequence=("free",), integrator=ROLLED, throw=False
+            hj.ReturnMap(spring_closed_over(p), sequence=("free",), integrator=ROLLED),
+            jnp.array([1.0, 1.2]),
+            None,
+            throw=False,
         )
         found = jnp.append(orbit.x[1], orbit.period)
         return found, found
@@ -280,8 +283,8 @@ def test_a_batch_that_does_not_reach_the_flow(staged):
 
     def speed(e):
         params = bouncing_ball.Params(restitution=e)
-        return hj.stride(
-            bouncing_ball.system, jnp.array([1.0, 0.0]), params, sequence=("flight",), integrator=ROLLED
+        return hj.ReturnMap(bouncing_ball.system, sequence=("flight",), integrator=ROLLED)(
+            jnp.array([1.0, 0.0]), params
         ).x[1]
 
     def total(lanes):

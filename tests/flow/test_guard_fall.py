@@ -80,12 +80,12 @@ def test_numbers_of_tries():
     theta, rate = np.array([[0.2003], [-0.1998]]) * (1 + 0.01 * np.random.default_rng(0).uniform(-1, 1, (2, 20)))
     starts = np.stack([theta, rate, 2 * theta, (1 - np.cos(2 * theta)) * rate], axis=1)
     integrator = hj.Integrator(rtol=3e-8, atol=3e-8)
-    stride = lambda x: hj.stride(
-        simplest_walker.system, x, params, sequence=simplest_walker.sequence, integrator=integrator
+    stride = lambda x: hj.ReturnMap(simplest_walker.system, sequence=simplest_walker.sequence, integrator=integrator)(
+        x, params
     )
     assert_array_equal(jax.jit(jax.vmap(stride))(jnp.asarray(starts)).impacts[0].steps, 7)
     params = bouncing_ball.Params()
-    ball = hj.stride(bouncing_ball.system, bouncing_ball.guess(params), params, sequence=bouncing_ball.sequence)
+    ball = bouncing_ball.step(bouncing_ball.guess(params), params)
     assert ball.impacts[0].steps == 5
 
 

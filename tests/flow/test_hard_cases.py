@@ -81,7 +81,7 @@ def test_orbit_of_a_stride_that_forgets_its_start():
     state after some jump, but the orbit starts at 1/2. Its period is the logarithm of 3/2."""
     spike = hj.Transition("m", "m", lambda t, x, p: 1 - x[0], lambda t, x, p: x - 0.5)
     system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: 2 - x, ("x",))}, (spike,))
-    orbit = hj.periodic_orbit(system, jnp.array([0.503]), None, sequence=("m",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",), integrator=ROLLED), jnp.array([0.503]), None)
     assert_allclose(orbit.x, 0.5, rtol=1e-15)
     assert_allclose(orbit.period, np.log(1.5), rtol=1e-13)
 
@@ -352,15 +352,15 @@ def test_orbits_with_coordinates_of_different_size():
     for big in (1.0, 1e3, 1e-3):
         region = (jnp.array([0.0, big, 0.0]), jnp.array([1.0, big, 0.0]))
         params = {"r": 3.2, "big": big}
-        found = hj.find_orbits(beside, params, sequence=("m",), region=region, integrator=exact)
+        found = hj.find_orbits(hj.ReturnMap(beside, sequence=("m",), integrator=exact), params, region=region)
         assert_allclose(np.sort(found.x[:, 0]), [0, 1 - 1 / 3.2], atol=1e-14)
 
 
 @pytest.mark.medium
 def test_a_parameter_that_is_a_whole_number_is_continued():
     system, params = map_of(logistic), {"r": jnp.array(2)}
-    orbit = hj.periodic_orbit(system, jnp.array([0.45, 0.0]), params, sequence=("m",), integrator=exact)
-    branch = hj.continuation(system, orbit, where=lambda p: p["r"], stop=2.9)
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",), integrator=exact), jnp.array([0.45, 0.0]), params)
+    branch = hj.continuation(orbit, where=lambda p: p["r"], stop=2.9)
     assert has(branch, RESULTS.successful) and branch.values[-1] == 2.9
     assert_allclose(branch.x[:, 0], 1 - 1 / branch.values, rtol=1e-13)
 
@@ -385,8 +385,8 @@ def test_a_forced_orbit_returns_with_its_forcing():
     for period, code in ((1.0, RESULTS.successful), (2.0, RESULTS.successful), (0.7, RESULTS.out_of_phase)):
         guess = jnp.array([0.1, 0.0])
         orbit = hj.periodic_orbit(
-            forced, guess, jnp.array(period), sequence=("m",), integrator=ROLLED, throw=False
-        )  # fmt: skip
+            hj.ReturnMap(forced, sequence=("m",), integrator=ROLLED), guess, jnp.array(period), throw=False
+        )
         assert has(orbit, code)
         if code == RESULTS.successful:
             # x' = -x + cos 2 pi t: the steady state at t = 0.

@@ -162,13 +162,9 @@ def test_strides_through_events_that_are_not_in_step_have_no_numbers():
     """The rates as above, and y starts again at t = 2."""
     ways = (*rates(3.0).transitions, hj.Transition("both", "none", lambda t, x, p: 2 - t, lambda t, x, p: 0.5 * x))
     run = eqx.filter_jit(
-        lambda both, p: hj.stride(
-            hj.HybridSystem(rates(both).modes, ways),
-            jnp.zeros(1),
-            p,
-            sequence=("none", "one", "both"),
-            integrator=ROLLED,
-        )
+        lambda both, p: hj.ReturnMap(
+            hj.HybridSystem(rates(both).modes, ways), sequence=("none", "one", "both"), integrator=ROLLED
+        )(jnp.zeros(1), p)
     )
     ran = run(jnp.array(3.0), jnp.ones(2))
     assert ran.result == "successful"
@@ -359,7 +355,7 @@ SYNCHRONOUS = jnp.array([0, 0, F0 * Q * PERIOD / (1 - Q), F0, F0 * Q * PERIOD / 
 def strides():
     def both(x):
         ways = [("run", "u fired"), ("run", "v fired")]
-        ran = [hj.stride(PAIR, x, DRIVE, sequence=names, integrator=ROLLED) for names in ways]
+        ran = [hj.ReturnMap(PAIR, sequence=names, integrator=ROLLED)(x, DRIVE) for names in ways]
         return jnp.stack([one.x for one in ran]), ran
 
     @eqx.filter_jit
@@ -424,12 +420,12 @@ def test_orbit_of_neurons_in_step(strides):
     jacobian = np.asarray(strides[0][0])
     want = np.sort(np.abs(np.linalg.eigvals(jacobian)))
     guess = SYNCHRONOUS + 0.01 * jnp.array([0, 0, 1.0, 1, 1, 1])
-    for method in (None, hj.MultipleShooting()):
-        options = {} if method is None else {"method": method}
-        orbit = hj.periodic_orbit(PAIR, guess, DRIVE, sequence=("run", "u fired"), integrator=ROLLED, **options)
+    step = hj.ReturnMap(PAIR, sequence=("run", "u fired"), integrator=ROLLED)
+    for method in (hj.SingleShooting(), hj.MultipleShooting()):
+        orbit = hj.periodic_orbit(step, guess, DRIVE, method=method)
         assert_allclose(orbit.period, PERIOD, rtol=1e-9)
         assert_allclose(np.sort(np.abs(orbit.multipliers)), want, atol=1e-7)
-    total = hj.monodromy(PAIR, SYNCHRONOUS, DRIVE, sequence=("run", "u fired"), integrator=ROLLED)
+    total = step.monodromy(SYNCHRONOUS, DRIVE)
     # Along the flow the return map has the eigenvalue 0, the monodromy matrix 1.
     around = np.linalg.eigvals(total)
     others = np.delete(around, np.argmin(np.abs(around - 1)))

@@ -21,7 +21,7 @@ def met(guards, integrator):
     ways = tuple(hj.Transition("swing", f"rest {k}", g, lambda t, x, p: x) for k, g in enumerate(guards))
     modes = {"swing": hj.Mode(swing, ("x", "v"))} | {f"rest {k}": rest for k in range(len(guards))}
     system = hj.HybridSystem(modes, ways)
-    return lambda x, p: hj.simulate(system, x, p, mode="swing", t1=20.0, max_jumps=1, integrator=integrator, save=None)
+    return lambda x, p: hj.simulate(system, x, p, mode="swing", t1=20.0, max_jumps=1, integrator=integrator, times=None)
 
 
 def test_the_short_step_is_exact_to_rounding():

@@ -23,7 +23,7 @@ ERROR = 1e-10
 
 def hop(x, k, integrator):
     p = hopper.params() | {"k": k}
-    return hj.stride(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+    return hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(x, p)
 
 
 def exact(y, v, k):
@@ -72,7 +72,7 @@ def test_a_single_flow_uses_the_integrator_of_its_mode():
 def test_orbit_multipliers_and_gradient():
     def period(k):
         orbit = hj.periodic_orbit(
-            hopper.system, X, P | {"k": k}, sequence=hopper.sequence, integrator=BY_MODE, throw=False
+            hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=BY_MODE), X, P | {"k": k}, throw=False
         )
         return orbit.period, orbit
 
@@ -115,16 +115,18 @@ def test_searches_and_sweeps():
     system, params, sequence = map_of(logistic), {"r": jnp.array(2.5)}, ("m",)
     by_mode = {"m": hj.Integrator(dfx.Tsit5(), rtol=1e-10, atol=1e-10)}
     region = (jnp.array([0.3, 0.0]), jnp.array([0.9, 0.0]))
-    found = hj.find_orbits(system, params, sequence=sequence, region=region, starts=8, integrator=by_mode)
+    found = hj.find_orbits(
+        hj.ReturnMap(system, sequence=sequence, integrator=by_mode), params, region=region, max_starts=8
+    )
     assert_allclose(found.x[:, 0], [0.6], rtol=1e-10)
-    table = hj.sweep(system, found[0], where=lambda p: p["r"], values=[2.4, 2.6], integrator=by_mode)
+    table = hj.sweep(found[0], where=lambda p: p["r"], values=[2.4, 2.6], integrator=by_mode)
     assert_allclose(table["x"].values[:, 0], [1 - 1 / 2.4, 1 - 1 / 2.6], rtol=1e-10)
     assert "Tsit5" in str(table.attrs)
 
 
 def test_what_a_mapping_must_be():
     def call(integrator):
-        return hj.stride(hopper.system, X, P, sequence=hopper.sequence, integrator=integrator)
+        return hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(X, P)
 
     with pytest.raises(ValueError, match=r"integrator: the modes \['stance'\] have none"):
         call({"flight": EXPLICIT})

@@ -59,7 +59,7 @@ STARTS = np.array([[0.0, 2.7], [0.0, 1.0], [0.4, 2.0], [1.0, -0.5]])
 
 
 def test_impacts_of_both_arcs():
-    through = hj.stride(leaky, jnp.array(STARTS[0]), LEAKY, sequence=SEQUENCE)
+    through = hj.ReturnMap(leaky, sequence=SEQUENCE)(jnp.array(STARTS[0]), LEAKY)
     assert [impact.x.shape for impact in through.impacts] == [(2,), (1,)]
     assert [int(impact.transition) for impact in through.impacts] == [0, 1]
     assert_allclose(through.impacts[0].x, [0, -2.7], rtol=1e-14, atol=1e-14)
@@ -79,7 +79,7 @@ def test_saltation_matrices_have_shape_post_pre():
 
 @pytest.mark.medium
 def test_periodic_orbit_and_its_matrices():
-    orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), LEAKY, sequence=SEQUENCE)
+    orbit = hj.periodic_orbit(hj.ReturnMap(leaky, sequence=SEQUENCE), jnp.array([0.0, 2.0]), LEAKY)
     start = jnp.array([0.0, 2.7])
     assert_allclose(orbit.x, start, rtol=1e-14, atol=1e-15)
     assert_allclose(orbit.period, leaky_stride(start, LEAKY)[2], rtol=1e-14)
@@ -104,7 +104,9 @@ def test_orbit_in_its_parameters():
     """In reverse mode, which goes by way of the forward one."""
 
     def found(p):
-        orbit = hj.periodic_orbit(leaky, jnp.array([0.0, 2.0]), p, sequence=SEQUENCE, integrator=ROLLED, throw=False)
+        orbit = hj.periodic_orbit(
+            hj.ReturnMap(leaky, sequence=SEQUENCE, integrator=ROLLED), jnp.array([0.0, 2.0]), p, throw=False
+        )
         ends = [each[0] for each in orbit.arc_ends]
         return jnp.concatenate([orbit.x, orbit.period[None], *ends, orbit.elapsed[0]])
 
@@ -144,7 +146,7 @@ def forced_stride(x, p, t=0.0):
 
 
 def forced_stride_and_time(x, p, t):
-    through = hj.stride(forced, x, p, sequence=SEQUENCE, t=t)
+    through = hj.ReturnMap(forced, sequence=SEQUENCE)(x, p, t=t)
     return jnp.append(through.x, through.time)
 
 
@@ -182,7 +184,9 @@ def test_forced_stride_repeats_with_the_period():
 def test_forced_orbit_of_two_strides(forced_start):
     """The second stride starts when the first ends; together they have the square of the Jacobian. (Its derivatives by the
     parameters: `test_reverse.py`.)"""
-    orbit = hj.periodic_orbit(forced, jnp.array([0.0, 2.2]), FORCED, sequence=SEQUENCE, strides=2, integrator=ROLLED)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(forced, sequence=SEQUENCE, strides=2, integrator=ROLLED), jnp.array([0.0, 2.2]), FORCED
+    )
     assert_allclose(orbit.nodes, [forced_start, forced_start], rtol=1e-13, atol=1e-13)
     assert_allclose(orbit.period, 2 * FORCED["tau"], rtol=1e-14)
     landed = landing(forced_start, FORCED)[0]

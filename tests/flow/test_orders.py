@@ -102,7 +102,7 @@ def test_flow_to_guard(nesting):
 
 def wheel_stride(q):
     params = rimless_wheel.Params(slope=q[2], inertia_ratio=q[3])
-    through = hj.stride(rimless_wheel.system, q[:2], params, sequence=rimless_wheel.sequence, integrator=ROLLED)
+    through = hj.ReturnMap(rimless_wheel.system, sequence=rimless_wheel.sequence, integrator=ROLLED)(q[:2], params)
     return jnp.stack([through.x[1], through.time])
 
 
@@ -116,7 +116,10 @@ def test_stride():
 def wheel_gait(q):
     params = rimless_wheel.Params(slope=q[0], inertia_ratio=q[1])
     orbit = hj.periodic_orbit(
-        rimless_wheel.system, jnp.array([-0.5, 0.8]), params, sequence=("stance",), integrator=ROLLED, throw=False
+        hj.ReturnMap(rimless_wheel.system, sequence=("stance",), integrator=ROLLED),
+        jnp.array([-0.5, 0.8]),
+        params,
+        throw=False,
     )
     return jnp.stack([orbit.x[1], orbit.period, orbit.return_jacobian[1, 0], orbit.multipliers[0].real])
 

@@ -367,7 +367,7 @@ def test_orbits_of_rectifiers_go_on():
     system = hj.HybridSystem({"on": conduct, "off": discharge}, ways)
     rc, laps = jnp.asarray(np.geomspace(0.5, 20, 32)), 20 * jnp.pi + 1e-3
     find = lambda p: hj.periodic_orbit(
-        system, jnp.array([0.2, 0.2]), p, sequence=("on", "off"), throw=False, integrator=ROLLED
+        hj.ReturnMap(system, sequence=("on", "off"), integrator=ROLLED), jnp.array([0.2, 0.2]), p, throw=False
     )
     x = jax.jit(jax.vmap(lambda p: find(p).x))(rc)
     run = lambda x, p: hj.simulate(system, x, p, mode="on", t1=laps, max_jumps=30, integrator=ROLLED)

@@ -58,7 +58,7 @@ def test_backward_passes_take_the_steps_that_were_taken():
     system = hj.HybridSystem({"free": hj.Mode(field, names)}, (until,))
 
     def size(p, integrator):
-        return jnp.sum(hj.stride(system, x0, p, sequence=("free",), integrator=integrator).x ** 2)
+        return jnp.sum(hj.ReturnMap(system, sequence=("free",), integrator=integrator)(x0, p).x ** 2)
 
     gradient = jax.jit(jax.grad(size), static_argnums=1)(weights, CHECKPOINT)
     got = sum(jnp.sum(gradient[key] * along[key]) for key in weights)
@@ -78,9 +78,12 @@ def test_an_orbit_of_two_modes_and_two_strides():
 
     def found(p):
         orbit = hj.periodic_orbit(
-            forced, jnp.array([0.0, 2.2]), p, sequence=SEQUENCE, strides=2, method=hj.MultipleShooting(),
-            integrator=ROLLED_CHECKPOINT, throw=False,
-        )  # fmt: skip
+            hj.ReturnMap(forced, sequence=SEQUENCE, strides=2, integrator=ROLLED_CHECKPOINT),
+            jnp.array([0.0, 2.2]),
+            p,
+            method=hj.MultipleShooting(),
+            throw=False,
+        )
         return jnp.append(orbit.nodes[1], orbit.period)
 
     got, values = jax.jit(jax.jacrev(lambda p: (found(p),) * 2, has_aux=True))(FORCED)
@@ -116,7 +119,9 @@ def weighted(width):
 
 def network_gait(system, params, integrator, guess=None):
     guess = simplest_walker.guess(simplest_walker.Params()) if guess is None else guess
-    return hj.periodic_orbit(system, guess, params, sequence=("swing",), integrator=integrator, throw=False)
+    return hj.periodic_orbit(
+        hj.ReturnMap(system, sequence=("swing",), integrator=integrator), guess, params, throw=False
+    )
 
 
 @pytest.mark.slow
@@ -186,9 +191,11 @@ def test_a_batch_with_an_orbit_that_fails():
     def wheel(slope):
         params = rimless_wheel.Params(slope=slope)
         return hj.periodic_orbit(
-            rimless_wheel.system, jnp.array([-0.5, 0.8]), params, sequence=("stance",), integrator=ROLLED_CHECKPOINT,
+            hj.ReturnMap(rimless_wheel.system, sequence=("stance",), integrator=ROLLED_CHECKPOINT),
+            jnp.array([-0.5, 0.8]),
+            params,
             throw=False,
-        )  # fmt: skip
+        )
 
     def total(slopes, scale):
         orbits = jax.vmap(wheel)(scale * slopes)
@@ -205,9 +212,11 @@ def test_a_batch_with_an_orbit_that_fails():
 
 def spring_numbers(p, integrator):
     orbit = hj.periodic_orbit(
-        spring_closed_over(p), jnp.array([1.0, 1.2]), {"power": jnp.array(2), "shape": jnp.tanh}, sequence=("free",),
-        integrator=integrator, throw=False,
-    )  # fmt: skip
+        hj.ReturnMap(spring_closed_over(p), sequence=("free",), integrator=integrator),
+        jnp.array([1.0, 1.2]),
+        {"power": jnp.array(2), "shape": jnp.tanh},
+        throw=False,
+    )
     return jnp.append(orbit.x[1], orbit.period)
 
 
@@ -238,7 +247,7 @@ def test_recursive_checkpoints_refuse_what_they_cannot_do():
 
 def jacobian_numbers(v, params, integrator):
     x = jnp.stack([jnp.zeros(()), v])
-    jacobian = hj.return_jacobian(bouncing_ball.system, x, params, sequence=("flight",), integrator=integrator)
+    jacobian = hj.ReturnMap(bouncing_ball.system, sequence=("flight",), integrator=integrator).jacobian(x, params)
     return jnp.sum(jnp.sin(jacobian))
 
 
@@ -260,7 +269,7 @@ def test_simulations():
     def loss(x0, params, integrator):
         drop = hj.simulate(
             bouncing_ball.system, x0, params, mode="flight", t1=2.0, integrator=integrator, max_jumps=4,
-            save=jnp.array([0.3, 1.7]),
+            times=jnp.array([0.3, 1.7]),
         )  # fmt: skip
         events = jnp.sum(jnp.where(drop.transitions >= 0, jnp.sin(drop.ends), 0))
         return jnp.sum(drop.x) + events + jnp.sum(drop.samples.x), (jnp.trace(drop.fundamental_matrix()), drop.jumps)

@@ -149,7 +149,7 @@ def one_bounce_per_period(g, e, omega, amplitude):
 )
 def test_table_saltation_and_monodromy(g, e, omega, amplitude):
     params, period, x = one_bounce_per_period(g, e, omega, amplitude)
-    through = hj.stride(shaken, x, params, sequence=("flight",), integrator=ROLLED)
+    through = hj.ReturnMap(shaken, sequence=("flight",), integrator=ROLLED)(x, params)
     # The table's phase after a period is good to its rounding, 1e-15 rad.
     assert_allclose(through.time, period, rtol=1e-14)
     assert_allclose(through.x, x, rtol=1e-13, atol=1e-14)
@@ -161,7 +161,7 @@ def test_table_saltation_and_monodromy(g, e, omega, amplitude):
     at_period = hj.saltation_matrix(shaken, 0, period, before, params)
     assert_allclose(at_period, expected, rtol=1e-14, atol=1e-15)
 
-    monodromy = hj.monodromy(shaken, x, params, sequence=("flight",), integrator=ROLLED)
+    monodromy = hj.ReturnMap(shaken, sequence=("flight",), integrator=ROLLED).monodromy(x, params)
     assert_allclose(monodromy, expected @ np.array([[1, period], [0, 1]]), rtol=1e-12, atol=1e-13)
     assert_allclose(np.linalg.det(monodromy), e**2, rtol=1e-12)
     assert_allclose(np.trace(monodromy), -2 * e + (1 + e) ** 2 * (g + curve) / g, rtol=1e-12)
@@ -275,8 +275,8 @@ def test_monodromy_of_an_elastic_ball():
     """Not isolated: 1 on the section (any height returns), and a Jordan block of 1 around (higher takes longer)."""
     params = bouncing_ball.Params(restitution=1.0, gravity=1.0)
     x = jnp.array([0.0, 1.0])
-    around = hj.monodromy(bouncing_ball.system, x, params, sequence=("flight",), integrator=ROLLED)
-    section = hj.return_jacobian(bouncing_ball.system, x, params, sequence=("flight",), integrator=ROLLED)
+    around = hj.ReturnMap(bouncing_ball.system, sequence=("flight",), integrator=ROLLED).monodromy(x, params)
+    section = hj.ReturnMap(bouncing_ball.system, sequence=("flight",), integrator=ROLLED).jacobian(x, params)
     # T = 2 v: the elements are exact.
     assert_allclose(around, [[-1, -2], [2, 3]], rtol=1e-13)
     assert_allclose(section, [[0, 0], [1, 1]], rtol=0, atol=1e-14)

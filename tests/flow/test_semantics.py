@@ -48,7 +48,7 @@ def test_start_within_rounding_of_the_surface():
     guards = 2 * starts[:9, 0] - starts[:9, 2]
     assert guards.min() < 0 < guards.max()
     params = simplest_walker.Params(jnp.full(off.size, 0.009))
-    run = lambda x, params: hj.stride(simplest_walker.system, x, params, sequence=("swing",), integrator=ROLLED)
+    run = lambda x, params: hj.ReturnMap(simplest_walker.system, sequence=("swing",), integrator=ROLLED)(x, params)
     times = np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(starts), params).time)
     # Four last digits of phi, times dT/dphi, which is below 10.
     assert_allclose(times[:9], case("B_simplest_walker", "long_0.009")["T"], rtol=0, atol=5e-14)
@@ -217,7 +217,7 @@ def test_guess_off_the_section(walker):
     """A start above the section would meet its guard at once; the orbit is found all the same."""
     orbit = walker["long_0.009"]
     guess = orbit.x.at[2].add(-1e-3)
-    found = hj.periodic_orbit(orbit.system, guess, orbit.params, sequence=orbit.sequence)
+    found = hj.periodic_orbit(orbit.step, guess, orbit.params)
     assert_allclose(found.x, orbit.x, rtol=0, atol=1e-14)
 
 
@@ -280,8 +280,8 @@ def lanes(names):
 def strides(params):
     integrator = hj.Integrator(rtol=1e-8, atol=1e-8, max_steps=400, unroll=False)
     starts = jnp.tile(jnp.array([0.0, 1.0]), (len(LANES), 1))
-    run = lambda x, params: hj.stride(trouble, x, params, sequence=("free",), integrator=integrator)
-    jacobian = lambda x, params: hj.return_jacobian(trouble, x, params, sequence=("free",), integrator=integrator)
+    run = lambda x, params: hj.ReturnMap(trouble, sequence=("free",), integrator=integrator)(x, params)
+    jacobian = lambda x, params: hj.ReturnMap(trouble, sequence=("free",), integrator=integrator).jacobian(x, params)
     return jax.vmap(run)(starts, params), jax.vmap(jacobian)(starts, params)
 
 
@@ -338,7 +338,7 @@ exact = hj.Integrator(dfx.Bosh3(), rtol=1e-13, atol=1e-13, max_time=5.0)
 
 def orbit_of_map(c, throw):
     start = jnp.array([0.0, 0.3])
-    return hj.periodic_orbit(polynomial_map, start, c, sequence=("wait",), integrator=exact, throw=throw)
+    return hj.periodic_orbit(hj.ReturnMap(polynomial_map, sequence=("wait",), integrator=exact), start, c, throw=throw)
 
 
 @eqx.filter_jit

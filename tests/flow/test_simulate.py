@@ -220,7 +220,7 @@ def test_samples(mixed):
     event = mixed.events[2]
     times = jnp.array([0.0, 1.234, event.t, 9.99, 10.0, 11.0, -1.0])
     saved = hj.simulate(
-        MIXED, jnp.array([2.0, 0.3]), MIX, mode="flight", t1=10.0, max_jumps=30, save=times, integrator=ROLLED
+        MIXED, jnp.array([2.0, 0.3]), MIX, mode="flight", t1=10.0, max_jumps=30, times=times, integrator=ROLLED
     ).samples
     for k in (1, 3):
         assert_allclose(saved.x[k], mix(jnp.array([2.0, 0.3]), MIX, times[k]).x, rtol=1e-12, atol=1e-13)

@@ -177,7 +177,9 @@ def test_orbit_of_a_quadratic_neuron():
             ),
         ),
     )
-    orbit = hj.periodic_orbit(system, jnp.array([-1.0, 1.0]), jnp.array(1e14), sequence=("on",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(system, sequence=("on",), integrator=ROLLED), jnp.array([-1.0, 1.0]), jnp.array(1e14)
+    )
     T = np.arctan(1e14) + np.pi / 4
     assert_allclose(orbit.period, T, rtol=1e-13)
     # Newton's steps end at 1e-10.
@@ -189,7 +191,7 @@ def test_orbit_of_a_quadratic_neuron():
 def test_orbit_of_the_exponential_neuron():
     """The reference as for `SPIKES`; the multiplier by differences there."""
     guess = jnp.array([EL, 280.0])
-    orbit = hj.periodic_orbit(neuron, guess, Cut(jnp.array(20.0)), sequence=("on",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(hj.ReturnMap(neuron, sequence=("on",), integrator=ROLLED), guess, Cut(jnp.array(20.0)))
     assert_allclose(orbit.x[1], 286.441518992238, rtol=1e-12)
     assert_allclose(orbit.period, 66.93966399493618, rtol=1e-12)
     assert_allclose(np.max(np.abs(orbit.multipliers)), 0.1670057603035957, rtol=1e-8)

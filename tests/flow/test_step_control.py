@@ -175,11 +175,9 @@ def test_orbit_in_fixed_steps():
     """An orbit of the discretised flow: it closes to rounding, and lies off the true one by the method's error."""
     params, exact = rimless_wheel.Params(), case("A_rimless_wheel")
     coarse = hj.periodic_orbit(
-        rimless_wheel.system,
+        hj.ReturnMap(rimless_wheel.system, sequence=rimless_wheel.sequence, integrator=fixed(Kutta(), 0.05)),
         rimless_wheel.guess(params),
         params,
-        sequence=rimless_wheel.sequence,
-        integrator=fixed(Kutta(), 0.05),
     )
     assert coarse.residual < 1e-12
     # A local error of h^5 / 120, over twenty steps.

@@ -89,8 +89,8 @@ def test_what_needs_the_arcs_says_so(ask):
 
 
 def test_states_at_given_times_need_the_arcs():
-    with pytest.raises(ValueError, match="save= needs the arcs"):
+    with pytest.raises(ValueError, match="times= needs the arcs"):
         hj.simulate(
             bouncing_ball.system, jnp.array([1.0, 0.0]), bouncing_ball.Params(), mode="flight", t1=1.0,
-            save=jnp.zeros(1), record=False,
+            times=jnp.zeros(1), record=False,
         )  # fmt: skip

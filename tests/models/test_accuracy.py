@@ -60,9 +60,7 @@ def wheel_closed_form(n, ratio, slope):
 def test_rimless_wheel_closed_form(n, ratio, slope):
     x, period, jacobian = wheel_closed_form(n, ratio, slope)
     params = rimless_wheel.Params(spokes=n, inertia_ratio=ratio, slope=slope)
-    orbit = hj.periodic_orbit(
-        rimless_wheel.system, jnp.asarray(x) * jnp.array([1.0, 1.1]), params, sequence=rimless_wheel.sequence
-    )
+    orbit = hj.periodic_orbit(rimless_wheel.step, jnp.asarray(x) * jnp.array([1.0, 1.1]), params)
     # The wheel's speed at the top is the difference of two energies: what it loses, the period and the slope lose.
     assert_allclose(orbit.x, x, rtol=2e-14)
     assert_allclose(orbit.period, period, rtol=2e-14)
@@ -121,7 +119,7 @@ def test_walker_batch_is_the_single_orbit(walker):
     """`vmap` over both slopes and gaits: the same digits."""
     params = simplest_walker.Params(jnp.array([case("B_simplest_walker", gait)["gamma"] for gait in GAITS]))
     guesses = jnp.stack([jnp.round(walker[gait].x, 3) for gait in GAITS])
-    find = ft.partial(hj.periodic_orbit, simplest_walker.system, sequence=simplest_walker.sequence, throw=False)
+    find = ft.partial(hj.periodic_orbit, simplest_walker.step, throw=False)
     batch = jax.vmap(find)(guesses, params)
     for i, gait in enumerate(GAITS):
         # Other instructions, so other roundings: the accuracy of each is tested above.
@@ -132,7 +130,7 @@ def test_walker_batch_is_the_single_orbit(walker):
 
 def _along_branch(slope, guess):
     params = simplest_walker.Params(slope)
-    orbit = hj.periodic_orbit(simplest_walker.system, guess, params, sequence=simplest_walker.sequence, throw=False)
+    orbit = hj.periodic_orbit(simplest_walker.step, guess, params, throw=False)
     return {"x0": orbit.x, "T": orbit.period, "rho": orbit.spectral_radius, "eig": orbit.multipliers[:2]}
 
 
@@ -194,7 +192,7 @@ def test_compass_gait_has_units(compass):
     record = case("C_compass_gait")
     params = compass_gait.Params(slope=np.deg2rad(record["slope_deg"]), gravity=9.81)
     guess = compass.x * jnp.array([1.0, 1.0, 3.0, 3.0])
-    orbit = hj.periodic_orbit(compass.system, guess, params, sequence=compass.sequence)
+    orbit = hj.periodic_orbit(compass.step, guess, params)
     # As in units of its own, times sqrt(g/l) = 3.
     assert_allclose(orbit.x, record["x0_g9.81_l1"], rtol=0, atol=3e-14)
     assert_allclose(orbit.period, record["T_g9.81_l1"], rtol=0, atol=1e-14)

@@ -97,7 +97,7 @@ def test_the_orbit():
     params, n = walker.Params(), 400
     integrator = hj.Integrator(unroll=False)
     gait = hj.periodic_orbit(
-        walker.system, walker.guess(params), params, sequence=walker.sequence, integrator=integrator
+        hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator), walker.guess(params), params
     )
     assert_allclose(gait.elapsed[0, :3], [0.125, 0.25, 0.375], rtol=0, atol=1e-15)
     assert_allclose([gait.x[0], *gait.x[2:4], gait.period], gait_of(n), rtol=0, atol=5e-14)

@@ -103,7 +103,9 @@ def energy(x):
 @pytest.fixture(scope="module")
 def gait():
     return hj.periodic_orbit(
-        kneed_walker.system, kneed_walker.guess(PARAMS), PARAMS, sequence=kneed_walker.sequence, integrator=ROLLED
+        hj.ReturnMap(kneed_walker.system, sequence=kneed_walker.sequence, integrator=ROLLED),
+        kneed_walker.guess(PARAMS),
+        PARAMS,
     )
 
 

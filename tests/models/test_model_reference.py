@@ -24,7 +24,7 @@ REFERENCE = json.loads((pathlib.Path(__file__).parents[1] / "model_reference.jso
 def found(model, params):
     # Stages of a step as a loop: compilation is what takes time here.
     region = model.region(params)
-    return hj.find_orbits(model.system, params, sequence=model.sequence, region=region, integrator=ROLLED)
+    return hj.find_orbits(hj.ReturnMap(model.system, sequence=model.sequence, integrator=ROLLED), params, region=region)
 
 
 @pytest.mark.medium

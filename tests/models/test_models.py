@@ -25,7 +25,7 @@ def orbits(model, strides=1, **values) -> hj.PeriodicOrbit:
     params = model.Params(**values)
     region = model.region(params)
     return hj.find_orbits(
-        model.system, params, sequence=model.sequence, region=region, strides=strides, integrator=ROLLED
+        hj.ReturnMap(model.system, sequence=model.sequence, strides=strides, integrator=ROLLED), params, region=region
     )
 
 
@@ -215,7 +215,9 @@ def test_the_ramp_is_forgotten_by_the_map_and_not_by_the_monodromy_matrix():
     """The last reset does not look at the ramp: an exact row of zeros. At fixed time its shift is one along the orbit: 1."""
     params = buck_converter.Params()
     orbit = hj.periodic_orbit(
-        buck_converter.system, buck_converter.guess(params), params, sequence=buck_converter.sequence, integrator=ROLLED
+        hj.ReturnMap(buck_converter.system, sequence=buck_converter.sequence, integrator=ROLLED),
+        buck_converter.guess(params),
+        params,
     )
     # The model's guess leads to the orbit of the search.
     assert_allclose(orbit.x[:2], converter({})[0][0][0], rtol=0, atol=1e-12)

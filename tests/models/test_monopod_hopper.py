@@ -146,7 +146,7 @@ def hop():
     """With the damping of set 9, at which ground that adheres would pull at every lift-off."""
     params, sequence = thrusting_hopper.Params(damping=19275.0, adhesion=0.0), (*thrusting_hopper.sequence, "released")
     guess, rolled = jnp.array([0.0, 0.1110, 1.0187, 0.1079]), hj.Integrator(unroll=False)
-    return hj.periodic_orbit(thrusting_hopper.system, guess, params, sequence=sequence, integrator=rolled)
+    return hj.periodic_orbit(hj.ReturnMap(thrusting_hopper.system, sequence=sequence, integrator=rolled), guess, params)
 
 
 @pytest.mark.slow
@@ -169,7 +169,9 @@ def followed(gait, name, end):
     """The gait at another value of a parameter, from gait to gait."""
     for value in np.linspace(getattr(gait.params, name), end, 9)[1:]:
         params = dataclasses.replace(gait.params, **{name: value})
-        gait = hj.periodic_orbit(gait.system, gait.x, params, sequence=gait.sequence, integrator=gait.integrator)
+        gait = hj.periodic_orbit(
+            hj.ReturnMap(gait.system, sequence=gait.sequence, integrator=gait.integrator), gait.x, params
+        )
     return gait
 
 
@@ -197,7 +199,9 @@ def test_stable_hops_side_by_side_and_the_doubling_of_one():
     rolled, params = hj.Integrator(unroll=False), thrusting_hopper.Params()
     for x, period, _ in STABLE_HOPS:
         gait = hj.periodic_orbit(
-            thrusting_hopper.system, jnp.asarray(x), params, sequence=thrusting_hopper.sequence, integrator=rolled
+            hj.ReturnMap(thrusting_hopper.system, sequence=thrusting_hopper.sequence, integrator=rolled),
+            jnp.asarray(x),
+            params,
         )
         assert gait.spectral_radius < 1
         assert_allclose(gait.period, period, rtol=1e-9)

@@ -180,7 +180,7 @@ def test_without_power_it_is_the_compass_gait():
 @pytest.fixture(scope="module")
 def gait():
     params = walker.Params()
-    return hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+    return hj.periodic_orbit(walker.step, walker.guess(params), params)
 
 
 def test_a_stride_by_other_code(gait):
@@ -239,7 +239,7 @@ def driven_by(weights):
 
 
 def end_of_stride(weights, x):
-    through = hj.stride(walker.system, x, driven_by(weights), sequence=walker.sequence, integrator=REVERSE)
+    through = hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=REVERSE)(x, driven_by(weights))
     return jnp.sum(through.x * jnp.array([1.0, 0.0, 0.3, -0.7])) + through.time
 
 
@@ -261,9 +261,13 @@ def test_gradient_by_the_weights_of_a_network(gait):
 def test_a_constant_torque_moves_the_gait(gait):
     """There is a gait with damping where a motor restores what it takes, and none where there is no motor."""
     params = of(dict(damping=0.03, controller=walker.ConstantTorque(0.02)))
-    driven = hj.periodic_orbit(walker.system, jnp.array([0.229, -0.229, -0.346, -0.273]), params, sequence=("swing",))
+    driven = hj.periodic_orbit(
+        hj.ReturnMap(walker.system, sequence=("swing",)), jnp.array([0.229, -0.229, -0.346, -0.273]), params
+    )
     assert bool(driven.stable) and driven.spectral_radius < 0.5
-    none = hj.periodic_orbit(walker.system, gait.x, of(dict(damping=0.03)), sequence=("swing",), throw=False)
+    none = hj.periodic_orbit(
+        hj.ReturnMap(walker.system, sequence=("swing",)), gait.x, of(dict(damping=0.03)), throw=False
+    )
     assert not np.isfinite(none.period)
 
 

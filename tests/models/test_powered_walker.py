@@ -33,7 +33,7 @@ ENERGETICS = {
 def gait(push_off, stiffness, slope=0.0, guess=None):
     params = powered_walker.Params(slope, stiffness, push_off)
     guess = powered_walker.guess(params) if guess is None else guess
-    return hj.periodic_orbit(powered_walker.system, guess, params, sequence=powered_walker.sequence)
+    return hj.periodic_orbit(powered_walker.step, guess, params)
 
 
 def step_length(orbit):
@@ -131,7 +131,7 @@ def test_guess_is_near_the_gait():
 def test_search_finds_the_gait_of_kuo(model):
     """And the shorter gait, which is unstable."""
     params = model.Params()
-    found = hj.find_orbits(model.system, params, sequence=model.sequence, region=model.region(params))
+    found = hj.find_orbits(model.step, params, region=model.region(params))
     assert len(found) == 2
     longer = int(np.argmax(np.asarray(found.period)))
     assert_allclose(found.x[longer, :2], [0.355176363, -0.505195352], rtol=0, atol=6e-10)
@@ -141,7 +141,7 @@ def test_search_finds_the_gait_of_kuo(model):
 def two_spring_gait(*values):
     params = two_spring_walker.Params(*values)
     guess = two_spring_walker.guess(params)
-    return hj.periodic_orbit(two_spring_walker.system, guess, params, sequence=two_spring_walker.sequence)
+    return hj.periodic_orbit(two_spring_walker.step, guess, params)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def closing(params, t1):
 
 @eqx.filter_jit
 def to_top(params, x):
-    return hj.section_map(valve.system, x, params, section=valve.top, max_jumps=4)
+    return hj.ReturnMap(valve.system, section=valve.top, max_jumps=4)(x, params)
 
 
 def closes_at(trajectory):
@@ -150,7 +150,7 @@ def test_returns_agree_with_scipy():
 def test_orbit_with_one_impact(q):
     exact = numbers(REFERENCE["impacts"][q])
     params = valve.Params(flow=float(q))
-    orbit = hj.periodic_orbit(valve.system, valve.guess(params), params, sequence=valve.sequence)
+    orbit = hj.periodic_orbit(valve.step, valve.guess(params), params)
     # Pressures up to 25 and one arc at 1e-14, in which variations grow by less than 10.
     assert_allclose(orbit.x, [0, *exact["x"]], rtol=0, atol=1e-12)
     assert_allclose(orbit.period, exact["period"], rtol=1e-13)
@@ -168,7 +168,7 @@ def test_limit_cycle_above_the_seat():
     # An error of the step, 1e-14, over 1 - multiplier, which is 0.07.
     assert_allclose(crossing.x, x, rtol=0, atol=2e-12)
     assert_allclose(crossing.time, exact["period"], rtol=1e-12)
-    jacobian = hj.section_jacobian(valve.system, x, params, section=valve.top, max_jumps=4)
+    jacobian = hj.ReturnMap(valve.system, section=valve.top, max_jumps=4).jacobian(x, params)
     multipliers = np.linalg.eigvals(jacobian)
     assert_allclose(np.max(np.abs(multipliers)), abs(complex(*exact["multipliers"][0])), rtol=1e-11)
     assert np.min(np.abs(multipliers - complex(*exact["multipliers"][0]))) < 1e-11

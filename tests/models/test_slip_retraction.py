@@ -34,7 +34,7 @@ def runner(degrees, degrees_per_second, energy=FAST):
 def orbit(y, params):
     guess = jnp.array([y, 0.0])
     return hj.periodic_orbit(
-        slip_retraction.system, guess, params, sequence=slip_retraction.sequence, integrator=ROLLED
+        hj.ReturnMap(slip_retraction.system, sequence=slip_retraction.sequence, integrator=ROLLED), guess, params
     )
 
 
@@ -65,9 +65,7 @@ def apex_map(y, params):
 @pytest.fixture(scope="module")
 def apexes():
     """The return map at an energy: apexes and those that follow, NaN after a fall, by retraction angle and height."""
-    step = lambda y, params: hj.stride(
-        slip_retraction.system, jnp.stack([y, 0 * y]), params, sequence=slip_retraction.sequence
-    ).x[0]
+    step = lambda y, params: slip_retraction.step(jnp.stack([y, 0 * y]), params).x[0]
     step = jax.jit(jax.vmap(step))
 
     def table(degrees_per_second, energy):

@@ -130,7 +130,7 @@ def test_modes_of_different_dimension_and_time():
     root = np.random.default_rng(0).normal(size=(2, 2))
     sigma0, x0, times = jnp.array(root @ root.T), jnp.array([0.2, 1.0]), jnp.array([0.4, 2.0, 3.5, 6.0, 7.0])
     params, options = {"decay": jnp.array(0.7)}, {"mode": "two", "max_jumps": 8, "integrator": ROLLED}
-    run = hj.noise.covariance(MIXED, x0, sigma0, params, t1=6.0, save=times, **options)
+    run = hj.noise.covariance(MIXED, x0, sigma0, params, t1=6.0, times=times, **options)
     phi_at = jax.jit(lambda t1: hj.simulate(MIXED, x0, params, t1=t1, **options).fundamental_matrix())
     assert run.sigma_samples is not None and run.trajectory.samples is not None
     assert int(run.trajectory.jumps) >= 2 and set(np.asarray(run.trajectory.samples.mode)) == {0, 1, -1}
@@ -166,7 +166,9 @@ UNCERTAIN = hj.noise.Noise(flow=np.diag([0.04, 0.0]), guard=0.01, reset=np.diag(
 
 
 def relaxing_orbit(system, rate):
-    return hj.periodic_orbit(system, jnp.array([0.5, 0.0]), {"rate": rate}, sequence=("m",), integrator=ROLLED)
+    return hj.periodic_orbit(
+        hj.ReturnMap(system, sequence=("m",), integrator=ROLLED), jnp.array([0.5, 0.0]), {"rate": rate}
+    )
 
 
 def relaxed(rate, fixed_time):
@@ -336,7 +338,9 @@ def at_own_threshold(rate, fixed_time):
 def test_stationary_covariance_with_a_guard_of_time_and_state(fixed_time):
     rate = jnp.array(0.9)
     noise = hj.noise.Noise(flow=np.array([[0.04]]), guard=0.01, reset=np.array([[0.03]]))
-    orbit = hj.periodic_orbit(THRESHOLD, LEVEL * met(rate)[None], rate, sequence=("m",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(THRESHOLD, sequence=("m",), integrator=ROLLED), LEVEL * met(rate)[None], rate
+    )
     assert_allclose(orbit.period, 1, rtol=1e-12)
     sigma = hj.noise.stationary_covariance(orbit, noise=noise, fixed_time=fixed_time)
     # A few tens of roundings, of the flow and of the sum over the strides.

@@ -192,7 +192,7 @@ def test_a_covariance_sampled_at_an_event_is_that_after_the_jump(t1):
     """Also where the event is the end of the simulation; before it, by more than rounding, that before the jump."""
     times = jnp.array([1 - 1e-9, 1 - 1e-12, 1.0])
     found = hj.noise.covariance(
-        BALL, jnp.array([0.5, 0.0]), jnp.asarray(SIGMA), None, mode="flight", t1=t1, integrator=PARABOLA, save=times, max_jumps=3
+        BALL, jnp.array([0.5, 0.0]), jnp.asarray(SIGMA), None, mode="flight", t1=t1, integrator=PARABOLA, times=times, max_jumps=3
     )  # fmt: skip
     assert found.trajectory.samples is not None and found.sigma_samples is not None
     before, sigma, _ = flown(np.array([0.5, 0.0]), SIGMA, 1.0)

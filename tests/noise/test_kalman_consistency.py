@@ -99,7 +99,7 @@ def test_consistency_on_the_slope():
     times = 0.05 * np.arange(1, 25)
     starts = x0 + rng.multivariate_normal(np.zeros(4), sigma0, RUNS)
     options = {"mode": "flight", "integrator": COARSE, "max_jumps": 1}
-    fly = lambda x: hj.simulate(system, x, None, t1=1.21, save=jnp.asarray(times), **options).samples
+    fly = lambda x: hj.simulate(system, x, None, t1=1.21, times=jnp.asarray(times), **options).samples
     true = jax.jit(jax.vmap(fly))(jnp.asarray(starts))
     measurements = np.asarray(true.x)[..., :2] + 0.1 * rng.normal(size=(RUNS, len(times), 2))
 

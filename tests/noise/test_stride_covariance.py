@@ -23,7 +23,10 @@ MAP = map_of(lambda x, p: logistic(x, p) + p["shift"])
 def fixed_point(r, shift=0.0):
     params = {"r": jnp.asarray(r), "shift": jnp.asarray(shift)}
     return hj.periodic_orbit(
-        MAP, jnp.stack([1 - 1 / params["r"], 0.0 * r]), params, sequence=("m",), integrator=exact_flow, throw=False
+        hj.ReturnMap(MAP, sequence=("m",), integrator=exact_flow),
+        jnp.stack([1 - 1 / params["r"], 0.0 * r]),
+        params,
+        throw=False,
     )
 
 
@@ -71,7 +74,10 @@ LINEAR = hj.HybridSystem(
 @pytest.mark.medium
 def test_covariance_of_a_linear_map():
     orbit = hj.periodic_orbit(
-        LINEAR, jnp.zeros(3), {"shift": jnp.array(0.0)}, sequence=("m",), integrator=exact_flow, throw=False
+        hj.ReturnMap(LINEAR, sequence=("m",), integrator=exact_flow),
+        jnp.zeros(3),
+        {"shift": jnp.array(0.0)},
+        throw=False,
     )
     found = hj.noise.stride_covariance(orbit, noise=lambda p: p["shift"], covariance=jnp.array([[0.25]]))
     expected = solve_discrete_lyapunov(JACOBIAN, 0.25 * np.outer(ACTING, ACTING))
@@ -99,7 +105,7 @@ def noisy(walker):
 
     def one(x, slope):
         params = dataclasses.replace(orbit.params, slope=slope)
-        return hj.stride(simplest_walker.system, x, params, sequence=("swing",)).x
+        return hj.ReturnMap(simplest_walker.system, sequence=("swing",))(x, params).x
 
     return orbit, jax.jit(jax.vmap(one)), hj.noise.stride_covariance(orbit, noise=lambda p: p.slope)
 

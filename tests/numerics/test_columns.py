@@ -82,7 +82,7 @@ def test_strides_of_a_batch():
     integrator = hj.Integrator(rtol=1e-10, atol=1e-10, adjoint=PlainForward())
 
     def end(x):
-        through = hj.stride(walker.system, x, params, sequence=walker.sequence, integrator=integrator)
+        through = hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator)(x, params)
         return through.x, through.result
 
     strides = lambda push: jax.jit(jax.vmap(lambda x: push(end, x)[:2]))(starts)

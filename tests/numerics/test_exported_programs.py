@@ -28,11 +28,11 @@ ON_THE_HOST = re.compile(r"callback|python|lapack|hybrid|geev", re.IGNORECASE)
 
 
 def orbit(slope):
-    return hj.periodic_orbit(walker.system, X, walker.Params(slope), sequence=("swing",), throw=False)
+    return hj.periodic_orbit(hj.ReturnMap(walker.system, sequence=("swing",)), X, walker.Params(slope), throw=False)
 
 
 def stride(slope):
-    through = hj.stride(walker.system, X, walker.Params(slope), sequence=("swing",))
+    through = hj.ReturnMap(walker.system, sequence=("swing",))(X, walker.Params(slope))
     return through.x, through.time
 
 
@@ -46,16 +46,16 @@ def attractor_lane(slope):
 
 
 def basin_lane(slope):
-    system = with_terminal_modes(walker.system, ("swing",), walker.fates)
-    run = MapsToOutcome(SequenceMap(system, ("swing",), 1, PLAIN), len(walker.fates))
+    system = with_terminal_modes(walker.system, ("swing",), walker.outcomes)
+    run = MapsToOutcome(SequenceMap(system, ("swing",), 1, PLAIN), len(walker.outcomes))
     common = walker.Params(slope), X[None], jnp.zeros(1, int), jnp.asarray(1e-3), jnp.asarray(10)
     return run(common, (jnp.asarray(0.0), X, jnp.asarray(0)))
 
 
 PROGRAMS = {
     "stride": stride,
-    "jacobian": lambda s: hj.return_jacobian(walker.system, X, walker.Params(s), sequence=("swing",)),
-    "monodromy": lambda s: hj.monodromy(walker.system, X, walker.Params(s), sequence=("swing",)),
+    "jacobian": lambda s: hj.ReturnMap(walker.system, sequence=("swing",)).jacobian(X, walker.Params(s)),
+    "monodromy": lambda s: hj.ReturnMap(walker.system, sequence=("swing",)).monodromy(X, walker.Params(s)),
     "orbit": lambda s: (lambda found: (found.x, found.multipliers))(orbit(s)),
     "gradient": jax.grad(lambda s: orbit(s).period),
     "gradient of a multiplier": jax.grad(lambda s: jnp.abs(orbit(s).multipliers[0])),

@@ -24,13 +24,13 @@ INTEGRATORS = {
 
 def stride(x, k, integrator):
     p = hopper.params() | {"k": k}
-    through = hj.stride(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+    through = hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(x, p)
     return jnp.append(through.x, through.time)
 
 
 def jacobian(x, k, integrator):
     p = hopper.params() | {"k": k}
-    return hj.return_jacobian(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+    return hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator).jacobian(x, p)
 
 
 def gradient(x, k, integrator):

@@ -40,7 +40,7 @@ def test_a_stable_gait_is_not_taken_for_its_neighbour():
     )
     evaluate = eqx.filter_jit(gait.__call__)
     starts = jnp.array([[1 - HALF, 0.0], [1 + HALF, 0.0]])
-    orbit = hj.periodic_orbit(system, starts[0], params, sequence=("run",), integrator=rolled)
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("run",), integrator=rolled), starts[0], params)
     known = gait.expanded(orbit)
     u = known.u
     first, second = (

@@ -46,7 +46,9 @@ def gradients():
 
     def values(z, integrator):
         at = dataclasses.replace(params, slope=params.slope + SCALE * z)
-        orbit = hj.periodic_orbit(model.system, guess, at, sequence=model.sequence, integrator=integrator, throw=False)
+        orbit = hj.periodic_orbit(
+            hj.ReturnMap(model.system, sequence=model.sequence, integrator=integrator), guess, at, throw=False
+        )
         return jnp.stack([objective(orbit, at) for objective in OBJECTIVES.values()])
 
     # One program gives the values, at all points, and the derivative.

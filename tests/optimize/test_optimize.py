@@ -84,7 +84,9 @@ def pulse():
 
 
 def orbit_at(drive, **params):
-    return hj.periodic_orbit(leaky, jnp.zeros(1), Drive(drive, **params), sequence=("rise",), integrator=exact)
+    return hj.periodic_orbit(
+        hj.ReturnMap(leaky, sequence=("rise",), integrator=exact), jnp.zeros(1), Drive(drive, **params)
+    )
 
 
 def the_drive(p):
@@ -92,7 +94,7 @@ def the_drive(p):
 
 
 def optimum_of(pulse, objective, **options):
-    return hj.optimize(objective, leaky, pulse, where=the_drive, **options)
+    return hj.optimize(pulse, objective, where=the_drive, **options)
 
 
 def several_starts(pulse, longest=50.0, starts=20, **options):
@@ -232,9 +234,8 @@ def a_lost_gait_shortens_the_step():
 def test_reverse_mode(pulse):
     """Derivatives in reverse mode, of numbers in an array too."""
     found = hj.optimize(
-        nearest,
-        leaky,
         pulse,
+        nearest,
         where=lambda p: (p.drive, p.weights),
         bounds=[(1.5, 3.0), (0.5, 2.0)],
         integrator=hj.Integrator(dfx.Bosh3(), rtol=1e-13, atol=1e-13, adjoint=dfx.RecursiveCheckpointAdjoint()),
@@ -286,9 +287,9 @@ def test_misuse_of_objective_and_constraint(pulse):
     with pytest.raises(ValueError, match="must return a number"):
         optimum_of(pulse, lambda orbit, params: orbit.x)
     with pytest.raises(ValueError, match="leaves of the parameters"):
-        hj.optimize(drive, leaky, pulse, where=lambda p: 2.0)
+        hj.optimize(pulse, drive, where=lambda p: 2.0)
     with pytest.raises(ValueError, match="another system"):
-        hj.optimize(drive, walker.system, pulse, where=lambda p: p.drive)
+        hj.optimize(pulse, drive, where=lambda p: p.drive)
     for limits in ({}, dict(equals=1.0, at_most=2.0), dict(at_least=2.0, at_most=1.0), dict(equals=jnp.nan)):
         with pytest.raises(ValueError, match="Constraint 'period'"):
             hj.Constraint(hj.objectives.period, **limits)
@@ -304,10 +305,16 @@ def effort(orbit, params):
 def least_effort_at(pulse, period, least_drive, bounds):
     """At a period, with a least drive. All share one program, and one for the optima over the period."""
     return hj.optimize(
-        effort, leaky, pulse, where=lambda p: (p.drive, p.gain), bounds=bounds,
-        constraints=(hj.Constraint(hj.objectives.period, equals=period, name="T"), hj.Constraint(drive, at_least=least_drive)),
+        pulse,
+        effort,
+        where=lambda p: (p.drive, p.gain),
+        bounds=bounds,
+        constraints=(
+            hj.Constraint(hj.objectives.period, equals=period, name="T"),
+            hj.Constraint(drive, at_least=least_drive),
+        ),
         method=hj.InteriorPoint(second_order=True),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -409,15 +416,20 @@ def cheapest():
     params = walker.Params()
     gait = walker_at(walker.guess(params), params)
     return lambda speed: hj.optimize(
-        cost, walker.system, gait, where=lambda p: (p.push_off, p.stiffness),
-        constraints=hj.Constraint(SPEED, equals=speed), bounds=[(0.01, 0.5), (0.0, 6.0)],
-    )  # fmt: skip
+        gait,
+        cost,
+        where=lambda p: (p.push_off, p.stiffness),
+        constraints=hj.Constraint(SPEED, equals=speed),
+        bounds=[(0.01, 0.5), (0.0, 6.0)],
+    )
 
 
 def walker_at(guess, params):
     # What is compiled in half the time.
     integrator = hj.Integrator(unroll=False)
-    return hj.periodic_orbit(walker.system, guess, params, sequence=walker.sequence, integrator=integrator, throw=False)
+    return hj.periodic_orbit(
+        hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator), guess, params, throw=False
+    )
 
 
 SPEED = hj.objectives.speed(walker.travel)

@@ -65,7 +65,9 @@ POSITIVE, NEGATIVE, LARGEST = (
 
 def orbit_at(v, system=one, strides=1, integrator=hj.Integrator()):
     return hj.periodic_orbit(
-        system, jnp.array([1.4, 0.0]), Decay(*v), sequence=system.names, strides=strides, integrator=integrator
+        hj.ReturnMap(system, sequence=system.names, strides=strides, integrator=integrator),
+        jnp.array([1.4, 0.0]),
+        Decay(*v),
     )
 
 
@@ -152,7 +154,7 @@ def polynomial(t, x, p):
 
 @pytest.fixture(scope="module")
 def day():
-    return hj.periodic_orbit(clock, jnp.zeros(1), jnp.zeros(5), sequence=("run",))
+    return hj.periodic_orbit(hj.ReturnMap(clock, sequence=("run",)), jnp.zeros(1), jnp.zeros(5))
 
 
 def smooth(*coefficients):

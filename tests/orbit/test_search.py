@@ -19,7 +19,7 @@ from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walke
 
 
 def gaits(model, params, **options) -> hj.PeriodicOrbit:
-    return hj.find_orbits(model.system, params, sequence=model.sequence, region=model.region(params), **options)
+    return hj.find_orbits(model.step, params, region=model.region(params), **options)
 
 
 @pytest.mark.parametrize("slope", [0.001, 0.015])
@@ -29,7 +29,7 @@ def test_both_gaits_of_the_simplest_walker(slope):
     assert len(found) == 2
     assert_allclose(found.period, [3.87, 3.10], atol=0.06)
     for i in range(2):
-        again = hj.stride(simplest_walker.system, found[i].x, found[i].params, sequence=("swing",))
+        again = hj.ReturnMap(simplest_walker.system, sequence=("swing",))(found[i].x, found[i].params)
         # The search and the stride add up a step's stages in different order: some units in the last place.
         assert_allclose(again.x, found[i].x, rtol=0, atol=2e-14)
 
@@ -56,9 +56,11 @@ def test_bad_region():
     params = simplest_walker.Params(0.009)
     low, high = simplest_walker.region(params)
     with pytest.raises(ValueError, match=r"region: low .* must not exceed high"):
-        hj.find_orbits(simplest_walker.system, params, sequence=("swing",), region=(high, low))
+        hj.find_orbits(hj.ReturnMap(simplest_walker.system, sequence=("swing",)), params, region=(high, low))
     with pytest.raises(ValueError, match="starts=0"):
-        hj.find_orbits(simplest_walker.system, params, sequence=("swing",), region=(low, high), starts=0)
+        hj.find_orbits(
+            hj.ReturnMap(simplest_walker.system, sequence=("swing",)), params, region=(low, high), max_starts=0
+        )
 
 
 @pytest.mark.medium
@@ -75,7 +77,9 @@ def test_region_without_width():
     system = hj.HybridSystem({"run": hj.Mode(field, names)}, (way,))
     for high, count in ((3.0, 1), (1.5, 1), (1.499, 0)):
         region = jnp.array([0.1, 0.0, 0.0]), jnp.array([high, 0.0, 0.0])
-        found = hj.find_orbits(system, jnp.array(0.75), sequence=("run",), region=region, starts=8, integrator=ROLLED)
+        found = hj.find_orbits(
+            hj.ReturnMap(system, sequence=("run",), integrator=ROLLED), jnp.array(0.75), region=region, max_starts=8
+        )
         assert len(found) == count
         if count:
             assert_allclose(found.x[0], [1.5, 1.5e-20, 0], rtol=1e-14)
@@ -157,8 +161,9 @@ def cycles(r: float, strides: int) -> list[np.ndarray]:
 LOGISTIC, UNIT = map_of(logistic), (jnp.zeros(2), jnp.array([1.0, 0.0]))
 
 
-def logistic_orbits(r: float, **options) -> hj.PeriodicOrbit:
-    return hj.find_orbits(LOGISTIC, {"r": jnp.array(r)}, sequence=("m",), region=UNIT, integrator=ROLLED, **options)
+def logistic_orbits(r: float, strides: int = 1, **options) -> hj.PeriodicOrbit:
+    step = hj.ReturnMap(LOGISTIC, sequence=("m",), strides=strides, integrator=ROLLED)
+    return hj.find_orbits(step, {"r": jnp.array(r)}, region=UNIT, **options)
 
 
 @pytest.mark.medium
@@ -236,7 +241,7 @@ def test_a_search_of_a_forced_system_tells_of_the_phase(period, found):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         region = (jnp.array([-1.0, 0.0]), jnp.array([1.0, 0.0]))
-        orbits = hj.find_orbits(system, jnp.array(period), sequence=("on",), region=region)
+        orbits = hj.find_orbits(hj.ReturnMap(system, sequence=("on",)), jnp.array(period), region=region)
     assert len(orbits) == found
     text = " ".join(str(each.message) for each in told)
     assert bool(re.search(r"no orbit was found. \d+ starts led to a state that returns at another", text)) == (

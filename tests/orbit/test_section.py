@@ -35,7 +35,7 @@ quick = hj.Integrator(rtol=1e-9, atol=1e-9)
 
 
 def pass_period(x):
-    return hj.section_map(oscillator, x, STRUCK, section=period, max_jumps=5, integrator=ROLLED)
+    return hj.ReturnMap(oscillator, section=period, max_jumps=5, integrator=ROLLED)(x, STRUCK)
 
 
 STEP = 1e-6
@@ -44,7 +44,7 @@ STEP = 1e-6
 @pytest.fixture(scope="module")
 def passed():
     """The map of a period, and its Jacobian, in one batch; and the ends of starts that are displaced from the third."""
-    jacobian = lambda x: hj.section_jacobian(oscillator, x, STRUCK, section=period, max_jumps=5, integrator=ROLLED)
+    jacobian = lambda x: hj.ReturnMap(oscillator, section=period, max_jumps=5, integrator=ROLLED).jacobian(x, STRUCK)
     near = np.asarray(STARTS)[2] + STEP * np.concatenate([np.eye(2), -np.eye(2)])
     through = jax.vmap(pass_period)(jnp.concatenate([STARTS, near]))
     crossing = jax.tree.map(lambda leaf: leaf[: len(STARTS)], through)
@@ -88,9 +88,9 @@ def test_a_wheel_from_stance_to_stance():
     down = 2 * unit * (np.cos(alpha) - np.cos(half + alpha))
     after = np.sqrt(mu**2 * (w**2 + down) + 2 * unit * (np.cos(alpha - half) - np.cos(alpha)))
     section = hj.Section("stance", lambda t, x, p: -x[0])
-    arguments = rimless_wheel.system, jnp.array([0.0, w]), params
-    through = jax.jit(lambda x: hj.section_map(arguments[0], x, params, section=section, integrator=ROLLED))
-    crossing = through(arguments[1])
+    upright, start = hj.ReturnMap(rimless_wheel.system, section=section, integrator=ROLLED), jnp.array([0.0, w])
+    through = jax.jit(lambda x: upright(x, params))
+    crossing = through(start)
     assert_allclose(crossing.x, [0, after], rtol=1e-13, atol=1e-13)
     # The states on the section are zero to rounding, on either side, and the next crossing is that of the next stride.
     passes = [crossing]
@@ -101,15 +101,12 @@ def test_a_wheel_from_stance_to_stance():
     for aside in (1e-34, 1e-20, 0.0, -1e-34, -1e-20):
         assert_allclose(through(jnp.array([aside, w])).x[1], after, rtol=1e-13)
     assert int(crossing.jumps) == 1 and crossing.mode == 0 and crossing.transitions[0] == 0
-    jacobian = hj.section_jacobian(*arguments, section=section, integrator=ROLLED)
+    jacobian = upright.jacobian(start, params)
     assert_allclose(jacobian[1, 1], mu**2 * w / after, rtol=1e-12)
     # The state stays on the section.
     assert_allclose(jacobian[0], 0, atol=1e-13)
     # In reverse mode too.
-    start = arguments[:2]
-    of_slope = lambda slope: hj.section_map(
-        *start, rimless_wheel.Params(slope=slope), section=section, integrator=ROLLED
-    )
+    of_slope = lambda slope: upright(start, rimless_wheel.Params(slope=slope))
     rate = lambda slope: of_slope(slope).x[1]
     by_slope = mu**2 * (np.sin(half + alpha) - np.sin(alpha)) + np.sin(alpha) - np.sin(alpha - half)
     assert_allclose(jax.grad(rate)(0.2), unit * by_slope / after, rtol=1e-11)
@@ -122,9 +119,15 @@ def test_a_wheel_from_stance_to_stance():
 def attractors():
     # The chaotic transient at a = 3 lasts up to 140 periods, as rounding has it.
     return hj.attractor(
-        oscillator, lambda p: jnp.stack([0 * p["a"], 0.3 + 0 * p["a"]]), STRUCK, where=lambda p: p["a"],
-        values=np.array([0.1, 2.0, 3.0]), section=period, strides=500, transients=200, keep=64, max_jumps=40,
-    )  # fmt: skip
+        hj.ReturnMap(oscillator, section=period, max_jumps=40),
+        lambda p: jnp.stack([0 * p["a"], 0.3 + 0 * p["a"]]),
+        STRUCK,
+        where=lambda p: p["a"],
+        values=np.array([0.1, 2.0, 3.0]),
+        n_strides=500,
+        discard=200,
+        keep=64,
+    )
 
 
 @pytest.mark.medium
@@ -159,14 +162,15 @@ def test_exponents_per_time_and_per_period(attractors):
 @pytest.mark.medium
 def test_orbits_of_any_sequence():
     """The soft oscillator at a = 0.12, as for the sequence of one impact: and none other."""
-    found = hj.find_orbits(oscillator, SOFT, section=period, region=(jnp.array([-3.0, -3.0]), jnp.array([1.0, 3.0])))
-    assert list(found) == [("free from the section", "free")]
-    (orbits,) = found.values()
-    orbit = orbits[0]
+    found = hj.find_orbits(
+        hj.ReturnMap(oscillator, section=period), SOFT, region=(jnp.array([-3.0, -3.0]), jnp.array([1.0, 3.0]))
+    )
+    assert found.sequences == (("free from the section", "free"),)
+    orbit = found[0]
     assert_allclose(orbit.period, T, rtol=1e-14)
     # One impact: the product of the multipliers is e^2 exp(-c T). The orbit is that of the model with its phase as a state.
     assert_allclose(np.prod(orbit.multipliers), 0.8**2 * np.exp(-0.1 * T), rtol=1e-10)
-    again = hj.section_map(oscillator, orbit.x, SOFT, section=period, integrator=ROLLED)
+    again = hj.ReturnMap(oscillator, section=period, integrator=ROLLED)(orbit.x, SOFT)
     assert_allclose(again.x, orbit.x, rtol=1e-11)
     assert int(again.jumps) == 1
 
@@ -188,19 +192,17 @@ def test_orbits_between_two_walls():
         ),
     )
     found = hj.find_orbits(
-        walls,
+        hj.ReturnMap(walls, section=period, max_jumps=4),
         jnp.array(2.0),
-        section=period,
         region=(jnp.array([0.1, 1.7]), jnp.array([0.15, 1.9])),
-        max_jumps=4,
-        starts=16,
+        max_starts=16,
     )
-    assert ("free from the section", "free after 0", "free after 1") in found
-    for sequence, orbits in found.items():
+    assert ("free from the section", "free after 0", "free after 1") in found.sequences
+    for sequence, orbits in zip(found.sequences, found.batches, strict=True):
         jumps = len(sequence) - 1
         # Each impact multiplies areas by e^2, the flow by 1.
         assert_allclose(np.prod(orbits.multipliers, axis=1).real, 0.16**jumps, rtol=1e-8)
-        crossing = hj.section_map(walls, orbits.x[0], jnp.array(2.0), section=period, max_jumps=4)
+        crossing = hj.ReturnMap(walls, section=period, max_jumps=4)(orbits.x[0], jnp.array(2.0))
         assert [f"free after {k}" for k in np.asarray(crossing.transitions) if k >= 0] == list(sequence[1:])
         # The residual of an orbit, of the order of the integrator's tolerance times its multipliers.
         assert_allclose(crossing.x, orbits.x[0], rtol=0, atol=1e-10)
@@ -254,11 +256,11 @@ def test_a_phase_of_the_stroboscope():
     @jax.jit
     @jax.vmap
     def passed(x, phase):
-        options = {"section": later, "max_jumps": 1, "integrator": ROLLED}
-        crossing = hj.section_map(filtered, x, phase, **options)
+        step = hj.ReturnMap(filtered, section=later, max_jumps=1, integrator=ROLLED)
+        crossing = step(x, phase)
         # A start time that is given counts, whatever the phase.
-        other = hj.section_map(filtered, x, phase, t=phase + 0.25, **options)
-        return crossing.x, crossing.time, other.x, hj.section_jacobian(filtered, x, phase, **options)[0, 0]
+        other = step(x, phase, t=phase + 0.25)
+        return crossing.x, crossing.time, other.x, step.jacobian(x, phase)[0, 0]
 
     x, time, other, slope = passed(jnp.asarray(steady), jnp.asarray(phases))
     assert_allclose(x, steady, rtol=1e-12)
@@ -286,10 +288,13 @@ def test_orbits_at_a_phase():
     angle = np.arctan(2)
     current = lambda t: (np.sin(t - angle) + np.sin(angle) * np.exp(-t / 2)) / np.sqrt(1.25)
     later = hj.Stroboscope("on", T, phase=1.0)
-    ((sequence, orbits),) = hj.find_orbits(
-        rectifier, jnp.array(1.0), section=later, region=(jnp.zeros(1), 2 * jnp.ones(1)), starts=64, integrator=ROLLED
-    ).items()
-    assert sequence == ("on from the section", "off", "on")
+    orbits = hj.find_orbits(
+        hj.ReturnMap(rectifier, section=later, integrator=ROLLED),
+        jnp.array(1.0),
+        region=(jnp.zeros(1), 2 * jnp.ones(1)),
+        max_starts=64,
+    )
+    assert orbits.batch.sequence == ("on from the section", "off", "on")
     (orbit,) = (orbits[k] for k in range(len(orbits)))
     assert_allclose([orbit.x[0], orbit.period], [current(1.0), T], rtol=1e-12)
     # The current is forgotten while the diode blocks.
@@ -299,15 +304,21 @@ def test_orbits_at_a_phase():
     half = orbit.sample(3)[2]
     assert_allclose(half.x[:, 0], current(np.asarray(half.t) + 1 - T), atol=1e-12)
     values = jnp.array([1.0, 1.5, 2.0])
-    swept = hj.sweep(orbit.system, orbit, where=lambda p: p, values=values, progress=False)
+    swept = hj.sweep(orbit, where=lambda p: p, values=values, progress=False)
     assert_allclose(swept.x[:, 0], values * current(1.0), rtol=1e-11)
-    branch = hj.continuation(orbit.system, orbit, where=lambda p: p, stop=2.0)
+    branch = hj.continuation(orbit, where=lambda p: p, stop=2.0)
     assert branch.result == hj.RESULTS.successful
     assert_allclose(branch.x[:, 0], branch.values * current(1.0), rtol=1e-11)
     states = hj.attractor(
-        rectifier, jnp.array([0.3]), jnp.array(1.0), where=lambda p: p, values=values, section=later, strides=4, keep=1,
+        hj.ReturnMap(rectifier, section=later),
+        jnp.array([0.3]),
+        jnp.array(1.0),
+        where=lambda p: p,
+        values=values,
+        n_strides=4,
+        keep=1,
         progress=False,
-    )  # fmt: skip
+    )
     # The default tolerance of an attractor, 1e-9.
     assert_allclose(states.x[:, 0, 0], values * current(1.0), rtol=1e-7)
 
@@ -315,23 +326,25 @@ def test_orbits_at_a_phase():
 @pytest.mark.medium
 def test_basins_by_a_section():
     rest = hj.find_orbits(
-        oscillator,
+        hj.ReturnMap(oscillator, section=period),
         SOFT | {"a": jnp.array(0.05)},
-        section=period,
         region=(jnp.array([-1.0, -1.0]), jnp.array([1.0, 1.0])),
     )
     # Without impact: a resonance, x = (a / c) sin t.
-    ((sequence, orbits),) = rest.items()
+    ((sequence,), (orbits,)) = rest.sequences, rest.batches
     assert sequence == ("free from the section",)
     assert_allclose(orbits.x[0], [0, 0.5], rtol=1e-11, atol=1e-12)
     axes = {"x": np.linspace(-3, 0.9, 4), "v": np.linspace(-3, 3, 4)}
     found = hj.basin(
-        oscillator, SOFT | {"a": jnp.array(0.05)}, section=period, axes=axes, orbits=orbits,
-        fates={"left": lambda t, x, p: 3.5 + x[0]},
-    )  # fmt: skip
-    fate = found["fate"].values
-    assert found["fate"].attrs["flag_meanings"].split()[:2] == ["orbit_1", "left"]
-    assert set(np.unique(fate)) == {0, 1}
+        hj.ReturnMap(oscillator, section=period),
+        SOFT | {"a": jnp.array(0.05)},
+        axes=axes,
+        orbits=orbits,
+        outcomes={"left": lambda t, x, p: 3.5 + x[0]},
+    )
+    outcome = found["outcome"].values
+    assert found["outcome"].attrs["flag_meanings"].split()[:2] == ["orbit_1", "left"]
+    assert set(np.unique(outcome)) == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -347,7 +360,7 @@ def test_basins_by_a_section():
 def test_misuse(options, message):
     region = jnp.array([-1.0, -1.0]), jnp.array([1.0, 1.0])
     with pytest.raises(ValueError, match=message):
-        hj.find_orbits(oscillator, STRUCK, region=region, **options)
+        hj.find_orbits(hj.ReturnMap(oscillator, **options), STRUCK, region=region)
 
 
 def test_misuse_of_a_section():

@@ -24,19 +24,21 @@ FINDERS = {
 def orbit(guess, slope, strides, method):
     params = simplest_walker.Params(slope)
     return hj.periodic_orbit(
-        simplest_walker.system, guess, params, sequence=("swing",), strides=strides, method=method, throw=False,
-        integrator=ROLLED,
-    )  # fmt: skip
+        hj.ReturnMap(simplest_walker.system, sequence=("swing",), strides=strides, integrator=ROLLED),
+        guess,
+        params,
+        method=method,
+        throw=False,
+    )
 
 
 LOGISTIC = map_of(logistic)
 
 
-def fixed_point(guess, r, **options):
+def fixed_point(guess, r, strides=1, **options):
     """Of the logistic map."""
-    return hj.periodic_orbit(
-        LOGISTIC, guess, {"r": jnp.array(r)}, sequence=("m",), throw=False, integrator=ROLLED, **options
-    )
+    step = hj.ReturnMap(LOGISTIC, sequence=("m",), strides=strides, integrator=ROLLED)
+    return hj.periodic_orbit(step, guess, {"r": jnp.array(r)}, throw=False, **options)
 
 
 def test_three_strides_are_one_stride_thrice():
@@ -104,10 +106,12 @@ def test_states_are_accepted_by_their_own_size(shooting, tolerance, code):
     """A map of numbers below 1 in each million units of time: a residual of 1e-9, which a root finder is content with, is none of
     rounding, however small it is beside the time."""
     found = hj.periodic_orbit(
-        SLOW_LOGISTIC, jnp.array([0.65, 0.0]), jnp.array(2.5), sequence=("wait",), throw=False,
+        hj.ReturnMap(SLOW_LOGISTIC, sequence=("wait",), integrator=hj.Integrator(max_time=1e7, unroll=False)),
+        jnp.array([0.65, 0.0]),
+        jnp.array(2.5),
+        throw=False,
         method=shooting(root_finder=optx.Newton(rtol=tolerance, atol=tolerance)),
-        integrator=hj.Integrator(max_time=1e7, unroll=False),
-    )  # fmt: skip
+    )
     assert found.result == code
     if code == hj.RESULTS.successful:
         assert_allclose(found.x, [0.6, 0], rtol=1e-14)
@@ -159,7 +163,10 @@ def test_a_guess_where_the_jump_is_not_finite():
     run = hj.Mode(lambda t, x, p: jnp.stack([0 * x[0], 1 + 0 * x[1]]), ("x", "clock"))
     system = hj.HybridSystem({"run": run}, (hj.Transition("run", "run", lambda t, x, p: 1 - x[1], jump),))
     found = hj.periodic_orbit(
-        system, jnp.array([1.501, 0.0]), jnp.array(0.75), sequence=("run",), integrator=ROLLED, throw=False
+        hj.ReturnMap(system, sequence=("run",), integrator=ROLLED),
+        jnp.array([1.501, 0.0]),
+        jnp.array(0.75),
+        throw=False,
     )
     assert found.result == hj.RESULTS.successful
     assert_allclose(found.x, [1.5, 0], rtol=1e-14)
@@ -182,7 +189,9 @@ def test_derivatives_from_node_to_node():
     """Over three strides of a spring that bounces: the closed forms of the state's derivatives and the period's."""
 
     def numbers(p):
-        found = hj.periodic_orbit(spring, jnp.array([1.0, 1.6]), p, sequence=("free",), strides=3, integrator=ROLLED)
+        found = hj.periodic_orbit(
+            hj.ReturnMap(spring, sequence=("free",), strides=3, integrator=ROLLED), jnp.array([1.0, 1.6]), p
+        )
         return jnp.stack([found.x[1], found.period / 3])
 
     # Linear systems with condition numbers of some tens.

@@ -21,9 +21,7 @@ def gaits():
     def one(slope, coarse):
         params = walker.Params(slope)
         method = hj.SingleShooting(coarse=coarse)
-        return hj.periodic_orbit(
-            walker.system, walker.guess(params), params, sequence=walker.sequence, method=method, throw=False
-        )
+        return hj.periodic_orbit(walker.step, walker.guess(params), params, method=method, throw=False)
 
     return {
         coarse: jax.jit(jax.vmap(lambda slope, coarse=coarse: one(slope, coarse))) for coarse in ((), COARSE, (1e-1,))

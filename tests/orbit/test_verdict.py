@@ -69,9 +69,12 @@ def found(system, guess, b, w, strides=1, method=hj.SingleShooting(), integrator
 
     def one(b, w):
         orbit = hj.periodic_orbit(
-            system, guess, {"b": b, "w": w}, sequence=("m",), strides=strides, method=method, integrator=integrator,
+            hj.ReturnMap(system, sequence=("m",), strides=strides, integrator=integrator),
+            guess,
+            {"b": b, "w": w},
+            method=method,
             throw=False,
-        )  # fmt: skip
+        )
         return orbit.x[0], orbit.residual, orbit.result._value
 
     return jax.vmap(one)(b, w)
@@ -192,7 +195,9 @@ def test_a_ball_on_a_table_in_absolute_time():
     @jax.vmap
     def one(g, w, phase):
         guess = jnp.stack([A * jnp.sin(w), g / 2 * 1.01])
-        orbit = hj.periodic_orbit(table, guess, {"b": g, "w": w}, sequence=("m",), integrator=FLIGHT, throw=False)
+        orbit = hj.periodic_orbit(
+            hj.ReturnMap(table, sequence=("m",), integrator=FLIGHT), guess, {"b": g, "w": w}, throw=False
+        )
         return orbit.x, orbit.period, orbit.result._value
 
     x, period, code = one(jnp.asarray(g), jnp.asarray(w), jnp.asarray(phase))
@@ -206,14 +211,14 @@ def test_a_ball_on_a_table_in_absolute_time():
 @ft.cache
 def echo_orbit():
     params = {"b": jnp.array(1.0), "w": jnp.array(1.0)}
-    return hj.periodic_orbit(echo, jnp.array([0.1, 0.0]), params, sequence=("m",), integrator=CHEAP)
+    return hj.periodic_orbit(hj.ReturnMap(echo, sequence=("m",), integrator=CHEAP), jnp.array([0.1, 0.0]), params)
 
 
 @pytest.mark.medium
 def test_a_sweep_over_the_period_of_the_clock():
     """Between the orbits in phase lie states that lead to the next, and are no orbits."""
     w = np.array([1.0, 1.1, 1.2, 1.3, 1.5, 2.0])
-    swept = hj.sweep(echo, echo_orbit(), where=lambda p: p["w"], values=w, progress=False)
+    swept = hj.sweep(echo_orbit(), where=lambda p: p["w"], values=w, progress=False)
     in_phase = w % 1 == 0
     assert_array_equal(swept.result, np.where(in_phase, SUCCESSFUL, OUT_OF_PHASE))
     assert_allclose(swept.x[in_phase, 0], 2, rtol=1e-14)
@@ -222,12 +227,12 @@ def test_a_sweep_over_the_period_of_the_clock():
 
 @pytest.mark.medium
 def test_a_branch_ends_where_the_phase_is_lost():
-    branch = hj.continuation(echo, echo_orbit(), where=lambda p: p["w"], stop=1.3)
+    branch = hj.continuation(echo_orbit(), where=lambda p: p["w"], stop=1.3)
     assert branch.result == hj.RESULTS.out_of_phase
     # 1 - cos 2 pi w is below rounding, eps^0.6 = 4e-10, up to w - 1 = 4.5e-6.
     assert np.max(np.abs(branch.values - 1)) < 5e-6 and branch.special_points == ()
     # Along another parameter every point is an orbit.
-    other = hj.continuation(echo, echo_orbit(), where=lambda p: p["b"], stop=2.0)
+    other = hj.continuation(echo_orbit(), where=lambda p: p["b"], stop=2.0)
     assert other.result == hj.RESULTS.successful
     assert_allclose(other.x[:, 0], 2 * other.values, rtol=1e-13)
     assert np.all(np.asarray(other.orbits.result._value) == SUCCESSFUL)
@@ -242,7 +247,9 @@ def test_a_search_finds_no_orbits_out_of_phase():
     region = jnp.array([-5.0, 0.0]), jnp.array([5.0, 0.0])
     for w, count in ((1.3, 0), (1.0, 1)):
         params = {"b": jnp.array(1.0), "w": jnp.array(w)}
-        orbits = hj.find_orbits(echo, params, region=region, sequence=("m",), integrator=CHEAP, starts=128)
+        orbits = hj.find_orbits(
+            hj.ReturnMap(echo, sequence=("m",), integrator=CHEAP), params, region=region, max_starts=128
+        )
         assert len(orbits) == count
 
 
@@ -250,9 +257,13 @@ def test_a_search_finds_no_orbits_out_of_phase():
 def test_an_optimum_is_in_phase():
     """Towards longer periods there is no orbit, and the one from which the search starts is no optimum."""
     gait = hj.optimize(
-        lambda orbit, p: -orbit.period, echo, echo_orbit(), where=lambda p: p["w"], bounds=[(0.5, 2.5)], throw=False,
+        echo_orbit(),
+        lambda orbit, p: -orbit.period,
+        where=lambda p: p["w"],
+        bounds=[(0.5, 2.5)],
+        throw=False,
         method=hj.InteriorPoint(second_order=False, max_iterations=30),
-    )  # fmt: skip
+    )
     assert gait.result != hj.RESULTS.successful
     # 1 - cos 2 pi w is below rounding, eps^0.6 = 4e-10, up to w - 1 = 4.5e-6.
     assert_allclose(gait.params["w"], 1, rtol=0, atol=5e-6)
@@ -313,9 +324,11 @@ def test_a_period_is_recognized(strides):
 def test_a_prescribed_period_is_positive():
     with pytest.raises(ValueError, match="T=-1 is prescribed for a period, which must be positive"):
         hj.sweep(
-            echo, echo_orbit(), prescribed={"T": (hj.objectives.period, [1.0, 0.0, -1.0])}, solve=lambda p: p["w"],
+            echo_orbit(),
+            prescribed={"T": (hj.objectives.period, [1.0, 0.0, -1.0])},
+            solve=lambda p: p["w"],
             progress=False,
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.medium
@@ -323,12 +336,14 @@ def test_a_lane_of_no_duration_has_a_code():
     """A quantity that is no period, of which 0 and -1 belong to no orbit."""
     still_echo = closed_by_clock(still, lambda t, x, p: jnp.stack([x[0] / 2 + p["b"], 0 * x[1]]))
     start = hj.periodic_orbit(
-        still_echo, jnp.array([1.9, 0.0]), echo_orbit().params, sequence=("m",), integrator=CHEAP
-    )  # fmt: skip
+        hj.ReturnMap(still_echo, sequence=("m",), integrator=CHEAP), jnp.array([1.9, 0.0]), echo_orbit().params
+    )
     swept = hj.sweep(
-        still_echo, start, prescribed={"c": (lambda o, p: 3 * o.period, [3.0, 1.5, 0.0, -1.0])}, solve=lambda p: p["w"],
+        start,
+        prescribed={"c": (lambda o, p: 3 * o.period, [3.0, 1.5, 0.0, -1.0])},
+        solve=lambda p: p["w"],
         progress=False,
-    )  # fmt: skip
+    )
     assert_allclose(swept.w[:2], [1, 0.5], rtol=1e-13)
     assert np.all(swept.result[:2] == SUCCESSFUL) and np.all(swept.result[2:] != SUCCESSFUL)
 
@@ -352,12 +367,14 @@ LOCKED = hj.HybridSystem(
 def test_multipliers_where_the_next_lap_begins_at_another_phase(b, stable):
     expected = (_current(b) + b) / (_current(b) + b - 1) / np.e
     params = {"I": jnp.array(_current(b)), "b": jnp.array(b)}
-    orbit = hj.periodic_orbit(LOCKED, jnp.zeros(1), params, sequence=("on",), integrator=hj.Integrator(unroll=False))
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(LOCKED, sequence=("on",), integrator=hj.Integrator(unroll=False)), jnp.zeros(1), params
+    )
     # Two flows and their derivatives at 1e-14.
     assert_allclose(orbit.multipliers.real, [expected], rtol=1e-11)
     assert bool(orbit.stable) == stable == (abs(expected) < 1)
     assert_allclose(orbit.period, 1, rtol=1e-13)
-    table = hj.sweep(LOCKED, orbit, where=lambda p: p["b"], values=jnp.array([b, b / 2]), progress=False)
+    table = hj.sweep(orbit, where=lambda p: p["b"], values=jnp.array([b, b / 2]), progress=False)
     assert_allclose(table.multipliers_real.values[0], [expected], rtol=1e-9)
     assert list(table.result.values)[0] == 0 and table.result.values[1] != 0
     with pytest.raises(ValueError, match="Make the phase a coordinate"):
@@ -369,7 +386,7 @@ def test_multipliers_where_the_reset_knows_the_phase():
     """x -> x / 2 + b sin 2 pi t each 1: a tick that is late by d is late by d ever after, and changes x by 2 pi b d."""
     tocks = closed_by_clock(still, lambda t, x, p: jnp.stack([x[0] / 2 + p["b"] * jnp.sin(2 * jnp.pi * t), 0 * x[1]]))
     params = {"b": jnp.array(1.0), "w": jnp.array(1.0)}
-    orbit = hj.periodic_orbit(tocks, jnp.array([0.1, 0.0]), params, sequence=("m",), integrator=CHEAP)
+    orbit = hj.periodic_orbit(hj.ReturnMap(tocks, sequence=("m",), integrator=CHEAP), jnp.array([0.1, 0.0]), params)
     assert_allclose(jnp.sort(jnp.abs(orbit.multipliers)), [0.5, 1], rtol=1e-12)
 
 
@@ -378,7 +395,9 @@ def test_multipliers_of_two_strides_at_another_phase():
     """The square of those of one."""
     b = 0.6
     params = {"I": jnp.array(_current(b)), "b": jnp.array(b)}
-    orbit = hj.periodic_orbit(LOCKED, jnp.zeros(1), params, sequence=("on",), strides=2, integrator=FLIGHT)
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(LOCKED, sequence=("on",), strides=2, integrator=FLIGHT), jnp.zeros(1), params
+    )
     # The solver's tolerance.
     assert_allclose(orbit.multipliers.real, [((_current(b) + b) / (_current(b) + b - 1) / np.e) ** 2], rtol=1e-9)
 
@@ -387,5 +406,7 @@ def test_multipliers_of_two_strides_at_another_phase():
 def test_a_forcing_of_amplitude_zero_leaves_the_phase_free():
     """As of an autonomous system, the multiplier along the flow counts as 0."""
     params = {"I": jnp.array(_current(0.0)), "b": jnp.array(0.0)}
-    orbit = hj.periodic_orbit(LOCKED, jnp.zeros(1), params, sequence=("on",), integrator=hj.Integrator(unroll=False))
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(LOCKED, sequence=("on",), integrator=hj.Integrator(unroll=False)), jnp.zeros(1), params
+    )
     assert_allclose(jnp.abs(orbit.multipliers), [0], atol=1e-13)

@@ -59,7 +59,7 @@ def test_tongue_of_a_pushed_wheel(wheel):
 
         def lap(carry, _):
             t, x = carry
-            through = hj.stride(PUSHED, x, params, sequence=("stance",), t=t, integrator=coarse)
+            through = hj.ReturnMap(PUSHED, sequence=("stance",), integrator=coarse)(x, params, t=t)
             return (jnp.mod(t + through.time, params.period), through.x), through.time
 
         _, times = jax.lax.scan(lap, (jnp.zeros(()), wheel.x), None, length=LAPS)
@@ -146,7 +146,7 @@ def test_the_orbit_of_an_oscillator_that_is_stable_or_not(growth):
         {"turn": hj.Mode(turn, ("x", "y"))},
         (hj.Transition("turn", "turn", guard=lambda t, x, p: x[1], reset=lambda t, x, p: x),),
     )
-    orbit = hj.periodic_orbit(system, jnp.array([-1.0, 0.0]), jnp.array(growth), sequence=("turn",))
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("turn",)), jnp.array([-1.0, 0.0]), jnp.array(growth))
     response = hj.phase.phase_response(orbit, samples=40)
     push = lambda cycle, x, p: jnp.stack([jnp.cos(2 * jnp.pi * cycle), 0.0 * cycle])
     if growth > 0:

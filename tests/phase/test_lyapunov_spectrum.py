@@ -55,10 +55,7 @@ def test_errors_are_those_of_the_mean(struck):
 
 @pytest.mark.medium
 def test_an_orbit_has_the_logarithms_of_its_multipliers():
-    orbit = hj.periodic_orbit(
-        rimless_wheel.system, rimless_wheel.guess(rimless_wheel.Params()), rimless_wheel.Params(),
-        sequence=rimless_wheel.sequence,
-    )  # fmt: skip
+    orbit = hj.periodic_orbit(rimless_wheel.step, rimless_wheel.guess(rimless_wheel.Params()), rimless_wheel.Params())
     period, mode = float(orbit.period), rimless_wheel.sequence[0]
     # Half periods from an impact: every second segment ends at an impact, before or after it as the processor rounds.
     begins = 0.4 * period + np.arange(-4, 5) * np.spacing(40 * period)

@@ -45,7 +45,9 @@ START = {"drive": jnp.array(2.0), "level": jnp.array(1.2), "loss": jnp.array(0.5
 
 
 def thermostat(params):
-    return hj.periodic_orbit(THERMOSTAT, jnp.array([0.2, -0.3]), params, sequence=("heat", "cool"), integrator=ROLLED)
+    return hj.periodic_orbit(
+        hj.ReturnMap(THERMOSTAT, sequence=("heat", "cool"), integrator=ROLLED), jnp.array([0.2, -0.3]), params
+    )
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,9 @@ NEURON = hj.HybridSystem(
 )
 
 
-def neuron(drive, **options):
-    return hj.periodic_orbit(
-        NEURON, jnp.zeros(1), drive, sequence=("charge",), integrator=ROLLED, throw=False, **options
-    )
+def neuron(drive, strides=1):
+    step = hj.ReturnMap(NEURON, sequence=("charge",), strides=strides, integrator=ROLLED)
+    return hj.periodic_orbit(step, jnp.zeros(1), drive, throw=False)
 
 
 def wave(cycle, x, params):
@@ -115,7 +114,7 @@ def test_pair_with_gradients():
 
     def found(params):
         orbit = hj.periodic_orbit(
-            RENAMED, pair.guess(params), params, sequence=("apart",), integrator=ROLLED, throw=False
+            hj.ReturnMap(RENAMED, sequence=("apart",), integrator=ROLLED), pair.guess(params), params, throw=False
         )
         (phase,), isostable = (
             hj.phase.phase_response(orbit, samples=9).arcs,
@@ -175,7 +174,7 @@ def test_isostables_in_closed_form():
 
     def found(p, x):
         orbit = hj.periodic_orbit(
-            RELAXING, jnp.stack([x, 0 * x, 0 * x]), p, sequence=("m",), integrator=ROLLED, throw=False
+            hj.ReturnMap(RELAXING, sequence=("m",), integrator=ROLLED), jnp.stack([x, 0 * x, 0 * x]), p, throw=False
         )
         return hj.phase.isostable_response(orbit, samples=5)
 

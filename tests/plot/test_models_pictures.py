@@ -139,7 +139,7 @@ def test_trajectory_in_motion():
         assert ball[:, 1].min() > paddle[0, 1] - 1e-3
     # Where the simulation has it at the frames' times; on straight lines between samples.
     times = jnp.linspace(0.0, 3.0, 30, endpoint=False)
-    simulated = hj.simulate(paddle_juggler.system, x, params, mode=mode, t1=3.0, max_jumps=20, save=times).samples
+    simulated = hj.simulate(paddle_juggler.system, x, params, mode=mode, t1=3.0, max_jumps=20, times=times).samples
     assert_allclose(heights, simulated.x[:, 0], rtol=0, atol=1e-3)
     with pytest.raises(ValueError, match="fps=0"):
         animate_trajectory(trajectory, paddle_juggler, fps=0)

@@ -212,9 +212,15 @@ def test_basin():
     """Two orbits, two falls, a failure and what is undecided have six colours; the gait is marked."""
     theta, rate = np.linspace(0, 0.45, 24), np.linspace(-0.45, 0, 20)
     names = ["orbit_1", "orbit_2", "fell_forward", "fell_backward", "no_step", "undecided"]
-    fate = np.clip((rate[None, :] + 0.45) * 10 + theta[:, None] * 3, 0, 5).astype(np.int8)
+    outcome = np.clip((rate[None, :] + 0.45) * 10 + theta[:, None] * 3, 0, 5).astype(np.int8)
     found = xarray.Dataset(
-        {"fate": (("theta", "theta_rate"), fate, {"flag_values": list(range(6)), "flag_meanings": " ".join(names)})},
+        {
+            "outcome": (
+                ("theta", "theta_rate"),
+                outcome,
+                {"flag_values": list(range(6)), "flag_meanings": " ".join(names)},
+            )
+        },
         coords={"theta": theta, "theta_rate": rate},
     )
     t = np.linspace(0, 1, 5)

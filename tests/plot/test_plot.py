@@ -37,7 +37,7 @@ STRIKES = {
 @pytest.fixture(scope="module")
 def orbit():
     params = walker.Params()
-    return hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+    return hj.periodic_orbit(walker.step, walker.guess(params), params)
 
 
 @pytest.fixture(scope="module")

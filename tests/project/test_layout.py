@@ -17,7 +17,7 @@ LAYERS = (
     "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "control", "phase", "_continuation", "_sweep",
     "_optimize", "study", "contact", "models", "plot", "cli", "certify",
 )  # fmt: skip
-BUILDS_ON = {"contact": {"_system", "_numerics"}, "models": {"_system", "_numerics", "contact"}}
+BUILDS_ON = {"contact": {"_system", "_numerics"}, "models": {"_system", "_numerics", "_orbit", "contact"}}
 ROOT = pathlib.Path(hyjax.__file__).parent
 
 

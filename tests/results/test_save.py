@@ -53,10 +53,9 @@ def drop(params=Ball(jnp.array(0.5)), system=BALL, **options):
 def gaits():
     """A batch of wheels, in which one rolls backwards and is not found."""
     find = lambda slope: hj.periodic_orbit(
-        rimless_wheel.system,
+        hj.ReturnMap(rimless_wheel.system, sequence=("stance",)),
         jnp.array([-0.5, 0.8]),
         rimless_wheel.Params(slope=slope),
-        sequence=("stance",),
         throw=False,
     )
     return jax.vmap(find)(jnp.array([0.15, 0.2, -0.2]))
@@ -82,7 +81,7 @@ def test_orbits_come_back_to_the_last_bit_and_go_on(gaits, tmp_path):
     require_equal(gaits, loaded)
     assert str(loaded) == str(gaits) and str(loaded.result) == "2 successful, 1 orbit_not_converged"
     # A gait that was read is a guess, in a batch too, and its plot is that of the gait that was saved.
-    again = jax.vmap(lambda gait: hj.stride(gait.system, gait.x, gait.params, sequence=gait.sequence).x)(loaded)
+    again = jax.vmap(lambda gait: gait.step(gait.x, gait.params).x)(loaded)
     np.testing.assert_allclose(again[:2], gaits.x[:2], rtol=0, atol=1e-14)
     lines = [gait[1].plot(rimless_wheel).axes[0].lines[0].get_xydata() for gait in (gaits, loaded)]
     np.testing.assert_array_equal(*lines)
@@ -93,9 +92,7 @@ def test_orbits_come_back_to_the_last_bit_and_go_on(gaits, tmp_path):
 @pytest.mark.medium
 def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
     method = hj.PseudoArclength(max_points=4)
-    follow = lambda orbit: hj.continuation(
-        rimless_wheel.system, orbit, where=lambda p: p.slope, stop=0.3, method=method
-    )
+    follow = lambda orbit: hj.continuation(orbit, where=lambda p: p.slope, stop=0.3, method=method)
     branch = follow(gaits[1])
     hj.save(tmp_path / "branch.npz", {"branch": branch, "gait": gaits[1]})
     loaded = hj.load(tmp_path / "branch.npz")

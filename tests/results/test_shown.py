@@ -18,7 +18,7 @@ from hyjax.models import rimless_wheel as wheel
 def gait(slope=0.2, dtype=jnp.float64):
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), wheel.Params(slope=slope))
     guess = jnp.array([-0.5, 0.8], dtype)
-    return hj.periodic_orbit(wheel.system, guess, params, sequence=wheel.sequence, throw=False)
+    return hj.periodic_orbit(wheel.step, guess, params, throw=False)
 
 
 @pytest.fixture(scope="module")

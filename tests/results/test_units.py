@@ -40,7 +40,7 @@ WHEEL = hj.HybridSystem(
 
 @pytest.fixture(scope="module")
 def orbit():
-    return hj.periodic_orbit(WHEEL, jnp.array([-0.5, 0.8]), Params(2 / 3), sequence=("stance",))
+    return hj.periodic_orbit(hj.ReturnMap(WHEEL, sequence=("stance",)), jnp.array([-0.5, 0.8]), Params(2 / 3))
 
 
 def test_parameters(orbit):
@@ -66,7 +66,7 @@ def test_datasets_name_the_units_of_the_system(orbit):
     assert found["x"].attrs["units"] == "rad, rad/T" and found["period"].attrs["units"] == "T"
     walk = hj.simulate(WHEEL, orbit.x, orbit.params, mode="stance", t1=1.0).to_xarray(n=3)
     assert walk["angle_rate"].attrs["units"] == "rad/T" and walk["time"].attrs["units"] == "T"
-    swept = hj.sweep(WHEEL, orbit, where=lambda p: p.slope, values=np.array([0.2, 0.21]), progress=False)
+    swept = hj.sweep(orbit, where=lambda p: p.slope, values=np.array([0.2, 0.21]), progress=False)
     assert swept["x"].attrs["units"] == "rad, rad/T" and swept["period"].attrs["units"] == "T"
     assert swept["slope"].attrs["units"] == "rad"
     named = lambda found: {name: each.attrs["long_name"] for name, each in found.variables.items()}

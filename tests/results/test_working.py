@@ -59,9 +59,9 @@ def test_a_branch_says_where_it_is(monkeypatch):
     monkeypatch.setattr(continuation, "working", phase)
     params = case.Params(2.5)
     orbit = hj.periodic_orbit(
-        case.system, jnp.array([0.6, 0.0]), params, sequence=case.sequence, integrator=case.integrator
+        hj.ReturnMap(case.system, sequence=case.sequence, integrator=case.integrator), jnp.array([0.6, 0.0]), params
     )
-    branch = hj.continuation(case.system, orbit, where=lambda p: p.a, stop=2.9)
+    branch = hj.continuation(orbit, where=lambda p: p.a, stop=2.9)
     assert said[0] == "following a branch over a"
     points = [each.partition(", a = ") for each in said[1:]]
     numbers = [int(first.removeprefix("point ")) for first, _, _ in points]
@@ -85,9 +85,14 @@ def test_compilation_is_a_phase_of_its_own(monkeypatch):
     monkeypatch.setattr(workers, "working", phase)
     monkeypatch.setattr(attractor, "progress_bar", phase)
     found = hj.attractor(
-        case.system, jnp.array([0.5, 0.0]), case.Params(2.5), where=lambda p: p.a, values=np.linspace(2, 2.9, 3),
-        sequence=case.sequence, strides=60, keep=4, integrator=case.integrator,
-    )  # fmt: skip
+        hj.ReturnMap(case.system, sequence=case.sequence, integrator=case.integrator),
+        jnp.array([0.5, 0.0]),
+        case.Params(2.5),
+        where=lambda p: p.a,
+        values=np.linspace(2, 2.9, 3),
+        n_strides=60,
+        keep=4,
+    )
     assert said == ["compiling the stride", "compiled", "attractors", 3]
     # The fixed point of a x (1 - x) is 1 - 1 / a; over 60 strides its error shrinks by |2 - a|^60, at most 0.9^60 = 2e-3.
     np.testing.assert_allclose(found["x"][:2, -1, 0], 1 - 1 / np.linspace(2, 2.9, 3)[:2], atol=1e-12)

@@ -22,7 +22,7 @@ ERROR = 1e-10
 def hop(z):
     """`(y, v, duration)` after a stride, of the start's `(y, v)`, the stiffness and the part of the speed that is kept."""
     p = hopper.params() | {"k": z[2], "e": z[3]}
-    through = hj.stride(hopper.system, z[:2], p, sequence=hopper.sequence, integrator=KVAERNO5)
+    through = hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=KVAERNO5)(z[:2], p)
     return jnp.append(through.x, through.time), through
 
 
@@ -153,7 +153,7 @@ def lanes(k, r):
         integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-8, atol=1e-8, max_time=5.0)
 
         def through(x):
-            stride = hj.stride(hopper.system, x, p, sequence=hopper.sequence, integrator=integrator)
+            stride = hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(x, p)
             return stride.x, stride
 
         jacobian, stride = jax.jacfwd(through, has_aux=True)(jnp.array(hopper.START))

@@ -1,4 +1,4 @@
-"""Attractors and basins of a quadratic map, in closed form; fates of a system that falls."""
+"""Attractors and basins of a quadratic map, in closed form; outcomes of a system that falls."""
 
 import jax.numpy as jnp
 import matplotlib
@@ -14,14 +14,14 @@ matplotlib.use("Agg")
 
 START = jnp.array([0.4, 0.0])
 PARAMS = case.Params(2.8)
-over_a = {"where": lambda p: p.a, "sequence": case.sequence, "integrator": case.integrator}
+over_a = {"where": lambda p: p.a}
 # Periods 1, 2, 4 and 3 of the logistic map, chaos, and one beyond the last at which states stay in [0, 1].
 A = np.array([2.8, 3.2, 3.5, 3.83, 4.0, 4.1])
 
 
 @pytest.fixture(scope="module")
 def found():
-    return hj.attractor(case.system, START, PARAMS, values=A, strides=4000, keep=32, **over_a)
+    return hj.attractor(case.step, START, PARAMS, values=A, n_strides=4000, keep=32, **over_a)
 
 
 def test_periods(found):
@@ -73,15 +73,15 @@ def test_what_escapes_carries_a_code(found):
 
 @pytest.mark.medium
 def test_starts():
-    options = {"values": A[:2], "strides": 60, "transients": 28, "keep": 32}
+    options = {"values": A[:2], "n_strides": 60, "discard": 28, "keep": 32}
     # The program of the other tests.
     both = jnp.stack([START, jnp.array([1.5, 0.0])])
     # From 1.5 it falls to minus infinity; from within [0, 1] not.
-    found = hj.attractor(case.system, both, PARAMS, **options, **over_a)
+    found = hj.attractor(case.step, both, PARAMS, **options, **over_a)
     assert found["x"].dims == ("a", "start", "stride", "coordinate")
     assert_array_equal(found["result"].values == 0, [[True, False], [True, False]])
     by_function = hj.attractor(
-        case.system, lambda p: jnp.stack([1 - 1 / p.a, jnp.zeros(())]), PARAMS, **options, **over_a
+        case.step, lambda p: jnp.stack([1 - 1 / p.a, jnp.zeros(())]), PARAMS, **options, **over_a
     )
     # On the unstable fixed point itself it stays; rounding has not grown by 1.2^60.
     assert_array_equal(by_function["period"], [1, 1])
@@ -94,13 +94,13 @@ def test_from_an_orbit():
     logarithm of its multiplier; beyond a = 3 it is what the orbit is left for."""
     values = np.array([2.2, 2.5, 2.8, 3.2])
     found = hj.attractor(
-        case.system, case.orbit(), case.orbit().params, values=values, strides=400, transients=200, keep=32, **over_a
+        case.step, case.orbit(), case.orbit().params, values=values, n_strides=400, discard=200, keep=32, **over_a
     )
     assert_array_equal(found["result"], 0)
     assert_array_equal(found["period"], [1, 1, 1, 2])
     assert found["x"].dims == ("a", "stride", "coordinate")
     assert_allclose(found["x"].values[:3, -1, 0], 1 - 1 / values[:3], rtol=1e-13)
-    followed = hj.sweep(case.system, case.orbit(), where=lambda p: p.a, values=values, progress=False)
+    followed = hj.sweep(case.orbit(), where=lambda p: p.a, values=values, progress=False)
     multiplier = followed["multipliers_real"].values[:3, 0]
     assert_allclose(multiplier, 2 - values[:3], rtol=1e-12)
     # After 200 strides nothing is left of the distance, 1e-4, but at a = 2.8: 0.8^200 = 4e-20. Means of equal numbers.
@@ -111,13 +111,13 @@ def test_from_an_orbit():
 
 def test_misuse():
     for options, message in (
-        ({"transients": 10}, "transients=10"),
+        ({"discard": 10}, "discard=10"),
         ({"keep": 0}, "keep=0"),
-        ({"start": jnp.zeros((2, 2, 2))}, "shape"),
+        ({"x0": jnp.zeros((2, 2, 2))}, "shape"),
     ):
-        start = options.pop("start", START)
+        start = options.pop("x0", START)
         with pytest.raises(ValueError, match=message):
-            hj.attractor(case.system, start, PARAMS, values=A, strides=10, **options, **over_a)
+            hj.attractor(case.step, start, PARAMS, values=A, n_strides=10, **options, **over_a)
 
 
 @pytest.fixture(scope="module")
@@ -125,31 +125,28 @@ def plane():
     params = case.Params(2.5)
     axes = {"x": np.linspace(-0.5, 1.5, 41), "height": np.array([0.0, 1.0])}
     return hj.basin(
-        case.system,
+        hj.ReturnMap(case.system, sequence=case.sequence, integrator=case.integrator),
         params,
-        sequence=case.sequence,
         axes=axes,
-        start=lambda p, x, height: jnp.stack([x, jnp.zeros(())]),
+        initial=lambda p, x, height: jnp.stack([x, jnp.zeros(())]),
         orbits=case.orbit(),
-        # The clock runs to 1 in each arc, so this falls in the first arc with x < -5.
-        fates={"fell": lambda t, x, p: 5 + x[0] * x[1]},
-        strides=200,
-        integrator=case.integrator,
+        outcomes={"fell": lambda t, x, p: 5 + x[0] * x[1]},
+        max_strides=200,
     )
 
 
 @pytest.mark.medium
 def test_basin(plane):
     x = np.linspace(-0.5, 1.5, 41)
-    meanings = plane["fate"].attrs["flag_meanings"].split()
+    meanings = plane["outcome"].attrs["flag_meanings"].split()
     assert meanings == ["orbit_1", "fell", "no_step", "undecided"]
     assert plane["x"].attrs["long_name"] == "x" and all(each.attrs["long_name"] for each in plane.variables.values())
     inside, edge = (x > 1e-9) & (x < 1 - 1e-9), (np.abs(x) < 1e-9) | (np.abs(x - 1) < 1e-9)
-    fate = plane["fate"].values[:, 0]
-    assert np.all(fate[inside] == 0) and np.all(fate[~inside & ~edge] == 1)
+    outcome = plane["outcome"].values[:, 0]
+    assert np.all(outcome[inside] == 0) and np.all(outcome[~inside & ~edge] == 1)
     # 0 is a fixed point, unstable, and 1 maps onto it, up to rounding: they go either way, or nowhere.
-    assert np.all(np.isin(fate[edge], [0, 1, 3]))
-    assert_array_equal(plane["fate"].values[:, 0], plane["fate"].values[:, 1])
+    assert np.all(np.isin(outcome[edge], [0, 1, 3]))
+    assert_array_equal(plane["outcome"].values[:, 0], plane["outcome"].values[:, 1])
 
 
 @pytest.mark.medium
@@ -162,13 +159,13 @@ def test_basin_counts_strides(plane):
         while n < 200 and abs(each - 0.6) > 0.006 and each >= -5:
             each, n = 2.5 * each * (1 - each), n + 1
         expected.append(n + (each < -5))
-    decided = plane["fate"].values[:, 0] < 2
+    decided = plane["outcome"].values[:, 0] < 2
     clear = decided & (np.abs(x) > 1e-9) & (np.abs(x - 1) > 1e-9)
     assert_array_equal(plane["strides"].values[clear, 0], np.array(expected)[clear])
 
 
 def test_basin_misuse():
     with pytest.raises(ValueError, match="are not the coordinates"):
-        hj.basin(case.system, PARAMS, sequence=case.sequence, axes={"x": np.zeros(1)})
+        hj.basin(case.step, PARAMS, axes={"x": np.zeros(1)})
     with pytest.raises(ValueError, match="strides=0"):
-        hj.basin(case.system, PARAMS, sequence=case.sequence, axes={"x": np.zeros(1), "clock": np.zeros(1)}, strides=0)
+        hj.basin(case.step, PARAMS, axes={"x": np.zeros(1), "clock": np.zeros(1)}, max_strides=0)

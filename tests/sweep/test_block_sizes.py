@@ -21,7 +21,7 @@ def test_strides_in_wide_blocks(dtype):
         integrator = hj.Integrator() if dtype == "float64" else hj.Integrator(rtol=1e-5, atol=1e-5)
 
         def stride(params, x):
-            taken = hj.stride(system, jnp.stack([x, 0 * x]), params, sequence=sequence, integrator=integrator)
+            taken = hj.ReturnMap(system, sequence=sequence, integrator=integrator)(jnp.stack([x, 0 * x]), params)
             return taken.x, taken.result._value
 
         starts = np.linspace(0.05, 0.95, WIDTH + 1000).astype(dtype)

@@ -168,7 +168,7 @@ def another(start, tmp_path_factory):
     out = tmp_path_factory.mktemp("another") / "sweep.zarr"
     moved = case.values[0] + 0.001, case.values[1]
     options = {"where": case.a_and_c, "record": case.record, "progress": False}
-    hj.sweep(case.system, start, values=moved, out=out, chunk=70, **options)
+    hj.sweep(start, values=moved, out=out, chunk=70, **options)
     return out
 
 
@@ -225,12 +225,12 @@ def test_a_chunk_of_fill_values_is_not_taken_for_lost(tmp_path, start):
     """zarr writes no file for a chunk that equals the fill value, unless asked: NaN everywhere, where there is no orbit."""
     values = [2.5, 1.2, 1.2001, 1.2002], [0.0, -0.1, -0.11, -0.12]
     options = {"where": case.a_and_c, "values": values, "out": tmp_path / "sweep.zarr", "progress": False}
-    found = hj.sweep(case.system, start, chunk=1, **options).load()
+    found = hj.sweep(start, chunk=1, **options).load()
     lost = found["result"].values != 0
     assert lost.sum() > 0 and found["period"].isnull().values[lost].all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        xarray.testing.assert_identical(hj.sweep(case.system, start, resume=True, **options).load(), found)
+        xarray.testing.assert_identical(hj.sweep(start, resume=True, **options).load(), found)
 
 
 def parts(store, i):

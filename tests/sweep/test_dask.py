@@ -39,10 +39,8 @@ def test_a_worker_is_killed_in_the_middle(client, tmp_path, monkeypatch):
     # The lambdas are sent by value.
     record = lambda orbit: {"twice": 2 * orbit.x, "slope": orbit.return_jacobian[0, 0]}
     options = {"where": lambda p: (p.a, p.c), "values": case.values, "record": record, "progress": False}
-    found = hj.sweep(
-        case.system, case.orbit(), out=tmp_path / "sweep.zarr", chunk=24, executor=client.get_executor(), **options
-    )
-    plain = hj.sweep(case.system, case.orbit(), **options)
+    found = hj.sweep(case.orbit(), out=tmp_path / "sweep.zarr", chunk=24, executor=client.get_executor(), **options)
+    plain = hj.sweep(case.orbit(), **options)
     for name in plain.data_vars:
         assert_array_equal(found[name].values, plain[name].values, err_msg=name)
     (pid,) = killed.values()

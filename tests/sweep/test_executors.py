@@ -49,13 +49,7 @@ def test_a_sweep_in_memory(start, whole):
 def test_many_chunks_are_not_sent_at_once(start):
     executor = Recorded()
     found = hj.sweep(
-        case.system,
-        start,
-        where=lambda p: p.a,
-        values=np.linspace(2, 3, 96),
-        chunk=4,
-        executor=executor,
-        progress=False,
+        start, where=lambda p: p.a, values=np.linspace(2, 3, 96), chunk=4, executor=executor, progress=False
     )
     # 96 points, halved until there are at most four in a chunk: 32 chunks of three.
     assert len(executor.sent) == 33
@@ -80,14 +74,7 @@ def test_a_lost_worker_is_named_and_the_store_is_resumed(start, whole, tmp_path)
 def test_misuse_is_the_same_error_as_without_an_executor(start):
     for executor in (None, Recorded()):
         with pytest.raises(ValueError, match="record: must return a dictionary"):
-            hj.sweep(
-                case.system,
-                start,
-                where=case.a_and_c,
-                values=case.values,
-                record=lambda orbit: orbit.x,
-                executor=executor,
-            )
+            hj.sweep(start, where=case.a_and_c, values=case.values, record=lambda orbit: orbit.x, executor=executor)
 
 
 def test_executors_that_cannot_be_used(start):
@@ -121,13 +108,13 @@ def test_without_cloudpickle(start, monkeypatch):
 @pytest.mark.medium
 def test_attractors():
     options = {
-        "where": lambda p: p.a, "values": np.array([2.8, 3.2, 3.5, 4.1]), "sequence": case.sequence, "strides": 60,
-        "transients": 28, "keep": 32, "integrator": case.integrator, "progress": False,
+        "where": lambda p: p.a, "values": np.array([2.8, 3.2, 3.5, 4.1]), "n_strides": 60, "discard": 28,
+        "keep": 32, "progress": False,
     }  # fmt: skip
     for begin in (case.orbit(), jnp.array([0.4, 0.0])):
         executor = Recorded()
-        found = hj.attractor(case.system, begin, case.Params(2.8), executor=executor, **options)
-        assert_same(found, hj.attractor(case.system, begin, case.Params(2.8), **options))
+        found = hj.attractor(case.step, begin, case.Params(2.8), executor=executor, **options)
+        assert_same(found, hj.attractor(case.step, begin, case.Params(2.8), **options))
         # From an orbit, a sweep before: its coarse grid and one chunk.
         assert len(executor.sent) == (3 if isinstance(begin, hj.PeriodicOrbit) else 1)
 
@@ -135,11 +122,11 @@ def test_attractors():
 @pytest.mark.medium
 def test_basins():
     options = {
-        "sequence": case.sequence, "axes": {"x": np.linspace(-0.5, 1.5, 2500), "height": np.array([0.0, 1.0])},
-        "start": lambda p, x, height: jnp.stack([x, jnp.zeros(())]), "orbits": case.orbit(),
-        "fates": {"fell": lambda t, x, p: 5 + x[0] * x[1]}, "strides": 30, "integrator": case.integrator, "progress": False,
+        "axes": {"x": np.linspace(-0.5, 1.5, 2500), "height": np.array([0.0, 1.0])},
+        "initial": lambda p, x, height: jnp.stack([x, jnp.zeros(())]), "orbits": case.orbit(),
+        "outcomes": {"fell": lambda t, x, p: 5 + x[0] * x[1]}, "max_strides": 30, "progress": False,
     }  # fmt: skip
     executor = Recorded()
-    found = hj.basin(case.system, case.Params(2.5), executor=executor, **options)
-    assert_same(found, hj.basin(case.system, case.Params(2.5), **options))
-    assert len(executor.sent) == 4 and len(np.unique(found["fate"])) >= 2
+    found = hj.basin(case.step, case.Params(2.5), executor=executor, **options)
+    assert_same(found, hj.basin(case.step, case.Params(2.5), **options))
+    assert len(executor.sent) == 4 and len(np.unique(found["outcome"])) >= 2

@@ -37,9 +37,7 @@ def with_squares(**options):
     """The quadratic stride with the square of its state prescribed, for several a, solved for c."""
     options = {"prescribed": {"square": (square, SQUARES)}, "solve": lambda p: p.c} | options
     values = np.array([2.2, 2.5, 2.9])
-    return hj.sweep(
-        case.system, case.orbit(), where=lambda p: p.a, values=values, record=case.record, progress=False, **options
-    )
+    return hj.sweep(case.orbit(), where=lambda p: p.a, values=values, record=case.record, progress=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +90,7 @@ def test_a_store_is_resumed_to_the_same_bits(squares, tmp_path):
 def test_a_multiplier_is_prescribed():
     """With the derivatives of the return Jacobian, which are second derivatives of the stride."""
     wanted = np.array([-0.9, -0.5, 0.0, 0.5])
-    found = hj.sweep(
-        case.system, case.orbit(), prescribed={"first multiplier": (multiplier, wanted)}, solve=lambda p: p.a
-    )
+    found = hj.sweep(case.orbit(), prescribed={"first multiplier": (multiplier, wanted)}, solve=lambda p: p.a)
     # The multiplier of x = 1 - 1 / a is 2 - a.
     assert_allclose(found["a"], 2 - wanted, rtol=0, atol=1e-13)
     assert_allclose(found["multipliers_real"].values[:, 0], wanted, rtol=0, atol=1e-13)
@@ -104,7 +100,7 @@ def test_a_multiplier_is_prescribed():
 
 def test_quantities_that_determine_nothing():
     with pytest.raises(ValueError, match="do not determine c"):
-        hj.sweep(case.system, case.orbit(), prescribed={"duration": (period, [1.0])}, solve=lambda p: p.c)
+        hj.sweep(case.orbit(), prescribed={"duration": (period, [1.0])}, solve=lambda p: p.c)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +130,7 @@ def test_misuse(options, message):
         "solve": lambda p: p.c,
     }
     with pytest.raises(ValueError, match=message):
-        hj.sweep(case.system, case.orbit(), **given | options)
+        hj.sweep(case.orbit(), **given | options)
 
 
 # The table of gaits of the powered walker.
@@ -156,14 +152,12 @@ def table_of_gaits():
     """Step lengths and frequencies from the middle of the table of Mehdizadeh and Donelan to its corners; but of the frequencies
     from the second lowest, as the long steps of the lowest take five times as long as all others."""
     params = walker.Params()
-    start = hj.periodic_orbit(walker.system, walker.guess(params), params, sequence=walker.sequence)
+    start = hj.periodic_orbit(walker.step, walker.guess(params), params)
     prescribed = {
         "step_length": (step_length, [0.1, 0.5, 0.7, 1.1]),
         "frequency": (frequency, [0.35, 0.5, 0.65, 1.1]),
     }
-    return hj.sweep(
-        walker.system, start, prescribed=prescribed, solve=lambda p: (p.push_off, p.stiffness), record=gains
-    )
+    return hj.sweep(start, prescribed=prescribed, solve=lambda p: (p.push_off, p.stiffness), record=gains)
 
 
 def published_gait(table):

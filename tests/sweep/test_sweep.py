@@ -98,9 +98,7 @@ def test_neighbours_and_chunks(start, whole):
     # To the bit: no other program is run, and each point has its own start.
     assert_same(case.swept(start, chunk=7), whole)
     # On another grid the starts differ: rounding, 1e-13.
-    few = hj.sweep(
-        case.system, start, where=case.a_and_c, values=(case.values[0][::-3], case.values[1][::2]), record=case.record
-    )
+    few = hj.sweep(start, where=case.a_and_c, values=(case.values[0][::-3], case.values[1][::2]), record=case.record)
     here = whole.sel(a=few["a"], c=few["c"])
     both = (few["result"].values == 0) & (here["result"].values == 0)
     assert both.sum() > 40
@@ -135,7 +133,7 @@ def test_an_orbit_on_another_branch_is_far():
 @pytest.fixture(scope="module")
 def branch(start):
     """Over c at a = 2.5: from 0 up to 0.2; and down, through the fold at -0.225, to -0.1 on the other part."""
-    return hj.continuation(case.system, start, where=lambda p: p.c, stop=(-0.23, 0.2), method=METHOD)
+    return hj.continuation(start, where=lambda p: p.c, stop=(-0.23, 0.2), method=METHOD)
 
 
 METHOD = hj.PseudoArclength(step=0.05, max_step=0.2, max_points=40)
@@ -147,8 +145,8 @@ def test_from_a_branch(start, branch):
     """Each point of the grid starts on the branch, on the part nearest its start: the orbits are those from an orbit."""
     assert branch.values.min() < -0.22 and branch.x[:, 0].min() < 0.25 < 0.6 < branch.x[:, 0].max()
     values = np.linspace(-0.2, 0.2, 17)
-    along = hj.sweep(case.system, branch, values=values, **over_c)
-    around = hj.sweep(case.system, start, values=values, **over_c)
+    along = hj.sweep(branch, values=values, **over_c)
+    around = hj.sweep(start, values=values, **over_c)
     assert_array_equal(along["result"], 0)
     for name in ("x", "period", "multipliers_real", "residual", "slope"):
         # The orbit's condition is 1 / |1 - multiplier|, of which the largest is 2; each is right to 1e-14.
@@ -163,12 +161,12 @@ def test_from_a_branch_over_two_parameters(start, branch):
     """The branch's parameter among others that vary: it is followed from the orbit with which the branch began."""
     values = np.array([2.4, 2.5]), np.array([-0.1, 0.0, 0.1])
     options = {"where": case.a_and_c, "values": values, "record": case.record, "progress": False}
-    along, around = (hj.sweep(case.system, each, **options) for each in (branch, start))
+    along, around = (hj.sweep(each, **options) for each in (branch, start))
     assert_array_equal(along["result"], 0)
     for name in ("x", "period", "multipliers_real"):
         assert_allclose(along[name], around[name], rtol=0, atol=1e-13, err_msg=name)
     with pytest.raises(ValueError, match="the branch's parameter is not among the varied"):
-        hj.sweep(case.system, branch, where=lambda p: p.a, values=values[0], progress=False)
+        hj.sweep(branch, where=lambda p: p.a, values=values[0], progress=False)
 
 
 def test_store(start, whole, tmp_path):
@@ -190,7 +188,7 @@ def test_store(start, whole, tmp_path):
     ):
         arguments = {"where": case.a_and_c, "values": case.values, "record": case.record} | options
         with pytest.raises(hj.StoreError, match=f"cannot be resumed: {match}"):
-            hj.sweep(case.system, start, out=out, resume=True, **arguments)
+            hj.sweep(start, out=out, resume=True, **arguments)
 
 
 def test_killed_and_resumed(start, whole, tmp_path, monkeypatch):
@@ -297,7 +295,7 @@ def test_one_process_at_a_time(start, whole, tmp_path):
 )
 def test_misuse(start, options, message):
     with pytest.raises(ValueError, match=message):
-        hj.sweep(case.system, start, **({"where": case.a_and_c, "values": case.values} | options))
+        hj.sweep(start, **{"where": case.a_and_c, "values": case.values} | options)
 
 
 def test_a_batch_is_no_start(start):
@@ -318,8 +316,8 @@ def test_in_single_precision():
 
     def swept(dtype, values, **options):
         params = jax.tree.map(lambda leaf: leaf.astype(dtype), walker.Params(jnp.asarray(0.009)))
-        orbit = hj.periodic_orbit(system, walker.guess(params), params, sequence=sequence, **options)
-        return hj.sweep(system, orbit, where=lambda p: p.slope, values=values)
+        orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=sequence, **options), walker.guess(params), params)
+        return hj.sweep(orbit, where=lambda p: p.slope, values=values)
 
     exact = swept(jnp.float64, np.concatenate([near, far]))
     for values, expected in ((near, exact["x"][:8]), (far, exact["x"][8:])):

@@ -14,7 +14,8 @@ FIELD = lambda t, x, p: jnp.zeros_like(x)
 GUARD = lambda t, x, p: x[0]
 SAME = lambda t, x, p: x
 FREE = hj.Mode(FIELD, ("y", "v"))
-WALKER = dict(system=simplest_walker.system, params=simplest_walker.Params(0.009), sequence=("swing",))
+WALKER = dict(system=simplest_walker.system, sequence=("swing",))
+PARAMS = simplest_walker.Params(0.009)
 START = jnp.array([0.2, -0.2, 0.4, -0.016])
 
 
@@ -92,12 +93,14 @@ def test_at_construction(build, message):
         ),
     ],
 )
-@pytest.mark.parametrize("call", [hj.stride, hj.return_jacobian, hj.monodromy, hj.periodic_orbit])
+@pytest.mark.parametrize(
+    "call", [hj.ReturnMap.__call__, hj.ReturnMap.jacobian, hj.ReturnMap.monodromy, hj.periodic_orbit]
+)
 def test_at_the_first_call(call, change, message):
     arguments = WALKER | dict(x=START) | change
-    of, x, params = arguments.pop("system"), arguments.pop("x"), arguments.pop("params")
+    x = arguments.pop("x")
     with pytest.raises(ValueError, match=message):
-        call(of, x, params, **arguments)
+        call(hj.ReturnMap(**arguments), x, PARAMS)
 
 
 @pytest.mark.parametrize(
@@ -110,24 +113,24 @@ def test_at_the_first_call(call, change, message):
 )
 def test_of_a_single_arc(mode, x, message):
     with pytest.raises(ValueError, match=message):
-        hj.flow_to_guard(simplest_walker.system, mode, 0.0, x, WALKER["params"])
+        hj.flow_to_guard(simplest_walker.system, mode, 0.0, x, PARAMS)
 
 
 @pytest.mark.slow
 def test_one_orbit_is_no_batch():
-    orbit = hj.periodic_orbit(**WALKER, guess=START, throw=False)
+    orbit = hj.periodic_orbit(hj.ReturnMap(**WALKER), START, PARAMS, throw=False)
     with pytest.raises(TypeError, match="one orbit, not a batch"):
         len(orbit)
     with pytest.raises(TypeError, match="one orbit, not a batch"):
         orbit[0]
-    with pytest.raises(ValueError, match="strides=0 must be at least 1"):
-        hj.periodic_orbit(**WALKER, guess=START, strides=0)
+    with pytest.raises(ValueError, match="strides=0 must be an integer of at least 1"):
+        hj.ReturnMap(**WALKER, strides=0)
 
 
 def test_parameters_that_are_not_finite():
     params = jax.tree.map(lambda _: jnp.array(jnp.inf), simplest_walker.Params(0.009))
     with pytest.raises(ValueError, match="slope = inf is not finite"):
-        hj.stride(simplest_walker.system, START, params, sequence=("swing",))
+        hj.ReturnMap(simplest_walker.system, sequence=("swing",))(START, params)
 
 
 @pytest.mark.parametrize(
@@ -170,11 +173,11 @@ def test_domain_of_the_wrong_shape():
 def test_sequences_that_cannot_be_followed():
     way, other = hj.Transition("free", "free", GUARD, SAME), hj.Transition("free", "free", lambda t, x, p: x[1], SAME)
     with pytest.raises(ValueError, match="no transition from 'free' to 'rest'"):
-        hj.stride(system(way, rest=FREE), jnp.ones(2), None, sequence=("free", "rest"))
+        hj.ReturnMap(system(way, rest=FREE), sequence=("free", "rest"))(jnp.ones(2), None)
     with pytest.raises(ValueError, match="2 transitions lead from 'free' to 'free'"):
-        hj.stride(system(way, other), jnp.ones(2), None, sequence=("free",))
+        hj.ReturnMap(system(way, other), sequence=("free",))(jnp.ones(2), None)
 
 
 def test_failure_raises_with_its_reason():
     with pytest.raises(Exception, match="Newton's method found no periodic orbit from this guess"):
-        hj.periodic_orbit(**WALKER, guess=jnp.array([0.01, -1e-3, 0.02, 0.0]))
+        hj.periodic_orbit(hj.ReturnMap(**WALKER), jnp.array([0.01, -1e-3, 0.02, 0.0]), PARAMS)

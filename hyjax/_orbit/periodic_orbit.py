@@ -1,0 +1,92 @@
+r"""A periodic orbit from a guess, by Newton's method on a return map."""
+
+import equinox as eqx
+import jax.core
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._flow.check import check
+from .._flow.integrator import Integrator
+from .._system.types import Params, State
+from .failure import raise_failure
+from .orbit import PeriodicOrbit, run_orbit
+from .return_map import require_map, ReturnMap
+from .section_search import orbit_of_section
+from .shooting import AbstractShooting, MultipleShooting, SingleShooting
+
+_run = eqx.filter_jit(run_orbit)
+
+
+def periodic_orbit(
+    step: ReturnMap,
+    guess: State | Float[Array, "strides n"],
+    params: Params,
+    *,
+    method: AbstractShooting = SingleShooting(),
+    near: float | Float[Array, ""] = jnp.inf,
+    throw: bool = True,
+) -> PeriodicOrbit:
+    r"""The periodic orbit to which Newton's method leads from a guess. $S^m(x) = x$ for $m$ = `strides`.
+
+    This need not be the orbit nearest to the guess, nor one of the same kind: `distance` of the result says how far it is from
+    the guess, and `near` sets a bound. To follow one orbit over parameters use `sweep` or `continuation`.
+
+    **Arguments:** `step`: a `ReturnMap`; by default integrated by `Integrator()`. `guess`: state at the start of the sequence's
+    first mode, just after a jump, or in the mode of the section, shape `(n,)`; or for `MultipleShooting` one for each stride,
+    shape `(strides, n)`. `method`: `SingleShooting` or `MultipleShooting`. `near`: the largest `distance` from the guess, such
+    as 0.1. `throw`: raise an error on failure; with `False`, `result` holds the code.
+
+    With a section, Newton's method solves for a fixed point of its map; the sequence of modes at the fixed point is that of the
+    orbit, whose system has the crossing as a transition, as for `find_orbits`. Not under `jit`, because the sequence is not known
+    in advance: there, give `orbit.step` of an orbit found before.
+
+    **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`, in the units of the vector fields. All its numbers are
+    differentiable in `params`, to any order in forward and reverse mode. With
+    `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
+    does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
+    `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
+    periodic too, `zeno` when the strides shrink to no duration, `out_of_phase` when the state of a time-dependent system returns
+    at another phase of its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the
+    stride that failed.
+    With `throw`, a `SolveError` states code, residual and last iterate; under `jit` it is equinox's runtime error, with
+    the code. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    >>> print(f"{orbit.period:.6f}, {orbit.spectral_radius:.6f}")
+    2.310015, 0.444444
+    >>> def period(p):
+    ...     return hj.periodic_orbit(wheel.step, wheel.guess(p), p).period
+    ...
+    >>> print(f"{jax.grad(period)(params).slope:.6f}")
+    -9.684619
+
+    Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
+    """
+    require_map(step, "periodic_orbit")
+    guess, strides = jnp.asarray(guess), step.strides
+    if not isinstance(near, jax.core.Tracer) and not near >= 0:
+        raise ValueError(
+            f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
+        )
+    if step.sequence is None:
+        orbit, reached = orbit_of_section(step, guess, params, method, near)
+        return raise_failure(orbit, reached) if throw else orbit
+    integrator = step.integrator_or(Integrator())
+    if guess.ndim == 2:
+        if not isinstance(method, MultipleShooting) or guess.shape[0] != strides:
+            raise ValueError(
+                f"periodic_orbit: a guess of shape {guess.shape} gives a state to each of {guess.shape[0]} strides. Use "
+                f"method=hj.MultipleShooting() and a map with strides={guess.shape[0]}, or a guess of shape "
+                f"({guess.shape[1]},)."
+            )
+        for node in guess:
+            _, _, params = check(step.system, 0.0, node, params, step.sequence, integrator)
+    else:
+        _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
+    near = jnp.asarray(near, guess.dtype)
+    orbit, reached = _run(step.system, guess, params, step.sequence, strides, method, integrator, near)
+    return raise_failure(orbit, reached) if throw else orbit
