@@ -32,9 +32,8 @@ from ._optimize.interior_point import InteriorPoint as InteriorPoint
 from ._optimize.optimize import optimize as optimize
 from ._optimize.optimized_gait import OptimizedGait as OptimizedGait
 from ._optimize.optimum_branch import ActiveSetChange as ActiveSetChange, OptimumBranch as OptimumBranch
-from ._orbit.find_orbits import find_orbits as find_orbits
+from ._orbit.find_orbits import find_orbits as find_orbits, Orbits as Orbits
 from ._orbit.orbit import Arc as Arc, PeriodicOrbit as PeriodicOrbit
-from ._orbit.orbits import Orbits as Orbits
 from ._orbit.periodic_orbit import periodic_orbit as periodic_orbit
 from ._orbit.return_map import ReturnMap as ReturnMap
 from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShooting as SingleShooting
