@@ -25,6 +25,7 @@ import numpy as np
 import scipy.optimize
 
 import hyjax as hj
+from hyjax._optimize.optimized_gait import OptimizedGait
 from hyjax.models import bhounsule_walker, powered_compass_gait, powered_walker
 
 jax.config.update("jax_enable_x64", True)
@@ -74,7 +75,7 @@ CASES = {
 }  # fmt: skip
 
 
-def with_derivatives(case: Case, gait: hj.PeriodicOrbit) -> hj.OptimizedGait:
+def with_derivatives(case: Case, gait: hj.PeriodicOrbit) -> OptimizedGait:
     return hj.optimize(
         gait,
         case.objective,

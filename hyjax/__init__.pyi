@@ -15,14 +15,12 @@ from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
 from ._continuation.locus import locus as locus
-from ._continuation.special_points import SpecialPoint as SpecialPoint
 from ._continuation.switching import cascade as cascade, switch_branch as switch_branch
-from ._flow.flow import flow_to_guard as flow_to_guard, Impact as Impact
+from ._flow.flow import flow_to_guard as flow_to_guard
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
-from ._flow.section_map import Crossing as Crossing
 from ._flow.simulate import simulate as simulate
-from ._flow.trajectory import Event as Event, Samples as Samples, Trajectory as Trajectory
+from ._flow.trajectory import Trajectory as Trajectory
 from ._numerics import fast as fast
 from ._numerics.compilation_cache import enable_cache as enable_cache
 from ._optimize import objectives as objectives
@@ -30,14 +28,11 @@ from ._optimize.constraint import Constraint as Constraint
 from ._optimize.follow_optimum import follow_optimum as follow_optimum
 from ._optimize.interior_point import InteriorPoint as InteriorPoint
 from ._optimize.optimize import optimize as optimize
-from ._optimize.optimized_gait import OptimizedGait as OptimizedGait
-from ._optimize.optimum_branch import ActiveSetChange as ActiveSetChange, OptimumBranch as OptimumBranch
-from ._orbit.find_orbits import find_orbits as find_orbits, Orbits as Orbits
-from ._orbit.orbit import Arc as Arc, PeriodicOrbit as PeriodicOrbit
+from ._orbit.find_orbits import find_orbits as find_orbits
+from ._orbit.orbit import PeriodicOrbit as PeriodicOrbit
 from ._orbit.periodic_orbit import periodic_orbit as periodic_orbit
 from ._orbit.return_map import ReturnMap as ReturnMap
 from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShooting as SingleShooting
-from ._orbit.stride import Stride as Stride
 from ._results.save import load as load, provenance as provenance, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin

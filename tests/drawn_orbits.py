@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hyjax as hj
+from hyjax._flow.trajectory import Arc
 from hyjax.models import bouncing_ball, compass_gait, friction_oscillator, slip
 
 OMEGA = np.sqrt(40)
@@ -16,7 +17,7 @@ IMPACT = np.sqrt(2 / 9.81)
 class DrawnOrbit(hj.PeriodicOrbit):
     """An orbit with arcs of its own."""
 
-    arcs: tuple[hj.Arc, ...] = ()
+    arcs: tuple[Arc, ...] = ()
 
     def sample(self, n=200):
         return self.arcs
@@ -25,7 +26,7 @@ class DrawnOrbit(hj.PeriodicOrbit):
 def orbit_of(model, arcs, multipliers, **settings):
     """An orbit as pictures need one, with these arcs, `(mode, t, x)`; its other numbers are anything."""
     params = model.Params(**settings)
-    arcs = tuple(hj.Arc(mode, jnp.asarray(t), jnp.asarray(x)) for mode, t, x in arcs)
+    arcs = tuple(Arc(mode, jnp.asarray(t), jnp.asarray(x)) for mode, t, x in arcs)
     x = arcs[0].x[0]
     return DrawnOrbit(
         x=x, period=arcs[-1].t[-1], multipliers=jnp.asarray(multipliers, complex),
@@ -89,7 +90,7 @@ def bouncing(samples=None):
     arcs = []
     for begin, y, v, end in falls:
         t = np.linspace(begin, end, 40)
-        arcs.append(hj.Arc("flight", jnp.asarray(t), jnp.asarray(height(t, begin, y, v))))
+        arcs.append(Arc("flight", jnp.asarray(t), jnp.asarray(height(t, begin, y, v))))
     return SimpleNamespace(
         sample=lambda n: tuple(arcs), system=bouncing_ball.system, params=bouncing_ball.Params(), samples=samples
     )

@@ -35,6 +35,19 @@ MODULES = {
 }  # fmt: skip
 _FILES = {"objectives": "_optimize/objectives.py", "fast": "_numerics/fast.py"}
 
+# The records that a function or the attribute of a class gives: by the name that gives them, their file and their names. Users
+# meet them as values, so they are no names of the package.
+RECORDS = {
+    "flow_to_guard": ("_flow/flow.py", ("Impact",)),
+    "simulate": ("_flow/trajectory.py", ("Event", "Samples", "Arc")),
+    "ReturnMap": ("_orbit/stride.py", ("Stride",)),
+    "ReturnMap of a section": ("_flow/section_map.py", ("Crossing",)),
+    "find_orbits": ("_orbit/find_orbits.py", ("Orbits",)),
+    "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
+    "optimize": ("_optimize/optimized_gait.py", ("OptimizedGait",)),
+    "follow_optimum": ("_optimize/optimum_branch.py", ("OptimumBranch", "ActiveSetChange")),
+}
+
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -44,6 +57,7 @@ class PublicName(NamedTuple):
     layer: str
     file: pathlib.Path
     node: Definition
+    given_by: str = ""  # of a record
 
     @property
     def path(self) -> str:
@@ -122,5 +136,9 @@ def public_names() -> tuple[PublicName, ...]:
         file = file_of(module)
         for name in _of_module(module):
             found.append(PublicName(f"hyjax.{module}", name, layer, *definition(file, name)))
+    for giver, (place, names) in RECORDS.items():
+        for name in names:
+            file, node = definition(PACKAGE / place, name)
+            found.append(PublicName("hyjax", name, place.partition("/")[0], file, node, giver))
     found += [PublicName("hyjax.models", "load", "models", *definition(PACKAGE / "models" / "__init__.py", "load"))]
     return tuple(found)

@@ -101,6 +101,11 @@ def entry(each: PublicName, labels: set[str]) -> str:
         # A result is made by hyjax: its fields are in its docstring.
         signature = signatures.of_class(node) if "**Arguments:**" in each.docstring else ""
     parts = [prose(each.docstring, node)]
+    if each.given_by:
+        parts.insert(
+            0,
+            f"*A record that* {linked(f'`{each.given_by.split()[0]}`', ast.Module([], []))} *gives; no name of the package.*",
+        )
     source = f"{{download}}`{each.file.relative_to(PACKAGE.parent)} </../{each.file.relative_to(PACKAGE.parent)}>`"
     theory = theory_label(each)
     links = [f"Theory: {{ref}}`{theory}`"] if theory in labels else []

@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
+from hyjax._flow.trajectory import Arc
 from hyjax.models import rimless_wheel, simplest_walker
 from hyjax.plot.moving_svg import moving_svg
 from hyjax.plot.placement import placed_arcs
@@ -200,7 +201,7 @@ def test_lines_that_a_mode_lacks_vanish(explorer, monkeypatch):
             | ({} if mode == "a" else {"second": jnp.stack([x, x + 1])[..., [0, 0]], "dot": jnp.zeros((1, 2))})
         ),
     )
-    arcs = hj.Arc("a", jnp.array([0.0, 1.0]), x), hj.Arc("b", jnp.array([1.0, 2.0]), x)
+    arcs = Arc("a", jnp.array([0.0, 1.0]), x), Arc("b", jnp.array([1.0, 2.0]), x)
     placed = placed_arcs(arcs, model, None)
     monkeypatch.setattr("hyjax.plot.moving_svg.walk", lambda orbit, model, steps, n: placed)
     picture = ElementTree.fromstring(moving_svg(explorer.orbit, model))

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
+from hyjax._flow.trajectory import Arc
 from hyjax.models import (
     buck_converter,
     duffing_impact_oscillator,
@@ -104,7 +105,7 @@ def test_a_runner_moves_over_the_ground():
     """Apex, foot, apex: the step's length is flight, contact and flight."""
     params = slip.Params()
     before = BEFORE["slip"]
-    arcs = [hj.Arc(mode, jnp.array([0.0, 1.0]), jnp.stack([state(params)] * 2)) for mode, state in before.items()]
+    arcs = [Arc(mode, jnp.array([0.0, 1.0]), jnp.stack([state(params)] * 2)) for mode, state in before.items()]
     descent, stance, ascent = placed_arcs(arcs, slip, params)
     # From the apex: 0.4 units of time at the horizontal speed, then the leg ahead.
     speed = np.sqrt(2 * (2.25 - np.sin(1.2)) - 0.4**2)
@@ -165,8 +166,8 @@ def test_a_rate_that_a_mode_lacks_is_that_of_its_field(monkeypatch):
     phase = np.linspace(0, np.pi + 2 * np.arctan(0.1 / (omega * (end - middle))), 50)
     x = middle + (end - middle) * np.cos(phase) + 0.1 / omega * np.sin(phase)
     x_rate = -(end - middle) * omega * np.sin(phase) + 0.1 * np.cos(phase)
-    stick = hj.Arc("stick", jnp.linspace(0, 1, 50), jnp.linspace(begin, end, 50)[:, None])
-    slipping = hj.Arc("slip", jnp.linspace(1, 2, 50), jnp.stack([x, x_rate], axis=1))
+    stick = Arc("stick", jnp.linspace(0, 1, 50), jnp.linspace(begin, end, 50)[:, None])
+    slipping = Arc("slip", jnp.linspace(1, 2, 50), jnp.stack([x, x_rate], axis=1))
     monkeypatch.setattr("hyjax.plot.orbit_axes.arcs_of", lambda orbit, n=200: (stick, slipping))
     ax = phase_portrait(orbit_of(friction_oscillator, jnp.array([begin])), model=friction_oscillator)
     first, second = (np.asarray(line.get_xydata()) for line in ax.lines if line.get_gid() is None)
@@ -179,7 +180,7 @@ def test_coordinates_without_rates(monkeypatch):
     """The first two against each other; a long title breaks between equations."""
     orbit = orbit_of(buck_converter, jnp.array([12.0, 0.6, 3.8]))
     x = jnp.linspace(0, 1, 50)[:, None] * jnp.array([0.1, -0.1, 4.4]) + orbit.x
-    arcs = tuple(hj.Arc(mode, k + jnp.linspace(0, 1, 50), x) for k, mode in enumerate(buck_converter.sequence))
+    arcs = tuple(Arc(mode, k + jnp.linspace(0, 1, 50), x) for k, mode in enumerate(buck_converter.sequence))
     monkeypatch.setattr("hyjax.plot.orbit_axes.arcs_of", lambda orbit, n=200: arcs)
     ax = phase_portrait(orbit, model=buck_converter)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("voltage (V)", "current (A)")

@@ -16,6 +16,8 @@ from drawn_orbits import bouncing, height, IMPACT, OMEGA, running, sliding, swin
 import hyjax as hj
 from hyjax import certify, plot
 from hyjax._optimize.interior_point import SearchHistory
+from hyjax._optimize.optimized_gait import OptimizedGait
+from hyjax._optimize.optimum_branch import ActiveSetChange, OptimumBranch
 from hyjax.certify.certificate import TubeBounds
 from hyjax.certify.enclosed_eigenvalues import EigenvalueEnclosure
 from hyjax.certify.section_plane import SectionChart
@@ -190,7 +192,7 @@ def optimized():
         codes=np.zeros((1, 5), int),
     )  # fmt: skip
     return record(
-        hj.OptimizedGait, before=before, orbit=orbit, value_before=0.9, value=0.5, result=hj.RESULTS.successful,
+        OptimizedGait, before=before, orbit=orbit, value_before=0.9, value=0.5, result=hj.RESULTS.successful,
         constraints=np.zeros(1), best=0, starts=SimpleNamespace(iterations=[5], history=history),
         gait=SimpleNamespace(unknowns=unknowns, objective=hj.objectives.spectral_radius),
     )  # fmt: skip
@@ -222,9 +224,9 @@ def test_optimum():
         params=jax.tree.map(lambda leaf: jnp.full(17, leaf), compass_gait.Params()),
     )  # fmt: skip
     branch = record(
-        hj.OptimumBranch, orbits=orbits, numbers=slope, values=np.cbrt(slope), name="slope", names=("mu",),
+        OptimumBranch, orbits=orbits, numbers=slope, values=np.cbrt(slope), name="slope", names=("mu",),
         unknowns=np.maximum(2 - 20 * slope, 1)[:, None],
-        changes=(hj.ActiveSetChange(0.05, "lower bound of mu", True),),
+        changes=(ActiveSetChange(0.05, "lower bound of mu", True),),
     )  # fmt: skip
     return plot.optimum_figure(branch)
 

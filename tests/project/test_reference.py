@@ -1,6 +1,7 @@
 """The reference: what the docstring of every public name holds, where its equation is derived, and the pages made of it."""
 
 import ast
+import importlib
 import pathlib
 import re
 import sys
@@ -28,10 +29,12 @@ NAMES = {each.path: each for each in public_names()}
 def test_the_list_is_that_of_the_package():
     """Read from the source, it has what an import finds."""
     top = {name for name in hj.__all__ if name not in {*MODULES, "models"}}
-    assert top == {each.name for each in NAMES.values() if each.module == "hyjax"}
+    assert top == {each.name for each in NAMES.values() if each.module == "hyjax" and not each.given_by}
     assert {each.layer for each in NAMES.values()} == {*LAYERS, "models"}
     for each in NAMES.values():
         here = hj if each.module == "hyjax" else getattr(hj, each.module.removeprefix("hyjax."))
+        if each.given_by:
+            here = importlib.import_module(".".join(each.file.relative_to(PACKAGE.parent).with_suffix("").parts))
         found = getattr(here, each.name)
         assert ast.get_docstring(each.node, clean=False) == found.__doc__, each.path
 

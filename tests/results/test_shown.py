@@ -11,6 +11,7 @@ import pytest
 from pages import cells
 
 import hyjax as hj
+from hyjax._optimize.optimum_branch import ActiveSetChange, OptimumBranch
 from hyjax._results.table import Table, table_of_text
 from hyjax.models import rimless_wheel as wheel
 
@@ -108,8 +109,8 @@ def test_optima_show_their_points(orbit):
     """A branch of optima, put together by hand."""
     orbits = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]) if eqx.is_inexact_array(leaf) else leaf, orbit)
     numbers = np.array([1.0, 2.0])
-    change = hj.ActiveSetChange(1.5, "upper bound of slope", True)
-    found = hj.OptimumBranch(
+    change = ActiveSetChange(1.5, "upper bound of slope", True)
+    found = OptimumBranch(
         numbers=numbers, values=numbers**2, unknowns=numbers[:, None] / 5, multipliers=np.zeros((2, 0)),
         bound_multipliers=np.zeros((2, 1)), active=np.zeros((2, 0), bool), orbits=orbits, changes=(change,),
         result=hj.RESULTS.successful, name="speed", names=("slope",), labels=(),
