@@ -123,7 +123,7 @@ def simulated(height, restitution):
     """Time and speed after the last bounce, whatever modes come: there is but one."""
     ball = bouncing_ball.Params(restitution=restitution)
     run = hj.simulate(bouncing_ball.system, start_of(height), ball, mode="flight", t1=100.0, max_jumps=bounces)
-    return run.ends[bounces - 1], -restitution * run.x_ends[bounces - 1, 1]
+    return run.end_times[bounces - 1], -restitution * run.x_ends[bounces - 1, 1]
 
 
 def in_sequence(height, restitution):
@@ -215,7 +215,9 @@ def contact(height, restitution):
     # An impact and an apex for each bounce, but for the last.
     run = hj.simulate(SYSTEM, x, params, mode="U", t1=100.0, max_jumps=2 * bounces - 1)
     last = run.x_ends[2 * bounces - 2, 2:]
-    return run.ends[2 * bounces - 2], -restitution * (jnp.sin(params.slope) * last[0] + jnp.cos(params.slope) * last[1])
+    return run.end_times[2 * bounces - 2], -restitution * (
+        jnp.sin(params.slope) * last[0] + jnp.cos(params.slope) * last[1]
+    )
 
 
 def compare_contacts():

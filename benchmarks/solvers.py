@@ -98,7 +98,7 @@ def stances(number):
     found = hj.simulate(hopper.system, x0, params, mode=mode, t1=end, max_jumps=400, integrator=accurate)
     number_of = list(hopper.system.modes).index("stance")
     there = np.asarray(found.modes) == number_of
-    return params, found.x_starts[there], (found.ends - found.starts)[there]
+    return params, found.x_starts[there], (found.end_times - found.start_times)[there]
 
 
 for number in (11,) if quick else (11, 12):

@@ -31,8 +31,8 @@ def orbit_of(model, arcs, multipliers, **settings):
     return DrawnOrbit(
         x=x, period=arcs[-1].t[-1], multipliers=jnp.asarray(multipliers, complex),
         return_jacobian=jnp.zeros((x.size, x.size)), residual=jnp.array(0.0), guard_rates=-jnp.ones(len(arcs)),
-        nodes=x[None], starts=jnp.zeros(1), before=arcs[-1].x[-1][None], arc_ends=tuple(arc.x[-1][None] for arc in arcs),
-        elapsed=jnp.ones((1, len(arcs))), iterations=jnp.array(1), distance=jnp.array(0.0), result=hj.RESULTS.successful,
+        nodes=x[None], start_times=jnp.zeros(1), before=arcs[-1].x[-1][None], arc_ends=tuple(arc.x[-1][None] for arc in arcs),
+        jump_times=jnp.ones((1, len(arcs))), iterations=jnp.array(1), distance=jnp.array(0.0), result=hj.RESULTS.successful,
         params=params, system=model.system, sequence=tuple(arc.mode for arc in arcs), strides=1,
         integrator=hj.Integrator(), arcs=arcs,
     )  # fmt: skip

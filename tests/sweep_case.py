@@ -53,8 +53,8 @@ def orbit() -> hj.PeriodicOrbit:
     x, by_x = jnp.array([0.6, 0.0]), jnp.diag(jnp.array([-0.5, 0.0]))
     return hj.PeriodicOrbit(
         x=x, period=jnp.array(1.0), multipliers=jnp.diag(by_x).astype(complex), return_jacobian=by_x, residual=jnp.array(0.0),
-        guard_rates=jnp.array([-1.0]), nodes=x[None], starts=jnp.zeros(1),
-        before=(end := jnp.array([[0.6, 1.0]])), arc_ends=(end,), elapsed=jnp.ones((1, 1)),
+        guard_rates=jnp.array([-1.0]), nodes=x[None], start_times=jnp.zeros(1),
+        before=(end := jnp.array([[0.6, 1.0]])), arc_ends=(end,), jump_times=jnp.ones((1, 1)),
         iterations=jnp.array(1), distance=jnp.array(0.0), result=hj.RESULTS.successful,
         params=Params(2.5), system=system, sequence=sequence, strides=1, integrator=integrator,
     )  # fmt: skip

@@ -79,7 +79,7 @@ def _ball(found: Tubes) -> tuple[Impact, Violation]:
             walker, x, PARAMS, mode="swing", t1=2 * PERIOD, max_jumps=3, times=jnp.array([PERIOD, 2 * PERIOD])
         )
         assert went.samples is not None
-        return went.samples.x, went.ends[0], (went.x_ends[0], went.x_starts[1])
+        return went.samples.x, went.end_times[0], (went.x_ends[0], went.x_starts[1])
 
     start = jnp.asarray(START)
     derivative, slope, _ = jax.jit(jax.jacfwd(run))(start)

@@ -243,7 +243,7 @@ def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tan
     orbit = PeriodicOrbit(
         x=x, period=chain.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
         return_jacobian=jnp.full((x.size, x.size), nan), residual=root.residual, guard_rates=chain.guard_rates,
-        nodes=chain.nodes, starts=chain.starts, before=chain.before, arc_ends=chain.arc_ends, elapsed=chain.elapsed,
+        nodes=chain.nodes, start_times=chain.starts, before=chain.before, arc_ends=chain.arc_ends, jump_times=chain.elapsed,
         iterations=root.iterations, distance=jnp.zeros_like(nan), result=code_of(0), params=unfolding.params_at(values),
         system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
     )  # fmt: skip

@@ -193,7 +193,7 @@ def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max
         result = choose((result == RESULTS.successful) & ~reached, RESULTS.no_crossing, result)
         mode, jumps = jnp.array(system.names.index(section.mode)), jumps - 1
         # The time at which the last arc, in which nothing flows, starts.
-        end = flown.starts[jnp.maximum(flown.jumps, 0)]
+        end = flown.start_times[jnp.maximum(flown.jumps, 0)]
     good = result == RESULTS.successful
     taken = flown.transitions[:max_jumps]
     taken = jnp.where(taken < len(system.transitions), taken, -1)

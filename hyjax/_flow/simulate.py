@@ -138,7 +138,7 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
     (t, z), (mode, result, jumps) = linearizable(run, (automaton, z0, t0, t1, params))
     times, states, integers = jnp.zeros(0, z.dtype), jnp.zeros((0, z.size), z.dtype), jnp.zeros(0, mode.dtype)
     return Trajectory(
-        t=t, x=z, mode=mode, starts=times, ends=times, x_starts=states, x_ends=states, modes=integers,
+        t=t, x=z, mode=mode, start_times=times, end_times=times, x_starts=states, x_ends=states, modes=integers,
         transitions=integers, guard_rates=times, at_once=jnp.zeros(0, bool), jumps=jumps, result=result, samples=None,
         params=params, system=automaton.system, integrator=integrator,
     )  # fmt: skip
@@ -168,7 +168,7 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times
     if times is not None:
         samples = samples_at(automaton, (starts, ends, x_starts, modes), times, params, integrator)
     return Trajectory(
-        t=t, x=z, mode=mode, starts=starts, ends=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
+        t=t, x=z, mode=mode, start_times=starts, end_times=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
         transitions=transitions, guard_rates=rates, at_once=jumped & beyond, jumps=jnp.sum(jumped), result=result,
         samples=samples, params=params, system=automaton.system, integrator=integrator,
     )  # fmt: skip

@@ -130,18 +130,18 @@ class Trajectory(Shown):
     padded with zeros to the largest dimension, `size`; `final`, `events` and `sample` return states of their true sizes.
 
     **Attributes:** `t`, `x`, `mode`: final time, state and mode, shapes `()`, `(size,)`, `()`; modes are numbered in the order of
-    `system.modes`. `starts`, `ends`: times of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: states at the arcs' starts and
+    `system.modes`. `start_times`, `end_times`: of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: states at the arcs' starts and
     ends, after and before the jumps, shape `(arcs, size)`. `modes`: shape `(arcs,)`. `transitions`: the transition whose guard
     ended the arc, -1 for none, shape `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `at_once`: whether
     the jump was taken where the arc began, its guard beyond the surface (see `Transition`), shape `(arcs,)`. `jumps`: the
-    number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the given `times` given to `simulate`, or `None`.
+    number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the `times` given to `simulate`, or `None`.
 
     **Example:**
 
     >>> from hyjax.models import bouncing_ball as ball
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
     >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=1.0)
-    >>> run.sequence, run.events[0].source, run.starts.shape
+    >>> run.sequence, run.events[0].source, run.start_times.shape
     (('flight',), 'flight', (101,))
     >>> print(run.sample(3)[0].x.shape)
     (3, 2)
@@ -152,8 +152,8 @@ class Trajectory(Shown):
     t: Time
     x: Float[Array, " size"]
     mode: Int[Array, ""]
-    starts: Float[Array, " arcs"]
-    ends: Float[Array, " arcs"]
+    start_times: Float[Array, " arcs"]
+    end_times: Float[Array, " arcs"]
     x_starts: Float[Array, "arcs size"]
     x_ends: Float[Array, "arcs size"]
     modes: Int[Array, " arcs"]
@@ -211,7 +211,7 @@ class Trajectory(Shown):
             before, after = self._dimension(source), self._dimension(target)
             found.append(
                 Event(
-                    t=float(self.ends[k]),
+                    t=float(self.end_times[k]),
                     before=self.x_ends[k, :before],
                     after=self.x_starts[k + 1, :after],
                     source=names[source],
@@ -298,7 +298,7 @@ class Trajectory(Shown):
         return self
 
     def _with_arcs(self) -> "Trajectory":
-        if not self.starts.shape[-1]:
+        if not self.start_times.shape[-1]:
             raise ValueError(
                 "The trajectory was simulated with record=False, which keeps the final state alone. Simulate with record=True "
                 "for arcs, events, samples and pictures."
@@ -329,8 +329,8 @@ def _columns(trajectory: Trajectory) -> tuple:
     """The columns `(starts, ends, states at the starts, modes)` of all rows; unused rows are arcs of length 0."""
     there = trajectory.modes >= 0
     fill = lambda column: jnp.where(there.reshape((-1,) + (1,) * (column.ndim - 1)), column, column[0])
-    starts = fill(trajectory.starts)
-    return starts, jnp.where(there, trajectory.ends, starts), fill(trajectory.x_starts), fill(trajectory.modes)
+    starts = fill(trajectory.start_times)
+    return starts, jnp.where(there, trajectory.end_times, starts), fill(trajectory.x_starts), fill(trajectory.modes)
 
 
 @eqx.filter_jit

@@ -28,7 +28,7 @@ def describe_trajectory(trajectory) -> str:
     if trajectory.t.ndim > 0:
         return "\n".join([title, *(f"  {n:>8}  {code}" for code, n in counted_codes(trajectory.result))])
     end = f"  result  {described_code(trajectory.result)}"
-    if not trajectory.starts.size:
+    if not trajectory.start_times.size:
         row = _final(trajectory)
         return f"{title}\n  {row.end}  {row.mode}: {_joined(row.state)}\n{end}"
     lines = [title, f"  {'from':>18} {'to':>18}  mode -> next: state before the jump"]
@@ -47,7 +47,7 @@ def trajectory_table(trajectory) -> Table:
         return Table(_title(trajectory), [(str(n), code) for code, n in counted_codes(trajectory.result)])
     units = units_of(None, trajectory.params, trajectory.system)
     names = tuple(dict.fromkeys(name for mode in trajectory.system.modes.values() for name in mode.coordinates))
-    arcs = _arcs(trajectory) if trajectory.starts.size else [_final(trajectory)]
+    arcs = _arcs(trajectory) if trajectory.start_times.size else [_final(trajectory)]
     rows = [
         ["…"] if row is None else [*row[:4], *(row.state.get(name, "") for name in names)]
         for row in arcs
@@ -67,7 +67,7 @@ def _title(trajectory) -> str:
     if trajectory.t.ndim > 0:
         jumps = np.asarray(trajectory.jumps)
         return f"{trajectory.t.size} Trajectories, {jumps.min()} to {jumps.max()} jumps each"
-    unrecorded = "" if trajectory.starts.size else ", without a record of its arcs"
+    unrecorded = "" if trajectory.start_times.size else ", without a record of its arcs"
     return f"Trajectory: {int(trajectory.jumps)} jumps{unrecorded}"
 
 
@@ -83,7 +83,7 @@ def _arcs(trajectory) -> list[ArcRow | None]:
         if k is None:
             rows.append(None)
             continue
-        start, end = (f"{float(each[k]):.12g}" for each in (trajectory.starts, trajectory.ends))
+        start, end = (f"{float(each[k]):.12g}" for each in (trajectory.start_times, trajectory.end_times))
         after = events[k].target if k < len(events) else ""
         rows.append(ArcRow(start, end, names[k], after, _state(trajectory, names[k], trajectory.x_ends[k])))
     return rows

@@ -240,12 +240,12 @@ def _arc_ends(orbit: PeriodicOrbit, params: Params) -> list[ArcEnd]:
     """For each jump of the orbit the mode and the state before it, and the mode and the state after it."""
     following = (*orbit.sequence[1:], orbit.sequence[0])
     ends = []
-    for stride, start in enumerate(orbit.starts):
+    for stride, start in enumerate(orbit.start_times):
         for arc, (mode, after) in enumerate(zip(orbit.sequence, following, strict=True)):
             x = orbit.arc_ends[arc][stride]
             if arc < len(following) - 1:
                 into = orbit.system.transitions[orbit.system.route(orbit.sequence)[arc]]
-                jumped = reset(into, start + orbit.elapsed[stride, arc], x, params)
+                jumped = reset(into, start + orbit.jump_times[stride, arc], x, params)
             else:
                 jumped = orbit.nodes[(stride + 1) % orbit.strides]
             ends.append((mode, x, after, jumped))
@@ -279,7 +279,7 @@ def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
     def integral(orbit: PeriodicOrbit, params: Params) -> Scalar:
         system = extended(orbit)
         total = jnp.zeros((), orbit.x.dtype)
-        for node, start in zip(orbit.nodes, orbit.starts, strict=True):
+        for node, start in zip(orbit.nodes, orbit.start_times, strict=True):
             x = jnp.append(node, jnp.zeros((), node.dtype))
             through = run_stride(system, start, x, params, orbit.sequence, orbit.integrator)
             total = total + through.x[-1]

@@ -129,8 +129,8 @@ def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, mos
     keeps_jacobian = integrator.loop == "lax"
     plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
     pad = Automaton(what.system).pad
-    ends = orbit.starts[:, None] + orbit.elapsed
-    begins = jnp.concatenate([orbit.starts[:, None], ends[:, :-1]], axis=1)
+    ends = orbit.start_times[:, None] + orbit.jump_times
+    begins = jnp.concatenate([orbit.start_times[:, None], ends[:, :-1]], axis=1)
     ways = [orbit.system.transitions[k] for k in orbit.system.route(sequence)]
     jumped = [
         jax.vmap(lambda t, x, way=way: reset(way, t, x, params))(t, x)

@@ -44,13 +44,13 @@ class PeriodicOrbit(Shown):
     `residual`: the largest component of `S^m(x) - x`, at most the method's `accept` relative to the largest state, times the
     derivative of the closing jump where that is above 1. `guard_rates`: in the guards' units per time, shape `(strides *
     arcs,)`, negative where the orbit crosses the guards' surfaces. `nodes`: the states just after the jumps that start the
-    strides, shape `(strides, n)`, at the times `starts`. `before`: the pre-impact states of these jumps, shape `(strides, m)`.
-    `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that end it, shape `(strides, dimension of the
-    mode)`. `elapsed`: the times of these jumps since the starts of their strides, shape `(strides, arcs)`. `iterations`: of
-    Newton's method. `distance`: the largest component of the way from the guess to the orbit's states, relative to the largest
-    component of either; zero where there was no guess. `result`: a code of `RESULTS`; unless `result` is `successful`, the
-    numbers are NaN, except `iterations` and `distance` (to the last iterate). Every number is differentiable in `params`; the
-    derivative of `distance` is zero.
+    strides, shape `(strides, n)`, at the times `start_times`. `before`: the pre-impact states of these jumps, shape `(strides,
+    m)`. `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that end it, shape `(strides, dimension
+    of the mode)`. `jump_times`: the times of these jumps since the starts of their strides, shape `(strides, arcs)`.
+    `iterations`: of Newton's method. `distance`: the largest component of the way from the guess to the orbit's states,
+    relative to the largest component of either; zero where there was no guess. `result`: a code of `RESULTS`; unless `result`
+    is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last iterate). Every number is
+    differentiable in `params`; the derivative of `distance` is zero.
 
     **Example:**
 
@@ -72,10 +72,10 @@ class PeriodicOrbit(Shown):
     residual: Scalar
     guard_rates: Float[Array, " arcs"]
     nodes: Float[Array, "strides n"]
-    starts: Float[Array, " strides"]
+    start_times: Float[Array, " strides"]
     before: Float[Array, "strides m"]
     arc_ends: tuple[Float[Array, "strides _"], ...]
-    elapsed: Float[Array, "strides arcs_of_stride"]
+    jump_times: Float[Array, "strides arcs_of_stride"]
     iterations: Int[Array, ""]
     distance: Scalar
     result: RESULTS
@@ -118,7 +118,7 @@ class PeriodicOrbit(Shown):
         """States along each arc of the orbit, at `n` equidistant times from its start to its end."""
         return tuple(
             Arc(mode, t, x)
-            for node, start in zip(self.nodes, self.starts, strict=True)
+            for node, start in zip(self.nodes, self.start_times, strict=True)
             for mode, (t, x) in zip(self.sequence, arcs_of_stride(self, node, start, n), strict=True)
         )
 
@@ -161,7 +161,7 @@ class PeriodicOrbit(Shown):
         if self.period.ndim:
             raise TypeError(f"This is a batch of {len(self)} orbits. Choose one, such as orbits[0].")
         # An orbit whose numbers were read from a file holds numpy arrays.
-        return jnp.ravel(self.starts[:, None] + self.elapsed)
+        return jnp.ravel(self.start_times[:, None] + self.jump_times)
 
     @property
     def step(self) -> ReturnMap:
@@ -189,9 +189,9 @@ def orbit_of(
     nan = ft.partial(nan_unless, result == RESULTS.successful)
     return PeriodicOrbit(
         x=nan(chain.nodes[0]), period=nan(chain.period), multipliers=nan(multipliers), return_jacobian=nan(jacobian),
-        residual=nan(residual), guard_rates=nan(chain.guard_rates), nodes=nan(chain.nodes), starts=nan(chain.starts),
-        before=nan(chain.before), arc_ends=jax.tree.map(nan, chain.arc_ends), elapsed=nan(chain.elapsed), iterations=iterations,
-        distance=jnp.zeros_like(residual) if distance is None else distance,
+        residual=nan(residual), guard_rates=nan(chain.guard_rates), nodes=nan(chain.nodes), start_times=nan(chain.starts),
+        before=nan(chain.before), arc_ends=jax.tree.map(nan, chain.arc_ends), jump_times=nan(chain.elapsed),
+        iterations=iterations, distance=jnp.zeros_like(residual) if distance is None else distance,
         result=result, params=params, system=problem.system, sequence=problem.sequence,
         strides=problem.strides, integrator=integrator,
     )  # fmt: skip

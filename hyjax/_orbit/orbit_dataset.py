@@ -39,7 +39,7 @@ def orbit_dataset(orbit, model=None) -> "xarray.Dataset":
         "return_jacobian": column(orbit.return_jacobian, "coordinate", "by_coordinate"),
         "guard_rates": column(orbit.guard_rates, "arc"),
         "nodes": column(orbit.nodes, "stride", "coordinate", **state),
-        "starts": column(orbit.starts, "stride", **time),
+        "starts": column(orbit.start_times, "stride", **time),
         "before": column(orbit.before, "stride", "before_coordinate"),
         "iterations": column(orbit.iterations),
         "result": column(orbit.result._value.astype(np.int8), **code_flags()),

@@ -126,10 +126,10 @@ class ReturnMap:
         """States at the starts and ends of the arcs, with the time, and durations, from the orbit."""
         orbit, starts, ends, durations = self.orbit, [], [], []
         for stride in range(orbit.strides):
-            begun, passed = float(orbit.starts[stride]), 0.0
+            begun, passed = float(orbit.start_times[stride]), 0.0
             x = orbit.nodes[stride]
             for j in range(len(orbit.sequence)):
-                elapsed = float(orbit.elapsed[stride, j])
+                elapsed = float(orbit.jump_times[stride, j])
                 starts.append(jnp.append(x, begun + passed) if self.timed else x)
                 y = orbit.arc_ends[j][stride]
                 ends.append(jnp.append(y, begun + elapsed) if self.timed else y)

@@ -93,8 +93,8 @@ def _structure(batch: Batch) -> PyTree:
         number, vector, matrix = jnp.zeros(()), jnp.zeros(1), jnp.zeros((1, 1))
         return PeriodicOrbit(
             x=vector, period=number, multipliers=jax.lax.complex(vector, vector), return_jacobian=matrix, residual=number,
-            guard_rates=vector, nodes=matrix, starts=vector, before=matrix,
-            arc_ends=(matrix,) * len(batch.sequence), elapsed=matrix, iterations=jnp.array(0), distance=number,
+            guard_rates=vector, nodes=matrix, start_times=vector, before=matrix,
+            arc_ends=(matrix,) * len(batch.sequence), jump_times=matrix, iterations=jnp.array(0), distance=number,
             result=code_of(0), params=batch.params,
             system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
         )  # fmt: skip

@@ -92,9 +92,9 @@ class IlqrSolution(Shown):
     1, size)` and `(steps + 1,)`; at the time of an event, those after the jump. `controls`: the deviations of the parameters that
     act from `params`, shape `(steps, m)`. `gains`: $K$ of the feedback $u = \bar u + K\,(x - \bar x)$, shape `(steps, m, size)`.
     `cost`. `gradient`: $\mathrm dJ/\mathrm du$, shape `(steps, m)`; at a kink, that of one side. `arcs`: its arcs, an `ArcTable`
-    with `starts`, `ends`, `x_starts`, `x_ends` and `modes`, -1 in unused rows. `numbers`: the number of the arc at each grid
-    time. `events`: the number of its events. `iterations`. `history`: by iteration, an `IlqrHistory`. `result`: a code of
-    `RESULTS`; see `ilqr`. `given`, `functions`: the arrays and the functions of the problem.
+    with `start_times`, `end_times`, `x_starts`, `x_ends` and `modes`, -1 in unused rows. `numbers`: the number of the arc at
+    each grid time. `events`: the number of its events. `iterations`. `history`: by iteration, an `IlqrHistory`. `result`: a
+    code of `RESULTS`; see `ilqr`. `given`, `functions`: the arrays and the functions of the problem.
 
     **Example:**
 
@@ -147,7 +147,7 @@ class IlqrSolution(Shown):
         """The times of the events; `TypeError` for a batch."""
         if self.cost.ndim:
             raise TypeError("This is a batch of solutions. Choose one: jax.tree.map(lambda leaf: leaf[0], batch).")
-        return np.asarray(self.arcs.ends[: int(self.events)])
+        return np.asarray(self.arcs.end_times[: int(self.events)])
 
     def _sequence(self, modes: np.ndarray) -> str:
         """The modes, with the number of repetitions of each."""

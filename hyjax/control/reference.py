@@ -20,15 +20,15 @@ from .._system.types import Params, Scalar
 class Reference(eqx.Module):
     """The arcs of a trajectory, or once around an orbit.
 
-    **Attributes:** `starts`, `ends`: times of the arcs, shape `(arcs,)`; unused rows are arcs of length 0. `x_starts`, `x_ends`:
-    states after and before the jumps, shape `(arcs, size)`, padded with zeros. `modes`, `transitions`: indices, shape `(arcs,)`.
-    `there`: whether the row holds an arc. `jumped`: whether it ends with a jump. `period`: of an orbit, whose last arc is
-    followed by the first; `None` for a trajectory. `result`: the code of the reference. `initial`, `final`: the names of the
-    modes at start and end; `None` where they are traced.
+    **Attributes:** `start_times`, `end_times`: of the arcs, shape `(arcs,)`; unused rows are arcs of length 0. `x_starts`,
+    `x_ends`: states after and before the jumps, shape `(arcs, size)`, padded with zeros. `modes`, `transitions`: indices,
+    shape `(arcs,)`. `there`: whether the row holds an arc. `jumped`: whether it ends with a jump. `period`: of an orbit, whose
+    last arc is followed by the first; `None` for a trajectory. `result`: the code of the reference. `initial`, `final`: the
+    names of the modes at start and end; `None` where they are traced.
     """
 
-    starts: Float[Array, " arcs"]
-    ends: Float[Array, " arcs"]
+    start_times: Float[Array, " arcs"]
+    end_times: Float[Array, " arcs"]
     x_starts: Float[Array, "arcs size"]
     x_ends: Float[Array, "arcs size"]
     modes: Int[Array, " arcs"]
@@ -52,12 +52,12 @@ class Reference(eqx.Module):
         """The saltation matrices of the jumps that end the arcs, padded with zeros; of arcs without a jump, any matrix."""
         automaton = Automaton(self.system)
         if not self.system.transitions:
-            return jnp.zeros((len(self.starts), self.size, self.size), self.x_starts.dtype)
+            return jnp.zeros((len(self.start_times), self.size, self.size), self.x_starts.dtype)
         # Of an arc without a jump, that of another arc: its own guard may stand still, and a number that is not finite reaches
         # the gradient of those that are.
         row = jnp.where(self.jumped, jnp.arange(len(self.jumped)), jnp.argmax(self.jumped))
         at = lambda row: automaton.saltation(row[0], row[1], row[2], self.params)
-        return jax.lax.map(at, (self.ends[row], self.x_ends[row], jnp.maximum(self.transitions[row], 0)))
+        return jax.lax.map(at, (self.end_times[row], self.x_ends[row], jnp.maximum(self.transitions[row], 0)))
 
 
 def reference_of(given: Trajectory | PeriodicOrbit, caller: str) -> Reference:
@@ -67,7 +67,7 @@ def reference_of(given: Trajectory | PeriodicOrbit, caller: str) -> Reference:
         raise ValueError(
             f"{caller}: {type(given).__name__} is no reference. Give a hj.Trajectory, from hj.simulate, or a hj.PeriodicOrbit."
         )
-    if given.starts.ndim > 1:
+    if given.start_times.ndim > 1:
         raise ValueError(f"{caller}: this is a batch of {len(given)} references. Choose one, or use jax.vmap.")
     if not is_traced(given.result) and bool(given.result != RESULTS.successful):
         raise ValueError(
@@ -79,12 +79,12 @@ def reference_of(given: Trajectory | PeriodicOrbit, caller: str) -> Reference:
 def _of_trajectory(given: Trajectory) -> Reference:
     there = given.modes >= 0
     fill = lambda column: jnp.where(there.reshape((-1,) + (1,) * (column.ndim - 1)), column, column[0])
-    starts, names = fill(given.starts), given.system.names
+    starts, names = fill(given.start_times), given.system.names
     traced = is_traced((given.modes, given.mode))
     initial, final = (None if traced else names[int(np.ravel(each)[0])] for each in (given.modes, given.mode))
     return Reference(
-        starts=starts, ends=jnp.where(there, given.ends, starts), x_starts=fill(given.x_starts), x_ends=fill(given.x_ends),
-        modes=fill(given.modes), transitions=given.transitions, there=there,
+        start_times=starts, end_times=jnp.where(there, given.end_times, starts), x_starts=fill(given.x_starts),
+        x_ends=fill(given.x_ends), modes=fill(given.modes), transitions=given.transitions, there=there,
         jumped=jnp.arange(len(starts)) < given.jumps, period=None, result=given.result,
         params=given.params, initial=initial, final=final, system=given.system, integrator=given.integrator,
     )  # fmt: skip
@@ -94,16 +94,16 @@ def _of_orbit(given: PeriodicOrbit) -> Reference:
     system, automaton, route = given.system, Automaton(given.system), given.system.route(given.sequence)
     rows = []
     for k in range(given.strides):
-        start, x = given.starts[k], given.nodes[k]
+        start, x = given.start_times[k], given.nodes[k]
         for i, taken in enumerate(route):
-            end, x_end = given.starts[k] + given.elapsed[k, i], given.arc_ends[i][k]
+            end, x_end = given.start_times[k] + given.jump_times[k, i], given.arc_ends[i][k]
             rows.append((start, end, automaton.pad(x), automaton.pad(x_end)))
             start, x = end, reset(system.transitions[taken], end, x_end, given.params)
     starts, ends, x_starts, x_ends = (jnp.stack(column) for column in zip(*rows, strict=True))
     modes = jnp.array([system.names.index(name) for name in given.sequence] * given.strides)
     every = jnp.ones(len(rows), bool)
     return Reference(
-        starts=starts, ends=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
+        start_times=starts, end_times=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
         transitions=jnp.array(list(route) * given.strides), there=every, jumped=every, period=given.period,
         result=given.result, params=given.params, initial=given.sequence[0], final=given.sequence[0], system=system,
         integrator=given.integrator,

@@ -63,7 +63,7 @@ class Regulator(eqx.Module):
         return self.tracker.aim(place, t, check_state(x, each.dimension, mode), each, number).control
 
     def _placed(self, t, mode: str, arc) -> tuple[Mode, int, Time, Place]:
-        system, t = self.tracker.reference.system, jnp.asarray(t, self.tracker.reference.starts.dtype)
+        system, t = self.tracker.reference.system, jnp.asarray(t, self.tracker.reference.start_times.dtype)
         each, number = system.mode(mode), system.names.index(mode)
         place = self.tracker.nearest(t, number)
         return each, number, t, place if arc is None else Place(jnp.asarray(arc), place.shift)
@@ -92,7 +92,7 @@ class Regulator(eqx.Module):
         **Returns:** `Tracking`, also under `jit` and `vmap`; its `result` is a code of `simulate`, or that of the regulator.
         """
         known = self.tracker.reference
-        dtype = known.starts.dtype
+        dtype = known.start_times.dtype
         if mode is None:
             mode = known.initial
         if mode is None:
@@ -102,7 +102,7 @@ class Regulator(eqx.Module):
         chosen.tolerances(x0.dtype)
         if not isinstance(max_jumps, int) or max_jumps < 0:
             raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
-        start = known.starts[0] if t0 is None else jnp.asarray(t0, dtype)
+        start = known.start_times[0] if t0 is None else jnp.asarray(t0, dtype)
         save = None if save is None else jnp.asarray(save, dtype)
         tracked = tracking(self.tracker, x0, mode, start, jnp.asarray(t1, dtype), max_jumps, chosen, save)
         result = choose(self.result == RESULTS.successful, tracked.result, self.result)

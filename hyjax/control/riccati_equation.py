@@ -178,7 +178,7 @@ def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse
         (_, result), rows = jax.lax.scan(segment, (x, result), jnp.arange(segments, dtype=x.dtype))
         return result, rows
 
-    rows = reference.starts, reference.ends, reference.x_starts, reference.modes
+    rows = reference.start_times, reference.end_times, reference.x_starts, reference.modes
     result, (nodes, maps) = jax.lax.scan(arc, reference.result, rows)
     return Passage(maps, _jumps(reference, cost), nodes, result)
 
@@ -390,7 +390,7 @@ def _onto_section(once: RiccatiMap, reference: Reference, cost: QuadraticCost) -
     each = []
     for mode, own in zip(reference.system.modes.values(), cost.of_mode, strict=True):
         n = mode.dimension
-        f = mode.vector_field(reference.starts[0], reference.x_starts[0, :n], reference.params)
+        f = mode.vector_field(reference.start_times[0], reference.x_starts[0, :n], reference.params)
         q = cost.states[own]
         weight = jnp.where(f @ q @ f > 0, q @ f, f)
         matrix = jnp.eye(n, dtype=f.dtype) - jnp.outer(f, weight) / (weight @ f)

@@ -137,11 +137,11 @@ def place_costs(given: Any, system: HybridSystem, arguments: tuple, dtype, label
 
 
 class ArcTable(eqx.Module):
-    """The arcs of a rollout, in `max_events + 1` rows. **Attributes:** `starts`, `ends`: times, shape `(arcs,)`. `x_starts`,
+    """The arcs of a rollout, in `max_events + 1` rows. **Attributes:** `start_times`, `end_times`: shape `(arcs,)`. `x_starts`,
     `x_ends`: states after and before the jumps, padded, shape `(arcs, size)`. `modes`: -1 in unused rows, shape `(arcs,)`."""
 
-    starts: Float[Array, " arcs"]
-    ends: Float[Array, " arcs"]
+    start_times: Float[Array, " arcs"]
+    end_times: Float[Array, " arcs"]
     x_starts: Float[Array, "arcs size"]
     x_ends: Float[Array, "arcs size"]
     modes: Int[Array, " arcs"]
@@ -253,7 +253,7 @@ def _control(
     compared = (now.arc >= 0) & span.there[arc]
     row = jnp.where(compared, jnp.clip(k, span.first[arc], span.last[arc]), k)
     late, early = row < k, row > k
-    t_known = jnp.where(late, arcs.ends[arc], jnp.where(early, arcs.starts[arc], t))
+    t_known = jnp.where(late, arcs.end_times[arc], jnp.where(early, arcs.start_times[arc], t))
     x_known = jnp.where(late, arcs.x_ends[arc], jnp.where(early, arcs.x_starts[arc], reference.x[row]))
     going, kept = now.result == RESULTS.successful, problem.acted_on(reference.controls[row])
     wanted = _continued(problem, t_known, x_known, now.mode, jnp.where(going, t, t_known), kept)
@@ -272,13 +272,13 @@ def roll_out(problem: ControlProblem, reference: Rollout, policy: Policy, alpha:
 
     def entered(t: Time, mode: Index) -> Index:
         """The arc of the reference that begins with a jump into the mode nearest in time."""
-        away = jnp.where((known.modes == mode) & (order > 0), jnp.abs(known.starts - t), jnp.inf)
+        away = jnp.where((known.modes == mode) & (order > 0), jnp.abs(known.start_times - t), jnp.inf)
         return jnp.where(jnp.any(away < jnp.inf), jnp.argmin(away), -1)
 
     def note(log, row, after):
         arcs, number, _ = log
         arcs = ArcTable(
-            arcs.starts.at[number + 1].set(after.t), arcs.ends.at[number].set(row.end),
+            arcs.start_times.at[number + 1].set(after.t), arcs.end_times.at[number].set(row.end),
             arcs.x_starts.at[number + 1].set(after.z), arcs.x_ends.at[number].set(row.x_end),
             arcs.modes.at[number + 1].set(after.mode),
         )  # fmt: skip
@@ -308,8 +308,8 @@ def roll_out(problem: ControlProblem, reference: Rollout, policy: Policy, alpha:
     sound = (end.result != RESULTS.successful) | jnp.isfinite(cost)
     result = choose(sound, end.result, RESULTS.nonfinite)
     arcs = eqx.tree_at(
-        lambda arcs: (arcs.ends, arcs.x_ends), end.arcs,
-        (end.arcs.ends.at[end.number].set(problem.times[-1]), end.arcs.x_ends.at[end.number].set(end.z)),
+        lambda arcs: (arcs.end_times, arcs.x_ends), end.arcs,
+        (end.arcs.end_times.at[end.number].set(problem.times[-1]), end.arcs.x_ends.at[end.number].set(end.z)),
     )  # fmt: skip
     with_last = lambda rows, last: jnp.concatenate([rows, last[None]])
     return Rollout(

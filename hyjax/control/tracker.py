@@ -141,7 +141,7 @@ def reference_table(
         return jax.vmap(_quintic)(left, right), costs, times[0], step, margin - earlier, margin + segments + later
 
     columns = (
-        reference.starts, reference.ends, reference.x_starts, reference.x_ends, reference.modes,
+        reference.start_times, reference.end_times, reference.x_starts, reference.x_ends, reference.modes,
         through.nodes, through.maps, costs.segments, costs.ends,
     )  # fmt: skip
     return ReferenceTable(*jax.lax.map(arc, columns))
@@ -213,14 +213,14 @@ class Tracker(eqx.Module):
     def nearest(self, t: Time, number: int) -> Place:
         """The arc of a mode that is nearest to a time, and the start of its period."""
         known, zero = self.reference, jnp.zeros_like(t)
-        lap = zero if known.period is None else jnp.floor((t - known.starts[0]) / known.period) * known.period
-        away = jnp.maximum(jnp.maximum(known.starts - (t - lap), (t - lap) - known.ends), 0)
+        lap = zero if known.period is None else jnp.floor((t - known.start_times[0]) / known.period) * known.period
+        away = jnp.maximum(jnp.maximum(known.start_times - (t - lap), (t - lap) - known.end_times), 0)
         return Place(self._first(away, number, known.there), lap)
 
     def entered(self, place: Place, t: Time, number: int) -> Place:
         """The place after a jump into a mode: its arc whose start is nearest in time."""
         known = self.reference
-        away, there = t - place.shift - known.starts, known.there
+        away, there = t - place.shift - known.start_times, known.there
         laps = jnp.zeros_like(away)
         if known.period is None:
             # No jump leads into the first arc.
@@ -228,7 +228,7 @@ class Tracker(eqx.Module):
         else:
             laps = jnp.round(away / known.period) * known.period
         arc = self._first(jnp.abs(away - laps), number, there)
-        return Place(arc, t - known.starts[arc] if self.transverse else place.shift + laps[arc])
+        return Place(arc, t - known.start_times[arc] if self.transverse else place.shift + laps[arc])
 
     def _first(self, away: Array, number: int, there: Array) -> Index:
         away = jnp.where(there & (self.reference.modes == number), away, jnp.inf)

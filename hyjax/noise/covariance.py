@@ -174,7 +174,7 @@ def _known_at_once(trajectory: Trajectory, young: Bool[Array, " arcs"]) -> Traje
         noise, _ = rounding(automaton.surfaces, t, x, args)
         return values[k] < -noise[k], rates[k]
 
-    columns = trajectory.ends, trajectory.x_ends, trajectory.modes, trajectory.transitions
+    columns = trajectory.end_times, trajectory.x_ends, trajectory.modes, trajectory.transitions
     below, rates = jax.vmap(guard)(*jax.tree.map(lambda column: jnp.where(rows_of(young, column), column, 0), columns))
     beyond = young & at_once & below
     rates = jnp.where(beyond, rates, trajectory.guard_rates)

@@ -107,7 +107,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
 
 @eqx.filter_jit
 def _response(orbit: PeriodicOrbit, transposed: Matrix, arcs: tuple[Transport, ...]) -> PhaseResponse:
-    f = rate_at(orbit, orbit.sequence[0], orbit.starts[0], orbit.x)
+    f = rate_at(orbit, orbit.sequence[0], orbit.start_times[0], orbit.x)
     speed = jnp.sqrt(jnp.sum(f**2))
     ahead = f / speed
     z = solve(jnp.eye(f.size, dtype=f.dtype) - transposed + jnp.outer(ahead, ahead), ahead / speed)

@@ -143,11 +143,11 @@ def _arc(orbit: PeriodicOrbit, k: int, stride: Array, samples: int):
     system, params, mode = orbit.system, orbit.params, orbit.sequence[k]
     integrator, taken = pushable(orbit.integrator), system.route(orbit.sequence)
     if k == 0:
-        start, first = orbit.starts[stride], orbit.nodes[stride]
+        start, first = orbit.start_times[stride], orbit.nodes[stride]
     else:
-        start = orbit.starts[stride] + orbit.elapsed[stride, k - 1]
+        start = orbit.start_times[stride] + orbit.jump_times[stride, k - 1]
         first = reset(system.transitions[taken[k - 1]], start, orbit.arc_ends[k - 1][stride], params)
-    end, last = orbit.starts[stride] + orbit.elapsed[stride, k], orbit.arc_ends[k][stride]
+    end, last = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride]
     places, shares = (jnp.asarray(each, start.dtype) for each in chebyshev(samples))
     t = start + (end - start) * places
     inner = jax.vmap(lambda at: flow_for(system, mode, start, first, at, params, integrator))(t[1:-1])

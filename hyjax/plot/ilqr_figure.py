@@ -80,7 +80,7 @@ def _arcs(solution: "IlqrSolution", mode: int) -> list[tuple[np.ndarray, np.ndar
         if int(arcs.modes[k]) != mode:
             continue
         inside = numbers == k
-        t = [[arcs.starts[k]], np.asarray(solution.times)[inside], [arcs.ends[k]]]
+        t = [[arcs.start_times[k]], np.asarray(solution.times)[inside], [arcs.end_times[k]]]
         x = [arcs.x_starts[k][None], np.asarray(solution.x)[inside], arcs.x_ends[k][None]]
         found.append((np.concatenate(t), np.concatenate(x)))
     return found

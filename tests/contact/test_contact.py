@@ -420,7 +420,7 @@ def test_bounces_that_accumulate_end_in_contact(settle):
     bounces = (len(names) - 2) // 2
     assert names == ["U", "V"] * bounces + ["U", "S"]
     assert_allclose(run.x, 0, atol=1e-14)
-    impacts = np.asarray(run.ends)[: 2 * bounces + 1 : 2]
+    impacts = np.asarray(run.end_times)[: 2 * bounces + 1 : 2]
     first = np.sqrt(2 / 10)
     expected = first * (1 + 2 * np.cumsum(np.concatenate([[0], e ** np.arange(1, bounces + 1)])))
     assert_allclose(impacts, expected, rtol=1e-13)

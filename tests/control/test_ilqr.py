@@ -318,7 +318,7 @@ def test_feedback_about_the_optimum(held):
     closed = jax.vmap(held.track)(starts)
     blind = jax.vmap(eqx.tree_at(lambda s: s.gains, held, 0 * held.gains).track)(starts)
     assert np.all(closed.events == 1) and np.all(closed.cost < blind.cost)
-    assert blind.arcs.ends[1, 0] < 0.7 < blind.arcs.ends[0, 0]
+    assert blind.arcs.end_times[1, 0] < 0.7 < blind.arcs.end_times[0, 0]
 
 
 def test_picture(held):

@@ -119,7 +119,7 @@ def by_scipy(run, terminal):
             p = xi.T @ p @ xi
             if (event.source, event.target) in COSTS["event_cost"]:
                 p = p + COSTS["event_cost"][event.source, event.target]
-        t0, t1 = float(run.starts[k]), float(run.ends[k])
+        t0, t1 = float(run.start_times[k]), float(run.end_times[k])
         options = {"rtol": 1e-12, "atol": 1e-13, "method": "DOP853"}
         forward = lambda t, x, rate=rate, none=none: rate(t, jnp.asarray(x), none)
         x = solve_ivp(forward, (t0, t1), run.x_starts[k, :n], dense_output=True, **options).sol
@@ -161,7 +161,7 @@ def closed_loop_costs(regulator, run, terminal, direction, sizes):
             run.x_starts[0, :n] + eps * direction, t1=run.t, max_jumps=run.modes.size - 1, integrator=ROLLED
         )
         left = (loop.x - run.x)[: terminal.shape[0]]
-        return (loop.cost + left @ terminal @ left) / eps**2, loop.trajectory.ends, loop.result
+        return (loop.cost + left @ terminal @ left) / eps**2, loop.trajectory.end_times, loop.result
 
     return jax.vmap(one)(sizes)
 
@@ -174,7 +174,7 @@ def test_cost_of_the_closed_loop(mixed, mixed_regulator):
     cost, ends, result = closed_loop_costs(mixed_regulator, mixed, FINAL, direction, sizes)
     assert np.all(result._value == 0)
     # The first event is late for one sign and early for the other.
-    assert (ends[2, 0] - mixed.ends[0]) * (ends[3, 0] - mixed.ends[0]) < 0
+    assert (ends[2, 0] - mixed.end_times[0]) * (ends[3, 0] - mixed.end_times[0]) < 0
     # At 1e-4 the cost is 1e-8, known to the absolute tolerance of 1e-14 per step; the reference to 4e-8, of which a part acts.
     off = np.asarray(cost / predicted - 1)
     assert_allclose(off[:2] / sizes[:2], off[0] / sizes[0], rtol=0.02)

@@ -42,7 +42,7 @@ def test_periodic_solution_against_scipy(table):
     assert float(table.spectral_radius) > 2
     s = hj.control.riccati(table, **FORCE)
     assert s.result == RESULTS.successful and s.multipliers is not None
-    end, v = float(table.elapsed[0, 0]), float(table.arc_ends[0][0, 1])
+    end, v = float(table.jump_times[0, 0]), float(table.arc_ends[0][0, 1])
     accel = 0.05 * 100 * np.sin(10 * end) - 9.81
     xi = np.array([[-0.8, 0.0], [1.8 * accel / v, -0.8]])
     a, b, q = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0], [-1.0]]), FORCE["state_cost"]
@@ -78,7 +78,7 @@ def test_the_short_gait_walks_under_torque(walker):
     assert_allclose(away[8] / away[7], np.max(np.abs(regulator.multipliers)), rtol=0.02)
     predicted = (start - orbit.x) @ regulator.cost @ (start - orbit.x)
     assert_allclose(loop.cost, predicted, rtol=1e-3)
-    late = np.abs(np.asarray(loop.trajectory.ends[9]) - 10 * np.asarray(orbit.period))
+    late = np.abs(np.asarray(loop.trajectory.end_times[9]) - 10 * np.asarray(orbit.period))
     assert late > 1e-5
 
 

@@ -52,7 +52,7 @@ def test_a_thermostat_that_starts_beyond_its_limit(domain):
     assert np.all(ran.result == RESULTS.successful) and np.all(ran.jumps == 1)
     first = np.log((30 - np.minimum(start, 22)) / 8)
     assert_allclose(x, 10 + (np.maximum(start, 22) - 10) * np.exp(first - t), rtol=1e-9)
-    assert_allclose(ran.ends[:, 0], first, atol=1e-9)
+    assert_allclose(ran.end_times[:, 0], first, atol=1e-9)
     assert_allclose(by, [np.exp(-t), *(-12 * np.exp(first - t) / (30 - start))[1:]], rtol=1e-8)
     assert np.array_equal(ran.at_once[:, 0], [True, False, False]) and not np.any(ran.at_once[:, 1:])
     event = ran[0].events[0]
@@ -126,7 +126,7 @@ def test_what_one_event_changes_another_waits_for():
     system = hj.HybridSystem({"on": hj.Mode(held, ("x", "y"))}, ways)
     ran = hj.simulate(system, jnp.zeros(2), None, mode="on", t1=2.0, max_jumps=4, integrator=ROLLED)
     assert ran.result == "successful" and int(ran.jumps) == 2
-    assert np.array_equal(ran.x, [5, 1]) and np.array_equal(ran.ends[:3], [1, 1, 2])
+    assert np.array_equal(ran.x, [5, 1]) and np.array_equal(ran.end_times[:3], [1, 1, 2])
 
     down, up = (lambda t, x, p: -jnp.ones_like(x)), line
     modes = {name: hj.Mode(field, ("x",)) for name, field in {"a": down, "b": down, "c": up}.items()}
@@ -219,7 +219,7 @@ def test_a_dose_that_is_due_at_the_start():
 
     def amount(lag):
         ran = hj.simulate(body, jnp.zeros(3), lag, mode="on", t1=100.0, max_jumps=7, integrator=ROLLED)
-        return ran.x[1], (ran.result, ran.ends)
+        return ran.x[1], (ran.result, ran.end_times)
 
     lags = np.array([0.0, 2.0, -1.0])
     (a, (result, ends)), by = eqx.filter_jit(jax.vmap(jax.value_and_grad(amount, has_aux=True)))(jnp.asarray(lags))
@@ -364,7 +364,7 @@ def test_a_ball_that_rises_from_its_floor_does_not_bounce_at_once():
     ran = eqx.filter_jit(run)(jnp.asarray(heights))
     fall = np.sqrt(2 * heights / 9.81)
     assert np.array_equal(ran.jumps, 1 + (2.6 * fall < 1.2))
-    assert_allclose(ran.ends[:, 0], fall, rtol=1e-9)
+    assert_allclose(ran.end_times[:, 0], fall, rtol=1e-9)
 
 
 def test_a_file_knows_what_acts_at_once():

@@ -54,14 +54,14 @@ def difference(walk, slow, shape) -> str:
     edges = walk.transitions[walk.transitions >= 0]
     cut_short = result == "max_steps_reached" and max(slow.steps[edges.size : edges.size + 1], default=0) > MANY_STEPS
     if slow.ending not in ENDINGS[result] and not cut_short:
-        return f"{result}, but {slow.ending} after {slow.edges} at {slow.times}; {walk.transitions} at {walk.ends}"
+        return f"{result}, but {slow.ending} after {slow.edges} at {slow.times}; {walk.transitions} at {walk.end_times}"
     edges, to_the_end = edges[: len(slow.edges)], slow.ending == "end" and not cut_short
     if list(edges) != slow.edges[: len(edges)] or (to_the_end and len(edges) < len(slow.edges)):
         return f"edges {edges}, but {slow.edges} at {slow.times}"
     times = np.array(slow.times[: len(edges)])
     # An error of the slow simulator, 1e-11, grows by the saltation matrices of up to twelve jumps.
-    if times.size and not np.allclose(walk.ends[: times.size], times, rtol=0, atol=1e-6):
-        return f"times {walk.ends[: times.size]}, but {times}"
+    if times.size and not np.allclose(walk.end_times[: times.size], times, rtol=0, atol=1e-6):
+        return f"times {walk.end_times[: times.size]}, but {times}"
     size = 1 + np.max(np.abs(slow.x))
     if to_the_end and not np.allclose(walk.x[: slow.x.size], slow.x, rtol=0, atol=1e-5 * size):
         return f"state {walk.x}, but {slow.x}"
@@ -159,19 +159,20 @@ def family_difference(family, p, x0, run, exact, moved) -> str:
         if fault:
             return fault
         known = [t for t in exact.times[:jumps] if rest - t > 1e-5]
-        bad = np.abs(np.array(run.ends[: len(known)]) - known) > 1e-11
-        return f"bounces at {run.ends[: len(known)]}, but {known}" if np.any(bad) else ""
+        bad = np.abs(np.array(run.end_times[: len(known)]) - known) > 1e-11
+        return f"bounces at {run.end_times[: len(known)]}, but {known}" if np.any(bad) else ""
     full = len(exact.times) == family.max_jumps
     expected = ("max_jumps_reached", "successful") if full else ("successful",)
     if result not in expected or jumps != len(exact.times):
-        return f"{result} with {jumps} jumps at {run.ends[: jumps + 1]}, but {len(exact.times)} at {exact.times}, {p}, {x0}"
+        return f"{result} with {jumps} jumps at {run.end_times[: jumps + 1]}, but {len(exact.times)} at {exact.times}, {p}, {x0}"
     modes = [family.system.names[k] for k in run.modes[: jumps + 1]]
     if modes != exact.modes:
         return f"modes {modes}, but {exact.modes}"
     times, (late, soon) = np.array(exact.times), (np.array(each.times) for each in moved)
     allowed = PRECISE * (1 + np.abs(late - soon) / (2 * MOVED))
-    if np.any(np.abs(run.ends[:jumps] - times) > allowed):
-        return f"times differ by {np.max(np.abs(run.ends[:jumps] - times) / allowed):.1f} of what is allowed, {allowed.max()}"
+    if np.any(np.abs(run.end_times[:jumps] - times) > allowed):
+        worst = np.max(np.abs(run.end_times[:jumps] - times) / allowed)
+        return f"times differ by {worst:.1f} of what is allowed, {allowed.max()}"
     if result == "successful":
         allowed = PRECISE * (1 + np.abs(moved[0].x - moved[1].x) / (2 * MOVED))
         if np.any(np.abs(run.x - exact.x) > allowed):

@@ -96,10 +96,12 @@ def test_a_guard_without_a_gradient_at_the_start():
     system = leave(lambda t, x, p: jnp.array([3.0, 4.0]), 2, guard)
     run = lambda x: hj.simulate(system, x, None, mode="free", t1=1.0, integrator=ROLLED)
     starts = jnp.array([[0.0, 0.0], [0.01, 0.02]])
-    by_start, walk = jax.jit(jax.vmap(jax.jacfwd(lambda x: ((walk := run(x)).ends[0], walk), has_aux=True)))(starts)
+    by_start, walk = jax.jit(jax.vmap(jax.jacfwd(lambda x: ((walk := run(x)).end_times[0], walk), has_aux=True)))(
+        starts
+    )
     assert has(walk, RESULTS.successful) and np.all(walk.jumps == 1)
     # 5 t + sqrt(t) = 2
-    assert_allclose(walk.ends[0, 0], ((np.sqrt(41) - 1) / 10) ** 2, rtol=1e-14)
+    assert_allclose(walk.end_times[0, 0], ((np.sqrt(41) - 1) / 10) ** 2, rtol=1e-14)
     assert np.all(np.isfinite(by_start[1]))
 
 
@@ -411,7 +413,7 @@ def test_networks_as_parameters():
 
     def simulated(p):
         walk = hj.simulate(system, jnp.zeros(2), p, mode="free", t1=2.0, max_jumps=1, integrator=ROLLED)
-        return walk.ends[0], walk
+        return walk.end_times[0], walk
 
     def met(p):
         fall = hj.flow_to_guard(system, "free", 0.0, jnp.zeros(2), p, integrator=ROLLED)
@@ -419,7 +421,7 @@ def test_networks_as_parameters():
 
     by_weights, walk = eqx.filter_jit(eqx.filter_grad(simulated, has_aux=True))(network)
     expected, fall = eqx.filter_jit(eqx.filter_grad(met, has_aux=True))(network)
-    assert_allclose(walk.ends[0], fall.t, rtol=1e-14)
+    assert_allclose(walk.end_times[0], fall.t, rtol=1e-14)
     assert_allclose(walk.sample(2)[0].x[-1], fall.x, rtol=0, atol=1e-13)
     for got, other in zip(jax.tree.leaves(by_weights), jax.tree.leaves(expected), strict=True):
         assert_allclose(got, other, rtol=1e-10, atol=1e-14)

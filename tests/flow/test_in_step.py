@@ -44,7 +44,7 @@ def test_independent_clocks_of_which_some_are_in_step():
     factor = np.array([2.0, 3.0, 4.0])
     # Sums of a few numbers below 13.
     assert_allclose(ran.x, (factor - 1) * TIMES + 4, rtol=1e-13)
-    assert_allclose(np.sort(ran.ends[:, :3]), np.sort(TIMES), rtol=1e-14)
+    assert_allclose(np.sort(ran.end_times[:, :3]), np.sort(TIMES), rtol=1e-14)
     # Each fires exactly once; those in step are two events at one time.
     assert np.array_equal(np.sort(ran.transitions[:, :3]), np.tile([0, 1, 2], (len(TIMES), 1)))
     assert np.all(ran.x_starts[:, 0] == 0) and ran[0].events[1].t == ran[0].events[0].t == 1
@@ -306,7 +306,7 @@ def test_balls_of_equal_height():
         def end(h, e):
             x0 = jnp.array([h[0], 0.0, h[1], 0.0])
             ran = hj.simulate(BALLS, x0, BALL_PARAMS | {"e": e}, mode="fly", t1=1.4, max_jumps=6, integrator=ROLLED)
-            return ran.x, (ran.result, ran.jumps, ran.ends)
+            return ran.x, (ran.result, ran.jumps, ran.end_times)
 
         return jax.jacfwd(end, argnums=(0, 1), has_aux=True)(h, e), end(h, e)[0]
 

@@ -56,8 +56,8 @@ def test_the_first_of_two_near_events():
     assert_array_equal(after.transitions[:, 0], 0)
     assert_array_equal(before.transitions[:, 0], 1)
     # The solver's error of the state, over the rate 0.95 of the guard.
-    assert_allclose(after.ends[:, 0], at, rtol=0, atol=1e-11)
-    assert_allclose(before.ends[:, 0], at - gaps, rtol=1e-15)
+    assert_allclose(after.end_times[:, 0], at, rtol=0, atol=1e-11)
+    assert_allclose(before.end_times[:, 0], at - gaps, rtol=1e-15)
 
 
 @pytest.mark.medium
@@ -92,7 +92,7 @@ def test_a_surface_ahead_is_aimed_at():
 def test_derivatives_pass_through_the_short_step():
     """The time of the fall of cos(p t) to 0.3 is arccos(0.3) / p: two derivatives in either mode."""
     start = jnp.array([1.0, 0.0])
-    time = lambda p: met((lambda t, x, p: x[0] - 0.3,), hj.Integrator(unroll=False))(start, p[None]).ends[0]
+    time = lambda p: met((lambda t, x, p: x[0] - 0.3,), hj.Integrator(unroll=False))(start, p[None]).end_times[0]
     p, exact = jnp.array(1.7), np.arccos(0.3)
     # The first derivative by the program of the second.
     forward, reverse = (

@@ -94,14 +94,14 @@ def test_simulation_takes_each_mode_by_its_own():
 
     def ends(x):
         walk = hj.simulate(hopper.system, x, P, mode="flight", t1=1.5, max_jumps=10, integrator=BY_MODE)
-        return jnp.where(walk.transitions >= 0, walk.ends, 0), walk
+        return jnp.where(walk.transitions >= 0, walk.end_times, 0), walk
 
     slopes, walk = jax.jit(jax.vmap(jax.jacfwd(ends, has_aux=True)))(starts)
     assert np.all(walk.result._value == hj.RESULTS.successful._value)
     with mp.workdps(40):
         duration = lambda y, v: exact(y, v, hopper.VALUES["k"])[2]
         for i, x in enumerate(np.asarray(starts).tolist()):
-            assert_allclose(walk.ends[i, 1], float(duration(*x)), rtol=0, atol=ERROR)
+            assert_allclose(walk.end_times[i, 1], float(duration(*x)), rtol=0, atol=ERROR)
             slope = np.array([float(mp.diff(duration, tuple(x), by)) for by in ((1, 0), (0, 1))])
             assert_allclose(slopes[i, 1], slope, rtol=0, atol=ERROR * max(1, np.max(np.abs(slope))))
     sampled = walk[0].sample(3)[1]

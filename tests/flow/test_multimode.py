@@ -108,7 +108,7 @@ def test_orbit_in_its_parameters():
             hj.ReturnMap(leaky, sequence=SEQUENCE, integrator=ROLLED), jnp.array([0.0, 2.0]), p, throw=False
         )
         ends = [each[0] for each in orbit.arc_ends]
-        return jnp.concatenate([orbit.x, orbit.period[None], *ends, orbit.elapsed[0]])
+        return jnp.concatenate([orbit.x, orbit.period[None], *ends, orbit.jump_times[0]])
 
     def exact(p):
         through = leaky_stride(jnp.stack([0.0 * p["r"], p["r"] * p["level"]]), p)

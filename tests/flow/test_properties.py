@@ -195,9 +195,9 @@ def by_saltation(p, trajectory):
     for k in range(int(trajectory.jumps) + 1):
         i = int(trajectory.modes[k])
         n, e = DIMENSIONS[i], int(trajectory.transitions[k])
-        factor = scipy.linalg.expm(p["A"][i, :n, :n] * float(trajectory.ends[k] - trajectory.starts[k]))
+        factor = scipy.linalg.expm(p["A"][i, :n, :n] * float(trajectory.end_times[k] - trajectory.start_times[k]))
         if k < int(trajectory.jumps):
-            factor = saltation(p, e, float(trajectory.ends[k]), np.asarray(trajectory.x_ends[k, :n])) @ factor
+            factor = saltation(p, e, float(trajectory.end_times[k]), np.asarray(trajectory.x_ends[k, :n])) @ factor
         total, size = factor @ total, size * max(1.0, np.linalg.norm(factor, 2))
     return total, size
 
@@ -212,12 +212,12 @@ def simulated(x0, p, t1=T1):
 def check_arc(p, trajectory, k):
     """An arc starts where the jump before it led, is the exact flow, and ends where the first armed guard falls."""
     i, e, ended = int(trajectory.modes[k]), int(trajectory.transitions[k]), bool(trajectory.transitions[k] >= 0)
-    n, t, end = DIMENSIONS[i], trajectory.starts[k], trajectory.ends[k]
+    n, t, end = DIMENSIONS[i], trajectory.start_times[k], trajectory.end_times[k]
     x, x_end = trajectory.x_starts[k, :n], trajectory.x_ends[k, :n]
     if k > 0:
         into = trajectory.transitions[k - 1]
         before = trajectory.x_ends[k - 1, : DIMENSIONS[PAIRS[into][0]]]
-        assert t == trajectory.ends[k - 1] and PAIRS[into] == (trajectory.modes[k - 1], i)
+        assert t == trajectory.end_times[k - 1] and PAIRS[into] == (trajectory.modes[k - 1], i)
         # As many roundings as there are terms, each of the size of the largest.
         terms = max(np.max(np.abs(p[name][into])) for name in "Mrq") * max(1, np.max(np.abs(before)))
         assert_allclose(x, jump(p, into, t, before), rtol=0, atol=8 * EPS * terms)
@@ -269,11 +269,13 @@ def test_arcs_and_sensitivities():
         jacobian, trajectory, fundamental = simulated(x0, p)
         arcs, jumps = int(np.sum(trajectory.modes >= 0)), int(trajectory.jumps)
         whole = bool(trajectory.result == RESULTS.successful)
-        assert arcs == jumps + 1 and trajectory.starts[0] == T0 and np.all(np.diff(trajectory.ends[:arcs]) > 0)
+        assert (
+            arcs == jumps + 1 and trajectory.start_times[0] == T0 and np.all(np.diff(trajectory.end_times[:arcs]) > 0)
+        )
         assert not whole or trajectory.t == T1
         for k in range(arcs):
             check_arc(p, trajectory, k)
-            at = trajectory.starts[k], trajectory.x_starts[k, : DIMENSIONS[int(trajectory.modes[k])]]
+            at = trajectory.start_times[k], trajectory.x_starts[k, : DIMENSIONS[int(trajectory.modes[k])]]
             touched = [abs(guard(p, e, *at)[0]) < 1e-13 for e in ways_out(p, int(trajectory.modes[k]))]
             seen["starts on a surface"] += any(touched)
         seen["events"] += jumps

@@ -156,7 +156,7 @@ def test_slack_strings():
     speed = np.sqrt(k * g - 2 * g * (1 - cos))
     flight = 4 * speed * np.sqrt(1 - cos**2) / g
     assert set(codes(runs)) == {"max_jumps_reached"}
-    assert_allclose(runs.ends[:, 1] - runs.ends[:, 0], flight, rtol=1e-12)
+    assert_allclose(runs.end_times[:, 1] - runs.end_times[:, 0], flight, rtol=1e-12)
 
 
 @pytest.mark.medium
@@ -207,7 +207,7 @@ def test_rectifiers():
     run = lambda rc: hj.simulate(system, jnp.zeros(1), rc, mode="on", t1=20.0, max_jumps=8, integrator=ROLLED)
     runs = jax.jit(jax.vmap(run))(jnp.asarray(rc))
     assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == 6)
-    off, on = runs.ends[:, :6:2], runs.ends[:, 1:6:2]
+    off, on = runs.end_times[:, :6:2], runs.end_times[:, 1:6:2]
     periods = 2 * np.pi * np.arange(3)
     assert_allclose(off, (np.pi - np.arctan(rc))[:, None] + periods, rtol=1e-13)
     assert_allclose(np.sin(off) * np.exp(-(on - off) / rc[:, None]), np.sin(on), rtol=0, atol=1e-12)
@@ -313,7 +313,7 @@ def test_a_small_oscillator_with_a_wall(at, atol):
     count = int(np.sum(strikes < 10))
     assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == count)
     # The steps of a flow below the absolute tolerance are as long as that allows.
-    assert_allclose(runs.ends[:, :count], np.tile(strikes[:count], (4, 1)), rtol=1e-12)
+    assert_allclose(runs.end_times[:, :count], np.tile(strikes[:count], (4, 1)), rtol=1e-12)
 
 
 @pytest.mark.medium

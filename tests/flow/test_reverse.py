@@ -271,7 +271,7 @@ def test_simulations():
             bouncing_ball.system, x0, params, mode="flight", t1=2.0, integrator=integrator, max_jumps=4,
             times=jnp.array([0.3, 1.7]),
         )  # fmt: skip
-        events = jnp.sum(jnp.where(drop.transitions >= 0, jnp.sin(drop.ends), 0))
+        events = jnp.sum(jnp.where(drop.transitions >= 0, jnp.sin(drop.end_times), 0))
         return jnp.sum(drop.x) + events + jnp.sum(drop.samples.x), (jnp.trace(drop.fundamental_matrix()), drop.jumps)
 
     def gradients(integrator):

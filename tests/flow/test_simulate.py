@@ -154,7 +154,7 @@ def test_each_arc_is_that_of_flow_to_guard(mixed):
     """The same, arc by arc, by the function for a known mode: to the tolerance of the flow, 1e-14 a step."""
     for k, event in enumerate(mixed.events[:4]):
         x = mixed.x_starts[k, : MIXED.modes[event.source].dimension]
-        impact = hj.flow_to_guard(MIXED, event.source, float(mixed.starts[k]), x, MIX, integrator=ROLLED)
+        impact = hj.flow_to_guard(MIXED, event.source, float(mixed.start_times[k]), x, MIX, integrator=ROLLED)
         assert_allclose(impact.t, event.t, rtol=1e-13)
         assert_allclose(impact.x, event.before, rtol=1e-12, atol=1e-13)
         assert int(impact.transition) == event.transition

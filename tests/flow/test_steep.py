@@ -65,7 +65,7 @@ def test_upstroke_of_a_spike():
     for k in range(1, len(peaks)):
         expected = starts[k] + np.array(SPIKES[min(peaks[k], 20.0)])
         # The error of the reference; that of 30 mV from 20 is below, that of the current 1e-12 of it; rounding of a late time.
-        assert_allclose(run.ends[k, :3], expected, rtol=1e-15, atol=1e-11 if starts[k] == 0 else 1e-9)
+        assert_allclose(run.end_times[k, :3], expected, rtol=1e-15, atol=1e-11 if starts[k] == 0 else 1e-9)
         # A rounding of the difference from the peak, of numbers up to 70.
         assert_allclose(run.x_ends[k, :3, 0], peaks[k], rtol=0, atol=2e-14)
 
@@ -76,7 +76,7 @@ def test_upstroke_in_single_precision():
     run = fired(one([EL, 0.0]), one([0.0, 20.0]), one([0.0, 0.0]), one([0.0, 0.0]))
     assert bool(jnp.all(run.result == RESULTS.successful))
     # The tolerance of 1e-6, where the upstroke begins slowly.
-    assert_allclose(run.ends[:, :3], [SPIKES[0.0], SPIKES[20.0]], rtol=1e-4)
+    assert_allclose(run.end_times[:, :3], [SPIKES[0.0], SPIKES[20.0]], rtol=1e-4)
 
 
 class Steep(eqx.Module):
@@ -257,7 +257,7 @@ def test_steep_linear_growth():
     assert bool(jnp.all(runs.result == RESULTS.successful)) and np.all(runs.jumps == 3)
     events = t0[:, None] + np.log(1e3) / k[:, None] * np.arange(1, 4)
     for lane in range(k.size):
-        assert_allclose(runs.ends[lane, :3], events[lane], rtol=1e-12 if t0[lane] == 0 else 1e-15)
+        assert_allclose(runs.end_times[lane, :3], events[lane], rtol=1e-12 if t0[lane] == 0 else 1e-15)
     assert_allclose(runs.x[:4, 0], 1e-3 * np.exp(21 - 3 * np.log(1e3)), rtol=1e-11)
 
 

@@ -166,7 +166,7 @@ def test_simulation_in_fixed_steps():
         first = np.sqrt(2 * height / 9.81)
         hops = first * np.cumsum([1, *(2 * 0.8 ** np.arange(1, 9))])
         hops = hops[hops < 2]
-        assert_allclose(trajectory.ends[k, : len(hops)], hops, rtol=1e-14)
+        assert_allclose(trajectory.end_times[k, : len(hops)], hops, rtol=1e-14)
         assert trajectory.jumps[k] == len(hops)
 
 

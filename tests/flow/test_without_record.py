@@ -42,7 +42,7 @@ def test_the_end_is_that_of_the_recorded_simulation(both):
     # Both take the same steps; compiled in other programs, their operations are rounded differently.
     assert_allclose(alone.t, recorded.t, rtol=1e-13)
     assert_allclose(alone.x, recorded.x, rtol=0, atol=1e-13)
-    assert alone.starts.shape == (4, 0) and alone.x_ends.shape == (4, 0, 2)
+    assert alone.start_times.shape == (4, 0) and alone.x_ends.shape == (4, 0, 2)
 
 
 @pytest.mark.medium

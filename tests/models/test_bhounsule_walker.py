@@ -99,7 +99,7 @@ def test_the_orbit():
     gait = hj.periodic_orbit(
         hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator), walker.guess(params), params
     )
-    assert_allclose(gait.elapsed[0, :3], [0.125, 0.25, 0.375], rtol=0, atol=1e-15)
+    assert_allclose(gait.jump_times[0, :3], [0.125, 0.25, 0.375], rtol=0, atol=1e-15)
     assert_allclose([gait.x[0], *gait.x[2:4], gait.period], gait_of(n), rtol=0, atol=5e-14)
     x, push_off = gait.x[:4], PUBLISHED[0]
     before = flow(x, jnp.asarray(PUBLISHED), 0.5, gait.period, n)

@@ -83,7 +83,7 @@ def test_trajectories(drops):
         assert_allclose(samples[:, 2], case["body"], rtol=0, atol=error)
         assert_allclose(tracked.x[lane, :4], case["end"], rtol=0, atol=error)
         assert tracked.jumps[lane] == case["impacts"] + case["lift_offs"]
-        assert_allclose(tracked.ends[lane, tracked.jumps[lane] - 1], case["last_event"], rtol=0, atol=error)
+        assert_allclose(tracked.end_times[lane, tracked.jumps[lane] - 1], case["last_event"], rtol=0, atol=error)
 
 
 def test_the_ground_takes_the_energy(drops):
@@ -117,7 +117,8 @@ def test_ground_that_cannot_pull(drops):
     # One field across touch-down and release, whose kinks the steps of 1e-2 at most resolve to some 1e-10.
     end = 10.0
     assert any(
-        mode == "released" and end > start for mode, start in zip(sequence, np.asarray(tracked.starts[4]), strict=False)
+        mode == "released" and end > start
+        for mode, start in zip(sequence, np.asarray(tracked.start_times[4]), strict=False)
     )
     b, m, k, f = hopper.TABLE_2[8]
     leg = hopper.FULL - m

@@ -71,18 +71,18 @@ def test_valve_closes_and_opens_again():
     trajectory = closing(valve.Params(flow=0.2), 4.0)
     k = closes_at(trajectory)
     assert trajectory.result == hj.RESULTS.successful
-    assert_allclose(trajectory.ends[0], exact["first"][0], rtol=1e-13)
+    assert_allclose(trajectory.end_times[0], exact["first"][0], rtol=1e-13)
     assert_allclose(trajectory.x_ends[0, 1:], [-exact["first"][1], exact["first"][2]], rtol=1e-13)
     # Not before the speed is below `settle`, which an impact with a restitution of 0.8 does not miss by much.
     assert np.all(np.asarray(trajectory.x_ends[:k, 1]) < -1e-4) and -1e-4 <= trajectory.x_ends[k, 1] < -0.8e-4
     # Closed: the pressure rises at the rate beta q = 4 until it is 10. Rounding of times and pressures of 2 to 10.
-    t, pressure = trajectory.starts[k + 1], trajectory.x_starts[k + 1, 0]
-    assert_allclose(trajectory.ends[k + 1], t + (10 - pressure) / 4, rtol=1e-14)
+    t, pressure = trajectory.start_times[k + 1], trajectory.x_starts[k + 1, 0]
+    assert_allclose(trajectory.end_times[k + 1], t + (10 - pressure) / 4, rtol=1e-14)
     # The bounces that are left out: some 20 times the third power of the speed, over the rate of 4.
-    assert_allclose(trajectory.ends[k + 1], exact["opens"], rtol=0, atol=1e-11)
+    assert_allclose(trajectory.end_times[k + 1], exact["opens"], rtol=0, atol=1e-11)
     assert t < exact["ends"] < t + 1e-3 and pressure < exact["pressure"] < pressure + 1e-3
     # Open, from rest at the seat: the lift is beta q t^3 / 6 at first.
-    opened, dt = trajectory.ends[k + 1], 1e-3
+    opened, dt = trajectory.end_times[k + 1], 1e-3
     assert_allclose(closing(valve.Params(flow=0.2), opened + dt).x[0], 4 * dt**3 / 6, rtol=2e-3)
 
 
@@ -91,7 +91,7 @@ def test_speed_at_which_the_valve_closes_hardly_matters():
     times = []
     for settle in (1e-2, 1e-3):
         trajectory = closing(valve.Params(flow=0.2, settle=settle), 4.0)
-        times.append(float(trajectory.ends[closes_at(trajectory) + 1]))
+        times.append(float(trajectory.end_times[closes_at(trajectory) + 1]))
     # The error is of the third order: where the speed is smaller by 10, it is smaller by at least 200.
     errors = np.abs(np.array(times) - exact)
     assert 1e-9 < errors[0] < 1e-4 and errors[1] < errors[0] / 200
@@ -102,7 +102,7 @@ def test_time_of_reopening_in_the_flow():
     """Through 36 impacts, the closing and the closed phase, against central differences of the reference."""
     params = valve.Params(flow=0.2)
     k = closes_at(closing(params, 4.0)) + 1
-    opens = lambda q: closing(eqx.tree_at(lambda p: p.flow, params, q), 4.0).ends[k]
+    opens = lambda q: closing(eqx.tree_at(lambda p: p.flow, params, q), 4.0).end_times[k]
     _, slope = jax.jvp(opens, (params.flow,), (jnp.ones(()),))
     # What is left out, of the third order in a speed of 1e-4, varies with the flow in the second.
     assert_allclose(slope, numbers(REFERENCE["chattering"])["slope"], rtol=1e-6)

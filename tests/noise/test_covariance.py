@@ -283,7 +283,7 @@ def test_stationary_covariance_of_the_walker(walker):
     sigma = hj.noise.stationary_covariance(orbit, noise=noise)
     system, options = simplest_walker.system, {"mode": "swing", "t1": float(orbit.period) * 1.01, "max_jumps": 1}
     run = hj.noise.covariance(system, orbit.x, sigma, orbit.params, noise=noise, integrator=ROLLED, **options)
-    way, t, x = system.transitions[0], run.trajectory.ends[0], run.trajectory.x_ends[0]
+    way, t, x = system.transitions[0], run.trajectory.end_times[0], run.trajectory.x_ends[0]
     f = system.mode("swing").vector_field(t, x, orbit.params)
     gradient = jax.grad(lambda x: way.guard(t, x, orbit.params))(x)
     reset = jax.jacfwd(lambda x: way.reset(t, x, orbit.params))(x)

@@ -126,7 +126,7 @@ def test_the_impact_of_the_drop_removes_what_is_normal_to_the_slope(dropped):
     reset = np.asarray(jax.jacfwd(lambda x: to_slide(0.0, x, EXACT))(hit))
     # The Jacobian of the reset keeps what differs across the slope in position.
     assert_allclose(normal[0] @ reset @ before @ reset.T @ normal[0], normal[0] @ before @ normal[0], rtol=1e-12)
-    xi = np.asarray(hj.saltation_matrix(DROP, 0, predicted.trajectory.ends[0], hit, EXACT))
+    xi = np.asarray(hj.saltation_matrix(DROP, 0, predicted.trajectory.end_times[0], hit, EXACT))
     assert_allclose(after, xi @ before @ xi.T, rtol=0, atol=1e-15)
     # The ball of the mean has landed and a fifth to a half of the balls has not: the spread across the slope is still there.
     assert 0.2 < np.mean(mode == 0) < 0.5

@@ -57,7 +57,7 @@ def test_bad_region():
     low, high = simplest_walker.region(params)
     with pytest.raises(ValueError, match=r"region: low .* must not exceed high"):
         hj.find_orbits(hj.ReturnMap(simplest_walker.system, sequence=("swing",)), params, region=(high, low))
-    with pytest.raises(ValueError, match="starts=0"):
+    with pytest.raises(ValueError, match="max_starts=0"):
         hj.find_orbits(
             hj.ReturnMap(simplest_walker.system, sequence=("swing",)), params, region=(low, high), max_starts=0
         )
@@ -214,7 +214,7 @@ def test_both_orbits_between_fold_and_grazing(monkeypatch):
     solve = eqx.filter_jit(find_orbits.solve_batch, compiler_options={"xla_backend_optimization_level": 1})
     monkeypatch.setattr(find_orbits, "solve_batch", solve)
     with pytest.warns(UserWarning, match="led to 2 orbits"):
-        found = gaits(linear_impact_oscillator, p, starts=768)
+        found = gaits(linear_impact_oscillator, p, max_starts=768)
     assert len(found) == 2 and np.sum(found.stable) == 1
     # In closed form for every amplitude: the impact multiplies areas by e^2, the flow by exp(-2 pi c).
     product = np.prod(np.asarray(found.multipliers)[:, :2], axis=1)
@@ -223,11 +223,11 @@ def test_both_orbits_between_fold_and_grazing(monkeypatch):
 
 def test_too_few_starts_are_said():
     with pytest.warns(UserWarning, match="starts led to 2 orbits; the expected share"):
-        logistic_orbits(3.6, starts=128)
+        logistic_orbits(3.6, max_starts=128)
     # Starts that lead to the orbits of an earlier round count as well.
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        assert len(logistic_orbits(3.6, starts=512)) == 2
+        assert len(logistic_orbits(3.6, max_starts=512)) == 2
 
 
 @pytest.mark.medium

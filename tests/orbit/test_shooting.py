@@ -152,7 +152,7 @@ def test_guess_whose_jump_has_two_preimages():
         assert_allclose(found.nodes[:, 0], nodes[[k, 1 - k]], rtol=1e-14)
         # The state before a jump: the other node, whatever other preimage there is.
         assert_allclose(found.before, np.stack([nodes[[1 - k, k]], np.ones(2)], axis=1), rtol=1e-14)
-        assert_allclose(found.starts, [0, 1], atol=1e-14)
+        assert_allclose(found.start_times, [0, 1], atol=1e-14)
 
 
 @pytest.mark.medium

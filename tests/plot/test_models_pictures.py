@@ -152,9 +152,9 @@ def orbit_of(model, x):
     n = model.system.modes[model.sequence[0]].dimension
     return hj.PeriodicOrbit(
         x=x, period=jnp.array(1.0), multipliers=jnp.zeros(n, complex), return_jacobian=jnp.zeros((n, n)),
-        residual=jnp.array(0.0), guard_rates=jnp.array([-1.0, -1.0]), nodes=x[None], starts=jnp.zeros(1),
+        residual=jnp.array(0.0), guard_rates=jnp.array([-1.0, -1.0]), nodes=x[None], start_times=jnp.zeros(1),
         before=x[None], arc_ends=(x[None],) * len(model.sequence),
-        elapsed=jnp.ones((1, len(model.sequence))), iterations=jnp.array(1), distance=jnp.array(0.0),
+        jump_times=jnp.ones((1, len(model.sequence))), iterations=jnp.array(1), distance=jnp.array(0.0),
         result=hj.RESULTS.successful, params=params, system=model.system, sequence=model.sequence, strides=1,
         integrator=hj.Integrator(),
     )  # fmt: skip

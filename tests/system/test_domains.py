@@ -48,7 +48,7 @@ def test_impacts_are_those_of_a_ball_without_a_domain(drops):
     _, run = drops
     first = np.sqrt(2 / 9.81)
     # Two roundings of the time.
-    assert_allclose(run.ends[0, 0], first, rtol=1e-15)
+    assert_allclose(run.end_times[0, 0], first, rtol=1e-15)
     assert run.jumps[0] == np.sum(first * (1 + 2 * np.cumsum(np.append(0, 0.8 ** np.arange(1, 9)))) < 1)
 
 
@@ -57,7 +57,7 @@ def test_neighbours_of_a_lane_outside_are_bit_identical(drops):
     inside = jax.vmap(drop)(starts.at[1].set(starts[0]))
     for k in (0, 3, 4):
         assert_array_equal(run.x_ends[k], inside.x_ends[k])
-        assert_array_equal(run.ends[k], inside.ends[k])
+        assert_array_equal(run.end_times[k], inside.end_times[k])
 
 
 @pytest.mark.medium
