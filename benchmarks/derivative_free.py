@@ -25,7 +25,7 @@ import numpy as np
 import scipy.optimize
 
 import hyjax as hj
-from hyjax._optimize.optimized_gait import OptimizedGait
+from hyjax._optimize.optimized_orbit import OptimizedOrbit
 from hyjax.models import bhounsule_walker, powered_compass_gait, powered_walker
 
 jax.config.update("jax_enable_x64", True)
@@ -75,7 +75,7 @@ CASES = {
 }  # fmt: skip
 
 
-def with_derivatives(case: Case, gait: hj.PeriodicOrbit) -> OptimizedGait:
+def with_derivatives(case: Case, gait: hj.PeriodicOrbit) -> OptimizedOrbit:
     return hj.optimize(
         gait,
         case.objective,

@@ -58,7 +58,7 @@ def gaits(name: str, model: ModuleType, cache: str) -> dict[str, Any]:
     from hyjax.cli.arguments import parse_parameters
     from hyjax.cli.orbits import require_orbits
     from hyjax.cli.output import orbits_record
-    from hyjax.plot import animate_orbit, gait_figure
+    from hyjax.plot import animate_orbit, orbit_figure
 
     params, values = parse_parameters(model, [])
     orbits = jax.device_get(require_orbits(model, params, values, model.sequence, 1, cache))
@@ -74,7 +74,7 @@ def gaits(name: str, model: ModuleType, cache: str) -> dict[str, Any]:
         animation = animate_orbit(orbits[shown], model, steps=steps, fps=fps_for(seconds), label=label)
         save(animation, FOLDER / f"{name}.gif", fps_for(seconds))
     else:
-        gait_figure(orbits[shown], model).savefig(FOLDER / f"{name}.png", dpi=70)
+        orbit_figure(orbits[shown], model).savefig(FOLDER / f"{name}.png", dpi=70)
     option = f" --orbit {shown + 1}" if shown else ""
     written = f"--animate {name}.gif" if hasattr(model, "outline") else f"--plot {name}.png"
     return {"command": f"hyjax gait {name}{option} {written}", "shown": shown, "gaits": rows}

@@ -44,7 +44,7 @@ RECORDS = {
     "ReturnMap of a section": ("_flow/section_map.py", ("Crossing",)),
     "find_orbits": ("_orbit/find_orbits.py", ("Orbits",)),
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
-    "optimize": ("_optimize/optimized_gait.py", ("OptimizedGait",)),
+    "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
     "follow_optimum": ("_optimize/optimum_branch.py", ("OptimumBranch", "ActiveSetChange")),
 }
 

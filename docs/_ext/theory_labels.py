@@ -9,7 +9,7 @@ SECTIONS = {
     "saltation": "saltation_matrix",
     "return-map": "ReturnMap Stride Section Stroboscope Crossing",
     "orbits": """periodic_orbit PeriodicOrbit SingleShooting MultipleShooting find_orbits Orbits SolveError objectives.period
-        objectives.speed objectives.step_length plot.phase_portrait plot.time_series plot.gait_figure plot.animate_orbit
+        objectives.speed objectives.step_length plot.phase_portrait plot.time_series plot.orbit_figure plot.animate_orbit
         plot.walk plot.PlacedArc plot.shapes""",
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
     "continuation": "continuation Branch PseudoArclength NaturalParameter plot.branch_diagram",
@@ -24,7 +24,7 @@ SECTIONS = {
     "phase": """phase.phase_response phase.PhaseResponse phase.ResponseArc phase.isostable_response phase.IsostableResponse
         phase.entrainment phase.Entrainment plot.response_figure plot.tongue_figure""",
     "lyapunov": "phase.lyapunov_spectrum phase.LyapunovSpectrum",
-    "optimization": """optimize OptimizedGait Constraint InteriorPoint follow_optimum OptimumBranch ActiveSetChange
+    "optimization": """optimize OptimizedOrbit Constraint InteriorPoint follow_optimum OptimumBranch ActiveSetChange
         objectives.along objectives.largest objectives.smallest objectives.integral objectives.impact_loss
         objectives.positive_work objectives.negative_work objectives.cost_of_transport objectives.Negative
         plot.optimization_figure plot.optimum_figure plot.animate_optimization""",

@@ -28,11 +28,11 @@ from .._results.working import working
 from .._system.results import RESULTS
 from .._system.where import leaf_names, one_leaf, Where
 from .constraint import Constraint, is_concrete
-from .gait_program import ExpandedOrbit, GaitProgram, Unknowns
 from .newton_steps import ActiveSet
 from .nonlinear_program import Sample
-from .optimized_gait import OptimizedGait
+from .optimized_orbit import OptimizedOrbit
 from .optimum_branch import ActiveSetChange, OptimumBranch
+from .orbit_program import ExpandedOrbit, OrbitProgram, Unknowns
 
 # Newton's method converges quadratically; a step that is halved so often has no optimum at its end.
 ITERATIONS, HALVINGS = 12, 6
@@ -43,7 +43,7 @@ SUCCESSFUL, NOT_FOUND = cast(RESULTS, RESULTS.successful), cast(RESULTS, RESULTS
 
 
 def follow_optimum(
-    gait: OptimizedGait, *, where: Where | None = None, limit: str | None = None, stop: float, points: int = 40
+    gait: OptimizedOrbit, *, where: Where | None = None, limit: str | None = None, stop: float, points: int = 40
 ) -> OptimumBranch:
     r"""Follow an optimal gait over a parameter of the system, or over the limit of a constraint, to the value `stop`.
 
@@ -157,7 +157,7 @@ class ParametricProgram(NamedTuple):
 
     name: str
     start: float
-    program: GaitProgram
+    program: OrbitProgram
     limited: tuple[int, str] | None
 
     def expansion(
@@ -184,11 +184,11 @@ class ParametricProgram(NamedTuple):
 
 
 @eqx.filter_jit
-def _evaluate(program: GaitProgram, u, at: ExpandedOrbit) -> Sample:
+def _evaluate(program: OrbitProgram, u, at: ExpandedOrbit) -> Sample:
     return program(u, at)
 
 
-def parametric_program(gait: OptimizedGait, where: Where | None, limit: str | None, stop: float) -> ParametricProgram:
+def parametric_program(gait: OptimizedOrbit, where: Where | None, limit: str | None, stop: float) -> ParametricProgram:
     """The program over a parameter, or over the limit of the constraint of that name; `ValueError` unless one is given.
     `stop`: the last value of the number."""
     if (where is None) == (limit is None):
@@ -229,12 +229,12 @@ def _constraint(constraints: tuple[Constraint, ...], name: str) -> tuple[int, st
     return found[0], given[0]
 
 
-def _with_limit(program: GaitProgram, place: tuple[int, str], number: float) -> GaitProgram:
+def _with_limit(program: OrbitProgram, place: tuple[int, str], number: float) -> OrbitProgram:
     limit = lambda program: getattr(program.constraints[place[0]], place[1])
     return eqx.tree_at(limit, program, jnp.asarray(number, limit(program).dtype))
 
 
-def _by_limit(program: GaitProgram, place: tuple[int, str]) -> np.ndarray:
+def _by_limit(program: OrbitProgram, place: tuple[int, str]) -> np.ndarray:
     """Derivatives of the objective and the constraints' rows by a limit: -1 in its rows, +1 for `at_most`."""
     index, field = place
     rows = [np.zeros(1)]
@@ -430,13 +430,13 @@ def exchange(at: Optimum, equalities: int, kind: str, k: int) -> tuple[tuple[str
     return None if out < 0 else held[out - equalities], SUCCESSFUL
 
 
-def _named_change(gait: OptimizedGait, at: Optimum, kind: str, k: int) -> ActiveSetChange:
+def _named_change(gait: OptimizedOrbit, at: Optimum, kind: str, k: int) -> ActiveSetChange:
     label = gait.labels[gait.constraints.size - gait.active.size + k] if kind == "inequalities" else ""
     name = label or f"{'lower' if kind == 'low' else 'upper'} bound of {gait.names[k]}"
     return ActiveSetChange(at.number, name, bool(getattr(at.active, kind)[k]))
 
 
-def _branch(gait: OptimizedGait, name: str, optima: list[Optimum], changes, code: RESULTS) -> OptimumBranch:
+def _branch(gait: OptimizedOrbit, name: str, optima: list[Optimum], changes, code: RESULTS) -> OptimumBranch:
     scale = np.asarray(gait.gait.unknowns.scale)
     stack = lambda rows, width: np.stack(rows) if rows else np.zeros((0, width))
     n, m = gait.gradient.size, gait.constraints.size

@@ -19,16 +19,7 @@ from .._system.types import Params, Scalar, State
 from .._system.where import Where
 from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivity_norm, stride_time
 from .constraint import Objective, Quantity
-from .turning_points import (
-    by_mode,
-    Measured,
-    measured,
-    Rate,
-    remembered,
-    turning_values,
-    values_at,
-    with_integral,
-)
+from .turning_points import by_mode, Measured, measured, Rate, remembered, turning_values, values_at, with_integral
 
 # The vector from one foothold to the next, at the end of an arc: `(mode, x, params) -> (2,)`, as `travel` of a model.
 Travel = Callable[[str, State, Params], Float[Array, " axes"]]

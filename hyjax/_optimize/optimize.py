@@ -20,10 +20,10 @@ from .._sweep.workers import threads_here, Workers
 from .._system.results import RESULTS, SolveError
 from .._system.where import Where
 from .constraint import Constraint, Objective
-from .gait_program import Bounds, GaitProgram, Unknowns, unknowns_of
 from .interior_point import DONE, InteriorPoint, minimize, Minimum, minimum, run_search, Search, start_search
 from .nonlinear_program import NonlinearProgram
-from .optimized_gait import failure, optimized, OptimizedGait
+from .optimized_orbit import failure, optimized, OptimizedOrbit
+from .orbit_program import Bounds, OrbitProgram, Unknowns, unknowns_of
 
 # The number of evaluations between two messages of progress.
 SLICE = 10
@@ -46,7 +46,7 @@ def optimize(
     integrator: IntegratorLike | None = None,
     executor: Executor | None = None,
     throw: bool = True,
-) -> OptimizedGait:
+) -> OptimizedOrbit:
     r"""The gait that minimizes an objective over parameters: $\min_p f(x(p), p)$ under constraints, where $x(p)$ is the orbit.
 
     Gradients, and with `second_order` Hessians, are those of the implicit function theorem at the orbit. Each orbit is solved for
@@ -64,7 +64,7 @@ def optimize(
     workers search from eight starts at a time; by default threads of this process. `throw`: raise an error if no start led to an
     optimum.
 
-    **Returns:** `OptimizedGait`: the best of the local optima found, and all starts. Also under `jit` and `vmap` with one start
+    **Returns:** `OptimizedOrbit`: the best of the local optima found, and all starts. Also under `jit` and `vmap` with one start
     and without the comparison with finite differences. Its `result` is `successful`, or for the best start `infeasible`,
     `optimum_not_found`, or why the first evaluation failed. `ValueError` for arguments that do not fit.
 
@@ -86,7 +86,7 @@ def optimize(
         orbit, objective, where, constraints, bounds, method, starts, shooting, integrator
     )
     gait = program.evaluate
-    assert isinstance(gait, GaitProgram)
+    assert isinstance(gait, OrbitProgram)
     if is_traced((program, lanes, origin)):
         return optimized(program, _whole(program, method, lanes, origin), orbit, None)
     on_cpu = jax.default_backend() == "cpu"
@@ -126,7 +126,7 @@ def _prepare(orbit, objective, where, constraints, bounds, method, starts, shoot
         raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
     count = lambda rows: eqx.filter_eval_shape(rows, orbit, orbit.params).size
     rows = tuple((count(each.equalities), count(each.inequalities)) for each in constraints)
-    gait = GaitProgram(
+    gait = OrbitProgram(
         objective, constraints, unknowns, shooting, integrator, orbit.system, orbit.sequence, orbit.strides,
         method.second_order, rows
     )  # fmt: skip

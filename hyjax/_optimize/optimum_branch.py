@@ -45,7 +45,7 @@ class OptimumBranch(Shown):
 
     **Attributes:** `numbers`: shape `(points,)`, in the unit of the parameter or constraint. `values`: of the objective.
     `unknowns`: the optimized parameters, in their units, `(points, n)`. `multipliers`: of the constraints' rows, `(points, m)`,
-    as those of `OptimizedGait`. `bound_multipliers`: `(points, n)`. `active`: which inequalities hold as equalities, after the
+    as those of `OptimizedOrbit`. `bound_multipliers`: `(points, n)`. `active`: which inequalities hold as equalities, after the
     point. `orbits`: a batch of `PeriodicOrbit`, or `None` without points. `changes`: of the active set, in order; each is a
     point of the branch too. `result`: `successful` where the end was reached, else why the branch ends. `name`, `names`,
     `labels`: of the number, the unknowns, and the rows.

@@ -123,7 +123,7 @@ class PeriodicOrbit(Shown):
         )
 
     def plot(self, model=None):
-        """A figure of phase portrait, coordinates over time and multipliers; see `hyjax.plot.gait_figure`."""
+        """A figure of phase portrait, coordinates over time and multipliers; see `hyjax.plot.orbit_figure`."""
         return draw(self, model)
 
     def animate(self, model, **options):

@@ -27,7 +27,7 @@ def draw(result: Any, /, *args: Any, **options: Any) -> Any:
     """The picture of a result: the figure or the axes that `result.plot()` returns.
 
     **Arguments:** `result`: an orbit, a trajectory, a branch, an optimum, estimates or another result that has a method `plot`.
-    The others: those of the function that draws a result of this type, such as `hyjax.plot.gait_figure` for an orbit. A type of
+    The others: those of the function that draws a result of this type, such as `hyjax.plot.orbit_figure` for an orbit. A type of
     your own is added by `hyjax.plot.draw.register`, as for every function of `functools.singledispatch`.
 
     **Returns:** a matplotlib figure, or axes. `TypeError` for a type without a picture; `ImportError` without matplotlib.

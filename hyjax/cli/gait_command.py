@@ -66,9 +66,9 @@ def gait(
         Console(width=max(Console().width, 50 + 40 * len(orbits))).print(orbits_table(model, values, shown))
     drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)
     if plot is not None:
-        from ..plot.orbit_figure import gait_figure
+        from ..plot.orbit_figure import orbit_figure
 
-        save_figure(plot, lambda: gait_figure(drawn, model, in_degrees(param)))
+        save_figure(plot, lambda: orbit_figure(drawn, model, in_degrees(param)))
     if animate is not None:
         from ..plot.animation import animate_orbit, save_animation
 

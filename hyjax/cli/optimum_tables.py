@@ -10,13 +10,13 @@ from .output import orbit_record
 from .quantities import quantities, Quantity
 
 if TYPE_CHECKING:
-    from .._optimize.optimized_gait import OptimizedGait
+    from .._optimize.optimized_orbit import OptimizedOrbit
 
 
 def optimum_record(
     name: str,
     values: dict[str, float],
-    gait: "OptimizedGait",
+    gait: "OptimizedOrbit",
     objective: Quantity,
     maximize: bool,
     bounds: dict[str, tuple[float, float]],
@@ -100,7 +100,7 @@ def lost_gaits(record: dict[str, Any]) -> str:
     return ", ".join(f"{lost.count(code)} {code}" for code in sorted(set(lost)))
 
 
-def _constraints(gait: "OptimizedGait", sign: int, rows_before) -> list[dict[str, Any]]:
+def _constraints(gait: "OptimizedOrbit", sign: int, rows_before) -> list[dict[str, Any]]:
     """Each limit of a constraint, equalities first, as the rows of the optimization."""
     given = gait.gait.constraints
     limits = [(each.name, "=", each.equals) for each in given if each.equals is not None]
@@ -137,7 +137,7 @@ def _number(value) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def no_optimum(record: dict[str, Any], gait: "OptimizedGait", first_order: bool) -> str:
+def no_optimum(record: dict[str, Any], gait: "OptimizedOrbit", first_order: bool) -> str:
     """Why no optimum was found, and what to try, in the words of the command line."""
     from .._system.results import described_code
 

@@ -20,7 +20,7 @@ from .orbit_axes import (
     phase_portrait as phase_portrait,
     time_series as time_series,
 )
-from .orbit_figure import gait_figure as gait_figure
+from .orbit_figure import orbit_figure as orbit_figure
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .response_figure import response_figure as response_figure, tongue_figure as tongue_figure
 from .sketch import sketch as sketch

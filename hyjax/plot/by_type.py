@@ -3,7 +3,7 @@
 from .._continuation.branch import Branch
 from .._continuation.locus import Locus
 from .._flow.trajectory import Trajectory
-from .._optimize.optimized_gait import OptimizedGait
+from .._optimize.optimized_orbit import OptimizedOrbit
 from .._optimize.optimum_branch import OptimumBranch
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate, draw
@@ -22,7 +22,7 @@ from .estimates_figure import estimate_figure
 from .ilqr_figure import ilqr_figure
 from .optimization_figure import optimization_figure
 from .optimum_figure import optimum_figure
-from .orbit_figure import gait_figure
+from .orbit_figure import orbit_figure
 from .response_figure import response_figure, tongue_figure
 from .trajectory_figure import trajectory_figure
 
@@ -35,15 +35,15 @@ FIGURES = {
     IlqrSolution: ilqr_figure,
     IsostableResponse: response_figure,
     Locus: locus_diagram,
-    OptimizedGait: optimization_figure,
+    OptimizedOrbit: optimization_figure,
     OptimumBranch: optimum_figure,
-    PeriodicOrbit: gait_figure,
+    PeriodicOrbit: orbit_figure,
     PhaseResponse: response_figure,
     Smoothed: lambda smoothed, measurements=None: estimate_figure(smoothed.estimates, measurements),
     Trajectory: trajectory_figure,
 }
 ANIMATIONS = {
-    OptimizedGait: animate_optimization, PeriodicOrbit: animate_orbit, Trajectory: animate_trajectory,
+    OptimizedOrbit: animate_optimization, PeriodicOrbit: animate_orbit, Trajectory: animate_trajectory,
 }  # fmt: skip
 
 for kind, figure in FIGURES.items():

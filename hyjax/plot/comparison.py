@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._optimize.optimized_gait import OptimizedGait
+from .._optimize.optimized_orbit import OptimizedOrbit
 from .animation import check_outline, check_rates
 from .figure import INK, pyplot
 from .optimization_figure import end_values, objective_name
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def animate_optimization(
-    gait: OptimizedGait, model: Model, steps: int = 4, fps: int = 25, speed: float | None = None
+    gait: OptimizedOrbit, model: Model, steps: int = 4, fps: int = 25, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
     """Animation of a model along its gait before and after an optimization, side by side, at the same times and scale.
 
@@ -76,5 +76,5 @@ def animate_optimization(
     return FuncAnimation(fig, draw, frames=len(times), interval=1000 / fps, cache_frame_data=False)
 
 
-def _title(gait: OptimizedGait, model: Model) -> str:
+def _title(gait: OptimizedOrbit, model: Model) -> str:
     return ": ".join(text for text in (getattr(model, "title", ""), objective_name(gait)) if text)

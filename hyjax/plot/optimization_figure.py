@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._optimize.objectives import Negative
-from .._optimize.optimized_gait import OptimizedGait
+from .._optimize.optimized_orbit import OptimizedOrbit
 from .._results.labels import chosen_unit, named_params, units_of
 from .figure import BLUE, GREY, number, pyplot, quantity, symbol, tidy, unit, VERMILION
 from .orbit_axes import message_of, multiplier_plane, phase_portrait, portrait_panels, series_panels, time_series
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEAST = 1e-17
 
 
-def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) -> "matplotlib.figure.Figure":
+def optimization_figure(gait: OptimizedOrbit, model: ModuleType | None = None) -> "matplotlib.figure.Figure":
     """The figure of an optimization: phase portrait and coordinates over time before and after, in axes of the same scales; the
     objective and the largest violation of a constraint over the accepted evaluations of the best start; the multipliers.
 
@@ -68,7 +68,7 @@ def optimization_figure(gait: OptimizedGait, model: ModuleType | None = None) ->
     return fig
 
 
-def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
+def _title(gait: OptimizedOrbit, model: ModuleType | None) -> str:
     """The model, the objective, and the parameters before and after."""
     ends = (
         np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
@@ -90,17 +90,17 @@ def _title(gait: OptimizedGait, model: ModuleType | None) -> str:
     return f"{head}; {', '.join(shown[:6] + more)}"
 
 
-def sign_of(gait: OptimizedGait) -> int:
+def sign_of(gait: OptimizedOrbit) -> int:
     """-1 where the objective is a `Negative`, which is to be shown as the objective that it maximizes."""
     return -1 if isinstance(gait.gait.objective, Negative) else 1
 
 
-def end_values(gait: OptimizedGait) -> tuple[float, float]:
+def end_values(gait: OptimizedOrbit) -> tuple[float, float]:
     """The value before and after of the objective that is minimized or maximized."""
     return sign_of(gait) * float(gait.value_before), sign_of(gait) * float(gait.value)
 
 
-def objective_name(gait: OptimizedGait) -> str:
+def objective_name(gait: OptimizedOrbit) -> str:
     """The name of the objective, and what is done to it."""
     given = gait.gait.objective
     negative = isinstance(given, Negative)
@@ -110,7 +110,7 @@ def objective_name(gait: OptimizedGait) -> str:
     )
 
 
-def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
+def _course(gait: OptimizedOrbit, panels: "list[matplotlib.axes.Axes]") -> None:
     """The objective and, where there are constraints, the largest violation of the accepted evaluations, by their numbers."""
     history = gait.history
     taken = np.flatnonzero(np.asarray(history.accepted))
@@ -129,7 +129,7 @@ def _course(gait: OptimizedGait, panels: "list[matplotlib.axes.Axes]") -> None:
     panels[-1].locator_params(axis="x", integer=True)
 
 
-def _multipliers(gait: OptimizedGait, ax: "matplotlib.axes.Axes") -> None:
+def _multipliers(gait: OptimizedOrbit, ax: "matplotlib.axes.Axes") -> None:
     """The multipliers after, as in `multiplier_plane`, and those before as open circles."""
     multiplier_plane(gait.orbit, ax)
     across, up = np.real(gait.before.multipliers), np.imag(gait.before.multipliers)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 
-def gait_figure(
+def orbit_figure(
     orbits: PeriodicOrbit | Sequence[PeriodicOrbit], model: ModuleType | None = None, degrees: Collection[str] = ()
 ) -> "matplotlib.figure.Figure":
     """The summary figure of periodic orbits, with a row for each: phase portrait, coordinates over time, multipliers.
@@ -42,12 +42,12 @@ def gait_figure(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> figure = hj.plot.gait_figure(orbit, model=wheel)
+    >>> figure = hj.plot.orbit_figure(orbit, model=wheel)
     >>> figure.savefig("gait.png")
     """
     rows = each_orbit(orbits)
     if not rows:
-        raise ValueError("gait_figure: there is no orbit to draw: the batch has length 0.")
+        raise ValueError("orbit_figure: there is no orbit to draw: the batch has length 0.")
     heights = [_height(orbit, model) for orbit in rows]
     fig = pyplot().figure(figsize=(11, sum(heights) + 0.4), layout="constrained")
     settings = [parameter_texts(orbit.params, degrees) for orbit in rows]

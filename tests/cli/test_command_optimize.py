@@ -18,7 +18,7 @@ from hyjax.cli.arguments import Misuse
 from hyjax.cli.optimum_tables import no_optimum
 from hyjax.cli.quantities import parse_bounds, parse_constraints, quantities
 from hyjax.models import load, powered_walker, rimless_wheel
-from hyjax.plot import gait_figure, optimization_figure
+from hyjax.plot import optimization_figure, orbit_figure
 
 WHEEL = ("optimize", "rimless_wheel", "--objective", "period")
 SPEED, SLOPE = 0.6, 0.2
@@ -214,7 +214,7 @@ def test_the_figure(gait):
     # Row by row: the portraits, the coordinates over time.
     columns = np.reshape(gaits.axes, (2, 2)).T
     for orbit, axes in zip((gait.before, gait.orbit), columns, strict=True):
-        alone = gait_figure(orbit, rimless_wheel).axes[:2]
+        alone = orbit_figure(orbit, rimless_wheel).axes[:2]
         for ax, other in zip(axes, alone, strict=True):
             for line, same in zip(ax.lines, other.lines, strict=True):
                 np.testing.assert_array_equal(line.get_xydata(), same.get_xydata())

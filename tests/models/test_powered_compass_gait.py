@@ -14,7 +14,7 @@ import hyjax as hj
 from hyjax import models
 from hyjax.cli.arguments import parse_parameters
 from hyjax.models import compass_gait, powered_compass_gait as walker
-from hyjax.plot import gait_figure
+from hyjax.plot import orbit_figure
 
 TORQUE = 0.13
 CASES = (
@@ -216,7 +216,7 @@ def test_the_default_gait(gait):
     distance = 2 * np.sin((gait.x[0] - gait.x[1]) / 2)
     cost = walker.objectives["cost_of_transport"](gait, gait.params)
     assert_allclose(cost, pushed(gait.before[0], gait.params) / (2 * distance), rtol=1e-12)
-    assert "push\u00a0off\u00a0=\u00a00.15" in gait_figure(gait, walker).get_suptitle()
+    assert "push\u00a0off\u00a0=\u00a00.15" in orbit_figure(gait, walker).get_suptitle()
 
 
 class Network(eqx.Module):

@@ -11,7 +11,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._optimize.gait_program import unknowns_of
 from hyjax._optimize.interior_point import (
     after_descent,
     after_finish,
@@ -45,7 +44,8 @@ from hyjax._optimize.nonlinear_program import (
     starting_point,
 )  # fmt: skip
 from hyjax._optimize.optimize import starting_points
-from hyjax._optimize.optimized_gait import _distinct
+from hyjax._optimize.optimized_orbit import _distinct
+from hyjax._optimize.orbit_program import unknowns_of
 
 RESULTS = hj.RESULTS
 INF = math.inf

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax._optimize.follow_optimum import _by_limit, exchange, Expansion, Optimum, OptimumCurve
-from hyjax._optimize.gait_program import GaitProgram, unknowns_of
 from hyjax._optimize.newton_steps import ActiveSet
+from hyjax._optimize.orbit_program import OrbitProgram, unknowns_of
 from hyjax._orbit.shooting import SingleShooting
 
 INF = math.inf
@@ -143,7 +143,7 @@ def test_derivatives_by_a_limit():
         hj.Constraint(hj.objectives.period, at_least=0.5),
     )  # fmt: skip
     params = {"a": jnp.array(1.0)}
-    program = GaitProgram(
+    program = OrbitProgram(
         hj.objectives.period, limits, unknowns_of(lambda p: p["a"], params, None, jnp.float64), SingleShooting(), hj.Integrator(),
         None, ("run",), 1, second_order=True, rows=((0, 2), (1, 0), (0, 1)),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from hyjax.models import (
     slip,
     vibrating_table,
 )
-from hyjax.plot import gait_figure, phase_portrait, time_series
+from hyjax.plot import orbit_figure, phase_portrait, time_series
 from hyjax.plot.animation import animate_trajectory, check_outline
 from hyjax.plot.figure import pyplot, unit
 from hyjax.plot.placement import placed_arcs, shapes
@@ -186,7 +186,7 @@ def test_coordinates_without_rates(monkeypatch):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("voltage (V)", "current (A)")
     ax = time_series(orbit, model=buck_converter)
     assert ax.get_ylabel() == "voltage (V), current (A), ramp (V)"
-    first, second = gait_figure(orbit, buck_converter).get_suptitle().split("\n")
+    first, second = orbit_figure(orbit, buck_converter).get_suptitle().split("\n")
     assert len(first) <= 110 and first.endswith(",") and "ramp\u00a0period\u00a0=\u00a00.4\u00a0ms" in second
 
 

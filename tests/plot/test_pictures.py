@@ -30,14 +30,14 @@ def closed():
 @compared
 def test_gait():
     """Angles of one mode in one portrait; the slope in degrees, as given; time without a unit of its own."""
-    return plot.gait_figure(swinging(), compass_gait, degrees=("slope",))
+    return plot.orbit_figure(swinging(), compass_gait, degrees=("slope",))
 
 
 @pytest.mark.medium
 @compared
 def test_gait_of_several_modes():
     """A panel for the coordinate of stance alone; a change of mode is no jump."""
-    return plot.gait_figure(running(), slip)
+    return plot.orbit_figure(running(), slip)
 
 
 @compared
@@ -48,7 +48,7 @@ def test_gait_of_two_units():
     half = np.stack([12 + 0.05 * np.sin(turn), 0.55 + 0.05 * np.cos(turn), 3.8 + 11 * t], axis=1)
     other = np.stack([12 - 0.05 * np.sin(turn), 0.55 - 0.05 * np.cos(turn), 6 + 11 * t], axis=1)
     arcs = [("off", t, half), ("on", t + 0.2, other)]
-    return plot.gait_figure(orbit_of(buck_converter, arcs, [-815.0, 0.2, 0.0]), buck_converter)
+    return plot.orbit_figure(orbit_of(buck_converter, arcs, [-815.0, 0.2, 0.0]), buck_converter)
 
 
 @pytest.mark.medium

@@ -14,7 +14,7 @@ import pytest
 
 import hyjax as hj
 from hyjax.models import load, simplest_walker as walker
-from hyjax.plot import gait_figure, multiplier_plane, phase_portrait, time_series
+from hyjax.plot import multiplier_plane, orbit_figure, phase_portrait, time_series
 from hyjax.plot.animation import animate_orbit, save_animation
 from hyjax.plot.figure import pyplot, symbol, unit
 from hyjax.plot.placement import line_numbers, shapes, walk
@@ -115,10 +115,10 @@ def test_multiplier_plane_tells_stable_from_unstable(orbit):
 
 
 def test_gait_figure_has_a_row_for_each_orbit(orbit, batch):
-    assert len(gait_figure(orbit).axes) == 3
+    assert len(orbit_figure(orbit).axes) == 3
     lost = jax.tree.map(lambda leaf: leaf * jnp.nan if eqx.is_inexact_array(leaf) else leaf, orbit)
     lost = eqx.tree_at(lambda o: o.result, lost, hj.RESULTS.no_crossing)
-    figure = gait_figure([batch, lost], walker)
+    figure = orbit_figure([batch, lost], walker)
     assert len(figure.axes) == 6
     titles = [part.get_suptitle() for part in figure.subfigs]
     for title in titles[:2]:
@@ -142,7 +142,7 @@ def test_misuse_is_named(orbit, batch):
     with pytest.raises(ValueError, match="no orbit to draw"):
         phase_portrait(eqx.tree_at(lambda o: o.period, orbit, orbit.period * jnp.nan))
     with pytest.raises(ValueError, match="length 0"):
-        gait_figure(batch[:0])
+        orbit_figure(batch[:0])
     with pytest.raises(ValueError, match="does not define outline"):
         animate_orbit(orbit, sys)
     with pytest.raises(ValueError, match="steps=0"):

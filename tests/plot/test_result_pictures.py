@@ -16,7 +16,7 @@ from drawn_orbits import bouncing, height, IMPACT, OMEGA, running, sliding, swin
 import hyjax as hj
 from hyjax import certify, plot
 from hyjax._optimize.interior_point import SearchHistory
-from hyjax._optimize.optimized_gait import OptimizedGait
+from hyjax._optimize.optimized_orbit import OptimizedOrbit
 from hyjax._optimize.optimum_branch import ActiveSetChange, OptimumBranch
 from hyjax.certify.certificate import TubeBounds
 from hyjax.certify.enclosed_eigenvalues import EigenvalueEnclosure
@@ -192,7 +192,7 @@ def optimized():
         codes=np.zeros((1, 5), int),
     )  # fmt: skip
     return record(
-        OptimizedGait, before=before, orbit=orbit, value_before=0.9, value=0.5, result=hj.RESULTS.successful,
+        OptimizedOrbit, before=before, orbit=orbit, value_before=0.9, value=0.5, result=hj.RESULTS.successful,
         constraints=np.zeros(1), best=0, starts=SimpleNamespace(iterations=[5], history=history),
         gait=SimpleNamespace(unknowns=unknowns, objective=hj.objectives.spectral_radius),
     )  # fmt: skip

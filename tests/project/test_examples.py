@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 
 # Those that compile most: branches, optima, regulators, iLQR, proofs, studies and their pictures.
 _SLOW = """
-    SpecialPoint switch_branch cascade locus optimize OptimizedGait follow_optimum OptimumBranch ActiveSetChange
+    SpecialPoint switch_branch cascade locus optimize OptimizedOrbit follow_optimum OptimumBranch ActiveSetChange
     control.regulator control.Regulator control.Tracking control.ilqr control.IlqrSolution control.IlqrHistory
     phase.entrainment phase.Entrainment study.solver_study study.solver_points study.recommend_integrator
     study.Recommendation open_sweep sweep attractor basin MultipleShooting certify.attracting certify.Certificate

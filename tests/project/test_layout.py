@@ -126,7 +126,7 @@ def test_import_is_lean():
 import sys, hyjax as hj
 late = {"matplotlib", "scipy.optimize", "xarray", "typer", "rich", "diffrax", "hyjax.plot", "hyjax.contact", "hyjax.models"}
 print(*late & set(sys.modules))
-print(hj.plot.gait_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
+print(hj.plot.orbit_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
 print(hj.objectives.speed.__name__, *{"matplotlib", "typer", "rich"} & set(sys.modules))
 """
     asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT.parent)

@@ -70,7 +70,7 @@ def test_types_reach_a_users_script(tmp_path):
         "p = wheel.Params(slope=jnp.array(0.2))\n"
         "gait = hj.periodic_orbit(wheel.step, wheel.guess(p), p)\n"
         "reveal_type(gait)\nreveal_type(gait.stable)\nreveal_type(hj.plot.explore(wheel).orbit.sequence)\n"
-        "reveal_type(hj.plot.gait_figure)\nreveal_type(hj.simulate(wheel.system, gait.x, p, mode='stance', t1=1.0).jumps)\n"
+        "reveal_type(hj.plot.orbit_figure)\nreveal_type(hj.simulate(wheel.system, gait.x, p, mode='stance', t1=1.0).jumps)\n"
         "gait.stabel\nhj.ReturnMap(wheel.system, sequence=wheel.sequence, strides='two')\n"
     )
     checked = subprocess.run(

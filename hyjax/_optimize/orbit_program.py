@@ -169,7 +169,7 @@ def joined(old: ExpandedOrbit, new: ExpandedOrbit) -> Flag:
     return norm(step - jnp.mean(moves, axis=0)) <= 0.03 * length + bend / 4 + rounding
 
 
-class GaitProgram(eqx.Module):
+class OrbitProgram(eqx.Module):
     """`(u, known) -> Sample`, for `NonlinearProgram.evaluate`. `rows`: the numbers of equalities and inequalities of each
     constraint."""
 

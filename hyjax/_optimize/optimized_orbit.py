@@ -15,13 +15,13 @@ from .._results.shown import is_traced, Shown
 from .._results.table import Table
 from .._system.results import counted_codes, described_code, RESULTS
 from .._system.types import Params, Scalar
-from .gait_program import GaitProgram
 from .interior_point import codes_of, Minimum, SearchHistory
 from .nonlinear_program import largest, NonlinearProgram
+from .orbit_program import OrbitProgram
 
 
 class Starts(eqx.Module):
-    """What the starts led to, each in one row, the best first by number `OptimizedGait.best`.
+    """What the starts led to, each in one row, the best first by number `OptimizedOrbit.best`.
 
     **Attributes:** `values`: of the objective, shape `(starts,)`. `unknowns`: the parameters, in their units, `(starts, n)`.
     `violation`: the largest of a constraint, `(starts,)`. `error`: the residual of the optimality conditions. `iterations`:
@@ -39,7 +39,7 @@ class Starts(eqx.Module):
     result: RESULTS
 
 
-class OptimizedGait(Shown):
+class OptimizedOrbit(Shown):
     r"""The best of the local optima found.
 
     **Attributes:** `value`: of the objective. `orbit`: the optimal gait; `params`: its parameters. `before`: the gait from which
@@ -77,7 +77,7 @@ class OptimizedGait(Shown):
     starts: Starts
     best: Int[Array, ""]
     result: RESULTS
-    gait: GaitProgram
+    gait: OrbitProgram
 
     @property
     def params(self) -> Params:
@@ -118,10 +118,10 @@ class OptimizedGait(Shown):
 
 def optimized(
     program: NonlinearProgram, found: Minimum, before: PeriodicOrbit, gradient_error: Array | None
-) -> OptimizedGait:
+) -> OptimizedOrbit:
     """The result of all starts."""
     gait = program.evaluate
-    assert isinstance(gait, GaitProgram)
+    assert isinstance(gait, OrbitProgram)
     e, scale = program.equalities, gait.unknowns.scale
     values, rows = found.sample.values[:, 0], found.sample.values[:, 1:]
     violation = jax.vmap(lambda row: jnp.maximum(largest(row[:e]), largest(jnp.minimum(row[e:], 0))))(rows)
@@ -135,7 +135,7 @@ def optimized(
         found.result,
     )  # fmt: skip
     nan = jnp.full((), jnp.nan, values.dtype)
-    return OptimizedGait(
+    return OptimizedOrbit(
         value=one.sample.values[0],
         orbit=one.sample.carry.orbit,
         before=before,
@@ -166,23 +166,23 @@ def _distinct(found: Minimum, good: Array) -> Array:
     return jnp.where(good, ranks, -1)
 
 
-def describe(gait: OptimizedGait) -> str:
+def describe(gait: OptimizedOrbit) -> str:
     """The table that `print` shows: the parameters and the objective before and after, constraints, residuals, starts."""
     if is_traced(gait):
-        return "OptimizedGait(traced)"
+        return "OptimizedOrbit(traced)"
     rows = [("", "before", "after", ""), *(row[:1] + row[2:] for row in _rows(gait))]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = ["OptimizedGait"]
+    lines = ["OptimizedOrbit"]
     lines += [f"  {a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
     return "\n".join([*lines, *(f"  {line}" for line in _notes(gait))])
 
 
-def optimization_table(gait: OptimizedGait) -> Table:
+def optimization_table(gait: OptimizedOrbit) -> Table:
     """The same rows with units, for HTML."""
-    return Table("OptimizedGait", list(_rows(gait)), ("", "unit", "before", "after", ""), notes=_notes(gait))
+    return Table("OptimizedOrbit", list(_rows(gait)), ("", "unit", "before", "after", ""), notes=_notes(gait))
 
 
-def _rows(gait: OptimizedGait) -> Iterator[tuple[str, str, str, str, str]]:
+def _rows(gait: OptimizedOrbit) -> Iterator[tuple[str, str, str, str, str]]:
     """Name, unit, value before, value after and remark of each row."""
     before, after = (
         np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
@@ -205,7 +205,7 @@ def _rows(gait: OptimizedGait) -> Iterator[tuple[str, str, str, str, str]]:
     yield "spectral radius", "", f"{radius(gait.before):.6g}", f"{radius(gait.orbit):.6g}", ""
 
 
-def _notes(gait: OptimizedGait) -> list[str]:
+def _notes(gait: OptimizedOrbit) -> list[str]:
     """Constraints, residuals and starts, a line for each."""
     lines = []
     labels, values, multipliers = gait.labels, np.asarray(gait.constraints), np.asarray(gait.multipliers)
@@ -224,7 +224,7 @@ def _notes(gait: OptimizedGait) -> list[str]:
     return [*lines, *_starts_notes(gait)]
 
 
-def _starts_notes(gait: OptimizedGait) -> list[str]:
+def _starts_notes(gait: OptimizedOrbit) -> list[str]:
     starts = jax.tree.map(np.asarray, gait.starts)
     if starts.values.size == 1:
         return []
@@ -240,7 +240,7 @@ def _starts_notes(gait: OptimizedGait) -> list[str]:
     return lines + [f"{n:>6}  {code}" for code, n in lost]
 
 
-def failure(gait: OptimizedGait) -> str:
+def failure(gait: OptimizedOrbit) -> str:
     """The message of an optimization that found no optimum."""
     start = int(gait.best)
     codes = [code.partition(":")[0] for code, _ in counted_codes(codes_of(gait.history.codes))]

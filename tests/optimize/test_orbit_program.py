@@ -9,7 +9,7 @@ import pytest
 from test_continuation import mapping
 
 import hyjax as hj
-from hyjax._optimize.gait_program import GaitProgram, joined, LEAST, unknowns_of
+from hyjax._optimize.orbit_program import joined, LEAST, OrbitProgram, unknowns_of
 from hyjax._orbit.shooting import SingleShooting
 
 # Half the distance of two stable fixed points, of size 1, on either side of an unstable one.
@@ -26,7 +26,7 @@ def three_points(x, p):
 def test_a_stable_gait_is_not_taken_for_its_neighbour():
     rolled, params, system = hj.Integrator(unroll=False), {"shift": jnp.array(0.0)}, mapping(three_points)
     unknowns = unknowns_of(lambda p: p["shift"], params, None, jnp.float64)
-    gait = GaitProgram(
+    gait = OrbitProgram(
         lambda orbit, params: orbit.period,
         (),
         unknowns,
