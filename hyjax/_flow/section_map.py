@@ -168,7 +168,8 @@ def crossing_of(
     if isinstance(section, Stroboscope):
         # The state after a period may be in any mode: the passes are one flow.
         return _next_crossing(system, section.lasting(passes), t, x, params, passes * max_jumps, integrator)
-    start, taken, jumps, result = t, [], jnp.array(0), RESULTS.successful
+    start, taken, jumps = t, [], jnp.array(0)
+    result = choose(True, RESULTS.successful, RESULTS.successful)
     for _ in range(passes):
         each = _next_crossing(system, section, t, x, params, max_jumps, integrator)
         result = choose(result == RESULTS.successful, each.result, result)

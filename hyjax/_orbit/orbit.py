@@ -9,7 +9,9 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
+from .._flow.flow import flow_for
 from .._flow.integrator import Integrators, rolled
+from .._flow.jump import reset
 from .._flow.trajectory import Arc
 from .._numerics.trees import without_tangents
 from .._results.registry import animate, draw
@@ -25,6 +27,7 @@ from .orbit_report import describe, orbit_table
 from .problem import Problem
 from .return_map import ReturnMap
 from .shooting import AbstractShooting, SearchLimits
+from .stride import run_stride
 from .verdict import in_family, judged, orbit_multipliers
 
 if TYPE_CHECKING:
@@ -228,3 +231,19 @@ def run_orbit(
         distance,
     )  # fmt: skip
     return orbit, reached
+
+
+def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
+    """For each arc of the stride from `x` at the time `t`: `n` times, and the states there."""
+    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
+    taken = orbit.system.route(orbit.sequence)
+    arcs = []
+    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
+        times = jnp.linspace(t, impact.t, n)
+
+        def at(time, mode=mode, t=t, x=x):
+            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
+
+        arcs.append((times, jax.vmap(at)(times)))
+        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
+    return arcs

@@ -73,7 +73,7 @@ def periodic_orbit(
             f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
         )
     if step.sequence is None:
-        orbit, reached = orbit_of_section(step, guess, params, method, near)
+        orbit, reached = orbit_of_section(step, guess, params, method, jnp.asarray(near, guess.dtype))
         return raise_failure(orbit, reached) if throw else orbit
     integrator = step.integrator_or(Integrator())
     if guess.ndim == 2:

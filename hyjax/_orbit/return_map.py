@@ -108,8 +108,8 @@ class ReturnMap(eqx.Module):
         the failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
         """
         if self.sequence is None:
-            return crossing_of(*self._checked(x, params, t))
-        return traced_stride(*self._checked(x, params, t))
+            return crossing_of(*self._of_section(x, params, t))
+        return traced_stride(*self._along_sequence(x, params, t))
 
     def jacobian(self, x: State, params: Params, t: float | Time | None = None) -> Matrix:
         r"""The Jacobian of the map, from section to section. $S_x = \prod_i D_xR_i\,(I - f\,D_xg/(D_tg + D_xg f))\,\Phi_i$
@@ -122,8 +122,8 @@ class ReturnMap(eqx.Module):
         whose printed factors are in the wrong order; Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
         """
         if self.sequence is None:
-            return jacobian_of_crossing(*self._checked(x, params, t))
-        return jacobian_of_stride(*self._checked(x, params, t))
+            return jacobian_of_crossing(*self._of_section(x, params, t))
+        return jacobian_of_stride(*self._along_sequence(x, params, t))
 
     def monodromy(self, x: State, params: Params, t: float | Time | None = None) -> Matrix:
         r"""The monodromy matrix, the map of variations at *fixed time*: $\prod_i \Xi_i\,\Phi_i$.
@@ -142,7 +142,7 @@ class ReturnMap(eqx.Module):
             raise ValueError(
                 "monodromy: give the sequence of modes in place of the section: ReturnMap(system, sequence=...)."
             )
-        return monodromy_of_stride(*self._checked(x, params, t))
+        return monodromy_of_stride(*self._along_sequence(x, params, t))
 
     def repeated(self, times: int) -> "ReturnMap":
         """The map iterated, $S^{km}$ for $k$ = `times`: the same with `times` as many strides. `ValueError` for less than one."""
@@ -159,16 +159,20 @@ class ReturnMap(eqx.Module):
         """The map's integrator, or the default of a verb."""
         return default if self.integrator is None else self.integrator
 
-    def _checked(self, x: State, params: Params, t: float | Time | None):
-        """The arguments of the compiled map, checked."""
+    def _along_sequence(self, x: State, params: Params, t: float | Time | None):
+        """The arguments of a compiled map along the sequence, checked."""
+        assert self.sequence is not None
         integrator = self.integrator_or(Integrator())
-        if self.sequence is not None:
-            whole = self.sequence * self.strides
-            t, x, params = check(self.system, 0.0 if t is None else t, x, params, self.sequence, integrator)
-            return self.system, t, x, params, whole, integrator
+        start, x, params = check(self.system, 0.0 if t is None else t, x, params, self.sequence, integrator)
+        return self.system, start, x, params, self.sequence * self.strides, integrator
+
+    def _of_section(self, x: State, params: Params, t: float | Time | None):
+        """The arguments of a compiled map of the section, checked."""
         assert self.section is not None
-        t, x, params, integrator = check_section(self.system, self.section, x, params, t, integrator)
-        return self.system, self.section, t, x, params, self.max_jumps, integrator, self.strides
+        start, x, params, integrator = check_section(
+            self.system, self.section, x, params, t, self.integrator_or(Integrator())
+        )
+        return self.system, self.section, start, x, params, self.max_jumps, integrator, self.strides
 
 
 def require_map(step: ReturnMap, caller: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.integrator import Integrator, Integrators, PlainForward, rolled, with_adjoint
-from .._flow.section_map import check_section, for_terminal_modes, SectionMap, unchanged, with_section_mode
+from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, unchanged, with_section_mode
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
 from .._results.shown import is_traced
@@ -171,7 +171,7 @@ def find_section_orbits(
 
 
 def orbit_of_section(
-    step: ReturnMap, guess: State, params: Params, method: AbstractShooting, near: float
+    step: ReturnMap, guess: State, params: Params, method: AbstractShooting, near: Scalar
 ) -> tuple[PeriodicOrbit, Reached]:
     """`periodic_orbit` by a section, and the last iterate."""
     if is_traced((guess, params, near)):
@@ -234,6 +234,7 @@ def _sequence_from(
     t, sequence = jnp.zeros((), x.dtype), [there.home]
     for k in range(step.strides):
         passed = once(x, params, t)
+        assert isinstance(passed, Crossing)
         if not bool(passed.result == RESULTS.successful):
             return (there.home,)
         taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]

@@ -48,9 +48,9 @@ class OwnModel(ModuleType):
     def sequence(self) -> tuple[str, ...]:
         """The sequence of the file's map `step`, or its `sequence`; by default that of a system with one transition, from a mode
         to itself."""
-        step = getattr(self.module, "step", None)
-        if getattr(step, "sequence", None):
-            return tuple(step.sequence)
+        along = getattr(getattr(self.module, "step", None), "sequence", None)
+        if along:
+            return tuple(along)
         if hasattr(self.module, "sequence"):
             return tuple(self.module.sequence)
         ways = [(way.source, way.target) for way in self.system.transitions]
