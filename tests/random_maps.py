@@ -23,15 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import hyjax as hj
-from hyjax.certify.basis import basis
 from hyjax.certify.disturbance import Disturbance, NONE
 from hyjax.certify.enclosed_map import Image, ReturnMap
-from hyjax.certify.krawczyk_boxes import Boxes, Over
+from hyjax.certify.krawczyk import Boxes, Over
 from hyjax.certify.matrix_balls import approximate_inverse
 from hyjax.certify.rounding import up
 from hyjax.certify.section_plane import SectionChart
 from hyjax.certify.state_set import identity_frame
-from hyjax.certify.taylor_model import TaylorModel
+from hyjax.certify.taylor_model import basis, TaylorModel
 
 STEPS, ORDERS = 6, 4
 Polynomial = list[Fraction]

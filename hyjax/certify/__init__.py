@@ -10,7 +10,7 @@ from .certificate_figure import (
 )
 from .certified_region import certified_region as certified_region
 from .disturbance import Disturbance as Disturbance
-from .euler_tube import euler_tube as euler_tube
+from .euler_tube import euler_tube as euler_tube, EulerTube as EulerTube
 from .krawczyk import krawczyk as krawczyk
 from .one_sided import (
     LogarithmicNorm as LogarithmicNorm,
@@ -26,4 +26,3 @@ from .stroboscopic import (
     stroboscopic_inclusion as stroboscopic_inclusion,
     StroboscopicInclusion as StroboscopicInclusion,
 )
-from .tube import EulerTube as EulerTube

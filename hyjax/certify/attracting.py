@@ -6,13 +6,12 @@ import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .assumptions import assumptions_of
 from .certificate import Certificate, TubeBounds
 from .disturbance import Disturbance, NONE
 from .enclosed_map import ReturnMap
 from .piece_images import PieceImages
 from .polygon import from_supports, holds, tight
-from .section_plane import SectionChart
+from .section_plane import assumptions_of, SectionChart
 
 # Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside; all
 # pieces are tested when the images of points are below this.

@@ -11,8 +11,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
 from .._results.shown import Shown
 from .._system.types import Params, Scalar, State
-from .disturbance import Disturbance
-from .disturbed import disturbed_ends
+from .disturbance import Disturbance, disturbed_ends
 from .flow_pipe import Tube
 from .section_plane import SectionChart
 
@@ -138,7 +137,7 @@ class Certificate(Shown):
     def __str__(self) -> str:
         d = self.disturbance
         channels = "all rates" if d.channels is None else "the rates of " + ", ".join(d.channels)
-        wind = f"|w| <= {d.bound:g} in {channels}, {d.norm}-norm" if d.bound else "none"
+        disturbance = f"|w| <= {d.bound:g} in {channels}, {d.norm}-norm" if d.bound else "none"
         if not self.proved:
             claim = "; ".join(self.reasons)
         elif self.converges:
@@ -150,7 +149,7 @@ class Certificate(Shown):
             [
                 f"Certificate: {self.status}",
                 f"  claim        {claim}",
-                f"  disturbance  {wind}",
+                f"  disturbance  {disturbance}",
                 f"  ratio        {self.ratio:.4f}: the image reaches so far, of the set",
                 f"  half-widths  {widths}",
                 f"  pieces       {self.pieces}, sets {self.sets}",

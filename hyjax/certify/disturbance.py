@@ -1,9 +1,16 @@
-r"""Additive disturbances of a vector field, bounded in a norm."""
+r"""Additive disturbances of a vector field, bounded in a norm; and strides under such disturbances, drawn at random."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.stride import run_stride
+from .._system.results import RESULTS
+from .._system.system import HybridSystem, Mode, Transition
+from .section_plane import SectionChart
 
 
 class Disturbance(eqx.Module):
@@ -41,3 +48,70 @@ class Disturbance(eqx.Module):
 
 
 NONE = Disturbance(0.0)
+
+
+# Strides under disturbances that are drawn at random, computed as all others: evidence beside a proof.
+
+
+def disturbed_ends(
+    orbit: PeriodicOrbit,
+    section: SectionChart,
+    disturbance: Disturbance,
+    starts: Float[np.ndarray, "count m"],
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "count m"]:
+    r"""Where strides of $\dot x = f(x) + E w(t)$ end that start at points of a section, in its coordinates.
+
+    $w$ lies on its bound, in a random direction up to a random time of the stride, and in another after it. **Arguments:**
+    `starts`: shape `(count, m)`. **Returns:** shape `(count, m)`; NaN for a stride that fails.
+    """
+    system, sequence, params = _pushed(orbit.system), orbit.sequence * orbit.strides, orbit.params
+    pushes = {name: _directions(disturbance, mode, len(starts), rng) for name, mode in orbit.system.modes.items()}
+    parts = rng.uniform(0, 1, len(starts))
+    dimension = orbit.system.mode(sequence[0]).dimension
+
+    @eqx.filter_jit
+    @jax.vmap
+    def ends(z, push, part):
+        x = section.lift(z, params)
+        timed = x.shape[0] > dimension
+        t, x = (x[-1], x[:-1]) if timed else (jnp.zeros(()), x)
+        stride = run_stride(system, t, x, (params, push, t + part * orbit.period), sequence, orbit.integrator)
+        last = stride.impacts[-1]
+        end = section.chart(jnp.append(last.x, last.t - orbit.period) if timed else last.x, params)
+        return jnp.where(stride.result == RESULTS.successful, end, jnp.nan)
+
+    return np.asarray(ends(jnp.asarray(starts), jax.tree.map(jnp.asarray, pushes), jnp.asarray(parts)))
+
+
+def _directions(disturbance: Disturbance, mode: Mode, count: int, rng: np.random.Generator):
+    """Values of $E w$ on the bound, shape `(count, 2, n)`: one before the change and one after it."""
+    groups = np.asarray(disturbance.of_mode(mode.coordinates, mode.dimension))
+    u = rng.normal(size=(count, 2, groups.shape[0], groups.shape[2]))
+    u /= np.maximum(np.linalg.norm(u, axis=-1, keepdims=True), 1e-300)
+    return np.einsum("gnc,kjgc->kjn", groups, u)
+
+
+def _pushed(system: HybridSystem) -> HybridSystem:
+    """The system whose parameters are those of the given one, what is added to the vector field of each mode before and after a
+    time, and that time."""
+
+    def field(name: str, mode: Mode):
+        def pushed(t, x, p):
+            params, pushes, change = p
+            return mode.vector_field(t, x, params) + jnp.where(t < change, pushes[name][0], pushes[name][1])
+
+        return pushed
+
+    def of_params(function):
+        return lambda t, x, p: function(t, x, p[0])
+
+    modes = {name: Mode(field(name, mode), mode.coordinates) for name, mode in system.modes.items()}
+    transitions = tuple(
+        Transition(
+            each.source, each.target, of_params(each.guard), of_params(each.reset),
+            None if each.armed is None else of_params(each.armed),
+        )
+        for each in system.transitions
+    )  # fmt: skip
+    return HybridSystem(modes, transitions)

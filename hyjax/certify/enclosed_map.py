@@ -2,6 +2,8 @@ r"""The return map of an orbit over sets: what `krawczyk`, `attracting` and the 
 
 import functools as ft
 import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,17 +15,122 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
-from .center_orbit import eigenbasis, event_near, moving_frames, numbers_of, reference_flow
 from .disturbance import Disturbance, NONE
 from .enclosed_step import first, widened
 from .event import product
+from .exact_graph import balls_of
 from .flow_pipe import ArcProgram, run_arc, sentences, start_set, Tube
 from .forcing import Forcing, NOT_FORCED
 from .interpret import cases_decided, JUMPS, KINKS
+from .linear_forms import COMPARED
 from .mode_field import ModeField
+from .schedule import Kind
 from .section_plane import at_the_time, MOMENT, section_of_reset, SectionChart, zero_after
-from .state_set import frame_of, identity_frame
+from .state_set import Frame, frame_of, identity_frame
+from .symbolic import Graph
 from .taylor_model import add, ball, TaylorModel
+
+# What the enclosure of a return map takes from the orbit as numbers, on which no proof depends: values, flows, a basis.
+
+# Steps of Runge and Kutta's method within one step of the enclosure.
+SUBSTEPS = 4
+
+
+def numbers_of(graph: Graph, leaves: Sequence[Any]):
+    """The function of a graph in floating-point numbers, of a flat state, compiled by nobody."""
+    constants, levels = balls_of(graph, leaves)[0], graph.varying
+
+    def value(x):
+        memory = np.concatenate([[1.0], np.ravel(x)])
+        combined = lambda rows: np.sum(constants[rows.coefficient] * memory[rows.index], axis=1)
+        with np.errstate(all="ignore"):
+            for level in levels.levels:
+                operands = combined(level.rows)
+                memory = np.concatenate([memory, *(_values(kind, operands) for kind in level.kinds)])
+            return combined(levels.results).reshape(graph.shape)
+
+    return value
+
+
+def _values(kind: Kind, operands: np.ndarray) -> np.ndarray:
+    a = operands[kind.first : kind.first + kind.count]
+    if kind.name == "sin_cos":
+        return np.concatenate([np.sin(a), np.cos(a)])
+    if kind.name in ("exp", "log", "sqrt", "abs", "sign", "floor"):
+        return getattr(np, kind.name)(a)
+    b = operands[kind.first + kind.count : kind.first + 2 * kind.count]
+    if kind.name in ("select", "chosen"):
+        return np.where([_holds(each, operands) for each in kind.conditions], b, a)
+    return {"mul": np.multiply, "div": np.divide, "max": np.maximum, "atan": lambda a, _: np.arctan(a)}[kind.name](a, b)
+
+
+def _holds(condition: Any, rows: np.ndarray) -> bool:
+    if isinstance(condition, bool):
+        return condition
+    if condition.name in COMPARED:
+        return bool(COMPARED[condition.name](rows[condition.operands[0]]))
+    each = [_holds(part, rows) for part in condition.operands]
+    return not each[0] if condition.name == "not" else any(each) if condition.name == "or" else all(each)
+
+
+def eigenbasis(matrix: np.ndarray) -> np.ndarray:
+    """A real basis in which a matrix is nearly block-diagonal: eigenvectors, real and imaginary part of complex ones; where these
+    are nearly dependent, the identity."""
+    values, vectors = np.linalg.eig(matrix)
+    columns = []
+    for value, vector in zip(values, vectors.T, strict=True):
+        if value.imag == 0:
+            columns.append(vector.real / np.linalg.norm(vector.real))
+        elif value.imag > 0:
+            pair = np.stack([vector.real, vector.imag], axis=1)
+            columns += list((pair / np.linalg.norm(pair, 2)).T)
+    basis = np.stack(columns, axis=1)
+    return basis if np.linalg.cond(basis) < 1e6 else np.eye(len(matrix))
+
+
+def reference_flow(field: ModeField, x, h: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The derivatives of the flow over each step from `x`, shape `(steps, n, n)`, and the state at the end, by Runge and Kutta's
+    method of order 4."""
+    rate, n, part = numbers_of(field.variational, field.leaves), field.dimension, h / SUBSTEPS
+    x, flows = np.asarray(x), []
+    for _ in range(steps):
+        columns = np.concatenate([x[:, None], np.eye(n)], axis=1)
+        for _ in range(SUBSTEPS):
+            columns = _stepped(rate, columns, part)
+        x = columns[:, 0]
+        flows.append(columns[:, 1:])
+    return np.stack(flows), x
+
+
+def _stepped(rate: Callable, x: np.ndarray, h: float) -> np.ndarray:
+    """One step of Runge and Kutta's method of order 4."""
+    a = rate(x)
+    b = rate(x + 0.5 * h * a)
+    c = rate(x + 0.5 * h * b)
+    return x + h / 6 * (a + 2 * b + 2 * c + rate(x + h * c))
+
+
+def event_near(field: ModeField, which: int, x: np.ndarray) -> tuple[float, np.ndarray]:
+    """The time from a state to the surface of a guard that is near, and the state there, by Newton's method."""
+    height, rate = numbers_of(field.guards[which], field.leaves), numbers_of(field.field, field.leaves)
+    time = 0.0
+    for _ in range(4):
+        value, speed = height(x)
+        time, x = time - value / speed, _stepped(rate, x, -value / speed)
+    return time, x
+
+
+def moving_frames(flows: Float[np.ndarray, "steps n n"]) -> Frame:
+    """The factors Q of the flow's derivatives, columns by size, stacked: one more than steps."""
+    frame = np.eye(flows.shape[1])
+    chain = [identity_frame(len(frame))]
+    for flow in flows:
+        pushed = flow @ frame
+        order = np.argsort(-np.linalg.norm(pushed, axis=0), kind="stable")
+        frame, _ = np.linalg.qr(pushed[:, order])
+        chain.append(frame_of(frame))
+    return jax.tree.map(lambda *each: jnp.stack(each), *chain)
+
 
 # Differences of the times of events that the method of Runge and Kutta does not measure.
 MEASURED = 5e-8
@@ -106,7 +213,7 @@ class ReturnMap:
         lift = given if section else lambda z, p, period: resets[-1](before(z, p), p, period)
         center, rows = coordinates or (self.section.chart(self.ends[-1], self.params), None)
         self.z = np.asarray(center)
-        self.winds = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
+        self.disturbances = tuple(disturbance.of_mode(field.mode.coordinates, field.dimension) for field in self.fields)
         self.lift, self._lift_slope = self.fields[0].map(lift, jnp.asarray(self.z))
         self.chart = self.fields[-1].map(lambda y, p, _: self.section.chart(y, p))
         self.jumps = tuple(field.map(after) for field, after in zip(self.fields, resets, strict=True))
@@ -244,8 +351,10 @@ class ReturnMap:
         leaves = self.fields[0].leaves
         turn = ball(self.axes.inverse, self.axes.inverse_radius)
         piece = add(product(turn, piece[:, None])[:, 0], ball(jnp.asarray(self.z)))
-        groups = [wind.shape[0] * self.steps if self.disturbance.bound else 0 for wind in self.winds]
-        columns = max(2 * wind.shape[2] for wind in self.winds)
+        groups = [
+            disturbance.shape[0] * self.steps if self.disturbance.bound else 0 for disturbance in self.disturbances
+        ]
+        columns = max(2 * disturbance.shape[2] for disturbance in self.disturbances)
         lifted = first(self.lift, piece, leaves)
         if self.section.strobe:
             lifted = widened(lifted, jnp.zeros(lifted.shape).at[-1].set(MOMENT))
@@ -255,11 +364,24 @@ class ReturnMap:
         smooth = [cases_decided(self.lift, KINKS, piece, leaves)]
         for j, program in enumerate(self.programs):
             field = program.field
-            wind = strength * self.winds[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
-            wind = jnp.pad(wind, ((0, 0), (0, 0), (0, columns // 2 - wind.shape[2]))) if wind.shape[0] else wind
+            disturbance = (
+                strength * self.disturbances[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
+            )
+            disturbance = (
+                jnp.pad(disturbance, ((0, 0), (0, 0), (0, columns // 2 - disturbance.shape[2])))
+                if disturbance.shape[0]
+                else disturbance
+            )
             time = TaylorModel(h[j], jnp.zeros(()), basis)
             ended, tube, proved, known = run_arc(
-                program, self.frames[j], states, time, window[j], wind, sum(groups[:j]), jnp.asarray(self.leaving[j])
+                program,
+                self.frames[j],
+                states,
+                time,
+                window[j],
+                disturbance,
+                sum(groups[:j]),
+                jnp.asarray(self.leaving[j]),
             )
             tubes.append(tube)
             smooth.append(known)
@@ -288,14 +410,16 @@ class ReturnMap:
         of the arcs' durations: to first order, numbers without a proof, on which no enclosure depends."""
         tangents = numbers_of(self._lift_slope, self.fields[0].leaves)(self.z)
         late, blown, slopes = [], np.zeros((self.fields[0].dimension, 0)), []
-        for j, (field, flows, wind, y) in enumerate(zip(self.fields, self.flows, self.winds, self.ends, strict=True)):
+        for j, (field, flows, disturbance, y) in enumerate(
+            zip(self.fields, self.flows, self.disturbances, self.ends, strict=True)
+        ):
             h, leaves = self.durations[j] / self.steps, field.leaves
             for flow in flows:
-                blown = np.concatenate([flow @ blown, *(h * np.asarray(group) for group in wind)], axis=1)
+                blown = np.concatenate([flow @ blown, *(h * np.asarray(group) for group in disturbance)], axis=1)
                 tangents = flow @ tangents
             gradient = numbers_of(field.gradients[self.programs[j].ending], leaves)(y)
             slopes.append(-gradient[:-1] @ tangents / gradient[-1])
-            width = max(wind.shape[2], 1)
+            width = max(disturbance.shape[2], 1)
             sizes = np.add.reduceat((gradient[:-1] @ blown) ** 2, np.arange(0, blown.shape[1], width))
             # Displacements are spread out along the axes of the frame before the event.
             axes = np.asarray(self.frames[j].matrix[-1])

@@ -53,16 +53,16 @@ def columns_of(x: TaylorModel, tangents: TaylorModel) -> TaylorModel:
     return ball(center, jnp.concatenate([x.radius[:, None], tangents.radius], axis=1))
 
 
-def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], wind: Float[Array, " n"]) -> Box:
+def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], disturbance_bound: Float[Array, " n"]) -> Box:
     r"""A box $B$ with $X + [0, h](f(B) + W) \subset B$, which holds every state from $X$ for a time up to $h$.
 
-    **Arguments:** `start`: the ball $X$. `h`: the longest time. `wind`: the bound of the disturbance of each rate.
+    **Arguments:** `start`: the ball $X$. `h`: the longest time. `disturbance_bound`: the bound of the disturbance of each rate.
     """
 
     def next_box(inside: TaylorModel) -> TaylorModel:
         rate = first(field.field, inside, field.leaves)
         half = 0.5 * h
-        reach = jnp.abs(half) * (jnp.abs(rate.center) + 2 * (rate.radius + wind))
+        reach = jnp.abs(half) * (jnp.abs(rate.center) + 2 * (rate.radius + disturbance_bound))
         center = start.center + half * rate.center
         return ball(center, up(start.radius + reach + EPS * (jnp.abs(center) + reach), 2) + TINY)
 
@@ -112,8 +112,13 @@ def remainder(series: Series, h: Float[Array, ""]) -> Array:
     return up(series[-1].largest * jnp.abs(h) ** order, order + 2) + TINY
 
 
-def gust(
-    field: ModeField, box: Box, slope: Matrix, growth: Float[Array, ""], wind: Float[Array, "groups n columns"], h
+def disturbance_displacement(
+    field: ModeField,
+    box: Box,
+    slope: Matrix,
+    growth: Float[Array, ""],
+    disturbance: Float[Array, "groups n columns"],
+    h,
 ) -> tuple[Float[Array, "groups n columns"], Float[Array, " n"]]:
     r"""The displacement by the disturbance within a step: generators and a radius, for a midpoint $A$ of the Jacobian, `slope`.
 
@@ -121,9 +126,11 @@ def gust(
     most $(h - \tau)\,|\Delta A| + \tfrac12 (h - \tau)^2 |A|^2 (I + \gamma)$ with the step's growth, $|\Psi - I| \le \gamma$ by
     entries.
     """
-    middle, error = bounded_product(slope, wind)
-    generators = jnp.concatenate([h * (wind + 0.5 * h * middle), h * h / jnp.sqrt(12.0) * (1 + 1e-15) * middle], axis=2)
-    size = jnp.sum(jnp.abs(wind), axis=(0, 2))
+    middle, error = bounded_product(slope, disturbance)
+    generators = jnp.concatenate(
+        [h * (disturbance + 0.5 * h * middle), h * h / jnp.sqrt(12.0) * (1 + 1e-15) * middle], axis=2
+    )
+    size = jnp.sum(jnp.abs(disturbance), axis=(0, 2))
     largest = box.slope.largest
     change = up(jnp.abs(box.slope.center - slope) + box.slope.radius + EPS * largest, 2)
     squared = largest @ largest @ (jnp.eye(field.dimension) + growth)
@@ -207,12 +214,12 @@ def flow_of(
     states: StateSet,
     frame: Frame,
     longest: Float[Array, ""],
-    breeze: Float[Array, " n"],
+    disturbance_bound: Float[Array, " n"],
     orders: int,
 ) -> Flow:
-    """The flow of a set for a time up to `longest`. **Arguments:** `breeze`: the bound of the disturbance of each rate."""
+    """The flow of a set for a time up to `longest`. `disturbance_bound`: of each rate."""
     hull = states.hull(frame)
-    box = picard_box(field, hull, longest, breeze)
+    box = picard_box(field, hull, longest, disturbance_bound)
     from_hull, from_box, growth = flow_series(field, hull, box, longest, orders + 1)
     series = flow_coefficients(field.field, states.model, field.leaves, orders)
     return Flow(box, series, from_hull.first(orders + 1), remainder(from_box, longest), growth)
@@ -225,23 +232,25 @@ def advance(
     h: TaylorModel,
     frame: Frame,
     after: Frame,
-    wind: Float[Array, "groups n columns"],
+    disturbance: Float[Array, "groups n columns"],
     index: int | Int[Array, ""],
 ) -> StateSet:
     """The states after the time `h(s)`.
 
-    **Arguments:** `flow`: of the states, for times up to `h.high`. `h`: a positive time, which may depend on $s$. `wind`: the
-    disturbance, $E_g$; its generators are stored from the group `index` on.
+    **Arguments:** `flow`: of the states, for times up to `h.high`. `h`: a positive time, which may depend on $s$. `disturbance`:
+    the columns $E_g$; its generators are stored from the group `index` on.
     """
     moved = nested(flow.series, h)
     matrix = widened(nested(flow.derivative, h.ball())[:, 1:], flow.left_out[:, 1:])
     local = flow.left_out[:, 0]
-    if wind.shape[0]:
+    if disturbance.shape[0]:
         # The displacements within a shorter time are among those within the longest.
-        generators, radius = gust(field, flow.box, matrix_slope(flow.derivative), flow.growth, wind, h.high)
+        generators, radius = disturbance_displacement(
+            field, flow.box, matrix_slope(flow.derivative), flow.growth, disturbance, h.high
+        )
         local = local + radius
     result = displaced(states, moved, matrix, local, frame, after)
-    return stored(result, generators, index) if wind.shape[0] else result
+    return stored(result, generators, index) if disturbance.shape[0] else result
 
 
 def stored(states: StateSet, generators: Float[Array, "groups n columns"], index: int | Int[Array, ""]) -> StateSet:

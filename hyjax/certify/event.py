@@ -17,13 +17,22 @@ from jaxtyping import Array, Bool, Float
 
 from .._system.types import Matrix
 from . import functions
-from .basis import Basis, basis
-from .enclosed_step import Box, columns_of, displaced, first, Flow, gust, matrix_slope, nested, widened
+from .enclosed_step import (
+    Box,
+    columns_of,
+    displaced,
+    disturbance_displacement,
+    first,
+    Flow,
+    matrix_slope,
+    nested,
+    widened,
+)
 from .mode_field import ModeField
 from .rounding import TINY, up
 from .state_set import bounded_product, Frame, identity_frame, StateSet
 from .symbolic import Graph
-from .taylor_model import add, ball, multiply, scale, TaylorModel, total
+from .taylor_model import add, ball, Basis, basis, multiply, scale, TaylorModel, total
 
 # Newton's iterations for the polynomial of the time; what is left is bounded.
 ITERATIONS = 8
@@ -161,14 +170,14 @@ def arrive(
     states: StateSet,
     frame: Frame,
     window: Float[Array, ""],
-    wind: Float[Array, "groups n columns"],
+    disturbance: Float[Array, "groups n columns"],
 ) -> Arrival:
     """Every state of a set crosses a surface within the time `window`.
 
-    **Arguments:** `flow`: of the states, for times up to the window. `states`: before the surface, with its `frame`. `wind`: the
-    disturbance, $E_g$; if there is one, the set has no other generators.
+    **Arguments:** `flow`: of the states, for times up to the window. `states`: before the surface, with its `frame`.
+    `disturbance`: the columns $E_g$; if there are some, the set has no other generators.
     """
-    breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
+    disturbance_bound = jnp.sum(jnp.abs(disturbance), axis=(0, 2))
     box, series, left_out = flow.box, flow.series, flow.left_out
 
     def improved(_, time):
@@ -182,33 +191,35 @@ def arrive(
     times = time.ball()
     matrix = widened(nested(flow.derivative, times)[:, 1:], left_out[:, 1:])
     local = jnp.zeros(field.dimension)
-    if wind.shape[0]:
+    if disturbance.shape[0]:
         # The displacements within a shorter time are among those within the longest.
-        generators, local = gust(field, box, matrix_slope(flow.derivative), flow.growth, wind, times.high)
+        generators, local = disturbance_displacement(
+            field, box, matrix_slope(flow.derivative), flow.growth, disturbance, times.high
+        )
     states = displaced(states, model, matrix, local, frame, frame)
-    if wind.shape[0]:
+    if disturbance.shape[0]:
         states = eqx.tree_at(lambda each: each.generators, states, generators)
 
     # From there to the surface: |theta| <= |g| / kappa, in a ball that no state leaves meanwhile. The disturbance slows g's fall.
     around = states.hull(frame)
-    room = up(window * (1.5 * box.rate.largest + breeze), 2)
+    room = up(window * (1.5 * box.rate.largest + disturbance_bound), 2)
     near = ball(around.center, up(around.radius + room))
     columns = first(field.variational, columns_of(near, ball(jnp.eye(field.dimension))), field.leaves)
     rate, shear = columns[:, 0].largest, columns[:, 1:].largest
     falling = surface.slope(near)
     slope = falling[:-1]
-    slowest = -falling[-1].high - up(jnp.sum(slope.largest * breeze), 2)
+    slowest = -falling[-1].high - up(jnp.sum(slope.largest * disturbance_bound), 2)
     certain = jnp.where(slowest > 0, slowest, 1.0)
     on_polynomial = surface.height(states.model)[0].largest
     late = up(up(on_polynomial + states.support(slope, frame)) / certain, 2)
-    on_surface = ball(around.center, up(around.radius + late * (rate + breeze), 4))
+    on_surface = ball(around.center, up(around.radius + late * (rate + disturbance_bound), 4))
     times = ball(times.center, up(times.radius + late))
     falling = surface.slope(box.states)
     during = falling[:-1]
-    slowed = -falling[-1].high - up(jnp.sum(during.largest * breeze), 2)
+    slowed = -falling[-1].high - up(jnp.sum(during.largest * disturbance_bound), 2)
     # Of a guard that falls all the time, a crossing after the start means that it is positive before.
     conditions = {
-        "box": box.proved & jnp.all(up(late * (rate + breeze)) < room),
+        "box": box.proved & jnp.all(up(late * (rate + disturbance_bound)) < room),
         "falls": (slowest > 0) & (slowed > 0),
         "crosses": (times.low > 0) & (times.high < window),
     }
@@ -216,7 +227,7 @@ def arrive(
     norm = up(late * jnp.max(jnp.sum(shear, axis=1)), field.dimension)
     growth = jnp.where(norm < 1, up(norm / (1 - 0.5 * norm), 3), jnp.inf)
     residue = up(rate * on_polynomial / certain, 3)
-    waiting = up(late * (breeze + growth * jnp.sum(breeze)), 3)
+    waiting = up(late * (disturbance_bound + growth * jnp.sum(disturbance_bound)), 3)
     stretch = up(late * (shear + growth * jnp.sum(shear, axis=1, keepdims=True)), 2 * field.dimension)
     return Arrival(states, frame, on_surface, residue, waiting, stretch, box, times, conditions)
 

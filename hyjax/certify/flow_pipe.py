@@ -1,4 +1,4 @@
-"""A set of states along one arc: steps of the flow, the event at its end, the jump."""
+r"""A set of states along one arc: steps of the flow, the event at its end, the jump."""
 
 import functools as ft
 
@@ -7,16 +7,56 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .basis import Basis
-from .enclosed_step import advance, flow_of
+from .enclosed_step import advance, first, flow_of, widened
 from .event import arrive, gathered, guard_surface, Hidden, mapped, projected, spread_out
-from .interpret import cases_decided, evaluate, JUMPS, KINKS
+from .interpret import cases_decided, Decision, evaluate, JUMPS, KINKS
 from .mode_field import ModeField
 from .rounding import up
 from .state_set import Frame, StateSet
-from .step_checks import decided, quiet
 from .symbolic import Graph
-from .taylor_model import TaylorModel
+from .taylor_model import Basis, TaylorModel
+
+# That no event comes before its time: conditions on the guards over the states of a step.
+
+
+def decided(value) -> Bool[Array, ""]:
+    """Whether a comparison holds for all values with certainty."""
+    return jnp.all(value.value & value.certain) if isinstance(value, Decision) else jnp.all(value)
+
+
+def refuted(value) -> Bool[Array, ""]:
+    """Whether a comparison fails for all values with certainty."""
+    return jnp.all(~value.value & value.certain) if isinstance(value, Decision) else jnp.all(~value)
+
+
+def no_guard_fires(
+    field: ModeField,
+    box: TaylorModel,
+    end: StateSet,
+    frame: Frame,
+    leaving: Bool[Array, " guards"],
+    disturbance_bound: Float[Array, " n"],
+) -> tuple[Bool[Array, " guards"], Bool[Array, " guards"]]:
+    r"""For each guard of a mode, that it does not fire while the states are in a box.
+
+    A guard fires where it falls through zero while armed. So it does not where it is not zero, or rises, or is not armed; nor
+    where it falls throughout and is positive at the end; nor after a start on its surface while it falls from there (`leaving`):
+    it was never positive. **Arguments:** `end`: the states at the end of the step. `disturbance_bound`: the bound of the
+    disturbance of each rate, which changes the guard's rate by up to $|D_xg|$ times it.
+
+    **Returns:** whether each guard does not fire, and whether the arc still leaves its surface.
+    """
+    value, at_end = first(field.watch, box, field.leaves), first(field.heights, end.model, field.leaves)
+    slopes = value[:, 2:]
+    height, rate = value[:, 0], widened(value[:, 1], jnp.sum(slopes.largest * disturbance_bound, axis=1))
+    falls = rate.high < 0
+    reach = jnp.stack([end.support(slopes[i], frame) for i in range(len(field.guards))])
+    not_firing = (height.low > 0) | (height.high < 0) | (rate.low > 0) | (falls & (leaving | (at_end.low - reach > 0)))
+    for i, armed in enumerate(field.armed):
+        if armed is not None:
+            not_firing = not_firing.at[i].set(not_firing[i] | refuted(evaluate(armed, box, field.leaves)))
+    return not_firing, falls & leaving
+
 
 # How the name of a condition begins that a choice in a function is decided over a set; its place follows.
 UNDECIDED = "undecided condition in"
@@ -70,7 +110,7 @@ def run_arc(
     states: StateSet,
     h: TaylorModel,
     window: Float[Array, ""],
-    wind: Float[Array, "groups n columns"],
+    disturbance: Float[Array, "groups n columns"],
     begin: int,
     leaving: Bool[Array, " guards"],
 ) -> tuple[Ended, Tube, dict[str, Bool[Array, ""]], dict[str, Bool[Array, ""]]]:
@@ -82,11 +122,11 @@ def run_arc(
 
     **Returns:** the states on the guard's surface, the tube, what must be true, and where the guard at the end is smooth.
     """
-    field, groups, steps = program.field, wind.shape[0], frames.matrix.shape[0] - 1
-    breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
+    field, groups, steps = program.field, disturbance.shape[0], frames.matrix.shape[0] - 1
+    disturbance_bound = jnp.sum(jnp.abs(disturbance), axis=(0, 2))
 
     def flow_from(states, frame, longest):
-        return flow_of(field, states, frame, longest, breeze, program.orders)
+        return flow_of(field, states, frame, longest, disturbance_bound, program.orders)
 
     def one(carry, given):
         states, leaving, _ = carry
@@ -94,8 +134,8 @@ def run_arc(
         # One round more than there are steps: in the last one the flow is that to the event, and nothing moves.
         over = index == steps
         flow = flow_from(states, frame, jnp.where(over, window, h.high))
-        ended = advance(field, flow, states, h, frame, after, wind, begin + groups * index)
-        silent, left = quiet(field, flow.box.states, ended, after, leaving, breeze)
+        ended = advance(field, flow, states, h, frame, after, disturbance, begin + groups * index)
+        silent, left = no_guard_fires(field, flow.box.states, ended, after, leaving, disturbance_bound)
         hull, box = states.hull(frame), flow.box.states
         states, leaving = jax.tree.map(ft.partial(jnp.where, over), (states, leaving), (ended, left))
         # The flow's series need a field that is smooth; guards need only be known not to fire.
@@ -121,9 +161,9 @@ def run_arc(
         states, hidden = spread_out(states, last)
         flow = flow_from(states, last, window)
         bounds = _with_last(bounds, states.hull(last), flow.box.states)
-    at = arrive(field, surface, flow, states, last, window, wind)
+    at = arrive(field, surface, flow, states, last, window, disturbance)
     ended = projected(field, surface, at, last)
-    others, _ = quiet(field, at.box.states, ended, last, leaving & False, breeze)
+    others, _ = no_guard_fires(field, at.box.states, ended, last, leaving & False, disturbance_bound)
     # Of the value alone: its rate, at a kink the hull of two, chooses there.
     ending = field.values[program.ending]
     cases = sentences(

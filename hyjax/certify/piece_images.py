@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .basis import basis
 from .enclosed_map import Image, ReturnMap
 from .flow_pipe import Tube, UNDECIDED
 from .polygon import inside, pieces, Polygon, quartered, reach
-from .taylor_model import TaylorModel
+from .taylor_model import basis, TaylorModel
 
 # Pieces evaluated together by one thread.
 BATCH = 16

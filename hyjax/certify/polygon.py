@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .basis import Basis
 from .rounding import EPS, up
-from .taylor_model import ball, TaylorModel
+from .taylor_model import ball, Basis, TaylorModel
 
 _ROUNDED = 2.0**-49
 

@@ -57,13 +57,13 @@ class ProvedBasin(Shown):
 
     def __str__(self):
         proof = self.certificate
-        wind = f", under disturbances up to {proof.disturbance.bound:g}" if proof.disturbance.bound else ""
+        disturbed = f", under disturbances up to {proof.disturbance.bound:g}" if proof.disturbance.bound else ""
         claim = (
             "converges to the limit cycle" if proof.converges else "enters the set of the certificate and stays there"
         )
         return "\n".join(
             [
-                f"Proved basin: every orbit from {len(self.cells)} cells {claim}{wind}",
+                f"Proved basin: every orbit from {len(self.cells)} cells {claim}{disturbed}",
                 f"  area         {self.area:.4g} in {', '.join(proof.coordinates)}",
                 f"  strides      at most {int(np.max(self.strides, initial=0))} to the set",
                 f"  seconds      {self.seconds:.1f}, {self.evaluated} cells mapped",

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
 from .._results.shown import Shown
-from .enclosed_eigenvalues import EigenvalueEnclosure
 from .exact_numbers import arb, rounded
+from .matrix_balls import EigenvalueEnclosure
 from .rounding import EPS, TINY, up
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from .._system.types import Params, Scalar, State
 from .enclosed_step import first
 from .exact_flow import FineFunction
+from .forcing import Forcing
 from .linear_forms import Form
 from .mode_field import ModeField
 from .symbolic import Sketch
@@ -140,3 +141,21 @@ def at_the_time(field: ModeField, which: int, around: TaylorModel, y: State) -> 
     near = jnp.abs(around.center[-1] - y[-1]) + around.radius[-1] < 0.5 * NEAR
     falls = guard(0.0, NEAR)[1].high < 0
     return near & falls & (guard(-0.4 * MOMENT, 0.0)[0].low > 0) & (guard(0.4 * MOMENT, 0.0)[0].high < 0)
+
+
+# What the proofs of this folder rest on.
+
+
+def assumptions_of(forcing: Forcing, section: SectionChart) -> tuple[str, ...]:
+    """What a proof about an orbit rests on, a sentence each."""
+    sentences = [
+        "Numbers are IEEE binary64, rounded to nearest; operations may be fused, summed in any order, flushed below 2^-1022.",
+        "XLA compiles +, -, *, / and square roots without fast math; no other function of the machine is trusted.",
+        "The parameters, and the constants in the functions of the system, are the floats that are given, exactly.",
+        "The domains of the modes are not part of the proof.",
+    ]
+    if not section.derived:
+        sentences.append(
+            "The section is as given: its lift of the chart of a state is the state after the closing jump."
+        )
+    return (*sentences, forcing.repeats) if forcing.repeats else tuple(sentences)

@@ -6,9 +6,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._system.types import Matrix
-from .basis import Basis
 from .rounding import EPS, TINY, up
-from .taylor_model import ball, TaylorModel
+from .taylor_model import ball, Basis, TaylorModel
 
 _ROUNDED = 2.0**-49
 

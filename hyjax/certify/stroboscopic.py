@@ -11,10 +11,9 @@ from .._results.shown import is_traced, Shown
 from .._system.section import at_phase, Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
-from .euler_tube import euler_tube, is_autonomous
+from .euler_tube import euler_tube, EulerTube, is_autonomous
 from .one_sided import LogarithmicNorm, OneSidedLipschitz, size
 from .radius import Formula, sharp_radius
-from .tube import EulerTube
 
 # Times in a period at which the vector field is compared with itself a period later, and the largest relative difference.
 PHASES, CLOSE = 7, 1e-6

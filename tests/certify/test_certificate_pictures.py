@@ -15,8 +15,8 @@ from hyjax.certify import certificate_figure, certified_region, certified_set, c
 from hyjax.certify.certificate import TubeBounds
 from hyjax.certify.certificate_figure import relative_tube
 from hyjax.certify.certify_command import certificate_record
-from hyjax.certify.disturbed import disturbed_ends
-from hyjax.certify.enclosed_eigenvalues import EigenvalueEnclosure
+from hyjax.certify.disturbance import disturbed_ends
+from hyjax.certify.matrix_balls import EigenvalueEnclosure
 from hyjax.certify.section_plane import SectionChart
 from hyjax.models import simplest_walker as model
 from hyjax.plot.figure import pyplot

@@ -14,8 +14,7 @@ from exact_sets import fractions, inverse, member, missed, outside, polynomial, 
 
 import hyjax as hj
 from hyjax.certify import matrix_balls
-from hyjax.certify.basis import BALL, basis
-from hyjax.certify.enclosed_step import advance, displaced, flow_of, gust, matrix_slope, moved_error
+from hyjax.certify.enclosed_step import advance, displaced, disturbance_displacement, flow_of, matrix_slope, moved_error
 from hyjax.certify.interpret import evaluate
 from hyjax.certify.matrix_balls import BallMatrix
 from hyjax.certify.mode_field import ModeField
@@ -23,7 +22,7 @@ from hyjax.certify.proved_orbit import Enclosed
 from hyjax.certify.state_set import bounded_product, Frame, frame_of, StateSet
 from hyjax.certify.symbolic import graph_of
 from hyjax.certify.taylor import over
-from hyjax.certify.taylor_model import add, constant, multiply, scale, subtract, TaylorModel, total
+from hyjax.certify.taylor_model import add, BALL, basis, constant, multiply, scale, subtract, TaylorModel, total
 
 COUNT = 150
 POINTS = [(1, -1), (-1, -1), (0.375, -0.8125), (0, 0)]
@@ -351,7 +350,9 @@ def test_no_displacement_by_a_disturbance_is_lost(k):
         )
         frame = Frame(jnp.eye(2), jnp.eye(2), jnp.zeros((2, 2)))
         flow = flow_of(field, states, frame, h, jnp.sum(jnp.abs(jnp.asarray(wind)), axis=(0, 2)), 6)
-        return flow.box.proved, *gust(field, flow.box, matrix_slope(flow.derivative), flow.growth, jnp.asarray(wind), h)
+        return flow.box.proved, *disturbance_displacement(
+            field, flow.box, matrix_slope(flow.derivative), flow.growth, jnp.asarray(wind), h
+        )
 
     omega = mpmath.sqrt(mpmath.mpc(k))
     flow = lambda t: mpmath.matrix([

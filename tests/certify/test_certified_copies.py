@@ -9,7 +9,7 @@ from elementary_cases import apart, exacts, FUNCTIONS, hard, missed, NAN, ordina
 from enclosures import misses
 from float_copies import COPIES, evaluated
 
-from hyjax.certify import arctangent, logarithm
+from hyjax.certify import elementary
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -39,12 +39,12 @@ def test_copies_of_the_argument(name):
         5e-306,
         1e-305,
         2e-306,
-        logarithm._LEAST,
-        logarithm._LEAST * 2.0**-30,
-        *arctangent._THRESHOLDS,
+        elementary._LEAST,
+        elementary._LEAST * 2.0**-30,
+        *elementary._THRESHOLDS,
     ]
     few = np.concatenate(
-        [ends, np.sin(np.arctan(arctangent._THRESHOLDS)), np.cos(2 * np.arctan(arctangent._THRESHOLDS))]
+        [ends, np.sin(np.arctan(elementary._THRESHOLDS)), np.cos(2 * np.arctan(elementary._THRESHOLDS))]
     )
     at = np.concatenate([at, at + 1e-12, np.tile(few, 30), ordinary(name, 500, rng)])
     magnitude = name in {"log", "sqrt", "cbrt", "reciprocal", *POWERS}

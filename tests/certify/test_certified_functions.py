@@ -13,7 +13,7 @@ from elementary_cases import apart, everywhere, FUNCTIONS, HALF_PI, INF, missed,
 from enclosures import exact_power, misses
 from flint import arb, ctx
 
-from hyjax.certify import arctangent, elementary, exponential, roots, rounding, trigonometric
+from hyjax.certify import elementary, rounding
 
 COUNT = 20_000
 
@@ -146,15 +146,15 @@ def test_of_any_shape_and_of_constants():
 def test_a_wrong_reduction_or_polynomial_is_found(monkeypatch):
     """The second part of pi/2 without its last bit, at the zeros; a coefficient that is off by 1e-4."""
     a = np.arange(1, 2000) * HALF_PI + np.linspace(0, 0.8, 1999) * (np.arange(1999) % 2)
-    run = lambda: apart(jax.jit(lambda a: trigonometric.sin_cos.__wrapped__(a)), jnp.asarray(a))
+    run = lambda: apart(jax.jit(lambda a: elementary.sin_cos.__wrapped__(a)), jnp.asarray(a))
     assert not missed("sin cos", a, run())
-    first, second, third = trigonometric._HALF_PI
-    monkeypatch.setattr(trigonometric, "_HALF_PI", (first, second - 2.0**-66, third))
+    first, second, third = elementary._HALF_PI
+    monkeypatch.setattr(elementary, "_HALF_PI", (first, second - 2.0**-66, third))
     assert missed("sin cos", a, run())
     monkeypatch.undo()
-    wrong = list(trigonometric._SIN)
+    wrong = list(elementary._SIN)
     wrong[5] *= 1 + 1e-4
-    monkeypatch.setattr(trigonometric, "_SIN", tuple(wrong))
+    monkeypatch.setattr(elementary, "_SIN", tuple(wrong))
     assert missed("sin cos", a, run())
 
 
@@ -163,22 +163,22 @@ def test_constants_of_the_reductions():
     before, ctx.prec = ctx.prec, 300
     try:
         for parts, whole, bits, rest in (
-            (trigonometric._HALF_PI, arb.pi() / 2, 33, 1.1e-37),
-            (exponential._LN2, arb(2).log(), 42, 2e-31),
+            (elementary._HALF_PI, arb.pi() / 2, 33, 1.1e-37),
+            (elementary._LN2, arb(2).log(), 42, 2e-31),
         ):
             assert abs(sum(map(arb, parts), arb(0)) - whole) < rest
             for part in parts[:-1]:
                 fraction, _ = np.frexp(part)
                 assert fraction * 2.0**bits == np.round(fraction * 2.0**bits)
-        tangents = [*map(arb, arctangent._TANGENTS)]
-        for tangent, (high, low) in zip(tangents, arctangent._ANGLES, strict=False):
+        tangents = [*map(arb, elementary._TANGENTS)]
+        for tangent, (high, low) in zip(tangents, elementary._ANGLES, strict=False):
             assert abs(tangent.atan() - arb(high) - arb(low)) < 2e-33
-        assert abs(sum(map(arb, arctangent._ANGLES[4]), arb(0)) - arb.pi() / 2) < 2e-33
-        for j, threshold in enumerate(arctangent._THRESHOLDS):
+        assert abs(sum(map(arb, elementary._ANGLES[4]), arb(0)) - arb.pi() / 2) < 2e-33
+        for j, threshold in enumerate(elementary._THRESHOLDS):
             # At a threshold both neighbours have |t| = tan(pi/16), to the rounding of the constants.
             tan = (arb.pi() / 16).tan()
             assert abs((arb(threshold) - tangents[j]) / (1 + arb(threshold) * tangents[j]) - tan) < 1e-15
-            assert abs(tan - arb(arctangent._THRESHOLDS[0])) < 1e-15
+            assert abs(tan - arb(elementary._THRESHOLDS[0])) < 1e-15
     finally:
         ctx.prec = before
 
@@ -187,11 +187,11 @@ def test_constants_of_the_reductions():
 def test_start_of_the_roots(n, bound):
     """|1 - a y^n| over a period of the start's error, which is n octaves; and at the ends of the range."""
     a = np.concatenate([np.linspace(1, 2**n, 100_000), [1e-305, 5e-306, rounding.LARGEST]])
-    bits = roots._start_bits(n) - (a.view(np.int64) >> 1 if n == 2 else a.view(np.int64) // 3)
+    bits = elementary._start_bits(n) - (a.view(np.int64) >> 1 if n == 2 else a.view(np.int64) // 3)
     y = bits.view(np.float64)
     h = 1 - (a * y) * y ** (n - 1)
     assert np.max(np.abs(h)) < bound
-    series = lambda h: 1 + h * sum(c * h**i for i, c in enumerate(roots._binomial(n)))
+    series = lambda h: 1 + h * sum(c * h**i for i, c in enumerate(elementary._binomial(n)))
     for h in (-bound, bound):
         before, ctx.prec = ctx.prec, 200
         exact = (arb(1) - arb(h)).log() * (arb(1) / n - 1)

@@ -10,11 +10,10 @@ from jax import lax
 
 import hyjax as hj
 from hyjax.certify import lowering as core, symbolic as graph
-from hyjax.certify.derivative import RULES
 from hyjax.certify.exact_flow import FineFunction
 from hyjax.certify.interpret import cases_decided, evaluate, JUMPS, KINKS
 from hyjax.certify.linear_forms import COMPARED
-from hyjax.certify.symbolic import graph_of, Sketch
+from hyjax.certify.symbolic import graph_of, RULES, Sketch
 from hyjax.certify.taylor import flow_coefficients
 from hyjax.certify.taylor_model import ball
 

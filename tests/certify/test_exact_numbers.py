@@ -15,7 +15,7 @@ from flint import arb
 
 import hyjax as hj
 from hyjax.certify import exact_graph
-from hyjax.certify.center_orbit import numbers_of
+from hyjax.certify.enclosed_map import numbers_of
 from hyjax.certify.exact_flow import crossing, FineFunction, Step, step_from
 from hyjax.certify.exact_numbers import dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
 from hyjax.certify.interpret import evaluate

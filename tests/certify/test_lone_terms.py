@@ -12,14 +12,13 @@ import pytest
 from exact_sets import fractions, inverse, member, missed, outside, state
 
 import hyjax as hj
-from hyjax.certify.basis import BALL, basis
-from hyjax.certify.enclosed_step import flow_of, gust, matrix_slope, nested, widened
+from hyjax.certify.enclosed_step import disturbance_displacement, flow_of, matrix_slope, nested, widened
 from hyjax.certify.event import arrive, gathered, guard_surface, Hidden, projected
 from hyjax.certify.interpret import evaluate
 from hyjax.certify.mode_field import ModeField
 from hyjax.certify.state_set import frame_of, identity_frame, StateSet
 from hyjax.certify.symbolic import graph_of
-from hyjax.certify.taylor_model import ball, multiply, TaylorModel
+from hyjax.certify.taylor_model import BALL, ball, basis, multiply, TaylorModel
 
 
 @pytest.mark.parametrize("form", [BALL, basis(1, 1)], ids=["balls", "degree 1"])
@@ -91,7 +90,8 @@ def test_a_gust_that_changes_its_sign_in_a_step_displaces(h):
     states = StateSet(jnp.ones((1, 2)), jnp.zeros((0, 2, 1)), jnp.zeros(2), none, none, BALL)
     flow = flow_of(field, states, identity_frame(2), jnp.asarray(h), jnp.array([0.0, 1.0]), 3)
     generators, radius = map(
-        np.asarray, gust(field, flow.box, matrix_slope(flow.derivative), flow.growth, wind, jnp.asarray(h))
+        np.asarray,
+        disturbance_displacement(field, flow.box, matrix_slope(flow.derivative), flow.growth, wind, jnp.asarray(h)),
     )
     along = np.array([1.0, -h / 2])
     bound = np.linalg.norm(along @ generators[0]) + np.abs(along) @ radius

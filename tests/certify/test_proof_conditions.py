@@ -17,16 +17,15 @@ from flint import arb, arb_series
 
 import hyjax as hj
 from hyjax.certify import functions
-from hyjax.certify.basis import BALL, basis
 from hyjax.certify.enclosed_step import advance, flow_of, picard_box
 from hyjax.certify.event import arrive, gathered, guard_surface, projected, spread_out
+from hyjax.certify.flow_pipe import decided, no_guard_fires, refuted
 from hyjax.certify.interpret import evaluate
 from hyjax.certify.mode_field import ModeField
 from hyjax.certify.state_set import frame_of, identity_frame, StateSet
-from hyjax.certify.step_checks import decided, quiet, refuted
 from hyjax.certify.symbolic import graph_of
 from hyjax.certify.taylor import flow_coefficients
-from hyjax.certify.taylor_model import ball, TaylorModel
+from hyjax.certify.taylor_model import BALL, ball, basis, TaylorModel
 
 # How far a set reaches, relative to the distance of its center from a threshold.
 REACHES = np.array([0.2, 0.7, 0.98, 1.0, 1.02, 1.09, 1.5, 1.9, 3.0])
@@ -506,7 +505,7 @@ def watch(start, h, gust, leaving):
     frame, breeze = identity_frame(3), jnp.abs(wind[0, :, 0])
     flow = flow_of(WATCHED, states, frame, h.high, breeze, 3)
     ended = advance(WATCHED, flow, states, h, frame, frame, wind, 0)
-    calm, left = quiet(WATCHED, flow.box.states, ended, frame, leaving, breeze)
+    calm, left = no_guard_fires(WATCHED, flow.box.states, ended, frame, leaving, breeze)
     return calm & flow.box.proved, left
 
 

@@ -12,16 +12,15 @@ import pytest
 from exact_sets import fractions, inverse
 
 import hyjax as hj
-from hyjax.certify.basis import basis
 from hyjax.certify.enclosed_map import Image
-from hyjax.certify.krawczyk_boxes import Boxes, Over
+from hyjax.certify.krawczyk import Boxes, Over
 from hyjax.certify.mode_field import ModeField
 from hyjax.certify.piece_images import _norm, Reached
 from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, reach
 from hyjax.certify.proved_basin import _Grid, _settled, _within
 from hyjax.certify.section_plane import at_the_time, MOMENT, NEAR
 from hyjax.certify.state_set import identity_frame
-from hyjax.certify.taylor_model import ball, TaylorModel
+from hyjax.certify.taylor_model import ball, basis, TaylorModel
 
 attracting = importlib.import_module("hyjax.certify.attracting")
 # Relative distances from the edge, of which the least are a few roundings.

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from hyjax.certify import functions
-from hyjax.certify.basis import basis
 from hyjax.certify.interpret import enclosure
 from hyjax.certify.symbolic import graph_of
 from hyjax.certify.taylor import flow_coefficients
-from hyjax.certify.taylor_model import add, ball, multiply, scale, subtract, TaylorModel
+from hyjax.certify.taylor_model import add, ball, basis, multiply, scale, subtract, TaylorModel
 
 mpmath.mp.dps = 60
 COUNT = 40

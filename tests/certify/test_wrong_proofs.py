@@ -12,7 +12,7 @@ import pytest
 import hyjax as hj
 from hyjax.certify import enclosed_step as step
 from hyjax.certify.enclosed_map import ReturnMap
-from hyjax.certify.krawczyk_boxes import Boxes
+from hyjax.certify.krawczyk import Boxes
 from hyjax.certify.mode_field import ModeField
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports

@@ -19,7 +19,7 @@ from hyjax._optimize.interior_point import SearchHistory
 from hyjax._optimize.optimized_orbit import OptimizedOrbit
 from hyjax._optimize.optimum_branch import ActiveSetChange, OptimumBranch
 from hyjax.certify.certificate import TubeBounds
-from hyjax.certify.enclosed_eigenvalues import EigenvalueEnclosure
+from hyjax.certify.matrix_balls import EigenvalueEnclosure
 from hyjax.certify.section_plane import SectionChart
 from hyjax.models import bouncing_ball, compass_gait, friction_oscillator, simplest_walker, slip
 from hyjax.phase.isostable_response import IsostableResponse
