@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._flow.integrator import for_modes, IntegratorLike, PlainForward, with_adjoint
+from .._flow.integrator import for_modes, IntegratorLike, without_jacobian
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._results.shown import is_traced
@@ -88,7 +88,7 @@ def continuation(
 def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:
     """The unfolding whose state is scaled by `size` times the root of the number of strides, so that a branch has the same length
     for one orbit traversed once or several times."""
-    plain = with_adjoint(integrator, PlainForward())
+    plain = without_jacobian(integrator)
     return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), values, scale)
 
 

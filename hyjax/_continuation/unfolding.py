@@ -24,7 +24,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._flow.integrator import Integrators, PlainForward, rolled, with_adjoint
+from .._flow.integrator import Integrators, rolled, without_jacobian
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain
@@ -52,7 +52,7 @@ class Unfolding(eqx.Module):
 
     def rolled(self, order: int = 1) -> "Unfolding":
         """The same equation, quicker to compile and slower to run, differentiable `order` times."""
-        integrator = rolled(with_adjoint(self.integrator, PlainForward()))
+        integrator = rolled(without_jacobian(self.integrator))
         return dataclasses.replace(self, integrator=integrator, order=order)
 
     @property

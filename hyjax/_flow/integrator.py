@@ -1,5 +1,16 @@
 """The integrator: solver, step size control, limits and differentiation of a flow; one for all modes, or one for each mode,
-such as an implicit solver for a stiff stance and an explicit one for a smooth flight."""
+such as an implicit solver for a stiff stance and an explicit one for a smooth flight.
+
+What is computed of an orbit is computed with variants of the integrator that it is given:
+
+| variant | where |
+|---|---|
+| `without_jacobian` | Newton's method, which pushes its tangents itself; all programs that keep a Jacobian of their own |
+| `coarsened` | the first stages of Newton's method |
+| `with_limits` | a search without a guess: coarse and accurate starts in one compiled program |
+| `rolled` | what runs a few times, as the second lap of the verdict, second derivatives and special points |
+| `pushable` | Jacobians of strides, where the adjoint given has reverse mode only |
+"""
 
 import functools as ft
 from collections.abc import Mapping, Sequence
@@ -336,6 +347,11 @@ def for_modes(system: HybridSystem, given: IntegratorLike) -> Integrators:
 def with_adjoint(integrator: Integrators, adjoint: dfx.AbstractAdjoint) -> Integrators:
     """The integrator with another `adjoint` in all modes."""
     return integrator.rebuilt([eqx.tree_at(lambda part: part.adjoint, part, adjoint) for part in integrator.parts])
+
+
+def without_jacobian(integrator: Integrators) -> Integrators:
+    """The integrator for use inside a function that keeps its own Jacobian: forward mode alone, see `PlainForward`."""
+    return with_adjoint(integrator, PlainForward())
 
 
 def rolled(integrator: Integrators) -> Integrators:

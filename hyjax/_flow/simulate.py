@@ -23,7 +23,7 @@ from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state
 from .in_step import any_in_step, in_step, nothing_owed, Owed
 from .integrate import Arrival
-from .integrator import for_modes, Integrator, IntegratorLike, Integrators, PlainForward, with_adjoint
+from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
 from .stuck import may_go_on, MEMORY
 from .trajectory import samples_at, Trajectory
@@ -127,7 +127,7 @@ def run_simulation(
 @eqx.filter_jit
 def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -> Trajectory:
     """The trajectory without its arcs."""
-    plain = with_adjoint(integrator, PlainForward())
+    plain = without_jacobian(integrator)
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
@@ -147,7 +147,7 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
 @eqx.filter_jit
 def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times) -> Trajectory:
     keeps_jacobian = integrator.loop == "lax"
-    plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
+    plain = without_jacobian(integrator) if keeps_jacobian else integrator
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs

@@ -21,7 +21,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float
 
 from .._flow.automaton import Automaton, follow_automaton, Index, Padded
-from .._flow.integrator import Integrators, PlainForward, rolled, with_adjoint
+from .._flow.integrator import Integrators, rolled, without_jacobian
 from .._flow.jump import reset
 from .._numerics.linearize import linearizable
 from .._numerics.trees import without_tangents
@@ -127,7 +127,7 @@ def turning_values(
 def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, most: int):
     integrator, sequence = orbit.integrator, orbit.sequence
     keeps_jacobian = integrator.loop == "lax"
-    plain = with_adjoint(integrator, PlainForward()) if keeps_jacobian else integrator
+    plain = without_jacobian(integrator) if keeps_jacobian else integrator
     pad = Automaton(what.system).pad
     ends = orbit.start_times[:, None] + orbit.jump_times
     begins = jnp.concatenate([orbit.start_times[:, None], ends[:, :-1]], axis=1)
@@ -193,7 +193,7 @@ def _locate(
     """The times of the turning points of an arc until the time `stop`, without derivatives, infinite for those there are not;
     and whether these are all."""
     turning, t, z, stop, params = without_tangents((turning, t, z, stop, params))
-    t0, forward = t, rolled(with_adjoint(integrator, PlainForward()))
+    t0, forward = t, rolled(without_jacobian(integrator))
 
     def body(now):
         k, t, z, times, _, sound = now

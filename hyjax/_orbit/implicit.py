@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from .._flow.integrator import Integrators, PlainForward, pushable, rolled, with_adjoint
+from .._flow.integrator import Integrators, pushable, rolled, without_jacobian
 from .._numerics.batch_axes import batched_like
 from .._numerics.elimination import solve
 from .._numerics.linearize import perturbed, with_jacobian
@@ -70,7 +70,7 @@ def _system(by_start: Blocks, timed: int) -> tuple[Float[Array, "all all"], Rows
 def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> Found:
     """The orbit near a guess; with the strides' Jacobians, if `problem.varied` is not empty. Not differentiable."""
     problem, params = what
-    integrator = with_adjoint(integrator, PlainForward())
+    integrator = without_jacobian(integrator)
     found = method.search(problem, guess, params, integrator)
     chain = found.chain
     if problem.varied and chain.jacobians is None:
@@ -197,7 +197,7 @@ def _closed_orbit_jvp(primals, tangents):
     forward = integrator.loop == "lax"
     problem, params = what
     if forward:
-        integrator = with_adjoint(integrator, PlainForward())
+        integrator = without_jacobian(integrator)
         problem = dataclasses.replace(problem, varied=flags)
     else:
         problem = dataclasses.replace(problem, varied=(False,) * len(flags))

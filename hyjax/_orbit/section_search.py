@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from .._flow.integrator import Integrator, Integrators, PlainForward, rolled, with_adjoint
+from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
 from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, unchanged, with_section_mode
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
@@ -220,7 +220,7 @@ def _batch_of(
             f"{caller}: the system depends on time, so that an orbit closes after a multiple of a period: use section="
             "hj.Stroboscope(mode, period)."
         )
-    plain = rolled(with_adjoint(for_terminal_modes(given, extended), PlainForward()))
+    plain = rolled(without_jacobian(for_terminal_modes(given, extended)))
     each = SectionMap(extended, at, len(system.names), step.max_jumps, plain)
     return SectionBatch(each, params, step.strides, method, plain), section
 

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
-from .._flow.integrator import Integrators, PlainForward, rolled, with_adjoint
+from .._flow.integrator import Integrators, rolled, without_jacobian
 from .._numerics.elimination import solver
 from .._numerics.trees import without_tangents
 from .._system.results import choose, RESULTS
@@ -139,7 +139,7 @@ def _repeats(
 
     **Arguments:** `grown`: by how much an error grows in a lap.
     """
-    plain = rolled(with_adjoint(integrator, PlainForward()))
+    plain = rolled(without_jacobian(integrator))
     close = _at_least_rounding(100 * sum(plain.tolerances(size.dtype)), size) * grown
     later, ends = _with_difference(problem.system), jnp.concatenate([chain.nodes[1:], chain.end[None]])
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from .._flow.automaton import Index
 from .._flow.check import check
-from .._flow.integrator import Integrator, Integrators, PlainForward, with_adjoint
+from .._flow.integrator import Integrator, Integrators, without_jacobian
 from .._flow.section_map import (
     check_section,
     for_terminal_modes,
@@ -81,7 +81,7 @@ def map_of(
     system, section, outcomes = step.system, step.section, {} if outcomes is None else outcomes
     mode, coordinates = system.names.index(step.mode), system.mode(step.mode).coordinates
     integrator = step.integrator_or(default)
-    plain = with_adjoint(integrator, PlainForward())
+    plain = without_jacobian(integrator)
     if step.sequence is not None:
         sequence = step.sequence * step.strides
         _, _, params = check(system, 0.0, x, params, step.sequence, integrator)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._continuation.branch import Branch
-from .._flow.integrator import for_modes, IntegratorLike, Integrators, ModeIntegrators, PlainForward, with_adjoint
+from .._flow.integrator import for_modes, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.prescribed import Prescribed, prescribed_at, Quantity
 from .._orbit.problem import Problem
@@ -280,7 +280,7 @@ def sweep(
     integrator = orbit.integrator if integrator is None else for_modes(system, integrator)
     noise = 10 * sum(map(float, integrator.tolerances(orbit.x.dtype)))
     problem = Problem(system, orbit.sequence, orbit.strides)
-    plain = with_adjoint(integrator, PlainForward())
+    plain = without_jacobian(integrator)
     lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params)
     branch = start if isinstance(start, Branch) else None
     guess = None if branch is None else guesses_on_branch(branch, grid.free)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.check import check_state
-from .._flow.integrator import Integrator, IntegratorLike, PlainForward, with_adjoint
+from .._flow.integrator import Integrator, IntegratorLike, without_jacobian
 from .._flow.simulate import check_simulation
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
@@ -480,7 +480,7 @@ def ilqr(
         system=system, params=params, x0=jnp.pad(x0, (0, size - x0.size)), initial=mode, times=times,
         stage=place_costs(stage_cost, system, (u, params), x0.dtype, "stage_cost"),
         terminal=place_costs(terminal_cost, system, (params,), x0.dtype, "terminal_cost"),
-        integrator=with_adjoint(integrator, PlainForward()), free=free, max_events=max_events,
+        integrator=without_jacobian(integrator), free=free, max_events=max_events,
     )  # fmt: skip
     return run_ilqr(problem, controls, max_iterations, jnp.asarray(tolerance, x0.dtype), jnp.asarray(hold))
 

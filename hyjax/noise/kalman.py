@@ -17,7 +17,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded, StateAlone, switched
-from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, PlainForward, with_adjoint
+from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._flow.simulate import check_simulation
 from .._numerics.linearize import linearizable
 from .._numerics.semidefinite import check_covariance
@@ -333,7 +333,7 @@ def kalman_filter(
     count = measurements.shape[1]
     error = check_covariance(measurement_noise, count, x0.dtype, "kalman_filter: measurement_noise")
     sensor = place_sensor(system, observe, error, t0, x0.dtype, params)
-    settings = Settings(max_jumps, with_adjoint(integrator, PlainForward()), saltation, mode_test, smooth)
+    settings = Settings(max_jumps, without_jacobian(integrator), saltation, mode_test, smooth)
     return run_filter(system, placed, sensor, x0, sigma0, mode, t0, params, times, measurements, settings)
 
 

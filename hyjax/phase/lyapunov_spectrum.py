@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton
-from .._flow.integrator import Integrator, IntegratorLike, Integrators, PlainForward, with_adjoint
+from .._flow.integrator import Integrator, IntegratorLike, Integrators, without_jacobian
 from .._flow.jump import reset, saltation_matrix
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._numerics.orthonormal import orthonormal
@@ -203,7 +203,7 @@ def lyapunov_spectrum(
             f"lyapunov_spectrum: transient={transient} must not be negative, and leave at least {PARTS} of the {segments} "
             f"segments from t0={t0} to t1={t1}."
         )
-    plain = with_adjoint(integrator, PlainForward())
+    plain = without_jacobian(integrator)
     return _spectrum(system, x0, mode, t0, t1, transient, params, segments, count, max_jumps, plain)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from .._flow.automaton import Automaton
-from .._flow.integrator import for_modes, Integrator, IntegratorLike, Limits, PlainForward, with_adjoint
+from .._flow.integrator import for_modes, Integrator, IntegratorLike, Limits, without_jacobian
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
@@ -38,7 +38,7 @@ def final_state(
     index = automaton.names.index(mode)
 
     def final(given: IntegratorLike, x0: State, t0: Time, t1: Time) -> Float[Array, " size"]:
-        integrator = with_adjoint(for_modes(system, given), PlainForward())
+        integrator = without_jacobian(for_modes(system, given))
         first = first_arc(
             automaton, automaton.pad(x0), jnp.array(index), jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
         )

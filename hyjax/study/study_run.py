@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded
-from .._flow.integrator import Integrator, Integrators, Limits, PlainForward, with_adjoint, with_limits
+from .._flow.integrator import Integrator, Integrators, Limits, with_limits, without_jacobian
 from .._flow.loop_state import Watch
 from .._flow.simulate import check_simulation, first_arc, flow_arc, leave_arc
 from .._system.results import RESULTS
@@ -103,7 +103,7 @@ def study_run(
     step, for every solver, and does not change the steps of the run. A time `inf` is not reached, and costs nothing: a run of
     which only the duration is wanted is the same program with such times.
     """
-    integrator = with_limits(with_adjoint(integrator, PlainForward()), [limits] * len(integrator.parts))
+    integrator = with_limits(without_jacobian(integrator), [limits] * len(integrator.parts))
     start = first_arc(automaton, z0, mode, t0, t1)
     zero = jnp.array(0)
 

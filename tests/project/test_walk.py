@@ -1,0 +1,54 @@
+"""The walk through the code follows an orbit: its stations are the files through which the computation passes, in their order."""
+
+import itertools
+import pathlib
+import re
+
+import jax
+
+import hyjax as hj
+from hyjax.models import rimless_wheel as wheel
+
+ROOT = pathlib.Path(hj.__file__).parent
+
+
+def operations(jaxpr):
+    """All operations of a program, those of programs within it included."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for each in jax.tree.leaves(
+            equation.params, is_leaf=lambda leaf: hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")
+        ):
+            if hasattr(each, "eqns") or hasattr(each, "jaxpr"):
+                yield from operations(getattr(each, "jaxpr", each))
+
+
+def test_an_orbit_passes_the_stations_of_the_walk():
+    """Each operation of a traced orbit knows the calls that made it. No other test has this number of steps, or this program."""
+    params, integrator = wheel.Params(), hj.Integrator(max_steps=4321)
+    orbit = lambda p: hj.periodic_orbit(
+        wheel.system, wheel.guess(p), p, sequence=wheel.sequence, integrator=integrator, throw=False
+    )
+    tracebacks = {each.source_info.traceback for each in operations(jax.make_jaxpr(orbit)(params).jaxpr)}
+    name = lambda file: str(pathlib.Path(file).relative_to(ROOT.parent)) if file.startswith(str(ROOT)) else ""
+    ways = {tuple(name(frame.file_name) for frame in reversed(each.frames)) for each in tracebacks if each}
+
+    walk = (ROOT.parent / "docs" / "walk.md").read_text()
+    down, back = walk[: walk.index("## The folders")].split("## Back: through the derivatives")
+    stations = lambda text: re.findall(r"^### \d+\. [^`\n]*`([^`]*)`$", text, re.MULTILINE)
+    there = stations(down)
+    assert len(there) == 8 and set(there + stations(back)) <= {file for files in ways for file in files}
+    # A traceback has the inner calls only, so the order is that of calls from file to file; those of a stride, whose tangents are
+    # pushed by `linearize`, begin anew.
+    calls = {pair for files in ways for pair in itertools.pairwise(dict.fromkeys(filter(None, files)))}
+    for middle in {file for pair in calls for file in pair}:
+        calls |= {(one, other) for one, via in calls if via == middle for via, other in calls if via == middle}
+    orbit_file, shooting, newton, chain, integrate, loop, crossing, step = there
+    assert {
+        (orbit_file, shooting),
+        (shooting, newton),
+        (newton, chain),
+        (chain, "hyjax/_numerics/linearize.py"),
+    } <= calls
+    assert {("hyjax/_orbit/stride.py", integrate), (integrate, loop), (loop, crossing), (loop, step)} <= calls
+    assert not {(integrate, chain), (chain, newton), (loop, orbit_file)} & calls
