@@ -26,9 +26,8 @@ def operations(jaxpr):
 def test_an_orbit_passes_the_stations_of_the_walk():
     """Each operation of a traced orbit knows the calls that made it. No other test has this number of steps, or this program."""
     params, integrator = wheel.Params(), hj.Integrator(max_steps=4321)
-    orbit = lambda p: hj.periodic_orbit(
-        wheel.system, wheel.guess(p), p, sequence=wheel.sequence, integrator=integrator, throw=False
-    )
+    step = hj.ReturnMap(wheel.system, sequence=wheel.sequence, integrator=integrator)
+    orbit = lambda p: hj.periodic_orbit(step, wheel.guess(p), p, throw=False)
     tracebacks = {each.source_info.traceback for each in operations(jax.make_jaxpr(orbit)(params).jaxpr)}
     name = lambda file: str(pathlib.Path(file).relative_to(ROOT.parent)) if file.startswith(str(ROOT)) else ""
     ways = {tuple(name(frame.file_name) for frame in reversed(each.frames)) for each in tracebacks if each}
@@ -43,12 +42,12 @@ def test_an_orbit_passes_the_stations_of_the_walk():
     calls = {pair for files in ways for pair in itertools.pairwise(dict.fromkeys(filter(None, files)))}
     for middle in {file for pair in calls for file in pair}:
         calls |= {(one, other) for one, via in calls if via == middle for via, other in calls if via == middle}
-    orbit_file, shooting, newton, chain, integrate, loop, crossing, step = there
+    orbit_file, shooting, newton, chain, integrate, loop, crossing, solver_step = there
     assert {
         (orbit_file, shooting),
         (shooting, newton),
         (newton, chain),
         (chain, "hyjax/_numerics/linearize.py"),
     } <= calls
-    assert {("hyjax/_orbit/stride.py", integrate), (integrate, loop), (loop, crossing), (loop, step)} <= calls
+    assert {("hyjax/_orbit/stride.py", integrate), (integrate, loop), (loop, crossing), (loop, solver_step)} <= calls
     assert not {(integrate, chain), (chain, newton), (loop, orbit_file)} & calls
