@@ -153,9 +153,7 @@ def test_no_base_name_twice():
 
 
 # Short files that one other file imports; a list that only gets shorter.
-SHORT = {
-    "certify/elementary", "certify/phi_functions", "certify/step_checks", "plot/follow", "plot/gif",
-}  # fmt: skip
+SHORT = {"plot/gif"}
 
 
 def test_no_short_file_with_one_user():
@@ -177,9 +175,9 @@ def test_no_short_file_with_one_user():
 # The largest numbers of lines, a few more than there are: what is added to a folder replaces something, or is worth a larger
 # number.
 LINES = {
-    "_system": 950, "_numerics": 1600, "_results": 1400, "solvers": 920, "_flow": 5250, "_orbit": 3280, "noise": 1820,
+    "_system": 950, "_numerics": 1600, "_results": 1400, "solvers": 920, "_flow": 5250, "_orbit": 3300, "noise": 1820,
     "control": 2550, "phase": 1100, "_continuation": 2400, "_sweep": 2750, "_optimize": 3300, "study": 1190, "contact": 1380,
-    "models": 4300, "plot": 3200, "cli": 2850, "certify": 8500,
+    "models": 4300, "plot": 3200, "cli": 2850, "certify": 8200,
 }  # fmt: skip
 
 
@@ -188,7 +186,7 @@ def test_budgets():
     for layer, most in LINES.items():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
-    assert len(FILES) <= 325 and sum(LENGTHS.values()) <= 48_000
+    assert len(FILES) <= 310 and sum(LENGTHS.values()) <= 47_900
     assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 352
     assert len(hyjax.__all__) <= 51
 
