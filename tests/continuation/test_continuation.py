@@ -226,9 +226,7 @@ def test_first_doubling_of_the_walker(walk):
     """At the point the orbit's own Jacobian, by other code, has the multiplier -1; and so it has on either side by sign."""
     (point,) = walk.special_points
     assert point.kind == "period-doubling"
-    gait = hj.periodic_orbit(
-        hj.ReturnMap(simplest_walker.system, sequence=("swing",)), point.orbit.x, simplest_walker.Params(point.value)
-    )
+    gait = hj.periodic_orbit(simplest_walker.step, point.orbit.x, simplest_walker.Params(point.value))
     # A multiplier's error of 1e-13 over its rate in the slope, of the order of -200.
     assert_allclose(min(gait.multipliers.real), -1, rtol=0, atol=1e-11)
     assert_allclose(point.orbit.x, gait.x, rtol=0, atol=1e-12)

@@ -62,7 +62,7 @@ def test_norm_of_the_walker_against_its_strides(walker):
     def strides(e):
         def once(x, k):
             params = simplest_walker.Params(orbit.params.slope + jnp.where(k == 0, e, 0))
-            through = hj.ReturnMap(simplest_walker.system, sequence=("swing",))(x, params)
+            through = simplest_walker.step(x, params)
             return through.x, indicator(through)
 
         return jax.lax.scan(once, orbit.x, jnp.arange(41))[1]

@@ -105,7 +105,7 @@ def noisy(walker):
 
     def one(x, slope):
         params = dataclasses.replace(orbit.params, slope=slope)
-        return hj.ReturnMap(simplest_walker.system, sequence=("swing",))(x, params).x
+        return simplest_walker.step(x, params).x
 
     return orbit, jax.jit(jax.vmap(one)), hj.noise.stride_covariance(orbit, noise=lambda p: p.slope)
 

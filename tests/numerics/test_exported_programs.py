@@ -28,11 +28,11 @@ ON_THE_HOST = re.compile(r"callback|python|lapack|hybrid|geev", re.IGNORECASE)
 
 
 def orbit(slope):
-    return hj.periodic_orbit(hj.ReturnMap(walker.system, sequence=("swing",)), X, walker.Params(slope), throw=False)
+    return hj.periodic_orbit(walker.step, X, walker.Params(slope), throw=False)
 
 
 def stride(slope):
-    through = hj.ReturnMap(walker.system, sequence=("swing",))(X, walker.Params(slope))
+    through = walker.step(X, walker.Params(slope))
     return through.x, through.time
 
 
@@ -54,8 +54,8 @@ def basin_lane(slope):
 
 PROGRAMS = {
     "stride": stride,
-    "jacobian": lambda s: hj.ReturnMap(walker.system, sequence=("swing",)).jacobian(X, walker.Params(s)),
-    "monodromy": lambda s: hj.ReturnMap(walker.system, sequence=("swing",)).monodromy(X, walker.Params(s)),
+    "jacobian": lambda s: walker.step.jacobian(X, walker.Params(s)),
+    "monodromy": lambda s: walker.step.monodromy(X, walker.Params(s)),
     "orbit": lambda s: (lambda found: (found.x, found.multipliers))(orbit(s)),
     "gradient": jax.grad(lambda s: orbit(s).period),
     "gradient of a multiplier": jax.grad(lambda s: jnp.abs(orbit(s).multipliers[0])),

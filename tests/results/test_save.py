@@ -53,7 +53,7 @@ def drop(params=Ball(jnp.array(0.5)), system=BALL, **options):
 def gaits():
     """A batch of wheels, in which one rolls backwards and is not found."""
     find = lambda slope: hj.periodic_orbit(
-        hj.ReturnMap(rimless_wheel.system, sequence=("stance",)),
+        rimless_wheel.step,
         jnp.array([-0.5, 0.8]),
         rimless_wheel.Params(slope=slope),
         throw=False,
