@@ -168,17 +168,17 @@ def crossing_of(
     if isinstance(section, Stroboscope):
         # The state after a period may be in any mode: the passes are one flow.
         return _next_crossing(system, section.lasting(passes), t, x, params, passes * max_jumps, integrator)
-    start, taken, jumps = t, [], jnp.array(0)
-    result = choose(True, RESULTS.successful, RESULTS.successful)
-    for _ in range(passes):
-        each = _next_crossing(system, section, t, x, params, max_jumps, integrator)
-        result = choose(result == RESULTS.successful, each.result, result)
-        t, x, jumps = t + each.time, each.x, jumps + each.jumps
+    each = _next_crossing(system, section, t, x, params, max_jumps, integrator)
+    time, jumps, taken, result = each.time, each.jumps, [each.transitions], each.result
+    for _ in range(passes - 1):
+        each = _next_crossing(system, section, t + time, each.x, params, max_jumps, integrator)
+        time, jumps = time + each.time, jumps + each.jumps
         taken.append(each.transitions)
+        result = choose(result == RESULTS.successful, each.result, result)
     rows = jnp.concatenate(taken)
     # Those taken come first, as after one pass.
     rows = rows[jnp.argsort(rows < 0, stable=True)]
-    return Crossing(x, t - start, each.mode, rows, jumps, result)  # pyright: ignore[reportPossiblyUnbound]
+    return Crossing(each.x, time, each.mode, rows, jumps, result)
 
 
 def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator) -> Crossing:
