@@ -5,8 +5,10 @@ blocks of size 1 and 2. Reduction and sweeps are one loop of reflections, in whi
 its own sweep: the loop is as long as the slowest lane needs, and finished lanes keep their numbers. Lanes are the last axis,
 contiguous in memory.
 
-On a GPU `jnp.linalg.eig` would copy the matrices to the host and treat them one after the other. On a CPU LAPACK, which does the
-same arithmetic and compiles in a sixth of the time, is used.
+The reflections run on accelerators alone. On a CPU, LAPACK does the same arithmetic on one matrix after the other: 10 000
+matrices of size 4 in 0.20 s on one core, where the reflections take 0.73 s, and compile in 6 s for 0.6 s. All in one call would
+take 0.17 s, but two such calls that overlap can deadlock, see `elimination` (jaxlib 0.10.2). On a GPU, jax 0.10 calls cuSOLVER
+(11.7.1 or newer), which is not measured against the reflections yet.
 
 Source: Golub, Van Loan (2013), *Matrix Computations*, ch. 7.5; Anderson et al. (1999), *LAPACK Users' Guide*, `dlahqr`.
 """

@@ -4,8 +4,11 @@ The loop runs over the columns, and each step subtracts whole rows. In a batch a
 does not depend on the other lanes, and on a GPU nothing is copied to the host.
 
 Hazard of `jnp.linalg.solve` and `jnp.linalg.det` on a CPU: jaxlib distributes a batch of LAPACK calls over XLA's threads and
-waits for them on one of these threads, so two batches that overlap can deadlock (seen in jaxlib 0.10.2 with two cores;
-`ParallelBatchMap` in https://github.com/jax-ml/jax/blob/main/jaxlib/cpu/lapack_kernels.cc).
+waits for them on one of these threads, so two batches that overlap can deadlock (jaxlib 0.10.2 with two cores; `ParallelBatchMap`
+in https://github.com/jax-ml/jax/blob/main/jaxlib/cpu/lapack_kernels.cc; no issue known upstream,
+`tests/numerics/test_upstream_faults.py` fails when the deadlock is gone). In the same kernels: batches of `eigh` corrupt the heap
+on many cores (https://github.com/jax-ml/jax/issues/39292), and batches of `solve` take 2.6 times as long as in 0.9
+(https://github.com/jax-ml/jax/issues/36927).
 
 Source: Golub, Van Loan (2013), *Matrix Computations*, ch. 3.4.
 """
