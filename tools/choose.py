@@ -5,8 +5,8 @@ check, and notebooks, within a budget of the seconds of CPU that are recorded of
     python tools/choose.py --notebooks 150    paths
     python tools/choose.py --list             every test marked `medium` or `slow`
 
-Rooms whose own sources or tests changed come first, then those that only import a changed room; of each, medium tests come before
-slow ones, and the cheapest first. What is left to `tools/full_check` is printed on the error stream.
+Rooms whose own sources or tests changed come first, then those that only import a changed room; medium tests before slow ones; the
+rooms take turns, each with its cheapest test. What is left to `tools/full_check` is printed on the error stream.
 """
 
 import argparse
@@ -75,7 +75,12 @@ def groups(rooms: dict[str, bool]) -> list[Group]:
             room, slow = folders["/".join(name.split("/")[:2])], any(every.values())
             cost = seconds.get(name, SLOW if slow else MEDIUM * min(len(cases), 4))
             found.append(Group(room, rooms[room], slow, cost, cases))
-    return sorted(found, key=lambda each: (not each.own, each.slow, each.seconds))
+    turns: dict[tuple[str, bool], int] = {}
+    ordered = []
+    for each in sorted(found, key=lambda each: each.seconds):
+        turn = turns[each.room, each.slow] = turns.get((each.room, each.slow), 0) + 1
+        ordered.append((not each.own, each.slow, turn, each))
+    return [each for *_, each in sorted(ordered, key=lambda entry: entry[:3])]
 
 
 def within(costs: list[float], budget: float) -> list[bool]:

@@ -174,6 +174,7 @@ def test_help_and_version(command):
     assert "--starts" in command("gait", "-h").stdout
 
 
+@pytest.mark.medium
 def test_exit_status_of_a_process():
     """Of misuse and of failure, with one line on stderr; what misuse is told is tested in this process, above."""
     for arguments, status, message in (

@@ -57,6 +57,7 @@ def test_table_picture_animation_and_file(command):
         assert np.any(np.asarray(film.convert("RGB")) != first)
 
 
+@pytest.mark.medium
 def test_files_are_kept_unless_overwritten(command):
     dropped = (*DROPPED, "--out", "kept.nc")
     Path("kept.nc").write_bytes(b"mine")

@@ -87,7 +87,7 @@ def of_field(term, traced: bool = False, dtype=float) -> list[str]:
     return messages(lambda: (jax.jit(check) if traced else check)(jnp.asarray(7.5, dtype)))
 
 
-@pytest.mark.parametrize("traced", [False, True], ids=["known", "traced"])
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.medium)], ids=["known", "traced"])
 @pytest.mark.parametrize("name", JUMPING)
 def test_a_jump_is_named(name, traced):
     """With the line of the choice, in this file, also where the parameters are known only as shapes."""
@@ -99,7 +99,7 @@ def test_a_jump_is_named(name, traced):
     )
 
 
-@pytest.mark.parametrize("traced", [False, True], ids=["known", "traced"])
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.medium)], ids=["known", "traced"])
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_what_is_continuous_is_not_named(name, traced):
     assert of_field(CONTINUOUS[name], traced) == []

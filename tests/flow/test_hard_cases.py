@@ -277,6 +277,7 @@ def test_guards_that_vary_faster_than_the_flow():
     assert np.all(np.asarray(end.steps) < 1000)
 
 
+@pytest.mark.medium
 def test_a_discontinuous_guard_is_met():
     """No step resolves a guard that jumps; its fall is still located."""
     system = leave(line, 1, lambda t, x, p: jnp.where(x[0] < 3.3, 3.5 + jnp.floor(x[0] - 3.3), -1) - x[0] / 100)
@@ -367,6 +368,7 @@ def test_a_parameter_that_is_a_whole_number_is_continued():
     assert_allclose(branch.x[:, 0], 1 - 1 / branch.values, rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_python_numbers_are_parameters():
     """As arrays: no program is compiled again for another value."""
     system = leave(oscillate, 2, lambda t, x, p: x[0] - p["q"])

@@ -20,6 +20,7 @@ def rotation(angle):
 # How a step is compiled
 
 
+@pytest.mark.medium
 def test_stages_in_a_loop_are_the_same_stages():
     """A program of another shape: the same sums in another order."""
     end = lambda unroll: hj.flow_to_guard(

@@ -62,6 +62,7 @@ def test_each_arc_takes_the_steps_of_its_own_integrator():
     assert abs(steps(mixed)[1] - steps(implicit)[1]) <= 2 and steps(mixed)[1] < steps(explicit)[1]
 
 
+@pytest.mark.medium
 def test_a_single_flow_uses_the_integrator_of_its_mode():
     down = hj.flow_to_guard(hopper.system, "flight", 0.0, X, P, integrator=BY_MODE)
     alone = hj.flow_to_guard(hopper.system, "flight", 0.0, X, P, integrator=EXPLICIT)

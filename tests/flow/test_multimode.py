@@ -173,6 +173,7 @@ def test_forced_stride_and_its_derivatives():
     jax.tree.map(ft.partial(assert_allclose, rtol=1e-12, atol=1e-12), got, expected)
 
 
+@pytest.mark.medium
 def test_forced_stride_repeats_with_the_period():
     x = jnp.array([0.0, 2.0])
     # Time is rounded at 19 instead of 2.

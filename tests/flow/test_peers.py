@@ -184,6 +184,7 @@ def landing(solver, t, x, gravity, end):
     return hj.flow_to_guard(ball, "free", t, x, jnp.asarray(gravity), integrator=integrator)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_thrown_ball_lands_later(solver):
     """It starts on the floor, to rounding of either sign, and moves up: the event is its landing at T = 2."""

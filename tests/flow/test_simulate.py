@@ -326,6 +326,7 @@ def halved(floor, y, t1, max_jumps):
     return hj.simulate(HALF, x0, jnp.array(floor), mode="free", t1=t1, max_jumps=max_jumps, integrator=ROLLED)
 
 
+@pytest.mark.medium
 def test_zeno_by_the_number_of_jumps():
     """From 1/2 the ball rests at 1 + 2 = 3."""
     ended = halved(0.0, 0.5, 5.0, 20)

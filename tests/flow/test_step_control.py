@@ -120,6 +120,7 @@ def test_event_inside_a_step_is_that_of_the_discretised_flow():
     assert np.all((met.steps >= steps) & (met.steps < steps + 20))
 
 
+@pytest.mark.medium
 def test_a_turn_odd_about_the_middle_of_a_step_is_noticed():
     """sin(2 pi t)^3 is zero with rate zero at both ends of a step from 0 to 1, and zero in the middle."""
     odd = leave(lambda t, x, p: jnp.ones(1), 1, lambda t, x, p: 0.5 + jnp.sin(2 * jnp.pi * t) ** 3)

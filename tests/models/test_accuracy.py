@@ -164,6 +164,7 @@ def test_walker_derivatives_along_the_branch(walker, gait):
 # Compass gait: 30-digit reference
 
 
+@pytest.mark.medium
 def test_compass_gait(compass):
     record = case("C_compass_gait")
     # Some fifty roundings of the reset's two-by-two solve, of numbers near 1.
@@ -176,6 +177,7 @@ def test_compass_gait(compass):
     assert_allclose(compass.multipliers, expected, **close)
 
 
+@pytest.mark.medium
 def test_compass_gait_return_jacobian_on_the_section(compass):
     """The reference's variations keep `theta_ns = -theta_s - 2 slope`; ours are free: multiply by the embedding."""
     record = case("C_compass_gait")

@@ -182,6 +182,7 @@ def test_gait_is_that_of_scipy(gait):
     assert bool(gait.stable) and abs(gait.multipliers[0]) < 0.66
 
 
+@pytest.mark.medium
 def test_printed_gait(gait):
     """Angles to 7e-4 and rates to 0.02, not to the printed digits: the printed state is near the gait, and not on it. After a
     stride of the point masses above it is off by 0.017."""

@@ -183,6 +183,7 @@ def gait():
     return hj.periodic_orbit(walker.step, walker.guess(params), params)
 
 
+@pytest.mark.medium
 def test_a_stride_by_other_code(gait):
     """Lagrange's equations of the free legs, SciPy's integrator of order 8, and the impact by the mass matrix."""
     params = gait.params
@@ -198,6 +199,7 @@ def test_a_stride_by_other_code(gait):
     assert_allclose([before[1], before[0], after[3], after[2]], gait.x, rtol=0, atol=1e-8)
 
 
+@pytest.mark.medium
 def test_the_default_gait(gait):
     """Stable, on level ground, as found with SciPy alone; the push-off restores what the strike loses.
 

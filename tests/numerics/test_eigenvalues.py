@@ -126,7 +126,7 @@ def _values(matrices, dtype=np.float64):
     return matrices.astype(float), np.asarray(jax.jit(plain_spectrum)(jnp.asarray(matrices))).astype(complex)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 8, 10, 12])
+@pytest.mark.parametrize("n", [2, 3, 4, *(pytest.param(n, marks=pytest.mark.medium) for n in (5, 6, 8, 10, 12))])
 def test_eight_thousand_matrices(n):
     by_name = families(n, np.random.default_rng(n))
     matrices, values = _values(np.concatenate(list(by_name.values())))
@@ -176,6 +176,7 @@ def test_one_and_two_rows():
     assert set(_values(np.array([[[1e-20, 7.0], [0.0, 1.0]]]))[1][0]) == {1e-20, 1.0}
 
 
+@pytest.mark.medium
 def test_return_maps_of_walkers(walker, compass, wheel):
     for orbit in (*walker.values(), compass, wheel):
         matrices, values = _values(np.asarray(orbit.return_jacobian)[None])
@@ -295,6 +296,7 @@ def one_more(orders):
     return more
 
 
+@pytest.mark.medium
 def test_three_derivatives_along_a_line():
     """Against differences with 60 digits."""
     matrix, direction = line()
@@ -316,6 +318,7 @@ def test_three_derivatives_along_a_line():
                 assert abs(got[order][i] - exact) <= 1e-12 * 10**order * (1 + abs(exact))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n", [1, 5])
 def test_first_and_second_derivatives(n):
     r"""By perturbation theory: $w A' v$, and $2 \sum_j (w_i A' v_j)(w_j A' v_i) / (s_i - s_j)$."""
@@ -341,6 +344,7 @@ def test_first_and_second_derivatives(n):
         assert_allclose(got, second, rtol=1e-10, atol=1e-11 * np.max(np.abs(coupling)) ** 2)
 
 
+@pytest.mark.medium
 def test_zeros_of_low_rank_do_not_move():
     """Three zeros that stay, and two eigenvalues that move as those of the matrix that is left."""
     rng = np.random.default_rng(10)
@@ -362,6 +366,7 @@ def test_zeros_of_low_rank_do_not_move():
     assert np.all(np.isfinite(gradient))
 
 
+@pytest.mark.medium
 def test_more_than_twelve():
     """Beyond the small sizes LAPACK's eigenvalues, and the same derivatives."""
     values = np.arange(1.0, 15)

@@ -79,6 +79,7 @@ def test_a_call_back_would_be_seen():
         foreign_calls(call, jnp.zeros(()), platforms=("cuda",))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["explicit", "implicit"])
 def test_programs_can_be_exported(name):
     """And run from what was stored, here on a CPU; nor do they call back into Python."""

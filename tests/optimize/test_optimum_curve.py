@@ -70,7 +70,9 @@ def at(curve, number, active, u=(0.0, 0.0)):
 UNITS = {"one": (1.0, 1.0, 1.0), "small objective": (1e-9, 1.0, 1e6), "small limits": (1e6, 1e-9, 1e-9)}
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize(
+    "units", [pytest.param(units, marks=[pytest.mark.medium] * (units != "one")) for units in UNITS]
+)
 def test_optima_of_an_active_set(units):
     """Free: u = (q, 2q). On the sum 3: u = (3 - q, 3 + q) / 2 with the multiplier 3 (q - 1) / 2, in units of both functions."""
     curve = curve_of(Plane(UNITS[units]))
@@ -97,7 +99,9 @@ def test_optima_of_an_active_set(units):
         )
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize(
+    "units", [pytest.param(units, marks=[pytest.mark.medium] * (units != "one")) for units in UNITS]
+)
 def test_changes_of_the_active_set(units):
     """The sum 3 is reached at q = 1, where its multiplier is zero; 2.5 by the second unknown at q = 2."""
     curve = curve_of(Plane(UNITS[units]))

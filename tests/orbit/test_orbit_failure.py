@@ -65,6 +65,7 @@ def test_one_message_for_a_search_that_failed():
     assert raised.traceback[-1].path.name == "failure.py" and len(text.splitlines()) <= 5
 
 
+@pytest.mark.medium
 def test_the_message_of_a_batch_names_its_lanes():
     r = jnp.array([-0.8, -1.5, -0.7, -1.6])
     with pytest.raises(hj.SolveError, match="2 of 4 lanes") as raised:

@@ -269,6 +269,7 @@ def test_an_optimum_is_in_phase():
     assert_allclose(gait.params["w"], 1, rtol=0, atol=5e-6)
 
 
+@pytest.mark.medium
 def test_the_tolerance_of_a_residual():
     """`accept` times the derivative of the closing jump and the size of the states, 1, or at the start of the search where that
     is larger; and no less than rounding."""

@@ -83,6 +83,7 @@ BREATHING = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_exponent_and_error_of_a_known_growth():
     """Over 48 of 60 segments of half a unit; the error is that of the mean of 20 consecutive parts, of two or three segments."""
     begin, step = 0.1, 0.5

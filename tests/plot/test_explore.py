@@ -179,6 +179,7 @@ def test_an_own_system_needs_an_outline_and_a_gait(explorer):
         hj.plot.explore(model, jax.tree.map(lambda leaf: leaf[None], gait))
 
 
+@pytest.mark.medium
 def test_what_a_model_lacks_is_said(monkeypatch):
     with pytest.raises(ValueError, match=r"^explore: buck_converter does not define outline"):
         hj.plot.explore(models.buck_converter)

@@ -56,6 +56,7 @@ def test_impact_times(walker):
         stacked(walker.values()).impact_times  # noqa: B018
 
 
+@pytest.mark.medium
 def test_a_trajectory_can_be_selected_from(tmp_path):
     params = bouncing_ball.Params(restitution=0.5)
     drop = hj.simulate(bouncing_ball.system, jnp.array([1.0, 0.0]), params, mode="flight", t1=1.0)

@@ -263,7 +263,9 @@ def following(t, x, p):
 falling = leave(following, 1, lambda t, x, p: x[0] - p["q"])
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.medium] * (name != "Rodas5P")) for name in KINDS]
+)
 def test_an_event_is_on_its_surface(name):
     """x = a cos t falls to q at arccos(q / a), however stiff: the surface's residual, the time and its derivatives."""
     integrator = hj.Integrator(ALL[name], rtol=1e-6, atol=1e-6)
