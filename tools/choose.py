@@ -5,7 +5,7 @@ check, and notebooks, within a budget of the seconds of CPU that are recorded of
     python tools/choose.py --notebooks 150    paths
     python tools/choose.py --list             every test marked `medium` or `slow`
 
-Rooms whose own sources or tests changed come first, then those that only import a changed room; medium tests before slow ones; the
+Rooms whose own sources or tests changed come first, then those that only import a changed room; medium tests before slow ones. The
 rooms take turns, each with its cheapest test. What is left to `tools/full_check` is printed on the error stream.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rooms import changed, folder_of_tests, record, ROOT
 
 # Seconds of CPU assumed of what no full check has run.
-MEDIUM, SLOW, NOTEBOOK = 6.0, 60.0, 30.0
+MEDIUM, SLOW, NOTEBOOK = 8.0, 60.0, 30.0
 # Of these files `.ci/run` runs all but the slow tests whatever changed.
 ALWAYS = ("tests/project/test_readme.py", "tests/project/test_examples.py")
 
