@@ -5,8 +5,8 @@ check, and notebooks, within a budget of the seconds of CPU that are recorded of
     python tools/choose.py --notebooks 150    paths
     python tools/choose.py --list             every test marked `medium` or `slow`
 
-Rooms whose own sources or tests changed come first, then those that only import a changed room; medium tests before slow ones. The
-rooms take turns, each with its cheapest test. What is left to `tools/full_check` is printed on the error stream.
+Rooms whose own sources or tests changed come first, then those that only import a changed room; medium tests before slow ones.
+Rooms take turns, each with its cheapest test. What is left to `tools/full_check` is printed on the error stream.
 """
 
 import argparse
