@@ -27,7 +27,6 @@ def found(model, params):
     return hj.find_orbits(hj.ReturnMap(model.system, sequence=model.sequence, integrator=ROLLED), params, region=region)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("name", REFERENCE["duffing_impact_oscillator"])
 def test_impact_oscillator(name):
     """Every orbit with one impact a period, and no other: a grid over impact phase and speed has no more."""

@@ -210,7 +210,6 @@ def test_buck_converter(values):
         assert_allclose(jnp.prod(found.multipliers[0, :2]).real, contraction, rtol=1e-12)
 
 
-@pytest.mark.medium
 def test_the_ramp_is_forgotten_by_the_map_and_not_by_the_monodromy_matrix():
     """The last reset does not look at the ramp: an exact row of zeros. At fixed time its shift is one along the orbit: 1."""
     params = buck_converter.Params()
@@ -251,7 +250,6 @@ def test_integrate_and_fire(ratio, leak, coupling):
     assert bool(found.stable[0]) == (coupling < 0)
 
 
-@pytest.mark.medium
 def test_a_kick_over_the_threshold_makes_both_fire():
     params = integrate_and_fire.Params(coupling=0.1)
     system = integrate_and_fire.system
@@ -269,7 +267,6 @@ def test_a_kick_over_the_threshold_makes_both_fire():
 # SLIP: its gaits are in test_model_reference.py
 
 
-@pytest.mark.medium
 def test_who_turns_back_has_fallen():
     """A leg too flat throws the runner back; one too steep lets go of a mass that falls, and lands again."""
     params = slip.Params()

@@ -156,6 +156,7 @@ def _checked(problem: Problem, second_order: bool):
     assert np.max(np.abs(duals * unequal)) < tight * scale, problem.name
 
 
+@pytest.mark.medium
 def test_all_problems():
     """By Hessians and by BFGS: one test for all problems, because each process compiles the program of all."""
     optima()

@@ -108,6 +108,7 @@ def several(pulse):
     return several_starts(pulse, bounds=(1.01, 5.0))
 
 
+@pytest.mark.medium
 def test_several_starts(several, pulse):
     """One test, for each process compiles the program."""
     closed_form(several)
@@ -146,6 +147,7 @@ def starts_lead_to_both_minima(several):
     assert "optimum 1" in text and "optimum 2" in text and "drive" in text and "before" in text
 
 
+@pytest.mark.medium
 def test_optima_in_files(several, tmp_path):
     """The optimum, and a branch of two of them, to the last bit; the objective is given again, or absent."""
     path, again = tmp_path / "optimum.npz", tmp_path / "again.npz"
