@@ -55,6 +55,7 @@ def test_start_within_rounding_of_the_surface():
     assert 0 < times[9] < 1e-8 and 0 < times[10] < 0.1
 
 
+@pytest.mark.medium
 def test_guard_that_starts_at_zero_and_falls_is_not_an_event():
     """-y starts at zero and falls: it was never positive. (1 - y)(y - 2) rises at 1 and falls at 2."""
     either = leave(line, 1, lambda t, x, p: p * (1 - x[0]) * (x[0] - 2) - (1 - p) * x[0])
@@ -63,6 +64,7 @@ def test_guard_that_starts_at_zero_and_falls_is_not_an_event():
     assert_allclose(met.t[1], 2, rtol=1e-15)
 
 
+@pytest.mark.medium
 def test_disarmed_crossing_is_passed_over():
     """x falls through zero at 3 pi/2, 7 pi/2, 11 pi/2, ...; armed after a time. Beside another guard with the same surface, which
     is never armed: what both have passed is over for both."""
@@ -83,6 +85,7 @@ def test_of_guards_that_fall_together_the_armed_one_fires():
     assert np.array_equal(impact.transition, np.repeat([0, 1], 15))
 
 
+@pytest.mark.medium
 def test_disarmed_crossing_does_not_hide_another():
     """Of two crossings within one step the first is disarmed: the second is met."""
     never, always = lambda t, x, p: x[0] < 0, lambda t, x, p: x[0] > 0
@@ -110,6 +113,7 @@ def test_earliest_of_three_guards_in_one_step():
     assert np.all(met.transition == p.argmin(axis=1))
 
 
+@pytest.mark.medium
 def test_simultaneous_guards_are_told_from_successive_ones():
     """Thresholds apart by rounding have no order; apart by 1e-9 they have. A disarmed guard has no say."""
     guards = (lambda t, x, p: p[0] - x[0], lambda t, x, p: 2 * (p[1] - x[0]))
@@ -172,6 +176,7 @@ def test_first_falling_root_of_a_cubic():
     assert np.all(np.abs(met.t - expected)[~none] <= slack[~none])
 
 
+@pytest.mark.medium
 def test_dip_of_any_depth():
     """(y - q)^2 - d is positive at both ends of the step, and negative for a time 2 sqrt(d) within it; no event for d < 0."""
     depths = [1e-1, 1e-4, 1e-8, -1e-1, -1e-6, -1e-12]
@@ -200,6 +205,7 @@ def test_bulge_in_the_first_step():
     assert_allclose(landing(start, gravity, tolerance), 2 * speed / gravity, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_largest_step_bounds_what_can_be_missed():
     """cos(40 y) + 1/2 turns many times in a step that knows nothing of it; with a bound on the step it is found. Of the straight
     guard 1 - y, only the bound limits the steps."""
@@ -213,6 +219,7 @@ def test_largest_step_bounds_what_can_be_missed():
 # 10. Newton for an orbit does not step off the section
 
 
+@pytest.mark.medium
 def test_guess_off_the_section(walker):
     """A start above the section would meet its guard at once; the orbit is found all the same."""
     orbit = walker["long_0.009"]
@@ -300,6 +307,7 @@ def test_code_of_each_failure_and_its_derivative():
             assert np.all(expected(leaf[i])), name
 
 
+@pytest.mark.medium
 def test_neighbours_of_a_failing_lane_are_untouched():
     """Bit for bit what they are in the same batch with a healthy lane in its place."""
     with_failure = strides(lanes(LANES))
@@ -346,6 +354,7 @@ def orbits(maps):
     return jax.vmap(lambda c: orbit_of_map(c, False))(maps)
 
 
+@pytest.mark.medium
 def test_code_of_each_failing_orbit():
     found = orbits(jnp.array(list(MAPS.values())))
     for i, name in enumerate(MAPS):
@@ -357,6 +366,7 @@ def test_code_of_each_failing_orbit():
     assert_allclose(found.x[0], [0, 2 / 3], rtol=1e-15)
 
 
+@pytest.mark.medium
 def test_neighbours_of_a_failing_orbit_are_untouched():
     maps = np.array(list(MAPS.values()))
     with_failure = orbits(jnp.asarray(maps))
