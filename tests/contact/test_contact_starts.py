@@ -100,6 +100,7 @@ def test_what_a_mode_admits(name):
     assert admitted(system, mode, x, params(**p)) == fits
 
 
+@pytest.mark.medium
 def test_off_by_the_drift_of_a_run():
     """By 1e-8 of the state, and a thousand of the solver's errors: a run goes on from the end of another."""
     slides = np.array([100.0, 0.0, 3.0, 0.0])

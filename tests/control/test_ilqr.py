@@ -128,6 +128,7 @@ def test_the_optimum_at_the_kink(held):
     assert held.gradient.shape == (STEPS, 1) and "events at 0.7" in str(held)
 
 
+@pytest.mark.medium
 def test_from_the_authors_guess(stalled):
     """A force of 100 N downward; their saved answer costs 2.212670. The sequence changes from three bounces to one, and the cost
     falls. Without held directions the search stalls near the kink at 0.7; with them it ends at the least cost of the kink at
@@ -146,6 +147,7 @@ def test_from_the_authors_guess(stalled):
     assert "from iteration   0: cost 342.8300871, flight x 4" in str(ended)
 
 
+@pytest.mark.medium
 def test_the_cost_falls_toward_the_kink_from_both_sides(stalled):
     """Where the search stalls, the bounce is 5e-7 s from the grid time. A force that is 1e-5 N smaller all the time delays it by
     3e-7 s. The slope before the grid time is that of the gradient, the slope after it has the other sign."""

@@ -59,6 +59,7 @@ def test_a_touch_is_grazing_above_and_below(name):
     assert_allclose(met.guard_rate[above][0], rate[0], rtol=1e-3)
 
 
+@pytest.mark.medium
 def test_a_guard_that_is_not_linear():
     """(y - 3)^2 + d with y = t, whose largest value is 9, is known to far less than a rounding of 9 where it turns."""
     square = leave(line, 1, lambda t, x, p: (x[0] - 3) ** 2 + p)
@@ -83,6 +84,7 @@ def test_where_a_simulation_touches():
     assert_allclose(passed.final, [1.5 - 1.125, -0.5], rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_touch_comes_before_another_guard():
     """Ceiling and floor may be met within one step of a falling ball: only where the ceiling is missed is the floor met."""
     ceiling = FLOWS["ball"][1]

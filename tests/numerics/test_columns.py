@@ -76,6 +76,7 @@ def test_neighbours_are_lanes():
     assert shapes(with_columns) == {"20", "20,3"}
 
 
+@pytest.mark.medium
 def test_strides_of_a_batch():
     starts = jnp.array([0.2, -0.2, 0.4, -0.016]) + 1e-3 * jnp.linspace(0, 1, 96)[:, None]
     params = walker.Params()

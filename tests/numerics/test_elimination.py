@@ -181,6 +181,7 @@ def derivatives_of_determinant(matrix):
     )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("rank", [5, 4, 3])
 def test_derivatives_of_determinants(rank):
     """Also where the determinant vanishes: of the first order at any rank, of the second where one pivot is lost."""

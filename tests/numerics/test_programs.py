@@ -64,7 +64,9 @@ def called(text: str) -> set[str]:
     return set(re.findall(r"custom_call @(\w+)", text))
 
 
-@pytest.mark.parametrize("name, program", PROGRAMS)
+@pytest.mark.parametrize(
+    "name, program", [PROGRAMS[0], *(pytest.param(*each, marks=pytest.mark.medium) for each in PROGRAMS[1:])]
+)
 def test_no_program_calls_back_into_python(name, program):
     function = lambda x, k: program(x, k, INTEGRATORS[name])
     calls = foreign_calls(function, jnp.array(hopper.START), jnp.asarray(hopper.VALUES["k"]))

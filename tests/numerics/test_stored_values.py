@@ -75,6 +75,7 @@ def test_sine_and_cosine_along_any_axis(dtype, axis):
             np.testing.assert_allclose(found, exact(expected), **close)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
 @pytest.mark.parametrize(
     ("keep", "same"),

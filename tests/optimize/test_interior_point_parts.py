@@ -325,6 +325,7 @@ def test_the_approach_to_a_start(second_order):
         assert str(ended.result) == code and float(ended.error) > 0.1
 
 
+@pytest.mark.medium
 def test_unknowns_at_their_bounds():
     """Onto an active bound exactly, from where `u + (bound - u)` misses it; and of parameters at a bound, or beside it by
     rounding, all are known to be there."""

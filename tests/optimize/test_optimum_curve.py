@@ -99,6 +99,7 @@ def test_optima_of_an_active_set(units):
         )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "units", [pytest.param(units, marks=[pytest.mark.medium] * (units != "one")) for units in UNITS]
 )
@@ -125,6 +126,7 @@ def test_a_maximum_is_no_optimum():
         assert (found is not None) == least and code == ("successful" if least else "optimum_not_found")
 
 
+@pytest.mark.medium
 def test_what_leaves_at_upper_bounds():
     """Minimize -x - 2y below the upper bounds 1: a further limit of x + y, or x + 3y, lets one of them go."""
     for normal, leaves in (((-1.0, -1.0), 0), ((-1.0, -3.0), 1)):
@@ -140,6 +142,7 @@ def test_what_leaves_at_upper_bounds():
     assert out is None and code == hj.RESULTS.successful
 
 
+@pytest.mark.medium
 def test_derivatives_by_a_limit():
     """Of the rows g - b, g - a, b - g by their limit: -1, -1 and 1; equalities come first."""
     limits = (

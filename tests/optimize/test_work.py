@@ -208,6 +208,7 @@ def test_sign_changes_of_all_kinds(day):
     assert np.isnan(values[-1]) and np.all(slopes[-1] == 0)
 
 
+@pytest.mark.medium
 def test_extrema_and_samples(day):
     """Of a cubic: at an end, inside, outside the window; and equidistant values."""
     window = (0.1, 0.9)
@@ -229,6 +230,7 @@ def test_extrema_and_samples(day):
             assert_allclose(slopes[k][:4], best ** np.arange(4), rtol=0, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.medium
 def test_second_derivatives_at_a_turning_point():
     """Of a s - b s^2, whose largest value is a^2 / 4 b, at the time s = a / 2 b that is held."""
     at = jnp.array([1.2, 0.9])

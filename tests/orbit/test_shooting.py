@@ -41,6 +41,7 @@ def fixed_point(guess, r, strides=1, **options):
     return hj.periodic_orbit(step, guess, {"r": jnp.array(r)}, throw=False, **options)
 
 
+@pytest.mark.medium
 def test_three_strides_are_one_stride_thrice():
     record = case("B_simplest_walker", "long_0.009")
     three = orbit(jnp.asarray(np.round(record["x0"], 3)), 0.009, 3, hj.MultipleShooting())

@@ -101,6 +101,7 @@ def test_forced_outlines_know_the_time():
     assert_allclose(drawn["mass"][..., 0].max(axis=1), 0.3, rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_a_runner_moves_over_the_ground():
     """Apex, foot, apex: the step's length is flight, contact and flight."""
     params = slip.Params()

@@ -55,6 +55,7 @@ def test_a_batch_counts_its_codes():
     assert len(cells(many._repr_html_())) == 1 + 6 + 1 + 6 and "..." in repr(many)
 
 
+@pytest.mark.medium
 def test_codes_have_names(orbit):
     """A code prints as its name and compares with it: alone, in a batch, under `jit`, and as its PyTree is rebuilt."""
     assert repr(orbit.result) == str(orbit.result) == f"{orbit.result}" == "successful"
@@ -150,6 +151,7 @@ def test_a_system_is_a_diagram(name):
         assert rows[5] == ["0", "flight → flight", "`height`", "`bounce`"]
 
 
+@pytest.mark.medium
 def test_results_are_animated(orbit):
     """By the figure's first frame: the wheel, drawn."""
     walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)

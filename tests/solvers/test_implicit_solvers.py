@@ -101,6 +101,7 @@ def test_a_stiff_component_is_not_amplified():
     assert_allclose(ended.final, np.cos(1) + np.sin(1) / 1e10, rtol=0, atol=1e-15)
 
 
+@pytest.mark.medium
 def test_nonlinear_stages():
     """Newton's method on equations that are not linear, and derivatives of their solutions, to second order."""
 

@@ -221,6 +221,7 @@ def test_a_store_without_checksums_of_chunks(start, stored, tmp_path):
             read(out)
 
 
+@pytest.mark.medium
 def test_a_chunk_of_fill_values_is_not_taken_for_lost(tmp_path, start):
     """zarr writes no file for a chunk that equals the fill value, unless asked: NaN everywhere, where there is no orbit."""
     values = [2.5, 1.2, 1.2001, 1.2002], [0.0, -0.1, -0.11, -0.12]

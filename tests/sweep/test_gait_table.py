@@ -241,6 +241,7 @@ def gains_are_those_of_scipy(table):
     assert np.all(np.isfinite(table["gain"])) and not np.all(table["stable"])
 
 
+@pytest.mark.medium
 def test_table_of_gaits():
     """One test for all, because each process compiles the program of the table."""
     table = table_of_gaits()

@@ -106,6 +106,7 @@ def test_neighbours_and_chunks(start, whole):
     assert np.all(np.abs(few["x"].values[both] - here["x"].values[both]) < 1e-13 * (1 + condition))
 
 
+@pytest.mark.medium
 def test_starts_along_a_branch():
     # The branch of c + a x (1 - x) at a = 2.5, through its fold at c = -0.225; begun at c = 0, on the upper part.
     x = np.linspace(-0.05, 0.7, 76)
@@ -119,6 +120,7 @@ def test_starts_along_a_branch():
     assert np.all(np.isnan(y[3:]))
 
 
+@pytest.mark.medium
 def test_an_orbit_on_another_branch_is_far():
     """Farther from its guess than a third of the variation over the six coarse points around it, here 5/4."""
     coarse = CoarseGrid((np.linspace(0, 1, 9),), 1, float)
@@ -231,6 +233,7 @@ def test_two_devices(whole, tmp_path):
     assert_array_equal(found["result"].values, whole["result"].values)
 
 
+@pytest.mark.medium
 def test_full_disk(start, whole, tmp_path, monkeypatch):
     out = tmp_path / "sweep.zarr"
     written, write = [], Store.write

@@ -161,6 +161,7 @@ def test_a_model_starts_in_its_domain(name):
         assert np.all(np.asarray(domain(jnp.zeros(()), x, params)) > -1e-12)
 
 
+@pytest.mark.medium
 def test_the_command_line_reports_a_start_below_the_floor(command):
     ran = command("simulate", "bouncing_ball", "--t1", "2", "--x0", "-1,0")
     assert ran.returncode == 1 and "outside_domain" in ran.stderr
