@@ -135,11 +135,6 @@ class Branch(Points):
             raise TypeError("This is one branch, not a batch of branches.")
         return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
 
-    def __str__(self) -> str:
-        from .branch_report import describe_branch
-
-        return describe_branch(self)
-
     def _tables(self):
         from .branch_report import branch_tables
 

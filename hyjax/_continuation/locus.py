@@ -18,6 +18,7 @@ from jaxtyping import Array
 
 from .._numerics.linearize import with_columns
 from .._results.registry import draw
+from .._results.table import Table
 from .._system.where import one_leaf, Where
 from .branch import Points
 from .continuation import Method
@@ -89,10 +90,10 @@ class Locus(Points):
     curves: Curve
     kind: str = eqx.field(static=True)
 
-    def __str__(self) -> str:
+    def _tables(self):
         values = self.values
         ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in values[[0, -1]])
-        return f"Locus of {self.kind}: {len(values)} points, from and to {ends}"
+        return (Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", []),)
 
     @property
     def values(self) -> np.ndarray:

@@ -167,11 +167,6 @@ class Trajectory(Shown):
     system: HybridSystem = eqx.field(static=True)
     integrator: Integrators = eqx.field(static=True)
 
-    def __str__(self) -> str:
-        from .trajectory_report import describe_trajectory
-
-        return describe_trajectory(self)
-
     def _tables(self):
         from .trajectory_report import trajectory_table
 

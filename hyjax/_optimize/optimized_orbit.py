@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import named_params, units_of
 from .._results.registry import animate, draw
-from .._results.shown import is_traced, Shown
+from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import counted_codes, described_code, RESULTS
 from .._system.types import Params, Scalar
@@ -101,9 +101,6 @@ class OptimizedOrbit(Shown):
         last = int(self.starts.iterations[int(self.best)])
         return jax.tree.map(lambda leaf: leaf[int(self.best), :last], self.starts.history)
 
-    def __str__(self) -> str:
-        return describe(self)
-
     def _tables(self):
         return (optimization_table(self),)
 
@@ -166,19 +163,8 @@ def _distinct(found: Minimum, good: Array) -> Array:
     return jnp.where(good, ranks, -1)
 
 
-def describe(gait: OptimizedOrbit) -> str:
-    """The table that `print` shows: the parameters and the objective before and after, constraints, residuals, starts."""
-    if is_traced(gait):
-        return "OptimizedOrbit(traced)"
-    rows = [("", "before", "after", ""), *(row[:1] + row[2:] for row in _rows(gait))]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = ["OptimizedOrbit"]
-    lines += [f"  {a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
-    return "\n".join([*lines, *(f"  {line}" for line in _notes(gait))])
-
-
 def optimization_table(gait: OptimizedOrbit) -> Table:
-    """The same rows with units, for HTML."""
+    """The table that `print` shows: the parameters and the objective before and after, constraints, residuals, starts."""
     return Table("OptimizedOrbit", list(_rows(gait)), ("", "unit", "before", "after", ""), notes=_notes(gait))
 
 

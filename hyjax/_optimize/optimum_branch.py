@@ -79,11 +79,6 @@ class OptimumBranch(Shown):
         """The number of points."""
         return self.numbers.size
 
-    def __str__(self) -> str:
-        table = self._tables()[0]
-        lines = ["  " + " ".join(f"{each:>15}" for each in row) for row in (table.heads, *table.rows) if row]
-        return "\n".join([table.caption, *lines, *(f"  {note}" for note in table.notes)])
-
     def _columns(self) -> dict[str, np.ndarray]:
         columns = {
             self.name: self.numbers,

@@ -23,7 +23,7 @@ from .chain import Chain
 from .failure import Reached
 from .implicit import closed_orbit
 from .multipliers import eigenvalues
-from .orbit_report import describe, orbit_table
+from .orbit_report import orbit_table
 from .problem import Problem
 from .return_map import ReturnMap
 from .shooting import AbstractShooting, SearchLimits
@@ -87,9 +87,6 @@ class PeriodicOrbit(Shown):
     sequence: tuple[str, ...] = eqx.field(static=True)
     strides: int = eqx.field(static=True)
     integrator: Integrators = eqx.field(static=True)
-
-    def __str__(self) -> str:
-        return describe(self)
 
     def _tables(self):
         return (orbit_table(self),)

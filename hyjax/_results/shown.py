@@ -1,6 +1,7 @@
-"""How results appear: their `repr` is the table that `print` gives; in a notebook it is a table of HTML, from the same rows."""
+"""How results appear: `print` and `repr` show their tables in plain text, a notebook in HTML."""
 
 import html
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -8,33 +9,33 @@ import jax.core
 import numpy as np
 from jaxtyping import PyTree
 
-from .table import Table, table_of_text
+if TYPE_CHECKING:
+    from .table import Table
 
 
 class Shown(eqx.Module):
-    """A result that shows its table: one whose `__str__` describes concrete arrays.
+    """A result that shows its tables, those of its method `_tables`, which describes concrete arrays.
 
     A traced result, or a PyTree of the same structure with other leaves, shows its structure.
     """
 
+    def _tables(self) -> "tuple[Table, ...]":
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(table.text() for table in self._tables()) if _is_concrete(self) else eqx.tree_pformat(self)
+
     def __repr__(self) -> str:
-        return str(self) if _concrete(self) else eqx.tree_pformat(self)
+        return str(self) if _is_concrete(self) else eqx.tree_pformat(self)
 
     def _repr_html_(self) -> str:
-        """The table in HTML, for notebooks."""
-        return html_of(self)
+        """The tables in HTML, for notebooks."""
+        if not _is_concrete(self):
+            return f"<pre>{html.escape(repr(self))}</pre>"
+        return "".join(table.html() for table in self._tables())
 
 
-def html_of(result: eqx.Module) -> str:
-    """The rows of a result in HTML: those of its method `_tables` if it has one, with units, otherwise those of its text."""
-    if not _concrete(result):
-        return f"<pre>{html.escape(repr(result))}</pre>"
-    own = getattr(result, "_tables", None)
-    tables: tuple[Table, ...] = (table_of_text(str(result)),) if own is None else own()
-    return "".join(table.html() for table in tables)
-
-
-def _concrete(result: eqx.Module) -> bool:
+def _is_concrete(result: eqx.Module) -> bool:
     leaves = [leaf for leaf in jax.tree.leaves(result) if not callable(leaf)]
     numbers = (jax.Array, np.ndarray, np.generic, float, int)
     return bool(leaves) and all(isinstance(leaf, numbers) for leaf in leaves) and not is_traced(leaves)

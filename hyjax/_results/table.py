@@ -1,8 +1,9 @@
-"""A table of a result, from which its text and its HTML are made."""
+"""A table of a result: one description, from which its text and its HTML are made."""
 
 import html
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # Readable on a light and on a dark page: the colours are those of the page's text.
@@ -16,7 +17,7 @@ class Table(NamedTuple):
 
     **Attributes:** `caption`. `rows`: the first cell of each names the row unless there are `heads`. `heads`: the names of the
     columns. `units`: of the columns, empty where there is none; without `heads` the last cell of a row is its unit. `notes`:
-    lines below the table.
+    lines below the table. A row of one cell stands for rows that are left out.
     """
 
     caption: str
@@ -24,6 +25,31 @@ class Table(NamedTuple):
     heads: Sequence[str] = ()
     units: Sequence[str] = ()
     notes: Sequence[str] = ()
+
+    def text(self, units: bool = False) -> str:
+        """The table in plain text; with `units` also those."""
+        # rich is slow to import, and a table is printed at the end.
+        from rich.console import Console
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        named = units or bool(self.heads) or not self.units
+        rows = [row if named or len(row) == 1 else row[:-1] for row in self.rows]
+        heads = self.heads
+        if units and any(self.units):
+            below = [*self.units, *[""] * len(heads)]
+            heads = [f"{name}\n{unit or ' '}" for name, unit in zip(heads, below, strict=False)]
+        grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(heads))
+        for k in range(max([len(heads), *map(len, rows)], default=0)):
+            right = bool(heads) and self._is_numeric(k)
+            grid.add_column(Text(heads[k]) if heads else "", justify="right" if right else "left", no_wrap=True)
+        for row in rows:
+            grid.add_row(*map(Text, row))
+        page = io.StringIO()
+        if rows:
+            Console(file=page, width=10_000, color_system=None, force_terminal=False, legacy_windows=False).print(grid)
+        lines = [line.rstrip() for line in (*page.getvalue().splitlines(), *self.notes)]
+        return "\n".join([self.caption, *(f"  {line}" for line in lines)] if self.caption else lines)
 
     def html(self) -> str:
         """The table in HTML, whose style is in its elements; on a narrow page it scrolls."""
@@ -34,12 +60,10 @@ class Table(NamedTuple):
                 f"{_escaped(name)}<br><small>{unit_html(unit)}</small>" if unit else _escaped(name)
                 for name, unit in zip(self.heads, [*self.units, *[""] * len(self.heads)], strict=False)
             ]
-            numeric = [
-                all(_is_number(row[k]) for row in self.rows if k < len(row) > 1 and row[k]) for k in range(len(cells))
-            ]
             head = "".join(
-                f'<th scope="col" style="{_CELL} text-align: {"right" if right else "left"}; border-bottom: {_RULE};">{cell}</th>'
-                for cell, right in zip(cells, numeric, strict=True)
+                f'<th scope="col" style="{_CELL} text-align: {"right" if self._is_numeric(k) else "left"}; '
+                f'border-bottom: {_RULE};">{cell}</th>'
+                for k, cell in enumerate(cells)
             )
             head = f"<thead><tr>{head}</tr></thead>"
         body = "".join(f'<tr style="background: none;">{self._row(row, width)}</tr>' for row in self.rows)
@@ -50,6 +74,9 @@ class Table(NamedTuple):
             '<caption style="caption-side: top; text-align: left; padding: 0.15em 0.8em; color: inherit; white-space: nowrap;">'
             f"{_escaped(self.caption)}</caption>{head}<tbody>{body}</tbody></table>{notes}</div>"
         )
+
+    def _is_numeric(self, k: int) -> bool:
+        return all(_is_number(row[k]) for row in self.rows if k < len(row) > 1 and row[k])
 
     def _row(self, row: Sequence[str], width: int) -> str:
         cells = []
@@ -67,13 +94,14 @@ class Table(NamedTuple):
         return "".join(cells)
 
 
-def table_of_text(text: str) -> Table:
-    """The table that a text shows: a line for each row after the first, cells separated by two spaces or more."""
-    caption, *lines = text.splitlines() or [""]
-    return Table(caption, [re.split(r"\s{2,}", line.strip()) for line in lines if line.strip()])
+def complex_text(value: complex, digits: int) -> str:
+    """A multiplier with its sign; a part below the last digit of 1 is rounding, and shown as zero."""
+    real, imag = (0.0 if abs(part) < 10.0**-digits else part for part in (value.real, value.imag))
+    text = f"{real:+.{digits}g}"
+    return text if imag == 0 else f"{text} {imag:+.{digits}g}i"
 
 
-def shown_indices(count: int, most: int = 12) -> Iterable[int | None]:
+def shown_indices(count: int, most: int = 12) -> Sequence[int | None]:
     """The rows of a long table that are shown: all, or the first and the last, with `None` for those between."""
     if count <= most:
         return range(count)

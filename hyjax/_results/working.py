@@ -1,4 +1,4 @@
-"""A line that says what is being done, while nothing else is printed."""
+"""A line that says what is being done, while nothing else is printed; a progress bar for a long computation."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ def working(what: str, show: bool | None = None) -> Iterator[Callable[[str], Non
 
     Within another `working` the text follows that of the outer one, which returns at the end.
 
-    **Arguments:** `show`: by default (`None`) only on a terminal. Without rich nothing is shown.
+    **Arguments:** `show`: by default (`None`) only on a terminal.
     """
     if _spinners:
         update, outer = _spinners[-1]
         with _within(update, outer, what) as say:
             yield say
         return
-    console = console_on_stderr(show)
+    console = _console_on_stderr(show)
     if console is None:
         yield lambda what: None
         return
@@ -48,13 +48,34 @@ def _within(update: Callable[[str], None], outer: str, what: str) -> Iterator[Ca
         update(outer)
 
 
-def console_on_stderr(show: bool | None) -> "Console | None":
-    """A console of rich, or `None` where nothing is to be shown: by default (`show=None`) unless stderr is a terminal, and always
-    without rich."""
+@contextmanager
+def progress_bar(what: str, total: int, done: int, show: bool | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr; yields `advance(more)`. By default (`show=None`) only on a terminal.
+
+    **Arguments:** `total`, `done`: items in all, and items already done.
+    """
+    console = _console_on_stderr(show)
+    if console is None:
+        yield lambda more: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task(what, total=total, completed=done, rate="")
+
+        def advance(more: int) -> None:
+            bar.update(task, advance=more)
+            speed = bar.tasks[0].speed
+            bar.update(task, rate=f"{speed:.0f}/s" if speed else "")
+
+        yield advance
+
+
+def _console_on_stderr(show: bool | None) -> "Console | None":
+    """A console of rich; `None` where nothing is to be shown: by default (`show=None`) unless stderr is a terminal."""
     if not (sys.stderr.isatty() if show is None else show):
         return None
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
+    from rich.console import Console
+
     return Console(stderr=True)

@@ -20,7 +20,7 @@ from .._orbit.return_map import require_map, ReturnMap
 from .._results.dataset import load_xarray
 from .._results.labels import units_attribute, units_of
 from .._results.long_names import described, in_words
-from .._results.progress import progress_bar
+from .._results.working import progress_bar
 from .._system.results import choose, RESULTS
 from .._system.system import Guard
 from .._system.types import Params, State

@@ -15,9 +15,8 @@ from .._orbit.problem import Problem
 from .._results.dataset import load_xarray
 from .._results.labels import units_attribute
 from .._results.long_names import cf_attributes, described
-from .._results.progress import progress_bar
 from .._results.warn import warn
-from .._results.working import working
+from .._results.working import progress_bar, working
 from .._system.results import RESULTS
 from .batches import BatchMap
 from .continued_starts import CoarseGrid, follow_tangents, is_far, solve_coarse_grid

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
 from .._results.shown import Shown
+from .._results.table import Table
 from .._system.types import Params, Scalar, State
 from .disturbance import Disturbance, disturbed_ends
 from .flow_pipe import Tube
@@ -134,7 +135,7 @@ class Certificate(Shown):
         """A figure of the set with the bound of its image, and of the tube; see `hyjax.certify.certificate_figure`."""
         return draw(self, model, samples)
 
-    def __str__(self) -> str:
+    def _tables(self):
         d = self.disturbance
         channels = "all rates" if d.channels is None else "the rates of " + ", ".join(d.channels)
         disturbance = f"|w| <= {d.bound:g} in {channels}, {d.norm}-norm" if d.bound else "none"
@@ -145,15 +146,13 @@ class Certificate(Shown):
         else:
             claim = "every orbit that starts in the set returns to its interior, forever"
         widths = ", ".join(f"{name} {half:.3g}" for name, half in zip(self.coordinates, self.half_widths, strict=True))
-        return "\n".join(
-            [
-                f"Certificate: {self.status}",
-                f"  claim        {claim}",
-                f"  disturbance  {disturbance}",
-                f"  ratio        {self.ratio:.4f}: the image reaches so far, of the set",
-                f"  half-widths  {widths}",
-                f"  pieces       {self.pieces}, sets {self.sets}",
-                f"  seconds      {self.seconds:.1f}, and {self.compile_seconds:.1f} to compile",
-                "  assumptions  " + "\n               ".join(self.assumptions),
-            ]
-        )
+        rows = [
+            ("claim", claim),
+            ("disturbance", disturbance),
+            ("ratio", f"{self.ratio:.4f}: the image reaches so far, of the set"),
+            ("half-widths", widths),
+            ("pieces", f"{self.pieces}, sets {self.sets}"),
+            ("seconds", f"{self.seconds:.1f}, and {self.compile_seconds:.1f} to compile"),
+            *(("" if k else "assumptions", sentence) for k, sentence in enumerate(self.assumptions)),
+        ]
+        return (Table(f"Certificate: {self.status}", rows),)

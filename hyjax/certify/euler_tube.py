@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float, Int
 from .._flow.automaton import Automaton
 from .._flow.check import check_mode, check_params, check_state
 from .._orbit.problem import uses_time
-from .._results.shown import is_traced, Shown
+from .._results.shown import Shown
+from .._results.table import Table
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Count, Flag, Params, Scalar, State, Time
@@ -108,24 +109,25 @@ class EulerTube(Shown):
             )
         return tuple(found)
 
-    def __str__(self) -> str:
-        if is_traced(self):
-            return eqx.tree_pformat(self)
+    def _tables(self):
         if self.radii.ndim > 1:
-            return f"{self.radii.shape[0]} Euler tubes: radius {_number(self.radii[:, -1])} at the end"
+            return (Table(f"{self.radii.shape[0]} Euler tubes: radius {_number(self.radii[:, -1])} at the end", []),)
         rows, steps = len(self.times), round(float((self.times[-1] - self.times[0]) / self.tau))
         jumped = ", ".join(str(int(step)) for step in self.jump_steps if step >= 0)
-        lines = [
-            f"Euler tube: {steps} steps of {float(self.tau):g}, {rows} rows, {int(self.jumps)} jumps: {self.result}",
-            f"  radius        {_number(self.radii[0])} to {_number(self.radii[-1])}, disturbance {_number(self.disturbance)}",
-            f"  sum of lambda {_number(self.osl_sums[-1])}, of the positive {_number(self.osl_positive[-1])}",
-            *([f"  jumps at steps {jumped}"] if jumped else []),
-            "  the radii are proved" if self.sound else "  not proved:",
-            *(f"  - {reason}" for reason in self.reasons),
-            *(["  no proof of an attracting cycle:"] if self.cycle_reasons else []),
-            *(f"  - {reason}" for reason in self.cycle_reasons),
+        title = f"Euler tube: {steps} steps of {float(self.tau):g}, {rows} rows, {int(self.jumps)} jumps: {self.result}"
+        disturbed = f"disturbance {_number(self.disturbance)}"
+        numbers = [
+            ("radius", f"{_number(self.radii[0])} to {_number(self.radii[-1])}, {disturbed}"),
+            ("sum of lambda", f"{_number(self.osl_sums[-1])}, of the positive {_number(self.osl_positive[-1])}"),
+            *([("jumps at steps", jumped)] if jumped else []),
         ]
-        return "\n".join(lines)
+        notes = [
+            "the radii are proved" if self.sound else "not proved:",
+            *(f"- {reason}" for reason in self.reasons),
+            *(["no proof of an attracting cycle:"] if self.cycle_reasons else []),
+            *(f"- {reason}" for reason in self.cycle_reasons),
+        ]
+        return (Table(title, numbers, notes=notes),)
 
 
 def _number(value) -> str:

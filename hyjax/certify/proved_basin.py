@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._results.registry import draw
 from .._results.shown import Shown
+from .._results.table import Table
 from .certificate import Certificate
 from .enclosed_map import ReturnMap
 from .piece_images import PieceImages
@@ -55,20 +56,18 @@ class ProvedBasin(Shown):
         """The cells and the certificate's set, coloured by the strides to the set; see `hyjax.certify.certified_region`."""
         return draw(self, ax, coordinates, start, strides=strides)
 
-    def __str__(self):
+    def _tables(self):
         proof = self.certificate
         disturbed = f", under disturbances up to {proof.disturbance.bound:g}" if proof.disturbance.bound else ""
         claim = (
             "converges to the limit cycle" if proof.converges else "enters the set of the certificate and stays there"
         )
-        return "\n".join(
-            [
-                f"Proved basin: every orbit from {len(self.cells)} cells {claim}{disturbed}",
-                f"  area         {self.area:.4g} in {', '.join(proof.coordinates)}",
-                f"  strides      at most {int(np.max(self.strides, initial=0))} to the set",
-                f"  seconds      {self.seconds:.1f}, {self.evaluated} cells mapped",
-            ]
-        )
+        rows = [
+            ("area", f"{self.area:.4g} in {', '.join(proof.coordinates)}"),
+            ("strides", f"at most {int(np.max(self.strides, initial=0))} to the set"),
+            ("seconds", f"{self.seconds:.1f}, {self.evaluated} cells mapped"),
+        ]
+        return (Table(f"Proved basin: every orbit from {len(self.cells)} cells {claim}{disturbed}", rows),)
 
 
 class _Grid:

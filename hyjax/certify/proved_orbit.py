@@ -10,6 +10,7 @@ from jaxtyping import Float
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
 from .._results.shown import Shown
+from .._results.table import Table
 from .exact_numbers import arb, rounded
 from .matrix_balls import EigenvalueEnclosure
 from .rounding import EPS, TINY, up
@@ -130,7 +131,7 @@ class ProvedOrbit(Shown):
         """A figure of the multipliers and of how narrow the bounds are; see `hyjax.certify.proved_orbit_figure`."""
         return draw(self)
 
-    def __str__(self) -> str:
+    def _tables(self):
         rows = [("status", self.status)]
         rows += [("reason", reason) for reason in self.reasons]
         if self.proved:
@@ -145,8 +146,7 @@ class ProvedOrbit(Shown):
             rows += [("unique within", f"{self.unique_within:g} in each coordinate")]
         rows += [("seconds", f"{self.seconds:.3g}")]
         rows += [("assumption", sentence) for sentence in self.assumptions]
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(["ProvedOrbit", *(f"  {name:<{width}}  {value}" for name, value in rows)])
+        return (Table("ProvedOrbit", rows),)
 
 
 def _bounded(midpoint, radius) -> str:

@@ -1,13 +1,13 @@
 r"""Stroboscopic inclusion: a ball of states that a system driven with a period maps into itself in one period."""
 
-import equinox as eqx
 import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._flow.check import check_params
-from .._results.shown import is_traced, Shown
+from .._results.shown import Shown
+from .._results.table import Table
 from .._system.section import at_phase, Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
@@ -62,19 +62,17 @@ class StroboscopicInclusion(Shown):
         """Whether the ball is proved to hold exactly one periodic solution, which attracts all others from the ball."""
         return not self.reasons
 
-    def __str__(self) -> str:
-        if is_traced(self):
-            return eqx.tree_pformat(self)
+    def _tables(self):
         if self.distance.ndim:
-            return f"{self.distance.shape[0]} stroboscopic inclusions, {int(jnp.sum(self.included))} included"
+            count = f"{self.distance.shape[0]} stroboscopic inclusions"
+            return (Table(f"{count}, {int(jnp.sum(self.included))} included", []),)
         after = float(self.distance + self.tube.radii[-1])
-        lines = [
+        title = (
             f"Stroboscopic inclusion: reach {after:.6g} after the period, radius {float(self.tube.radii[0]):.6g} before, "
-            f"contraction {float(self.contraction):.6g}",
-            "  proved: one attracting periodic solution in the ball" if self.proved else "  not proved:",
-            *(f"  - {reason}" for reason in self.reasons),
-        ]
-        return "\n".join(lines)
+            f"contraction {float(self.contraction):.6g}"
+        )
+        claim = "proved: one attracting periodic solution in the ball" if self.proved else "not proved:"
+        return (Table(title, [], notes=[claim, *(f"- {reason}" for reason in self.reasons)]),)
 
 
 def stroboscopic_inclusion(

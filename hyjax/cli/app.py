@@ -14,14 +14,13 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-_MISSING = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
-if _MISSING:
-    sys.exit(f"The command line needs {', '.join(_MISSING)}: pip install 'hyjax-dynamics[cli]'.")
+if importlib.util.find_spec("typer") is None:
+    sys.exit("The command line needs typer: pip install 'hyjax-dynamics[cli]'.")
 
-import typer  # noqa: E402
+import typer
 
-from .._results import version as installed  # noqa: E402
-from .arguments import Misuse, NotFound  # noqa: E402
+from .._results import version as installed
+from .arguments import Misuse, NotFound
 
 app = typer.Typer(
     add_completion=True,

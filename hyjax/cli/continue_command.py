@@ -92,9 +92,10 @@ def continue_(
     if as_json:
         print(json.dumps(branches_record(name, where, values, branches)))
     else:
-        from .._continuation.branch_report import describe_branch
+        from .._continuation.branch_report import branch_tables
 
-        print(*(describe_branch(branch, end) for branch, end in zip(branches, ends, strict=True)), sep="\n")
+        for branch, end in zip(branches, ends, strict=True):
+            print(*(table.text(units=True) for table in branch_tables(branch, end)), sep="\n")
     if plot is not None:
         from ..plot.branch_figure import branch_diagram
 

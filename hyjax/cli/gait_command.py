@@ -1,6 +1,7 @@
 """The command `gait`: the periodic orbits of a model in a region, without an initial guess."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from .arguments import as_misuse, check_count, in_degrees, load, parse_parameter
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, MOST_STARTS, require_orbits
-from .output import orbits_record, orbits_table
+from .output import orbits_record
 from .session import start_jax
 
 
@@ -61,9 +62,11 @@ def gait(
     if as_json:
         print(json.dumps(orbits_record(name, model, values, shown)))
     else:
-        from rich.console import Console
+        from .._orbit.orbit_report import side_by_side
 
-        Console(width=max(Console().width, 50 + 40 * len(orbits))).print(orbits_table(model, values, shown))
+        setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
+        width = max(100, shutil.get_terminal_size().columns)
+        print(side_by_side(shown, f"{model.title}: {setting}", width).text(units=True))
     drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)
     if plot is not None:
         from ..plot.orbit_figure import orbit_figure

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from .._results.labels import units_attribute, units_of
+from .._results.table import shown_indices, Table
 from .arguments import check_ends, Misuse, parse_finite, parse_parameters, unit_of_parameter
 from .options import MOST_GRID_POINTS
 
@@ -91,13 +92,10 @@ def print_points(found, columns: dict[str, Any]) -> None:
     axes = np.meshgrid(*(found[dim].values for dim in dims), indexing="ij")
     columns = dict(zip(dims, axes, strict=True)) | columns
     flat = [np.asarray(values).reshape(-1) for values in columns.values()]
-    cell = lambda values, i: f"{values[i]!s:>18}" if values.dtype.kind in "US" else f"{values[i]:>18.12g}"
-    count = len(flat[0])
-    print(" ".join(f"{name:>18}" for name in columns))
-    for i in range(count) if count <= 12 else [*range(6), *range(count - 6, count)]:
-        if count > 12 and i == count - 6:
-            print("  ...")
-        print(" ".join(cell(values, i) for values in flat))
+    cell = lambda value: str(value) if isinstance(value, str) else f"{value:.12g}"
+    chosen = shown_indices(len(flat[0]))
+    rows = [["..."] if i is None else [cell(values[i]) for values in flat] for i in chosen]
+    print(Table("", rows, [str(name) for name in columns]).text())
 
 
 def axes_record(found, dims) -> dict[str, list]:

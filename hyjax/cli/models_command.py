@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from .._results.table import Table
 from .arguments import is_required, load, parameter_fields
 from .quantities import objective_names
 
@@ -18,39 +19,27 @@ def models(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ):
     """List all models, or the parameters of one model."""
-    from rich.console import Console
-    from rich.table import Table
-
     from ..models import names
 
     if as_json:
         chosen = {each: load(each) for each in names} if name is None else {name: load(name)}
         print(json.dumps({each: _record(model) for each, model in chosen.items()}))
         return
-    console = Console(width=max(Console().width, 100))
     if name is None:
-        table = Table("model", "", "source", box=None, pad_edge=False)
-        for each in names:
-            model = load(each)
-            table.add_row(each, model.title, model.source)
-        console.print(table)
+        rows = [(each, model.title, model.source) for each, model in ((each, load(each)) for each in names)]
+        print(Table("", rows, ("model", "", "source")).text())
         return
     model = load(name)
-    table = Table("parameter", "default", "unit", "meaning", box=None, pad_edge=False)
+    rows = []
     for field in parameter_fields(model):
-        about = field.metadata
-        table.add_row(
-            field.name,
-            "" if is_required(field) else f"{field.default:.10g}",
-            about.get("unit", ""),
-            about.get("meaning", ""),
-        )
-    console.print(f"{model.title}. {model.source}", highlight=False)
-    console.print(table, highlight=False)
+        value, about = "" if is_required(field) else f"{field.default:.10g}", field.metadata
+        rows.append((field.name, value, about.get("unit", ""), about.get("meaning", "")))
     states = ", ".join(f"{state} ({unit})" for state, unit in zip(model.coordinates, model.units, strict=True))
-    console.print(f"state: {states}; time ({model.time_unit})", highlight=False)
+    notes = [f"state: {states}; time ({model.time_unit})"]
     if objectives := objective_names(model):
-        console.print(f"objectives: {', '.join(objectives)}", highlight=False)
+        notes.append(f"objectives: {', '.join(objectives)}")
+    print(f"{model.title}. {model.source}")
+    print(Table("", rows, ("parameter", "default", "unit", "meaning"), notes=notes).text())
 
 
 def _record(model: ModuleType) -> dict:

@@ -1,4 +1,4 @@
-"""Output of the commands: JSON records and tables."""
+"""Output of the commands: records, printed as JSON or as a table."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._continuation.branch_report import end_name
-from .._results.labels import units_of
+from .._results.table import Table
 
 
 def print_record(record: dict[str, Any], as_json: bool) -> None:
@@ -14,10 +14,10 @@ def print_record(record: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(record))
         return
-    width = max(len(key) for key in record)
-    for key, value in record.items():
-        shown = ", ".join(f"{each} {number}" for each, number in value.items()) if isinstance(value, dict) else value
-        print(f"{key.replace('_', ' '):<{width}}  {shown}")
+    text = lambda value: (
+        ", ".join(f"{each} {n}" for each, n in value.items()) if isinstance(value, dict) else str(value)
+    )
+    print(Table("", [(key.replace("_", " "), text(value)) for key, value in record.items()]).text())
 
 
 def nested_lists(values) -> list:
@@ -50,37 +50,6 @@ def orbit_record(orbit) -> dict:
         "return_jacobian": nested_lists(orbit.return_jacobian),
         "result": "successful",
     }
-
-
-def orbits_table(model, values: dict[str, float], orbits):
-    """The table of a batch of orbits, one column for each orbit."""
-    from rich.table import Table
-
-    setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
-    table = Table(title=f"{model.title}: {setting}", title_justify="left", box=None, pad_edge=False)
-    table.add_column("")
-    table.add_column("unit")
-    for i in range(len(orbits)):
-        table.add_column(f"gait {i + 1}", justify="right")
-    rows = [orbits[i] for i in range(len(orbits))]
-    units = units_of(model, orbits.params, orbits.system)
-    for k, state in enumerate(model.coordinates):
-        unit = units.coordinates.get(state, "")
-        table.add_row(state, unit, *(f"{float(orbit.x[k]):+.15f}" for orbit in rows))
-    table.add_row("period", units.time, *(f"{float(orbit.period):.14f}" for orbit in rows))
-    for k in range(len(model.coordinates)):
-        table.add_row(f"multiplier {k + 1}", "1", *(shown_complex(complex(orbit.multipliers[k])) for orbit in rows))
-    table.add_row("spectral radius", "1", *(f"{abs(orbit.multipliers).max():.13f}" for orbit in rows))
-    table.add_row("stable", "", *("yes" if abs(orbit.multipliers).max() < 1 else "no" for orbit in rows))
-    table.add_row("residual", "", *(f"{float(orbit.residual):.1e}" for orbit in rows))
-    return table
-
-
-def shown_complex(value: complex) -> str:
-    """A complex number to 13 decimals."""
-    # Adding zero turns -0.0 into 0.0.
-    real, imag = (round(part, 13) + 0.0 for part in (value.real, value.imag))
-    return f"{real:+.13f}" if imag == 0 else f"{real:+.13f} {imag:+.13f}i"
 
 
 def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:

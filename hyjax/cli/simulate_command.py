@@ -48,11 +48,16 @@ def simulate(
     first, state = initial_condition(model, params, mode, x0)
 
     from .._flow.simulate import simulate as run
+    from .._flow.trajectory_report import trajectory_table
     from .._system.results import described_code
 
     with as_misuse():
         trajectory = run(model.system, state, params, mode=first, t1=end, max_jumps=max_jumps)
-    print(json.dumps(trajectory_record(name, values, trajectory)) if as_json else trajectory)
+    print(
+        json.dumps(trajectory_record(name, values, trajectory))
+        if as_json
+        else trajectory_table(trajectory).text(units=True)
+    )
     if plot is not None:
         from ..plot.trajectory_figure import trajectory_figure
 

@@ -19,7 +19,8 @@ from .._flow.simulate import check_simulation
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.registry import draw
-from .._results.shown import is_traced, Shown
+from .._results.shown import Shown
+from .._results.table import Table
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State
@@ -129,18 +130,18 @@ class IlqrSolution(Shown):
         """The problem that was solved."""
         return eqx.combine(self.given, self.functions)
 
-    def __str__(self) -> str:
-        if is_traced(self) or self.cost.ndim:
-            return eqx.tree_pformat(self)
-        lines = [f"Hybrid iLQR: {self.result}, cost {float(self.cost):.10g} after {int(self.iterations)} iterations"]
-        last = None
+    def _tables(self):
+        if self.cost.ndim:
+            return (Table(f"{self.cost.size} solutions of hybrid iLQR", []),)
+        title = f"Hybrid iLQR: {self.result}, cost {float(self.cost):.10g} after {int(self.iterations)} iterations"
+        lines, last = [], None
         for k in range(int(self.iterations) + 1):
             sequence = self._sequence(np.asarray(self.history.modes[k]))
             if sequence != last:
-                lines.append(f"  from iteration {k:3d}: cost {float(self.history.cost[k]):.10g}, {sequence}")
+                lines.append(f"from iteration {k:3d}: cost {float(self.history.cost[k]):.10g}, {sequence}")
             last = sequence
         times = ", ".join(f"{float(t):.9g}" for t in self.event_times)
-        return "\n".join([*lines, f"  events at {times}" if times else "  no event"])
+        return (Table(title, [], notes=[*lines, f"events at {times}" if times else "no event"]),)
 
     @property
     def event_times(self) -> Float[np.ndarray, " events"]:

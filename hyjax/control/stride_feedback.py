@@ -16,7 +16,8 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
 from .._orbit.stride_derivatives import leaf_values, require_one, require_phase, stride_derivatives
-from .._results.shown import is_traced, Shown
+from .._results.shown import Shown
+from .._results.table import Table
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
@@ -77,20 +78,18 @@ class StrideFeedback(Shown):
     result: RESULTS
     free: tuple[int, ...] = eqx.field(static=True)
 
-    def __str__(self) -> str:
-        if is_traced(self):
-            return eqx.tree_pformat(self)
+    def _tables(self):
         names = leaf_names(self.orbit.params)
         largest = lambda values: float(np.max(np.abs(np.asarray(values))))
-        lines = [f"Feedback once per stride by {', '.join(names[i] for i in self.free)}: {self.result}"]
+        title, lines = f"Feedback once per stride by {', '.join(names[i] for i in self.free)}: {self.result}", []
         coordinates = self.orbit.system.modes[self.orbit.sequence[0]].coordinates
         for i, row in zip(self.free, np.asarray(self.gain), strict=True):
             terms = " ".join(f"{-k:+.6g} d{name}" for k, name in zip(row, coordinates, strict=True))
-            lines.append(f"  d{names[i]} = {terms}")
+            lines.append(f"d{names[i]} = {terms}")
         lines.append(
-            f"  spectral radius {largest(self.multipliers):.6g}, without feedback {largest(self.orbit.multipliers):.6g}"
+            f"spectral radius {largest(self.multipliers):.6g}, without feedback {largest(self.orbit.multipliers):.6g}"
         )
-        return "\n".join(lines)
+        return (Table(title, [], notes=lines),)
 
     def control(self, x: State) -> Float[Array, " m"]:
         """The deviation of the parameters that act, for the stride that starts at the state `x`."""

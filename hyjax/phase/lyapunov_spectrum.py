@@ -21,7 +21,8 @@ from .._flow.jump import reset, saltation_matrix
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._numerics.orthonormal import orthonormal
 from .._numerics.trees import select
-from .._results.shown import is_traced, Shown
+from .._results.shown import Shown
+from .._results.table import Table
 from .._system.results import nan_unless, RESULTS
 from .._system.system import Domain, Guard, HybridSystem, Mode, Transition, VectorField
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -125,16 +126,15 @@ class LyapunovSpectrum(Shown):
     mode: Int[Array, "*batch"]
     result: RESULTS
 
-    def __str__(self) -> str:
-        if is_traced(self) or self.duration.ndim:
-            return eqx.tree_pformat(self)
-        lines = [
-            f"Lyapunov exponents per unit of time, over {float(self.duration):.6g} with {int(self.jumps)} jumps: {self.result}"
-        ]
+    def _tables(self):
+        if self.duration.ndim:
+            return (Table(f"{self.duration.size} spectra of Lyapunov exponents", []),)
+        about = f"over {float(self.duration):.6g} with {int(self.jumps)} jumps: {self.result}"
+        lines = []
         for value, error in zip(np.asarray(self.exponents), np.asarray(self.errors), strict=True):
             lost = "  (the jumps let nothing through, or it is below rounding at the end of a segment)"
-            lines.append(f"  {value:+.6g}" + (lost if np.isneginf(value) else f" +- {error:.2g}"))
-        return "\n".join(lines)
+            lines.append(f"{value:+.6g}" + (lost if np.isneginf(value) else f" +- {error:.2g}"))
+        return (Table(f"Lyapunov exponents per unit of time, {about}", [], notes=lines),)
 
 
 def lyapunov_spectrum(

@@ -11,8 +11,8 @@ import numpy as np
 
 from .._results.dataset import load_xarray
 from .._results.long_names import described
-from .._results.progress import progress_bar
 from .._results.version import version
+from .._results.working import progress_bar
 from .._system.results import code_flags
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Params, State, Time

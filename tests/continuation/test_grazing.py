@@ -41,7 +41,9 @@ def test_grazing_of_a_wall_that_is_not_hit(free):
     assert_allclose(point.orbit.x, [0, -1, -np.pi], rtol=0, atol=1e-12)
     assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-12)
     assert np.all(np.isnan(point.multiplier)) and point.residual < 1e-13
-    assert "grazing at 0.1" in str(free) and "the branch ends at the orbit that grazes at 0.1" in str(free)
+    assert ["grazing", "0.1"] in [
+        line.split()[:2] for line in str(free).splitlines()
+    ] and "the branch ends at the orbit that grazes at 0.1" in str(free)
 
 
 @pytest.mark.slow
