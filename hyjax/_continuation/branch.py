@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.extras import needed
@@ -300,11 +301,11 @@ def _result_of(curves: Curve) -> RESULTS:
     return code_of(int((RESULTS.successful if whole else RESULTS.max_points_reached)._value))
 
 
-@eqx.filter_jit
+@long_run
 def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
     return jax.vmap(lambda jacobian: eigenvalues(unfolding.around(jacobian)))(jacobian)
 
 
-@eqx.filter_jit
+@long_run
 def _orbits(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
     return jax.vmap(lambda v: orbit_at(unfolding, v, accept))(v)

@@ -2,13 +2,13 @@
 
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from .._flow.integrator import for_modes, IntegratorLike, without_jacobian
+from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._results.shown import is_traced
@@ -114,7 +114,7 @@ def branch_from(
     return Branch(unfolding, state.curve, accept, method)
 
 
-@eqx.filter_jit
+@long_run
 def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
     """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
     evaluate = lambda v: _evaluate(unfolding, v)
@@ -126,14 +126,14 @@ def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, stat
     return jax.vmap(follow)(v0, border, ways, state)
 
 
-@eqx.filter_jit
+@long_run
 def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveState:
     """The curves in all directions before their first point."""
     evaluate = lambda v: _evaluate(unfolding, v)
     return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)
 
 
-@eqx.filter_jit
+@long_run
 def _evaluate(unfolding: Unfolding, v: Array):
     """The evaluation at `v`; under `jit`, so that `_start` and `_follow` trace it once."""
     return unfolding.evaluate(v)

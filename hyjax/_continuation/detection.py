@@ -12,12 +12,12 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._numerics.eager import long_run
 from .._numerics.newton import newton
 from .._orbit.multipliers import eigenvalues
 from .curve import tangent_to
@@ -105,7 +105,7 @@ def _places(unfolding: Unfolding, points: dict[str, np.ndarray]) -> list[Place]:
     ]
 
 
-@eqx.filter_jit
+@long_run
 def _witnesses(unfolding: Unfolding, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
     return jax.vmap(lambda jacobian, tangent: _witness(unfolding, jacobian, tangent))(jacobian, tangent)
 
@@ -209,7 +209,7 @@ def _halfway(unfolding: Unfolding, a: Place, b: Place, accept: Array) -> Place |
     return Place((a.s + b.s) / 2, middle, tangent, jacobian, {kind: float(tests[kind]) for kind in KINDS}, multipliers)
 
 
-@eqx.filter_jit
+@long_run
 def _corrected(unfolding: Unfolding, v: Array, along: Array, accept: Array):
     unfolding = unfolding.rolled()
 

@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 
 from .._flow.flow import Impact, run_to_guard
 from .._flow.jump import reset
+from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton, Root
 from .._orbit.chain import Chain
@@ -151,7 +152,7 @@ def _touches_of(
     return found
 
 
-@eqx.filter_jit
+@long_run
 def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
     """Values and rates of the guard of transition `e` along an arc."""
     guard, field = orbit.system.transitions[e].guard, orbit.system.mode(arc.mode).vector_field
@@ -236,7 +237,7 @@ def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through:
     return last.t, reset(system.transitions[system.route(names)[k - 1]], last.t, last.x, known)
 
 
-@eqx.filter_jit
+@long_run
 def solve_grazing(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
     """The root of `H` by Newton's method; `aux` is the Jacobian of `H` and the `TouchingOrbit`."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array
 
+from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
 from .._results.registry import draw
 from .._results.table import Table
@@ -105,7 +106,7 @@ class Locus(Points):
         return draw(self, ax)
 
 
-@eqx.filter_jit
+@long_run
 def _follow(
     unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, interval: Interval, method: Method
 ) -> Curve:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
+from .._numerics.eager import long_run
 from .._numerics.elimination import det
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton, Root
@@ -104,7 +105,7 @@ def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multip
     }
 
 
-@eqx.filter_jit
+@long_run
 def locate(
     unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
 ) -> tuple[SpecialPoint, Flag]:

@@ -4,12 +4,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton
 from .._orbit.problem import Problem
@@ -120,7 +120,7 @@ def _chosen_halves(branch: Branch, both: bool) -> Branch:
     return dataclasses.replace(branch, curves=jax.tree.map(lambda leaf: leaf[chosen], curves))
 
 
-@eqx.filter_jit
+@long_run
 def _doubled(unfolding: Unfolding, s0: Array, w: Array, trace: Array, largest: Array, limits) -> Array:
     r"""A point on the branch of doubled orbits with the equations `unfolding`, near the doubling of `s0` with the kernel `w`.
 

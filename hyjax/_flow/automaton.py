@@ -66,7 +66,7 @@ class Automaton(eqx.Module):
         return max(mode.dimension for mode in self.modes)
 
     def pad(self, x: State) -> Padded:
-        return jnp.pad(x, (0, self.size - x.size))
+        return jnp.pad(x, (0, self.size - x.size)) if x.size < self.size else x
 
     def restricted(self, only: tuple[str, ...] | None) -> "Automaton":
         """The same automaton, in which only the modes `only` flow."""

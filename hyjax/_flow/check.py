@@ -30,17 +30,19 @@ def check_params(params: Params) -> Params:
 
     `ValueError` for a parameter that is not finite. Traced parameters are not checked.
     """
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    leaves, structure = jax.tree.flatten(params)
+    for k, leaf in enumerate(leaves):
         if _concrete(leaf) and not _is_key(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
+            path, _ = jax.tree_util.tree_leaves_with_path(params)[k]
             name = jax.tree_util.keystr(path).lstrip(".") or "params"
             raise ValueError(f"params: {name} = {leaf} is not finite. Give a finite number.")
     floating = lambda leaf: isinstance(leaf, float | np.floating)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if floating(leaf) else leaf, params)
+    return jax.tree.unflatten(structure, [jnp.asarray(leaf) if floating(leaf) else leaf for leaf in leaves])
 
 
 def check_state(x: State, dimension: int, mode: str) -> Array:
     """The state as a floating-point array of the mode's dimension; `ValueError` otherwise."""
-    x = jnp.asarray(x)
+    x = x if isinstance(x, jax.Array) else jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(
             f"state: {x} has dtype {x.dtype.name}; a state is a floating array. Write 1.0 for 1, or x.astype(float)."
@@ -50,7 +52,7 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
             f"state: shape {x.shape} does not fit mode {mode!r}, which has {dimension} coordinates. Give shape "
             f"({dimension},); use jax.vmap for batches."
         )
-    if _concrete(x) and not np.all(np.isfinite(x)):
+    if _concrete(x) and not np.all(np.isfinite(np.asarray(x))):
         raise ValueError(f"state: {x} is not finite. Give finite numbers.")
     return x
 
@@ -58,9 +60,19 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
 def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
     """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape or dtype.
 
-    A warning, once for each function, where its value jumps by a choice of its own, of which derivatives know nothing.
+    A warning, once for each function, where its value jumps by a choice of its own, of which derivatives know nothing. A mode
+    that was right for arguments of the same shapes and dtypes is not looked at again.
     """
     mode = system.mode(name)
+    leaves, structure = jax.tree.flatten((system, t, params))
+    kinds = (_kind(leaf) if eqx.is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
+    right = name, x.shape, x.dtype, structure, tuple(kinds)
+    try:
+        if right in _right_modes:
+            return
+    except TypeError:
+        # Without a hash, as an own class may be that is a parameter: looked at in every call.
+        right = None
 
     def shape(fn, what: str, expected: tuple[int, ...], dtype=x.dtype, vector: bool = False, jumps: str = ""):
         out = _shape_of(fn, t, x, params, what, jumps)
@@ -84,6 +96,19 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
         shape(transition.reset, f"The reset of {label}", after, None, jumps=_RESET_JUMPS)
         if transition.armed is not None:
             shape(transition.armed, f"The function armed of {label}", (), bool)
+    if right is not None:
+        _remember(_right_modes, right, None)
+
+
+def _kind(leaf: Array | np.ndarray) -> tuple:
+    """What of an array is known while a function is traced, and whether it is traced itself."""
+    return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False), isinstance(leaf, jax.core.Tracer)
+
+
+def _remember(found: OrderedDict, key: Hashable, value: PyTree) -> None:
+    found[key] = value
+    if len(found) > _MOST_FUNCTIONS:
+        found.popitem(last=False)
 
 
 _FLOW_JUMPS = (
@@ -98,6 +123,8 @@ _GUARD_JUMPS = "An event at this jump has no right derivative. Give the conditio
 # The type of a function's value, by the function and the types of its arguments. A function is traced when it is first used, as
 # by `jax.jit`, and not at every call.
 _known_functions: OrderedDict[Hashable, PyTree] = OrderedDict()
+# Modes that were found right, with the functions of their system and the types of all arguments.
+_right_modes: OrderedDict[Hashable, None] = OrderedDict()
 _MOST_FUNCTIONS = 1024
 
 
@@ -106,8 +133,7 @@ def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Pa
     arrays, rest = eqx.partition((jnp.asarray(t), x, fn, params), lambda leaf: eqx.is_array(leaf) or leaf is x)
     leaves, structure = jax.tree.flatten(arrays)
     others, around = jax.tree.flatten(rest)
-    kind = lambda leaf: (leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False), isinstance(leaf, jax.core.Tracer))
-    key = (structure, around, tuple(map(kind, leaves)), tuple(others), bool(jumps))
+    key = (structure, around, tuple(map(_kind, leaves)), tuple(map(type, others)), tuple(others), bool(jumps))
     try:
         known = _known_functions.get(key)
     except TypeError:
@@ -119,11 +145,9 @@ def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Pa
             t, x, fn, params = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
             return fn(t, x, params)
 
-        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=kind(leaf)[2]) for leaf in leaves]
+        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=_kind(leaf)[2]) for leaf in leaves]
         program, known = jax.make_jaxpr(value, return_shape=True)(*shapes)
-        _known_functions[key] = known
-        if len(_known_functions) > _MOST_FUNCTIONS:
-            _known_functions.popitem(last=False)
+        _remember(_known_functions, key, known)
         if jumps and (places := jumps_of(program, *leaves, through_zero=jumps is _GUARD_JUMPS)):
             warn(f"{what} jumps at {', '.join(each.place for each in places)}. {jumps}")
     return known

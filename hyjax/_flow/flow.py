@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -80,7 +81,7 @@ def run_to_guard(
     return _run(surfaces_of(system, mode), system, mode, t, x, params, integrator, expected, owed)
 
 
-@eqx.filter_jit
+@short_run
 def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Params, integrator: Integrators) -> Impact:
     each = system.mode(mode)
     inside = lambda t, x, params: jnp.ravel(jnp.asarray(each.domain(t, x, params), x.dtype))  # pyright: ignore

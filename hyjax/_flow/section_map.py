@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from .._numerics.eager import short_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope
 from .._system.system import Guard, HybridSystem, Mode, Transition
@@ -158,7 +159,7 @@ def check_section(
     return t, x, params, integrator
 
 
-@eqx.filter_jit
+@short_run
 def crossing_of(
     system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator, passes: int = 1
 ) -> Crossing:
@@ -202,7 +203,7 @@ def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max
     return Crossing(nan_unless(good, z), nan_unless(good, end - t), mode, taken, jnp.maximum(jumps, 0), result)
 
 
-@eqx.filter_jit
+@short_run
 def jacobian_of_crossing(system, section, t, x, params, max_jumps: int, integrator, passes: int = 1) -> Matrix:
     """The Jacobian of the state after `passes` crossings; NaN where one fails."""
 

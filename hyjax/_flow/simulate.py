@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
+from .._numerics.eager import long_run, short_run
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._system.results import choose, nan_unless, RESULTS
@@ -124,7 +125,7 @@ def run_simulation(
     return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, times)
 
 
-@eqx.filter_jit
+@long_run
 def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -> Trajectory:
     """The trajectory without its arcs."""
     plain = without_jacobian(integrator)
@@ -144,7 +145,7 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
     )  # fmt: skip
 
 
-@eqx.filter_jit
+@short_run
 def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times) -> Trajectory:
     keeps_jacobian = integrator.loop == "lax"
     plain = without_jacobian(integrator) if keeps_jacobian else integrator

@@ -10,6 +10,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
+from .._numerics.eager import short_run
 from .._results.registry import animate, draw
 from .._results.shown import Shown
 from .._system.results import nan_unless, RESULTS
@@ -328,7 +329,7 @@ def _columns(trajectory: Trajectory) -> tuple:
     return starts, jnp.where(there, trajectory.end_times, starts), fill(trajectory.x_starts), fill(trajectory.modes)
 
 
-@eqx.filter_jit
+@short_run
 def _sample(trajectory: Trajectory, n: int):
     automaton = Automaton(trajectory.system)
 
@@ -340,7 +341,7 @@ def _sample(trajectory: Trajectory, n: int):
     return jax.lax.map(one, _columns(trajectory))
 
 
-@eqx.filter_jit
+@short_run
 def _fundamental_matrix(trajectory: Trajectory) -> Float[Array, "size size"]:
     automaton, params, integrator = Automaton(trajectory.system), trajectory.params, pushable(trajectory.integrator)
 

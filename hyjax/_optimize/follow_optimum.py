@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._numerics.eager import long_run
 from .._results.working import working
 from .._system.results import RESULTS
 from .._system.where import leaf_names, one_leaf, Where
@@ -183,7 +184,7 @@ class ParametricProgram(NamedTuple):
         return Expansion(values, jacobian, hessians, by_number, mixed), sample.carry, SUCCESSFUL
 
 
-@eqx.filter_jit
+@long_run
 def _evaluate(program: OrbitProgram, u, at: ExpandedOrbit) -> Sample:
     return program(u, at)
 

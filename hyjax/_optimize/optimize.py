@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.integrator import for_modes, IntegratorLike
+from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.shooting import AbstractShooting, SingleShooting
 from .._results.shown import is_traced
@@ -249,7 +250,7 @@ class Searches:
         return _ends(self.program, self.method, states)
 
 
-@eqx.filter_jit
+@long_run
 def _start(program: NonlinearProgram, method: InteriorPoint, lanes: int, origin) -> Search:
     state = start_search(program, method, *origin)
     # Of no weak type, as after the first iteration: else `_advance` would be compiled again for the second slice.
@@ -257,12 +258,12 @@ def _start(program: NonlinearProgram, method: InteriorPoint, lanes: int, origin)
     return jax.tree.map(lambda leaf: jnp.broadcast_to(strong(leaf), (lanes, *leaf.shape)), state)
 
 
-@eqx.filter_jit
+@long_run
 def _advance(program: NonlinearProgram, method: InteriorPoint, starts: Array, states: Search, until: Array) -> Search:
     return jax.vmap(lambda start, state: run_search(program, method, start, state, until))(starts, states)
 
 
-@eqx.filter_jit
+@long_run
 def _ends(program: NonlinearProgram, method: InteriorPoint, states: Search) -> Minimum:
     return jax.vmap(lambda state: minimum(program, method, state))(states)
 
@@ -289,6 +290,6 @@ def _ends_of(searches: Searches, starts: np.ndarray, workers: Workers, say: Call
     return [np.concatenate(parts) for parts in zip(*(found[i] for i in range(len(chunks))), strict=True)]
 
 
-@eqx.filter_jit
+@long_run
 def _whole(program: NonlinearProgram, method: InteriorPoint, starts: Array, origin) -> Minimum:
     return jax.vmap(lambda start: minimize(program, method, origin[0], start, origin[1]))(starts)

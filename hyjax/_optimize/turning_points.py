@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float
 from .._flow.automaton import Automaton, follow_automaton, Index, Padded
 from .._flow.integrator import Integrators, rolled, without_jacobian
 from .._flow.jump import reset
+from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
 from .._numerics.trees import without_tangents
 from .._orbit.orbit import PeriodicOrbit
@@ -123,7 +124,7 @@ def turning_values(
     return _values(what, orbit, params, jnp.asarray(window, orbit.x.dtype), MOST)
 
 
-@eqx.filter_jit
+@long_run
 def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, most: int):
     integrator, sequence = orbit.integrator, orbit.sequence
     keeps_jacobian = integrator.loop == "lax"

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._results.shown import is_traced
 from .._system.results import code_of, described_code, RESULTS, SolveError
 from .._system.types import Scalar
 
@@ -37,13 +37,14 @@ class Reached(eqx.Module):
 
 def raise_failure(orbit: "PeriodicOrbit", reached: Reached) -> "PeriodicOrbit":
     """The orbit itself; `SolveError` where it, or a lane of a batch, failed; under `jit` equinox's runtime error."""
-    _look(orbit.result._value, reached, orbit.distance)
-    return orbit.result.error_if(orbit, orbit.result != RESULTS.successful)
+    numbers = orbit.result._value, reached, orbit.distance
+    _look(*numbers)
+    return orbit.result.error_if(orbit, orbit.result != RESULTS.successful) if is_traced(numbers) else orbit
 
 
 def _look(codes: Codes, reached: Reached, distance: Array) -> Codes:
     """Raise the error of a search whose numbers are known, outside `jit`: for all lanes at once."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((codes, reached, distance))):
+    if is_traced((codes, reached, distance)):
         return _look_at_lanes(codes, reached, distance)
     if np.any(np.asarray(codes) != RESULTS.successful._value):
         raise SolveError(describe_failure(np.asarray(codes), reached, np.asarray(distance)), codes)

@@ -13,6 +13,7 @@ from .._flow.flow import flow_for
 from .._flow.integrator import Integrators, rolled
 from .._flow.jump import reset
 from .._flow.trajectory import Arc
+from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
 from .._results.registry import animate, draw
 from .._results.shown import Shown
@@ -230,6 +231,7 @@ def run_orbit(
     return orbit, reached
 
 
+@short_run
 def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
     """For each arc of the stride from `x` at the time `t`: `n` times, and the states there."""
     through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)

@@ -1,12 +1,12 @@
 r"""A periodic orbit from a guess, by Newton's method on a return map."""
 
-import equinox as eqx
 import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.integrator import Integrator
+from .._numerics.eager import short_run
 from .._system.types import Params, State
 from .failure import raise_failure
 from .orbit import PeriodicOrbit, run_orbit
@@ -14,7 +14,7 @@ from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
 from .shooting import AbstractShooting, MultipleShooting, SingleShooting
 
-_run = eqx.filter_jit(run_orbit)
+_run = short_run(run_orbit)
 
 
 def periodic_orbit(

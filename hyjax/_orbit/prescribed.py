@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrators
+from .._numerics.eager import short_run
 from .._numerics.elimination import solver
 from .._numerics.linearize import with_columns
 from .._numerics.newton import Evaluation
@@ -148,6 +149,6 @@ def prescribed_at(
     return prescribed, _of(prescribed, orbit), jnp.concatenate([before, values / scale])
 
 
-@eqx.filter_jit
+@short_run
 def _of(prescribed: Prescribed, orbit: PeriodicOrbit) -> Float[Array, " free"]:
     return prescribed.of(orbit, orbit.params)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._flow.integrator import Integrators, Limits, limits_of
 from .._flow.section_map import SectionMap
+from .._numerics.eager import long_run
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params
@@ -174,7 +175,7 @@ SUCCESSFUL, OUT_OF_PHASE = RESULTS.successful._value, RESULTS.out_of_phase._valu
 SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
 
 
-@eqx.filter_jit
+@long_run
 def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicOrbit:
     """The orbit near each guess. `limits` are traced, so that the coarse and the accurate search share one compiled program."""
     return eqx.filter_vmap(

@@ -17,6 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
 from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, unchanged, with_section_mode
+from .._numerics.eager import long_run, short_run
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
 from .._results.shown import is_traced
@@ -95,7 +96,7 @@ def on_section(system: HybridSystem, section: SectionLike) -> OnSection:
 SUCCESSFUL = RESULTS.successful._value
 
 
-@eqx.filter_jit
+@long_run
 def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPoint:
     """The fixed point near each guess."""
     integrator, method = limits.imposed_on(batch.integrator, batch.method)
@@ -197,7 +198,7 @@ def orbit_of_section(
     return dataclasses.replace(orbit, distance=distance), reached
 
 
-_run = eqx.filter_jit(run_orbit)
+_run = short_run(run_orbit)
 
 
 def _on_copies(step: ReturnMap, there: OnSection) -> Integrators:

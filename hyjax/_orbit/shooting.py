@@ -23,6 +23,7 @@ from .._flow.flow import run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
 from .._flow.integrator import coarsened, Integrators, Limits, with_limits
 from .._flow.jump import reset
+from .._numerics.eager import short_run
 from .._numerics.elimination import solve_positive
 from .._numerics.linearize import with_columns
 from .._numerics.newton import DampedNewton, Evaluation, find_root, Root, RootFinder
@@ -210,7 +211,7 @@ class SingleShooting(AbstractShooting):
         return Found(chain, jacobian, chain.residual, closing, root.iterations, outcome(root.converged, chain.result))
 
 
-@eqx.filter_jit
+@short_run
 def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, Array]:
     r"""The projection of a guess $x$ to the image of the closing reset: $(R(y), y)$ with the least $|R(y) - x|$.
 

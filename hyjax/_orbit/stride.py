@@ -11,6 +11,7 @@ from .._flow.flow import flow_for, Impact, run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
 from .._flow.integrator import Integrators, pushable
 from .._flow.jump import reset, variation_of_jump
+from .._numerics.eager import short_run
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
@@ -83,10 +84,10 @@ def run_stride(
 
 
 # Under `jit` the stride is traced once, for the values and the derivatives of every order.
-traced_stride = eqx.filter_jit(run_stride)
+traced_stride = short_run(run_stride)
 
 
-@eqx.filter_jit
+@short_run
 def jacobian_of_stride(system, t, x, params, sequence, integrator):
     """The Jacobian of the state after a stride, shape `(n, n)`; NaN where the stride fails."""
 
@@ -98,7 +99,7 @@ def jacobian_of_stride(system, t, x, params, sequence, integrator):
     return nan_unless(result == RESULTS.successful, jacobian)
 
 
-@eqx.filter_jit
+@short_run
 def timed_jacobian(system, t, x, params, sequence, integrator):
     """The Jacobian of time and state after a stride by those at its start, shape `(1 + n, 1 + n)`; NaN where the stride fails."""
 
@@ -110,7 +111,7 @@ def timed_jacobian(system, t, x, params, sequence, integrator):
     return nan_unless(result == RESULTS.successful, jacobian)
 
 
-@eqx.filter_jit
+@short_run
 def monodromy_of_stride(system, t, x, params, sequence, integrator):
     """The monodromy matrix of a stride; NaN where the stride fails."""
     total, delay = jnp.eye(x.shape[0], dtype=x.dtype), jnp.zeros_like(x)

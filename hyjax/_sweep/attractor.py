@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrator
 from .._flow.section_map import SectionMap
+from .._numerics.eager import compiles_fast
 from .._numerics.orthonormal import orthonormal
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
@@ -174,7 +175,8 @@ def attractor(
     sample = jnp.asarray(flat[int(np.argmax(np.isfinite(flat).all(axis=1)))])
     chosen = map_of("attractor", step, sample, params, Integrator(rtol=tolerance, atol=tolerance))
     iterate = IteratedMap(chosen.map, grid.free, min(keep, n_strides - discard), sample.size, chosen.timed)
-    run = BatchMap(iterate, (chosen.params, np.asarray(n_strides), np.asarray(discard)))
+    common = chosen.params, np.asarray(n_strides), np.asarray(discard)
+    run = BatchMap(iterate, common, few=compiles_fast(len(flat) * n_strides))
 
     lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)
     flat, modes = chosen.padded(flat), np.full(len(flat), chosen.mode)

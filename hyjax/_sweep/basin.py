@@ -15,6 +15,7 @@ import numpy as np
 
 from .._flow.integrator import Integrator
 from .._flow.section_map import SectionMap
+from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.dataset import load_xarray
@@ -84,7 +85,7 @@ class Outcomes:
     """The outcomes of initial states after at most `strides` passes of a map.
 
     **Attributes:** `lane`: the outcome of one initial state. `common`: arrays for all lanes, without the number of passes. `x`:
-    an initial state. `mode`: the index of the initial mode.
+    an initial state. `mode`: the index of the initial mode. `few`: that of `BatchMap`.
     """
 
     lane: MapsToOutcome
@@ -92,10 +93,11 @@ class Outcomes:
     x: np.ndarray
     mode: int
     strides: int
+    few: bool
 
     def run(self, most: int) -> BatchMap:
         """The map over lanes of at most `most` further passes."""
-        return BatchMap(self.lane, (*self.common, np.asarray(most)))
+        return BatchMap(self.lane, (*self.common, np.asarray(most)), few=self.few)
 
     def compile(self) -> None:
         x = self.x[None]
@@ -195,7 +197,8 @@ def basin(
     size = np.max(np.abs(nodes), initial=0)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
     x = chosen.padded(x)
-    each = Outcomes(MapsToOutcome(chosen.map, len(outcomes)), common, x[0], chosen.mode, max_strides)
+    lane, few = MapsToOutcome(chosen.map, len(outcomes)), compiles_fast(len(x))
+    each = Outcomes(lane, common, x[0], chosen.mode, max_strides, few)
     found = _outcomes(each, x, executor, progress)
     units = units_of(None, params, step.system).coordinates
     return _labelled(xarray, found, values, names, tuple(outcomes), chosen, units)

@@ -1,8 +1,8 @@
 """A function mapped over many independent lanes: in blocks, over all local devices, from several threads.
 
 A block is one `vmap`, which takes as long as its slowest lane; blocks run one after the other. Neither the shape of the program
-nor the arithmetic of a lane depends on the number of lanes, so a lane's result does not depend on the other lanes, to the last
-bit.
+nor the arithmetic of a lane depends on the number of lanes of a call, so a lane's result does not depend on the other lanes, to
+the last bit. Whether the program is one that compiles fast or one that runs fast is said of the whole map, before its first call.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import PyTree
 
+from .._numerics.eager import long_run
 from .workers import threads_here
 
 
@@ -25,10 +26,13 @@ class BatchMap:
     """The map of `fn(common, lane)` over many lanes.
 
     **Arguments:** `fn`: a function or module with hashable static parts; one program is compiled for each. `common`: arrays
-    shared by all lanes. `width`: lanes in a block; `capacity`: lanes in one call of the program on one device.
+    shared by all lanes. `width`: lanes in a block; `capacity`: lanes in one call of the program on one device. `few`: whether on
+    a CPU the program is to compile fast rather than run fast (see `compiles_fast`), also where the map is unpickled.
     """
 
-    def __init__(self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None):
+    def __init__(
+        self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None, few: bool = False
+    ):
         self.devices = jax.local_devices()
         on_cpu = self.devices[0].platform == "cpu"
         # On a CPU a small block fills the vector units, fits in the cache, and rarely waits for a slow lane. Other devices need
@@ -37,7 +41,8 @@ class BatchMap:
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
         )
-        self.fn, self.common, self._given = fn, common, (width, capacity)
+        self.fn, self.common, self._given = fn, common, (width, capacity, few)
+        self._program = _quick_program if few else _program
         self.mesh = Mesh(np.array(self.devices), ("lanes",)) if len(self.devices) > 1 else None
 
     def __reduce__(self):
@@ -77,7 +82,7 @@ class BatchMap:
             leaf = leaf.reshape(apart, busy, self.width, *leaf.shape[1:])
             return np.pad(leaf, [(0, 0), (0, self.blocks - busy)] + [(0, 0)] * (leaf.ndim - 2))
 
-        out = _program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
+        out = self._program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
         gathered = lambda leaf: np.asarray(leaf)[:, :busy].reshape(-1, *leaf.shape[3:])[:count]
         return jax.tree.map(gathered, out)
 
@@ -97,8 +102,7 @@ class LaneChunks:
         return self.run(lanes)
 
 
-@eqx.filter_jit
-def _program(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh | None):
+def _mapped(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh | None):
     arrays, static = eqx.partition((fn, common), eqx.is_array)
 
     def block(arrays, lanes):
@@ -129,3 +133,6 @@ def _program(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh 
     whole, split = PartitionSpec(), PartitionSpec("lanes")
     sharded = jax.shard_map(on_device, mesh=mesh, in_specs=(whole, split, whole), out_specs=split, check_vma=False)
     return sharded(arrays, lanes, busy)
+
+
+_program, _quick_program = eqx.filter_jit(_mapped), long_run(_mapped)

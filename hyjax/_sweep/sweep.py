@@ -7,6 +7,7 @@ one.
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 
 from .._continuation.branch import Branch
 from .._flow.integrator import for_modes, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
+from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.prescribed import Prescribed, prescribed_at, Quantity
 from .._orbit.problem import Problem
@@ -281,7 +283,9 @@ def sweep(
     noise = 10 * sum(map(float, integrator.tolerances(orbit.x.dtype)))
     problem = Problem(system, orbit.sequence, orbit.strides)
     plain = without_jacobian(integrator)
-    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params)
+    # By the size of the grid alone, so that a store is resumed with the program that began it.
+    few = compiles_fast(math.prod(grid.shape))
+    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params, few=few)
     branch = start if isinstance(start, Branch) else None
     guess = None if branch is None else guesses_on_branch(branch, grid.free)
     solver, named = ChunkSolver(lanes, first, guess, tuple(grid.solved), noise), units_of(None, orbit.params, system)

@@ -196,9 +196,9 @@ class HybridSystem(eqx.Module):
 
     def mode(self, name: str, role: str = "mode") -> Mode:
         """The mode of that name. `ValueError` for an unknown name; its message calls the mode by `role`."""
-        if name not in self.modes:
-            raise ValueError(f"HybridSystem: {role} {name!r} is not one of the modes {tuple(self.modes)}.")
-        return self.modes[name]
+        if name not in self.names:
+            raise ValueError(f"HybridSystem: {role} {name!r} is not one of the modes {self.names}.")
+        return self._modes[self.names.index(name)]
 
     def leaving(self, name: str) -> tuple[int, ...]:
         """Indices of the transitions out of the mode of that name."""

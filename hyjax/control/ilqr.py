@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 from .._flow.check import check_state
 from .._flow.integrator import Integrator, IntegratorLike, without_jacobian
 from .._flow.simulate import check_simulation
+from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.registry import draw
@@ -179,7 +180,7 @@ class IlqrSolution(Shown):
         return draw(self)
 
 
-@eqx.filter_jit
+@long_run
 def _track(solution: IlqrSolution, x0: State) -> Rollout:
     problem = eqx.tree_at(lambda problem: problem.x0, solution.problem, x0)
     reference = Rollout(
@@ -220,7 +221,7 @@ class _State(eqx.Module):
     result: RESULTS
 
 
-@eqx.filter_jit
+@long_run
 def run_ilqr(
     problem: ControlProblem, controls: Float[Array, "steps m"], max_iterations: int, tolerance: Scalar, hold: Flag
 ) -> IlqrSolution:

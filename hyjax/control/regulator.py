@@ -9,6 +9,7 @@ from jaxtyping import Array, Complex, Float, Int
 from .._flow.check import check_state
 from .._flow.integrator import for_modes, IntegratorLike
 from .._flow.trajectory import Trajectory
+from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Mode
@@ -163,7 +164,7 @@ def regulator(
     return _regulator(given, cost, terminal, transverse, segments, int(-(-margin * segments // 1)))
 
 
-@eqx.filter_jit
+@long_run
 def _regulator(reference, weights, terminal, transverse: bool, segments: int, margin: int) -> Regulator:
     through = passage(reference, weights, segments, transverse)
     costs, multipliers, result = solve(through, reference, weights, terminal, transverse)

@@ -28,6 +28,7 @@ from jaxtyping import Array, Complex, Float
 
 from .._flow.automaton import Automaton, follow_automaton
 from .._flow.trajectory import Trajectory
+from .._numerics.eager import long_run
 from .._numerics.elimination import solver
 from .._numerics.riccati import closed_loop, stabilizing_cost
 from .._numerics.semidefinite import check_covariance, pack, packed_size, unpack
@@ -353,7 +354,7 @@ def prepare(
     return reference, cost, jnp.pad(terminal_cost / cost.unit, (0, size - len(terminal_cost)))
 
 
-@eqx.filter_jit
+@long_run
 def _riccati(reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool) -> RiccatiSolution:
     through = passage(reference, cost, 1, transverse)
     costs, multipliers, result = solve(through, reference, cost, terminal, transverse)

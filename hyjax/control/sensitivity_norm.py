@@ -13,11 +13,11 @@ optimization*, SIAM J. Optim. 20, 156-171, for the continuous-time counterpart.
 import math
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.eager import long_run
 from .._numerics.riccati import lyapunov_sum
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import Stride
@@ -104,7 +104,7 @@ def sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indicator
     return _norm(orbit, free_leaves(noise, orbit.params), indicator)
 
 
-@eqx.filter_jit
+@long_run
 def _norm(orbit: PeriodicOrbit, free: tuple[int, ...], indicator: Indicator) -> Scalar:
     read = lambda stride: (stride.x, jnp.ravel(indicator(stride)))
     ((a, b), (c, d)), result = stride_derivatives(orbit, free, read)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
+from .._numerics.eager import long_run
 from .._numerics.riccati import discrete_riccati
 from .._numerics.semidefinite import check_positive
 from .._orbit.multipliers import eigenvalues
@@ -120,7 +121,7 @@ class StrideFeedback(Shown):
         return _simulate(self, x, strides, closed)
 
 
-@eqx.filter_jit
+@long_run
 def _simulate(feedback: StrideFeedback, x: State, strides: int, closed: bool) -> ClosedLoop:
     orbit = feedback.orbit
 
@@ -188,7 +189,7 @@ def stride_feedback(
     return _feedback(orbit, q, r, free)
 
 
-@eqx.filter_jit
+@long_run
 def _feedback(orbit: PeriodicOrbit, q: Array, r: Array, free: tuple[int, ...]) -> StrideFeedback:
     (a, b), result = stride_derivatives(orbit, free, lambda stride: stride.x)
     p, k = discrete_riccati(a, b, q, r)

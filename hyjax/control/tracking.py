@@ -15,6 +15,7 @@ from .._flow.automaton import Automaton
 from .._flow.integrator import Integrators
 from .._flow.simulate import run_simulation
 from .._flow.trajectory import Trajectory
+from .._numerics.eager import long_run
 from .._orbit.stride_derivatives import leaf_values
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Reset, Transition
@@ -110,7 +111,7 @@ def closed_system(tracker: Tracker) -> HybridSystem:
     return HybridSystem(modes, tuple(ways), system.time_unit)
 
 
-@eqx.filter_jit
+@long_run
 def tracking(
     tracker: Tracker,
     x0: State,

@@ -13,6 +13,7 @@ from .._flow.integrator import Integrator, IntegratorLike
 from .._flow.simulate import check_simulation, rows_of, run_simulation
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Samples, Trajectory
+from .._numerics.eager import long_run
 from .._numerics.semidefinite import check_covariance, packed_places, packed_size
 from .._results.registry import draw
 from .._system.results import nan_unless, RESULTS
@@ -125,7 +126,7 @@ def covariance(
     return _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, times)
 
 
-@eqx.filter_jit
+@long_run
 def _covariance(
     system: HybridSystem, noise: PlacedNoise, x0, sigma0, mode: str, t0, t1, params, max_jumps: int, integrator, times
 ) -> Covariance:

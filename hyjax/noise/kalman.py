@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int
 from .._flow.automaton import Automaton, Index, Padded, StateAlone, switched
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._flow.simulate import check_simulation
+from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
 from .._numerics.semidefinite import check_covariance
 from .._numerics.trees import select
@@ -146,7 +147,7 @@ class _Marks(eqx.Module):
     good: Flag
 
 
-@eqx.filter_jit
+@long_run
 def run_filter(
     system: HybridSystem, noise: PlacedNoise, sensor: Sensor, x0: State, sigma0: Matrix, mode: str, t0: Time, params: Params,
     times: Float[Array, " times"], measurements: Float[Array, "times measured"], settings: Settings,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._numerics.eager import long_run
 from .._numerics.semidefinite import solve_semidefinite
 from .._results.registry import draw
 from .._system.types import Matrix, State
@@ -43,7 +44,7 @@ class Smoothed(eqx.Module):
         return draw(self, measurements)
 
 
-@eqx.filter_jit
+@long_run
 def rts_smoother(filtered: Filtered) -> Smoothed:
     r"""The estimates of a Kalman filter, given also the measurements that came later.
 

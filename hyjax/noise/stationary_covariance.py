@@ -1,10 +1,10 @@
 """The stationary covariance of a stable orbit under noise: that acts once per stride, or all along it."""
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._flow.integrator import pushable
+from .._numerics.eager import long_run
 from .._numerics.riccati import lyapunov_sum
 from .._numerics.semidefinite import check_covariance, unpack
 from .._orbit.multipliers import eigenvalues
@@ -64,7 +64,7 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
     return _covariance(orbit, free, given)
 
 
-@eqx.filter_jit
+@long_run
 def _covariance(orbit: PeriodicOrbit, free: tuple[int, ...], noise: Float[Array, "m m"]) -> Matrix:
     (a, b), result = stride_derivatives(orbit, free, lambda stride: stride.x)
     stable = orbit.spectral_radius < 1
@@ -118,7 +118,7 @@ def stationary_covariance(orbit: PeriodicOrbit, *, noise: Noise, fixed_time: boo
     return _stationary(orbit, place_noise(noise, orbit.system, t, orbit.x.dtype, orbit.params), fixed_time)
 
 
-@eqx.filter_jit
+@long_run
 def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> Matrix:
     system, x, params, sequence = orbit.system, orbit.x, orbit.params, orbit.sequence * orbit.strides
     t, n = jnp.zeros((), x.dtype), x.size

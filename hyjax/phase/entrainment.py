@@ -8,6 +8,7 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
 from .._results.warn import warn
@@ -139,7 +140,7 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
     return _entrainment(response, by_mode, lags)
 
 
-@eqx.filter_jit
+@long_run
 def _entrainment(response: PhaseResponse, push: dict[str, Push], lags: int) -> Entrainment:
     period, params = response.period, response.orbit.params
 

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
+from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvectors
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
@@ -97,7 +98,7 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
     return response
 
 
-@eqx.filter_jit
+@long_run
 def _response(orbit: PeriodicOrbit, which: int, transposed: Matrix, arcs: tuple[Transport, ...]) -> IsostableResponse:
     eps, value = float(jnp.finfo(orbit.x.dtype).eps), orbit.multipliers[which]
     of_value = lambda number: number.astype(value.dtype)

@@ -19,6 +19,7 @@ from .._flow.automaton import Automaton
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, without_jacobian
 from .._flow.jump import reset, saltation_matrix
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
+from .._numerics.eager import long_run
 from .._numerics.orthonormal import orthonormal
 from .._numerics.trees import select
 from .._results.shown import Shown
@@ -207,7 +208,7 @@ def lyapunov_spectrum(
     return _spectrum(system, x0, mode, t0, t1, transient, params, segments, count, max_jumps, plain)
 
 
-@eqx.filter_jit
+@long_run
 def _spectrum(
     system, x0, mode: str, t0, t1, transient, params, segments: int, count: int, max_jumps: int, integrator: Integrators
 ) -> LyapunovSpectrum:

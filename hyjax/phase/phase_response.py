@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.eager import long_run
 from .._numerics.elimination import solve
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
@@ -105,7 +106,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
     return response
 
 
-@eqx.filter_jit
+@long_run
 def _response(orbit: PeriodicOrbit, transposed: Matrix, arcs: tuple[Transport, ...]) -> PhaseResponse:
     f = rate_at(orbit, orbit.sequence[0], orbit.start_times[0], orbit.x)
     speed = jnp.sqrt(jnp.sum(f**2))

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Inexact
 from .._flow.flow import flow_for
 from .._flow.integrator import pushable
 from .._flow.jump import reset, saltation_matrix
+from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import depends_on_time, Problem
 from .._orbit.stride_derivatives import require_one
@@ -86,7 +87,7 @@ def refuse_failure(result: RESULTS, caller: str) -> None:
         raise ValueError(f"{caller}: there is no response: {result}. {RESULTS[result]}")  # pyright: ignore
 
 
-@eqx.filter_jit
+@long_run
 def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Transport, ...]]:
     """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence.
     Where jumps are taken at once, of the states that begin with the time since the last event (see `age.py`).
