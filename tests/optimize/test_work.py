@@ -194,6 +194,7 @@ def exact_work(coefficients):
     return positive, negative, slope
 
 
+@pytest.mark.medium
 def test_sign_changes_of_all_kinds(day):
     """One batch. An undefined number of sign changes, at the ends too; zero all along; touching; and too many, which is NaN."""
     work = hj.objectives.positive_work(polynomial)
@@ -242,6 +243,7 @@ def test_second_derivatives_at_a_turning_point():
             assert_allclose(order(found)(at), order(exact)(at), rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.medium
 def test_costs_and_ways_in_closed_form(day):
     """A day of length 1: the way (3, 4) s at its end, the energy s^2 that the restart loses, and a power with both signs."""
     travel = lambda mode, x, p: jnp.stack([3 * x[0], 4 * x[0]])

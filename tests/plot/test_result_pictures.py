@@ -56,26 +56,22 @@ def certificate():
     )  # fmt: skip
 
 
-@pytest.mark.medium
 @compared
 def test_certificate():
     """The set in two coordinate systems with its image, and the tube; what is proved in the title."""
     return certify.certificate_figure(certificate(), simplest_walker)
 
 
-@pytest.mark.medium
 @compared
 def test_certified_set():
     return certify.certified_set(certificate(), model=simplest_walker).figure
 
 
-@pytest.mark.medium
 @compared
 def test_certified_tube():
     return certify.certified_tube(certificate(), simplest_walker)
 
 
-@pytest.mark.medium
 @compared
 def test_certified_region():
     """Cells coloured by their strides to the set, whose outline is drawn above them."""
@@ -88,7 +84,6 @@ def test_certified_region():
     return certify.certified_region(basin, strides=True).figure
 
 
-@pytest.mark.medium
 @compared
 def test_proved_orbit():
     """A disc inside the unit circle and one beyond it; radii beside the spacing of floats."""
