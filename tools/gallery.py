@@ -115,7 +115,7 @@ def fps_for(seconds: float) -> int:
 
 def save(animation, path: Path, fps: int) -> None:
     """Write a GIF, with fewer dots where it is larger than `LARGEST`."""
-    from hyjax.plot.gif import gif_writer
+    from hyjax.plot.animation import gif_writer
 
     for dots in (DPI, 0.85 * DPI, 0.7 * DPI):
         animation.save(path, writer=gif_writer(fps), dpi=dots)
