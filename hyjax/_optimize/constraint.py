@@ -14,6 +14,8 @@ from .._system.types import Params, Scalar
 # A number of an orbit, or several: `(orbit, params) -> value`.
 Objective = Callable[[PeriodicOrbit, Params], Scalar]
 Quantity = Callable[[PeriodicOrbit, Params], Scalar | Float[Array, " rows"]]
+# Of a row its name, the relation, such as `<=`, and the limit.
+Limit = tuple[str, str, float]
 
 
 class Constraint(eqx.Module):
@@ -74,22 +76,22 @@ class Constraint(eqx.Module):
         value = jnp.ravel(self.function(orbit, params))
         return sign * (value - jnp.broadcast_to(limit.astype(value.dtype), value.shape))
 
-    def labels(self, counts: tuple[int, int]) -> tuple[list[str], list[str]]:
-        """The names of so many rows of equalities and inequalities."""
-        several = lambda k, rows: f"{self.name}[{k}]" if rows > 1 else self.name
-        rows = counts[1] // ((self.at_least is not None) + (self.at_most is not None) or 1)
-        equal = [f"{several(k, counts[0])} = {_at(self.equals, k)}" for k in range(counts[0])]
-        unequal = []
-        for sign, limit in ((">=", self.at_least), ("<=", self.at_most)):
-            if limit is not None:
-                unequal += [f"{several(k, rows)} {sign} {_at(limit, k)}" for k in range(rows)]
-        return equal, unequal
+    def limits(self, counts: tuple[int, int]) -> tuple[list[Limit], list[Limit]]:
+        """Name, relation and limit of so many rows of equalities and inequalities; NaN for a limit that is traced."""
+        given = [(sign, limit) for sign, limit in ((">=", self.at_least), ("<=", self.at_most)) if limit is not None]
+        rows = counts[1] // (len(given) or 1)
+
+        def named(relation: str, limit, count: int) -> list[Limit]:
+            values = (
+                np.broadcast_to(np.ravel(np.asarray(limit)), count) if is_concrete(limit) else np.full(count, np.nan)
+            )
+            names = [f"{self.name}[{k}]" if count > 1 else self.name for k in range(count)]
+            return [(name, relation, float(value)) for name, value in zip(names, values, strict=True)]
+
+        unequal = [row for relation, limit in given for row in named(relation, limit, rows)]
+        return named("=", self.equals, counts[0]), unequal
 
 
 def is_concrete(value) -> bool:
     """Whether a value is given and not traced."""
     return value is not None and not isinstance(value, jax.core.Tracer)
-
-
-def _at(limit, k: int) -> str:
-    return "?" if not is_concrete(limit) else f"{np.ravel(np.asarray(limit))[k if np.size(limit) > 1 else 0]:.6g}"

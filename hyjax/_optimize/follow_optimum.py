@@ -79,7 +79,7 @@ def follow_optimum(
     start = program.start
     if stop == start:
         raise ValueError(f"follow_optimum: stop={stop} is the value of the gait itself.")
-    n, unknowns = gait.gradient.size, gait.gait.unknowns
+    n, unknowns = gait.gradient.size, gait.program.unknowns
     bounds = np.asarray(unknowns.lower)[:n], np.asarray(unknowns.upper)[:n]
     curve = OptimumCurve(program, gait.constraints.size - gait.active.size, bounds)
     active = ActiveSet(np.asarray(gait.active), *unknowns.at_bounds(gait.params))
@@ -197,7 +197,7 @@ def parametric_program(gait: OptimizedOrbit, where: Where | None, limit: str | N
             "follow_optimum: give either `where`, a parameter of the system, or `limit`, the name of a constraint whose limit "
             "varies."
         )
-    program = dataclasses.replace(gait.gait, second_order=True)
+    program = dataclasses.replace(gait.program, second_order=True)
     if limit is not None:
         place = _constraint(program.constraints, limit)
         return ParametricProgram(limit, float(getattr(program.constraints[place[0]], place[1])), program, place)
@@ -438,7 +438,7 @@ def _named_change(gait: OptimizedOrbit, at: Optimum, kind: str, k: int) -> Activ
 
 
 def _branch(gait: OptimizedOrbit, name: str, optima: list[Optimum], changes, code: RESULTS) -> OptimumBranch:
-    scale = np.asarray(gait.gait.unknowns.scale)
+    scale = np.asarray(gait.program.unknowns.scale)
     stack = lambda rows, width: np.stack(rows) if rows else np.zeros((0, width))
     n, m = gait.gradient.size, gait.constraints.size
     orbits = [at.known.orbit for at in optima]

@@ -1,6 +1,8 @@
 """The result of an optimization, and its table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +17,8 @@ from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import counted_codes, described_code, RESULTS
 from .._system.types import Params, Scalar
-from .interior_point import codes_of, Minimum, SearchHistory
+from .constraint import Limit
+from .interior_point import Minimum, SearchHistory
 from .nonlinear_program import largest, NonlinearProgram
 from .orbit_program import OrbitProgram
 
@@ -47,7 +50,8 @@ class OptimizedOrbit(Shown):
     `(n,)`. `multipliers`: $\lambda$ of the
     constraints' rows $g - b$, $g - a$, $b - g$, equalities first: $\nabla f = \sum \lambda_i \nabla c_i$ + bounds. The
     derivative of the value by the limit; for `at_most` minus that. `bound_multipliers`: of the bounds, positive at a lower one,
-    `(n,)`. `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows. `error`: the
+    `(n,)`. `active`: which inequalities hold as equalities. `constraints`: $g - b$, $g - a$, $b - g$ of the rows;
+    `constraints_before`: of the first gait. `error`: the
     largest residual of the optimality conditions (Karush, Kuhn, Tucker), in scaled unknowns. `gradient_error`: the largest
     relative deviation of the derivatives of objective and constraints from differences of fourth order; NaN where it was not
     computed, or an orbit beside the optimum was lost. `starts`: all starts. `best`: the number of the best. `result`: its code.
@@ -72,12 +76,13 @@ class OptimizedOrbit(Shown):
     bound_multipliers: Float[Array, " n"]
     active: Bool[Array, " inequalities"]
     constraints: Float[Array, " m"]
+    constraints_before: Float[Array, " m"]
     error: Scalar
     gradient_error: Scalar
     starts: Starts
     best: Int[Array, ""]
     result: RESULTS
-    gait: OrbitProgram
+    program: OrbitProgram
 
     @property
     def params(self) -> Params:
@@ -87,13 +92,21 @@ class OptimizedOrbit(Shown):
     @property
     def names(self) -> list[str]:
         """The names of the parameters that vary."""
-        return self.gait.unknowns.names
+        return self.program.unknowns.names
 
     @property
     def labels(self) -> list[str]:
         """The names of the constraints' rows, equalities first."""
-        pairs = [each.labels(counts) for each, counts in zip(self.gait.constraints, self.gait.rows, strict=True)]
-        return [label for equal, _ in pairs for label in equal] + [label for _, unequal in pairs for label in unequal]
+        return [
+            f"{name} {relation} {'?' if np.isnan(limit) else f'{limit:.6g}'}" for name, relation, limit in self.limits
+        ]
+
+    @property
+    def limits(self) -> list[Limit]:
+        """Of each of these rows the name, the relation and the limit, NaN where that is traced."""
+        program = self.program
+        pairs = [each.limits(counts) for each, counts in zip(program.constraints, program.rows, strict=True)]
+        return [row for equal, _ in pairs for row in equal] + [row for _, unequal in pairs for row in unequal]
 
     @property
     def history(self) -> SearchHistory:
@@ -131,23 +144,25 @@ def optimized(
         values, found.point.u * scale, violation, found.error, found.iterations, _distinct(found, good), found.history,
         found.result,
     )  # fmt: skip
-    nan = jnp.full((), jnp.nan, values.dtype)
+    nan, values_before = jnp.full((), jnp.nan, values.dtype), gait.values(before)
     return OptimizedOrbit(
         value=one.sample.values[0],
-        orbit=one.sample.carry.orbit,
+        # A compiled program may return an equal system in the place of this one.
+        orbit=replace(one.sample.carry.orbit, system=before.system),
         before=before,
-        value_before=gait.values(before)[0],
+        value_before=values_before[0],
         gradient=one.sample.jacobian[0] / scale,
         multipliers=one.point.multipliers,
         bound_multipliers=(one.point.low - one.point.high) / scale,
         active=one.active.inequalities,
         constraints=one.sample.values[1:],
+        constraints_before=values_before[1:],
         error=one.error,
         gradient_error=nan if gradient_error is None else gradient_error,
         starts=starts,
         best=best,
         result=one.result,
-        gait=gait,
+        program=gait,
     )
 
 
@@ -163,75 +178,92 @@ def _distinct(found: Minimum, good: Array) -> Array:
     return jnp.where(good, ranks, -1)
 
 
-def optimization_table(gait: OptimizedOrbit) -> Table:
-    """The table that `print` shows: the parameters and the objective before and after, constraints, residuals, starts."""
-    return Table("OptimizedOrbit", list(_rows(gait)), ("", "unit", "before", "after", ""), notes=_notes(gait))
+def optimization_table(
+    gait: OptimizedOrbit, objective: str = "objective", sign: int = 1, units: Mapping[str, str] | None = None
+) -> Table:
+    """Both gaits, with the multipliers; below it the accuracy, lost trials and what the starts led to.
+
+    **Arguments:** `objective`: its name. `sign`: -1 shows the objective whose negative was minimized. `units`: of objective and
+    constraints, by name.
+    """
+    rows = [
+        [name, unit, *map(_shown, values), remark]
+        for name, unit, values, remark in _rows(gait, objective, sign, units or {})
+    ]
+    return Table("OptimizedOrbit", rows, ("", "unit", "before", "after", ""), notes=_notes(gait, sign))
 
 
-def _rows(gait: OptimizedOrbit) -> Iterator[tuple[str, str, str, str, str]]:
-    """Name, unit, value before, value after and remark of each row."""
-    before, after = (
-        np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
-        for orbit in (gait.before, gait.orbit)
-    )
-    radius = lambda orbit: float(np.max(np.abs(np.asarray(orbit.multipliers))))
-    yield "objective", "", f"{float(gait.value_before):.12g}", f"{float(gait.value):.12g}", ""
-    duals, unknowns = np.asarray(gait.bound_multipliers), gait.gait.unknowns
-    low, high = unknowns.at_bounds(gait.params)
-    at_bound = np.where(low, "lower", np.where(high, "upper", ""))
-    known = named_params(gait.params)
-    for k in range(after.size) if after.size <= 20 else range(10):
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else f"{float(value) + 0.0:.12g}"
+
+
+def _rows(gait: OptimizedOrbit, objective: str, sign: int, units: Mapping[str, str]) -> Iterator[tuple]:
+    """Name, unit, values before and after, and remark of each row."""
+    orbits, unknowns = (gait.before, gait.orbit), gait.program.unknowns
+    known, of_system = named_params(gait.params), units_of(None, gait.params, gait.orbit.system)
+    yield objective, units.get(objective, ""), (sign * gait.value_before, sign * gait.value), ""
+    pairs = np.transpose([np.asarray(unknowns.vector(orbit.params) * unknowns.scale) for orbit in orbits])
+    duals, (low, high) = sign * np.asarray(gait.bound_multipliers), unknowns.at_bounds(gait.params)
+    for k in range(len(pairs)) if len(pairs) <= 20 else range(10):
         unit = known[gait.names[k]][1].get("units", "") if gait.names[k] in known else ""
-        remark = f"at its {at_bound[k]} bound, multiplier {duals[k]:.4g}" if at_bound[k] else ""
-        yield gait.names[k], unit, f"{before[k]:.12g}", f"{after[k]:.12g}", remark
-    if after.size > 20:
-        yield f"and {after.size - 10} more", "", "", "", ""
-    time = units_of(None, gait.params, gait.orbit.system).time
-    yield "period", time, f"{float(gait.before.period):.12g}", f"{float(gait.orbit.period):.12g}", ""
-    yield "spectral radius", "", f"{radius(gait.before):.6g}", f"{radius(gait.orbit):.6g}", ""
-
-
-def _notes(gait: OptimizedOrbit) -> list[str]:
-    """Constraints, residuals and starts, a line for each."""
-    lines = []
-    labels, values, multipliers = gait.labels, np.asarray(gait.constraints), np.asarray(gait.multipliers)
-    equalities = values.size - np.asarray(gait.active).size
-    for k, label in enumerate(labels):
-        active = k < equalities or bool(gait.active[k - equalities])
+        side = "lower" if low[k] else "upper" if high[k] else ""
+        yield gait.names[k], unit, pairs[k], f"at its {side} bound, multiplier {duals[k]:.6g}" if side else ""
+    if len(pairs) > 20:
+        yield f"and {len(pairs) - 10} more", "", ("", ""), ""
+    values = np.transpose([np.asarray(gait.constraints_before), np.asarray(gait.constraints)])
+    equalities = len(values) - np.asarray(gait.active).size
+    for k, (label, (name, relation, limit)) in enumerate(zip(gait.labels, gait.limits, strict=True)):
         # The derivative by the limit: of b - g it is minus the multiplier.
-        slope = -multipliers[k] if " <= " in label else multipliers[k]
-        state = f"multiplier {slope:.6g}" if active else f"inactive, by {values[k]:.3g}"
-        lines.append(f"{label}: {state}")
-    lines.append(
-        f"optimality residual {float(gait.error):.1e}, gradient against differences {float(gait.gradient_error):.1e}"
-    )
-    iterations = int(gait.starts.iterations[int(gait.best)])
-    lines.append(f"{iterations} evaluations: {described_code(gait.result)}")
-    return [*lines, *_starts_notes(gait)]
+        side = -1 if relation == "<=" else 1
+        active = k < equalities or bool(gait.active[k - equalities])
+        remark = (
+            f"multiplier {sign * side * float(gait.multipliers[k]):.6g}"
+            if active
+            else f"inactive, by {values[k, 1]:.3g}"
+        )
+        yield label, units.get(name, ""), limit + side * values[k], remark
+    names = gait.orbit.system.modes[gait.orbit.sequence[0]].coordinates
+    for name, pair in zip(names, np.transpose([orbit.x for orbit in orbits]), strict=True):
+        yield name, of_system.coordinates.get(name, ""), pair, ""
+    yield "period", of_system.time, [orbit.period for orbit in orbits], ""
+    yield "spectral radius", "", [f"{float(orbit.spectral_radius):.10g}" for orbit in orbits], ""
+    yield "stable", "", ["yes" if orbit.stable else "no" for orbit in orbits], ""
+    yield "residual", "", [f"{float(orbit.residual):.1e}" for orbit in orbits], ""
 
 
-def _starts_notes(gait: OptimizedOrbit) -> list[str]:
+def _notes(gait: OptimizedOrbit, sign: int) -> list[str]:
+    """Accuracy, lost trials and starts, a line for each."""
+    lines = [
+        f"optimality residual {float(gait.error):.1e}, gradient against differences {float(gait.gradient_error):.1e}",
+        f"{int(gait.starts.iterations[int(gait.best)])} evaluations: {described_code(gait.result)}",
+    ]
+    if lost := lost_trials(gait):
+        lines.append(f"trials that were shortened because the gait was lost: {lost}")
     starts = jax.tree.map(np.asarray, gait.starts)
     if starts.values.size == 1:
-        return []
-    lines = [f"{starts.values.size} starts:"]
+        return lines
+    lines.append(f"{starts.values.size} starts:")
     for number in range(int(starts.optimum.max()) + 1):
         mine = starts.optimum == number
         first = int(np.argmax(mine))
         values = ", ".join(
             f"{name} = {value:.6g}" for name, value in zip(gait.names[:8], starts.unknowns[first], strict=False)
         )
-        lines.append(f"{int(mine.sum()):>6}  optimum {number + 1}: {starts.values[first]:.9g} at {values}")
+        lines.append(f"{int(mine.sum()):>6}  optimum {number + 1}: {sign * starts.values[first]:.9g} at {values}")
     lost = [(code, n) for code, n in counted_codes(starts.result) if not code.startswith("successful")]
     return lines + [f"{n:>6}  {code}" for code, n in lost]
+
+
+def lost_trials(gait: OptimizedOrbit) -> str:
+    """The trials of the best start whose gait was lost, by their codes, such as `3 far_from_guess`; or nothing."""
+    names = [name for name in gait.history.names if name != "successful"]
+    return ", ".join(f"{names.count(code)} {code}" for code in sorted({*names}))
 
 
 def failure(gait: OptimizedOrbit) -> str:
     """The message of an optimization that found no optimum."""
     start = int(gait.best)
-    codes = [code.partition(":")[0] for code, _ in counted_codes(codes_of(gait.history.codes))]
-    lost = [code for code in codes if code != "successful"]
-    met = f" On the way gaits were lost: {'; '.join(lost)}." if lost else ""
+    met = f" On the way gaits were lost: {lost}." if (lost := lost_trials(gait)) else ""
     return (
         f"optimize: {described_code(gait.result)} The best of {gait.starts.values.size} starts ended at the objective "
         f"{float(gait.value):.9g} with the residual {float(gait.error):.1e} of the optimality conditions and violations up to "

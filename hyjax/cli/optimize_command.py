@@ -12,7 +12,7 @@ import typer
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
 from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_files, check_outline, save_figure, tell_written
-from .optimum_tables import no_optimum, optimum_record, optimum_tables
+from .optimum_tables import no_optimum, optimum_record, print_optimum
 from .options import Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, require_orbits
 from .quantities import parse_bounds, parse_constraints, quantity
@@ -110,11 +110,7 @@ def optimize(
     if as_json:
         print(json.dumps(record))
     else:
-        from rich.console import Console
-
-        console = Console(width=max(Console().width, 120))
-        for each in optimum_tables(model, record):
-            console.print(each, highlight=False)
+        print_optimum(model, found, record)
     # The gait at which a search ended without an optimum is drawn too: it shows where the search went.
     drawn = math.isfinite(float(found.orbit.period))
     if plot is not None and drawn:

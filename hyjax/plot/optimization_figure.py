@@ -71,7 +71,7 @@ def optimization_figure(gait: OptimizedOrbit, model: ModuleType | None = None) -
 def _title(gait: OptimizedOrbit, model: ModuleType | None) -> str:
     """The model, the objective, and the parameters before and after."""
     ends = (
-        np.asarray(gait.gait.unknowns.vector(orbit.params) * gait.gait.unknowns.scale)
+        np.asarray(gait.program.unknowns.vector(orbit.params) * gait.program.unknowns.scale)
         for orbit in (gait.before, gait.orbit)
     )
     # A parameter that ended at zero by rounding is zero.
@@ -92,7 +92,7 @@ def _title(gait: OptimizedOrbit, model: ModuleType | None) -> str:
 
 def sign_of(gait: OptimizedOrbit) -> int:
     """-1 where the objective is a `Negative`, which is to be shown as the objective that it maximizes."""
-    return -1 if isinstance(gait.gait.objective, Negative) else 1
+    return -1 if isinstance(gait.program.objective, Negative) else 1
 
 
 def end_values(gait: OptimizedOrbit) -> tuple[float, float]:
@@ -102,7 +102,7 @@ def end_values(gait: OptimizedOrbit) -> tuple[float, float]:
 
 def objective_name(gait: OptimizedOrbit) -> str:
     """The name of the objective, and what is done to it."""
-    given = gait.gait.objective
+    given = gait.program.objective
     negative = isinstance(given, Negative)
     name = getattr(given.objective if negative else given, "__name__", "")
     return (

@@ -202,8 +202,8 @@ def test_several_starts_are_counted(optimize, found, gait):
     found[True] = eqx.tree_at(lambda gait: gait.starts, gait, starts)
     ran = optimize(*WHEEL, *VARIED, *AT_SPEED, "--maximize")
     assert ran.returncode == 0, ran.stderr
-    table = [line.split() for line in ran.stdout.splitlines()[-2:]]
-    assert table[0][:4] == ["2", "optimum", "1", f"{-LEAST:.9g}"] and table[1] == ["1", "no_crossing"]
+    notes = [line.split() for line in ran.stdout.splitlines()[-2:]]
+    assert notes[0][:4] == ["2", "optimum", "1:", f"{-LEAST:.9g}"] and notes[1][:2] == ["1", "no_crossing:"]
 
 
 @pytest.mark.slow
@@ -270,13 +270,13 @@ def test_both_gaits_walk_side_by_side(gait):
 @pytest.mark.slow
 def test_a_maximum_is_drawn_as_such(gait):
     """The same optimization under another name: the negative of minus the period."""
-    period = gait.gait.objective
+    period = gait.program.objective
 
     def minus_period(orbit, params):
         return -period(orbit, params)
 
-    program = dataclasses.replace(gait.gait, objective=hj.objectives.Negative(minus_period))
-    maximum = dataclasses.replace(gait, gait=program)
+    program = dataclasses.replace(gait.program, objective=hj.objectives.Negative(minus_period))
+    maximum = dataclasses.replace(gait, program=program)
     figure = optimization_figure(maximum, rimless_wheel)
     assert figure.get_suptitle().startswith("Rimless wheel: minus period, maximized;")
     gaits, course = figure.subfigs
@@ -291,7 +291,7 @@ def test_a_maximum_is_drawn_as_such(gait):
     assert optimization_figure(gait).subfigs[1].axes[0].get_ylabel() == "period,\nminimized"
     both = [ax.get_title() for ax in maximum.animate(rimless_wheel, steps=1, fps=4)._fig.axes]
     assert both == ["before: -2.31001", "after: -1.27561"]
-    assert maximum.gait.objective(gait.orbit, gait.params) == period(gait.orbit, gait.params)
+    assert maximum.program.objective(gait.orbit, gait.params) == period(gait.orbit, gait.params)
     matplotlib.pyplot.close("all")
 
 
@@ -311,11 +311,11 @@ def test_a_multiplier_is_the_derivative_by_the_limit(optimize, found, gait):
     """Of an upper limit it has the opposite sign of the lower one's, for a lower limit costs where an upper one spares."""
     import equinox as eqx
 
-    (speed,) = gait.gait.constraints
+    (speed,) = gait.program.constraints
     printed = {}
     for option, relation in (("at_least", ">="), ("at_most", "<=")):
         limited = hj.Constraint(speed.function, name="speed", **{option: SPEED})
-        found[True] = eqx.tree_at(lambda g: (g.active, g.gait.constraints), gait, (jnp.array([True]), (limited,)))
+        found[True] = eqx.tree_at(lambda g: (g.active, g.program.constraints), gait, (jnp.array([True]), (limited,)))
         ran = optimize(*WHEEL, *VARIED, "--subject-to", f"speed{relation}{SPEED}", "--maximize", "--json")
         (printed[relation],) = json.loads(ran.stdout)["constraints"]
     assert_allclose(printed[">="]["multiplier"], -gait.multipliers[0], rtol=0, atol=0)

@@ -265,10 +265,13 @@ def test_rows_of_constraints(day):
     between = hj.Constraint(numbers, at_least=1.0, at_most=jnp.array([6.0, 7.0]), name="g")
     assert between.equalities(day, None).size == 0
     assert_allclose(between.inequalities(day, None), [1, 4, 4, 2])
-    assert between.labels((0, 4)) == ([], ["g[0] >= 1", "g[1] >= 1", "g[0] <= 6", "g[1] <= 7"])
+    assert between.limits((0, 4)) == ([], [("g[0]", ">=", 1), ("g[1]", ">=", 1), ("g[0]", "<=", 6), ("g[1]", "<=", 7)])
     equal = hj.Constraint(numbers, equals=3.0, name="g")
     assert_allclose(equal.equalities(day, None), [-1, 2])
-    assert equal.inequalities(day, None).size == 0 and equal.labels((2, 0)) == (["g[0] = 3", "g[1] = 3"], [])
+    assert equal.inequalities(day, None).size == 0 and equal.limits((2, 0)) == (
+        [("g[0]", "=", 3), ("g[1]", "=", 3)],
+        [],
+    )
 
 
 def test_misuse(day):

@@ -194,7 +194,7 @@ def optimized():
     return record(
         OptimizedOrbit, before=before, orbit=orbit, value_before=0.9, value=0.5, result=hj.RESULTS.successful,
         constraints=np.zeros(1), best=0, starts=SimpleNamespace(iterations=[5], history=history),
-        gait=SimpleNamespace(unknowns=unknowns, objective=hj.objectives.spectral_radius),
+        program=SimpleNamespace(unknowns=unknowns, objective=hj.objectives.spectral_radius),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from theory_labels import _LABELS, label, WITHOUT_EQUATION  # noqa: E402
 # Fields that a result keeps for its methods.
 OF_THE_COMPUTATION = {
     "hyjax.Branch": {"unfolding", "curves", "accept", "method"},
-    "hyjax.OptimizedOrbit": {"gait"},
+    "hyjax.OptimizedOrbit": {"program"},
     "hyjax.PeriodicOrbit": {"system", "integrator"},
     "hyjax.control.StrideFeedback": {"free"},
     "hyjax.Trajectory": {"params", "integrator"},
