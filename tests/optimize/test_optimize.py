@@ -203,7 +203,7 @@ def starts_by_an_executor(here, pulse):
         )
         for found, expected in leaves:
             np.testing.assert_array_equal(found, expected, err_msg=name)
-    assert by_executor.orbit.system is leaky
+    assert by_executor.orbit.system is pulse.system
 
 
 def bounds_and_multipliers():
