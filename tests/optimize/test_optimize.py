@@ -175,7 +175,7 @@ def test_optima_in_files(several, tmp_path):
     require_equal({"gait": gait, "branch": branch}, hj.load(path, **given, functions=functions))
     # Without its functions: the same text and names, and saved again the same file.
     absent = hj.load(path, **given)
-    assert str(absent["gait"]) == str(gait) and re.search(r"d <= 9 +4 +2  inactive, by 7", str(gait))
+    assert str(absent["gait"]) == str(gait) and re.search(r"d <= 9 +4 +2 +inactive, by 7", str(gait))
     require_equal(branch, absent["branch"])
     assert absent["gait"].program.objective.__name__ == "off_target"
     with pytest.raises(
