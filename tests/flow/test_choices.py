@@ -156,6 +156,19 @@ def test_a_traced_function_is_not_traced_again():
         run(jnp.ones(1), jnp.ones(2))
 
 
+def test_parameters_that_are_equal_and_of_other_types_are_checked():
+    """`True == 1`: what is known of a function is by the types of its parameters too."""
+    field = lambda t, x, p: x if p is True else jnp.append(x, x)
+    system = hj.HybridSystem({"only": hj.Mode(field, ("x",))}, ())
+    check_mode(system, "only", jnp.zeros(()), jnp.ones(1), True)
+    with pytest.raises(ValueError, match=r"must return shape \(1,\), not \(2,\)"):
+        check_mode(system, "only", jnp.zeros(()), jnp.ones(1), 1)
+    # What was wrong is wrong again; what was right is known for those types alone.
+    with pytest.raises(ValueError, match=r"must return shape \(1,\), not \(2,\)"):
+        check_mode(system, "only", jnp.zeros(()), jnp.ones(1), 1)
+    check_mode(system, "only", jnp.zeros(()), jnp.ones(1), True)
+
+
 def test_resets_and_guards():
     """A guard that jumps and keeps its sign meets no surface there."""
     jump = lambda t, x, p: jnp.where(x > 0.5, 0.0, x)
