@@ -194,11 +194,11 @@ def test_refused_by_one_line(command, monkeypatch, arguments, named):
     def computed(*_, **__):
         raise AssertionError("began to compute")
 
-    import hyjax._orbit.orbit
+    import hyjax._orbit.periodic_orbit
     import hyjax._orbit.search
     import hyjax._sweep.batches
 
-    monkeypatch.setattr(hyjax._orbit.orbit, "periodic_orbit", computed)
+    monkeypatch.setattr(hyjax._orbit.periodic_orbit, "periodic_orbit", computed)
     monkeypatch.setattr(hyjax._orbit.search, "search", computed)
     monkeypatch.setattr(hyjax._sweep.batches.BatchMap, "__call__", computed)
     ran = command(*arguments)

@@ -369,12 +369,12 @@ def test_bounds_have_units():
     ],
 )
 def test_misuse(command, monkeypatch, arguments, message):
-    import hyjax._orbit.orbit
+    import hyjax._orbit.periodic_orbit
 
     def computed(*_, **__):
         raise AssertionError("began to compute")
 
-    monkeypatch.setattr(hyjax._orbit.orbit, "periodic_orbit", computed)
+    monkeypatch.setattr(hyjax._orbit.periodic_orbit, "periodic_orbit", computed)
     ran = command("optimize", "powered_walker", *arguments)
     assert ran.returncode == 2
     assert message in ran.stderr and len(ran.stderr.splitlines()) == 1 and ran.stdout == ""

@@ -53,7 +53,7 @@ def drops():
 
     def drop(params):
         x = jnp.append(hopper.start(params)[1], 0.0)
-        options = {"t1": 50.0, "max_jumps": 170, "save": jnp.asarray(TIMES), "integrator": LONG}
+        options = {"t1": 50.0, "max_jumps": 170, "times": jnp.asarray(TIMES), "integrator": LONG}
         return hj.simulate(system, x, params, mode="flight", **options)
 
     return params, eqx.filter_jit(eqx.filter_vmap(drop))(params)

@@ -20,7 +20,7 @@ def test_rooms_that_changed(record):
     changed = rooms.changed()
     assert [room for room, itself in changed.items() if itself] == ["_flow"]
     assert {"_flow", "_orbit", "certify", "cli", "project"} <= set(changed)
-    assert not {"_system", "_numerics", "solvers", "contact", "models"} & set(changed)
+    assert not {"_system", "_numerics", "solvers", "contact"} & set(changed)
     record["digests"] = rooms.digests() | {"tests/noise": "another"}
     assert rooms.changed() == {"noise": True}
     record["digests"] = {}
