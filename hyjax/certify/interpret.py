@@ -47,8 +47,8 @@ def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorMode
     # A number in memory may be flushed to zero.
     flushed = TINY * (1 + np.sum(np.abs(c), axis=1))
     if rows.index.shape[1] == 1 and not rows.one_sum.any() and not r.any():
-        # Moved, or multiplied by powers of two that are floats, exactly.
-        return TaylorModel(result, memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + flushed, memory.basis)
+        # Moved, or multiplied by powers of two that are floats, exactly; the sum with what may be flushed is rounded.
+        return TaylorModel(result, up(memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + flushed), memory.basis)
     radius = jnp.sum(jnp.abs(c) * memory.radius[rows.index], axis=1)
     if r.any():
         size = jnp.sum(jnp.abs(memory.coefficients), axis=0) + memory.radius

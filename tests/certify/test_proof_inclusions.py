@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from exact_sets import fractions, inverse
+from flint import arb, ctx
 
 import hyjax as hj
 from hyjax.certify.enclosed_map import Image
+from hyjax.certify.exact_numbers import PRECISION
 from hyjax.certify.krawczyk import Boxes, Over
 from hyjax.certify.mode_field import ModeField
 from hyjax.certify.piece_images import _norm, Reached
@@ -154,6 +156,12 @@ def test_krawczyk_excludes_an_orbit_only_where_no_map_of_the_set_has_one():
     assert any(excluded) and not all(excluded)
 
 
+def rational(a: arb) -> Fraction:
+    """A ball of radius zero."""
+    digits, exponent = (int(each) for each in a.man_exp())
+    return digits * Fraction(2) ** exponent
+
+
 @pytest.mark.parametrize("degree", [1, 2])
 def test_windows_are_those_of_every_state_of_a_part_of_a_box(degree):
     rng, form, steps = np.random.default_rng(degree), basis(2, degree), 7
@@ -170,7 +178,9 @@ def test_windows_are_those_of_every_state_of_a_part_of_a_box(degree):
             ) / fractions(radius)
             monomials = [s[0] ** i * s[1] ** j for i, j in form.exponents.tolist()]
             begun = steps * (fractions(h[0]) @ np.array(monomials, object))
-            assert begun <= Fraction(late.high, 1 << 192) and Fraction(early.low, 1 << 192) <= begun + Fraction(1, 2)
+            with ctx.workprec(PRECISION):
+                latest, earliest = rational(late.upper()), rational(early.lower())
+            assert begun <= latest and earliest <= begun + Fraction(1, 2)
 
 
 def long_polygons(rng, count):
