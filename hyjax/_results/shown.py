@@ -1,6 +1,7 @@
 """How results appear: `print` and `repr` show their tables in plain text, a notebook in HTML."""
 
 import html
+import numbers
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -37,8 +38,9 @@ class Shown(eqx.Module):
 
 def _is_concrete(result: eqx.Module) -> bool:
     leaves = [leaf for leaf in jax.tree.leaves(result) if not callable(leaf)]
-    numbers = (jax.Array, np.ndarray, np.generic, float, int)
-    return bool(leaves) and all(isinstance(leaf, numbers) for leaf in leaves) and not is_traced(leaves)
+    # A proof holds rational numbers and names.
+    values = (jax.Array, np.ndarray, np.generic, numbers.Number, str)
+    return bool(leaves) and all(isinstance(leaf, values) for leaf in leaves) and not is_traced(leaves)
 
 
 def is_traced(result: PyTree) -> bool:
