@@ -71,7 +71,7 @@ RESULTS = {
     "branch": """
         branch = hj.continuation(gait(params), where=lambda p: p.slope, stop=0.017)
         doubling = [each for each in branch.special_points if each.kind == "period-doubling"]
-        print(abs(float(doubling[0].value) - 0.01500778))
+        print(abs(float(doubling[0].value) - 0.01508843794111946))
     """,
     "attractor": """
         slopes = jnp.linspace(0.009, 0.017, 16)
