@@ -130,7 +130,7 @@ def in_process(monkeypatch, capsys, tmp_path):
 def command(monkeypatch, in_process):
     """Run `hyjax ...` in this process. A process of its own is started in `test_command_line`, by which the two are held to be
     the same."""
-    from hyjax.cli.app import run
+    from hyjax._testing import run
 
     def run_command(*arguments: str) -> SimpleNamespace:
         monkeypatch.setattr(sys, "argv", ["hyjax", *arguments])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hyjax as hj
-from hyjax._flow.trajectory import Arc
+from hyjax._testing import Arc
 from hyjax.models import bouncing_ball, compass_gait, friction_oscillator, slip
 
 OMEGA = np.sqrt(40)

@@ -8,8 +8,7 @@ from fractions import Fraction
 import jax.numpy as jnp
 import numpy as np
 
-from hyjax.certify.state_set import StateSet
-from hyjax.certify.taylor_model import TaylorModel
+from hyjax._testing import StateSet, TaylorModel
 
 # Sides of right triangles: unit vectors of rational numbers.
 UNIT_VECTORS = ((Fraction(3, 5), Fraction(4, 5)), (Fraction(-5, 13), Fraction(12, 13)), (Fraction(1), Fraction(0)))

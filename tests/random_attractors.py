@@ -17,10 +17,7 @@ import numpy as np
 import pytest
 from random_maps import distinct_roots, Family, fixed_points, Polynomial, Prover, slope, value
 
-from hyjax.certify import piece_images
-from hyjax.certify.disturbance import Disturbance, NONE
-from hyjax.certify.forcing import NOT_FORCED
-from hyjax.certify.state_set import identity_frame
+from hyjax._testing import Disturbance, identity_frame, NONE, NOT_FORCED, piece_images
 
 attracting = importlib.import_module("hyjax.certify.attracting")
 proved_basin = importlib.import_module("hyjax.certify.proved_basin")

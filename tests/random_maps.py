@@ -23,14 +23,20 @@ import jax.numpy as jnp
 import numpy as np
 
 import hyjax as hj
-from hyjax.certify.disturbance import Disturbance, NONE
-from hyjax.certify.enclosed_map import Image, ReturnMap
-from hyjax.certify.krawczyk import Boxes, Over
-from hyjax.certify.matrix_balls import approximate_inverse
-from hyjax.certify.rounding import up
-from hyjax.certify.section_plane import SectionChart
-from hyjax.certify.state_set import identity_frame
-from hyjax.certify.taylor_model import basis, TaylorModel
+from hyjax._testing import (
+    approximate_inverse,
+    basis,
+    Boxes,
+    Disturbance,
+    identity_frame,
+    Image,
+    NONE,
+    Over,
+    ReturnMap,
+    SectionChart,
+    TaylorModel,
+    up,
+)
 
 STEPS, ORDERS = 6, 4
 Polynomial = list[Fraction]

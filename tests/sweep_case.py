@@ -70,7 +70,7 @@ def swept(start, out=None, **options):
 
 def child(out: pathlib.Path, kill_after: int) -> None:
     """Sweep into a store; once so many chunks are whole, die in the midst of the next."""
-    from hyjax._sweep.store import Store
+    from hyjax._testing import Store
 
     write, written = Store.write, []
 

@@ -12,10 +12,18 @@ from numpy.testing import assert_allclose
 from readme import ROOT
 
 import hyjax as hj
-from hyjax.certify.enclosed_map import ReturnMap
-from hyjax.certify.piece_images import PieceImages
-from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, tight
-from hyjax.certify.taylor_model import basis
+from hyjax._testing import (
+    basis,
+    from_supports,
+    holds,
+    inside,
+    PieceImages,
+    pieces,
+    Polygon,
+    quartered,
+    ReturnMap,
+    tight,
+)
 from hyjax.models import simplest_walker as walker
 
 attracting = importlib.import_module("hyjax.certify.attracting")

@@ -11,15 +11,19 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax.certify import certificate_figure, certified_region, certified_set, certified_tube
-from hyjax.certify.certificate import TubeBounds
-from hyjax.certify.certificate_figure import relative_tube
-from hyjax.certify.certify_command import certificate_record
-from hyjax.certify.disturbance import disturbed_ends
-from hyjax.certify.matrix_balls import EigenvalueEnclosure
-from hyjax.certify.section_plane import SectionChart
+from hyjax._testing import (
+    certificate_figure,
+    certificate_record,
+    certified_region,
+    disturbed_ends,
+    EigenvalueEnclosure,
+    pyplot,
+    relative_tube,
+    SectionChart,
+    TubeBounds,
+)
+from hyjax.certify import certified_set, certified_tube
 from hyjax.models import simplest_walker as model
-from hyjax.plot.figure import pyplot
 
 matplotlib.use("Agg")
 STEPS = 32

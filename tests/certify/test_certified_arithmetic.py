@@ -13,16 +13,34 @@ import pytest
 from exact_sets import fractions, inverse, member, missed, outside, polynomial, state, UNIT_VECTORS, wide
 
 import hyjax as hj
-from hyjax.certify import matrix_balls
-from hyjax.certify.enclosed_step import advance, displaced, disturbance_displacement, flow_of, matrix_slope, moved_error
-from hyjax.certify.interpret import evaluate
-from hyjax.certify.matrix_balls import BallMatrix
-from hyjax.certify.mode_field import ModeField
-from hyjax.certify.proved_orbit import Enclosed
-from hyjax.certify.state_set import bounded_product, Frame, frame_of, StateSet
-from hyjax.certify.symbolic import graph_of
-from hyjax.certify.taylor import over
-from hyjax.certify.taylor_model import add, BALL, basis, constant, multiply, scale, subtract, TaylorModel, total
+from hyjax._testing import (
+    add,
+    advance,
+    BALL,
+    BallMatrix,
+    basis,
+    bounded_product,
+    constant,
+    displaced,
+    disturbance_displacement,
+    Enclosed,
+    evaluate,
+    flow_of,
+    Frame,
+    frame_of,
+    graph_of,
+    matrix_balls,
+    matrix_slope,
+    ModeField,
+    moved_error,
+    multiply,
+    over,
+    scale,
+    StateSet,
+    subtract,
+    TaylorModel,
+    total,
+)
 
 COUNT = 150
 POINTS = [(1, -1), (-1, -1), (0.375, -0.8125), (0, 0)]

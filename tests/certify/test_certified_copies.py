@@ -9,7 +9,7 @@ from elementary_cases import apart, exacts, FUNCTIONS, hard, missed, NAN, ordina
 from enclosures import misses
 from float_copies import COPIES, evaluated
 
-from hyjax.certify import elementary
+from hyjax._testing import elementary
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flint import acb, acb_mat, arb, ctx, fmpq, fmpq_mat
 
-from hyjax.certify.matrix_balls import enclose_eigenvalues, neumann_tail
+from hyjax._testing import enclose_eigenvalues, neumann_tail
 
 DIGITS = 200
 eigenvalues_module = importlib.import_module("hyjax.certify.matrix_balls")

@@ -13,7 +13,7 @@ from elementary_cases import apart, everywhere, FUNCTIONS, HALF_PI, INF, missed,
 from enclosures import exact_power, misses
 from flint import arb, ctx
 
-from hyjax.certify import elementary, rounding
+from hyjax._testing import elementary, outward_rounding as rounding
 
 COUNT = 20_000
 

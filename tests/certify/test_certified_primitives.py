@@ -9,13 +9,21 @@ from flint import arb
 from jax import lax
 
 import hyjax as hj
-from hyjax.certify import lowering as core, symbolic as graph
-from hyjax.certify.exact_flow import FineFunction
-from hyjax.certify.interpret import cases_decided, evaluate, JUMPS, KINKS
-from hyjax.certify.linear_forms import COMPARED
-from hyjax.certify.symbolic import graph_of, RULES, Sketch
-from hyjax.certify.taylor import flow_coefficients
-from hyjax.certify.taylor_model import ball
+from hyjax._testing import (
+    ball,
+    cases_decided,
+    COMPARED,
+    evaluate,
+    FineFunction,
+    flow_coefficients,
+    graph_of,
+    JUMPS,
+    KINKS,
+    lowering as core,
+    RULES,
+    Sketch,
+    symbolic as graph,
+)
 
 ONE = jnp.ones(())
 HALF = mpmath.mpf(1) / 2

@@ -13,8 +13,8 @@ from scipy.linalg import expm
 from systems import same
 
 import hyjax as hj
+from hyjax._testing import euler_tube
 from hyjax.certify import (
-    euler_tube,
     LogarithmicNorm,
     OneSidedLipschitz,
     published_radius,

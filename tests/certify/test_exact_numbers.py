@@ -14,15 +14,27 @@ import pytest
 from flint import arb
 
 import hyjax as hj
-from hyjax.certify import exact_graph
-from hyjax.certify.enclosed_map import numbers_of
-from hyjax.certify.exact_flow import crossing, FineFunction, Step, step_from
-from hyjax.certify.exact_numbers import dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
-from hyjax.certify.interpret import evaluate
-from hyjax.certify.mode_field import ModeField
-from hyjax.certify.schedule import Kind
-from hyjax.certify.symbolic import graph_of
-from hyjax.certify.taylor_model import ball
+from hyjax._testing import (
+    ball,
+    crossing,
+    dot,
+    evaluate,
+    exact_graph,
+    exactly,
+    ExactStep as Step,
+    FineFunction,
+    graph_of,
+    Kind,
+    largest,
+    ModeField,
+    NotEnclosed,
+    numbers_of,
+    PRECISION,
+    rounded,
+    step_from,
+    UNKNOWN,
+    widened,
+)
 
 UNIT = Fraction(1, 1 << PRECISION)
 

@@ -9,8 +9,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import hyjax as hj
-from hyjax.certify.exact_numbers import PRECISION
-from hyjax.certify.forcing import Forcing
+from hyjax._testing import Forcing, PRECISION
 from hyjax.models._parameter import parameter
 
 

@@ -7,7 +7,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import hyjax as hj
-from hyjax.certify import krawczyk
+from hyjax._testing import krawczyk
 from hyjax.models._parameter import parameter
 
 

@@ -12,13 +12,29 @@ import pytest
 from exact_sets import fractions, inverse, member, missed, outside, state
 
 import hyjax as hj
-from hyjax.certify.enclosed_step import disturbance_displacement, flow_of, matrix_slope, nested, widened
-from hyjax.certify.event import arrive, gathered, guard_surface, Hidden, projected
-from hyjax.certify.interpret import evaluate
-from hyjax.certify.mode_field import ModeField
-from hyjax.certify.state_set import frame_of, identity_frame, StateSet
-from hyjax.certify.symbolic import graph_of
-from hyjax.certify.taylor_model import BALL, ball, basis, multiply, TaylorModel
+from hyjax._testing import (
+    arrive,
+    BALL,
+    ball,
+    basis,
+    disturbance_displacement,
+    enclosed_step_widened as widened,
+    evaluate,
+    flow_of,
+    frame_of,
+    gathered,
+    graph_of,
+    guard_surface,
+    Hidden,
+    identity_frame,
+    matrix_slope,
+    ModeField,
+    multiply,
+    nested,
+    projected,
+    StateSet,
+    TaylorModel,
+)
 
 
 @pytest.mark.parametrize("form", [BALL, basis(1, 1)], ids=["balls", "degree 1"])

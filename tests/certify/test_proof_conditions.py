@@ -16,16 +16,31 @@ from exact_sets import fractions, inverse, member, missed, outside, polynomial, 
 from flint import arb, arb_series
 
 import hyjax as hj
-from hyjax.certify import functions
-from hyjax.certify.enclosed_step import advance, flow_of, picard_box
-from hyjax.certify.event import arrive, gathered, guard_surface, projected, spread_out
-from hyjax.certify.flow_pipe import decided, no_guard_fires, refuted
-from hyjax.certify.interpret import evaluate
-from hyjax.certify.mode_field import ModeField
-from hyjax.certify.state_set import frame_of, identity_frame, StateSet
-from hyjax.certify.symbolic import graph_of
-from hyjax.certify.taylor import flow_coefficients
-from hyjax.certify.taylor_model import BALL, ball, basis, TaylorModel
+from hyjax._testing import (
+    advance,
+    arrive,
+    BALL,
+    ball,
+    basis,
+    decided,
+    evaluate,
+    flow_coefficients,
+    flow_of,
+    frame_of,
+    functions,
+    gathered,
+    graph_of,
+    guard_surface,
+    identity_frame,
+    ModeField,
+    no_guard_fires,
+    picard_box,
+    projected,
+    refuted,
+    spread_out,
+    StateSet,
+    TaylorModel,
+)
 
 # How far a set reaches, relative to the distance of its center from a threshold.
 REACHES = np.array([0.2, 0.7, 0.98, 1.0, 1.02, 1.09, 1.5, 1.9, 3.0])

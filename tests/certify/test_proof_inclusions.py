@@ -13,16 +13,31 @@ from exact_sets import fractions, inverse
 from flint import arb, ctx
 
 import hyjax as hj
-from hyjax.certify.enclosed_map import Image
-from hyjax.certify.exact_numbers import PRECISION
-from hyjax.certify.krawczyk import Boxes, Over
-from hyjax.certify.mode_field import ModeField
-from hyjax.certify.piece_images import _norm, Reached
-from hyjax.certify.polygon import from_supports, holds, inside, pieces, Polygon, reach
-from hyjax.certify.proved_basin import _Grid, _settled, _within
-from hyjax.certify.section_plane import at_the_time, MOMENT, NEAR
-from hyjax.certify.state_set import identity_frame
-from hyjax.certify.taylor_model import ball, basis, TaylorModel
+from hyjax._testing import (
+    _Grid,
+    _norm,
+    _settled,
+    _within,
+    at_the_time,
+    ball,
+    basis,
+    Boxes,
+    from_supports,
+    holds,
+    identity_frame,
+    Image,
+    inside,
+    ModeField,
+    MOMENT,
+    NEAR,
+    Over,
+    pieces,
+    Polygon,
+    PRECISION,
+    reach,
+    Reached,
+    TaylorModel,
+)
 
 attracting = importlib.import_module("hyjax.certify.attracting")
 # Relative distances from the edge, of which the least are a few roundings.

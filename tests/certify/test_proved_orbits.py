@@ -11,7 +11,7 @@ import pytest
 from reference import exact
 
 import hyjax as hj
-from hyjax.certify import krawczyk
+from hyjax._testing import krawczyk
 from hyjax.models import compass_gait, duffing_impact_oscillator, piecewise, simplest_walker as walker, slip
 
 MODELS = json.loads((pathlib.Path(__file__).parents[1] / "model_reference.json").read_text())

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from hyjax._testing import phi_functions
 from hyjax.certify import published_radius, sharp_radius
-from hyjax.certify.radius import phi_functions
 
 TAU = 2e-5
 # Numbers of the order of those of a walker, of a stiff flow, and so small that the printed formulas lose all digits.

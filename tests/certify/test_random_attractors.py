@@ -15,8 +15,7 @@ import pytest
 from random_attractors import attracting, Attraction, converges, FACETS, Known, mapped_inside, Place, proved_basin
 from random_maps import Family, fixed_points, GUARDS, value
 
-from hyjax.certify.disturbance import Disturbance
-from hyjax.certify.polygon import from_supports
+from hyjax._testing import Disturbance, from_supports
 
 ONE = (
     "one",

@@ -9,7 +9,7 @@ from second_reader import orbit_in, Written
 from test_krawczyk import circle, Rate
 
 import hyjax as hj
-from hyjax.certify import krawczyk
+from hyjax._testing import krawczyk
 from hyjax.models import simplest_walker as walker
 
 

@@ -6,11 +6,19 @@ import mpmath
 import numpy as np
 import pytest
 
-from hyjax.certify import functions
-from hyjax.certify.interpret import enclosure
-from hyjax.certify.symbolic import graph_of
-from hyjax.certify.taylor import flow_coefficients
-from hyjax.certify.taylor_model import add, ball, basis, multiply, scale, subtract, TaylorModel
+from hyjax._testing import (
+    add,
+    ball,
+    basis,
+    enclosure,
+    flow_coefficients,
+    functions,
+    graph_of,
+    multiply,
+    scale,
+    subtract,
+    TaylorModel,
+)
 
 mpmath.mp.dps = 60
 COUNT = 40

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax.certify import enclosed_step as step
-from hyjax.certify.enclosed_map import ReturnMap
-from hyjax.certify.krawczyk import Boxes
-from hyjax.certify.mode_field import ModeField
-from hyjax.certify.piece_images import PieceImages
-from hyjax.certify.polygon import from_supports
-from hyjax.certify.section_plane import zero_after
+from hyjax._testing import Boxes, enclosed_step as step, from_supports, ModeField, PieceImages, ReturnMap, zero_after
 
 # Of functions that jump every orbit warns.
 pytestmark = pytest.mark.filterwarnings("ignore:The .* jumps at:UserWarning")

@@ -194,13 +194,11 @@ def test_refused_by_one_line(command, monkeypatch, arguments, named):
     def computed(*_, **__):
         raise AssertionError("began to compute")
 
-    import hyjax._orbit.periodic_orbit
-    import hyjax._orbit.search
-    import hyjax._sweep.batches
+    from hyjax._testing import batches_module, periodic_orbit_module, search_module
 
-    monkeypatch.setattr(hyjax._orbit.periodic_orbit, "periodic_orbit", computed)
-    monkeypatch.setattr(hyjax._orbit.search, "search", computed)
-    monkeypatch.setattr(hyjax._sweep.batches.BatchMap, "__call__", computed)
+    monkeypatch.setattr(periodic_orbit_module, "periodic_orbit", computed)
+    monkeypatch.setattr(search_module, "search", computed)
+    monkeypatch.setattr(batches_module.BatchMap, "__call__", computed)
     ran = command(*arguments)
     assert ran.returncode == 2, ran
     assert len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("hyjax: "), ran.stderr

@@ -14,11 +14,16 @@ from scipy.integrate import quad
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax.cli.arguments import Misuse
-from hyjax.cli.optimum_tables import no_optimum
-from hyjax.cli.quantities import parse_bounds, parse_constraints, quantities
+from hyjax._testing import (
+    Misuse,
+    no_optimum,
+    optimization_figure,
+    orbit_figure,
+    parse_bounds,
+    parse_constraints,
+    quantities,
+)
 from hyjax.models import load, powered_walker, rimless_wheel
-from hyjax.plot import optimization_figure, orbit_figure
 
 WHEEL = ("optimize", "rimless_wheel", "--objective", "period")
 SPEED, SLOPE = 0.6, 0.2
@@ -50,7 +55,7 @@ def found():
 def optimize(command, monkeypatch, found):
     """The command, with one optimization for all calls: a later one gets the result of the first. That is by first derivatives,
     which are compiled in half the time."""
-    import hyjax._optimize.optimize as module
+    from hyjax._testing import optimize_module as module
 
     run = module.optimize
 
@@ -369,12 +374,12 @@ def test_bounds_have_units():
     ],
 )
 def test_misuse(command, monkeypatch, arguments, message):
-    import hyjax._orbit.periodic_orbit
+    from hyjax._testing import periodic_orbit_module
 
     def computed(*_, **__):
         raise AssertionError("began to compute")
 
-    monkeypatch.setattr(hyjax._orbit.periodic_orbit, "periodic_orbit", computed)
+    monkeypatch.setattr(periodic_orbit_module, "periodic_orbit", computed)
     ran = command("optimize", "powered_walker", *arguments)
     assert ran.returncode == 2
     assert message in ran.stderr and len(ran.stderr.splitlines()) == 1 and ran.stdout == ""

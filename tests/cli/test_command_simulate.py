@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose
 from PIL import Image
 
 import hyjax as hj
+from hyjax._testing import trajectory_figure
 from hyjax.models import bouncing_ball
-from hyjax.plot.trajectory_figure import trajectory_figure
 
 # Dropped from 1 m with restitution 0.5: the second impact is at twice the time of the first, the third after 1 s.
 DROPPED = ("simulate", "bouncing_ball", "--param", "restitution=1/2", "--t1", "1")

@@ -12,8 +12,7 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax.cli.arguments import Misuse
-from hyjax.cli.section_option import parse_section, state_at_section
+from hyjax._testing import Misuse, parse_section, state_at_section
 from hyjax.models import linear_impact_oscillator
 
 

@@ -13,7 +13,7 @@ import pytest
 import zarr
 
 import hyjax
-from hyjax.cli.early import is_command
+from hyjax._testing import is_command
 
 
 def start(*command):

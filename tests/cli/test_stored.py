@@ -8,8 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._orbit.search import Batch, search
-from hyjax.cli.stored_programs import _read, read_whole, stored_solver
+from hyjax._testing import _read, Batch, read_whole, search, stored_solver
 from hyjax.models import rimless_wheel
 
 

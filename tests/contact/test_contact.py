@@ -17,8 +17,8 @@ from saltation_transitions import TRANSITIONS
 from systems import ROLLED
 
 import hyjax as hj
+from hyjax._testing import solve_symmetric
 from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
-from hyjax.contact.least_norm import solve_symmetric
 
 # Mechanisms
 

@@ -11,9 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._testing import holding, solve_symmetric
 from hyjax.contact import Contact, contacts_system, Mechanism
-from hyjax.contact.least_norm import solve_symmetric
-from hyjax.contact.projection import holding
 
 FALL = Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.stack([0 * p["g"], -p["g"]]))
 ROD = Mechanism(lambda q, p: jnp.diag(jnp.stack([1.0, p["inertia"]])), lambda t, q, v, p: jnp.array([-1.0, 0.0]))

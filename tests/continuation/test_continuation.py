@@ -16,10 +16,7 @@ from readme import claimed
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._continuation.branch_dataset import branches_dataset
-from hyjax._continuation.curve import Bounds, follow_curve, joined
-from hyjax._continuation.switching import crossing_branches
-from hyjax._system.results import choose
+from hyjax._testing import Bounds, branches_dataset, choose, crossing_branches, follow_curve, joined_points as joined
 from hyjax.models import simplest_walker
 
 RESULTS = hj.RESULTS

@@ -17,7 +17,7 @@ from scipy.linalg import expm
 from scipy.optimize import brentq
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward, rolled, with_adjoint
+from hyjax._testing import PlainForward, rolled, with_adjoint
 from hyjax.models import bangbang, impact_microactuator, linear_impact_oscillator, piecewise
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,7 @@ from systems import ROLLED
 from test_continuation import mapping, start
 
 import hyjax as hj
-from hyjax._continuation.detection import _each_once
-from hyjax._orbit.chain import expanded
+from hyjax._testing import _each_once, expanded
 
 # x -> (M0 + s M1 + s^2 M2) x, whose multipliers at the fixed point x = 0 are the eigenvalues.
 linear = mapping(lambda x, p: (p["m"][0] + p["s"] * p["m"][1] + p["s"] ** 2 * p["m"][2]) @ x, 4)

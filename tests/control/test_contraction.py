@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import solve_discrete_lyapunov
 
 import hyjax as hj
-from hyjax.control.sensitivity_norm import contraction_factor
+from hyjax._testing import contraction_factor
 
 SKEW = np.array([[1.0, 5.0], [0.0, 1.0]])
 

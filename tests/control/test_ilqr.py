@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from test_riccati import PUSHED, QUIET
 
 import hyjax as hj
-from hyjax.control.rollout import _convex, control_gradient, Direction, direction, Policy, QuadraticModel, released
+from hyjax._testing import _convex, control_gradient, Direction, direction, Policy, QuadraticModel, released
 from hyjax.models import bouncing_ball
 
 matplotlib.use("Agg")

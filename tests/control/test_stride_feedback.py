@@ -10,7 +10,7 @@ from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
 from systems import logistic, map_of
 
 import hyjax as hj
-from hyjax._numerics.riccati import discrete_riccati, lyapunov_sum
+from hyjax._testing import discrete_riccati, lyapunov_sum
 from hyjax.models import simplest_walker
 
 RESULTS = hj.RESULTS

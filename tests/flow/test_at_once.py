@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from systems import line, ROLLED, same, still
 
 import hyjax as hj
-from hyjax._results.fingerprint import fingerprint
+from hyjax._testing import fingerprint
 
 RESULTS = hj.RESULTS
 

@@ -11,7 +11,7 @@ from systems import ROLLED, same
 
 import hyjax as hj
 from hyjax import models
-from hyjax._flow.check import check_mode
+from hyjax._testing import check_mode
 
 STEPS, TABLE = jnp.arange(5.0) ** 2, jnp.array([0.0, 1.0, 2.0, 3.0])
 # Each of these jumps somewhere, at a threshold that is small, large, in a narrow window or behind other conditions.

@@ -13,8 +13,7 @@ from numpy.testing import assert_allclose
 from test_multimode import LEAKY, leaky
 
 import hyjax as hj
-from hyjax._flow.automaton import Automaton
-from hyjax._flow.simulate import first_arc, follow_arc
+from hyjax._testing import Automaton, first_arc, follow_arc
 from hyjax.models import bouncing_ball
 
 EPS = float(np.finfo(float).eps)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._flow.guard_polynomials import fall_ahead, GuardValues, predicted_fall, quintic, value_and_slope
+from hyjax._testing import fall_ahead, GuardValues, predicted_fall, quintic, value_and_slope
 from hyjax.models import bouncing_ball, simplest_walker
 
 YES = jnp.array([True])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._flow.guard_polynomials import coarseness, GuardValues, hidden_turn, may_be_coarse
+from hyjax._testing import coarseness, GuardValues, hidden_turn, may_be_coarse
 from hyjax.contact import Contact, contact_system, lagrangian
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from systems import leave, line, logistic, map_of, oscillate, ROLLED, with_time
 
 import hyjax as hj
-from hyjax._system.results import code_names
+from hyjax._testing import code_names
 
 RESULTS = hj.RESULTS
 # A solver that is compiled quicker still, exact for the clock of a map.

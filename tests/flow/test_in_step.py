@@ -10,7 +10,7 @@ from systems import line, ROLLED, same, still
 from test_bouligand import CASES
 
 import hyjax as hj
-from hyjax._flow.in_step import each_in_step
+from hyjax._testing import each_in_step
 from hyjax.models import slip
 
 RESULTS = hj.RESULTS

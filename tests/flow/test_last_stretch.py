@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._flow.crossing import reach_surface
+from hyjax._testing import reach_surface
 
 
 def swing(t, x, p):

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._flow import integrate
-from hyjax._flow.automaton import Automaton
-from hyjax._flow.guard_polynomials import linear
-from hyjax._flow.surfaces import no_surfaces, Surfaces
-from hyjax._numerics.dependence import depends_on
-from hyjax._numerics.fast import sincos
+from hyjax._testing import Automaton, depends_on, integrate, linear, no_surfaces, sincos, Surfaces
 
 POINT = jnp.zeros(()), jnp.array([0.3, -0.4])
 PARAMS = jnp.array(0.7)

@@ -10,8 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._flow.surfaces import rounding, Surfaces
-from hyjax._system.results import code_names
+from hyjax._testing import code_names, rounding, Surfaces
 
 ROLLED = hj.Integrator(unroll=False)
 same = lambda t, x, p: x

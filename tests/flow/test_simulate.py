@@ -14,9 +14,7 @@ from systems import line, ROLLED, same
 from test_multimode import LEAKY, leaky, leaky_stride
 
 import hyjax as hj
-from hyjax._flow.automaton import Automaton
-from hyjax._flow.simulate import _simulate
-from hyjax._system.per_mode import number, PerMode
+from hyjax._testing import _simulate, Automaton, number, PerMode
 from hyjax.models import bouncing_ball, rocking_block, simplest_walker
 
 RESULTS = hj.RESULTS

@@ -10,8 +10,7 @@ from systems import ROLLED
 
 import hyjax as hj
 from hyjax import RESULTS
-from hyjax._flow.instant import abreast
-from hyjax._flow.retrace import later
+from hyjax._testing import abreast, later
 
 # The neuron of Brette and Gerstner (2005), in pF, nS, mV, pA and ms, with a current of 800 pA that may oscillate.
 C, gL, EL, VT, DT, tau, a, b = 281.0, 30.0, -70.6, -50.4, 2.0, 144.0, 4.0, 80.5

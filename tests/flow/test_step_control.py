@@ -11,7 +11,7 @@ from reference import case
 from systems import leave, oscillate
 
 import hyjax as hj
-from hyjax._flow.pace import integral_control
+from hyjax._testing import integral_control
 from hyjax.models import bouncing_ball, rimless_wheel
 
 RESULTS = hj.RESULTS

@@ -12,9 +12,8 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
-from hyjax.cli.arguments import parse_parameters
+from hyjax._testing import orbit_figure, parse_parameters
 from hyjax.models import compass_gait, powered_compass_gait as walker
-from hyjax.plot import orbit_figure
 
 TORQUE = 0.13
 CASES = (

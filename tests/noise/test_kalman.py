@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._numerics.semidefinite import solve_semidefinite
+from hyjax._testing import solve_semidefinite
 from hyjax.models import bouncing_ball, simplest_walker
 from hyjax.noise import Estimates
 

@@ -10,11 +10,17 @@ from scipy.stats import norm
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._flow.automaton import Automaton
-from hyjax.noise.joint import JointParams, Layout
-from hyjax.noise.noise import place_noise
-from hyjax.noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
-from hyjax.plot.figure import pyplot
+from hyjax._testing import (
+    Automaton,
+    Estimator,
+    guards_at,
+    GuardsAt,
+    JointParams,
+    Layout,
+    log_probabilities,
+    place_noise,
+    pyplot,
+)
 
 # A mass that flies to a wall and sticks there: then only its temperature matters, a mode of one coordinate.
 STICKS = hj.HybridSystem(

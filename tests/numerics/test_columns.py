@@ -9,8 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward
-from hyjax._numerics.linearize import with_columns, with_columns_by_lanes
+from hyjax._testing import PlainForward, with_columns, with_columns_by_lanes
 from hyjax.models import simplest_walker as walker
 
 FACTORS, POINTS = jnp.linspace(1, 2, 20), jnp.linspace(-1, 1, 60).reshape(20, 3)

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hyjax._numerics.common_subexpressions import once
-from hyjax._numerics.fast import sincos
+from hyjax._testing import once, sincos
 
 
 def heights(t, x, params):

@@ -19,8 +19,7 @@ import scipy.linalg
 from numpy.testing import assert_allclose
 from scipy.optimize import linear_sum_assignment
 
-from hyjax._numerics.eigenvalues import plain_spectrum, spectrum
-from hyjax._orbit.multipliers import eigenvalues
+from hyjax._testing import eigenvalues, plain_spectrum, spectrum
 
 LANES = 32
 

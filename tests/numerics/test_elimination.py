@@ -14,7 +14,7 @@ import pytest
 import scipy.linalg
 from numpy.testing import assert_allclose
 
-from hyjax._numerics.elimination import det, null_vectors, solve, solver
+from hyjax._testing import det, null_vectors, solve, solver
 
 DTYPES = [np.float32, np.float64, np.complex128]
 

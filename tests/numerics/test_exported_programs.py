@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._flow.integrator import PlainForward, with_adjoint
-from hyjax._flow.section_map import with_terminal_modes
-from hyjax._orbit.problem import Problem
-from hyjax._sweep.attractor import IteratedMap
-from hyjax._sweep.basin import MapsToOutcome
-from hyjax._sweep.lane import OrbitFromGuess
-from hyjax._sweep.maps import SequenceMap
+from hyjax._testing import (
+    IteratedMap,
+    MapsToOutcome,
+    OrbitFromGuess,
+    PlainForward,
+    Problem,
+    SequenceMap,
+    with_adjoint,
+    with_terminal_modes,
+)
 from hyjax.models import simplest_walker as walker
 
 X, SLOPE = jnp.array([0.2, -0.2, 0.4, -0.016]), jnp.asarray(0.009)

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._numerics import eager
-from hyjax._numerics.eager import FEW, LONG, SHORT
-from hyjax._sweep.batches import BatchMap
+from hyjax._testing import BatchMap, eager, FEW, LONG, SHORT
 from hyjax.models import rimless_wheel as wheel
 
 CODE = int(hj.RESULTS.successful._value)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._numerics.fusion import FEW, stored, stored_for_tangents, stored_with_tangents
-from hyjax.certify.lowering import core_jaxpr
+from hyjax._testing import core_jaxpr, fusion_FEW as FEW, stored, stored_for_tangents, stored_with_tangents
 
 POINTS = jnp.linspace(-2, 2, FEW + 3)
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._numerics.fast import sincos
+from hyjax._testing import sincos
 
 
 def near_zeros():

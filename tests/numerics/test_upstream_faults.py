@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from hyjax import fast
-from hyjax._numerics.common_subexpressions import once
-from hyjax._numerics.fusion import stored
+from hyjax._testing import once, stored
 
 DEFAULT = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
 

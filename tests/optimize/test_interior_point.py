@@ -15,9 +15,7 @@ import pytest
 from hock_schittkowski import INF, Problem, PROBLEMS
 from scipy.optimize import minimize as scipy_minimize
 
-from hyjax._optimize.interior_point import InteriorPoint, minimize, Minimum
-from hyjax._optimize.nonlinear_program import NonlinearProgram, sampled
-from hyjax._system.results import code_names, RESULTS
+from hyjax._testing import code_names, InteriorPoint, minimize, Minimum, NonlinearProgram, RESULTS, sampled
 
 
 def _inside_only(x):

@@ -11,41 +11,37 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._optimize.interior_point import (
+from hyjax._testing import (  # fmt: skip  # fmt: skip  # fmt: skip
+    _distinct,
+    active_set,
+    active_set_step,
+    ActiveSet,
     after_descent,
     after_finish,
     BARRIER,
+    barrier_error,
+    barrier_function,
     beside,
     empty_filter,
     InteriorPoint,
     minimize,
     minimum,
-    run_search,
-    start_search,
-)  # fmt: skip
-from hyjax._optimize.newton_steps import (
-    active_set,
-    active_set_step,
-    ActiveSet,
-    newton_direction,
-    updated_secant,
-    with_least_multipliers,
-)  # fmt: skip
-from hyjax._optimize.nonlinear_program import (
-    barrier_error,
-    barrier_function,
     near_central,
+    newton_direction,
     NonlinearProgram,
     optimality_error,
     PrimalDual,
+    run_search,
     Sample,
     sampled,
     scale_of,
+    start_search,
     starting_point,
-)  # fmt: skip
-from hyjax._optimize.optimize import starting_points
-from hyjax._optimize.optimized_orbit import _distinct
-from hyjax._optimize.orbit_program import unknowns_of
+    starting_points,
+    unknowns_of,
+    updated_secant,
+    with_least_multipliers,
+)
 
 RESULTS = hj.RESULTS
 INF = math.inf

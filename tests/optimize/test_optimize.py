@@ -17,8 +17,7 @@ from recorded import Recorded
 from same_bits import require_equal
 
 import hyjax as hj
-from hyjax._optimize.follow_optimum import leaving
-from hyjax._optimize.optimum_branch import ActiveSetChange, OptimumBranch
+from hyjax._testing import ActiveSetChange, leaving, OptimumBranch
 from hyjax.models import powered_walker as walker
 
 # y' = drive - y from 0 to the threshold 1, which is reached at T = log(drive / (drive - 1)); no orbit for a drive up to 1. The

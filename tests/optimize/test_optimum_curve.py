@@ -10,10 +10,17 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._optimize.follow_optimum import _by_limit, exchange, Expansion, Optimum, OptimumCurve
-from hyjax._optimize.newton_steps import ActiveSet
-from hyjax._optimize.orbit_program import OrbitProgram, unknowns_of
-from hyjax._orbit.shooting import SingleShooting
+from hyjax._testing import (
+    _by_limit,
+    ActiveSet,
+    exchange,
+    Expansion,
+    Optimum,
+    OptimumCurve,
+    OrbitProgram,
+    SingleShooting,
+    unknowns_of,
+)
 
 INF = math.inf
 

@@ -9,8 +9,7 @@ import pytest
 from test_continuation import mapping
 
 import hyjax as hj
-from hyjax._optimize.orbit_program import joined, LEAST, OrbitProgram, unknowns_of
-from hyjax._orbit.shooting import SingleShooting
+from hyjax._testing import joined, LEAST, OrbitProgram, SingleShooting, unknowns_of
 
 # Half the distance of two stable fixed points, of size 1, on either side of an unstable one.
 HALF = 0.004

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._optimize.turning_points import _value, measured
+from hyjax._testing import _value, measured
 
 # y' = -k y, and a kick of 1 at the end of each period T: with the time s since the kick, y = y0 exp(-k s),
 # y0 = 1 / (1 - exp(-k T)). In one mode; and in two, of which the first ends at T/3.

@@ -13,8 +13,7 @@ from reference import case
 from systems import logistic, map_of, ROLLED
 
 import hyjax as hj
-from hyjax._orbit import find_orbits
-from hyjax._orbit.search import Census, quasi_random_states
+from hyjax._testing import Census, find_orbits, quasi_random_states
 from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walker
 
 

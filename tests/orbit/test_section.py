@@ -9,10 +9,18 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._flow.integrator import for_modes, PlainForward, with_adjoint
-from hyjax._flow.section_map import for_terminal_modes, SectionMap, with_section_mode
-from hyjax._orbit.search import SectionBatch, stage_limits
-from hyjax._orbit.section_search import _onto_surface, _solve
+from hyjax._testing import (
+    _onto_surface,
+    _solve,
+    for_modes,
+    for_terminal_modes,
+    PlainForward,
+    SectionBatch,
+    SectionMap,
+    stage_limits,
+    with_adjoint,
+    with_section_mode,
+)
 from hyjax.models import rimless_wheel
 
 # A driven oscillator before a wall, which it strikes none, one or several times in a period.

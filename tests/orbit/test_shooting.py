@@ -10,8 +10,7 @@ from reference import case
 from systems import logistic, map_of, ROLLED, SPRING, spring, spring_orbit
 
 import hyjax as hj
-from hyjax._numerics.newton import DampedNewton, newton
-from hyjax._orbit.implicit import moved_nodes, pulled_back
+from hyjax._testing import DampedNewton, moved_nodes, newton, pulled_back
 from hyjax.models import simplest_walker
 
 FINDERS = {

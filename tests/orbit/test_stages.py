@@ -7,8 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._numerics.newton import DampedNewton, Evaluation
-from hyjax._orbit.shooting import COARSE, find_root_by_stages
+from hyjax._testing import COARSE, DampedNewton, Evaluation, find_root_by_stages
 from hyjax.models import simplest_walker as walker
 
 SLOPES = jnp.array([0.004, 0.009, 0.014])

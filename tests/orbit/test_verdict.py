@@ -11,10 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._orbit.orbit import run_orbit
-from hyjax._orbit.problem import Problem
-from hyjax._orbit.verdict import judged
-from hyjax._sweep.sweep import _is_period
+from hyjax._testing import _is_period, judged, Problem, run_orbit
 
 SUCCESSFUL, OUT_OF_PHASE = (int(code._value) for code in (hj.RESULTS.successful, hj.RESULTS.out_of_phase))
 # Where nothing flows but clocks, the cheapest solver is exact.
@@ -283,7 +280,7 @@ def test_the_tolerance_of_a_residual():
 
     @jax.jit
     def code(off, accept, params, size):
-        from hyjax._orbit.chain import follow_chain
+        from hyjax._testing import follow_chain
 
         chain, _ = follow_chain(problem, reached.x, params, CHEAP)
         chain = eqx.tree_at(lambda chain: chain.end, chain, chain.end + jnp.stack([off, 0 * off]))

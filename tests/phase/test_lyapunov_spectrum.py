@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._numerics.orthonormal import orthonormal
+from hyjax._testing import orthonormal
 from hyjax.models import rimless_wheel
 
 # A driven oscillator before a wall, which it strikes none, one or several times in a period.

@@ -10,7 +10,7 @@ from systems import ROLLED
 from test_phase_response import wave
 
 import hyjax as hj
-from hyjax.plot.figure import pyplot
+from hyjax._testing import pyplot
 
 
 # A mode of two coordinates and one of three, with a parameter in the flow, one in a guard and one in a reset.

@@ -11,9 +11,8 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._system.results import code_names
+from hyjax._testing import chebyshev, code_names
 from hyjax.models import integrate_and_fire as pair
-from hyjax.phase.transport import chebyshev
 
 SAMPLES = 21
 

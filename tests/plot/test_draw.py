@@ -8,7 +8,7 @@ import matplotlib
 import pytest
 
 import hyjax as hj
-from hyjax._results.registry import draw
+from hyjax._testing import draw
 from hyjax.models import bouncing_ball as ball
 
 matplotlib.use("Agg")

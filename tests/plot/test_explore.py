@@ -18,10 +18,8 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
-from hyjax._flow.trajectory import Arc
+from hyjax._testing import Arc, moving_svg, placed_arcs
 from hyjax.models import rimless_wheel, simplest_walker
-from hyjax.plot.moving_svg import moving_svg
-from hyjax.plot.placement import placed_arcs
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import hyjax as hj
 from hyjax import models
-from hyjax._flow.trajectory import Arc
+from hyjax._testing import animate_trajectory, Arc, check_outline, orbit_figure, placed_arcs, pyplot, shapes, unit
 from hyjax.models import (
     buck_converter,
     duffing_impact_oscillator,
@@ -17,10 +17,7 @@ from hyjax.models import (
     slip,
     vibrating_table,
 )
-from hyjax.plot import orbit_figure, phase_portrait, time_series
-from hyjax.plot.animation import animate_trajectory, check_outline
-from hyjax.plot.figure import pyplot, unit
-from hyjax.plot.placement import placed_arcs, shapes
+from hyjax.plot import phase_portrait, time_series
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")

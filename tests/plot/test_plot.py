@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 import hyjax as hj
+from hyjax._testing import animate_orbit, line_numbers, orbit_figure, pyplot, save_animation, shapes, symbol, unit, walk
 from hyjax.models import load, simplest_walker as walker
-from hyjax.plot import multiplier_plane, orbit_figure, phase_portrait, time_series
-from hyjax.plot.animation import animate_orbit, save_animation
-from hyjax.plot.figure import pyplot, symbol, unit
-from hyjax.plot.placement import line_numbers, shapes, walk
+from hyjax.plot import multiplier_plane, phase_portrait, time_series
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")

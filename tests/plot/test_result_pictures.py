@@ -15,14 +15,17 @@ from drawn_orbits import bouncing, height, IMPACT, OMEGA, running, sliding, swin
 
 import hyjax as hj
 from hyjax import certify, plot
-from hyjax._optimize.interior_point import SearchHistory
-from hyjax._optimize.optimized_orbit import OptimizedOrbit
-from hyjax._optimize.optimum_branch import ActiveSetChange, OptimumBranch
-from hyjax.certify.certificate import TubeBounds
-from hyjax.certify.matrix_balls import EigenvalueEnclosure
-from hyjax.certify.section_plane import SectionChart
+from hyjax._testing import (
+    ActiveSetChange,
+    EigenvalueEnclosure,
+    IsostableResponse,
+    OptimizedOrbit,
+    OptimumBranch,
+    SearchHistory,
+    SectionChart,
+    TubeBounds,
+)
 from hyjax.models import bouncing_ball, compass_gait, friction_oscillator, simplest_walker, slip
-from hyjax.phase.isostable_response import IsostableResponse
 
 pytestmark = pytest.mark.filterwarnings("ignore:Animation was deleted")
 matplotlib.use("Agg")

@@ -11,7 +11,7 @@ from mutate import mutations
 from readme import ROOT
 
 import hyjax as hj
-from hyjax.cli.app import application
+from hyjax._testing import application
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 IDS = [str(page.relative_to(ROOT / "docs")) for page in PAGES]

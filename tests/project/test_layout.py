@@ -25,8 +25,8 @@ def test_every_layer_is_known_and_the_top_is_small():
     folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
     assert folders == set(LAYERS)
     top = {path.name for path in ROOT.iterdir() if path.suffix in (".py", ".pyi") or any(path.glob("*.py"))}
-    assert top == folders | {"__init__.py", "__init__.pyi", "__main__.py"}
-    assert len(top) <= 21
+    assert top == folders | {"__init__.py", "__init__.pyi", "__main__.py", "_testing.py"}
+    assert len(top) <= 22
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -39,7 +39,7 @@ def test_a_layer_imports_only_from_layers_above_it(layer):
 
 # Where a module may be imported by a name that is computed: packages of extras, classes that a file names, the models, and the
 # files of the commands. `hyjax/__init__.py` knows all folders.
-BY_NAME = {"__init__", "_results/decode", "_results/extras", "models/__init__", "cli/app"}
+BY_NAME = {"__init__", "_testing", "_results/decode", "_results/extras", "models/__init__", "cli/app"}
 
 
 def test_no_import_by_a_string_escapes_the_order():
@@ -186,7 +186,8 @@ def test_budgets():
     for layer, most in LINES.items():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
-    assert len(FILES) <= 310 and sum(LENGTHS.values()) <= 47_900
+    # `_testing.py` lists what tests need: it is no part of the library.
+    assert len(FILES) <= 310 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 47_900
     assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 352
     assert len(hyjax.__all__) <= 51
 
@@ -199,3 +200,23 @@ def test_files_that_the_code_names_exist():
     for place, path in FILES.items():
         # Lower case only: other libraries' files have their addresses.
         assert not set(re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", path.read_text())) - names, place
+
+
+def test_tests_reach_private_modules_through_one_file():
+    """What tests import is public, or stands in `hyjax/_testing.py`, of which no name is stale."""
+    from hyjax import _testing
+
+    used = set()
+    for path in (ROOT.parent / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            if "hyjax._testing" in named:
+                used |= {alias.name for alias in node.names}
+            assert not [each for each in named if re.match(r"hyjax\.(_(?!testing$)|(?!models)\w+\.)", each)], (
+                path,
+                named,
+            )
+    assert used == set(_testing._PLACES)
+    for name in used:
+        assert getattr(_testing, name) is not None, name

@@ -8,8 +8,7 @@ from solver_remarks import agreement_table, cheapest, TABLES
 from solver_tables import SOLVERS, TOLERANCES
 
 import hyjax as hj
-from hyjax._results.version import version
-from hyjax._system.results import code_flags
+from hyjax._testing import code_flags, version
 
 DIMS = ("strategy", "rtol", "solver", "set")
 SIZES = 2, 3, 7, 13

@@ -7,7 +7,7 @@ import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._results.dataset import increasing
+from hyjax._testing import increasing
 from hyjax.models import bouncing_ball, simplest_walker
 
 

@@ -7,15 +7,7 @@ from inspect import unwrap  # the functions without the check of their arguments
 import pytest
 
 import hyjax as hj
-from hyjax._optimize.optimum_branch import OptimumBranch
-from hyjax._orbit.orbit_dataset import orbit_table
-from hyjax._results.dataset import load_xarray
-from hyjax._results.extras import needed
-from hyjax._sweep.store import create
-from hyjax._sweep.workers import packed
-from hyjax.cli.arguments import Misuse
-from hyjax.cli.files import check_files
-from hyjax.plot.figure import pyplot
+from hyjax._testing import check_files, create, load_xarray, Misuse, needed, OptimumBranch, orbit_table, packed, pyplot
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from same_bits import require_equal
 
 import hyjax as hj
-from hyjax._results import archive
+from hyjax._testing import archive
 from hyjax.models import bouncing_ball, rimless_wheel
 
 

@@ -11,9 +11,7 @@ import pytest
 from pages import cells
 
 import hyjax as hj
-from hyjax._optimize.optimum_branch import ActiveSetChange, OptimumBranch
-from hyjax._orbit.orbit_report import side_by_side
-from hyjax._results.table import Table
+from hyjax._testing import ActiveSetChange, OptimumBranch, side_by_side, Table
 from hyjax.models import rimless_wheel as wheel
 
 

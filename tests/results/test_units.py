@@ -8,8 +8,7 @@ import pytest
 
 import hyjax as hj
 from hyjax import models
-from hyjax._results.labels import units_of
-from hyjax._results.long_names import cf_attributes, long_name
+from hyjax._testing import cf_attributes, long_name, units_of
 
 
 class Params(eqx.Module):

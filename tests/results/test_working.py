@@ -13,11 +13,7 @@ import rich.status
 import sweep_case as case
 
 import hyjax as hj
-from hyjax._continuation import continuation
-from hyjax._results.working import working
-from hyjax._sweep import attractor, workers
-from hyjax._sweep.batches import BatchMap
-from hyjax.cli.stored_programs import stored_solver
+from hyjax._testing import attractor, BatchMap, continuation, stored_solver, workers, working
 
 
 class Terminal(io.StringIO):

@@ -13,9 +13,7 @@ from numpy.testing import assert_allclose
 from systems import leave
 
 import hyjax as hj
-from hyjax.solvers.adams import AdamsPECE
-from hyjax.solvers.divided_differences import History
-from hyjax.solvers.ndf import KAPPA, NDF
+from hyjax._testing import AdamsPECE, DividedDifferences as History, KAPPA, NDF
 
 S = hj.solvers
 # diffrax solves the stages of TR-BDF2 itself, and with steps of fixed length asks for tolerances.

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from springs import exact, START, system
 
 import hyjax as hj
-from hyjax.study.recommend import Recommendation
+from hyjax._testing import Recommendation
 
 END = 4.0
 PARAMS = {"below": jnp.array(3.0)}

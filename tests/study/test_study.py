@@ -18,11 +18,7 @@ from solver_tables import TABLE_3, TABLE_4, TABLE_5, TOLERANCES as PAPER_TOLERAN
 from springs import both, exact, START, system
 
 import hyjax as hj
-from hyjax._flow.step import Step
-from hyjax.plot.figure import pyplot
-from hyjax.study import study_run
-from hyjax.study.study import points
-from hyjax.study.study_run import divergence_time, integral_of_error
+from hyjax._testing import divergence_time, integral_of_error, points, pyplot, Step, study_run
 
 matplotlib.use("Agg")
 

@@ -8,7 +8,7 @@ import sweep_case as case
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._sweep.attractor import _period
+from hyjax._testing import _period
 
 matplotlib.use("Agg")
 

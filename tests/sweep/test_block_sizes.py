@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sweep_case import Params, sequence, system
 
 import hyjax as hj
-from hyjax._sweep.batches import BatchMap
+from hyjax._testing import BatchMap
 
 WIDTH = 1 << 15
 

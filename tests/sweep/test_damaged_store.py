@@ -13,7 +13,7 @@ import xarray
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._sweep.store import LOCK, Lock, Store
+from hyjax._testing import LOCK, Lock, Store
 
 
 @pytest.fixture(scope="module")

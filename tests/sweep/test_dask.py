@@ -9,7 +9,7 @@ import sweep_case as case
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._sweep.store import Store
+from hyjax._testing import Store
 
 distributed = pytest.importorskip("distributed")
 
@@ -50,7 +50,7 @@ def test_a_worker_is_killed_in_the_middle(client, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_command(client, command, monkeypatch):
-    from hyjax.cli import cluster_options
+    from hyjax._testing import cluster_options
 
     arguments = "sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--json"
     here = command(*arguments)

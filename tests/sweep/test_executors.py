@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from recorded import Recorded
 
 import hyjax as hj
-from hyjax._sweep import workers
+from hyjax._testing import workers
 
 # A lambda is sent by value: in a worker it is another function, which is compiled there.
 doubled = lambda orbit: {"twice": 2 * orbit.x}

@@ -10,7 +10,7 @@ from scipy.linalg import solve_discrete_are
 from scipy.optimize import fsolve
 
 import hyjax as hj
-from hyjax._sweep.store import Store
+from hyjax._testing import Store
 from hyjax.models import powered_walker as walker
 
 # Of the state, squared; the first has no solution.

@@ -16,10 +16,7 @@ import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._sweep.chunks import ChunkSolver
-from hyjax._sweep.continued_starts import CoarseGrid, is_far
-from hyjax._sweep.store import LOCK, Store
-from hyjax._sweep.sweep import nearest_pass
+from hyjax._testing import ChunkSolver, CoarseGrid, is_far, LOCK, nearest_pass, Store
 from hyjax.models import simplest_walker as walker
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -1,0 +1,241 @@
+"""What tests need of private modules, by room: `from hyjax._testing import Store`. Nothing is imported before it is asked for.
+
+The list below is read when this file is imported: types come from it, and so do the objects.
+"""
+
+# ruff: noqa: F401, I001
+
+import ast
+import importlib
+import pathlib
+from typing import Any, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._system.per_mode import number, PerMode
+    from ._system.results import choose, code_flags, code_names, RESULTS
+    from ._numerics import eager
+    from ._numerics.common_subexpressions import once
+    from ._numerics.dependence import depends_on
+    from ._numerics.eager import FEW, LONG, SHORT
+    from ._numerics.eigenvalues import plain_spectrum, spectrum
+    from ._numerics.elimination import det, null_vectors, solve, solver
+    from ._numerics.fast import sincos
+    from ._numerics.fusion import FEW as fusion_FEW, stored, stored_for_tangents, stored_with_tangents
+    from ._numerics.linearize import with_columns, with_columns_by_lanes
+    from ._numerics.newton import DampedNewton, Evaluation, newton
+    from ._numerics.orthonormal import orthonormal
+    from ._numerics.riccati import discrete_riccati, lyapunov_sum
+    from ._numerics.semidefinite import solve_semidefinite
+    from ._results import archive
+    from ._results.dataset import increasing, load_xarray
+    from ._results.extras import needed
+    from ._results.fingerprint import fingerprint
+    from ._results.labels import units_of
+    from ._results.long_names import cf_attributes, long_name
+    from ._results.registry import draw
+    from ._results.table import Table
+    from ._results.version import version
+    from ._results.working import working
+    from .solvers.adams import AdamsPECE
+    from .solvers.divided_differences import History as DividedDifferences
+    from .solvers.ndf import KAPPA, NDF
+    from ._flow import integrate
+    from ._flow.automaton import Automaton
+    from ._flow.check import check_mode
+    from ._flow.crossing import reach_surface
+    from ._flow.guard_polynomials import (
+        coarseness,
+        fall_ahead,
+        GuardValues,
+        hidden_turn,
+        linear,
+        may_be_coarse,
+        predicted_fall,
+        quintic,
+        value_and_slope,
+    )
+    from ._flow.in_step import each_in_step
+    from ._flow.instant import abreast
+    from ._flow.integrator import for_modes, PlainForward, rolled, with_adjoint
+    from ._flow.pace import integral_control
+    from ._flow.retrace import later
+    from ._flow.section_map import for_terminal_modes, SectionMap, with_section_mode, with_terminal_modes
+    from ._flow.simulate import _simulate, first_arc, follow_arc
+    from ._flow.step import Step
+    from ._flow.surfaces import no_surfaces, rounding, Surfaces
+    from ._flow.trajectory import Arc
+    from ._orbit import find_orbits, periodic_orbit as periodic_orbit_module, search as search_module
+    from ._orbit.chain import expanded, follow_chain
+    from ._orbit.implicit import moved_nodes, pulled_back
+    from ._orbit.multipliers import eigenvalues
+    from ._orbit.orbit import run_orbit
+    from ._orbit.orbit_dataset import orbit_table
+    from ._orbit.orbit_report import side_by_side
+    from ._orbit.problem import Problem
+    from ._orbit.search import Batch, Census, quasi_random_states, search, SectionBatch, stage_limits
+    from ._orbit.section_search import _onto_surface, _solve
+    from ._orbit.shooting import COARSE, find_root_by_stages, SingleShooting
+    from ._orbit.verdict import judged
+    from .noise.joint import JointParams, Layout
+    from .noise.noise import place_noise
+    from .noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
+    from .control.rollout import _convex, control_gradient, Direction, direction, Policy, QuadraticModel, released
+    from .control.sensitivity_norm import contraction_factor
+    from .phase.isostable_response import IsostableResponse
+    from .phase.transport import chebyshev
+    from ._continuation import continuation
+    from ._continuation.branch_dataset import branches_dataset
+    from ._continuation.curve import Bounds, follow_curve, joined as joined_points
+    from ._continuation.detection import _each_once
+    from ._continuation.switching import crossing_branches
+    from ._sweep import attractor, batches as batches_module, workers
+    from ._sweep.attractor import _period, IteratedMap
+    from ._sweep.basin import MapsToOutcome
+    from ._sweep.batches import BatchMap
+    from ._sweep.chunks import ChunkSolver
+    from ._sweep.continued_starts import CoarseGrid, is_far
+    from ._sweep.lane import OrbitFromGuess
+    from ._sweep.maps import SequenceMap
+    from ._sweep.store import create, LOCK, Lock, Store
+    from ._sweep.sweep import _is_period, nearest_pass
+    from ._sweep.workers import packed
+    from ._optimize import optimize as optimize_module
+    from ._optimize.follow_optimum import _by_limit, exchange, Expansion, leaving, Optimum, OptimumCurve
+    from ._optimize.interior_point import (
+        after_descent,
+        after_finish,
+        BARRIER,
+        beside,
+        empty_filter,
+        InteriorPoint,
+        minimize,
+        Minimum,
+        minimum,
+        run_search,
+        SearchHistory,
+        start_search,
+    )
+    from ._optimize.newton_steps import (
+        active_set,
+        active_set_step,
+        ActiveSet,
+        newton_direction,
+        updated_secant,
+        with_least_multipliers,
+    )
+    from ._optimize.nonlinear_program import (
+        barrier_error,
+        barrier_function,
+        near_central,
+        NonlinearProgram,
+        optimality_error,
+        PrimalDual,
+        Sample,
+        sampled,
+        scale_of,
+        starting_point,
+    )
+    from ._optimize.optimize import starting_points
+    from ._optimize.optimized_orbit import _distinct, OptimizedOrbit
+    from ._optimize.optimum_branch import ActiveSetChange, OptimumBranch
+    from ._optimize.orbit_program import joined, LEAST, OrbitProgram, unknowns_of
+    from ._optimize.turning_points import _value, measured
+    from .study import study_run
+    from .study.recommend import Recommendation
+    from .study.study import points
+    from .study.study_run import divergence_time, integral_of_error
+    from .certify import (
+        certificate_figure,
+        certified_region,
+        elementary,
+        enclosed_step,
+        euler_tube,
+        exact_graph,
+        functions,
+        krawczyk,
+        lowering,
+        matrix_balls,
+        piece_images,
+        rounding as outward_rounding,
+        symbolic,
+    )
+    from .certify.certificate import TubeBounds
+    from .certify.certificate_figure import relative_tube
+    from .certify.certify_command import certificate_record
+    from .certify.disturbance import Disturbance, disturbed_ends, NONE
+    from .certify.enclosed_map import Image, numbers_of, ReturnMap
+    from .certify.enclosed_step import (
+        advance,
+        displaced,
+        disturbance_displacement,
+        flow_of,
+        matrix_slope,
+        moved_error,
+        nested,
+        picard_box,
+        widened as enclosed_step_widened,
+    )
+    from .certify.event import arrive, gathered, guard_surface, Hidden, projected, spread_out
+    from .certify.exact_flow import crossing, FineFunction, Step as ExactStep, step_from
+    from .certify.exact_numbers import dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
+    from .certify.flow_pipe import decided, no_guard_fires, refuted
+    from .certify.forcing import Forcing, NOT_FORCED
+    from .certify.interpret import cases_decided, enclosure, evaluate, JUMPS, KINKS
+    from .certify.krawczyk import Boxes, Over
+    from .certify.linear_forms import COMPARED
+    from .certify.lowering import core_jaxpr
+    from .certify.matrix_balls import (
+        approximate_inverse,
+        BallMatrix,
+        EigenvalueEnclosure,
+        enclose_eigenvalues,
+        neumann_tail,
+    )
+    from .certify.mode_field import ModeField
+    from .certify.piece_images import _norm, PieceImages, Reached
+    from .certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, reach, tight
+    from .certify.proved_basin import _Grid, _settled, _within
+    from .certify.proved_orbit import Enclosed
+    from .certify.radius import phi_functions
+    from .certify.rounding import up
+    from .certify.schedule import Kind
+    from .certify.section_plane import at_the_time, MOMENT, NEAR, SectionChart, zero_after
+    from .certify.state_set import bounded_product, Frame, frame_of, identity_frame, StateSet
+    from .certify.symbolic import graph_of, RULES, Sketch
+    from .certify.taylor import flow_coefficients, over
+    from .certify.taylor_model import add, BALL, ball, basis, constant, multiply, scale, subtract, TaylorModel, total
+    from .contact.least_norm import solve_symmetric
+    from .contact.projection import holding
+    from .plot import optimization_figure, orbit_figure
+    from .plot.animation import animate_orbit, animate_trajectory, check_outline, save_animation
+    from .plot.figure import pyplot, symbol, unit
+    from .plot.moving_svg import moving_svg
+    from .plot.placement import line_numbers, placed_arcs, shapes, walk
+    from .plot.trajectory_figure import trajectory_figure
+    from .cli import cluster_options
+    from .cli.app import application, run
+    from .cli.arguments import Misuse, parse_parameters
+    from .cli.early import is_command
+    from .cli.files import check_files
+    from .cli.optimum_tables import no_optimum
+    from .cli.quantities import parse_bounds, parse_constraints, quantities
+    from .cli.section_option import parse_section, state_at_section
+    from .cli.stored_programs import _read, read_whole, stored_solver
+
+_PLACES = {
+    alias.asname or alias.name: (f".{node.module}", alias.name)
+    for node in ast.walk(ast.parse(pathlib.Path(__file__).read_text()))
+    if isinstance(node, ast.ImportFrom) and node.level
+    for alias in node.names
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"hyjax._testing has no {name}: add it to the list, under its room")
+    place, known = _PLACES[name]
+    module = importlib.import_module(place, __package__)
+    # A file of a room, as a module, for tests that replace what it holds.
+    return (
+        getattr(module, known) if hasattr(module, known) else importlib.import_module(f"{place}.{known}", __package__)
+    )
