@@ -57,7 +57,7 @@ def constant_flow_table(found: ConstantFlow) -> Table:
     for k, column in enumerate(("", "coordinate", "saltation matrix", "reset alone", "simulated")):
         table.add_column(column, justify="left" if k < 2 else "right")
     deviations = found.saltation @ DEVIATION, DEVIATION, found.deviated - found.nominal
-    spreads = (*(np.sqrt(np.diag(sigma)) for sigma in (found.sigma, VARIANCES)), np.std(found.end_times, axis=0))
+    spreads = (*(np.sqrt(np.diag(sigma)) for sigma in (found.sigma, VARIANCES)), np.std(found.ends, axis=0))
     for name, values in (("deviation", deviations), ("standard deviation", spreads)):
         for k in range(2):
             table.add_row(name, f"x{k + 1}", *(f"{float(value[k]):.4f}" for value in values))
@@ -69,7 +69,7 @@ def draw_constant_flow(found: ConstantFlow, ax: "matplotlib.axes.Axes") -> None:
     from hyjax.plot.covariance_figure import draw_ellipse
     from hyjax.plot.figure import COLOURS, GREY, INK
 
-    for states in (found.start_times, found.end_times):
+    for states in (found.starts, found.ends):
         ax.plot(*states[:400].T, ".", color=GREY, ms=2, alpha=0.5)
     draw_ellipse(ax, START, VARIANCES, color=INK)
     draw_ellipse(ax, found.nominal, VARIANCES, color=COLOURS[1], ls="--")

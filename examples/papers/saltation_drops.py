@@ -90,7 +90,7 @@ def drops_table(drops: tuple[Drop, ...]) -> Table:
     for drop in drops:
         for name, way in (("normal to the slope", NORMAL), ("along the slope", ALONG)):
             spread = lambda sigma, way=way: np.sqrt(max(way @ np.asarray(sigma)[:2, :2] @ way, 0))
-            columns = spread(drop.found.sigma), spread(drop.by_reset), np.std(drop.end_times[:, :2] @ way)
+            columns = spread(drop.found.sigma), spread(drop.by_reset), np.std(drop.ends[:, :2] @ way)
             table.add_row(drop.title, name, *(f"{value:.4f}" for value in columns))
     return table
 
@@ -102,7 +102,7 @@ def draw_drops(drops: tuple[Drop, ...], axes: "Sequence[matplotlib.axes.Axes]") 
 
     for ax, drop in zip(axes, drops, strict=True):
         means = START[:2], np.asarray(drop.found.trajectory.x)[:2]
-        for balls in (drop.start_times, drop.end_times):
+        for balls in (drop.starts, drop.ends):
             ax.plot(*balls[:400, :2].T, ".", color=GREY, ms=2, alpha=0.5)
         draw_ellipse(ax, means[0], np.diag(DEVIATIONS[:2] ** 2), color=INK)
         draw_ellipse(ax, means[1], drop.by_reset[:2, :2], color=COLOURS[1], ls="--", label="reset alone")

@@ -21,7 +21,7 @@ from hyjax.models import (
 pytestmark = pytest.mark.slow
 
 
-def orbits(model, strides=1, **values) -> hj.PeriodicOrbit:
+def orbits(model, strides=1, **values):
     params = model.Params(**values)
     region = model.region(params)
     return hj.find_orbits(

@@ -17,7 +17,7 @@ from hyjax._testing import Census, find_orbits, quasi_random_states
 from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walker
 
 
-def gaits(model, params, **options) -> hj.PeriodicOrbit:
+def gaits(model, params, **options):
     return hj.find_orbits(model.step, params, region=model.region(params), **options)
 
 
@@ -158,7 +158,7 @@ def cycles(r: float, strides: int) -> list[np.ndarray]:
 LOGISTIC, UNIT = map_of(logistic), (jnp.zeros(2), jnp.array([1.0, 0.0]))
 
 
-def logistic_orbits(r: float, strides: int = 1, **options) -> hj.PeriodicOrbit:
+def logistic_orbits(r: float, strides: int = 1, **options):
     step = hj.ReturnMap(LOGISTIC, sequence=("m",), strides=strides, integrator=ROLLED)
     return hj.find_orbits(step, {"r": jnp.array(r)}, region=UNIT, **options)
 
