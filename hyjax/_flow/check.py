@@ -100,8 +100,8 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
         _remember(_right_modes, right, None)
 
 
-def _kind(leaf: Array | np.ndarray) -> tuple:
-    """What of an array is known while a function is traced, and whether it is traced itself."""
+def _kind(leaf: Array | np.ndarray | jax.ShapeDtypeStruct) -> tuple:
+    """What of an array, or of its type, is known while a function is traced, and whether it is traced itself."""
     return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False), isinstance(leaf, jax.core.Tracer)
 
 
