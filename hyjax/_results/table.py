@@ -47,7 +47,16 @@ class Table(NamedTuple):
             grid.add_row(*map(Text, row))
         page = io.StringIO()
         if rows:
-            Console(file=page, width=10_000, color_system=None, force_terminal=False, legacy_windows=False).print(grid)
+            # In a notebook rich would show the table itself, in place of writing it.
+            console = Console(
+                file=page,
+                width=10_000,
+                color_system=None,
+                force_terminal=False,
+                force_jupyter=False,
+                legacy_windows=False,
+            )
+            console.print(grid)
         lines = [line.rstrip() for line in (*page.getvalue().splitlines(), *self.notes)]
         return "\n".join([self.caption, *(f"  {line}" for line in lines)] if self.caption else lines)
 

@@ -181,3 +181,9 @@ def test_results_are_animated(orbit):
 
 def test_the_package_has_its_version():
     assert hj.__version__.count(".") >= 1
+
+
+def test_a_table_in_a_notebook_is_written_whole(monkeypatch):
+    """Where rich finds a notebook it shows tables by itself: the text has the rows all the same."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert Table("numbers", [["one", "1"], ["two", "2"]]).text() == "numbers\n  one  1\n  two  2"
