@@ -17,8 +17,9 @@ from hyjax._testing import Census, find_orbits, quasi_random_states
 from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walker
 
 
-def gaits(model, params, **options):
-    return hj.find_orbits(model.step, params, region=model.region(params), **options)
+def gaits(model, params, integrator=None, **options):
+    step = hj.ReturnMap(model.system, sequence=model.sequence, integrator=integrator)
+    return hj.find_orbits(step, params, region=model.region(params), **options)
 
 
 @pytest.mark.parametrize("slope", [0.001, 0.015])
