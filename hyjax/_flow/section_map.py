@@ -146,8 +146,6 @@ def check_section(
 ) -> tuple[Time, State, Params, Integrators]:
     """Check the arguments of an analysis by a section. **Returns:** `(t, x, params, integrator)`, the numbers as arrays; the
     phase of a `Stroboscope` where `t` is `None`, or else 0."""
-    if not isinstance(section, Section | Stroboscope):
-        raise ValueError(f"section: {section!r} must be a hj.Section(mode, surface) or a hj.Stroboscope(mode, period).")
     params = check_params(params)
     if t is None:
         t = section.start(params, jnp.asarray(x).dtype) if isinstance(section, Stroboscope) else 0.0

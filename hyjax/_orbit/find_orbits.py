@@ -49,13 +49,7 @@ class Orbits(Shown):
     @property
     def batch(self) -> PeriodicOrbit:
         """The batch of all orbits. `AttributeError` unless they have one sequence of modes."""
-        (only,) = self.batches if len(self.batches) == 1 else (self._several(),)
-        return only
-
-    def _several(self) -> Any:
-        raise AttributeError(
-            f"These orbits have {len(self.batches)} sequences of modes: take one of `batches`, or one orbit, orbits[0]."
-        )
+        return _only(self.batches)
 
     def of(self, sequence: tuple[str, ...]) -> PeriodicOrbit:
         """The batch of a sequence of modes. `KeyError` for a sequence that was not found."""
@@ -91,7 +85,15 @@ class Orbits(Shown):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "batches":
             raise AttributeError(name)
-        return getattr(self.batches[0], name) if len(self.batches) == 1 else self._several()
+        return getattr(_only(self.batches), name)
+
+
+def _only(batches: tuple[PeriodicOrbit, ...]) -> PeriodicOrbit:
+    if len(batches) != 1:
+        raise AttributeError(
+            f"These orbits have {len(batches)} sequences of modes: take one of `batches`, or one orbit, orbits[0]."
+        )
+    return batches[0]
 
 
 def find_orbits(

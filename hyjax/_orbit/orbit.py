@@ -208,8 +208,10 @@ def run_orbit(
     integrator: Integrators,
     near: Float[ArrayLike, ""] = jnp.inf,
     limits: SearchLimits | None = None,
+    origin: State | None = None,
 ) -> tuple[PeriodicOrbit, Reached]:
-    """`periodic_orbit` without the checks of its arguments, and the last iterate, also of a failure. `limits` may be traced."""
+    """`periodic_orbit` without the checks of its arguments, and the last iterate, also of a failure. `limits` may be traced.
+    `origin`: the state from which the distance is measured, where that is not `guess`."""
     problem, limited = Problem(system, sequence, strides), integrator
     if limits is not None:
         # For an orbit that is computed once, compile time matters more than run time.
@@ -218,7 +220,7 @@ def run_orbit(
     values = eigenvalues(found.jacobian)
     multipliers = orbit_multipliers(problem, found.chain.nodes[0], values, params, limited)
     reached = Reached(*without_tangents((found.chain.nodes, found.residual, found.iterations)))
-    distance = reached.distance(jax.lax.stop_gradient(guess))
+    distance = reached.distance(jax.lax.stop_gradient(guess if origin is None else origin))
     result = judged(
         problem, found.chain, found.jacobian, params, limited, found.result,
         accept=method.acceptable(limited, guess.dtype), size=jnp.max(jnp.abs(guess)), closing=found.closing,
@@ -229,6 +231,9 @@ def run_orbit(
         distance,
     )  # fmt: skip
     return orbit, reached
+
+
+run_one_orbit = short_run(run_orbit)
 
 
 @short_run

@@ -6,15 +6,12 @@ from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.integrator import Integrator
-from .._numerics.eager import short_run
 from .._system.types import Params, State
 from .failure import raise_failure
-from .orbit import PeriodicOrbit, run_orbit
+from .orbit import PeriodicOrbit, run_one_orbit
 from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
 from .shooting import AbstractShooting, MultipleShooting, SingleShooting
-
-_run = short_run(run_orbit)
 
 
 def periodic_orbit(
@@ -88,5 +85,5 @@ def periodic_orbit(
     else:
         _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
     near = jnp.asarray(near, guess.dtype)
-    orbit, reached = _run(step.system, guess, params, step.sequence, strides, method, integrator, near)
+    orbit, reached = run_one_orbit(step.system, guess, params, step.sequence, strides, method, integrator, near)
     return raise_failure(orbit, reached) if throw else orbit

@@ -86,9 +86,8 @@ class ReturnMap(eqx.Module):
         for name, count, least in (("strides", strides, 1), ("max_jumps", max_jumps, 0)):
             if not isinstance(count, int) or count < least:
                 raise ValueError(f"ReturnMap: {name}={count!r} must be an integer of at least {least}.")
-        self.system, self.sequence, self.section, self.strides, self.max_jumps = (
-            system, sequence, section, strides, max_jumps,
-        )  # fmt: skip
+        self.system, self.sequence, self.section = system, sequence, section
+        self.strides, self.max_jumps = strides, max_jumps
         self.integrator = None if integrator is None else for_modes(system, integrator)
 
     def __call__(self, x: State, params: Params, t: float | Time | None = None) -> Stride | Crossing:

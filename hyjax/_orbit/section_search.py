@@ -6,7 +6,7 @@ of the target mode, so that the sequence of modes identifies every transition.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,7 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
 from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, unchanged, with_section_mode
-from .._numerics.eager import long_run, short_run
+from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
 from .._results.shown import is_traced
@@ -28,7 +28,7 @@ from .._system.section import at_phase, Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, Scalar, State, Time
 from .failure import Reached
-from .orbit import PeriodicOrbit, run_orbit
+from .orbit import PeriodicOrbit, run_one_orbit
 from .orbit_register import FixedPoint
 from .problem import uses_time
 from .return_map import ReturnMap
@@ -161,14 +161,13 @@ def find_section_orbits(
     step: ReturnMap, params: Params, region: Region, starts: int, key: PRNGKeyArray | None, method: AbstractShooting
 ) -> dict[tuple[str, ...], PeriodicOrbit]:
     """`find_orbits` by a section."""
-    for bound in region:
-        batch, section = _batch_of("find_orbits", step, bound, params, method)
+    step, batch = _prepared("find_orbits", step, region, params, method)
     low, high = (np.asarray(bound) for bound in region)
     with working("searching for periodic orbits"):
-        found, census = search(batch, (low, high), starts, key, _solve)  # pyright: ignore[reportPossiblyUnbound]
+        found, census = search(batch, (low, high), starts, key, _solve)
         if len(found.period) and not census.complete:
             warn(f"find_orbits: {census}")
-        return _named(step, section, batch, found)  # pyright: ignore[reportPossiblyUnbound]
+        return _named(step, batch, found)
 
 
 def orbit_of_section(
@@ -180,25 +179,38 @@ def orbit_of_section(
             "periodic_orbit: by a section the sequence of modes is not known in advance, so the search cannot be under jit, "
             "vmap or grad. Give orbit.step of an orbit found before."
         )
-    batch, section = _batch_of("periodic_orbit", step, guess, params, method)
-    guess = jnp.asarray(guess)
+    step, batch = _prepared("periodic_orbit", step, (guess,), params, method)
     *_, fine = stage_limits(batch, guess.dtype)
     found = jax.tree.map(lambda leaf: leaf[0], _solve(batch, guess[None], fine))
     start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
-    there = on_section(*at_phase(step.system, section))
-    sequence = _sequence_from(there, step, section, start, batch.params)
-    inner = _on_copies(step, there)
-    orbit, reached = _run(there.system, start, batch.params, sequence, 1, method, inner)
-    distance = reached.distance(guess)
-    if bool((orbit.result == RESULTS.successful) & ~(distance <= near)):
-        lost = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if eqx.is_inexact_array(leaf) else leaf, orbit)
-        orbit = dataclasses.replace(
-            lost, iterations=orbit.iterations, params=orbit.params, result=RESULTS.far_from_guess
+    there, params = on_section(step.system, batch.map.section), batch.params
+    sequence = _sequence_from(there, step, start, params)
+    return run_one_orbit(
+        there.system, start, params, sequence, 1, method, _on_copies(step, there), near, origin=guess
+    )  # fmt: skip
+
+
+def _prepared(
+    caller: str, step: ReturnMap, states: Sequence[State], params: Params, method: AbstractShooting
+) -> tuple[ReturnMap, SectionBatch]:
+    """The map with its clock at the phase of the section, and the arguments of a search by it, for states that are checked."""
+    assert step.section is not None
+    for x in states:
+        _, _, checked, given = check_section(
+            step.system, step.section, x, params, None, step.integrator_or(Integrator())
         )
-    return dataclasses.replace(orbit, distance=distance), reached
-
-
-_run = short_run(run_orbit)
+    system, section = at_phase(step.system, step.section)
+    extended = with_section_mode(system, section)
+    every, dtype = range(len(extended.transitions)), jnp.asarray(states[0]).dtype
+    if isinstance(section, Section) and uses_time(extended, extended.names, every, checked, dtype):
+        raise ValueError(
+            f"{caller}: the system depends on time, so that an orbit closes after a multiple of a period: use section="
+            "hj.Stroboscope(mode, period)."
+        )
+    plain = rolled(without_jacobian(for_terminal_modes(given, extended)))
+    each = SectionMap(extended, section, len(system.names), step.max_jumps, plain)
+    step = dataclasses.replace(step, system=system, section=section)
+    return step, SectionBatch(each, checked, step.strides, method, plain)
 
 
 def _on_copies(step: ReturnMap, there: OnSection) -> Integrators:
@@ -206,32 +218,9 @@ def _on_copies(step: ReturnMap, there: OnSection) -> Integrators:
     return step.integrator_or(Integrator()).renamed(there.system.names, there.sources)
 
 
-def _batch_of(
-    caller: str, step: ReturnMap, x: State, params: Params, method: AbstractShooting
-) -> tuple[SectionBatch, SectionLike]:
-    """The arguments of a search by the map of a section, and the section as given."""
-    section, integrator = step.section, step.integrator_or(Integrator())
-    assert section is not None
-    _, x, params, given = check_section(step.system, section, x, params, None, integrator)
-    system, at = at_phase(step.system, section)
-    extended = with_section_mode(system, at)
-    every = range(len(extended.transitions))
-    if isinstance(at, Section) and uses_time(extended, extended.names, every, params, x.dtype):
-        raise ValueError(
-            f"{caller}: the system depends on time, so that an orbit closes after a multiple of a period: use section="
-            "hj.Stroboscope(mode, period)."
-        )
-    plain = rolled(without_jacobian(for_terminal_modes(given, extended)))
-    each = SectionMap(extended, at, len(system.names), step.max_jumps, plain)
-    return SectionBatch(each, params, step.strides, method, plain), section
-
-
-def _sequence_from(
-    there: OnSection, step: ReturnMap, section: SectionLike, x: State, params: Params
-) -> tuple[str, ...]:
-    """The sequence of modes of the passes from a state, up to a pass that fails."""
-    system, section = at_phase(step.system, section)
-    once = dataclasses.replace(step, system=system, section=section, strides=1)
+def _sequence_from(there: OnSection, step: ReturnMap, x: State, params: Params) -> tuple[str, ...]:
+    """The sequence of modes of the passes from a state; that of no jump where a pass fails."""
+    once, system = dataclasses.replace(step, strides=1), step.system
     t, sequence = jnp.zeros((), x.dtype), [there.home]
     for k in range(step.strides):
         passed = once(x, params, t)
@@ -241,21 +230,18 @@ def _sequence_from(
         taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]
         sequence += [there.mode_entered(k, system.transitions[k].target) for k in taken]
         # A stroboscope may find the state in another mode, where the crossing is none.
-        if k < step.strides - 1 and system.names[int(passed.mode)] == section.mode:
+        if k < step.strides - 1 and system.names[int(passed.mode)] == step.mode:
             sequence.append(there.home)
         t, x = t + passed.time, passed.x[: x.size]
     return tuple(sequence)
 
 
-def _named(
-    step: ReturnMap, section: SectionLike, found_by: SectionBatch, found: FixedPoint
-) -> dict[tuple[str, ...], PeriodicOrbit]:
+def _named(step: ReturnMap, found_by: SectionBatch, found: FixedPoint) -> dict[tuple[str, ...], PeriodicOrbit]:
     """The periodic orbits at the fixed points, by their sequences of modes."""
-    params, method = found_by.params, found_by.method
-    there = on_section(*at_phase(step.system, section))
+    params, method, there = found_by.params, found_by.method, on_section(step.system, found_by.map.section)
     groups: dict[tuple[str, ...], list[np.ndarray]] = {}
     for nodes in np.asarray(found.nodes):
-        sequence = _sequence_from(there, step, section, jnp.asarray(nodes[0]), params)
+        sequence = _sequence_from(there, step, jnp.asarray(nodes[0]), params)
         groups.setdefault(sequence, []).append(nodes[0])
 
     inner, orbits = _on_copies(step, there), {}

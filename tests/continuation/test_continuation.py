@@ -49,11 +49,8 @@ def fork(x, p):
 
 
 def start(f, guess, params):
-    system = mapping(f)
-    orbit = hj.periodic_orbit(
-        hj.ReturnMap(system, sequence=("run",), integrator=ROLLED), jnp.append(jnp.asarray(guess), 0.0), params
-    )
-    return system, orbit
+    step = hj.ReturnMap(mapping(f), sequence=("run",), integrator=ROLLED)
+    return hj.periodic_orbit(step, jnp.append(jnp.asarray(guess), 0.0), params)
 
 
 class Passed(eqx.Module):
@@ -92,7 +89,7 @@ def test_points_of_parallel_curves_are_not_joined():
 
 @pytest.fixture(scope="module")
 def doubling():
-    _system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
     return hj.continuation(orbit, where=lambda p: p["r"], stop=3.3)
 
 
@@ -122,7 +119,7 @@ def test_period_doubling_of_the_logistic_map(doubling):
 
 @pytest.mark.medium
 def test_natural_parameter_ends_at_the_fold():
-    _system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
     branch = hj.continuation(
         orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4)
     )
@@ -134,7 +131,7 @@ def test_natural_parameter_ends_at_the_fold():
 
 @pytest.mark.slow
 def test_branch_point_and_the_branch_that_crosses():
-    _system, orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
+    orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
     branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=0.55)
     assert_allclose(branch.x[:, 0], branch.values, rtol=0, atol=1e-12)
     points = [point for point in branch.special_points if point.kind == "branch-point"]
@@ -166,7 +163,7 @@ def exchange(x, p):
 @pytest.mark.medium
 def test_the_half_that_leads_to_stop():
     """The branch that crosses x = 0 is x = mu, positive above and negative below."""
-    _system, orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
+    orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
     branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=0.5)
     (point,) = branch.special_points
     assert point.kind == "branch-point"
@@ -186,7 +183,7 @@ def test_the_half_that_leads_to_stop():
 @pytest.mark.medium
 def test_a_branch_that_does_not_lead_to_stop():
     """x = mu^(1/2) turns at mu = 0, and leaves the interval on the other side, three times as far from the start."""
-    _system, orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
     branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=-0.1)
     assert branch.result == RESULTS.stop_not_reached
     assert_allclose(branch.values[-1], 0.25 + 3 * 0.35, rtol=1e-14)
@@ -199,7 +196,7 @@ def test_a_branch_that_does_not_lead_to_stop():
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""
     mapping(logistic)
-    orbits = [start(logistic, [0.6], {"r": jnp.array(r)})[1] for r in (2.5, 2.6, 2.7)]
+    orbits = [start(logistic, [0.6], {"r": jnp.array(r)}) for r in (2.5, 2.6, 2.7)]
     branches = eqx.filter_jit(eqx.filter_vmap(lambda orbit: hj.continuation(orbit, where=lambda p: p["r"], stop=3.3)))
     batch = branches(jax.tree.map(lambda *each: jnp.stack(each), *orbits))
     alone = batch[1]
@@ -329,7 +326,7 @@ def test_diagram(doubling):
     ],
 )
 def test_misuse(change, message):
-    _system, orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
+    orbit = start(logistic, [0.6], {"r": jnp.array(2.6)})
     with pytest.raises(ValueError, match=message):
         hj.continuation(orbit, **dict(where=lambda p: p["r"], stop=3.0) | change)
 

@@ -129,15 +129,15 @@ def test_special_points_of_random_maps():
 
 @pytest.fixture(scope="module")
 def isola():
-    """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle: its system, an orbit and the branch around it."""
-    system, orbit = start(lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1), [-1.0], {"mu": jnp.array(0.0)})
-    return system, orbit, hj.continuation(orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+    """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle: an orbit and the branch around it."""
+    orbit = start(lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1), [-1.0], {"mu": jnp.array(0.0)})
+    return orbit, hj.continuation(orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
 
 
 @pytest.mark.medium
 def test_closed_branch(isola):
     """Once around the circle the branch leads back to the start."""
-    _system, orbit, branch = isola
+    orbit, branch = isola
     assert branch.result == hj.RESULTS.successful
     angles = np.unwrap(np.arctan2(branch.x[:, 0], branch.values))
     assert np.all(np.diff(angles) > 0)
