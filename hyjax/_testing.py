@@ -208,7 +208,7 @@ if TYPE_CHECKING:
     from .contact.projection import holding
     from .plot import optimization_figure, orbit_figure
     from .plot.animation import animate_orbit, animate_trajectory, check_outline, save_animation
-    from .plot.figure import pyplot, symbol, unit
+    from .plot.figure import number as printed_number, pyplot, symbol, telling, unit
     from .plot.moving_svg import moving_svg
     from .plot.placement import line_numbers, placed_arcs, shapes, walk
     from .plot.trajectory_figure import trajectory_figure
@@ -217,7 +217,7 @@ if TYPE_CHECKING:
     from .cli.arguments import Misuse, parse_parameters
     from .cli.early import is_command
     from .cli.files import check_files
-    from .cli.optimum_tables import no_optimum
+    from .cli.optimum_record import no_optimum
     from .cli.quantities import parse_bounds, parse_constraints, quantities
     from .cli.section_option import parse_section, state_at_section
     from .cli.stored_programs import _read, read_whole, stored_solver

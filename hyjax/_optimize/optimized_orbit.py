@@ -14,7 +14,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import named_params, units_of
 from .._results.registry import animate, draw
 from .._results.shown import Shown
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.results import counted_codes, described_code, RESULTS
 from .._system.types import Params, Scalar
 from .constraint import Limit
@@ -226,7 +226,7 @@ def _rows(gait: OptimizedOrbit, objective: str, sign: int, units: Mapping[str, s
     for name, pair in zip(names, np.transpose([orbit.x for orbit in orbits]), strict=True):
         yield name, of_system.coordinates.get(name, ""), pair, ""
     yield "period", of_system.time, [orbit.period for orbit in orbits], ""
-    yield "spectral radius", "", [f"{float(orbit.spectral_radius):.10g}" for orbit in orbits], ""
+    yield "spectral radius", "", [f"{without_rounding(np.asarray(orbit.spectral_radius)):.10g}" for orbit in orbits], ""
     yield "stable", "", ["yes" if orbit.stable else "no" for orbit in orbits], ""
     yield "residual", "", [f"{float(orbit.residual):.1e}" for orbit in orbits], ""
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._results.labels import units_of
 from .._results.shown import digits_of
-from .._results.table import complex_text, shown_indices, Table
+from .._results.table import complex_text, shown_indices, Table, without_rounding
 from .._system.results import counted_codes, described_code
 
 
@@ -22,7 +22,7 @@ def orbit_table(orbit) -> Table:
         units_of(None, orbit.params, orbit.system),
     )
     names = orbit.system.modes[orbit.sequence[0]].coordinates
-    radius = np.max(np.abs(orbit.multipliers), axis=-1)
+    radius = without_rounding(np.max(np.abs(orbit.multipliers), axis=-1))
     columns = np.column_stack([orbit.x.reshape(count, -1), orbit.period.ravel(), radius.ravel()])
     residual = orbit.residual.ravel()
     rows = [
@@ -62,9 +62,10 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
     for name, value in zip(names, orbit.x, strict=True):
         yield name, f"{value:+.{digits}g}", units.coordinates.get(name, "")
     yield "period", f"{orbit.period:.{digits}g}", units.time
-    for k, value in enumerate(orbit.multipliers):
+    multipliers = without_rounding(orbit.multipliers)
+    for k, value in enumerate(multipliers):
         yield f"multiplier {k + 1}", complex_text(complex(value), digits - 2), ""
-    yield "spectral radius", f"{np.max(np.abs(orbit.multipliers)):.{digits - 2}g}", ""
+    yield "spectral radius", f"{np.max(np.abs(multipliers)):.{digits - 2}g}", ""
     yield "stable", "yes" if np.max(np.abs(orbit.multipliers)) < 1 else "no", ""
     yield "residual", f"{orbit.residual:.1e}", _unit_of_residual(orbit, units)
     yield "guard rates", ", ".join(f"{rate:.6g}" for rate in orbit.guard_rates), ""

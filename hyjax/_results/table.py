@@ -1,10 +1,11 @@
 """A table of a result: one description, from which its text and its HTML are made."""
 
 import html
-import io
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 # Readable on a light and on a dark page: the colours are those of the page's text.
 _RULE = "1px solid rgba(128, 128, 128, 0.6)"
@@ -28,36 +29,17 @@ class Table(NamedTuple):
 
     def text(self, units: bool = False) -> str:
         """The table in plain text; with `units` also those."""
-        # rich is slow to import, and a table is printed at the end.
-        from rich.console import Console
-        from rich.table import Table as Grid
-        from rich.text import Text
-
         named = units or bool(self.heads) or not self.units
-        rows = [row if named or len(row) == 1 else row[:-1] for row in self.rows]
-        heads = self.heads
-        if units and any(self.units):
-            below = [*self.units, *[""] * len(heads)]
-            heads = [f"{name}\n{unit or ' '}" for name, unit in zip(heads, below, strict=False)]
-        grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(heads))
-        for k in range(max([len(heads), *map(len, rows)], default=0)):
-            right = bool(heads) and self._is_numeric(k)
-            grid.add_column(Text(heads[k]) if heads else "", justify="right" if right else "left", no_wrap=True)
-        for row in rows:
-            grid.add_row(*map(Text, row))
-        page = io.StringIO()
-        if rows:
-            # In a notebook rich would show the table itself, in place of writing it.
-            console = Console(
-                file=page,
-                width=10_000,
-                color_system=None,
-                force_terminal=False,
-                force_jupyter=False,
-                legacy_windows=False,
-            )
-            console.print(grid)
-        lines = [line.rstrip() for line in (*page.getvalue().splitlines(), *self.notes)]
+        heads = [list(self.heads)] if self.heads else []
+        if heads and units and any(self.units):
+            heads.append([*self.units, *[""] * len(self.heads)][: len(self.heads)])
+        rows = heads + _on_points([row if named or len(row) == 1 else row[:-1] for row in self.rows])
+        for k in range(max(map(len, rows), default=0)):
+            column = [row for row in rows if k < len(row)]
+            width, right = max(len(row[k]) for row in column), bool(heads) and self._is_numeric(k)
+            for row in column:
+                row[k] = row[k].rjust(width) if right and len(row) > 1 else row[k].ljust(width)
+        lines = [line.rstrip() for line in (*map("  ".join, rows), *self.notes)]
         return "\n".join([self.caption, *(f"  {line}" for line in lines)] if self.caption else lines)
 
     def html(self) -> str:
@@ -103,9 +85,30 @@ class Table(NamedTuple):
         return "".join(cells)
 
 
+def _on_points(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The rows with blanks by which the numbers of a column have their points below each other."""
+    found = [list(row) for row in rows]
+    for k in range(max(map(len, found), default=0)):
+        column = [row for row in found if k < len(row) > 1 and _is_number(row[k])]
+        whole = [len(re.split(r"[^\d+-]", row[k].strip())[0]) for row in column]
+        for row, digits in zip(column, whole, strict=True):
+            row[k] = " " * (max(whole) - digits) + row[k].strip()
+        width = max((len(row[k]) for row in column), default=0)
+        for row in column:
+            row[k] = row[k].ljust(width)
+    return found
+
+
+def without_rounding(values: np.ndarray) -> np.ndarray:
+    """Multipliers, or their moduli, to be shown: real and imaginary parts below `eps**(2/3)`, 4e-11 in float64, are zero."""
+    rounding = np.finfo(values.dtype).eps ** (2 / 3)
+    drop = lambda part: np.where(np.abs(part) < rounding, 0.0, part)
+    return drop(np.real(values)) + 1j * drop(np.imag(values)) if np.iscomplexobj(values) else drop(values)
+
+
 def complex_text(value: complex, digits: int) -> str:
-    """A multiplier with its sign; a part below the last digit of 1 is rounding, and shown as zero."""
-    real, imag = (0.0 if abs(part) < 10.0**-digits else part for part in (value.real, value.imag))
+    """A multiplier with its sign."""
+    real, imag = value.real + 0.0, value.imag
     text = f"{real:+.{digits}g}"
     return text if imag == 0 else f"{text} {imag:+.{digits}g}i"
 

@@ -10,7 +10,7 @@ import typer
 from ..cli.arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
 from ..cli.files import check_files, save_figure
 from ..cli.options import Json, Model, Overwrite, Param, Sequence
-from ..cli.orbits import MOST_STARTS, require_orbits
+from ..cli.orbits import require_orbits
 from ..cli.output import nested_lists
 from ..cli.session import start_jax
 
@@ -77,7 +77,7 @@ def certify(
         if channel is not None and not set(channel) <= coordinates:
             raise ValueError(f"--channel {' '.join(sorted(set(channel) - coordinates))}: one of {sorted(coordinates)}.")
         wind = Disturbance(disturbance, norm, None if channel is None else tuple(channel))
-    orbits = require_orbits(model, params, values, modes, 1, cache, MOST_STARTS, None)
+    orbits = require_orbits(model, params, values, modes, 1, cache).orbits
     stable = [orbits[i] for i in range(len(orbits)) if bool(orbits[i].stable)]
     if not stable:
         raise NotFound(f"{name} has no stable orbit at these parameters: nothing attracts.")

@@ -162,6 +162,15 @@ def check_parameter(model: ModuleType, name: str, option: str) -> None:
         )
 
 
+def check_coordinate(model: ModuleType, mode: str, name: str | None, *also: str) -> None:
+    """`Misuse` for the value of `--coordinate` that is no coordinate of the mode, and none of `also`."""
+    known = (*model.system.modes[mode].coordinates, *also)
+    if name is not None and name not in known:
+        raise Misuse(
+            f"--coordinate: mode {mode!r} has no coordinate {name!r}.{resembling(name, known)} Give one of {', '.join(known)}."
+        )
+
+
 def check_ends(model: ModuleType, values: dict[str, float], name: str, ends: Sequence[float], bound: str) -> None:
     """`Misuse` for an end of the interval of a parameter that the model's `Params` refuses.
 

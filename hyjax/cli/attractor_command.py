@@ -1,16 +1,38 @@
 """The command `attractor`: long-run states of a return map, or of the map of a section, over a grid of parameters."""
 
 import math
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFound, parse_sequence, parse_state
+from .arguments import (
+    as_misuse,
+    check_coordinate,
+    check_count,
+    in_degrees,
+    load,
+    Misuse,
+    NotFound,
+    parse_sequence,
+    parse_state,
+)
 from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_files, save_figure, save_netcdf
 from .grid_options import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
-from .options import GridJson, Model, MOST_GRID_POINTS, MOST_JUMPS, MOST_POINTS, OtherParam, Overwrite, Sequence, Where
+from .options import (
+    Coordinate,
+    GridJson,
+    Model,
+    MOST_GRID_POINTS,
+    MOST_JUMPS,
+    MOST_POINTS,
+    OtherParam,
+    Overwrite,
+    Sequence,
+    Where,
+)
 from .orbits import require_orbits
 from .output import nested_lists, print_record
 from .section_option import parse_section, state_at_section
@@ -25,7 +47,8 @@ def attractor(
     strides: Annotated[int, typer.Option(help="number of strides; the first half is discarded as transient")] = 1000,
     keep: Annotated[int, typer.Option(help="number of last states to keep")] = 128,
     x0: Annotated[
-        str | None, typer.Option(help="initial state, as 1.0,0.5; default: near the model's periodic orbit")
+        str | None,
+        typer.Option(help="initial state, as 1.0,0.5; default: the model's orbit, or its guess"),
     ] = None,
     sequence: Sequence = None,
     section: Annotated[
@@ -40,6 +63,7 @@ def attractor(
     scheduler: Scheduler = None,
     as_json: GridJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
+    coordinate: Coordinate = None,
     overwrite: Overwrite = False,
 ):
     """Iterate a return map, or the map of a section, over a grid of parameters. The results are long-run states, periods and
@@ -57,6 +81,7 @@ def attractor(
     check_count("--max-jumps", max_jumps, 0, MOST_JUMPS)
     surface = None if section is None else parse_section(model, section)
     modes = () if surface is not None else parse_sequence(model, sequence)
+    check_coordinate(model, modes[0] if surface is None else surface.mode, coordinate)  # pyright: ignore
     check_count("--keep times the points of the grid", keep * math.prod(map(len, axes)), 1, MOST_GRID_POINTS)
 
     import numpy as np
@@ -70,7 +95,13 @@ def attractor(
     elif x0 is not None:
         start = parse_state(x0)
     else:
-        start = require_orbits(model, params, values, modes, 1, cache)[0]
+        try:
+            start = require_orbits(model, params, values, modes, 1, cache).orbits[0]
+        except NotFound as error:
+            if modes != tuple(getattr(model, "sequence", ())) or not hasattr(model, "guess"):
+                raise
+            print(f"hyjax: {error} The iteration starts from the model's guess.", file=sys.stderr)
+            start = model.guess(params)
     with workers_of(scheduler) as executor, as_misuse():
         found = run(
             ReturnMap(
@@ -101,6 +132,6 @@ def attractor(
         from ..plot.sweep_figure import attractor_figure
 
         degrees = in_degrees([*(param or ()), *where])
-        save_figure(plot, lambda: attractor_figure(found, None, model, params, degrees))
+        save_figure(plot, lambda: attractor_figure(found, coordinate, model, params, degrees))
     if counts.get("successful", 0) == 0:
         raise NotFound(f"{name}: at no point of the grid did all {strides} strides succeed.")

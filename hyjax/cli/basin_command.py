@@ -11,7 +11,7 @@ from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_files, save_figure, save_netcdf
 from .grid_options import axes_record, parse_axes, parse_tolerance, with_units
 from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, Sequence
-from .orbits import find_model_orbits, MOST_STARTS
+from .orbits import search_orbits
 from .output import print_record
 from .session import start_jax
 
@@ -51,7 +51,7 @@ def basin(
     from .._orbit.return_map import ReturnMap
     from .._sweep.basin import basin as run
 
-    orbits, _ = find_model_orbits(model, params, modes, 1, cache, MOST_STARTS)
+    orbits = search_orbits(model, params, modes, 1, cache).orbits
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
     with workers_of(scheduler) as executor, as_misuse():
         found = run(

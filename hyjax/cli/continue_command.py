@@ -9,6 +9,7 @@ import typer
 from .._results.labels import units_of
 from .arguments import (
     as_misuse,
+    check_coordinate,
     check_count,
     check_ends,
     in_degrees,
@@ -21,7 +22,7 @@ from .arguments import (
     unit_of_parameter,
 )
 from .files import check_files, save_figure, save_netcdf
-from .options import Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides
+from .options import Coordinate, Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides
 from .orbits import require_orbits
 from .output import branches_record
 from .session import start_jax
@@ -41,6 +42,7 @@ def continue_(
     max_points: Annotated[int, typer.Option(help="largest number of points on a branch")] = 400,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="draw the bifurcation diagram to this file")] = None,
+    coordinate: Coordinate = None,
     out: Annotated[Path | None, typer.Option(help="write the branches to this netCDF file, as branch.nc")] = None,
     overwrite: Overwrite = False,
 ):
@@ -62,13 +64,14 @@ def continue_(
         raise Misuse(f"--to: {end!r} is the value of --from. Give two different values.")
     check_ends(model, values, where, (stop,), "--to:")
     modes = parse_sequence(model, sequence)
+    check_coordinate(model, modes[0], coordinate, "period")
 
     from .._continuation.continuation import continuation
     from .._continuation.curve import PseudoArclength
     from .._continuation.switching import cascade, crossing_branches
     from .._results.working import working
 
-    orbits = require_orbits(model, params, values, modes, strides, cache)
+    orbits = require_orbits(model, params, values, modes, strides, cache).orbits
     method = PseudoArclength(step=min(0.01, step), max_step=step, max_points=max_points)
     lens = lambda params: getattr(params, where)
     with as_misuse(), working("following branches") as say:
@@ -102,7 +105,7 @@ def continue_(
         degrees = in_degrees([*(param or ()), f"{where}={start}", f"{where}={end}"])
         save_figure(
             plot,
-            lambda: branch_diagram(branches, parameter=where, model=model, degrees=degrees).figure,  # pyright: ignore
+            lambda: branch_diagram(branches, coordinate, parameter=where, model=model, degrees=degrees).figure,  # pyright: ignore
         )
     if out is not None:
         from .._continuation.branch_dataset import branches_dataset

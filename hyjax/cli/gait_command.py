@@ -10,7 +10,7 @@ import typer
 from .arguments import as_misuse, check_count, in_degrees, load, parse_parameters, parse_region, parse_sequence
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
-from .orbits import choose_orbit, MOST_STARTS, require_orbits
+from .orbits import choose_orbit, described_region, MOST_STARTS, require_orbits
 from .output import orbits_record
 from .session import start_jax
 
@@ -29,7 +29,9 @@ def gait(
     ] = None,
     orbit: Annotated[
         int | None,
-        typer.Option(help="number of the orbit to draw, from 1; default: all in --plot, the first in --animate"),
+        typer.Option(
+            help="number of the orbit to draw, from 1; default: all in --plot, the first stable one in --animate"
+        ),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
@@ -56,17 +58,22 @@ def gait(
     box = None if region is None else parse_region(region, model.system.modes[modes[0]].coordinates)
 
     import jax
+    import numpy as np
 
-    orbits = require_orbits(model, params, values, modes, strides, cache, starts, box)
+    found = require_orbits(model, params, values, modes, strides, cache, starts, box)
+    orbits = found.orbits
     shown = jax.device_get(orbits)
     if as_json:
-        print(json.dumps(orbits_record(name, model, values, shown)))
+        record = orbits_record(name, model, values, shown)
+        print(json.dumps(record | {"region": [list(map(float, bound)) for bound in found.region]}))
     else:
         from .._orbit.orbit_report import side_by_side
 
         setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
         width = max(100, shutil.get_terminal_size().columns)
-        print(side_by_side(shown, f"{model.title}: {setting}", width).text(units=True))
+        box_searched = described_region(found.region, model.system.modes[modes[0]].coordinates)
+        table = side_by_side(shown, f"{model.title}: {setting}", width)
+        print(table._replace(notes=[f"searched: {box_searched}"]).text(units=True))
     drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)
     if plot is not None:
         from ..plot.orbit_figure import orbit_figure
@@ -76,7 +83,7 @@ def gait(
         from ..plot.animation import animate_orbit, save_animation
 
         with as_misuse():
-            chosen = 1 if orbit is None else orbit
+            chosen = orbit or 1 + int(np.argmax(shown.stable))
             label = f"gait {chosen} of {len(orbits)}" if len(orbits) > 1 else ""
             save_animation(animate_orbit(orbits[chosen - 1], model, label=label), animate)
         tell_written(animate)

@@ -12,10 +12,10 @@ import typer
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
 from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_files, check_outline, save_figure, tell_written
-from .optimum_tables import no_optimum, optimum_record, print_optimum
+from .optimum_record import no_optimum, optimum_record
 from .options import Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, require_orbits
-from .quantities import parse_bounds, parse_constraints, quantity
+from .quantities import parse_bounds, parse_constraints, quantities, quantity
 from .session import start_jax
 
 # What a computer's memory holds: the history of each start is kept.
@@ -110,7 +110,7 @@ def optimize(
     if as_json:
         print(json.dumps(record))
     else:
-        print_optimum(model, found, record)
+        print_optimum(model, found, wanted.name, maximize, values, bounds)
     # The gait at which a search ended without an optimum is drawn too: it shows where the search went.
     drawn = math.isfinite(float(found.orbit.period))
     if plot is not None and drawn:
@@ -126,6 +126,18 @@ def optimize(
         tell_written(animate)
     if found.result != "successful":
         raise NotFound(f"{name}: {no_optimum(record, found, first_order)}")
+
+
+def print_optimum(model: ModuleType, found, objective: str, maximize: bool, values: dict[str, float], bounds) -> None:
+    """Print the table of the optimization, of the objective itself where its negative was minimized, and the parameters that are
+    fixed."""
+    from .._optimize.optimized_orbit import optimization_table
+
+    fixed = [f"{key} = {value:.10g}" for key, value in values.items() if key not in bounds]
+    title = f"{model.title}: {objective.replace('_', ' ')} {'maximized' if maximize else 'minimized'}"
+    units = {each.name: each.unit for each in quantities(model).values()}
+    table = optimization_table(found, objective, -1 if maximize else 1, units)
+    print(table._replace(caption="; ".join([title, *([", ".join(fixed)] if fixed else [])])).text())
 
 
 def starting_gait(
@@ -149,7 +161,7 @@ def starting_gait(
         if orbit.result == "successful":
             print("hyjax: from the gait near the model's guess; another one: --orbit.", file=sys.stderr)
             return orbit
-    orbits = require_orbits(model, params, values, modes, strides, cache)
+    orbits = require_orbits(model, params, values, modes, strides, cache).orbits
     chosen = 1 if number is None else number
     orbit = choose_orbit(orbits, chosen, values)
     print(f"hyjax: from gait {chosen} of {len(orbits)} of hyjax gait.", file=sys.stderr)

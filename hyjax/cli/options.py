@@ -17,6 +17,12 @@ OtherParam = Annotated[
     list[str] | None, typer.Option(help="name=value of another parameter; angles in rad, or as 3deg")
 ]
 Sequence = Annotated[str | None, typer.Option(help="sequence of modes, as first,second; default: the model's")]
+Coordinate = Annotated[
+    str | None,
+    typer.Option(
+        help="coordinate of --plot; default: the first that is not constant, nor on a line with the parameter"
+    ),
+]
 # Bounds on what is counted: what a computer's memory holds.
 MOST_STRIDES, MOST_POINTS, MOST_JUMPS, MOST_GRID_POINTS = 1000, 100_000, 1_000_000, 100_000_000
 Strides = Annotated[int, typer.Option(help="number of strides in one period")]

@@ -1,22 +1,40 @@
 """Search for the periodic orbits from which a command starts."""
 
 import sys
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from .arguments import Misuse, NotFound, short_name
 
-# The low and the high state of a box; None for the model's.
-Region = tuple[Any, Any] | None
+# The low and the high state of a box.
+Region = tuple[Any, Any]
 # The default of `--starts`.
 MOST_STARTS = 2048
 
 
-def find_model_orbits(
-    model: ModuleType, params, sequence: tuple[str, ...], strides: int, cache: str, starts: int, region: Region = None
-):
-    """Orbits of `strides` strides in the region, by default the model's, and the count of starts. The traced search is stored in
-    the directory `cache`."""
+class Found(NamedTuple):
+    """Orbits, the region in which they were searched, and the count of starts."""
+
+    orbits: Any
+    region: Region
+    census: Any
+
+
+def search_orbits(
+    model: ModuleType,
+    params,
+    sequence: tuple[str, ...],
+    strides: int,
+    cache: str,
+    starts: int = MOST_STARTS,
+    region: Region | None = None,
+) -> Found:
+    """Orbits of `strides` strides in a region, by default the model's. The traced search is stored in the directory `cache`.
+
+    Where the model's region holds no orbit, a file's region that is only the surroundings of its guess is made to hold the orbit
+    to which starts led out of it; and then the region is that around the states at which a simulation settles.
+    """
     import equinox as eqx
     import numpy as np
 
@@ -29,11 +47,21 @@ def find_model_orbits(
 
     batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
     with working("searching for periodic orbits") as say:
-        # Under jit, one compiled program is loaded instead of one for each operation.
-        low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
         # Programs are stored by the source of hyjax alone: those of other files are traced again.
         solve = solve_batch if isinstance(model, OwnModel) else stored_solver(cache, short_name(model), say)
-        return search(batch, (low, high), starts, None, solve)
+        # Under jit, one compiled program is loaded instead of one for each operation.
+        low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
+        orbits, census = search(batch, (low, high), starts, None, solve)
+        if len(orbits) == 0 and census.outside and region is None and getattr(model, "has_region", True) is False:
+            low, high = _around(np.asarray([low, high, census.outside[0]], low.dtype), (high - low) / 4)
+            orbits, census = search(batch, (low, high), starts, None, solve)
+        if len(orbits) == 0 and region is None:
+            say("simulating, to search where the motion settles")
+            settled = _settled(model, params, sequence[0])
+            if settled is not None:
+                low, high = _around(settled, 0.1 * np.max(np.abs(settled), axis=0) + 1e-3 * np.max(np.abs(settled)))
+                orbits, census = search(batch, (low, high), starts, None, solve)
+    return Found(orbits, (low, high), census)
 
 
 def require_orbits(
@@ -44,39 +72,57 @@ def require_orbits(
     strides: int,
     cache: str,
     starts: int = MOST_STARTS,
-    region: Region = None,
-):
-    """The orbits of `find_model_orbits`, with a note on stderr if the search ended early. `NotFound` where there is no orbit.
-
-    A region that is only the surroundings of a file's guess is made to hold the orbit to which starts led out of it.
+    region: Region | None = None,
+) -> Found:
+    """The orbits of `search_orbits`, with a note on stderr if the search ended early. `NotFound` where there is no orbit.
 
     **Arguments:** `values`: the parameters by name.
     """
-    orbits, census = find_model_orbits(model, params, sequence, strides, cache, starts, region)
-    if len(orbits) == 0 and census.outside and region is None and getattr(model, "has_region", True) is False:
-        wider = _holding(model.region(params), census.outside[0])
-        orbits, census = find_model_orbits(model, params, sequence, strides, cache, starts, wider)
-    if len(orbits) == 0:
+    found = search_orbits(model, params, sequence, strides, cache, starts, region)
+    census = found.census
+    if len(found.orbits) == 0:
+        box = described_region(found.region, model.system.modes[sequence[0]].coordinates)
         raise NotFound(
             f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
-            f"{setting(values)}; no start of {census.tried} led to one. Try other parameters (hyjax models MODEL lists them), or "
-            f"another --region of hyjax gait. {census.hint}".rstrip()
+            f"{setting(values)}; no start of {census.tried} led to one, in the region {box}. Try other parameters (hyjax models "
+            f"MODEL lists them), or another --region of hyjax gait. {census.hint}".rstrip()
         )
     if not census.complete:
         print(
             f"hyjax: {census}. More --starts, or a smaller --region, of hyjax gait may find more.",
             file=sys.stderr,
         )
-    return orbits
+    return found
 
 
-def _holding(region: tuple[Any, Any], state: tuple[float, ...]) -> tuple[Any, Any]:
-    """The region, made to hold a state and its surroundings."""
+# Of the simulation that leads to where a motion settles: its jumps, and the last of them, whose states are the region's.
+SETTLING_JUMPS, SETTLED_JUMPS = 400, 32
+
+
+def _settled(model: ModuleType, params, mode: str):
+    """The states in which a simulation from the model's start enters the mode in the last of its jumps, shape `(events, n)`;
+    `None` where the simulation fails, does not enter the mode, or the model has no start."""
     import numpy as np
 
-    low, high = (np.asarray(bound) for bound in region)
-    x, margin = np.asarray(state, low.dtype), (high - low) / 4
-    return np.minimum(low, x - margin), np.maximum(high, x + margin)
+    from .._flow.simulate import simulate
+
+    if not hasattr(model, "start"):
+        return None
+    first, x = model.start(params)
+    run = simulate(model.system, x, params, mode=first, t1=1e9, max_jumps=SETTLING_JUMPS)
+    states = [np.asarray(event.after) for event in run.events[-SETTLED_JUMPS:] if event.target == mode]
+    return np.stack(states) if states and str(run.result) == "max_jumps_reached" else None
+
+
+def _around(states, margin) -> Region:
+    """The smallest box that holds the states, widened by the margin."""
+    return states.min(axis=0) - margin, states.max(axis=0) + margin
+
+
+def described_region(region: Region, coordinates: Sequence[str]) -> str:
+    """A region as a text: the bounds of each coordinate, or the value of one whose bounds are equal."""
+    bounds = zip(coordinates, *region, strict=True)
+    return ", ".join(f"{name} {low:.4g}" + f" to {high:.4g}" * bool(high > low) for name, low, high in bounds)
 
 
 def choose_orbit(orbits, number: int, values: dict[str, float]):

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .._results.labels import units_of
+from .._results.table import without_rounding
 from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFound, parse_sequence
 from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_directory, check_files, save_figure, tell_written
@@ -85,7 +86,7 @@ def sweep(
     params, values, lens, axes = parse_grid(model, where or [], param)
     prescribed, solved = parse_prescribed(model, prescribe, solve, where or [])
     modes = parse_sequence(model, sequence)
-    start = choose_orbit(require_orbits(model, params, values, modes, strides, cache), orbit, values)
+    start = choose_orbit(require_orbits(model, params, values, modes, strides, cache).orbits, orbit, values)
 
     import numpy as np
 
@@ -127,7 +128,9 @@ def sweep(
         names = [str(code_of(int(code))) for code in found["result"].values.ravel()]
         states = {each: found[each].values for each in (found.attrs.get("solved") or ())}
         states |= {name: found["x"].values[..., k] for k, name in enumerate(model.coordinates)}
-        radius = np.hypot(found["multipliers_real"].values, found["multipliers_imag"].values).max(axis=-1)
+        radius = without_rounding(
+            np.hypot(found["multipliers_real"].values, found["multipliers_imag"].values).max(axis=-1)
+        )
         print_points(found, states | {"period": found["period"].values, "spectral radius": radius, "result": names})
     if out is not None:
         tell_written(out)

@@ -18,7 +18,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
 from .._orbit.stride_derivatives import leaf_values, require_one, require_phase, stride_derivatives
 from .._results.shown import Shown
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
@@ -81,7 +81,7 @@ class StrideFeedback(Shown):
 
     def _tables(self):
         names = leaf_names(self.orbit.params)
-        largest = lambda values: float(np.max(np.abs(np.asarray(values))))
+        largest = lambda values: float(without_rounding(np.max(np.abs(np.asarray(values)))))
         title, lines = f"Feedback once per stride by {', '.join(names[i] for i in self.free)}: {self.result}", []
         coordinates = self.orbit.system.modes[self.orbit.sequence[0]].coordinates
         for i, row in zip(self.free, np.asarray(self.gain), strict=True):

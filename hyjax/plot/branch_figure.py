@@ -9,7 +9,7 @@ import numpy as np
 from .._results.labels import chosen_unit, named_params, units_of
 from .._system.where import leaf_names
 from .branch_curves import curves_of, heights_at
-from .figure import COLOURS, GREY, open_axes, symbol, unit, with_unit
+from .figure import COLOURS, GREY, open_axes, symbol, telling, unit, with_unit
 from .setting import axis_of, put_title, title_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def branch_diagram(
     a branch of doubled orbits begins at its period doubling.
 
     **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`, the period per stride; by
-    default the first coordinate of the mode in which the orbits start. `ax`: axes to draw in; by default new ones, with a title.
+    default the first coordinate of the mode in which the orbits start that is not constant, nor linear in the parameter, as one
+    that a reset sets. `ax`: axes to draw in; by default new ones, with a title.
     `parameter`: its name, for the axis label; by default that of the branch. `model`: supplies the title, and the units of the
     axes. `degrees`: names of the parameters that are shown in degrees.
 
@@ -62,7 +63,9 @@ def branch_diagram(
     unfolding = branches[0].unfolding
     problem, params = unfolding.problem, unfolding.params
     names = problem.system.modes[problem.sequence[0]].coordinates
-    coordinate = names[0] if coordinate is None else coordinate
+    if coordinate is None:
+        columns = {name: np.concatenate([branch.heights(name)[:, :1] for branch in branches]) for name in names}
+        coordinate = telling(columns, np.concatenate([branch.values for branch in branches])[:, None])
     if coordinate not in (*names, "period"):
         raise ValueError(
             f"branch_diagram: there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}."

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._optimize.optimized_orbit import OptimizedOrbit
 from .animation import check_outline, check_rates
-from .figure import INK, pyplot
+from .figure import INK, pyplot, signed
 from .optimization_figure import end_values, objective_name
 from .orbit_axes import message_of
 from .placement import Model, walk
@@ -67,7 +67,7 @@ def animate_optimization(
     for left, each, value, name in zip((0.004, 0.504), shown, end_values(gait), ("before", "after"), strict=True):
         ax = fig.add_axes((left, 0, 0.492, inches / (inches + strip)))
         draws.append(stage(each, ax, view))
-        ax.set_title(f"{name}: {value:.6g}", fontsize=11, color=INK)
+        ax.set_title(f"{name}: {signed(f'{value:.6g}')}", fontsize=11, color=INK)
     tell = clock(fig, duration, model, gait.orbit.params)
 
     def draw(i: int):

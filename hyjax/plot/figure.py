@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .._results.extras import needed
 
 if TYPE_CHECKING:
@@ -71,13 +73,18 @@ def with_unit(text: str, printed: str) -> str:
     return f"{text} ({printed})" if printed and printed != "1" else text
 
 
+def signed(text: str) -> str:
+    """A number with a true minus sign in place of the hyphen."""
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
 def number(value: float, digits: int = 3) -> str:
     """A number of so many significant digits in mathematical type: `815`, `4.00`, and a power of ten where it is long."""
     text = f"{value:#.{digits}g}"
     mantissa, _, exponent = text.partition("e")
     if exponent:
         return f"${mantissa.rstrip('.')}\\cdot 10^{{{int(exponent)}}}$"
-    return text.removesuffix(".")
+    return signed(text.removesuffix("."))
 
 
 def ratio(over: str, under: str) -> str:
@@ -104,6 +111,23 @@ def open_axes(
     ax: matplotlib.axes.Axes = pyplot().subplots(figsize=figsize, layout="constrained")[1] if given is None else given
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def telling(columns: Mapping[str, np.ndarray], values: np.ndarray) -> str:
+    """The name of the first coordinate that is not constant, nor on one line or plane with the parameters, as one is that a reset
+    sets; the first of all where there is none.
+
+    **Arguments:** `columns`: the coordinates by name, shape `(points, k)` each. `values`: of the parameters, shape `(points, q)`.
+    """
+    line = len(np.unique(values, axis=0)) > values.shape[1] + 1
+    basis = np.column_stack([np.ones(len(values)), *(values.T if line else ())])
+    for name, column in columns.items():
+        at, height = np.repeat(basis, column.shape[1], axis=0), column.ravel()
+        at, height = at[np.isfinite(height)], height[np.isfinite(height)]
+        apart = height - at @ np.linalg.lstsq(at, height)[0] if height.size else height
+        if np.max(np.abs(apart), initial=0) > 1e-9 * np.max(np.abs(height), initial=0):
+            return name
+    return next(iter(columns))
 
 
 def mode_legend(figure: "matplotlib.figure.Figure", colours: Mapping[str, str]) -> None:

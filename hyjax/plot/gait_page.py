@@ -6,7 +6,8 @@ import html
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.labels import named_params, units_of
+from .._orbit.orbit_report import orbit_table
+from .._results.labels import named_params
 from .figure import GREY, INK, PALE, VERMILION
 from .moving_svg import moving_svg
 from .placement import Model
@@ -25,7 +26,7 @@ def gait_page(orbit: PeriodicOrbit, model: Model, message: str = "") -> str:
     return (
         f'<div>{said}<p>{html.escape(title)}</p><div style="display:flex;flex-wrap:wrap;gap:12px;align-items:center">'
         f"{_image(moving_svg(orbit, model), title)}{_image(_unit_circle(orbit), 'multipliers in the unit circle')}"
-        f"{_table(orbit, model)}</div></div>"
+        f"{orbit_table(orbit).html()}</div></div>"
     )
 
 
@@ -41,34 +42,6 @@ def setting(orbit: PeriodicOrbit) -> str:
 def printed_unit(unit: str) -> str:
     """A unit, or nothing where the unit is 1."""
     return "" if unit == "1" else unit
-
-
-def _table(orbit: PeriodicOrbit, model: Model) -> str:
-    units = units_of(model, orbit.params, orbit.system)
-    names = orbit.system.modes[orbit.sequence[0]].coordinates
-    rows = [("period", f"{float(orbit.period):.8f}", units.time)]
-    rows += [
-        (name, f"{value:.8f}", units.coordinates.get(name, ""))
-        for name, value in zip(names, np.asarray(orbit.x), strict=True)
-    ]
-    rows += [
-        (f"multiplier {k + 1}", _number(complex(each)), "") for k, each in enumerate(np.asarray(orbit.multipliers))
-    ]
-    rows += [
-        ("spectral radius", f"{float(orbit.spectral_radius):.6f}", ""),
-        ("stable", "yes" if bool(orbit.stable) else "no", ""),
-    ]
-    cells = "".join(
-        f'<tr><th style="text-align:left">{html.escape(name)}</th><td style="text-align:right">{html.escape(value)}</td>'
-        f'<td style="text-align:left">{html.escape(printed_unit(unit))}</td></tr>'
-        for name, value, unit in rows
-    )
-    return f"<table>{cells}</table>"
-
-
-def _number(value: complex) -> str:
-    real = f"{round(value.real, 6) + 0.0:.6f}"  # -0.0 + 0.0 is 0.0
-    return real if value.imag == 0 else f"{real} {'−' if value.imag < 0 else '+'} {abs(value.imag):.6f} i"
 
 
 def _unit_circle(orbit: PeriodicOrbit) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from .._optimize.objectives import Negative
 from .._optimize.optimized_orbit import OptimizedOrbit
 from .._results.labels import chosen_unit, named_params, units_of
-from .figure import BLUE, GREY, number, pyplot, quantity, symbol, tidy, unit, VERMILION
+from .figure import BLUE, GREY, number, pyplot, quantity, signed, symbol, tidy, unit, VERMILION
 from .orbit_axes import message_of, multiplier_plane, phase_portrait, portrait_panels, series_panels, time_series
 from .plane import widen
 from .setting import head_of, put_title, unbroken
@@ -58,7 +58,7 @@ def optimization_figure(gait: OptimizedOrbit, model: ModuleType | None = None) -
         period = quantity(number(float(orbit.period), 5), time)
         # Above the legend, of three entries a line.
         lines = -(-len(column[0].get_legend().get_texts()) // 3)
-        column[0].set_title(f"{name}: {value:.6g}, $T$ = {period}", fontsize=11, pad=8 + 16 * lines)
+        column[0].set_title(f"{name}: {signed(f'{value:.6g}')}, $T$ = {period}", fontsize=11, pad=8 + 16 * lines)
     for ax in axes[:, 1]:
         ax.set_ylabel("")
     constrained = gait.constraints.size > 0
@@ -82,7 +82,7 @@ def _title(gait: OptimizedOrbit, model: ModuleType | None) -> str:
         unit(chosen_unit(about.get(name, (0, {}))[1].get("units", ""), gait.orbit.params)) for name in gait.names
     ]
     shown = [
-        unbroken(f"{symbol(name)} {quantity(f'{before:.4g} → {after:.4g}', each)}")
+        unbroken(f"{symbol(name)} {quantity(signed(f'{before:.4g} → {after:.4g}'), each)}")
         for name, before, after, each in zip(gait.names, before, after, printed, strict=True)
     ]
     more = [f"and {len(shown) - 6} more"] if len(shown) > 6 else []

@@ -1,6 +1,5 @@
 """Pictures of one periodic orbit: phase portrait, coordinates over time, multipliers in the complex plane."""
 
-import itertools
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TYPE_CHECKING
@@ -51,7 +50,8 @@ def phase_portrait(
                 f"phase_portrait: there is no coordinate {name!r}. The coordinates are: {', '.join(names)}."
             )
     ax = tidy(ax)
-    for (across, up), colour in zip(pairs, itertools.cycle(COLOURS), strict=False):
+    for across, up in pairs:
+        colour = _colour(names, across)
         for arc in arcs:
             x, y = _on_arc(orbit, arc, across), _on_arc(orbit, arc, up)
             if x.size and y.size:
@@ -60,7 +60,8 @@ def phase_portrait(
                 _arrow(ax, x, y, colour)
         for before, after in zip(arcs, arcs[1:] + arcs[:1], strict=True):
             x, y = _ends(orbit, before, after, across), _ends(orbit, before, after, up)
-            _jump(ax, x, y, _moves(orbit, arcs, across, x) or _moves(orbit, arcs, up, y), colour)
+            moves = _moves(orbit, arcs, across, x) or _moves(orbit, arcs, up, y)
+            _jump(ax, x, y, moves, colour, before.mode != after.mode)
     units = units_of(model, orbit.params, orbit.system)
     ax.set_xlabel(_label([across for across, _ in pairs], units))
     ax.set_ylabel(_label([up for _, up in pairs], units))
@@ -95,13 +96,15 @@ def time_series(
         if name not in known:
             raise ValueError(f"time_series: there is no coordinate {name!r}. The coordinates are: {', '.join(known)}.")
     ax = tidy(ax)
-    for name, colour in zip(names, itertools.cycle(COLOURS), strict=False):
+    for name in names:
+        colour = _colour(known, name)
         for arc in arcs:
             if (x := _on_arc(orbit, arc, name)).size:
                 ax.plot(arc.t, x, color=colour, lw=1.8, label=symbol(name))
         for before, after in zip(arcs, arcs[1:] + arcs[:1], strict=True):
             x = _ends(orbit, before, after, name)
-            _jump(ax, np.full(x.size, before.t[-1]), x, _moves(orbit, arcs, name, x), colour)
+            moves, t = _moves(orbit, arcs, name, x), np.full(x.size, before.t[-1])
+            _jump(ax, t, x, moves, colour, before.mode != after.mode)
     units = units_of(model, orbit.params, orbit.system)
     ax.set_xlabel(with_unit("$t$", unit(units.time)))
     ax.set_ylabel(_label(names, units))
@@ -214,6 +217,12 @@ def _on_arc(orbit: PeriodicOrbit, arc: Arc, name: str) -> np.ndarray:
     return np.asarray(rates)[:, mode.coordinates.index(moved)]
 
 
+def _colour(names: Sequence[str], name: str) -> str:
+    """The colour of a coordinate, the same in all panels of an orbit."""
+    moved = [each for each in names if not each.endswith("_rate")]
+    return COLOURS[(moved.index(name) if name in moved else names.index(name)) % len(COLOURS)]
+
+
 def _ends(orbit: PeriodicOrbit, before: Arc, after: Arc, name: str) -> np.ndarray:
     """A coordinate just before and just after a jump."""
     return np.concatenate([_on_arc(orbit, before, name)[-1:], _on_arc(orbit, after, name)[:1]])
@@ -228,9 +237,10 @@ def _label(names: Sequence[str], units: Units) -> str:
     return ", ".join(with_unit(symbol(name), known.get(name, "")) for name in names)
 
 
-def _jump(ax, x: np.ndarray, y: np.ndarray, moves: bool, colour: str) -> None:
-    """A dashed line from the state before a jump to the state after it; one mark where the state does not move."""
-    if min(x.size, y.size) < 2:
+def _jump(ax, x: np.ndarray, y: np.ndarray, moves: bool, colour: str, to_another: bool) -> None:
+    """A dashed line from the state before a jump to the state after it; one mark where the state does not move, but the mode
+    changes."""
+    if min(x.size, y.size) < 2 or not (moves or to_another):
         return
     if not moves:
         ax.plot(x[1:], y[1:], "o", ms=4, mfc=colour, mec=colour, mew=0, zorder=3, gid="change of mode")

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import units_of
+from .._results.table import without_rounding
 from .figure import number, pyplot, quantity, unit
 from .orbit_axes import (
     each_orbit,
@@ -87,8 +88,7 @@ def _summary(orbit: PeriodicOrbit, model: ModuleType | None) -> str:
     if not np.isfinite(orbit.period):
         return f"not found: {message_of(orbit).partition('.')[0]}"
     time = unit(units_of(model, orbit.params, orbit.system).time)
-    # A multiplier of the size of rounding is printed as zero.
-    largest = float(orbit.spectral_radius)
-    radius = f"max $|\\lambda|$ = {number(largest)}" if largest > 1e-12 else "all $\\lambda$ = 0"
+    largest = float(without_rounding(np.asarray(orbit.spectral_radius)))
+    radius = f"max $|\\lambda|$ = {number(largest)}" if largest else "all $\\lambda$ = 0"
     stability = "stable" if bool(orbit.stable) else "unstable"
     return ", ".join((f"$T$ = {quantity(number(float(orbit.period), 5), time)}", stability, radius))

@@ -12,7 +12,7 @@ from .._results.fingerprint import model_of
 from .._results.labels import chosen_unit, named_params
 from .._system.system import HybridSystem
 from .._system.types import Params
-from .figure import quantity, symbol, unit, with_unit
+from .figure import quantity, signed, symbol, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -29,7 +29,11 @@ def parameter_texts(params: Params, degrees: Collection[str] = ()) -> dict[str, 
     for name, (leaf, about) in named_params(params).items():
         if leaf.ndim == 0 and np.isrealobj(leaf):
             value, printed = float(leaf), unit(chosen_unit(about.get("units", ""), params))
-            shown = f"{math.degrees(value):.4g}°" if name in degrees else quantity(f"{value:.4g}", printed)
+            shown = (
+                signed(f"{math.degrees(value):.4g}") + "°"
+                if name in degrees
+                else quantity(signed(f"{value:.4g}"), printed)
+            )
             texts[name] = unbroken(f"{symbol(name.rpartition('.')[2])} = {shown}")
     return texts
 

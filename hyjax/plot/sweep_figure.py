@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._system.types import Params
-from .figure import COLOURS, GREY, INK, open_axes, PALE, pyplot, symbol, unit, with_unit
+from .figure import COLOURS, GREY, INK, open_axes, PALE, pyplot, symbol, telling, unit, with_unit
 from .setting import axis_of, put_title, title_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def sweep_figure(
     """A coordinate and the spectral radius of the orbits of a sweep: curves over one parameter, or maps over two.
 
     **Arguments:** `found`: a result of `hyjax.sweep`, whose attributes have the units. `coordinate`: a name, or `period`; by
-    default the first coordinate. `model`, `params`: supply the title, with the parameters that do not vary. `degrees`: names of
-    the parameters that are shown in degrees.
+    default the first coordinate that is not constant, nor linear in the parameters, as one that a reset sets. `model`, `params`:
+    supply the title, with the parameters that do not vary. `degrees`: names of the parameters that are shown in degrees.
 
     **Returns:** the figure. In a map a line marks spectral radius 1, and grey is where no orbit was found. `ValueError` for more
     than two parameters, and for an unknown coordinate.
@@ -49,7 +49,7 @@ def sweep_figure(
             f"sweep_figure: {len(names)} parameters vary; at most two can be drawn. Select one value of the others, as in "
             "found.sel(...)."
         )
-    coordinate = _coordinate(found, coordinate, ("period",))
+    coordinate = _coordinate(found, coordinate, names, ("period",))
     height = found["period"] if coordinate == "period" else found["x"].sel(coordinate=coordinate)
     radius = (found["multipliers_real"] ** 2 + found["multipliers_imag"] ** 2).max("multiplier") ** 0.5
     fig, axes = pyplot().subplots(1, 2, figsize=(8, 3.5), layout="constrained")
@@ -121,8 +121,8 @@ def attractor_figure(
     """The bifurcation diagram of attractors: the last states, and below the Lyapunov exponents, the largest in colour, over one
     parameter. Where the largest is minus infinity a triangle lies on the lower edge; others of minus infinity are not drawn.
 
-    **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default the first coordinate. `model`,
-    `params`, `degrees`: as for `sweep_figure`.
+    **Arguments:** `found`: a result of `hyjax.attractor`. `coordinate`: a name; by default as for `sweep_figure`, as
+    are `model`, `params` and `degrees`.
 
     **Returns:** the figure. `ValueError` for more than one parameter, and for an unknown coordinate.
 
@@ -149,7 +149,7 @@ def attractor_figure(
             f"attractor_figure: {1 + len(more)} dimensions vary; one parameter can be drawn. Select one value of the others, as "
             "in found.sel(...)."
         )
-    coordinate = _coordinate(found, coordinate)
+    coordinate = _coordinate(found, coordinate, [name])
     fig, axes = pyplot().subplots(
         2, 1, figsize=(7, 5.2), layout="constrained", sharex=True, gridspec_kw={"height_ratios": [3, 1.2]}
     )
@@ -193,9 +193,20 @@ def _height_label(found: "xarray.Dataset", coordinate: str) -> str:
     return with_unit(symbol(coordinate), unit(units[names.index(coordinate)]) if len(units) == len(names) else "")
 
 
-def _coordinate(found: "xarray.Dataset", coordinate: str | None, also: tuple[str, ...] = ()) -> str:
-    """The name of a coordinate of the dataset, by default the first, or one of `also`; `ValueError` for an unknown name."""
+def _coordinate(found: "xarray.Dataset", coordinate: str | None, over: list[str], also: tuple[str, ...] = ()) -> str:
+    """The name of a coordinate of the dataset, by default that of `telling`, or one of `also`; `ValueError` for an unknown name.
+
+    **Arguments:** `over`: the names of the parameters.
+    """
     names = (*(str(each) for each in found["coordinate"].values), *also)
     if coordinate is not None and coordinate not in names:
         raise ValueError(f"There is no coordinate {coordinate!r}; use one of {', '.join(names)}.")
-    return names[0] if coordinate is None else coordinate
+    if coordinate is not None:
+        return coordinate
+    values = np.meshgrid(*(found[name].values for name in over), indexing="ij")
+    columns = {
+        name: found["x"].sel(coordinate=name).transpose(*over, ...).values.reshape(values[0].size, -1)
+        for name in names
+        if name not in also
+    }
+    return telling(columns, np.column_stack([each.ravel() for each in values]))

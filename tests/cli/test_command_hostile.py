@@ -133,6 +133,8 @@ HOSTILE = [
     (("attractor", "rimless_wheel", "--where", "slope=0.2:0.3:9000000", "--keep", "1000"), "--keep"),
     ((*ATTRACTOR, "--x0", "inf,1"), "--x0"),
     ((*ATTRACTOR, "--out", "attractor.zarr"), "attractor.zarr"),
+    ((*ATTRACTOR, "--coordinate", "theta_rat"), "Did you mean 'theta_rate'?"),
+    ((*CONTINUE, "0.02", "--coordinate", "angle"), "--coordinate: mode 'swing' has no coordinate 'angle'"),
     ((*BASIN, "--points", HUGE), "--points"),
     ((*BASIN, "--points", "1"), "--points"),
     ((*BASIN, "--strides", MANY), "--strides"),

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import scipy.integrate
+import xarray
 from numpy.testing import assert_allclose
 from readme import ROOT
 
@@ -69,6 +70,49 @@ def test_commands_run_a_file(command, wheel):
     changed = json.loads(command("gait", name, "--param", "slope=0.2", "--starts", "4", "--json").stdout)
     rate = np.sqrt(4 * 0.7**2 * ratio * np.sin(np.pi / 6) * np.sin(0.2) / (1 - 0.7**2))
     np.testing.assert_allclose(changed["orbits"][0]["x0"][1], rate, rtol=0, atol=2e-14)
+
+
+DRIFT = '''"""A count that grows by the year."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+import hyjax as hj
+
+
+class Params(eqx.Module):
+    growth: jax.Array = hj.parameter(0.5, "1", "of a year")
+
+
+year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), ("count", "clock"))
+births = lambda t, x, p: jnp.stack([p.growth * x[0] + p.growth, 0 * x[1]])
+system = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+guess = jnp.array([0.1, 0.0])
+region = lambda p: (jnp.array([5.0, 0.0]), jnp.array([6.0, 0.0]))
+start = lambda p: ("year", jnp.array([3.0, 0.0]))
+'''
+
+
+@pytest.mark.medium
+def test_where_the_region_holds_no_orbit(command, tmp_path):
+    """The search starts again from where a simulation settles, and says where it searched; without any orbit an attractor starts
+    from the guess. The count c' = g(c + 1) settles at g/(1 - g), and grows without end for g = 1."""
+    (tmp_path / "count.py").write_text(DRIFT)
+    ran = command("gait", f"{tmp_path}/count.py", "--starts", "16")
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"count +\+1\n", ran.stdout) and re.search(
+        r"searched: count 0\.8\d* to 1\.1\d*, clock", ran.stdout
+    )
+    growing = ("--param", "growth=1", "--starts", "16")
+    ran = command("gait", f"{tmp_path}/count.py", *growing)
+    assert ran.returncode == 1 and "in the region count" in ran.stderr
+    where = ("--where", "growth=1:1.2:3", "--strides", "4", "--keep", "1", "--json", "--out", "count.nc")
+    ran = command("attractor", f"{tmp_path}/count.py", *where)
+    assert ran.returncode == 0 and "starts from the model's guess" in ran.stderr
+    with xarray.open_dataset("count.nc") as stored:
+        # c + 1 grows by 1 a year at g = 1.
+        assert_allclose(stored["x"][0, 0, 0], 0.1 + 4, rtol=1e-12)
 
 
 def test_a_file_is_described(command, wheel):

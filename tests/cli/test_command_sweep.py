@@ -132,7 +132,8 @@ def test_attractor(command, start):
         assert_allclose(stored["x"][..., 1], np.tile(speed[:, None], 60), rtol=1e-8)
         drawn = points(above.lines[0]).reshape(3, 60, 2)
         assert_array_equal(drawn[..., 0], np.tile(slope[:, None], 60))
-        assert_array_equal(drawn[..., 1], stored["x"][..., 0])
+        # The angle is that at which the spoke strikes: the rate is drawn.
+        assert_array_equal(drawn[..., 1], stored["x"][..., 1])
     assert_array_equal(points(below.lines[0]), np.stack([slope, printed["lyapunov"]], axis=1))
 
     # Without an output a table is printed: a line for each point, after the summary.

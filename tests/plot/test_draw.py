@@ -5,11 +5,12 @@ import sys
 
 import drawn_orbits
 import matplotlib
+import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._testing import draw
-from hyjax.models import bouncing_ball as ball
+from hyjax._testing import draw, printed_number, telling
+from hyjax.models import bouncing_ball as ball, slip
 
 matplotlib.use("Agg")
 
@@ -58,3 +59,37 @@ def test_a_type_of_ones_own():
 
     hj.plot.draw.register(Height, lambda height, scale=1: scale * float(height))
     assert hj.plot.draw(Height(2.0), scale=3) == 6.0
+
+
+def test_a_coordinate_has_one_colour_in_all_panels():
+    """Those of the two portraits, and of their series, of the runner; the jump of a system of one mode is no change of mode."""
+    figure = hj.plot.orbit_figure(drawn_orbits.running(), slip)
+    axes = [ax for part in figure.subfigs for ax in part.axes]
+    named = {"$x$": set(), "$y$": set()}
+    for ax in axes[:-1]:
+        for name, colours in named.items():
+            label = (ax.get_xlabel() if ax.get_ylabel().startswith("$\\dot") else ax.get_ylabel()).partition(" ")[0]
+            colours |= {line.get_color() for line in ax.lines if line.get_linestyle() == "-" and label == name}
+    assert all(len(colours) == 1 for colours in named.values()) and len(set.union(*named.values())) == 2, named
+    gids = {line.get_gid() for ax in axes for line in ax.lines}
+    assert "change of mode" in gids
+    orbit = drawn_orbits.orbit_of(ball, [("flight", np.linspace(0, 1, 9), np.ones((9, 2)))], [0.5, 0.0])
+    drawn = [ax for part in hj.plot.orbit_figure(orbit, ball).subfigs for ax in part.axes]
+    assert "change of mode" not in {line.get_gid() for ax in drawn for line in ax.lines}
+
+
+def test_the_coordinate_that_tells():
+    """One that is neither constant nor linear in the parameter; where there is none the first."""
+    values = np.linspace(0, 1, 5)[:, None]
+    columns = {"fixed": 0 * values + 0.3, "set": np.tile(2 * values - 1, 3), "free": values**2 + [0, 1e-3, np.nan]}
+    assert telling(columns, values) == "free"
+    assert telling({name: columns[name] for name in ("fixed", "set")}, values) == "fixed"
+    # Two values of a parameter lie on a line always.
+    assert telling({name: column[:2] for name, column in columns.items()}, values[:2]) == "set"
+
+
+def test_a_true_minus_sign():
+    assert printed_number(-815.2) == "\N{MINUS SIGN}815" and printed_number(-2e-7) == "$-2.00\\cdot 10^{-7}$"
+    figure = hj.plot.orbit_figure(drawn_orbits.swinging(slope=-0.05))
+    titles = [part.get_suptitle() for part in (figure, *figure.subfigs)]
+    assert "\N{MINUS SIGN}0.05" in " ".join(titles)

@@ -119,19 +119,31 @@ def test_optima_show_their_points(orbit):
 
 
 def test_text_and_page_of_one_description():
-    """Columns of numbers end at the right, others begin at the left; units where asked for; nothing is markup, or cut."""
+    """The points of a column of numbers are below each other, other columns begin at the left; units where asked for; nothing is
+    markup, or cut."""
     heads, long = ("name", "size", "remark"), "word " * 60 + "end"
     table = Table("Title", [["[b]a", "1.5e-3", long], ["..."], ["b", "-12", "<i>"]], heads, ("", "m"), ["below"])
     lines = table.text().splitlines()
-    assert lines[:2] == ["Title", "  name    size  remark"] and lines[3:] == ["  ...", "  b        -12  <i>", "  below"]
-    assert lines[2] == f"  [b]a  1.5e-3  {long}"
-    assert table.text(units=True).splitlines()[1:3] == ["  name    size  remark", "             m"]
+    assert lines[:2] == ["Title", "  name      size  remark"] and lines[3:] == [
+        "  ...",
+        "  b     -12       <i>",
+        "  below",
+    ]
+    assert lines[2] == f"  [b]a    1.5e-3  {long}"
+    assert table.text(units=True).splitlines()[1:3] == ["  name      size  remark", "               m"]
     assert cells(table.html())[0] == ["name", "size m", "remark"] and 'colspan="3"' in table.html()
     assert "<i>" not in table.html() and "<b>" not in Table("<b>", []).html()
     record = Table("", [("mass", "2", "kg"), ("a -> b", "3", "")], units=("",))
     assert record.text() == "mass    2\na -> b  3" and record.text(units=True) == "mass    2  kg\na -> b  3"
     assert cells(record.html()) == [["mass", "2", "kg"], ["a → b", "3", ""]]
     assert Table("alone", []).text() == "alone"
+    mixed = [("x", "-12.5", "a"), ("stable", "yes", ""), ("size", "3", "b"), ("least", "+1e-16", "")]
+    assert Table("", mixed).text().splitlines() == [
+        "x       -12.5    a",
+        "stable  yes",
+        "size      3      b",
+        "least    +1e-16",
+    ]
 
 
 def test_orbits_side_by_side_or_a_row_each():

@@ -1,13 +1,12 @@
-"""Output of the command `optimize`: its table, and the JSON record."""
+"""The JSON record of the command `optimize`, and what it says where no optimum was found."""
 
-from types import ModuleType
 from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
 from .._system.results import code_of
 from .output import orbit_record
-from .quantities import quantities, Quantity
+from .quantities import Quantity
 
 if TYPE_CHECKING:
     from .._optimize.optimized_orbit import OptimizedOrbit
@@ -145,29 +144,6 @@ def no_optimum(record: dict[str, Any], gait: "OptimizedOrbit", first_order: bool
     hints = ["--starts", "other bounds", "another --orbit", *["no --first-order"] * first_order]
     hints += ["contraction, which is smooth, for spectral_radius"] * sharp
     return f"no optimum was found. {why} Try {', '.join(hints[:-1])} or {hints[-1]}."
-
-
-def print_optimum(model: ModuleType, gait: "OptimizedOrbit", record: dict[str, Any]) -> None:
-    """Print the table of the optimization, of the objective itself where its negative was minimized."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from .._optimize.optimized_orbit import optimization_table
-
-    objective, varied = record["objective"], {each["name"] for each in record["varied"]}
-    fixed = ", ".join(f"{key} = {value:.10g}" for key, value in record["params"].items() if key not in varied)
-    name, extreme = objective["name"], "maximized" if objective["maximized"] else "minimized"
-    title = f"{model.title}: {name.replace('_', ' ')} {extreme}"
-    units = {each.name: each.unit for each in quantities(model).values()}
-    found = optimization_table(gait, name, -1 if objective["maximized"] else 1, units)
-    table = Table(*found.heads, box=None, pad_edge=False)
-    for column in table.columns[2:4]:
-        column.justify = "right"
-    for row in found.rows:
-        table.add_row(*row)
-    console = Console(width=max(Console().width, 120))
-    for each in (f"{title}; {fixed}" if fixed else title, table, *found.notes):
-        console.print(each, highlight=False, soft_wrap=isinstance(each, str))
 
 
 def _shown(value: float | None, digits: int = 12) -> str:
