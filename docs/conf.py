@@ -32,6 +32,7 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "notebooks",
+    "executed",
     "offline_mathjax",
     "reference_pages",
     "benchmark_pages",

@@ -39,7 +39,7 @@ def rows(path: pathlib.Path) -> list[str]:
 
 def write(app, config):
     text = []
-    for path in sorted((pathlib.Path(app.srcdir).parent / "tests").glob("test_*.py")):
+    for path in sorted((pathlib.Path(app.srcdir).parent / "tests").rglob("test_*.py")):
         if lines := rows(path):
             said = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
             text += [f"### `{path.stem}`", "", said, "", "| test | what | tolerances |", "|---|---|---|", *lines, ""]

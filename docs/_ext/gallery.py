@@ -120,19 +120,31 @@ def _parameters(model: ModuleType) -> str:
     return _table(["parameter", "default", "unit", "meaning"], rows)
 
 
-def index(cards: list[str], names: list[str]) -> str:
+# The models by what they do.
+GROUPS = {
+    "Walk": """rimless_wheel simplest_walker powered_walker two_spring_walker compass_gait powered_compass_gait bhounsule_walker
+        kneed_walker""",
+    "Run and hop": "slip slip_retraction monopod_hopper thrusting_hopper",
+    "Bounce and strike": """bouncing_ball ball_on_slope paddle_juggler vibrating_table rocking_block linear_impact_oscillator
+        duffing_impact_oscillator impact_microactuator relief_valve""",
+    "Switch and slide": "buck_converter bangbang friction_oscillator piecewise",
+    "Fire": "integrate_and_fire",
+}
+
+
+def index(cards: dict[str, str], names: list[str]) -> str:
+    """The index: the cards in groups. **Arguments:** `cards`: by the names of the models."""
+    groups = {title: group.split() for title, group in GROUPS.items()}
+    if missing := {*names} ^ {name for group in groups.values() for name in group}:
+        raise ValueError(f"docs/_ext/gallery.py: GROUPS has to hold each model once: {', '.join(sorted(missing))}.")
+    grid = lambda group: ["::::{grid} 1 2 3 3", ":gutter: 3", "", *(cards[name] for name in group), "::::", ""]
     return "\n".join(
         [
             "# Gallery of models",
             "",
             "The models of `hyjax.models`, each with its picture, equations, source, command and digits.",
             "",
-            "::::{grid} 1 2 3 3",
-            ":gutter: 3",
-            "",
-            *cards,
-            "::::",
-            "",
+            *(line for title, group in groups.items() for line in (f"## {title}", "", *grid(group))),
             "```{toctree}",
             ":hidden:",
             "",
@@ -149,7 +161,9 @@ def write() -> None:
 
     digits = json.loads((FOLDER / "digits.json").read_text(encoding="utf-8"))
     pages = {name: page(name, models.load(name), digits[name]) + "\n" for name in models.names}
-    pages["index"] = index([card(name, models.load(name), digits[name]) for name in models.names], list(models.names))
+    pages["index"] = index(
+        {name: card(name, models.load(name), digits[name]) for name in models.names}, list(models.names)
+    )
     for name, text in pages.items():
         path, text = FOLDER / f"{name}.md", re.sub(r"\n{3,}", "\n\n", text)
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -15,18 +15,23 @@ from .._orbit.find_orbits import find_orbits
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.return_map import ReturnMap
+from .._orbit.shooting import SingleShooting
 from .._results.extras import needed
 from .._results.labels import metadata_of
 from .._system.results import described_code, RESULTS, SolveError
 from .._system.types import Params
 from .._system.where import leaf_names, with_leaves
 from .animation import check_outline
-from .follow import follow, METHOD
 from .gait_page import gait_page, printed_unit, setting
 from .placement import Model
 
 if TYPE_CHECKING:
     import ipywidgets
+
+# The shortest step to other parameters, as a part of the way.
+SHORTEST = 1 / 16
+# A warm start that needs more iterations is hardly one.
+METHOD = SingleShooting(max_iterations=15)
 
 # Ends of a slider, and its step if that is not a hundredth of the way.
 Range = Sequence[float | int]
@@ -84,10 +89,9 @@ class Explorer:
         except ValueError as error:
             self.message = f"{error} The page shows the last gait."
         else:
-            followed = follow(self.orbit, params, self._near)
-            self.orbit, found = followed.orbit, followed.result == RESULTS.successful
-            self.message = "" if found else (
-                f"No gait at {where}: {described_code(followed.result)} The page shows the last gait, at {setting(self.orbit)}."
+            self.orbit, result = follow(self.orbit, params, self._near)
+            self.message = "" if result == RESULTS.successful else (
+                f"No gait at {where}: {described_code(result)} The page shows the last gait, at {setting(self.orbit)}."
             )  # fmt: skip
         self._update()
 
@@ -145,6 +149,45 @@ def explore(
     if np.ndim(orbit.period) or not np.isfinite(orbit.period):
         raise ValueError("explore: orbit must be one orbit that was found; choose one of a batch, such as orbits[0].")
     return Explorer(model, orbit, _ranges(orbit.params, ranges or {}), near)
+
+
+def follow(orbit: PeriodicOrbit, params: Params, near: float) -> tuple[PeriodicOrbit, RESULTS]:
+    """The orbit at other parameters, or the last one on the way to them, and the code of the last search: Newton's method from
+    the last orbit, over the whole way if it leads to an orbit `near` the last one, otherwise in steps along the straight line of
+    parameters, halved on failure.
+
+    **Arguments:** `params`: of the structure and the dtypes of `orbit.params`, so that one compiled program serves all steps.
+    `near`: as for `periodic_orbit`.
+    """
+    start, reached, step = orbit.params, 0.0, 1.0
+    while True:
+        found = periodic_orbit(
+            orbit.step,
+            orbit.x,
+            _between(start, params, reached + step),
+            method=METHOD,
+            near=near,
+            throw=False,
+        )
+        if found.result == RESULTS.successful:
+            orbit, reached = found, reached + step
+            if reached == 1:
+                return orbit, orbit.result
+        elif step > SHORTEST:
+            step /= 2
+        else:
+            return orbit, found.result
+
+
+def _between(start: Params, end: Params, share: float) -> Params:
+    """Parameters on the straight line; leaves that are no floating-point numbers are those of the end."""
+
+    def one(a, b):
+        if share == 1 or not eqx.is_inexact_array(b):
+            return b
+        return a + jnp.asarray(share, b.dtype) * (b - a)
+
+    return jax.tree.map(one, start, end)
 
 
 def ipywidgets_module() -> ModuleType:
