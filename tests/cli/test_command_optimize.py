@@ -59,13 +59,11 @@ def optimize(command, monkeypatch, found):
 
     run = module.optimize
 
-    def once(objective, system, orbit, **options):
+    def once(orbit, objective, **options):
         negated = isinstance(objective, hj.objectives.Negative)
         found["second_order"] = options["method"].second_order
         if negated not in found:
-            found[negated] = run(
-                objective, system, orbit, **options | {"method": hj.InteriorPoint(), "integrator": ROLLED}
-            )
+            found[negated] = run(orbit, objective, **options | {"method": hj.InteriorPoint(), "integrator": ROLLED})
         return found[negated]
 
     monkeypatch.setattr(module, "optimize", once)

@@ -1,25 +1,22 @@
 """The gait sensitivity norm against closed forms and against the strides of a disturbed gait."""
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from systems import logistic, map_of
+from systems import CLOCK, logistic, map_of
 
 import hyjax as hj
 from hyjax.models import simplest_walker
 
-# A solver that is quick to compile, exact for the clock of a map.
-exact_flow = hj.Integrator(solver=dfx.Bosh3(), rtol=1e-13, atol=1e-13, unroll=False)
 MAP = map_of(logistic)
 
 
 def norm_of_map(r, indicator):
     orbit = hj.periodic_orbit(
-        hj.ReturnMap(MAP, sequence=("m",), integrator=exact_flow), jnp.stack([1 - 1 / r, 0 * r]), {"r": r}, throw=False
+        hj.ReturnMap(MAP, sequence=("m",), integrator=CLOCK), jnp.stack([1 - 1 / r, 0 * r]), {"r": r}, throw=False
     )
     return hj.control.sensitivity_norm(orbit, noise=lambda p: p["r"], indicator=indicator)
 
@@ -42,7 +39,7 @@ def test_norm_of_a_map_in_closed_form():
 @pytest.mark.medium
 def test_orbits_without_a_norm():
     orbit = hj.periodic_orbit(
-        hj.ReturnMap(MAP, sequence=("m",), integrator=exact_flow), jnp.array([0.6, 0.0]), {"r": jnp.array(2.5)}
+        hj.ReturnMap(MAP, sequence=("m",), integrator=CLOCK), jnp.array([0.6, 0.0]), {"r": jnp.array(2.5)}
     )
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)
     assert np.isnan(hj.control.sensitivity_norm(lost, noise=lambda p: p["r"]))

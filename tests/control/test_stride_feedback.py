@@ -1,13 +1,12 @@
 """Feedback once per stride: the Riccati equation against SciPy and closed forms, and an unstable gait that walks."""
 
-import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
-from systems import logistic, map_of
+from systems import CLOCK, logistic, map_of
 
 import hyjax as hj
 from hyjax._testing import discrete_riccati, lyapunov_sum
@@ -15,8 +14,6 @@ from hyjax.models import simplest_walker
 
 RESULTS = hj.RESULTS
 MAP = map_of(logistic)
-# A solver that is quick to compile, exact for the clock of a map.
-exact = hj.Integrator(solver=dfx.Bosh3(), rtol=1e-13, atol=1e-13)
 riccati = jax.jit(discrete_riccati)
 
 
@@ -82,7 +79,7 @@ def test_derivatives_of_the_riccati_solution():
 def unstable():
     """The fixed point 1 - 1/r of the logistic map, with the multiplier 2 - r = -1.9."""
     return hj.periodic_orbit(
-        hj.ReturnMap(MAP, sequence=("m",), integrator=exact), jnp.array([0.74, 0.0]), {"r": jnp.array(3.9)}
+        hj.ReturnMap(MAP, sequence=("m",), integrator=CLOCK), jnp.array([0.74, 0.0]), {"r": jnp.array(3.9)}
     )
 
 
@@ -118,7 +115,7 @@ def test_the_nonlinear_map_is_stabilized(unstable):
 def test_feedback_under_vmap_and_grad():
     def radius(r):
         guess = jnp.stack([1 - 1 / r, 0 * r])
-        orbit = hj.periodic_orbit(hj.ReturnMap(MAP, sequence=("m",), integrator=exact), guess, {"r": r}, throw=False)
+        orbit = hj.periodic_orbit(hj.ReturnMap(MAP, sequence=("m",), integrator=CLOCK), guess, {"r": r}, throw=False)
         return jnp.max(jnp.abs(hj.control.stride_feedback(orbit, where=lambda p: p["r"]).multipliers))
 
     r = jnp.array([3.2, 3.6, 3.9])
@@ -146,7 +143,7 @@ def test_parameters_that_do_not_act():
     for r, code in ((3.9, RESULTS.not_stabilized), (2.5, RESULTS.successful)):
         params = {"r": jnp.array(r), "idle": jnp.array(1.0)}
         orbit = hj.periodic_orbit(
-            hj.ReturnMap(idle, sequence=("m",), integrator=exact), jnp.array([1 - 1 / r, 0.0]), params
+            hj.ReturnMap(idle, sequence=("m",), integrator=CLOCK), jnp.array([1 - 1 / r, 0.0]), params
         )
         assert hj.control.stride_feedback(orbit, where=lambda p: p["idle"]).result == code
 

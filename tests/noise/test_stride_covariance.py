@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,20 +9,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import solve_discrete_lyapunov
-from systems import logistic, map_of
+from systems import CLOCK, logistic, map_of
 
 import hyjax as hj
 from hyjax.models import simplest_walker
 
-# A solver that is quick to compile, exact for the clock of a map.
-exact_flow = hj.Integrator(solver=dfx.Bosh3(), rtol=1e-13, atol=1e-13, unroll=False)
 MAP = map_of(lambda x, p: logistic(x, p) + p["shift"])
 
 
 def fixed_point(r, shift=0.0):
     params = {"r": jnp.asarray(r), "shift": jnp.asarray(shift)}
     return hj.periodic_orbit(
-        hj.ReturnMap(MAP, sequence=("m",), integrator=exact_flow),
+        hj.ReturnMap(MAP, sequence=("m",), integrator=CLOCK),
         jnp.stack([1 - 1 / params["r"], 0.0 * r]),
         params,
         throw=False,
@@ -74,7 +71,7 @@ LINEAR = hj.HybridSystem(
 @pytest.mark.medium
 def test_covariance_of_a_linear_map():
     orbit = hj.periodic_orbit(
-        hj.ReturnMap(LINEAR, sequence=("m",), integrator=exact_flow),
+        hj.ReturnMap(LINEAR, sequence=("m",), integrator=CLOCK),
         jnp.zeros(3),
         {"shift": jnp.array(0.0)},
         throw=False,
