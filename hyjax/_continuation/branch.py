@@ -15,8 +15,9 @@ from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.extras import needed
+from .._results.failure import raise_failure
 from .._results.registry import draw
-from .._results.shown import Shown
+from .._results.shown import is_traced, Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Scalar
 from .._system.where import leaf_names
@@ -283,6 +284,19 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     # The return maps of pre-impact and of post-impact states have the same multipliers, except for zeros.
     columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
     return columns
+
+
+AnyCurve = TypeVar("AnyCurve", bound=Points)
+
+
+def raise_branch(name: str, found: AnyCurve) -> AnyCurve:
+    """The branch or locus itself; `SolveError` where it ends before its `stop`. Under `jit` and `vmap` its codes are not
+    known."""
+    if is_traced(found):
+        return found
+    count = int(np.sum(found.curves.count))
+    remedy = f"The attribute `result` of this error has the {count} points before, as has the call with throw=False."
+    return raise_failure(name, found, remedy=remedy)
 
 
 def _result_of(curves: Curve) -> RESULTS:

@@ -14,7 +14,7 @@ from .._orbit.problem import Problem
 from .._results.shown import is_traced
 from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
-from .branch import Branch
+from .branch import Branch, raise_branch
 from .curve import (
     CurveState,
     follow_curve,
@@ -39,14 +39,15 @@ def continuation(
     stop: Stop,
     method: Method = PseudoArclength(),
     integrator: IntegratorLike | None = None,
+    throw: bool = True,
 ) -> Branch:
     r"""Follow a periodic orbit over a parameter: the branch $F(y, \lambda) = \text{flow}(R(y), \lambda) - y = 0$, through folds.
 
-    **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides,
-    autonomous or forced. `where`: selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the
-    parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`:
-    `PseudoArclength` or `NaturalParameter`. `integrator`: an `Integrator`, or one for each mode,
-    `{"stance": ..., "flight": ...}`; by default the orbit's.
+    **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced. `where`:
+    selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the parameter, in its own unit, at
+    which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: `PseudoArclength` or
+    `NaturalParameter`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the
+    orbit's. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
     their parameters. Special points are located when `Branch.special_points` is first read.
@@ -82,7 +83,8 @@ def continuation(
     natural = jnp.zeros_like(v0).at[-1].set(1)
     along = interval.ways[:, None] * natural
     starts = jnp.broadcast_to(v0, along.shape)
-    return branch_from(unfolding, starts, jnp.broadcast_to(natural, along.shape), along, interval, method)
+    found = branch_from(unfolding, starts, jnp.broadcast_to(natural, along.shape), along, interval, method)
+    return raise_branch("continuation", found) if throw else found
 
 
 def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:

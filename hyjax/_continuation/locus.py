@@ -21,7 +21,7 @@ from .._numerics.linearize import with_columns
 from .._results.registry import draw
 from .._results.table import Table
 from .._system.where import one_leaf, Where
-from .branch import Points
+from .branch import Points, raise_branch
 from .continuation import Method
 from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, Stop
 from .grazing import grazing_equation, Touch
@@ -31,13 +31,16 @@ from .unfolding import bordered, borders, Unfolding
 SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 
 
-def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = PseudoArclength()) -> "Locus":
+def locus(
+    point: SpecialPoint, *, where: Where, stop: Stop, method: Method = PseudoArclength(), throw: bool = True
+) -> "Locus":
     r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings, grazing
     or corners.
 
     **Arguments:** `point`: of kind `fold`, `period-doubling`, `grazing` or `corner`, from `Branch.special_points`; the parameter
     of its branch stays free. `where`: selects the second parameter. `stop`: the value of the second parameter, in its own unit,
-    at which to end; or bounds `(low, high)`, to follow the curve in both directions. `method`: as for `continuation`.
+    at which to end; or bounds `(low, high)`, to follow the curve in both directions. `method`: as for `continuation`. `throw`:
+    raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where `stop` was reached,
     otherwise a code as for `continuation`. `ValueError` for a point of another kind, and where both parameters are the same.
@@ -74,7 +77,8 @@ def locus(point: SpecialPoint, *, where: Where, stop: Stop, method: Method = Pse
     )  # fmt: skip
     v0 = unfolding.join(y, unfolding.origin)
     curves = _follow(unfolding, v0, point.touch, point.kind, interval, method)
-    return Locus(unfolding, curves, point.kind)
+    found = Locus(unfolding, curves, point.kind)
+    return raise_branch("locus", found) if throw else found
 
 
 class Locus(Points):

@@ -14,7 +14,7 @@ from .._numerics.linearize import with_columns
 from .._numerics.newton import newton
 from .._orbit.problem import Problem
 from .._results.shown import is_traced
-from .branch import Branch
+from .branch import Branch, raise_branch
 from .continuation import branch_from, Method, unfolding_of
 from .curve import interval_to, PseudoArclength, Stop
 from .special_points import SpecialPoint
@@ -34,6 +34,7 @@ def switch_branch(
     stop: Stop,
     amplitude: float | None = None,
     method: Method = PseudoArclength(),
+    throw: bool = True,
 ) -> Branch:
     r"""Follow the other branch through a period doubling or a branch point.
 
@@ -46,7 +47,8 @@ def switch_branch(
     at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size. By default it is at most 1e-2, and so
     small that the first point lies within `stop` and, at a doubling, that its parameter is not further than 1/20 of the way to
     `stop` and its multipliers are still near those at the doubling. An amplitude that is given is reduced only where no orbit is
-    found at a doubling. `method`: as for `continuation`.
+    found at a doubling. `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds
+    the code.
 
     **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`: `stop_not_reached` where the
     branch leads to the other side only. Without points if the first point was not found within `stop`. `ValueError` for a fold, a
@@ -103,7 +105,8 @@ def switch_branch(
         branch = branch_from(unfolding, v0, halves, halves, interval, method)
         if is_traced(branch) or branch.curves.started.all():
             break
-    return _chosen_halves(branch, both=isinstance(stop, tuple | list))
+    found = _chosen_halves(branch, both=isinstance(stop, tuple | list))
+    return raise_branch("switch_branch", found) if throw else found
 
 
 def _chosen_halves(branch: Branch, both: bool) -> Branch:
@@ -198,7 +201,7 @@ def cascade(
     found: list[Branch] = []
     reach = stop
     while len(found) < doublings:
-        branch = switch_branch(point, stop=reach, method=method)
+        branch = switch_branch(point, stop=reach, method=method, throw=False)
         found.append(branch)
         if not branch.curves.started.all():
             break
@@ -225,7 +228,7 @@ def crossing_branches(branches: Sequence[Branch], *, stop: tuple[float, float], 
         if any(same(point, each) for each in met):
             continue
         met.append(point)
-        branch = switch_branch(point, stop=stop, method=method)
+        branch = switch_branch(point, stop=stop, method=method, throw=False)
         if branch.curves.started.all():
             found.append(branch)
             met += branch_points(branch)

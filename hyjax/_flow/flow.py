@@ -8,6 +8,7 @@ from jaxtyping import Array, Int
 
 from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
+from .._results.failure import raise_failure
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -139,6 +140,7 @@ def flow_to_guard(
     params: Params,
     *,
     integrator: IntegratorLike = Integrator(),
+    throw: bool = True,
 ) -> Impact:
     r"""Flow in a mode until the first of its guards falls through zero.
 
@@ -146,7 +148,7 @@ def flow_to_guard(
 
     **Arguments:** `system`: a `HybridSystem`. `mode`: a name, static. `t`: start time. `x`: initial state, shape `(n,)`. Times
     and states are in the units of the vector field. `integrator`: an `Integrator`, or one for each mode,
-    `{"stance": ..., "flight": ...}`.
+    `{"stance": ..., "flight": ...}`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Impact`, before the jump. A transition with `at_once` whose guard is not positive at the start is met there. A
     second guard that falls within the tolerance of the first is always `simultaneous_guards`, because whoever takes the jump
@@ -176,7 +178,8 @@ def flow_to_guard(
     integrator.of(mode).tolerances(x.dtype)
     t = jnp.asarray(t, x.dtype)
     check_mode(system, mode, t, x, params)
-    return _run_within(system, mode, t, x, params, integrator)
+    found = _run_within(system, mode, t, x, params, integrator)
+    return raise_failure("flow_to_guard", found) if throw else found
 
 
 def flow_for(

@@ -202,15 +202,17 @@ def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max
 
 
 @short_run
-def jacobian_of_crossing(system, section, t, x, params, max_jumps: int, integrator, passes: int = 1) -> Matrix:
-    """The Jacobian of the state after `passes` crossings; NaN where one fails."""
+def jacobian_of_crossing(
+    system, section, t, x, params, max_jumps: int, integrator, passes: int = 1
+) -> tuple[Matrix, RESULTS]:
+    """The Jacobian of the state after `passes` crossings, NaN where one fails; and the code."""
 
     def end(x):
         crossing = crossing_of(system, section, t, x, params, max_jumps, pushable(integrator), passes)
         return crossing.x, crossing.result
 
     jacobian, result = jax.jacfwd(end, has_aux=True)(x)
-    return nan_unless(result == RESULTS.successful, jacobian)
+    return nan_unless(result == RESULTS.successful, jacobian), result
 
 
 def _longest(section: SectionLike, params: Params, integrator: Integrators, dtype) -> Float[Array, ""]:

@@ -6,17 +6,20 @@ derivatives of any order, in forward and reverse mode, come from those of an arc
 """
 
 import dataclasses
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
 from .._numerics.eager import long_run, short_run
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
+from .._results.failure import raise_failure
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -28,6 +31,8 @@ from .integrator import for_modes, Integrator, IntegratorLike, Integrators, with
 from .loop_state import Watch
 from .stuck import may_go_on, MEMORY
 from .trajectory import samples_at, Trajectory
+
+Found = TypeVar("Found")
 
 
 def simulate(
@@ -42,6 +47,7 @@ def simulate(
     integrator: IntegratorLike = Integrator(),
     times: Float[Array, " times"] | None = None,
     record: bool = True,
+    throw: bool = True,
 ) -> Trajectory:
     r"""Simulate a hybrid system from `t0` to `t1` through any sequence of modes.
 
@@ -50,9 +56,10 @@ def simulate(
     **Arguments:** `system`: a `HybridSystem`. `x0`: initial state, shape `(n,)`. `mode`: name of the first mode. `t0`, `t1`:
     start and end time; a guard that falls within rounding of `t1` counts as met: its jump is taken, and the end is the event's
     time. Times and states are in the units of the vector fields. `max_jumps`: the largest number of jumps, static. `integrator`:
-    an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `times`: at which to
-    keep states, shape `(times,)`, in any order; `Trajectory.sample` gives further states. `record`: whether to keep the arcs;
-    `False` keeps the final state and the number of jumps, in constant memory, and takes as many arcs as there are.
+    an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `times`: at which to keep
+    states, shape `(times,)`, in any order; `Trajectory.sample` gives further states. `record`: whether to keep the arcs; `False`
+    keeps the final state and the number of jumps, in constant memory, and takes as many arcs as there are. `throw`: raise a
+    `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Trajectory`, also under `jit` and `vmap`. Its numbers are differentiable in `x0`, `params`, `t0` and `t1`, to
     any order in forward and reverse mode (with the integrator's default `adjoint`). After a failure the trajectory up to the
@@ -76,7 +83,21 @@ def simulate(
     if times is not None and not record:
         raise ValueError("simulate: times= needs the arcs: simulate with record=True.")
     times = None if times is None else jnp.asarray(times, x0.dtype)
-    return run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, times, record)
+    found = run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, times, record)
+    return raise_stop("simulate", found, found) if throw else found
+
+
+def raise_stop(name: str, found: Found, run: Trajectory) -> Found:
+    """What was found with the trajectory `run`; `SolveError` with time, mode and state at its end where `run` failed."""
+
+    def end(about):
+        t, x, mode, jumps = about
+        there = run.system.names[int(mode)]
+        x = np.array2string(x[: run.system.mode(there).dimension], precision=6, separator=", ")
+        return f"at t = {float(t):.6g} in mode {there!r} after {int(jumps)} jump{'s' * (int(jumps) != 1)}, x = {x}"
+
+    remedy = "With throw=False the run up to there is returned, with the code in `result`."
+    return raise_failure(name, found, run.result, (run.t, run.x, run.mode, run.jumps), end, remedy)
 
 
 def check_simulation(

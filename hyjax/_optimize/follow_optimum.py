@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._numerics.eager import long_run
+from .._results.failure import raise_failure
 from .._results.working import working
 from .._system.results import RESULTS
 from .._system.where import leaf_names, one_leaf, Where
@@ -44,13 +45,20 @@ SUCCESSFUL, NOT_FOUND = cast(RESULTS, RESULTS.successful), cast(RESULTS, RESULTS
 
 
 def follow_optimum(
-    gait: OptimizedOrbit, *, where: Where | None = None, limit: str | None = None, stop: float, points: int = 40
+    gait: OptimizedOrbit,
+    *,
+    where: Where | None = None,
+    limit: str | None = None,
+    stop: float,
+    points: int = 40,
+    throw: bool = True,
 ) -> OptimumBranch:
     r"""Follow an optimal gait over a parameter of the system, or over the limit of a constraint, to the value `stop`.
 
     **Arguments:** `gait`: an optimum, from `optimize`. `where`: selects one parameter that was not optimized, as
     `lambda p: p.slope`; or `limit`: the name of a constraint with one limit, such as `"speed"`. `stop`: where to end, in the
-    parameter's or the constraint's unit. `points`: steps of equal length; more where Newton's method needs them.
+    parameter's or the constraint's unit. `points`: steps of equal length; more where Newton's method needs them. `throw`: raise a
+    `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `OptimumBranch`: unknowns, objective, multipliers and orbits at each point, and where the active set changes. By
     second derivatives of the orbit. `result` is `successful` where `stop` was reached; `optimum_not_found` where the optimum
@@ -85,7 +93,12 @@ def follow_optimum(
     active = ActiveSet(np.asarray(gait.active), *unknowns.at_bounds(gait.params))
     optima: list[Optimum] = []
     changes: list[ActiveSetChange] = []
-    ended = lambda code: _branch(gait, program.name, optima, changes, code)
+
+    def ended(code):
+        found = _branch(gait, program.name, optima, changes, code)
+        remedy = f"The attribute `result` of this error has the {len(optima)} points before, as has the call with throw=False."
+        return raise_failure("follow_optimum", found, remedy=remedy) if throw else found
+
     with working(f"following an optimum over {program.name}") as say:
         u, orbit = np.asarray(unknowns.vector(gait.params)), program.program.expanded(gait.orbit)
         found, code = curve.solved(start, u, np.asarray(gait.multipliers), active, orbit)

@@ -103,7 +103,7 @@ def optimize(
             lambda r: r.gradient_error, result, jnp.asarray(error), is_leaf=lambda leaf: leaf is None
         )  # fmt: skip
     if throw and result.result != RESULTS.successful:
-        raise SolveError(failure(result), result.result._value)
+        raise SolveError(failure(result), result.result._value, result)
     return result
 
 

@@ -11,6 +11,7 @@ from .._flow.integrator import Integrator
 from .._results.shown import Shown
 from .._results.warn import warn
 from .._results.working import working
+from .._system.results import RESULTS, SolveError
 from .._system.types import Params
 from .orbit import PeriodicOrbit
 from .return_map import require_map, ReturnMap
@@ -104,6 +105,7 @@ def find_orbits(
     max_starts: int = 2048,
     key: PRNGKeyArray | None = None,
     method: AbstractShooting = SingleShooting(),
+    throw: bool = True,
 ) -> Orbits:
     r"""Periodic orbits in a region, found by Newton's method from many starts in it. $S^m(x) = x$ for $m$ = `strides`.
 
@@ -129,13 +131,13 @@ def find_orbits(
       jump that closes the sequence; an orbit of several strides has one of these states in the box. It may be large: only the
       image of the reset is searched. With a section, a box of states of its mode, which need not lie on the section.
     - `max_starts`: the largest number of starts. `key`: of `jax.random`; the same key gives the same orbits.
-    - `method`: as for `periodic_orbit`.
+    - `method`: as for `periodic_orbit`. `throw`: raise a `SolveError` if no orbit is found; with `False`, `Orbits` of length 0.
 
     **Returns:** `Orbits`: the distinct orbits found, by decreasing period, `orbits[0]` the first; along a sequence with the
-    attributes of a `PeriodicOrbit`, whose arrays have a leading axis. Its length is 0 if none is found; a warning says where
-    starts led to instead: to orbits outside of the region, or to states that return at another phase of a forcing. Orbits of
-    continuous families are omitted. Not for use under `jit`, because the number of orbits is not known in advance. `ValueError`
-    for arguments of a wrong shape or dtype, or that are not finite.
+    attributes of a `PeriodicOrbit`, whose arrays have a leading axis. If none is found, a `SolveError`, or a warning without
+    `throw`, says where starts led to: orbits outside of the region, or states that return at another phase of a forcing. Orbits
+    of continuous families are omitted. Not for use under `jit`, because the number of orbits is not known in advance.
+    `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     With a `section`, `orbits.batches` has a batch for each sequence, the shortest sequence first. The `system` of these orbits is
     the given one with a transition at the section, which changes nothing and enters the mode `"(mode) from the section"`, where
@@ -164,16 +166,28 @@ def find_orbits(
     if not np.all(low <= high):
         raise ValueError(f"region: low {low} must not exceed high {high}.")
     if step.sequence is None:
-        found = find_section_orbits(step, params, region, max_starts, key, method)
-        return Orbits(tuple(found.values()))
-    integrator = step.integrator_or(Integrator())
-    for bound in region:
-        _, _, params = check(step.system, 0.0, bound, params, step.sequence, integrator)
-    batch = Batch(step.system, params, step.sequence, step.strides, method, integrator)
-    with working("searching for periodic orbits"):
-        orbits, census = search(batch, (low, high), max_starts, key, solve_batch)
-    if len(orbits) and not census.complete:
-        warn(f"find_orbits: {census}")
-    elif census.hint and not len(orbits):
+        batches, census = find_section_orbits(step, params, region, max_starts, key, method)
+    else:
+        integrator = step.integrator_or(Integrator())
+        for bound in region:
+            _, _, params = check(step.system, 0.0, bound, params, step.sequence, integrator)
+        batch = Batch(step.system, params, step.sequence, step.strides, method, integrator)
+        with working("searching for periodic orbits"):
+            orbits, census = search(batch, (low, high), max_starts, key, solve_batch)
+        batches = (orbits,)
+    found = Orbits(batches)
+    if len(found):
+        if not census.complete:
+            warn(f"find_orbits: {census}")
+    elif throw:
+        box = f"{np.array2string(low, separator=', ')} to {np.array2string(high, separator=', ')}"
+        advice = census.hint or "Give another region, more strides, or the map of a section."
+        raise SolveError(
+            f"find_orbits: none of {census.tried} starts in the region {box} led to a periodic orbit. {advice} With throw=False "
+            "the result is empty.",
+            RESULTS.orbit_not_converged._value,
+            found,
+        )
+    elif census.hint:
         warn(f"find_orbits: no orbit was found. {census.hint}")
-    return Orbits((orbits,))
+    return found

@@ -21,7 +21,6 @@ from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
-from .failure import Reached
 from .implicit import closed_orbit
 from .multipliers import eigenvalues
 from .orbit_report import orbit_table
@@ -171,7 +170,7 @@ class PeriodicOrbit(Shown):
 
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `ReturnMap`."""
-        return self.step.monodromy(self.x, self.params)
+        return self.step.monodromy(self.x, self.params, throw=False)
 
 
 def orbit_of(
@@ -196,6 +195,22 @@ def orbit_of(
         result=result, params=params, system=problem.system, sequence=problem.sequence,
         strides=problem.strides, integrator=integrator,
     )  # fmt: skip
+
+
+class Reached(eqx.Module):
+    """The last iterate of a search, successful or not: the states at the starts of the strides, their residual, and the number of
+    iterations."""
+
+    nodes: Float[Array, "strides n"]
+    residual: Scalar
+    iterations: Int[Array, ""]
+
+    def distance(self, guess: Float[Array, "..."]) -> Scalar:
+        """The largest component of the difference from a guess, of the start or of all nodes, relative to the largest component
+        of both."""
+        nodes = self.nodes if guess.ndim == 2 else self.nodes[0]
+        size = jnp.maximum(jnp.max(jnp.abs(nodes)), jnp.max(jnp.abs(guess)))
+        return jnp.max(jnp.abs(nodes - guess)) / jnp.where(size > 0, size, 1)
 
 
 def run_orbit(

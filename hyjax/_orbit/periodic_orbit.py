@@ -2,13 +2,14 @@ r"""A periodic orbit from a guess, by Newton's method on a return map."""
 
 import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.check import check
 from .._flow.integrator import Integrator
+from .._results.failure import raise_failure
 from .._system.types import Params, State
-from .failure import raise_failure
-from .orbit import PeriodicOrbit, run_one_orbit
+from .orbit import PeriodicOrbit, Reached, run_one_orbit
 from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
 from .shooting import AbstractShooting, MultipleShooting, SingleShooting
@@ -30,8 +31,8 @@ def periodic_orbit(
 
     **Arguments:** `step`: a `ReturnMap`; by default integrated by `Integrator()`. `guess`: state at the start of the sequence's
     first mode, just after a jump, or in the mode of the section, shape `(n,)`; or for `MultipleShooting` one for each stride,
-    shape `(strides, n)`. `method`: `SingleShooting` or `MultipleShooting`. `near`: the largest `distance` from the guess, such
-    as 0.1. `throw`: raise an error on failure; with `False`, `result` holds the code.
+    shape `(strides, n)`. `method`: `SingleShooting` or `MultipleShooting`. `near`: the largest `distance` from the guess, such as
+    0.1. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     With a section, Newton's method solves for a fixed point of its map; the sequence of modes at the fixed point is that of the
     orbit, whose system has the crossing as a transition, as for `find_orbits`. Not under `jit`, because the sequence is not known
@@ -39,14 +40,13 @@ def periodic_orbit(
 
     **Returns:** `PeriodicOrbit`, also under `jit` and `vmap`, in the units of the vector fields. All its numbers are
     differentiable in `params`, to any order in forward and reverse mode. With
-    `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that
-    does not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers.
-    `result` is `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are
-    periodic too, `zeno` when the strides shrink to no duration, `out_of_phase` when the state of a time-dependent system returns
-    at another phase of its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the
-    stride that failed.
-    With `throw`, a `SolveError` states code, residual and last iterate; under `jit` it is equinox's runtime error, with
-    the code. `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
+    `Integrator(adjoint=diffrax.RecursiveCheckpointAdjoint())` they are differentiable once, in reverse mode, at a cost that does
+    not grow with the number of parameters: one backward pass through the strides, and one more for the multipliers. `result` is
+    `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are periodic too, `zeno`
+    when the strides shrink to no duration, `out_of_phase` when the state of a time-dependent system returns at another phase of
+    its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed.
+    With `throw`, a `SolveError` states code, residual and last iterate. `ValueError` for arguments of a wrong shape or dtype, or
+    that are not finite.
 
     **Example:**
 
@@ -71,7 +71,7 @@ def periodic_orbit(
         )
     if step.sequence is None:
         orbit, reached = orbit_of_section(step, guess, params, method, jnp.asarray(near, guess.dtype))
-        return raise_failure(orbit, reached) if throw else orbit
+        return _raise_failure(orbit, reached) if throw else orbit
     integrator = step.integrator_or(Integrator())
     if guess.ndim == 2:
         if not isinstance(method, MultipleShooting) or guess.shape[0] != strides:
@@ -86,4 +86,21 @@ def periodic_orbit(
         _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
     near = jnp.asarray(near, guess.dtype)
     orbit, reached = run_one_orbit(step.system, guess, params, step.sequence, strides, method, integrator, near)
-    return raise_failure(orbit, reached) if throw else orbit
+    return _raise_failure(orbit, reached) if throw else orbit
+
+
+def _raise_failure(orbit: PeriodicOrbit, reached: Reached) -> PeriodicOrbit:
+    remedy = (
+        "Try a guess nearer to the orbit, such as an orbit at a neighbouring parameter; find_orbits, which needs no guess; or "
+        "throw=False, which returns the code in `result`."
+    )
+    return raise_failure("periodic_orbit", orbit, None, (reached, orbit.distance), _last_iterate, remedy)
+
+
+def _last_iterate(about: tuple[Reached, np.ndarray]) -> str:
+    reached, distance = about
+    count, x = int(reached.iterations), np.array2string(np.asarray(reached.nodes)[0], precision=6, separator=", ")
+    return (
+        f"residual {float(reached.residual):.2g} after {count} iteration{'s' * (count != 1)}, at x = {x}, distance "
+        f"{float(distance):.2g} from the guess"
+    )

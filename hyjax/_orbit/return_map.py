@@ -7,10 +7,13 @@ import equinox as eqx
 from .._flow.check import check
 from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators
 from .._flow.section_map import check_section, Crossing, crossing_of, jacobian_of_crossing
+from .._results.failure import raise_failure
 from .._system.section import Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, State, Time
 from .stride import jacobian_of_stride, monodromy_of_stride, Stride, traced_stride
+
+_NAN = "With throw=False the matrix is returned, with NaN where the map fails."
 
 
 class ReturnMap(eqx.Module):
@@ -90,12 +93,15 @@ class ReturnMap(eqx.Module):
         self.strides, self.max_jumps = strides, max_jumps
         self.integrator = None if integrator is None else for_modes(system, integrator)
 
-    def __call__(self, x: State, params: Params, t: float | Time | None = None) -> Stride | Crossing:
+    def __call__(
+        self, x: State, params: Params, t: float | Time | None = None, *, throw: bool = True
+    ) -> Stride | Crossing:
         r"""The state after `strides` passes. $S^m(x)$
 
         **Arguments:** `x`: of a `sequence` the state just after a jump, in the sequence's first mode; of a `section` a state of
         its mode, which need not be on the section: a start on the surface is no crossing. Shape `(n,)`. `t`: start time, which
-        matters only for a system that depends on time; by default 0, or the phase of the `Stroboscope`.
+        matters only for a system that depends on time; by default 0, or the phase of the `Stroboscope`. `throw`: raise a
+        `SolveError` on failure; with `False`, `result` holds the code.
 
         **Returns:** a `Stride(x, time, impacts, guard_rates, result)`, or a `Crossing(x, time, mode, transitions, jumps,
         result)`, also under `jit` and `vmap`, differentiable in `x`, `params` and `t`. `result` is `unexpected_transition` when a
@@ -107,41 +113,47 @@ class ReturnMap(eqx.Module):
         the failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
         """
         if self.sequence is None:
-            return crossing_of(*self._of_section(x, params, t))
-        return traced_stride(*self._along_sequence(x, params, t))
+            through = crossing_of(*self._of_section(x, params, t))
+        else:
+            through = traced_stride(*self._along_sequence(x, params, t))
+        return raise_failure("ReturnMap", through) if throw else through
 
-    def jacobian(self, x: State, params: Params, t: float | Time | None = None) -> Matrix:
+    def jacobian(self, x: State, params: Params, t: float | Time | None = None, *, throw: bool = True) -> Matrix:
         r"""The Jacobian of the map, from section to section. $S_x = \prod_i D_xR_i\,(I - f\,D_xg/(D_tg + D_xg f))\,\Phi_i$
 
         Variations end where the *neighbouring* orbit meets its guard, or the section, so the eigenvalue along the flow is 0; for
         a `Stroboscope`, at the same time. Computed by automatic differentiation through the steps and the events.
 
         **Arguments:** as for a call. **Returns:** shape `(n, n)`, row and column in the units of the coordinates; for a
-        `Stroboscope` as many rows as the largest mode has coordinates. NaN where the map fails. Source: Bhounsule (2014), eq. 16,
-        whose printed factors are in the wrong order; Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
+        `Stroboscope` as many rows as the largest mode has coordinates. Where the map fails a `SolveError`, or NaN without
+        `throw`. Source: Bhounsule (2014), eq. 16, whose printed factors are in the wrong order; Kong, Payne, Zhu, Johnson (2024),
+        eqs. 34-35.
         """
         if self.sequence is None:
-            return jacobian_of_crossing(*self._of_section(x, params, t))
-        return jacobian_of_stride(*self._along_sequence(x, params, t))
+            matrix, result = jacobian_of_crossing(*self._of_section(x, params, t))
+        else:
+            matrix, result = jacobian_of_stride(*self._along_sequence(x, params, t))
+        return raise_failure("ReturnMap.jacobian", matrix, result, remedy=_NAN) if throw else matrix
 
-    def monodromy(self, x: State, params: Params, t: float | Time | None = None) -> Matrix:
+    def monodromy(self, x: State, params: Params, t: float | Time | None = None, *, throw: bool = True) -> Matrix:
         r"""The monodromy matrix, the map of variations at *fixed time*: $\prod_i \Xi_i\,\Phi_i$.
 
         $\Phi_i$ is the Jacobian of the flow over the duration of arc $i$, $\Xi_i$ the saltation matrix at its end. On a periodic
         orbit of an autonomous system the spectrum is that of `jacobian`, except that the eigenvalue along the flow is 1 instead
         of 0.
 
-        **Arguments:** as for a call. **Returns:** shape `(n, n)`, row and column in the units of the coordinates; NaN where the
-        map fails. `ValueError` for the map of a `Section`, whose sequence of jumps is not known before it is computed. Source:
-        Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
+        **Arguments:** as for a call. **Returns:** shape `(n, n)`, row and column in the units of the coordinates; where the map
+        fails a `SolveError`, or NaN without `throw`. `ValueError` for the map of a `Section`, whose sequence of jumps is not
+        known before it is computed. Source: Kong, Payne, Zhu, Johnson (2024), eqs. 34-35.
         """
         if isinstance(self.section, Stroboscope):
-            return self.jacobian(x, params, t)
+            return self.jacobian(x, params, t, throw=throw)
         if self.sequence is None:
             raise ValueError(
                 "monodromy: give the sequence of modes in place of the section: ReturnMap(system, sequence=...)."
             )
-        return monodromy_of_stride(*self._along_sequence(x, params, t))
+        matrix, result = monodromy_of_stride(*self._along_sequence(x, params, t))
+        return raise_failure("ReturnMap.monodromy", matrix, result, remedy=_NAN) if throw else matrix
 
     def repeated(self, times: int) -> "ReturnMap":
         """The map iterated, $S^{km}$ for $k$ = `times`: the same with `times` as many strides. `ValueError` for less than one."""

@@ -27,12 +27,11 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, Scalar, State, Time
-from .failure import Reached
-from .orbit import PeriodicOrbit, run_one_orbit
+from .orbit import PeriodicOrbit, Reached, run_one_orbit
 from .orbit_register import FixedPoint
 from .problem import uses_time
 from .return_map import ReturnMap
-from .search import Batch, Region, search, SectionBatch, solve_batch, stage_limits
+from .search import Batch, Census, Region, search, SectionBatch, solve_batch, stage_limits
 from .shooting import AbstractShooting, outcome, SearchLimits
 
 
@@ -159,15 +158,13 @@ def _onto_surface(section: SectionLike, x: State, params: Params) -> State:
 
 def find_section_orbits(
     step: ReturnMap, params: Params, region: Region, starts: int, key: PRNGKeyArray | None, method: AbstractShooting
-) -> dict[tuple[str, ...], PeriodicOrbit]:
-    """`find_orbits` by a section."""
+) -> tuple[tuple[PeriodicOrbit, ...], Census]:
+    """`find_orbits` by a section: the batches, and the count of starts."""
     step, batch = _prepared("find_orbits", step, region, params, method)
     low, high = (np.asarray(bound) for bound in region)
     with working("searching for periodic orbits"):
         found, census = search(batch, (low, high), starts, key, _solve)
-        if len(found.period) and not census.complete:
-            warn(f"find_orbits: {census}")
-        return _named(step, batch, found)
+        return tuple(_named(step, batch, found).values()), census
 
 
 def orbit_of_section(

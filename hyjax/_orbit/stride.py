@@ -89,14 +89,14 @@ traced_stride = short_run(run_stride)
 
 @short_run
 def jacobian_of_stride(system, t, x, params, sequence, integrator):
-    """The Jacobian of the state after a stride, shape `(n, n)`; NaN where the stride fails."""
+    """The Jacobian of the state after a stride, shape `(n, n)`, NaN where the stride fails; and the code."""
 
     def end(x):
         through = run_stride(system, t, x, params, sequence, pushable(integrator))
         return through.x, through.result
 
     jacobian, result = jax.jacfwd(end, has_aux=True)(x)
-    return nan_unless(result == RESULTS.successful, jacobian)
+    return nan_unless(result == RESULTS.successful, jacobian), result
 
 
 @short_run
@@ -113,7 +113,7 @@ def timed_jacobian(system, t, x, params, sequence, integrator):
 
 @short_run
 def monodromy_of_stride(system, t, x, params, sequence, integrator):
-    """The monodromy matrix of a stride; NaN where the stride fails."""
+    """The monodromy matrix of a stride, NaN where the stride fails; and the code."""
     total, delay = jnp.eye(x.shape[0], dtype=x.dtype), jnp.zeros_like(x)
     through = run_stride(system, t, x, params, sequence, integrator)
     pushed = pushable(integrator)
@@ -125,4 +125,4 @@ def monodromy_of_stride(system, t, x, params, sequence, integrator):
         delay = jnp.where(impact.at_once, delay, late @ total) if way.at_once else late @ total
         total = jacobian @ total - jnp.outer(slip, delay)
         t, x = impact.t, reset(way, impact.t, impact.x, params)
-    return nan_unless(through.result == RESULTS.successful, total)
+    return nan_unless(through.result == RESULTS.successful, total), through.result

@@ -20,6 +20,7 @@ from .._numerics.orthonormal import orthonormal
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.dataset import load_xarray
+from .._results.failure import raise_if_none
 from .._results.labels import Units, units_attribute, units_of
 from .._results.long_names import described, meanings_of
 from .._results.working import progress_bar
@@ -122,6 +123,7 @@ def attractor(
     max_period: int = 64,
     executor: Executor | None = None,
     progress: bool | None = None,
+    throw: bool = True,
 ) -> "xarray.Dataset":
     r"""Long-run states, periods and Lyapunov exponents over a grid of parameters: $x_{k+1} = S(x_k, \lambda)$, iterated.
 
@@ -139,6 +141,7 @@ def attractor(
     - `n_strides`: the number of strides; `discard`: of these, the number that are not measured, by default half.
     - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
     - `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a bar on stderr; by default on a terminal.
+    - `throw`: raise a `SolveError` where no lane succeeds.
 
     **Returns:** an `xarray.Dataset` over the parameters' dimensions, and over `start` if several are given: `x` (the last states,
     over `stride` and `coordinate`), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov`
@@ -201,7 +204,8 @@ def attractor(
 
     count = states.shape[1] if states.ndim == 3 else None
     metadata = chosen.described | {"strides": n_strides, "discarded": discard}
-    return _labelled(xarray, found, grid, count, chosen.coordinates, units_of(None, params, step.system), metadata)
+    found = _labelled(xarray, found, grid, count, chosen.coordinates, units_of(None, params, step.system), metadata)
+    return raise_if_none("attractor", found) if throw else found
 
 
 def _labelled(

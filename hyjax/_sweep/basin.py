@@ -19,6 +19,7 @@ from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.dataset import load_xarray
+from .._results.failure import raise_if_none
 from .._results.labels import units_attribute, units_of
 from .._results.long_names import described, in_words
 from .._results.working import progress_bar
@@ -140,6 +141,7 @@ def basin(
     closeness: float = 1e-2,
     executor: Executor | None = None,
     progress: bool | None = None,
+    throw: bool = True,
 ) -> "xarray.Dataset":
     r"""Basins of attraction: the outcome of each initial state of a grid.
 
@@ -158,7 +160,7 @@ def basin(
     - `outcomes`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
     - `max_strides`: the largest number of strides. `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show
-      a bar on stderr; by default on a terminal.
+      a bar on stderr; by default on a terminal. `throw`: raise a `SolveError` where no lane succeeds.
 
     **Returns:** an `xarray.Dataset` over the axes: `outcome`, the number of the outcome, with the names of all outcomes in its
     attribute `flag_meanings` (the orbits in their order, counted from 1, the `outcomes`, `no step` where a stride failed for
@@ -201,7 +203,8 @@ def basin(
     each = Outcomes(lane, common, x[0], chosen.mode, max_strides, few)
     found = _outcomes(each, x, executor, progress)
     units = units_of(None, params, step.system).coordinates
-    return _labelled(xarray, found, values, names, tuple(outcomes), chosen, units)
+    found = _labelled(xarray, found, values, names, tuple(outcomes), chosen, units)
+    return raise_if_none("basin", found) if throw else found
 
 
 def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) -> dict[str, np.ndarray]:

@@ -23,6 +23,7 @@ from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.prescribed import Prescribed, prescribed_at, Quantity
 from .._orbit.problem import Problem
+from .._results.failure import raise_if_none
 from .._results.labels import units_of
 from .._results.version import version
 from .._system.results import RESULTS
@@ -209,6 +210,7 @@ def sweep(
     executor: Executor | None = None,
     units: dict[str, str] | None = None,
     progress: bool | None = None,
+    throw: bool = True,
 ) -> "xarray.Dataset":
     r"""Sweep of a periodic orbit over a grid of parameters: $S^m(x, \lambda) = x$ for all $\lambda$ of the grid.
 
@@ -238,6 +240,7 @@ def sweep(
       process. Only this process writes the store. See `docs/cluster.md`.
     - `units`: of the coordinates and of `time`, by name, in place of those that the system names.
     - `progress`: show a bar on stderr; by default on a terminal.
+    - `throw`: raise a `SolveError` where no lane succeeds.
 
     **Returns:** an `xarray.Dataset` over dimensions named after the parameters and the quantities: `x` (state just after the last
     jump, over `coordinate`), `period`, `multipliers_real` and `multipliers_imag` (over `multiplier`), `stable`, `residual`,
@@ -297,4 +300,5 @@ def sweep(
         Workers(solver, executor, lanes.threads),
         progress,
     )
-    return solve_in_memory(whole) if out is None else solve_in_store(whole, Path(out), resume)
+    found = solve_in_memory(whole) if out is None else solve_in_store(whole, Path(out), resume)
+    return raise_if_none("sweep", found) if throw else found

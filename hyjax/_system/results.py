@@ -175,12 +175,13 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
 
 
 class SolveError(RuntimeError):
-    """A computation that failed, outside of `jit`: the message has the code, what was tried, and the remedies.
+    """A computation that failed: the message has the code of each lane, what was reached, and the remedy.
 
-    Raised by what has an argument `throw`; with `throw=False` there is none, and the code is in `result`. Under `jit` it is
-    equinox's runtime error, with the code.
+    Raised by every function with an argument `throw`, also under `vmap` alone; with `throw=False` the same call returns, with the
+    code in `result`. Under `jit`, and under `grad` of it, it is equinox's runtime error with the message of the code.
 
-    **Attributes:** `codes`: the names of the codes of `RESULTS`, of all lanes that failed, each once.
+    **Attributes:** `codes`: the names of the codes of `RESULTS`, of all lanes that failed, each once. `result`: what the call
+    returns with `throw=False`, such as the part of a branch that was found; `None` under `vmap`.
 
     **Example:**
 
@@ -189,15 +190,16 @@ class SolveError(RuntimeError):
     >>> try:
     ...     hj.periodic_orbit(wheel.step, jnp.array([-0.5, 0.1]), params)
     ... except hj.SolveError as error:
-    ...     print(str(error).splitlines()[0], *error.codes)
+    ...     print(*error.codes, int(error.result.iterations))
     ...
-    periodic_orbit found no orbit from this guess. no_crossing
+    no_crossing 0
     """
 
-    def __init__(self, message: str, codes: Any):
+    def __init__(self, message: str, codes: Any, result: Any = None):
         super().__init__(message)
         numbers = np.unique(np.asarray(codes))
         self.codes = tuple(str(code_of(int(number))) for number in numbers if number != RESULTS.successful._value)
+        self.result = result
 
 
 def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:

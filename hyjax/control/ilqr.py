@@ -19,6 +19,7 @@ from .._flow.simulate import check_simulation
 from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
+from .._results.failure import raise_failure
 from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
@@ -384,6 +385,7 @@ def ilqr(
     tolerance: float | None = None,
     hold: bool | Flag = True,
     integrator: IntegratorLike | None = None,
+    throw: bool = True,
 ) -> IlqrSolution:
     r"""Optimal control of a hybrid system by iLQR: the sequence of modes is found with the controls, and is free to change.
 
@@ -416,14 +418,15 @@ def ilqr(
     each grid time, there may be such a minimum at each; several initial guesses help, and a finer grid lowers the barriers.
 
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: shape `(n,)`. `mode`: that of `x0`.
-    `times`: the grid, increasing, shape `(steps + 1,)`. `where`: selects the $m$ parameters that act, as `lambda p:
-    (p.torque, p.push_off)`; vector fields, guards and resets see them. `controls`: the initial guess of their deviations from
-    `params`, shape `(steps, m)`; by default zero. It decides which minimum is found. `stage_cost`: $\ell(t, x, u, p)$,
-    `terminal_cost`: $\varphi(t, x, p)$, with values of shape `()`, each a function or one for each mode by name; `x` has the
-    dimension of its mode, `u` shape `(m,)`, and `p` is `params`. Both twice differentiable; convex costs give better
-    directions. `max_iterations`, `max_events` (of one trajectory): static. `tolerance`: of the decrease that the model
-    promises, relative to the cost or to what it has fallen by, whichever is larger; by default 1e-9 in float64. `integrator`:
-    an `Integrator`, or one for each mode; by default Dopri8 at tolerances of 1e-10.
+    `times`: the grid, increasing, shape `(steps + 1,)`. `where`: selects the $m$ parameters that act, as
+    `lambda p: (p.torque, p.push_off)`; vector fields, guards and resets see them. `controls`: the initial guess of their
+    deviations from `params`, shape `(steps, m)`; by default zero. It decides which minimum is found. `stage_cost`:
+    $\ell(t, x, u, p)$, `terminal_cost`: $\varphi(t, x, p)$, with values of shape `()`, each a function or one for each mode by
+    name; `x` has the dimension of its mode, `u` shape `(m,)`, and `p` is `params`. Both twice differentiable; convex costs give
+    better directions. `max_iterations`, `max_events` (of one trajectory): static. `tolerance`: of the decrease that the model
+    promises, relative to the cost or to what it has fallen by, whichever is larger; by default 1e-9 in float64. `integrator`: an
+    `Integrator`, or one for each mode; by default Dopri8 at tolerances of 1e-10. `throw`: raise a `SolveError` on failure; with
+    `False`, `result` holds the code.
 
     **Returns:** `IlqrSolution`, also under `jit` and `vmap`: as for `controls`, several initial guesses are one batch. Its
     `cost` is differentiable in `x0`, `params` and `times`, with the controls held: by the envelope theorem this is the
@@ -484,7 +487,8 @@ def ilqr(
         terminal=place_costs(terminal_cost, system, (params,), x0.dtype, "terminal_cost"),
         integrator=without_jacobian(integrator), free=free, max_events=max_events,
     )  # fmt: skip
-    return run_ilqr(problem, controls, max_iterations, jnp.asarray(tolerance, x0.dtype), jnp.asarray(hold))
+    found = run_ilqr(problem, controls, max_iterations, jnp.asarray(tolerance, x0.dtype), jnp.asarray(hold))
+    return raise_failure("ilqr", found) if throw else found
 
 
 def _check_times(times, dtype) -> Float[Array, " times"]:

@@ -11,6 +11,7 @@ from .._flow.integrator import for_modes, IntegratorLike
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
+from .._results.failure import raise_failure
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Mode
 from .._system.types import Matrix, State, Time
@@ -121,6 +122,7 @@ def regulator(
     transverse: bool = False,
     segments: int = 32,
     margin: float = 0.25,
+    throw: bool = True,
 ) -> Regulator:
     r"""The linear-quadratic regulator along a trajectory or a periodic orbit: $u = -R^{-1}B^\top P(t)\,(x - x_\ast(t))$.
 
@@ -134,6 +136,7 @@ def regulator(
     **Arguments:** `segments`: the number of polynomials of degree 5 in time by which reference and $P$ are represented on each
     arc; the error falls with its sixth power. `margin`: how far each arc is continued on both sides, by its duration; a solution
     whose event is further off is compared with the end of the continuation. Both are static. The others as for `riccati`.
+    `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Regulator`, also under `jit`, `vmap` and `grad`; `simulate` runs the closed loop.
 
@@ -161,7 +164,8 @@ def regulator(
     given, cost, terminal = prepare(
         reference, where, state_cost, control_cost, terminal_cost, event_cost, transverse, "regulator"
     )
-    return _regulator(given, cost, terminal, transverse, segments, int(-(-margin * segments // 1)))
+    found = _regulator(given, cost, terminal, transverse, segments, int(-(-margin * segments // 1)))
+    return raise_failure("regulator", found) if throw else found
 
 
 @long_run

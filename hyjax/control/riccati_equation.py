@@ -34,6 +34,7 @@ from .._numerics.riccati import closed_loop, stabilizing_cost
 from .._numerics.semidefinite import check_covariance, pack, packed_size, unpack
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
+from .._results.failure import raise_failure
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, VectorField
 from .._system.types import Matrix, Params, State, Time
@@ -273,6 +274,7 @@ def riccati(
     terminal_cost: Matrix | None = None,
     event_cost: ByTransition = None,
     transverse: bool = False,
+    throw: bool = True,
 ) -> RiccatiSolution:
     r"""The Riccati equation along a reference, backward in time and through events.
 
@@ -296,7 +298,7 @@ def riccati(
     identity. `control_cost`: $R$, positive definite, `(m, m)`; by default the identity. `terminal_cost`: $P_T$, positive
     semidefinite, of the dimension of the final mode; by default zero for a trajectory. `event_cost`: $Q_e$, of the dimension
     before the event, or a dictionary by indices of transitions or by `(source, target)`; by default zero. `transverse`: static,
-    for orbits.
+    for orbits. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `RiccatiSolution`, also under `jit`, `vmap` and `grad` in the reference's parameters and in the costs. `result`
     is `not_stabilized` where no control stabilizes the orbit. `ValueError` for a failed reference, and for costs of a wrong
@@ -320,7 +322,8 @@ def riccati(
     given, cost, terminal = prepare(
         reference, where, state_cost, control_cost, terminal_cost, event_cost, transverse, "riccati"
     )
-    return _riccati(given, cost, terminal, transverse)
+    found = _riccati(given, cost, terminal, transverse)
+    return raise_failure("riccati", found) if throw else found
 
 
 def prepare(

@@ -17,6 +17,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
 from .._orbit.stride_derivatives import leaf_values, require_one, require_phase, stride_derivatives
+from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._results.table import Table, without_rounding
 from .._system.results import choose, RESULTS
@@ -145,6 +146,7 @@ def stride_feedback(
     where: Where,
     state_cost: Float[Array, "n n"] | None = None,
     control_cost: Float[Array, "m m"] | None = None,
+    throw: bool = True,
 ) -> StrideFeedback:
     r"""The linear-quadratic regulator of the return map: feedback once per stride by parameters that act.
 
@@ -153,7 +155,8 @@ def stride_feedback(
 
     **Arguments:** `orbit`: stable or not. `where`: selects the $m$ parameters that act, as `lambda p: (p.push_off, p.stiffness)`;
     they are constant during a stride. `state_cost`: $Q$, symmetric and positive definite, shape `(n, n)`; by default the
-    identity. `control_cost`: $R$, likewise, `(m, m)`. Both in the units of the states and of the parameters that act.
+    identity. `control_cost`: $R$, likewise, `(m, m)`. Both in the units of the states and of the parameters that act. `throw`:
+    raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `StrideFeedback`, also under `jit`, `vmap` and `grad` (in the parameters of the orbit and in the costs).
     `result` is `not_stabilized` where the parameters do not reach an unstable direction. `ValueError` for costs of another shape,
@@ -186,7 +189,8 @@ def stride_feedback(
         if control_cost is None
         else check_positive(control_cost, m, dtype, "stride_feedback: control_cost")
     )
-    return _feedback(orbit, q, r, free)
+    found = _feedback(orbit, q, r, free)
+    return raise_failure("stride_feedback", found) if throw else found
 
 
 @long_run

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, StateAlone
 from .._flow.integrator import Integrator, IntegratorLike
-from .._flow.simulate import check_simulation, rows_of, run_simulation
+from .._flow.simulate import check_simulation, raise_stop, rows_of, run_simulation
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Samples, Trajectory
 from .._numerics.eager import long_run
@@ -79,6 +79,7 @@ def covariance(
     max_jumps: int = 100,
     integrator: IntegratorLike = Integrator(),
     times: Float[Array, " times"] | None = None,
+    throw: bool = True,
 ) -> Covariance:
     r"""The covariance of the state along a trajectory, through whatever modes come: the linear prediction.
 
@@ -100,7 +101,8 @@ def covariance(
 
     **Arguments:** `x0`: initial state, shape `(n,)`. `sigma0`: $\Sigma_0$, symmetric and positive semidefinite, of any rank,
     shape `(n, n)`, in the units of the state times those of the state. `noise`: $W$, $\sigma_g^2$ and $W_R$, a `Noise`; by
-    default there is none. The others as for `simulate`.
+    default there is none. The others as for `simulate`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds
+    the code.
 
     **Returns:** `Covariance`, also under `jit` and `vmap`, differentiable in `x0`, `sigma0`, `params`, the values of the noise,
     `t0` and `t1` as `simulate` is. After a failure the covariance up to the failure is kept, and `result` is the reason, a code
@@ -123,7 +125,8 @@ def covariance(
     sigma0 = check_covariance(sigma0, n, x0.dtype, "covariance: sigma0")
     placed = place_noise(noise, system, t0, x0.dtype, params)
     times = None if times is None else jnp.asarray(times, x0.dtype)
-    return _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, times)
+    found = _covariance(system, placed, x0, sigma0, mode, t0, t1, params, max_jumps, integrator, times)
+    return raise_stop("covariance", found, found.trajectory) if throw else found
 
 
 @long_run

@@ -23,6 +23,7 @@ from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
 from .._numerics.semidefinite import check_covariance
 from .._numerics.trees import select
+from .._results.failure import raise_failure
 from .._results.shown import is_traced
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
@@ -256,6 +257,7 @@ def kalman_filter(
     saltation: bool = True,
     mode_test: bool = True,
     smooth: bool = False,
+    throw: bool = True,
 ) -> Filtered:
     r"""The salted Kalman filter: mean and covariance of the state of a hybrid system, given measurements.
 
@@ -297,7 +299,7 @@ def kalman_filter(
     `flow` is an intensity $W$ per unit of time. `max_jumps`: between two measurements, static. `integrator`: an `Integrator`, or
     one for each mode; by default Dopri8 at tolerances of 1e-9. `saltation`: if false, the Jacobian of the reset stands in for
     $\Xi$, and $\gamma = 0$: an extended Kalman filter that knows only the reset, for comparison. `smooth`: keep what
-    `rts_smoother` needs.
+    `rts_smoother` needs. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Filtered`, also under `jit` and `vmap`; differentiable in all its arrays, in forward and reverse mode.
     `result` is a code of `simulate`, or `nonfinite` where $S$ is not positive definite; after a failure the rows are NaN, and so
@@ -335,7 +337,8 @@ def kalman_filter(
     error = check_covariance(measurement_noise, count, x0.dtype, "kalman_filter: measurement_noise")
     sensor = place_sensor(system, observe, error, t0, x0.dtype, params)
     settings = Settings(max_jumps, without_jacobian(integrator), saltation, mode_test, smooth)
-    return run_filter(system, placed, sensor, x0, sigma0, mode, t0, params, times, measurements, settings)
+    found = run_filter(system, placed, sensor, x0, sigma0, mode, t0, params, times, measurements, settings)
+    return raise_failure("kalman_filter", found) if throw else found
 
 
 def _refuse_start_beyond_guard(system: HybridSystem, t0: Time, x0: State, params: Params, mode: str) -> None:

@@ -9,11 +9,12 @@ from jaxtyping import Array, Complex, Float
 from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvectors
 from .._orbit.orbit import PeriodicOrbit
+from .._results.failure import raise_failure
 from .._results.registry import draw
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .phase_response import largest, masked
-from .transport import along, check_orbit, rates, refuse_failure, ResponseArc, Transport, transported, without_age
+from .transport import along, check_orbit, rates, ResponseArc, Transport, transported, without_age
 
 
 class IsostableResponse(eqx.Module):
@@ -52,7 +53,9 @@ class IsostableResponse(eqx.Module):
         return draw(self, model)
 
 
-def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 100) -> IsostableResponse:
+def isostable_response(
+    orbit: PeriodicOrbit, *, which: int = 0, samples: int = 100, throw: bool = True
+) -> IsostableResponse:
     r"""The isostable response of a periodic orbit: the gradient $I$ of an amplitude $\psi$ of the deviations from the orbit.
 
     $$\dot\psi = \kappa\,\psi, \quad \kappa = \frac{\ln\lambda}{T}; \qquad \dot I = (\kappa - A^\top) I; \qquad
@@ -67,12 +70,11 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
     $I\,e^{-\kappa t}$ is real up to a constant factor; a complex pair has a pair of conjugate responses.
 
     **Arguments:** `orbit`: one orbit of a system that does not depend on time. `which`: the index of $\lambda$ in
-    `orbit.multipliers`, static; 0 is the slowest of a stable orbit. `samples`: as for `phase_response`.
+    `orbit.multipliers`, static; 0 is the slowest of a stable orbit. `samples`, `throw`: as for `phase_response`.
 
     **Returns:** `IsostableResponse`, also under `jit` and `vmap`, differentiable in the orbit's parameters. `result` is the code
     of an orbit that was not found, or `no_simple_multiplier` where $\lambda$ is zero up to rounding, as every multiplier of a
-    system of one coordinate, or not simple. Outside of `jit` and `vmap` both are a `ValueError`, as are the other cases that
-    `phase_response` refuses, and an index out of range.
+    system of one coordinate, or not simple. `ValueError` for what `phase_response` refuses, and an index out of range.
 
     **Example:**
 
@@ -94,8 +96,7 @@ def isostable_response(orbit: PeriodicOrbit, *, which: int = 0, samples: int = 1
             f"isostable_response: which={which!r} must be the index of a multiplier of the orbit, from 0 to {n - 1}."
         )
     response = _response(orbit, which, *transported(orbit, samples))
-    refuse_failure(response.result, "isostable_response")
-    return response
+    return raise_failure("isostable_response", response) if throw else response
 
 
 @long_run

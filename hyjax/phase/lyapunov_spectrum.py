@@ -22,6 +22,7 @@ from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._numerics.eager import long_run
 from .._numerics.orthonormal import orthonormal
 from .._numerics.trees import select
+from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import nan_unless, RESULTS
@@ -151,6 +152,7 @@ def lyapunov_spectrum(
     count: int | None = None,
     max_jumps: int = 100,
     integrator: IntegratorLike | None = None,
+    throw: bool = True,
 ) -> LyapunovSpectrum:
     r"""The Lyapunov exponents along a trajectory through any sequence of modes: rates at which tangent vectors grow.
 
@@ -166,7 +168,7 @@ def lyapunov_spectrum(
     by as much as the rounding error against another: then its exponent is `-inf`, as it is where a reset or a jump into a mode of
     fewer coordinates lets nothing of it through. `count`: the number of exponents, static; by default the smallest dimension of a
     mode. `max_jumps`: in one segment, static. `integrator`: an `Integrator`, or one for each mode; by default Dopri8 at
-    tolerances of 1e-9.
+    tolerances of 1e-9. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `LyapunovSpectrum`, also under `jit` and `vmap`. `result` is a code of `simulate`. `ValueError` for arguments of
     a wrong shape or dtype, or that are not finite.
@@ -205,7 +207,8 @@ def lyapunov_spectrum(
             f"segments from t0={t0} to t1={t1}."
         )
     plain = without_jacobian(integrator)
-    return _spectrum(system, x0, mode, t0, t1, transient, params, segments, count, max_jumps, plain)
+    found = _spectrum(system, x0, mode, t0, t1, transient, params, segments, count, max_jumps, plain)
+    return raise_failure("lyapunov_spectrum", found) if throw else found
 
 
 @long_run

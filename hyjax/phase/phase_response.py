@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 from .._numerics.eager import long_run
 from .._numerics.elimination import solve
 from .._orbit.orbit import PeriodicOrbit
+from .._results.failure import raise_failure
 from .._results.registry import draw
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix, Scalar
@@ -15,7 +16,6 @@ from .transport import (
     check_orbit,
     rate_at,
     rates,
-    refuse_failure,
     ResponseArc,
     Transport,
     transported,
@@ -56,7 +56,7 @@ class PhaseResponse(eqx.Module):
         return draw(self, model)
 
 
-def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse:
+def phase_response(orbit: PeriodicOrbit, *, samples: int = 100, throw: bool = True) -> PhaseResponse:
     r"""The phase response of a periodic orbit: the gradient $Z = \partial\theta/\partial x$ of the phase.
 
     $$\dot Z = -A^\top Z, \quad A = D_xf; \qquad Z^- = \Xi^\top Z^+; \qquad Z^\top f = 1$$
@@ -73,11 +73,12 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
 
     **Arguments:** `orbit`: one orbit of a system that does not depend on time. `samples`: the number of samples of each arc,
     static; they are Chebyshev points, so that integrals by the `weights` of the arcs converge faster than any power of it.
+    `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `PhaseResponse`, also under `jit` and `vmap`, differentiable in the orbit's parameters. `result` is the code of
-    an orbit that was not found, or `no_simple_multiplier` where the multiplier 1 is not simple or not found:
-    $|Z^\top f - 1|$ exceeds the fourth root of rounding. Outside of `jit` and `vmap` both are a `ValueError`, as are a batch of
-    orbits and a system that depends on time, whose orbits have no free phase.
+    an orbit that was not found, or `no_simple_multiplier` where the multiplier 1 is not simple or not found: $|Z^\top f - 1|$
+    exceeds the fourth root of rounding. `ValueError` for a batch of orbits and for a system that depends on time, whose orbits
+    have no free phase.
 
     The phase shift of a kick and the change of the period by the rate $D_pf$ of a parameter:
 
@@ -102,8 +103,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100) -> PhaseResponse
     """
     check_orbit(orbit, samples, "phase_response")
     response = _response(orbit, *transported(orbit, samples))
-    refuse_failure(response.result, "phase_response")
-    return response
+    return raise_failure("phase_response", response) if throw else response
 
 
 @long_run

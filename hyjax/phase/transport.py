@@ -26,7 +26,6 @@ from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import depends_on_time, Problem
 from .._orbit.stride_derivatives import require_one
-from .._system.results import RESULTS
 from .._system.types import Matrix, State, Time
 from ..noise.age import takes_age, with_age
 
@@ -79,12 +78,6 @@ def check_orbit(orbit: PeriodicOrbit, samples: int, caller: str) -> None:
             "no multiplier 1. Give the orbit of the system without the forcing, whose functions do not compute with t; "
             "hj.phase.entrainment adds a weak periodic forcing to it."
         )
-
-
-def refuse_failure(result: RESULTS, caller: str) -> None:
-    """`ValueError` for a result that is known and is not `successful`; a traced result stays a code."""
-    if not isinstance(result._value, jax.core.Tracer) and result != RESULTS.successful:
-        raise ValueError(f"{caller}: there is no response: {result}. {RESULTS[result]}")  # pyright: ignore
 
 
 @long_run

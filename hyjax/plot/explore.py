@@ -210,13 +210,14 @@ def _first_gait(model: Model) -> PeriodicOrbit:
     if orbit.result == RESULTS.successful:
         return orbit
     if hasattr(model, "region"):
-        orbits = find_orbits(step, params, region=model.region(params), method=METHOD)
+        orbits = find_orbits(step, params, region=model.region(params), method=METHOD, throw=False)
         if len(orbits):
             return orbits[int(np.argmax(np.asarray(orbits.stable)))]
     raise SolveError(
         f"explore: no gait of {name} was found at its default parameters: {described_code(orbit.result)} Give a gait: "
         "hj.plot.explore(model, orbit).",
         orbit.result._value,
+        orbit,
     )
 
 
