@@ -42,11 +42,13 @@ backwards = hj.Integrator(adjoint=dfx.DirectAdjoint())
 
 
 def stride(x, slope, integrator=hj.Integrator()):
-    return hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator)(x, walker.Params(slope))
+    return hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator)(
+        x, walker.Params(slope), throw=False
+    )
 
 
 def jacobian(x, slope):
-    return walker.step.jacobian(x, walker.Params(slope))
+    return walker.step.jacobian(x, walker.Params(slope), throw=False)
 
 
 def gait(slope):

@@ -121,7 +121,7 @@ class Heyoka:
 @jax.jit
 def stride(x, slope):
     params = walker.Params(slope)
-    return walker.step(x, params).x, walker.step.jacobian(x, params)
+    return walker.step(x, params, throw=False).x, walker.step.jacobian(x, params, throw=False)
 
 
 def by_strides(slope, guess):

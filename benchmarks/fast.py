@@ -45,7 +45,7 @@ plain = hj.HybridSystem(
 
 def strides(system, tolerance, *, block=None, wide=False):
     integrator = hj.Integrator(rtol=tolerance, atol=tolerance)
-    one = lambda x: hj.ReturnMap(system, sequence=walker.sequence, integrator=integrator)(x, params)
+    one = lambda x: hj.ReturnMap(system, sequence=walker.sequence, integrator=integrator)(x, params, throw=False)
     batch = jax.vmap(one) if block is None else lambda x: jax.lax.map(one, x, batch_size=block)
     return jax.jit(batch, compiler_options={"xla_cpu_prefer_vector_width": 512} if wide else None)
 

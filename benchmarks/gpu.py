@@ -89,7 +89,9 @@ def strides():
     x = gait.x * (1 + 0.01 * jax.random.uniform(jax.random.key(0), (count, 4), gait.x.dtype, -1, 1))
     stride = jax.jit(
         jax.vmap(
-            lambda x: hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=tolerance(1e-10))(x, params)
+            lambda x: hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=tolerance(1e-10))(
+                x, params, throw=False
+            )
         )
     )
     row("strides", count, lambda: jax.block_until_ready(stride(x)), successes)

@@ -73,7 +73,7 @@ def gradients(gait) -> None:
         return cost(orbit, there)
 
     values = jnp.stack([params.push_off, params.stiffness])
-    stride = eqx.filter_jit(lambda x: walker.step(x, params).x)
+    stride = eqx.filter_jit(lambda x: walker.step(x, params, throw=False).x)
     forward = jax.jit(jax.jacfwd(lambda values: of(values, hj.Integrator())))
     reverse = jax.jit(jax.grad(lambda values: of(values, backward)))
     value = jax.jit(lambda values: of(values, hj.Integrator()))

@@ -74,7 +74,7 @@ def programs(numbers, rest, x):
         )
 
     def stride(numbers, x):
-        return hj.ReturnMap(system, sequence=("swing",))(x, eqx.combine(numbers, rest)).time
+        return hj.ReturnMap(system, sequence=("swing",))(x, eqx.combine(numbers, rest), throw=False).time
 
     asked = {"stride": stride, "orbit": lambda numbers, x: orbit(numbers, x, adjoints["forward"]).period}
     for what, quantity in quantities.items():

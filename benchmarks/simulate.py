@@ -122,7 +122,9 @@ def start_of(height):
 def simulated(height, restitution):
     """Time and speed after the last bounce, whatever modes come: there is but one."""
     ball = bouncing_ball.Params(restitution=restitution)
-    run = hj.simulate(bouncing_ball.system, start_of(height), ball, mode="flight", t1=100.0, max_jumps=bounces)
+    run = hj.simulate(
+        bouncing_ball.system, start_of(height), ball, mode="flight", t1=100.0, max_jumps=bounces, throw=False
+    )
     return run.end_times[bounces - 1], -restitution * run.x_ends[bounces - 1, 1]
 
 
@@ -131,7 +133,7 @@ def in_sequence(height, restitution):
     ball = bouncing_ball.Params(restitution=restitution)
 
     def flight(carry, _):
-        impact = hj.flow_to_guard(bouncing_ball.system, "flight", *carry, ball)
+        impact = hj.flow_to_guard(bouncing_ball.system, "flight", *carry, ball, throw=False)
         return (impact.t, bouncing_ball.bounce(impact.t, impact.x, ball)), None
 
     (t, x), _ = jax.lax.scan(flight, (jnp.zeros_like(height), start_of(height)), None, length=bounces)
@@ -213,7 +215,7 @@ def contact(height, restitution):
     params = eqx.tree_at(lambda p: p.restitution, SLOPE, restitution)
     x = jnp.stack([0 * height, height, 0 * height, 0 * height])
     # An impact and an apex for each bounce, but for the last.
-    run = hj.simulate(SYSTEM, x, params, mode="U", t1=100.0, max_jumps=2 * bounces - 1)
+    run = hj.simulate(SYSTEM, x, params, mode="U", t1=100.0, max_jumps=2 * bounces - 1, throw=False)
     last = run.x_ends[2 * bounces - 2, 2:]
     return run.end_times[2 * bounces - 2], -restitution * (
         jnp.sin(params.slope) * last[0] + jnp.cos(params.slope) * last[1]

@@ -95,7 +95,7 @@ def stances(number):
     params = hopper.table_2(number)
     mode, x0 = hopper.start(params)
     accurate = hj.Integrator(rtol=1e-12, atol=1e-12, variations=False, max_steps=100_000)
-    found = hj.simulate(hopper.system, x0, params, mode=mode, t1=end, max_jumps=400, integrator=accurate)
+    found = hj.simulate(hopper.system, x0, params, mode=mode, t1=end, max_jumps=400, integrator=accurate, throw=False)
     number_of = list(hopper.system.modes).index("stance")
     there = np.asarray(found.modes) == number_of
     return params, found.x_starts[there], (found.end_times - found.start_times)[there]

@@ -84,7 +84,9 @@ def best_time(call, repeats=repeats):
 
 def hyjax_strides(solver, tolerance):
     integrator = hj.Integrator(solver=solver, rtol=tolerance, atol=tolerance)
-    return lambda x: hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator)(x, params)
+    return lambda x: hj.ReturnMap(walker.system, sequence=walker.sequence, integrator=integrator)(
+        x, params, throw=False
+    )
 
 
 def first_time(call):

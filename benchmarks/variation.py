@@ -66,12 +66,12 @@ def along(model, name, integrator):
 
     @eqx.filter_jit
     def simulated(orbit):
-        return hj.simulate(orbit.system, orbit.x, orbit.params, t1=orbit.period, **options).x
+        return hj.simulate(orbit.system, orbit.x, orbit.params, t1=orbit.period, **options, throw=False).x
 
     @eqx.filter_jit
     def covariance(orbit, noise):
         return hj.noise.covariance(
-            orbit.system, orbit.x, sigma, orbit.params, t1=orbit.period, noise=noise, **options
+            orbit.system, orbit.x, sigma, orbit.params, t1=orbit.period, noise=noise, **options, throw=False
         ).sigma
 
     where = lambda params: jax.tree.leaves(params)[0]
@@ -152,6 +152,7 @@ def filters(count=1000, steps=100):
             times=times,
             max_jumps=40,
             integrator=integrator,
+            throw=False,
         ).samples.x
     )
     true = jax.jit(jax.vmap(fly))(jnp.asarray(START + 0.3 * rng.normal(size=(count, 2))))
@@ -175,7 +176,7 @@ def filters(count=1000, steps=100):
         run = lambda y, mode_test=mode_test: hj.noise.kalman_filter(
             bouncing_ball.system, jnp.asarray(START), jnp.asarray(SIGMA), ball, mode="flight", times=times, measurements=y,
             observe=lambda t, x, p: x, measurement_noise=jnp.asarray(V), noise=hj.noise.Noise(flow=W), integrator=integrator,
-            mode_test=mode_test,
+            mode_test=mode_test, throw=False
         ).means  # fmt: skip
         compiled = jax.jit(jax.vmap(run))
         jax.block_until_ready(compiled(measurements[:batch]))

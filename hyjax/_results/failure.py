@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from .._numerics.trees import without_tangents
 from .._system.results import code_of, described_code, RESULTS, SolveError
 from .shown import is_traced
 
@@ -51,7 +52,8 @@ def raise_failure(
             )
         return codes
 
-    look(codes, about)
+    # Without tangents: JAX's rule of the derivative of a `custom_vmap` function would call `look` once more, without end.
+    look(*without_tangents((codes, about)))
     return found if checked else result.error_if(found, result != RESULTS.successful)
 
 

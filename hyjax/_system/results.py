@@ -84,7 +84,7 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
 
     >>> from hyjax.models import bouncing_ball as ball
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
-    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=5.0, max_jumps=300)
+    >>> run = hj.simulate(ball.system, x0, params, mode="flight", t1=5.0, max_jumps=300, throw=False)
     >>> print(run.result)
     zeno
     >>> bool(run.result == "zeno")
@@ -192,7 +192,7 @@ class SolveError(RuntimeError):
     ... except hj.SolveError as error:
     ...     print(*error.codes, int(error.result.iterations))
     ...
-    no_crossing 0
+    no_crossing 2
     """
 
     def __init__(self, message: str, codes: Any, result: Any = None):

@@ -121,7 +121,7 @@ def test_period_doubling_of_the_logistic_map(doubling):
 def test_natural_parameter_ends_at_the_fold():
     orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
     branch = hj.continuation(
-        orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4)
+        orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4), throw=False
     )
     assert branch.result == RESULTS.orbit_not_converged
     # The branch ends within the smallest step, 1e-4 of the interval of 0.75, of where it turns.
@@ -132,23 +132,23 @@ def test_natural_parameter_ends_at_the_fold():
 @pytest.mark.slow
 def test_branch_point_and_the_branch_that_crosses():
     orbit = start(fork, [-0.5], {"mu": jnp.array(-0.5)})
-    branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=0.55)
+    branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=0.55, throw=False)
     assert_allclose(branch.x[:, 0], branch.values, rtol=0, atol=1e-12)
     points = [point for point in branch.special_points if point.kind == "branch-point"]
     assert len(points) == 1 and not [point for point in branch.special_points if point.kind == "fold"]
     assert_allclose(points[0].value, 0, atol=1e-13)
-    other = hj.switch_branch(points[0], stop=0.4, amplitude=1e-2)
+    other = hj.switch_branch(points[0], stop=0.4, amplitude=1e-2, throw=False)
     mu, z = other.values, other.x[:, 0] - other.values
     assert mu[-1] > 0.39 and np.min(np.abs(z[1:])) > 1e-3
     assert_allclose(z**2, mu, rtol=1e-9, atol=1e-12)
     # The amplitude fits to how near `stop` is.
     # Both halves lead upwards, and none down.
-    both = hj.switch_branch(points[0], stop=(-0.4, 0.4), amplitude=1e-2)
+    both = hj.switch_branch(points[0], stop=(-0.4, 0.4), amplitude=1e-2, throw=False)
     assert_allclose(both.values[[0, -1]], 0.4, rtol=1e-14)
     assert_allclose((both.x[:, 0] - both.values) ** 2, both.values, rtol=1e-9, atol=1e-12)
     assert both.x[0, 0] * both.x[-1, 0] < 0 and both.result == RESULTS.successful
-    assert hj.switch_branch(points[0], stop=-0.4, amplitude=1e-2).result == RESULTS.stop_not_reached
-    near = hj.switch_branch(points[0], stop=1e-6)
+    assert hj.switch_branch(points[0], stop=-0.4, amplitude=1e-2, throw=False).result == RESULTS.stop_not_reached
+    near = hj.switch_branch(points[0], stop=1e-6, throw=False)
     assert 0 <= near.values[0] < 1e-6 and near.values[-1] == 1e-6
     # The command line follows it by itself, from the two branches that meet it once.
     (crossing,) = crossing_branches([branch, branch], stop=(-0.5, 0.55), method=hj.PseudoArclength())
@@ -184,12 +184,12 @@ def test_the_half_that_leads_to_stop():
 def test_a_branch_that_does_not_lead_to_stop():
     """x = mu^(1/2) turns at mu = 0, and leaves the interval on the other side, three times as far from the start."""
     orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
-    branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=-0.1)
+    branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=-0.1, throw=False)
     assert branch.result == RESULTS.stop_not_reached
     assert_allclose(branch.values[-1], 0.25 + 3 * 0.35, rtol=1e-14)
     assert_allclose(branch.x[-1, 0], -np.sqrt(branch.values[-1]), rtol=1e-12)
     # Within bounds it is whole.
-    assert hj.continuation(orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5)).result == RESULTS.successful
+    assert hj.continuation(orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5), throw=False).result == RESULTS.successful
 
 
 @pytest.mark.medium

@@ -131,7 +131,7 @@ def test_special_points_of_random_maps():
 def isola():
     """The fixed points of x + 0.3 (x^2 + mu^2 - 1) lie on a circle: an orbit and the branch around it."""
     orbit = start(lambda x, p: x + 0.3 * (x**2 + p["mu"] ** 2 - 1), [-1.0], {"mu": jnp.array(0.0)})
-    return orbit, hj.continuation(orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0))
+    return orbit, hj.continuation(orbit, where=lambda p: p["mu"], stop=(-2.0, 2.0), throw=False)
 
 
 @pytest.mark.medium
@@ -145,10 +145,10 @@ def test_closed_branch(isola):
     assert [point.kind for point in branch.special_points] == ["fold", "fold"]
     assert_allclose([float(point.value) for point in branch.special_points], [1, -1], rtol=1e-12)
     # It leads to no other value.
-    around = hj.continuation(orbit, where=lambda p: p["mu"], stop=2.0)
+    around = hj.continuation(orbit, where=lambda p: p["mu"], stop=2.0, throw=False)
     assert around.result == hj.RESULTS.stop_not_reached and np.all(around.curves.closed)
     # A start on a bound is followed inwards, and no point comes twice.
-    half = hj.continuation(orbit, where=lambda p: p["mu"], stop=(0.0, 2.0))
+    half = hj.continuation(orbit, where=lambda p: p["mu"], stop=(0.0, 2.0), throw=False)
     assert_allclose(half.values[[0, -1]], 0, atol=1e-14)
     assert np.all(np.diff(np.unwrap(np.arctan2(half.x[:, 0], half.values))) > 1e-6)
 

@@ -36,7 +36,14 @@ def solve_ball(guess, tolerance=1e-10, **options):
     controls = guess * jnp.ones((STEPS, 1))
     params = bouncing_ball.Params(E, GRAVITY)
     return hj.control.ilqr(
-        bouncing_ball.system, jnp.array(START), params, controls=controls, tolerance=tolerance, **BALL, **options
+        bouncing_ball.system,
+        jnp.array(START),
+        params,
+        controls=controls,
+        tolerance=tolerance,
+        **BALL,
+        **options,
+        throw=False,
     )
 
 
@@ -354,6 +361,7 @@ def test_wells_and_a_least_cost_of_zero():
             PUSH, jnp.zeros(1), params, mode="moves", times=jnp.linspace(0.0, 1.0, 5), where=lambda p: p["u"],
             stage_cost=lambda t, x, u, p: p["r"] * jnp.sum(u**2) / 4, terminal_cost=final_cost,
             controls=guess * jnp.ones((4, 1)), integrator=hj.Integrator(dfx.Bosh3(), rtol=1e-9, atol=1e-9, unroll=False),
+            throw=False,
         )  # fmt: skip
 
     # Of a cost of zero nothing but rounding may be left.

@@ -17,12 +17,14 @@ def walk_from_rest(steps=80, duration=8.0, torque=0.05, **options):
     params = walker.Params()
     how = {"integrator": ROLLED}
     gait = hj.periodic_orbit(hj.ReturnMap(walker.system, sequence=walker.sequence, **how), walker.guess(params), params)
-    target = hj.simulate(walker.system, gait.x, params, mode="swing", t1=gait.period / 2, max_jumps=1, **how).final
+    target = hj.simulate(
+        walker.system, gait.x, params, mode="swing", t1=gait.period / 2, max_jumps=1, **how, throw=False
+    ).final
     found = hj.control.ilqr(
         walker.system, jnp.zeros(4), params, mode="swing", times=jnp.linspace(0, duration, steps + 1),
         where=lambda p: (p.controller.torque, p.push_off), controls=jnp.array([torque, 0.0]) * jnp.ones((steps, 2)),
         stage_cost=lambda t, x, u, p: jnp.sum(u**2), terminal_cost=lambda t, x, p: 100 * jnp.sum((x - target) ** 2),
-        **options,
+        **options, throw=False
     )  # fmt: skip
     return target, found
 

@@ -40,10 +40,12 @@ def test_ball_against_a_wall_in_closed_form(derivative):
     at_wall = jnp.array([[0.7, -0.2], [-0.2, 0.1]])
 
     def found(e, t1):
-        run = hj.simulate(WALL, x0, {"u": 0 * e, "e": e}, mode="free", t1=t1, max_jumps=2, integrator=ROLLED)
+        run = hj.simulate(
+            WALL, x0, {"u": 0 * e, "e": e}, mode="free", t1=t1, max_jumps=2, integrator=ROLLED, throw=False
+        )
         s = hj.control.riccati(
             run, where=lambda p: p["u"], state_cost=jnp.zeros((2, 2)), control_cost=r * jnp.eye(1), terminal_cost=final,
-            event_cost={0: at_wall},
+            event_cost={0: at_wall}, throw=False
         )  # fmt: skip
         return jnp.sum(s.cost), s
 
@@ -97,7 +99,7 @@ COSTS = {
 def mixed():
     run = hj.simulate(
         PUSHED, jnp.array([0.2, 1.0]), QUIET, mode="two", t1=4.0, max_jumps=4, integrator=ROLLED
-    )  # fmt: skip
+    , throw=False)  # fmt: skip
     assert run.result == RESULTS.successful and int(run.jumps) >= 2 and run.final.size == 2
     return run
 
@@ -219,21 +221,21 @@ def test_misuse(mixed):
     ]
     for arguments, message in wrong:
         with pytest.raises(ValueError, match=message):
-            hj.control.riccati(mixed, where=push, **arguments)
+            hj.control.riccati(mixed, where=push, **arguments, throw=False)
     with pytest.raises(ValueError, match=r"segments=0 must be an integer of at least 1"):
-        hj.control.regulator(mixed, where=push, segments=0)
+        hj.control.regulator(mixed, where=push, segments=0, throw=False)
     with pytest.raises(ValueError, match=r"margin=-0.5 must not be negative"):
-        hj.control.regulator(mixed, where=push, margin=-0.5)
+        hj.control.regulator(mixed, where=push, margin=-0.5, throw=False)
     # Without the type checks of the tests, which would speak first.
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
         with pytest.raises(ValueError, match=r"dict is no reference. Give a hj.Trajectory"):
-            hj.control.riccati({}, where=push)  # pyright: ignore
+            hj.control.riccati({}, where=push, throw=False)  # pyright: ignore
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
     failed = dataclasses.replace(mixed, result=RESULTS.zeno)
     with pytest.raises(ValueError, match=r"the reference failed, zeno: .* Give a reference whose result is successful"):
-        hj.control.riccati(failed, where=push)
+        hj.control.riccati(failed, where=push, throw=False)
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mixed)
     with pytest.raises(ValueError, match="this is a batch of 1 references"):
-        hj.control.riccati(batch, where=push)
+        hj.control.riccati(batch, where=push, throw=False)

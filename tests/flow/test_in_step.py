@@ -73,7 +73,9 @@ def test_rates_that_add_up_are_in_step_and_others_are_not():
     derivatives by the state agree, those by the parameters do not."""
 
     def end(both, p):
-        ran = hj.simulate(rates(both), jnp.zeros(1), p, mode="none", t1=3.0, max_jumps=3, integrator=ROLLED)
+        ran = hj.simulate(
+            rates(both), jnp.zeros(1), p, mode="none", t1=3.0, max_jumps=3, integrator=ROLLED, throw=False
+        )
         return ran.x[0], (ran.result, ran.mode)
 
     # Apart by more than rounding of the time there is an order.
@@ -151,7 +153,9 @@ def test_events_that_lead_to_different_modes_are_not_in_step():
         {name: hj.Mode(still, ("x",)) for name in ("none", "one", "two", "a", "b")},
         tuple(hj.Transition(a, b, at(k), same) for a, b, k in ways),
     )
-    run = lambda p: hj.simulate(system, jnp.ones(1), p, mode="none", t1=3.0, max_jumps=3, integrator=ROLLED)
+    run = lambda p: hj.simulate(
+        system, jnp.ones(1), p, mode="none", t1=3.0, max_jumps=3, integrator=ROLLED, throw=False
+    )
     ran = eqx.filter_jit(jax.vmap(run))(jnp.array([[1, 1, 5], [1, 2, 5], [2, 1, 5.0]]))
     assert np.array_equal(ran.result == RESULTS.simultaneous_guards, [True, False, False])
     assert [system.names[k] for k in ran.mode] == ["none", "a", "b"]
@@ -164,7 +168,7 @@ def test_strides_through_events_that_are_not_in_step_have_no_numbers():
     run = eqx.filter_jit(
         lambda both, p: hj.ReturnMap(
             hj.HybridSystem(rates(both).modes, ways), sequence=("none", "one", "both"), integrator=ROLLED
-        )(jnp.zeros(1), p)
+        )(jnp.zeros(1), p, throw=False)
     )
     ran = run(jnp.array(3.0), jnp.ones(2))
     assert ran.result == "successful"
@@ -183,7 +187,7 @@ def test_states_that_depend_on_the_order_keep_the_code(step):
         hj.Transition("run", "run", lambda t, x, p: 1 - t, lambda t, x, p: 2 * x),
     )
     system = hj.HybridSystem({"run": hj.Mode(still, ("x",))}, ways)
-    ran = hj.simulate(system, jnp.ones(1), None, mode="run", t1=2.0, max_jumps=3, integrator=ROLLED)
+    ran = hj.simulate(system, jnp.ones(1), None, mode="run", t1=2.0, max_jumps=3, integrator=ROLLED, throw=False)
     assert ran.result == "simultaneous_guards" and int(ran.jumps) == 0
     assert float(ran.t) == 1.0
 
@@ -205,7 +209,9 @@ def test_what_lies_between_two_events():
     system = hj.HybridSystem(
         {name: hj.Mode(still, ("x",)) for name in ("none", "one", "two", "both", "gone", "third")}, ways
     )
-    run = lambda p: hj.simulate(system, jnp.ones(1), p, mode="none", t1=3.0, max_jumps=4, integrator=ROLLED)
+    run = lambda p: hj.simulate(
+        system, jnp.ones(1), p, mode="none", t1=3.0, max_jumps=4, integrator=ROLLED, throw=False
+    )
     cases = {
         (1, 1, 0, 5, 0): "both",
         (1, 1, 1, 5, 0): None,
@@ -230,7 +236,9 @@ def test_more_events_than_are_followed_keep_the_code():
     resets = [lambda t, x, p, k=k: x.at[k].add(1.0) for k in range(4)] + [lambda t, x, p: x.at[0].multiply(2.0)]
     ways = [hj.Transition("run", "run", lambda t, x, p, k=k: p[k] - t, reset) for k, reset in enumerate(resets)]
     system = hj.HybridSystem({"run": hj.Mode(still, ("a", "b", "c", "d"))}, ways)
-    run = lambda p: hj.simulate(system, jnp.zeros(4), p, mode="run", t1=3.0, max_jumps=6, integrator=ROLLED)
+    run = lambda p: hj.simulate(
+        system, jnp.zeros(4), p, mode="run", t1=3.0, max_jumps=6, integrator=ROLLED, throw=False
+    )
     times = jnp.array([[1, 1, 1, 1, 1], [1, 1, 1, 1, 2], [2, 1, 1, 1, 1], [1, 2, 2, 2, 1.0]])
     ran = eqx.filter_jit(jax.vmap(run))(times)
     assert np.array_equal(ran.result == RESULTS.simultaneous_guards, [True, False, False, True])
@@ -273,8 +281,8 @@ def test_in_step_as_the_bouligand_derivative_says(name):
     agree = np.allclose(derivative.matrices, derivative.matrices[0], rtol=1e-12, atol=1e-14)
     field = system.modes[mode].vector_field
     reverse = hj.HybridSystem({"back": hj.Mode(lambda t, x, p: -field(-t, x, p), system.modes[mode].coordinates)}, ())
-    start = hj.simulate(reverse, x, params, mode="back", t1=0.1, max_jumps=0).x
-    ran = hj.simulate(system, start, params, mode=mode, t0=-0.1, t1=1e-3, max_jumps=4, integrator=ROLLED)
+    start = hj.simulate(reverse, x, params, mode="back", t1=0.1, max_jumps=0, throw=False).x
+    ran = hj.simulate(system, start, params, mode=mode, t0=-0.1, t1=1e-3, max_jumps=4, integrator=ROLLED, throw=False)
     assert ran.result == ("successful" if agree else "simultaneous_guards")
     assert int(ran.jumps) == (2 if agree else 0)
 
@@ -466,7 +474,7 @@ def test_tangents_do_not_decide_what_is_in_step():
 
 
 def test_flow_to_guard_keeps_the_code():
-    met = hj.flow_to_guard(CLOCKS, "run", 0.0, jnp.zeros(3), jnp.array([1.0, 1.0, 2.0]), integrator=ROLLED)
+    met = hj.flow_to_guard(CLOCKS, "run", 0.0, jnp.zeros(3), jnp.array([1.0, 1.0, 2.0]), integrator=ROLLED, throw=False)
     assert met.result == "simultaneous_guards" and np.isnan(met.t)
 
 
@@ -484,7 +492,9 @@ STEEP = hj.HybridSystem(
 def test_thresholds_of_a_steep_flow_have_an_order():
     """However little time passes from one to the other, values that differ by half are not met together."""
     run = eqx.filter_jit(
-        jax.vmap(lambda p: hj.simulate(STEEP, jnp.ones(1), p, mode="on", t1=2.0, max_jumps=1, integrator=ROLLED))
+        jax.vmap(
+            lambda p: hj.simulate(STEEP, jnp.ones(1), p, mode="on", t1=2.0, max_jumps=1, integrator=ROLLED, throw=False)
+        )
     )
     low = 10.0 ** np.arange(1, 16)
     ran = run(jnp.asarray(np.stack([low, 1.5 * low], axis=1)))

@@ -59,7 +59,9 @@ def test_the_first_derivative_that_is_not_zero_decides():
     rounding = 1e-16 * scale[:, None] * rng.normal(size=x.shape)
     x += np.where(lower & ((sign > 0) | (at != 0) | (kind == 2))[:, None], rounding, 0)
     params = dict(order=order.astype(int), push=push, at=at, scale=scale, since=since, kind=kind.astype(int))
-    run = lambda x, p: hj.simulate(chain, x, p, mode="held", t1=p["since"] + 1, max_jumps=4, integrator=ROLLED)
+    run = lambda x, p: hj.simulate(
+        chain, x, p, mode="held", t1=p["since"] + 1, max_jumps=4, integrator=ROLLED, throw=False
+    )
     runs = jax.jit(jax.vmap(run))(jnp.asarray(x), jax.tree.map(jnp.asarray, params))
     goes_on = (sign > 0) | (order == 1)
     assert np.array_equal(codes(runs), np.where(goes_on, "successful", "zeno"))
@@ -77,7 +79,14 @@ def test_a_guard_that_is_not_armed_does_not_hold():
     falls = hj.Mode(lambda t, x, p: jnp.stack([x[1], -1 + 0 * x[1]]), ("x", "v"))
     way = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: -x, armed=lambda t, x, p: p > 0)
     run = lambda p: hj.simulate(
-        hj.HybridSystem({"free": falls}, (way,)), jnp.zeros(2), p, mode="free", t1=1.0, max_jumps=3, integrator=ROLLED
+        hj.HybridSystem({"free": falls}, (way,)),
+        jnp.zeros(2),
+        p,
+        mode="free",
+        t1=1.0,
+        max_jumps=3,
+        integrator=ROLLED,
+        throw=False,
     )
     runs = jax.jit(jax.vmap(run))(jnp.array([1.0, -1.0]))
     assert np.array_equal(codes(runs), ["zeno", "successful"])
@@ -147,7 +156,7 @@ def test_slack_strings():
     system = hj.HybridSystem({"taut": taut, "slack": slack}, ways)
     k = np.tile(np.linspace(2.3, 4.7, 32), 2)
     run = lambda k, p: hj.simulate(
-        system, jnp.stack([0 * k, jnp.sqrt(k * g)]), p, mode="taut", t1=1.7, max_jumps=1, integrator=ROLLED
+        system, jnp.stack([0 * k, jnp.sqrt(k * g)]), p, mode="taut", t1=1.7, max_jumps=1, integrator=ROLLED, throw=False
     )
     runs = jax.jit(jax.vmap(run))(jnp.asarray(k), jnp.arange(64) < 32)
     # `max_jumps` ends the run where the string is taut again.
@@ -244,7 +253,7 @@ def test_zeno_between_two_tanks():
     end = np.sum(x - low, axis=1) / (np.sum(out, axis=1) - inflow)
     params = {"in": inflow, "out": out, "low": low, "size": size}
     run = lambda x, p, t1: hj.simulate(
-        filling, x * p["size"], p, mode="first", t1=t1, max_jumps=3000, record=False, integrator=ROLLED
+        filling, x * p["size"], p, mode="first", t1=t1, max_jumps=3000, record=False, integrator=ROLLED, throw=False
     )
     runs = jax.jit(jax.vmap(run))(jnp.asarray(x), jax.tree.map(jnp.asarray, params), jnp.asarray(2 * end))
     assert set(codes(runs)) == {"zeno"}
@@ -280,6 +289,7 @@ def test_the_twisting_algorithm():
         t1=10.0,
         max_jumps=300,
         integrator=ROLLED,
+        throw=False,
     )
     at, size = np.array([0.0, 0.0, 0.0, 3.0]), np.array([1, 1e-15, 1e15, 1.0])
     runs = jax.jit(jax.vmap(run))({"at": jnp.asarray(at), "size": jnp.asarray(size)})
@@ -327,7 +337,15 @@ def test_a_relay_slides_at_any_time(at):
     system = hj.HybridSystem({"down": down, "up": up}, ways)
     start, size = jnp.array([0.0, 1.0, 1e3, *[0.0] * 8]), jnp.array([1e-6, 1.0, 1e6, *np.geomspace(0.3, 300, 8)])
     run = lambda t0, p: hj.simulate(
-        system, jnp.stack([p * (at + 1.3)]), p, mode="down", t0=t0, t1=t0 + 5, max_jumps=20, integrator=ROLLED
+        system,
+        jnp.stack([p * (at + 1.3)]),
+        p,
+        mode="down",
+        t0=t0,
+        t1=t0 + 5,
+        max_jumps=20,
+        integrator=ROLLED,
+        throw=False,
     )
     runs = jax.jit(jax.vmap(run))(start, size)
     assert set(codes(runs)) == {"sliding"}

@@ -192,7 +192,11 @@ def test_orbit_in_fixed_steps():
 def test_a_fixed_step_that_fails_ends_its_lane():
     """x' = x^2 reaches infinity: Euler's numbers overflow. The lane beside it is what it is alone."""
     blow = leave(lambda t, x, p: x**2, 1, lambda t, x, p: 10 - t)
-    run = jax.jit(jax.vmap(lambda x: hj.flow_to_guard(blow, "free", 0.0, x, None, integrator=fixed(dfx.Euler(), 0.1))))
+    run = jax.jit(
+        jax.vmap(
+            lambda x: hj.flow_to_guard(blow, "free", 0.0, x, None, integrator=fixed(dfx.Euler(), 0.1), throw=False)
+        )
+    )
     met = run(jnp.array([[-1.0], [1e3]]))
     assert (met.result == RESULTS.successful)[0] and (met.result == RESULTS.nonfinite)[1]
     assert met.steps[1] < 20
@@ -204,7 +208,11 @@ def test_implicit_equations_without_a_solution():
     """z = x + h z^2 has no real root where 4 h x > 1."""
     blow = leave(lambda t, x, p: x**2, 1, lambda t, x, p: 10 - t)
     run = jax.jit(
-        jax.vmap(lambda x: hj.flow_to_guard(blow, "free", 0.0, x, None, integrator=fixed(dfx.ImplicitEuler(), 0.1)))
+        jax.vmap(
+            lambda x: hj.flow_to_guard(
+                blow, "free", 0.0, x, None, integrator=fixed(dfx.ImplicitEuler(), 0.1), throw=False
+            )
+        )
     )
     met = run(jnp.array([[-1.0], [3.0]]))
     assert (met.result == RESULTS.successful)[0] and (met.result == RESULTS.nonlinear_divergence)[1]
@@ -216,7 +224,13 @@ def test_implicit_equations_without_a_solution():
 def turn(**making):
     """x'' = -x from (1, 0) to x = 0.31, after the first try of a step that the arc's first one is."""
     return hj.flow_to_guard(
-        cosine, "free", 0.0, jnp.array([1.0, 0.0]), jnp.array(0.31), integrator=hj.Integrator(**making, unroll=False)
+        cosine,
+        "free",
+        0.0,
+        jnp.array([1.0, 0.0]),
+        jnp.array(0.31),
+        integrator=hj.Integrator(**making, unroll=False),
+        throw=False,
     )
 
 

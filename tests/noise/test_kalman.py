@@ -172,7 +172,7 @@ def ball(request):
         filtered = hj.noise.kalman_filter(
             bouncing_ball.system, x, 0.001 * jnp.eye(2), bouncing_ball.Params(restitution=e), mode="flight",
             times=jnp.asarray(times), measurements=y, observe=EVERYTHING, measurement_noise=0.01 * jnp.eye(2),
-            noise=hj.noise.Noise(flow=INTENSITY, guard=1e-4), integrator=ROLLED, smooth=True, mode_test=False,
+            noise=hj.noise.Noise(flow=INTENSITY, guard=1e-4), integrator=ROLLED, smooth=True, mode_test=False, throw=False
         )  # fmt: skip
         return filtered.log_likelihood, (filtered, hj.noise.rts_smoother(filtered))
 

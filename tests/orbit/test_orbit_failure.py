@@ -57,7 +57,7 @@ def test_one_message_for_a_search_that_failed():
     with pytest.raises(hj.SolveError) as raised:
         orbit(V, NO_ORBIT)
     text = str(raised.value)
-    for part in ("no orbit from this guess", "residual", "iteration", "x = [", "throw=False", "find_orbits", "nearer"):
+    for part in ("periodic_orbit: ", "residual", "iteration", "x = [", "throw=False", "find_orbits", "nearer"):
         assert part in text
     assert RESULTS[orbit(V, NO_ORBIT, throw=False).result] in text
     # One error, of this call: nothing is chained to it.

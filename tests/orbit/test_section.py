@@ -43,7 +43,7 @@ quick = hj.Integrator(rtol=1e-9, atol=1e-9)
 
 
 def pass_period(x):
-    return hj.ReturnMap(oscillator, section=period, max_jumps=5, integrator=ROLLED)(x, STRUCK)
+    return hj.ReturnMap(oscillator, section=period, max_jumps=5, integrator=ROLLED)(x, STRUCK, throw=False)
 
 
 STEP = 1e-6
@@ -52,7 +52,9 @@ STEP = 1e-6
 @pytest.fixture(scope="module")
 def passed():
     """The map of a period, and its Jacobian, in one batch; and the ends of starts that are displaced from the third."""
-    jacobian = lambda x: hj.ReturnMap(oscillator, section=period, max_jumps=5, integrator=ROLLED).jacobian(x, STRUCK)
+    jacobian = lambda x: hj.ReturnMap(oscillator, section=period, max_jumps=5, integrator=ROLLED).jacobian(
+        x, STRUCK, throw=False
+    )
     near = np.asarray(STARTS)[2] + STEP * np.concatenate([np.eye(2), -np.eye(2)])
     through = jax.vmap(pass_period)(jnp.concatenate([STARTS, near]))
     crossing = jax.tree.map(lambda leaf: leaf[: len(STARTS)], through)

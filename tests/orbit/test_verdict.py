@@ -224,12 +224,12 @@ def test_a_sweep_over_the_period_of_the_clock():
 
 @pytest.mark.medium
 def test_a_branch_ends_where_the_phase_is_lost():
-    branch = hj.continuation(echo_orbit(), where=lambda p: p["w"], stop=1.3)
+    branch = hj.continuation(echo_orbit(), where=lambda p: p["w"], stop=1.3, throw=False)
     assert branch.result == hj.RESULTS.out_of_phase
     # 1 - cos 2 pi w is below rounding, eps^0.6 = 4e-10, up to w - 1 = 4.5e-6.
     assert np.max(np.abs(branch.values - 1)) < 5e-6 and branch.special_points == ()
     # Along another parameter every point is an orbit.
-    other = hj.continuation(echo_orbit(), where=lambda p: p["b"], stop=2.0)
+    other = hj.continuation(echo_orbit(), where=lambda p: p["b"], stop=2.0, throw=False)
     assert other.result == hj.RESULTS.successful
     assert_allclose(other.x[:, 0], 2 * other.values, rtol=1e-13)
     assert np.all(np.asarray(other.orbits.result._value) == SUCCESSFUL)

@@ -28,7 +28,15 @@ def struck():
     """A batch: two chaotic trajectories, and one whose spring presses the mass against the wall, where impacts accumulate."""
     starts = jnp.array([[0.0, 0.3], [-0.5, 0.1], [0.05, 1.0]])
     run = lambda x, k: hj.phase.lyapunov_spectrum(
-        oscillator, x, STRUCK | {"k": k}, mode="free", t1=600.0, transient=60.0, segments=400, max_jumps=40
+        oscillator,
+        x,
+        STRUCK | {"k": k},
+        mode="free",
+        t1=600.0,
+        transient=60.0,
+        segments=400,
+        max_jumps=40,
+        throw=False,
     )
     return jax.jit(jax.vmap(run))(starts, jnp.array([8.0, 8.0, -8.0]))
 

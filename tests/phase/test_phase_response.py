@@ -175,7 +175,7 @@ def test_isostables_in_closed_form():
         orbit = hj.periodic_orbit(
             hj.ReturnMap(RELAXING, sequence=("m",), integrator=ROLLED), jnp.stack([x, 0 * x, 0 * x]), p, throw=False
         )
-        return hj.phase.isostable_response(orbit, samples=5)
+        return hj.phase.isostable_response(orbit, samples=5, throw=False)
 
     response = jax.jit(jax.vmap(found))(jnp.stack([*map(jnp.asarray, (k, c, m, factor))], axis=1), jnp.asarray(begins))
     assert code_names(response.result) == ["successful"] * 3 + ["no_simple_multiplier"] * 3
@@ -211,15 +211,15 @@ def test_misuse_and_failure():
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)
     both = jax.tree.map(lambda *each: jnp.stack([jnp.asarray(leaf) for leaf in each]), orbit, lost)
     for respond in (hj.phase.phase_response, hj.phase.isostable_response):
-        with pytest.raises(ValueError, match=r"there is no response: .*orbit_not_converged"):
+        with pytest.raises(hj.SolveError, match="response: orbit_not_converged"):
             respond(lost, samples=9)
         with pytest.raises(ValueError, match="this is a batch of 2 orbits"):
             respond(both)
         with pytest.raises(ValueError, match="samples=1 must be an integer of at least 2"):
             respond(orbit, samples=1)
     # In a batch the lane that failed has the code, and the other one its response.
-    found = jax.vmap(lambda orbit: hj.phase.phase_response(orbit, samples=9))(both)
-    response = hj.phase.phase_response(orbit, samples=9)
+    found = jax.vmap(lambda orbit: hj.phase.phase_response(orbit, samples=9, throw=False))(both)
+    response = hj.phase.phase_response(orbit, samples=9, throw=False)
     assert np.all(np.asarray(found.result == hj.RESULTS.successful) == [True, False])
     assert_allclose(found.arcs[0].z[0], response.arcs[0].z, rtol=1e-14)
     assert np.all(np.isnan(found.arcs[0].z[1])) and np.isnan(found.residual[1])
@@ -227,16 +227,16 @@ def test_misuse_and_failure():
     # What is not an orbit has no multiplier 1.
     other = eqx.tree_at(lambda orbit: orbit.nodes, orbit, orbit.nodes + 0.2)
     with pytest.raises(ValueError, match="no_simple_multiplier"):
-        hj.phase.phase_response(other, samples=9)
+        hj.phase.phase_response(other, samples=9, throw=False)
     # In one coordinate no deviation outlives the jump.
     with pytest.raises(ValueError, match="no_simple_multiplier"):
-        hj.phase.isostable_response(orbit, samples=9)
+        hj.phase.isostable_response(orbit, samples=9, throw=False)
     with pytest.raises(ValueError, match="which=1 must be the index of a multiplier of the orbit, from 0 to 0"):
-        hj.phase.isostable_response(orbit, which=1)
+        hj.phase.isostable_response(orbit, which=1, throw=False)
     charge = hj.Mode(lambda t, x, drive: drive - x + 0.0 * jnp.cos(t), ("v",))
     forced = dataclasses.replace(orbit, system=hj.HybridSystem({"charge": charge}, NEURON.transitions))
     with pytest.raises(ValueError, match=r"the system depends on time\. A forced orbit has no free phase"):
-        hj.phase.phase_response(forced)
+        hj.phase.phase_response(forced, throw=False)
 
     with pytest.raises(ValueError, match="push is given for 'hot', but the modes of the orbit are"):
         hj.phase.entrainment(response, {"hot": wave})

@@ -22,7 +22,7 @@ BALL = bouncing_ball.Params()
 
 
 def drop(x, params=BALL):
-    return hj.simulate(bouncing_ball.system, x, params, mode="flight", t1=1.0, integrator=ROLLED)
+    return hj.simulate(bouncing_ball.system, x, params, mode="flight", t1=1.0, integrator=ROLLED, throw=False)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ WATCHED = hj.HybridSystem(STRIP.modes, (hj.Transition("free", "free", lambda t, 
 @pytest.mark.parametrize("system", [STRIP, WATCHED], ids=["no guard", "a guard"])
 def test_a_flow_leaves_its_domain_at_a_known_time(system):
     start = lambda v: jnp.stack([0 * v, 0 * v, v])
-    go = jax.vmap(lambda p, v: hj.simulate(system, start(v), p, mode="free", t1=3.5, integrator=ROLLED))
+    go = jax.vmap(lambda p, v: hj.simulate(system, start(v), p, mode="free", t1=3.5, integrator=ROLLED, throw=False))
     params = {"wall": jnp.array([2.0, 2.0, 1.0, 2.0]), "drift": jnp.array([0.5, 0.0, 0.5, 0.5])}
     run = go(params, jnp.array([0.0, 0.0, 0.0, -0.5]))
     assert_array_equal(is_code(run.result, RESULTS.outside_domain), [False, True, True, True])
@@ -115,14 +115,14 @@ def test_a_guard_within_the_tolerance_beyond_a_limit_fires():
         {"m": move}, (hj.Transition("m", "m", lambda t, x, p: 1 + p - x[0], lambda t, x, p: 0 * x),)
     )
     integrator = hj.Integrator(rtol=1e-10, atol=1e-10, unroll=False)
-    go = jax.vmap(lambda p: hj.flow_to_guard(system, "m", 0.0, jnp.zeros(1), p, integrator=integrator))
+    go = jax.vmap(lambda p: hj.flow_to_guard(system, "m", 0.0, jnp.zeros(1), p, integrator=integrator, throw=False))
     end = go(jnp.array([0.0, 2e-9, 1e-8]))
     assert_array_equal(is_code(end.result, RESULTS.outside_domain), [False, False, True])
     assert_allclose(end.t[:2], [1, 1 + 2e-9], rtol=1e-15)
 
 
 def test_a_single_arc_leaves_its_domain():
-    end = hj.flow_to_guard(WATCHED, "free", 0.0, jnp.zeros(3), PARAMS, integrator=ROLLED)
+    end = hj.flow_to_guard(WATCHED, "free", 0.0, jnp.zeros(3), PARAMS, integrator=ROLLED, throw=False)
     assert is_code(end.result, RESULTS.outside_domain) and end.transition == -1
     assert "outside the domain" in RESULTS[RESULTS.outside_domain]
 
@@ -134,7 +134,13 @@ def test_a_dip_within_a_step_is_noticed():
         {"free": hj.Mode(lambda t, x, p: jnp.ones(1), ("x",), domain=lambda t, x, p: p + jnp.cos(x[0]))}, ()
     )
     run = hj.simulate(
-        system, jnp.zeros(1), jnp.array(0.9), mode="free", t1=20.0, integrator=hj.Integrator(max_step=1.0, unroll=False)
+        system,
+        jnp.zeros(1),
+        jnp.array(0.9),
+        mode="free",
+        t1=20.0,
+        integrator=hj.Integrator(max_step=1.0, unroll=False),
+        throw=False,
     )
     assert is_code(run.result, RESULTS.outside_domain)
     assert_allclose(run.t, np.arccos(-0.9), rtol=1e-12)
@@ -142,7 +148,7 @@ def test_a_dip_within_a_step_is_noticed():
 
 def test_a_system_shows_its_domains():
     assert "domain=<function strip>" in repr(STRIP)
-    outside = hj.simulate(STRIP, jnp.array([5.0, 0, 0]), PARAMS, mode="free", t1=1.0, integrator=ROLLED)
+    outside = hj.simulate(STRIP, jnp.array([5.0, 0, 0]), PARAMS, mode="free", t1=1.0, integrator=ROLLED, throw=False)
     assert "outside_domain: The state is outside" in str(outside)
 
 
@@ -171,7 +177,7 @@ def test_the_command_line_reports_a_start_below_the_floor(command):
 def test_a_walker_falls():
     walker = models.load("simplest_walker")
     start = jnp.array([0.2, -0.05, 0.4, 0.0])
-    run = hj.simulate(walker.system, start, walker.Params(), mode="swing", t1=20.0, integrator=ROLLED)
+    run = hj.simulate(walker.system, start, walker.Params(), mode="swing", t1=20.0, integrator=ROLLED, throw=False)
     assert is_code(run.result, RESULTS.outside_domain)
     # The hip is on the ground, on either side.
     assert_allclose(abs(run.final[0]), np.pi / 2, rtol=1e-12)
