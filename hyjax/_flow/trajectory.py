@@ -20,8 +20,6 @@ from .automaton import Automaton, follow_automaton
 from .integrator import Integrators, pushable
 
 if TYPE_CHECKING:
-    import pathlib
-
     import matplotlib.figure
     import xarray
 
@@ -268,12 +266,6 @@ class Trajectory(Shown):
         from .._results.dataset import trajectory_dataset
 
         return trajectory_dataset(self, n, model)
-
-    def save(self, path: "str | pathlib.Path", n: int = 100, model=None) -> None:
-        """Write `to_xarray` to a netCDF file, `.nc`, for `xarray.load_dataset`. `ValueError` for another suffix."""
-        from .._results.dataset import save_dataset
-
-        save_dataset(self.to_xarray(n, model), path)
 
     def plot(self) -> "matplotlib.figure.Figure":
         """A figure of the coordinates over time, coloured by mode; see `hyjax.plot.trajectory_figure`."""

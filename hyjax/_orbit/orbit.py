@@ -31,8 +31,6 @@ from .stride import run_stride
 from .verdict import in_family, judged, orbit_multipliers
 
 if TYPE_CHECKING:
-    import pathlib
-
     import pandas
     import xarray
 
@@ -145,15 +143,6 @@ class PeriodicOrbit(Shown):
         from .orbit_dataset import orbit_table
 
         return orbit_table(self)
-
-    def save(self, path: "str | pathlib.Path", model=None) -> None:
-        """Write `to_xarray` to a netCDF file, for `xarray.load_dataset`. `ValueError` for another suffix than `.nc`.
-
-        The functions of the system are not stored: from the file an orbit is `hj.periodic_orbit(system, saved["x"].values, ...)`.
-        """
-        from .._results.dataset import save_dataset
-
-        save_dataset(self.to_xarray(model), path)
 
     @property
     def impact_times(self) -> Float[Array, " arcs"]:

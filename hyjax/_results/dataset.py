@@ -1,6 +1,5 @@
 """A trajectory as an `xarray.Dataset`."""
 
-from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
 import jax
@@ -63,13 +62,6 @@ def increasing(times: np.ndarray) -> np.ndarray:
         if times[i] >= times[i + 1]:
             times[i] = np.nextafter(times[i + 1], -np.inf, dtype=times.dtype)
     return times
-
-
-def save_dataset(found: "xarray.Dataset", path: str | Path) -> None:
-    """Write a dataset as netCDF, by SciPy. `ValueError` for another suffix than `.nc`."""
-    if Path(path).suffix != ".nc":
-        raise ValueError(f"{path}: the format is netCDF; give a path with the suffix .nc.")
-    found.to_netcdf(path, engine="scipy")
 
 
 def load_xarray():

@@ -12,8 +12,7 @@ import numpy as np
 from .._system.results import Code, RESULTS
 from .._system.system import HybridSystem
 from .._system.where import leaf_names
-from .encode import PACKAGES
-from .missing_function import AbsentFunction
+from .encode import MissingFunction, PACKAGES
 
 
 class Decoder:
@@ -57,8 +56,8 @@ class Decoder:
             case "named":
                 return self._named(content)
             case "function":
-                absent = AbsentFunction(content, self.sources.get(content), str(self.path))
-                return self.functions.get(content, absent)
+                missing = MissingFunction(content, self.sources.get(content), str(self.path))
+                return self.functions.get(content, missing)
             case "system":
                 return self.system
             case "params":

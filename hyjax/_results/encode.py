@@ -19,7 +19,7 @@ import dataclasses
 import math
 import re
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -30,10 +30,34 @@ from .._system.results import Code, code_of
 from .._system.system import HybridSystem
 from .._system.where import leaf_names
 from .fingerprint import source_digest
-from .missing_function import AbsentFunction, FUNCTIONS
 
 # The packages whose classes and functions a file may name.
 PACKAGES = ("hyjax", "diffrax", "optimistix", "lineax")
+# The fields of an optimization and of its constraints that may hold a user function.
+FUNCTIONS = ("objective", "function")
+
+
+class MissingFunction(eqx.Module):
+    """Placeholder in a loaded result for a user function that `hyjax.load` was not given; `ValueError` with the remedy where it
+    is called.
+
+    **Attributes:** `name`: of the function in the file. `source`: a digest of its source, `None` where there was none. `path`: of
+    the file.
+    """
+
+    name: str = eqx.field(static=True)
+    source: str | None = eqx.field(static=True)
+    path: str = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, *args: Any) -> NoReturn:
+        raise ValueError(
+            f"The function {self.name!r} is needed here, and a file holds no code: this result was loaded from {self.path} "
+            f"without it. Give it: hj.load({self.path!r}, functions={{{self.name!r}: ...}})."
+        )
 
 
 class Encoder:
@@ -77,7 +101,7 @@ class Encoder:
             return {type(value).__name__: [self.node(each, (*place, str(k))) for k, each in enumerate(value)]}
         if type(value) is dict and all(isinstance(key, str) for key in value):
             return {"dict": [[key, self.node(each, (*place, key))] for key, each in value.items()]}
-        if isinstance(value, AbsentFunction):
+        if isinstance(value, MissingFunction):
             return self._function(value)
         if isinstance(value, tuple) and (fields := getattr(value, "_fields", ())) and (name := _named(type(value))):
             return {
@@ -120,8 +144,8 @@ class Encoder:
 
     def sources(self) -> dict[str, str | None]:
         """A digest of the source of each user function, by name; `None` where there is no source."""
-        absent = lambda fn: isinstance(fn, AbsentFunction)
-        return {name: fn.source if absent(fn) else source_digest(fn) for name, fn in self.functions.items()}
+        missing = lambda fn: isinstance(fn, MissingFunction)
+        return {name: fn.source if missing(fn) else source_digest(fn) for name, fn in self.functions.items()}
 
     def _function(self, fn: Any) -> dict:
         """A user function, by its name; a second function of that name gets a number."""

@@ -17,7 +17,6 @@ from .decode import Decoder
 from .encode import Encoder
 from .fingerprint import fingerprint, model_system, require_same_system, source_digest
 from .labels import named_params
-from .shown import Shown
 from .version import version
 from .warn import warn
 
@@ -26,10 +25,11 @@ def save(path: str | Path, result: PyTree) -> None:
     r"""Write a result to a file, for `load`, to the last bit: an orbit or a batch of orbits, a branch, a trajectory, a special
     point, an optimized gait, a branch of optima; also several in a tuple, list or dictionary.
 
-    The file is a zip archive of NumPy arrays, which `numpy.load(path)` opens without hyjax, and a description with `provenance`
-    and checksums. It holds data and no code: of the system the names, of the parameters the numbers, no pickle. Objectives
-    and constraints are functions: of those of `hyjax.objectives` such as `period` the file holds the name, of all others, also
-    those that `hyjax.objectives` makes from arguments, the name and a digest of the source; `load` is given them again.
+    `result.save(path)` does the same. The file is a zip archive of NumPy arrays, which `numpy.load(path)` opens without hyjax,
+    and a description with `provenance` and checksums. It holds data and no code: of the system the names, of the parameters the
+    numbers, no pickle. Objectives and constraints are functions: of those of `hyjax.objectives` such as `period` the file holds
+    the name, of all others, also those that `hyjax.objectives` makes from arguments, the name and a digest of the source; `load`
+    is given them again.
 
     **Arguments:** `path`: with the suffix `.npz`; a file of that name is replaced. `result`: of one system. Its shapes and units
     are stored as they are. **Returns:** nothing.
@@ -49,7 +49,7 @@ def save(path: str | Path, result: PyTree) -> None:
     path = _checked(path, "save")
     parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple | list) else (result,)
     for part in parts:
-        if not isinstance(part, Shown) or isinstance(part, HybridSystem):
+        if not hasattr(part, "_tables") or isinstance(part, HybridSystem):
             raise ValueError(
                 f"hj.save: {type(part).__name__} is no result of hyjax. Save an orbit, a branch, a trajectory, or a tuple, list "
                 "or dictionary of them; a dataset has to_netcdf."

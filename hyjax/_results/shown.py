@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .table import Table
 
 
@@ -28,6 +30,12 @@ class Shown(eqx.Module):
 
     def __repr__(self) -> str:
         return str(self) if _is_concrete(self) else eqx.tree_pformat(self)
+
+    def save(self, path: "str | Path") -> None:
+        """Write the result to a file `.npz`, for `hyjax.load`; see `hyjax.save`. `ValueError` for what a file cannot hold."""
+        from .save import save
+
+        save(path, self)
 
     def _repr_html_(self) -> str:
         """The tables in HTML, for notebooks."""

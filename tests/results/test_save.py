@@ -293,3 +293,10 @@ except ValueError as error: print(error)
 def test_the_description_is_text(file):
     with zipfile.ZipFile(file) as parts:
         assert json.loads(parts.read("result.json"))["format"] == "hyjax result"
+
+
+def test_a_result_saves_itself(gaits, tmp_path):
+    gaits.save(tmp_path / "gaits.npz")
+    assert np.array_equal(hj.load(tmp_path / "gaits.npz").x, gaits.x, equal_nan=True)
+    with pytest.raises(ValueError, match=r"suffix \.npz"):
+        gaits.save(tmp_path / "gaits.nc")
