@@ -36,6 +36,8 @@ if "matplotlib.pyplot" in sys.modules:
 
 
 def execute(app, env, docnames):
+    if app.config.nb_execution_mode != "cache":
+        return
     folder, cache = pathlib.Path(app.srcdir), get_cache(app.config.nb_execution_cache_path)
     waiting = {}
     for path in sorted(path for path in map(pathlib.Path, map(env.doc2path, env.found_docs)) if path.suffix == ".md"):
@@ -72,7 +74,8 @@ def execute(app, env, docnames):
 
 
 def run(notebook, manager: AsyncKernelManager, timeout: int = 60) -> None:
-    client = NotebookClient(notebook, km=manager, timeout=timeout)
+    # Times in the metadata would be a part of the digest by which the cache finds a page.
+    client = NotebookClient(notebook, km=manager, timeout=timeout, record_timing=False)
     try:
         client.execute()
     finally:
