@@ -124,7 +124,13 @@ def about(file: pathlib.Path) -> str:
 def page(layer: str, labels: set[str]) -> str:
     """The page of a layer: what it is, a table of its names, and their entries."""
     names = sorted((each for each in public_names() if each.layer == layer), key=in_order_of_the_theory)
-    lines = [f"# {LAYERS[layer]}", "", about(PACKAGE / layer / "__init__.py"), ""]
+    # A page of the theory has the layer's name for its title.
+    lines = [
+        f"# Functions: {LAYERS[layer][0].lower()}{LAYERS[layer][1:]}",
+        "",
+        about(PACKAGE / layer / "__init__.py"),
+        "",
+    ]
     for module in dict.fromkeys(each.module for each in names):
         group = [each for each in names if each.module == module]
         if module == "hyjax.objectives":

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import shlex
 import tomllib
@@ -108,3 +109,17 @@ def test_that_there_is_what_is_tested():
 def test_the_listed_mutations_apply():
     """Each old text of `tools/mutations.toml` occurs once in its file."""
     assert len(mutations()) > 100
+
+
+def test_no_two_pages_have_one_title():
+    """By which a search shows them; those of the reference are made at the build."""
+    texts = [page.read_text() for page in PAGES if page.parent.name != "reference" or page.name == "index.md"]
+    notebooks = [json.loads(path.read_text())["cells"] for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    texts += [
+        "".join("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "markdown")
+        for cells in notebooks
+    ]
+    found = [re.search(r"^# (.+)$", text, re.MULTILINE) for text in texts]
+    titles = [each[1] for each in found if each is not None]
+    assert len(titles) > 100 and not {each for each in titles if titles.count(each) > 1}
+    assert not [each for each in titles if each.startswith("Functions: ")]
