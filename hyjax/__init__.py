@@ -9,7 +9,7 @@ from typing import Any
 import lazy_loader
 
 from ._results import registry as _registry
-from .cli import early as _early  # noqa: F401  # before JAX is imported, which takes a second
+from .cli import process as _process  # noqa: F401  # before JAX is imported, which takes a second
 
 # The public names are those of `__init__.pyi`. Each is imported when it is first used: the whole package takes 0.3 s.
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

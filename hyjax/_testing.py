@@ -216,7 +216,7 @@ if TYPE_CHECKING:
     from .cli import cluster_options
     from .cli.app import application, run
     from .cli.arguments import Misuse, parse_parameters
-    from .cli.early import is_command
+    from .cli.process import is_command
     from .cli.files import check_files
     from .cli.optimum_record import no_optimum
     from .cli.quantities import parse_bounds, parse_constraints, quantities

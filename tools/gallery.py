@@ -30,7 +30,7 @@ def main() -> None:
     given = parser.parse_args().models
     os.environ["MPLBACKEND"] = "agg"
     from hyjax import models
-    from hyjax.cli.session import start_jax
+    from hyjax.cli.process import start_jax
 
     cache = start_jax()
     for name in given or [name for name in models.names if name not in known() or not pictures_of(name)]:

@@ -12,7 +12,7 @@ from ..cli.files import check_files, save_figure
 from ..cli.options import Json, Model, Overwrite, Param, Sequence
 from ..cli.orbits import require_orbits
 from ..cli.output import nested_lists
-from ..cli.session import start_jax
+from ..cli.process import start_jax
 
 
 def certify(

@@ -82,7 +82,8 @@ def run() -> None:
     except NotFound as error:
         _stop(str(error), 1)
     except BrokenPipeError:
-        os._exit(0)
+        # The reader has gone, to whom Python would write once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         # click's usage errors can format themselves; any other exception is a defect, and keeps its traceback.
         if not hasattr(error, "format_message"):

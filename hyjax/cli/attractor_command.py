@@ -35,8 +35,8 @@ from .options import (
 )
 from .orbits import require_orbits
 from .output import nested_lists, print_record
+from .process import start_jax
 from .section_option import parse_section, state_at_section
-from .session import start_jax
 
 
 def attractor(

@@ -13,7 +13,7 @@ from .grid_options import axes_record, parse_axes, parse_tolerance, with_units
 from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, Sequence
 from .orbits import search_orbits
 from .output import print_record
-from .session import start_jax
+from .process import start_jax
 
 
 def basin(

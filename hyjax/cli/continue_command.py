@@ -25,7 +25,7 @@ from .files import check_files, save_figure, save_netcdf
 from .options import Coordinate, Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides
 from .orbits import require_orbits
 from .output import branches_record
-from .session import start_jax
+from .process import start_jax
 
 
 def continue_(

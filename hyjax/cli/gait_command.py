@@ -12,7 +12,7 @@ from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, described_region, MOST_STARTS, require_orbits
 from .output import orbits_record
-from .session import start_jax
+from .process import start_jax
 
 
 def gait(

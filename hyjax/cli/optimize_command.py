@@ -15,8 +15,8 @@ from .files import check_files, check_outline, save_figure, tell_written
 from .optimum_record import no_optimum, optimum_record
 from .options import Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, require_orbits
+from .process import start_jax
 from .quantities import parse_bounds, parse_constraints, quantities, quantity
-from .session import start_jax
 
 # What a computer's memory holds: the history of each start is kept.
 MOST_OPTIMIZATIONS = 10_000

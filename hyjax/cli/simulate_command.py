@@ -19,7 +19,7 @@ from .arguments import (
 from .files import check_files, check_outline, save_figure, save_netcdf, tell_written
 from .options import Animate, Json, Model, MOST_JUMPS, Overwrite, Param
 from .output import trajectory_record
-from .session import start_jax
+from .process import start_jax
 
 
 def simulate(

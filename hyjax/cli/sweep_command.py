@@ -11,7 +11,6 @@ from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFoun
 from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_directory, check_files, save_figure, tell_written
 from .grid_options import axes_record, count_results, parse_grid, parse_tolerance, print_points
-from .interrupt import keep_in_mind
 from .options import (
     GridJson,
     Model,
@@ -25,8 +24,8 @@ from .options import (
 )
 from .orbits import choose_orbit, require_orbits
 from .output import nested_lists, print_record
+from .process import keep_in_mind, start_jax
 from .quantities import parse_prescribed
-from .session import start_jax
 
 
 def sweep(

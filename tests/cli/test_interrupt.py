@@ -25,7 +25,7 @@ def start(*command):
 
 
 ENDLESS = """
-from hyjax.cli.interrupt import end_on_interrupt, keep_in_mind
+from hyjax.cli.process import end_on_interrupt, keep_in_mind
 end_on_interrupt()
 import jax
 endless = jax.jit(lambda: jax.lax.while_loop(lambda k: k >= 0, lambda k: (k + 1) % 7, 0))
