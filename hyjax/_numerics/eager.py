@@ -14,7 +14,8 @@ from typing import ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
-from jax.extend.core import get_opaque_trace_state, take_current_trace
+from jax.extend.core import get_opaque_trace_state, set_current_trace, take_current_trace
+from jaxtyping import PyTree
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -52,7 +53,8 @@ def compile_for(purpose: Purpose) -> AbstractContextManager:
 
     By default a call by itself, such as of `periodic_orbit`, compiles in half the time of `jax.jit`, into a program that takes 1
     to 2.5 times as long for one orbit; a sweep, basin or attractor of 4096 lanes or strides or more runs fast. No setting of JAX
-    changes, and no program of a call under `jax.jit`, `jax.grad` or `jax.vmap`. Results of the two programs differ by rounding.
+    changes, and no program of a call under `jax.jit` or `jax.vmap`; nor under `jax.grad`, but for the gradient of
+    `periodic_orbit`, whose search and pullback are programs of their own. Results of the two programs differ by rounding.
 
     **Arguments:** `purpose`: a `Purpose`: `by_size`, the default; `first_result`; or `run_time`. With `by_size`, an optimization
     level that the environment's `XLA_FLAGS` names is the level of all programs. `ValueError` for anything else.
@@ -109,6 +111,22 @@ def _compiled(fn: Callable[_P, _T], options: dict[str, int | bool]) -> Callable[
         return (alone if takes_options() else ordinary)(*args, **kwargs)
 
     return call
+
+
+def known_values(tree: PyTree) -> PyTree | None:
+    """The tree with the numbers of its traced arrays, under a `grad` or `vjp` that is under no other transformation of JAX.
+
+    `None` elsewhere, and where JAX (0.10) has changed the attributes of its tracers that are looked at.
+    """
+    with take_current_trace() as trace:
+        pass
+    if not (getattr(trace, "is_vjp", False) and hasattr(trace, "parent_trace")):
+        return None
+    with set_current_trace(trace.parent_trace):
+        if not takes_options():
+            return None
+    number = lambda leaf: leaf.primal if getattr(leaf, "_trace", None) is trace else leaf
+    return jax.tree.map(number, tree)
 
 
 def takes_options() -> bool:

@@ -33,6 +33,7 @@ from .._flow.integrator import Integrators, pushable, rolled, without_jacobian
 from .._numerics.batch_axes import batched_like
 from .._numerics.elimination import solve
 from .._numerics.linearize import perturbed, with_jacobian
+from .._numerics.newton import DampedNewton, RootFinder
 from .._numerics.trees import without_tangents
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar, State
@@ -42,6 +43,21 @@ from .shooting import AbstractShooting, Found
 
 Blocks = Float[Array, "strides width width"]
 Rows = Float[Array, "strides width"]
+
+
+class KnownOrbit(AbstractShooting):
+    """The search for an orbit that is known already: only its derivatives are computed. `bends`: whether those of the return
+    Jacobian are, which are the strides' second derivatives."""
+
+    found: Found
+    bends: bool = eqx.field(static=True)
+    max_iterations: int = 0
+    accept: float | None = None
+    root_finder: RootFinder = DampedNewton()
+    coarse: tuple[float, ...] = ()
+
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
+        return self.found
 
 
 def moved_nodes(by_start: Blocks, forced: Rows, timed: int) -> Rows:
@@ -203,10 +219,12 @@ def _closed_orbit_jvp(primals, tangents):
         problem = dataclasses.replace(problem, varied=(False,) * len(flags))
     found = _closed_orbit((problem, params), guess, method, integrator)
     chain, timed = found.chain, int(problem.timed)
+    bends = method.bends if isinstance(method, KnownOrbit) else True
     move = _multiplied if forward else _pushed
-    dz, dpassage, by, dby = move(what, dwhat, chain, integrator)
-    _, djacobian = jax.jvp(lambda by: return_matrices(problem, by)[0], (by,), (dby,))
-    nested = what[0].varied
+    dz, dpassage, by, dby = move(what, dwhat, chain, integrator, bends)
+    djacobian, nested = None, what[0].varied
+    if bends:
+        _, djacobian = jax.jvp(lambda by: return_matrices(problem, by)[0], (by,), (dby,))
     none = jax.tree.map(lambda _: None, found)
     dchain = dataclasses.replace(
         none.chain,
@@ -226,8 +244,11 @@ def _closed_orbit_jvp(primals, tangents):
     return found, eqx.tree_at(parts, none, (dchain, djacobian), is_leaf=lambda leaf: leaf is None)
 
 
-def _multiplied(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, Passage, Passage, Passage]:
-    """`(dz, dpassage, by, dby)` by products with the strides' Jacobians and second derivatives over all moving numbers."""
+def _multiplied(
+    what, dwhat, chain: Chain, integrator: Integrators, bends: bool
+) -> tuple[Array, Passage, Passage, Passage | None]:
+    """`(dz, dpassage, by, dby)` by products with the strides' Jacobians and second derivatives over all moving numbers; `dby` is
+    `None` unless `bends`."""
     timed, by = int(what[0].timed), chain.jacobians
     assert by is not None
     width = chain.nodes.shape[1] + timed
@@ -236,14 +257,19 @@ def _multiplied(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Arr
     tangent = jnp.concatenate([dz, jnp.broadcast_to(dp, (len(dz), dp.size))], axis=1)
     moved = lambda by: jnp.einsum("s...m,sm->s...", by, tangent)
     dpassage = jax.tree.map(moved, by)
+    if not bends:
+        return dz, dpassage, by, None
     # A separate loop, which XLA removes where the derivative of the Jacobians is not used. Its compile time matters more than
     # its run time.
     by, by_by = _moving_jacobians(what, perturbed(dwhat), chain.starts, chain.nodes, rolled(integrator))
     return dz, dpassage, by, jax.tree.map(moved, by_by)
 
 
-def _pushed(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, Passage, Passage, Passage]:
-    """`(dz, dpassage, by, dby)` by tangents pushed through the strides: one for the passages, one for their Jacobians."""
+def _pushed(
+    what, dwhat, chain: Chain, integrator: Integrators, bends: bool
+) -> tuple[Array, Passage, Passage, Passage | None]:
+    """`(dz, dpassage, by, dby)` by tangents pushed through the strides: one for the passages, and if `bends` one for their
+    Jacobians."""
     timed, by = int(what[0].timed), chain.jacobians
     assert by is not None
     moving, still = eqx.partition(what, perturbed(dwhat))
@@ -262,6 +288,8 @@ def _pushed(what, dwhat, chain: Chain, integrator: Integrators) -> tuple[Array, 
     _, forced = along(passage, still_nodes)
     dz = moved_nodes(by.end, forced.end, timed)
     dpassage = jax.tree.map(lambda forced, by: forced + jnp.einsum("s...m,sm->s...", by, dz), forced, by)
+    if not bends:
+        return dz, dpassage, by, None
     # A separate loop, which XLA removes where the derivative of the Jacobians is not used.
     return dz, dpassage, *along(jacobians, dz)
 

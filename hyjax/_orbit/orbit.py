@@ -237,9 +237,6 @@ def run_orbit(
     return orbit, reached
 
 
-run_one_orbit = short_run(run_orbit)
-
-
 @short_run
 def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
     """For each arc of the stride from `x` at the time `t`: `n` times, and the states there."""

@@ -9,7 +9,8 @@ from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
 from .._system.types import Params, State
-from .orbit import PeriodicOrbit, Reached, run_one_orbit
+from .one_orbit import run_one_orbit
+from .orbit import PeriodicOrbit, Reached
 from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
 from .shooting import AbstractShooting, MultipleShooting, SingleShooting

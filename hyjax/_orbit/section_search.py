@@ -27,7 +27,8 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, Scalar, State, Time
-from .orbit import PeriodicOrbit, Reached, run_one_orbit
+from .one_orbit import run_one_orbit
+from .orbit import PeriodicOrbit, Reached
 from .orbit_register import FixedPoint
 from .problem import uses_time
 from .return_map import ReturnMap

@@ -1,5 +1,7 @@
 """A call by itself on a CPU runs a program that compiles fast; under a transformation it is a part of the user's program."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +70,40 @@ def test_a_call_by_itself_compiles_fast(name, compiled):
     CALLS[name](jnp.asarray(0.2))
     options = [options for _, options in compiled if options]
     assert options and all(each == SHORT for each in options)
+
+
+@pytest.mark.medium
+def test_a_gradient_by_itself_compiles_fast(compiled):
+    slope = jnp.asarray(0.2)
+    period = jax.grad(lambda slope: orbit(at(slope)).period)(slope)
+    programs = [(name, options) for name, options in compiled if "run_orbit" in name or "pulled_back" in name]
+    assert len(programs) == 2 and all(options == SHORT for _, options in programs)
+    # The wheel loses the same part of its energy at every slope.
+    multiplier = lambda slope: orbit(at(slope)).multipliers[0].real
+    np.testing.assert_allclose(jax.grad(multiplier)(slope), 0, atol=1e-9)  # to the accuracy of second derivatives
+    whole = jax.jit(jax.grad(lambda slope: orbit(at(slope)).period))(slope)
+    np.testing.assert_allclose(period, whole, rtol=1e-9)  # to the accuracy of the flow
+
+
+@pytest.mark.medium
+def test_a_gradient_by_itself_is_that_of_all_that_is_traced():
+    slope = jnp.asarray(0.2)
+
+    def captured(slope):
+        """The period, of a system that captures the slope and has it as a parameter too."""
+        fall = lambda t, x, params: wheel.system.modes["stance"].vector_field(
+            t, x, dataclasses.replace(params, slope=slope)
+        )
+        modes = {"stance": dataclasses.replace(wheel.system.modes["stance"], vector_field=fall)}
+        system = hj.HybridSystem(modes, wheel.system.transitions)
+        step = hj.ReturnMap(system, sequence=wheel.sequence)
+        return hj.periodic_orbit(step, GUESS, at(slope)).period
+
+    period = lambda slope: orbit(at(slope)).period
+    expected = jax.jit(jax.grad(period))(slope)
+    # Under `jacrev` the cotangents are a batch.
+    for found in (jax.grad(captured)(slope), jax.jacrev(period)(slope)):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)  # to the accuracy of the flow
 
 
 def test_of_a_call_that_is_traced_the_options_are_the_users(compiled):

@@ -175,7 +175,7 @@ def test_no_short_file_with_one_user():
 # The largest numbers of lines, a few more than there are: what is added to a folder replaces something, or is worth a larger
 # number.
 LINES = {
-    "_system": 950, "_numerics": 1690, "_results": 1510, "solvers": 920, "_flow": 5250, "_orbit": 3300, "noise": 1820,
+    "_system": 950, "_numerics": 1710, "_results": 1510, "solvers": 920, "_flow": 5250, "_orbit": 3430, "noise": 1820,
     "control": 2550, "phase": 1100, "_continuation": 2400, "_sweep": 2750, "_optimize": 3300, "study": 1190, "contact": 1380,
     "models": 4300, "plot": 3170, "cli": 2735, "certify": 8200,
 }  # fmt: skip
@@ -188,7 +188,7 @@ def test_budgets():
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
     assert len(FILES) <= 310 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 48_050
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 352
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 353
     assert len(hyjax.__all__) <= 51
 
 
