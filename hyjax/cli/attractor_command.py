@@ -108,6 +108,7 @@ def attractor(
                 model.system, sequence=modes or None, section=surface, max_jumps=max_jumps, integrator=integrator
             ),
             start, params, where=lens, values=axes, n_strides=strides, keep=keep, executor=executor,
+            throw=False,
         )  # fmt: skip
     periods, times = np.unique(found["period"].values[found["result"].values == 0], return_counts=True)
     counts = count_results(found)

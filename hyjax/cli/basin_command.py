@@ -58,6 +58,7 @@ def basin(
             ReturnMap(model.system, sequence=modes, integrator=integrator), params, axes=axes,
             initial=getattr(model, "on_section", None), orbits=orbits[stable] if len(stable) else None,
             outcomes=getattr(model, "outcomes", None), max_strides=strides, executor=executor,
+            throw=False,
         )  # fmt: skip
     meanings = found["outcome"].attrs["flag_meanings"].split()
     counts = np.bincount(found["outcome"].values.ravel(), minlength=len(meanings))

@@ -82,7 +82,7 @@ def continue_(
             if any(_passes(branch, orbits[i]) for branch in branches):
                 continue
             say(f"branch {i + 1} of {len(orbits)}, from {where} = {values[where]:.6g} to {stop:.6g}")
-            branches.append(continuation(orbits[i], where=lens, stop=bounds, method=method))
+            branches.append(continuation(orbits[i], where=lens, stop=bounds, method=method, throw=False))
         if crossings:
             say("other branches through branch points")
             branches += crossing_branches(branches, stop=bounds, method=method)

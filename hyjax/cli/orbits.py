@@ -109,7 +109,7 @@ def _settled(model: ModuleType, params, mode: str):
     if not hasattr(model, "start"):
         return None
     first, x = model.start(params)
-    run = simulate(model.system, x, params, mode=first, t1=1e9, max_jumps=SETTLING_JUMPS)
+    run = simulate(model.system, x, params, mode=first, t1=1e9, max_jumps=SETTLING_JUMPS, throw=False)
     states = [np.asarray(event.after) for event in run.events[-SETTLED_JUMPS:] if event.target == mode]
     return np.stack(states) if states and str(run.result) == "max_jumps_reached" else None
 

@@ -52,7 +52,7 @@ def simulate(
     from .._system.results import described_code
 
     with as_misuse():
-        trajectory = run(model.system, state, params, mode=first, t1=end, max_jumps=max_jumps)
+        trajectory = run(model.system, state, params, mode=first, t1=end, max_jumps=max_jumps, throw=False)
     print(
         json.dumps(trajectory_record(name, values, trajectory))
         if as_json

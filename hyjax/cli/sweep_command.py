@@ -102,7 +102,7 @@ def sweep(
             found = run(
                 start, where=lens if where else None, values=axes if where else None, prescribed=prescribed,
                 solve=solved, out=out, resume=resume, integrator=integrator, chunk=chunk, executor=executor,
-                units=units,
+                units=units, throw=False,
             )  # fmt: skip
     except StoreError as error:
         raise NotFound(str(error)) from None
