@@ -2,13 +2,13 @@ r"""The flow of one mode: until its first guard falls, or for a given time."""
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
 from .._results.failure import raise_failure
+from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -18,7 +18,7 @@ from .integrator import for_modes, Integrator, IntegratorLike, Integrators
 from .surfaces import guarded_limits, Guards, limits_of, Mask, no_surfaces, one_only, Surfaces
 
 
-class Impact(eqx.Module):
+class Impact(Shown):
     """The end of an arc: the pre-impact state, on the surface of the first guard that fell.
 
     **Attributes:** `t`, `x`: time and state before the jump, shapes `()` and `(n,)`. `transition`: index into

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._numerics.eager import short_run
+from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope
 from .._system.system import Guard, HybridSystem, Mode, Transition
@@ -57,7 +58,7 @@ def unchanged(t, x, params):
 AT_SECTION = "section"
 
 
-class Crossing(eqx.Module):
+class Crossing(Shown):
     """The next crossing of a section, from a `ReturnMap`.
 
     **Attributes:** `x`: the state there, of the section's mode; for a `Stroboscope` padded with zeros to the largest dimension of

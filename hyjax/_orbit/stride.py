@@ -2,7 +2,6 @@ r"""One stride, the flows and jumps along a given sequence of modes; its Jacobia
 
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,12 +11,13 @@ from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_orde
 from .._flow.integrator import Integrators, pushable
 from .._flow.jump import reset, variation_of_jump
 from .._numerics.eager import short_run
+from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
 
 
-class Stride(eqx.Module):
+class Stride(Shown):
     """One stride $S(x)$: a pass through a sequence of modes, from just after a jump to just after the last jump.
 
     **Attributes:** `x`: state after the last jump, shape `(n,)`. `time`: the stride's duration, in units of time. `impacts`: for

@@ -10,20 +10,23 @@ import jax.core
 import numpy as np
 from jaxtyping import PyTree
 
+from .table import Table
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .table import Table
-
 
 class Shown(eqx.Module):
-    """A result that shows its tables, those of its method `_tables`, which describes concrete arrays.
+    """A result that shows its tables, those of its method `_tables`, which describes concrete arrays: by default its
+    fields.
 
     A traced result, or a PyTree of the same structure with other leaves, shows its structure.
     """
 
-    def _tables(self) -> "tuple[Table, ...]":
-        raise NotImplementedError
+    def _tables(self) -> tuple[Table, ...]:
+        text = lambda value: str(np.asarray(value) if isinstance(value, jax.Array) else value).replace("\n", "")
+        rows = [(name, text(value)) for name, value in vars(self).items()]
+        return (Table(type(self).__name__, rows),)
 
     def __str__(self) -> str:
         return "\n".join(table.text() for table in self._tables()) if _is_concrete(self) else eqx.tree_pformat(self)

@@ -32,6 +32,16 @@ def test_an_orbit_on_a_line_of_its_own_is_its_table(orbit):
     assert "multiplier 2     +0\n" in repr(orbit)
 
 
+def test_a_stride_shows_its_values(orbit):
+    """Its fields, also in a notebook; where it is traced, its structure."""
+    stride = wheel.step(orbit.x, orbit.params)
+    assert repr(stride).splitlines()[0] == "Stride" and "f64[" not in repr(stride) + stride._repr_html_()
+    assert "0.4603411" in repr(stride) and re.search(r"result +successful", repr(stride)) and "2.31001" in repr(stride)
+    seen = []
+    jax.eval_shape(lambda x: seen.append(repr(wheel.step(x, orbit.params))), orbit.x)
+    assert "f64[" in seen[0]
+
+
 def test_an_orbit_in_a_notebook_is_the_same_table_with_units(orbit):
     rows, lines = cells(orbit._repr_html_()), str(orbit).splitlines()[1:]
     assert [" ".join(" ".join(row[:2]).split()) for row in rows] == [" ".join(line.split()) for line in lines]
