@@ -1,7 +1,5 @@
 """The elementary functions with rigorous radii, and arguments that are ordinary or hard for them."""
 
-import functools as ft
-
 import numpy as np
 from enclosures import EXACT, misses
 
@@ -18,17 +16,12 @@ def apart(function, *arguments):
 
 
 # Those of `elementary`, by the names of their exact values.
-POWERS = {
-    f"power {name}": ft.partial(elementary.power, exponent=p)
-    for name, p in (("0.75", 0.75), ("-1.5", -1.5), ("1/3", 1 / 3))
-}
-PLAIN = ("exp", "expm1", "tanh", "log", "sqrt", "cbrt", "reciprocal", "atan", "asin", "acos")
-FUNCTIONS = {"sin cos": elementary.sin_cos, **{name: getattr(elementary, name) for name in PLAIN}, **POWERS}
-POSITIVE = {"log", "sqrt", *POWERS}
+PLAIN = ("exp", "log", "sqrt", "reciprocal", "atan")
+FUNCTIONS = {"sin cos": elementary.sin_cos, **{name: getattr(elementary, name) for name in PLAIN}}
+POSITIVE = {"log", "sqrt"}
 # Magnitudes of the arguments with a finite relative radius, as powers of ten; and moderate ones, uniform.
-MAGNITUDES = {"sin cos": (-300, 6), "exp": (-300, 2.8), "expm1": (-300, 2.8), "asin": (-300, 0), "acos": (-300, 0)}
-MAGNITUDES["power -1.5"] = (-200, 170)
-MODERATE = {"sin cos": 40, "exp": 40, "expm1": 3, "tanh": 4, "asin": 1, "acos": 1}
+MAGNITUDES = {"sin cos": (-300, 6), "exp": (-300, 2.8)}
+MODERATE = {"sin cos": 40, "exp": 40}
 
 
 def exacts(name):

@@ -9,26 +9,14 @@ from flint import arb, ctx
 DIGITS, MORE = 170, 1400
 
 
-def exact_power(exponent):
-    return lambda a: (arb(exponent) * a.log()).exp() if a > 0 else arb(0)
-
-
 EXACT = {
     "sin": arb.sin,
     "cos": arb.cos,
     "exp": arb.exp,
-    "expm1": arb.expm1,
-    "tanh": arb.tanh,
     "log": arb.log,
     "sqrt": arb.sqrt,
-    "cbrt": lambda a: a.root(3) if a >= 0 else -(-a).root(3),
     "reciprocal": lambda a: 1 / a,
     "atan": arb.atan,
-    "asin": arb.asin,
-    "acos": arb.acos,
-    "power 0.75": exact_power(0.75),
-    "power -1.5": exact_power(-1.5),
-    "power 1/3": exact_power(1 / 3),
 }
 
 

@@ -12,9 +12,9 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from .rounding import enclosure, EPS, not_negative, points, TINY, UNSURE, up
+from .rounding import enclosure, EPS, not_negative, points, UNSURE, up
 
 # Polynomials and powers of two, the parts of which the elementary functions are made.
 
@@ -50,28 +50,21 @@ def power_of_two(k: Float[Array, "..."]) -> Float[Array, "..."]:
     return jax.lax.bitcast_convert_type((integer(k) + 1023) << 52, jnp.float64)
 
 
-# Inverse trigonometric functions of floats, enclosed.
+# Arc tangent.
 #
-# **Reduction.** The angle $\theta$ of a point $(x, y)$, $x, y \ge 0$, is within $\pi/16$ of one of $\theta_j = j\pi/8$, $j = 0,
-# \ldots, 4$. With $c_j$, a float near $\tan\theta_j$, and the angle $\theta_j$ taken for that float, as a sum of two,
+# **Reduction.** $\theta = \arctan y$, $y = |a|$, is within $\pi/16$ of one of $\theta_j = j\pi/8$, $j = 0, \ldots, 4$. With
+# $c_j$, a float near $\tan\theta_j$, and the angle $\theta_j$ taken for that float, as a sum of two,
 #
-# $$\theta = \theta_j + \arctan t, \quad t = \frac{y - c_jx}{x + c_jy}\ (j < 4),
-#   \quad t = -\frac xy\ (j = 4), \quad |t| < 0.199 .$$
-#
-# $\arctan a$ is the angle of $(1, |a|)$, $\arcsin a$ that of $(\sqrt{(1 - a)(1 + a)}, |a|)$ and $\arccos a$ is twice that of
-# $(\sqrt{1 + a}, \sqrt{1 - a})$.
+# $$\theta = \theta_j + \arctan t, \quad t = \frac{y - c_j}{1 + c_jy}\ (j < 4), \quad t = -\frac1y\ (j = 4), \quad |t| < 0.199 .$$
 #
 # **Polynomial.** $\arctan t = t + t(zP(z))$, $z = t^2 \le 0.0396$, Taylor's up to $t^{23}$. It alternates: the remainder is less
 # than $0.0396^{12}/25 < 10^{-18}$ of it.
 #
-# **Rounding.** $t$ has $u|t|$ each by the difference, the quotient and twice the denominator, and $0.6u$ by the product $c_jx$
-# where $j = 1, 2, 3$ and $x \ne 1$. $\arctan t$ has $1.08u|t|$ by its evaluation, the sum with the lesser part of $\theta_j$
-# $u|t|$, the last sum $u\theta$: $u\theta + 6.1u|t|$, and $0.6u < 3.1u\theta$. A relative error $\epsilon$ of $y/x$ adds
-# $\epsilon\sin\theta\cos\theta \le \epsilon\theta$: $5.1u$ for the arc sine (root $3.6u$, its argument $3u$, halved), $8.2u$ for
-# the arc cosine. The radii are three times these: $4u\theta + 18.4u|t|$, and $25u\theta$, $34u\theta$ more.
+# **Rounding.** $t$ has $u|t|$ each by the difference, the quotient and twice the denominator; $\arctan t$ has $1.08u|t|$ by its
+# evaluation, the sum with the lesser part of $\theta_j$ $u|t|$, the last sum $u\theta$: $u\theta + 6.1u|t|$. The radius is three
+# times that and more, $4u\theta + 18.4u|t|$.
 #
-# Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, ch. 11, for the reduction; Kahan (1987), *Branch
-# cuts for complex elementary functions*, for the arc sine and the arc cosine.
+# Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, ch. 11, for the reduction.
 
 _ATAN = tuple((-1) ** (i + 1) / (2 * i + 3) for i in range(11))
 # Tangents of pi/16 and its multiples by 3, 5, 7.
@@ -84,38 +77,8 @@ _ANGLES = (
     (1.1780972450961724, 2.7563998718653792e-17),
     (1.5707963267948966, 6.123233995736766e-17),
 )
-# Copies of a root are further apart than those of its argument: where it is small, and in the uses of its start.
-_OF_ROOTS = 128.0
 
 Floats = Float[Array, "..."]
-
-
-def _angle(x: Floats | float, y: Floats, width: float) -> tuple[Floats, Floats, Bool[Array, "..."]]:
-    """The angle of (x, y), |t|, and whether copies of the case may differ; x and y not negative, not both zero.
-
-    `width`: of the neighbourhood of a threshold, in units of `UNSURE`.
-    """
-    beyond = [y > threshold * x for threshold in _THRESHOLDS]
-
-    def chosen(values):
-        choice = jnp.full_like(y, values[0])
-        for each, value in zip(beyond, values[1:], strict=False):
-            choice = jnp.where(each, value, choice)
-        return choice
-
-    tangent = chosen(_TANGENTS)
-    t = jnp.where(beyond[3], -x, y - tangent * x) / jnp.where(beyond[3], y, x + tangent * y)
-    z = t * t
-    angle = chosen([high for high, _ in _ANGLES]) + (
-        chosen([low for _, low in _ANGLES]) + (t + t * (z * horner(_ATAN, z)))
-    )
-    near = [jnp.abs(y - threshold * x) < width * UNSURE * (x + y) for threshold in _THRESHOLDS]
-    return angle, jnp.abs(t), ft.reduce(jnp.logical_or, near)
-
-
-def _radius(angle: Floats, t: Floats, unsure: Bool[Array, "..."], more: float) -> Floats:
-    """Of the angle; `more`: for the errors of x and y, in units of EPS. 1 where copies of the case may differ."""
-    return jnp.where(unsure, 1, up(EPS * ((1 + more) * jnp.abs(angle) + 4.6 * t)))
 
 
 @jax.jit
@@ -124,38 +87,29 @@ def atan(a: Floats) -> tuple[Floats, Floats]:
 
     **Arguments:** `a`: float64, any shape.
     **Returns:** `(value, radius)`. The radius is between $2^{-51}$ and $2^{-48.5}$ of the value, also near 0 and at $\pm\infty$.
-    It is infinite for NaN, and 1 within $10^{-9}$ of the tangent of an odd multiple of $\pi/16$. Source: see the module.
+    It is infinite for NaN, and 1 within $10^{-9}$ of the tangent of an odd multiple of $\pi/16$.
     """
     a = points(a)
-    angle, t, unsure = _angle(1.0, jnp.abs(a), 2.0)
-    return enclosure(jnp.where(a < 0, -angle, angle), _radius(angle, t, unsure, 0.0), ~jnp.isnan(a))
+    y = jnp.abs(a)
+    beyond = [y > threshold for threshold in _THRESHOLDS]
+
+    def chosen(values):
+        choice = jnp.full_like(y, values[0])
+        for each, value in zip(beyond, values[1:], strict=False):
+            choice = jnp.where(each, value, choice)
+        return choice
+
+    tangent = chosen(_TANGENTS)
+    t = jnp.where(beyond[3], -1.0, y - tangent) / jnp.where(beyond[3], y, 1.0 + tangent * y)
+    z = t * t
+    high, low = (chosen(part) for part in zip(*_ANGLES, strict=True))
+    angle = high + (low + (t + t * (z * horner(_ATAN, z))))
+    unsure = ft.reduce(jnp.logical_or, [jnp.abs(y - each) < 2 * UNSURE * (1.0 + y) for each in _THRESHOLDS])
+    radius = jnp.where(unsure, 1, up(EPS * (angle + 4.6 * jnp.abs(t))))
+    return enclosure(jnp.where(a < 0, -angle, angle), radius, ~jnp.isnan(a))
 
 
-@jax.jit
-def asin(a: Floats) -> tuple[Floats, Floats]:
-    r"""The arc sine with its radius, at most $2^{-47.4}$ of the value.
-
-    **Arguments:** `a`: float64, any shape. **Returns:** `(value, radius)`; infinite radius for $|a| > 1$ and NaN, and 1 within
-    $10^{-8}$ of the sine of an odd multiple of $\pi/16$. Source: see the module.
-    """
-    a = points(a)
-    angle, t, unsure = _angle(root((1 - a) * (1 + a), 2), jnp.abs(a), _OF_ROOTS)
-    return enclosure(jnp.where(a < 0, -angle, angle), _radius(angle, t, unsure, 6.2), jnp.abs(a) <= 1)
-
-
-@jax.jit
-def acos(a: Floats) -> tuple[Floats, Floats]:
-    r"""The arc cosine with its radius, at most $2^{-47.1}$ of the value, also near $a = 1$.
-
-    **Arguments:** `a`: float64, any shape. **Returns:** `(value, radius)`; infinite radius for $|a| > 1$ and NaN, and 2 within
-    $10^{-8}$ of the cosine of an odd multiple of $\pi/8$. Source: see the module.
-    """
-    a = points(a)
-    angle, t, unsure = _angle(root(1 + a, 2), root(1 - a, 2), _OF_ROOTS)
-    return enclosure(2 * angle, 2 * _radius(angle, t, unsure, 8.5), jnp.abs(a) <= 1)
-
-
-# Sine and cosine of floats, enclosed.
+# Sine and cosine.
 #
 # **Reduction.** $k = \mathrm{round}(2a/\pi + \tfrac1{64})$, $r = a - k\pi/2$, with $\pi/2 = c_1 + c_2 + c_3 + c_4$: $c_1$ and
 # $c_2$ have 33 bits, so $kc_1$ and $kc_2$ are exact for $|k| < 2^{20}$, as one operation with the difference or as two; $|c_4| <
@@ -192,7 +146,6 @@ def sin_cos(a: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     **Returns:** `(s, r_s, c, r_c)`, of the same shape. The radii are $2^{-49.4}$ of the values for $|a| \le 10^6$. Beyond, they
     are 1, and the values 0 from $1.1\cdot10^6$; where `a` is not finite, the radii are infinite. At an argument within $10^{-11}$
     of a threshold of the reduction, an odd multiple of $\pi/4$ less 0.0245, the radii are 2.5.
-    Source: see the module.
     """
     a = points(a)
     x = jnp.where(jnp.abs(a) < _REDUCED, a, 0)
@@ -222,25 +175,19 @@ def sin_cos(a: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     return (*enclosure(s, radius(s), finite), *enclosure(c, radius(c), finite))
 
 
-# The exponential function and functions made of it, enclosed at floats.
+# Exponential function.
 #
 # **Reduction.** $k = \mathrm{round}(x/\ln2 + \tfrac1{64})$, $r = x - k\ln2$, with $\ln2 = l_1 + l_2 + l_3$: $l_1$ has 42 bits, so
 # $kl_1$ is exact for $|k| < 2^{11}$; $|l_3| < 2\cdot10^{-31}$. For $k \ne 0$, $|x| > \tfrac14$ is a multiple of $2^{-54}$, and
-# $|x
-# - kl_1| < \tfrac12$, so the difference is exact too. The next rounds: $|\hat r - r| \le u|r| + 10^{-26}$; $\hat r = x$ for $k =
-# 0$. $|r| \le 0.3575$.
+# $|x - kl_1| < \tfrac12$, so the difference is exact too. The next rounds: $|\hat r - r| \le u|r| + 10^{-26}$; $\hat r = x$ for
+# $k = 0$. $|r| \le 0.3575$.
 #
 # **Polynomial.** $e^r - 1 = p = r + r^2Q(r)$, Taylor's up to $r^{13}$, with the remainder $0.3575^{14}e^{0.36}/14! < 10^{-17} =
 # 0.09u$.
 #
 # **Rounding.** $Q$ has $1.3u$, its terms fall by $0.12$ from $\tfrac12$; $r^2Q$ has $0.32u$ ($0.23u$ for $r < 0$); $p \in
-# [-0.301, 0.43]$ has $0.75u$ more by its sum and the above ($0.58u$), and by $\hat r$ $0.52u$ ($0.26u$).
-#
-# - $e^x = 2^k(1 + p)$, scaled exactly. Relative: $p$ and $\hat r$ $1.2u$, the sum $u$, the remainder $0.1u$: $2.3u$. Radius $8u$.
-# - $e^x - 1 = 2^kp + (2^k - 1)$. For $k = 0$ it is $p$, relative $2.3u$. For $k = 1$ and $r < 0$ it is at least 0.399, and $2p$
-#   has $1.8u$: $5.5u$ with its sum. For other $k$ less: $2^k - 1$ rounds for $|k| > 53$ alone. Radius $20u$.
-# - $\tanh a = m/(m + 2)$, $m = e^{2|a|} - 1$: relative $\tfrac2{m+2}$ times that of $m$ and $2u$: $6.6u$. For $m > 2$ it is $1 -
-#   2/(m + 2)$, which sees one copy of $m$, with $5.8u$. Radius $20u$.
+# [-0.301, 0.43]$ has $0.75u$ more by its sum and the above ($0.58u$), and by $\hat r$ $0.52u$ ($0.26u$). $e^x = 2^k(1 + p)$ is
+# scaled exactly; relative to it, $p$ and $\hat r$ have $1.2u$, the sum $u$, the remainder $0.1u$: $2.3u$. Radius $8u$.
 #
 # Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, ch. 6, for the reduction.
 
@@ -248,21 +195,6 @@ _LN2 = (0.6931471805598903, 5.497923018708371e-14)
 _EXP = tuple(1 / math.factorial(i + 2) for i in range(12))
 # e^x is normal and finite between the first two. The values end after the second, the radii at the last.
 _LOWEST, _HIGHEST, _RANGE = -708.0, 709.0, 708.5
-
-
-def reduced(x: Floats) -> tuple[Floats, Floats, Bool[Array, "..."]]:
-    """`k`, `p` and whether copies of `k` may differ: exp(x) = 2^k (1 + p), for |x| <= 745."""
-    t = x * (1 / math.log(2)) + 1 / 64
-    k = jnp.round(t)
-    r = (x - k * _LN2[0]) - k * _LN2[1]
-    # |t| < 1100, so the rounding of t is far below UNSURE.
-    return k, r + r * r * horner(_EXP, r), jnp.abs(t - k) > 0.5 - UNSURE
-
-
-def _clipped(a: Floats) -> Floats:
-    """`a` between `_LOWEST` and `_HIGHEST`; NaN becomes the former."""
-    a = jnp.where(a > _LOWEST, a, _LOWEST)
-    return jnp.where(a < _HIGHEST, a, _HIGHEST)
 
 
 @jax.jit
@@ -273,52 +205,23 @@ def exp(a: Floats) -> tuple[Floats, Floats]:
     **Returns:** `(value, radius)`. The radius is $2^{-50}$ of the value and $10^{-290}$ for $a \le 708.5$, also at $-\infty$. It
     is infinite beyond and for NaN. At an argument within $10^{-11}$ of a threshold of the reduction, it is that of the value's
     size.
-    Source: see the module.
     """
     a = points(a)
-    k, p, unsure = reduced(_clipped(a))
+    # NaN becomes the lowest.
+    x = jnp.where(a > _LOWEST, a, _LOWEST)
+    x = jnp.where(x < _HIGHEST, x, _HIGHEST)
+    t = x * (1 / math.log(2)) + 1 / 64
+    k = jnp.round(t)
+    r = (x - k * _LN2[0]) - k * _LN2[1]
+    # |t| < 1100, so the rounding of t is far below UNSURE.
+    unsure = jnp.abs(t - k) > 0.5 - UNSURE
     scale = power_of_two(k)
-    value = scale * (1 + p)
+    value = scale * (1 + (r + r * r * horner(_EXP, r)))
     # Copies of k may differ by one: both are below 2^(k + 2) then.
     return enclosure(value, jnp.where(unsure, 8 * scale, up(2 * EPS * value)), a <= _RANGE)
 
 
-def _expm1(x: Floats) -> tuple[Floats, Floats, Floats]:
-    """e^x - 1, its radius, and 8 times the scale where copies may differ, else 0."""
-    k, p, unsure = reduced(x)
-    scale = power_of_two(k)
-    value = scale * p + (scale - 1)
-    return value, up(5 * EPS * jnp.abs(value)), jnp.where(unsure, 8 * scale, 0)
-
-
-@jax.jit
-def expm1(a: Floats) -> tuple[Floats, Floats]:
-    r"""$e^a - 1$ with its radius, $2^{-48.7}$ of the value, also near 0; otherwise as `exp`.
-
-    **Arguments:** `a`: float64, any shape. **Returns:** `(value, radius)`. Source: see the module.
-    """
-    a = points(a)
-    value, radius, apart = _expm1(_clipped(a))
-    return enclosure(value, radius + apart, a <= _RANGE)
-
-
-@jax.jit
-def tanh(a: Floats) -> tuple[Floats, Floats]:
-    r"""The hyperbolic tangent with its radius, $2^{-48.7}$ of the value, also near 0 and at $\pm\infty$.
-
-    **Arguments:** `a`: float64, any shape. **Returns:** `(value, radius)`; infinite radius for NaN alone, and 2 where `exp` has
-    the radius of its size. Source: see the module.
-    """
-    a = points(a)
-    # tanh 22 = 1 - 1.6e-19. A NaN becomes 44.
-    twice = 2 * jnp.abs(a)
-    m, _, apart = _expm1(jnp.where(twice < 44, twice, 44))
-    value = jnp.where(m > 2, 1 - 2 / (m + 2), m / (m + 2))
-    radius = jnp.where(apart > 0, 2, up(5 * EPS * jnp.abs(value)))
-    return enclosure(jnp.where(a < 0, -value, value), radius, ~jnp.isnan(a))
-
-
-# The natural logarithm and real powers, enclosed at floats.
+# Natural logarithm.
 #
 # **Reduction.** $a = 2^em$ with $m \in [B, 2B)$, $B = 0.7041$, by the bits of $a$; exact. $\ln a = e\ln2 + \ln m$, where $el_1$
 # is exact for the 42 bits of $\ln2 = l_1 + l_2 + l_3$.
@@ -330,11 +233,7 @@ def tanh(a: Floats) -> tuple[Floats, Floats]:
 # $0.06u$; the sum $u$: $3.15u$ of $\ln m$. With $el_1 + (\ln m + el_2)$: $u|\ln a| + 4.2u|\ln m| + 2u|el_2|$, $|el_2| <
 # 10^{-10}$, where the last occurs for $e \ne 0$ alone, so with $|\ln a| > 0.34$. The radius is $4u|\ln a| + 13u|\ln m|$.
 #
-# **Powers.** $a^p = 2^{pe}m^p$, so that $\ln a$ is not multiplied: $p = p_1 + p_2$, where $p_1$ has 42 bits and $p_1e$ is exact,
-# as is its distance $f$ from the next integer $n$. $a^p = 2^n e^w$, $w = (f + p_2e)\ln2 + p\ln m$, with $4u$ of the first term
-# and $5.2u$ of the second; the radius of $w$ is $12u$ and $16u$.
-#
-# Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, ch. 5 and 7, for the reductions.
+# Source: Cody, Waite (1980), *Software Manual for the Elementary Functions*, ch. 5, for the reduction.
 
 _LOG = tuple(1 / (2 * i + 3) for i in range(10))
 # The radii begin and end here, away from the subnormal numbers and from infinity.
@@ -342,18 +241,6 @@ _SMALLEST, _LARGEST = 1e-305, 1e308
 # No number that is likely to occur, because copies of m may differ there.
 _LEAST = 0.70410273
 _LEAST_BITS = int(np.float64(_LEAST).view(np.int64))
-
-
-def _parts(a: Floats) -> tuple[Floats, Floats, Bool[Array, "..."]]:
-    """`e`, `log(m)` and whether copies of `e` may differ: log(a) = e log(2) + log(m)."""
-    bits = jax.lax.bitcast_convert_type(a, jnp.int64)
-    e = (bits - _LEAST_BITS) >> 52
-    m = jax.lax.bitcast_convert_type(bits - (e << 52), jnp.float64)
-    s = (m - 1) / (m + 1)
-    z = s * s
-    # One comparison: of two, the one might see a copy of m near B and the other one near 2 B.
-    unsure = jnp.abs(m - 1.5 * _LEAST) > _LEAST * (0.5 - UNSURE)
-    return floating(e), 2 * s + 2 * s * (z * horner(_LOG, z)), unsure
 
 
 @jax.jit
@@ -364,94 +251,42 @@ def log(a: Floats) -> tuple[Floats, Floats]:
     **Returns:** `(value, radius)`. The radius is between $2^{-51}$ and $2^{-48.9}$ of the value, also near $a = 1$. It is
     infinite for $a < 10^{-305}$, zero and negative numbers, $a > 10^{308}$ and NaN, and 1 at a number within $10^{-11}$ of
     $0.70410273\cdot2^e$.
-    Source: see the module.
     """
     a = points(a)
-    e, log_m, unsure = _parts(a)
+    bits = jax.lax.bitcast_convert_type(a, jnp.int64)
+    exponent = (bits - _LEAST_BITS) >> 52
+    e, m = floating(exponent), jax.lax.bitcast_convert_type(bits - (exponent << 52), jnp.float64)
+    s = (m - 1) / (m + 1)
+    z = s * s
+    log_m = 2 * s + 2 * s * (z * horner(_LOG, z))
+    # One comparison: of two, the one might see a copy of m near B and the other one near 2 B.
+    unsure = jnp.abs(m - 1.5 * _LEAST) > _LEAST * (0.5 - UNSURE)
     value = e * _LN2[0] + (log_m + e * _LN2[1])
     radius = jnp.where(unsure, 1, up(EPS * (jnp.abs(value) + 3.25 * jnp.abs(log_m))))
     return enclosure(value, radius, (a >= _SMALLEST) & (a <= _LARGEST))
 
 
-@ft.partial(jax.jit, static_argnames="exponent")
-def power(a: Floats, exponent: float) -> tuple[Floats, Floats]:
-    r"""$a^p$ with a constant real exponent, and its radius, $|a^p - \text{value}| \le \text{radius}$.
-
-    **Arguments:** `a`: float64, any shape. `exponent`: $p$, a finite number, static.
-    **Returns:** `(value, radius)`. The radius is about $2^{-49}(1 + |p|)$ of the value. It is infinite for negative numbers, for
-    NaN and infinity, for results above $10^{307}$ and, unless $p > 0$, for $a < 10^{-305}$; with $p > 0$ the value is 0 there.
-    `ValueError` for an exponent that is not finite.
-    Source: see the module.
-    """
-    a = points(a)
-    if not math.isfinite(exponent):
-        raise ValueError(f"power: the exponent {exponent} must be finite.")
-    fraction, shift = math.frexp(exponent)
-    head = math.ldexp(round(math.ldexp(fraction, 41)), shift - 41)
-    tail = exponent - head
-    e, log_m, unsure = _parts(a)
-    n = jnp.round(head * e)
-    f, late = head * e - n, tail * e
-    w = (f + late) * math.log(2) + exponent * log_m
-    w_radius = EPS * (3 * (jnp.abs(f) + jnp.abs(late)) + 4 * abs(exponent) * jnp.abs(log_m))
-    k, p, apart = reduced(jnp.where(jnp.abs(w) < 700, w, 0))
-    scale = power_of_two(jnp.clip(n + k, -1022, 1023))
-    value = scale * (1 + p)
-    radius = up(value * (2 * EPS + w_radius * (1 + w_radius)))
-    known = (
-        (a >= _SMALLEST) & (a <= _LARGEST) & ~unsure & ~apart & (jnp.abs(w) < 650) & (n + k <= 1021) & (w_radius < 0.5)
-    )
-    value, radius = enclosure(value, radius, known)
-    if exponent <= 0:
-        return value, radius
-    # Nearly zero: 0 <= a^p <= 10^(-305 p). Between the two ends the radius is infinite.
-    value = jnp.where(a < 0.5 * _SMALLEST, 0, value)
-    near_zero = not_negative(a) & (a < 0.2 * _SMALLEST)
-    return value, jnp.where(near_zero, 1.001 * _SMALLEST**exponent + TINY, radius)
-
-
-# Square root, cube root and reciprocal of floats, enclosed.
+# Square root and reciprocal.
 #
 # **Start.** The bits of $a > 0$, read as an integer, are $2^{52}(L(a) + 1023)$ with $L(a) \le \log_2a \le L(a) + 0.08608$
-# (Mitchell). $y$ has the bits of $c - L(a)/n$, with $c$ such that $\log_2y + \tfrac1n\log_2a$ lies within $\pm0.0431(1 + 1/n)$:
-# $y = a^{-1/n}(1 + e)$ with $|e| < 0.046$ for $n = 2$, 0.041 for $n = 3$. These are exact operations, so all uses of $y$ see one
-# number.
+# (Mitchell). $y$ has the bits of $c - L(a)/2$, with $c$ such that $\log_2y + \tfrac12\log_2a$ lies within $\pm0.0646$: $y =
+# a^{-1/2}(1 + e)$ with $|e| < 0.046$. These are exact operations, so all uses of $y$ see one number.
 #
-# **Series.** $h = 1 - ay^n$ and $a^{1/n} = ay^{n-1}(1 - h)^{1/n-1}$, binomial series up to $h^{15}$, $h^{18}$. $|h| < 0.094$,
-# 0.127; the remainders are less than $6\cdot10^{-18}$. There is no iteration, whose last step would need one number in two uses.
+# **Series.** $h = 1 - ay^2$ and $\sqrt a = ay(1 - h)^{-1/2}$, binomial series up to $h^{15}$. $|h| < 0.094$; the remainder is
+# less than $6\cdot10^{-18}$. There is no iteration, whose last step would need one number in two uses.
 #
-# **Rounding.** For $n = 2$, with $s = ay$: $s$ has $u$; $h$ has $2.3u$, which the series makes $1.26u$; the series $0.22u$, its
-# sum $u$, the remainder $0.05u$: $3.6u$, radius $12u$. For $n = 3$, $s = ay^2$ has $2u$; $h$ has $3.5u$, made $2.7u$; the series
-# $0.41u$, its sum $u$, the remainder $0.05u$: $6.2u$, radius $20u$. The reciprocal is one division, radius $4u$.
+# **Rounding.** $s = ay$ has $u$; $h$ has $2.3u$, which the series makes $1.26u$; the series $0.22u$, its sum $u$, the remainder
+# $0.05u$: $3.6u$, radius $12u$. The reciprocal is one division, radius $4u$.
 #
 # Source: Mitchell (1962), *Computer multiplication and division using binary logarithms*, IRE Trans. Electron. Comput. 11; Lomont
 # (2003), *Fast inverse square root*, for the start.
 
-# The radii are relative above the first; the values are zero below the second. The radii end at the third.
+# The radii are relative above `_SMALLEST`; the values are zero below this.
 _ROOT_VALUES = 5e-306
-_TERMS = {2: 15, 3: 18}
-
-
-def _start_bits(n: int) -> int:
-    """The bits of y for those of a that are zero: 1023 (1 + 1/n) - 0.08608 (1 + 1/n) / 2, in units of 2^-52."""
-    return int((1 + 1 / n) * (1023 - 0.5 * 0.0860713) * 2**52)
-
-
-def _binomial(n: int) -> tuple[float, ...]:
-    """The coefficients of h, h^2, ... of (1 - h)^(1/n - 1)."""
-    numerators = [math.prod(n - 1 + n * j for j in range(i)) for i in range(1, _TERMS[n] + 1)]
-    return tuple(each / (n**i * math.factorial(i)) for i, each in enumerate(numerators, 1))
-
-
-def root(a: Floats, n: int) -> Floats:
-    """The root of order 2 or 3, to 3.6 or 6.2 roundings; 0 where a is less than 5e-306 or NaN, and anything for infinity."""
-    bits = jax.lax.bitcast_convert_type(a, jnp.int64)
-    y = jax.lax.bitcast_convert_type(_start_bits(n) - (bits >> 1 if n == 2 else jax.lax.div(bits, 3)), jnp.float64)
-    s = a * y
-    for _ in range(n - 2):
-        s = s * y
-    h = 1 - s * y
-    return jnp.where(a >= _ROOT_VALUES, s + s * (h * horner(_binomial(n), h)), 0)
+# The bits of y for those of a that are zero: 1023 (3/2) - 0.08608 (3/2) / 2, in units of 2^-52.
+_START_BITS = int(1.5 * (1023 - 0.5 * 0.0860713) * 2**52)
+# The coefficients of h, h^2, ... of (1 - h)^(-1/2).
+_BINOMIAL = tuple(math.prod(1 + 2 * j for j in range(i)) / (2**i * math.factorial(i)) for i in range(1, 16))
 
 
 @jax.jit
@@ -460,29 +295,16 @@ def sqrt(a: Floats) -> tuple[Floats, Floats]:
 
     **Arguments:** `a`: float64, any shape.
     **Returns:** `(value, radius)`. The radius is $2^{-49.4}$ of the value, and $4\cdot10^{-153}$ for $0 \le a < 10^{-305}$. It is
-    infinite for negative numbers, $a > 10^{308}$ and NaN. Source: see the module.
+    infinite for negative numbers, $a > 10^{308}$ and NaN.
     """
     a = points(a)
-    value = root(a, 2)
+    y = jax.lax.bitcast_convert_type(_START_BITS - (jax.lax.bitcast_convert_type(a, jnp.int64) >> 1), jnp.float64)
+    s = a * y
+    h = 1 - s * y
+    value = jnp.where(a >= _ROOT_VALUES, s + s * (h * horner(_BINOMIAL, h)), 0)
     # sqrt(1e-305) < 3.2e-153.
     radius = jnp.where(a >= _SMALLEST, up(3 * EPS * value), 4e-153)
     return enclosure(value, radius, not_negative(a) & (a <= _LARGEST))
-
-
-@jax.jit
-def cbrt(a: Floats) -> tuple[Floats, Floats]:
-    r"""The real cube root with its radius, $2^{-48.7}$ of the value, and $5\cdot10^{-102}$ for $|a| < 10^{-305}$.
-
-    **Arguments:** `a`: float64, any shape, of either sign.
-    **Returns:** `(value, radius)`; infinite radius for $|a| > 10^{308}$ and NaN.
-    Source: see the module.
-    """
-    a = points(a)
-    size = jnp.abs(a)
-    value = root(size, 3)
-    # The copies of `a` may have either sign only where it is within their distance of zero.
-    radius = jnp.where(size >= _SMALLEST, up(5 * EPS * value), 5e-102)
-    return enclosure(jnp.where(a < 0, -value, value), radius, size <= _LARGEST)
 
 
 @jax.jit
@@ -490,7 +312,6 @@ def reciprocal(a: Floats) -> tuple[Floats, Floats]:
     r"""$1/a$ with its radius, $2^{-51}$ of the value and $10^{-290}$.
 
     **Arguments:** `a`: float64, any shape. **Returns:** `(value, radius)`; infinite radius for $|a| < 10^{-300}$ and NaN.
-    Source: see the module.
     """
     a = points(a)
     # Finite for every copy of a number that may be flushed to zero.

@@ -30,7 +30,7 @@ evaluation of the two. Three consequences:
 
 With copies of an argument $a_1, a_2, \ldots$ within $\delta$ of a real number $\alpha$, the functions of `elementary` obey
 $|f(\alpha) - \text{value}| \le \text{radius} + 32\,\delta\sup|f'|$ over that neighbourhood, for $\delta \le$ `UNSURE` / 4
-(relative to $\alpha$ for `log` and powers). With $\delta = 0$ this is the statement for a number. A computed argument has a
+(relative to $\alpha$ for `log`). With $\delta = 0$ this is the statement for a number. A computed argument has a
 $\delta > 0$: its product with a constant may be fused into the function's reduction, which then sees the product before it is
 rounded.
 

@@ -5,7 +5,7 @@ A value and its radius are two expressions, and `hyjax.certify.rounding` states 
 
 import numpy as np
 import pytest
-from elementary_cases import apart, exacts, FUNCTIONS, hard, missed, NAN, ordinary, POWERS, thresholds
+from elementary_cases import apart, exacts, FUNCTIONS, hard, missed, ordinary, thresholds
 from enclosures import misses
 from float_copies import COPIES, evaluated
 
@@ -47,7 +47,7 @@ def test_copies_of_the_argument(name):
         [ends, np.sin(np.arctan(elementary._THRESHOLDS)), np.cos(2 * np.arctan(elementary._THRESHOLDS))]
     )
     at = np.concatenate([at, at + 1e-12, np.tile(few, 30), ordinary(name, 500, rng)])
-    magnitude = name in {"log", "sqrt", "cbrt", "reciprocal", *POWERS}
+    magnitude = name in {"log", "sqrt", "reciprocal"}
     relative = 2.0**-39 / (1.0 if magnitude else np.maximum(1.0, np.abs(at)))
     copies = at * (1 + rng.uniform(-1, 1, (COPIES, at.size)) * relative)
     with np.errstate(all="ignore"):
@@ -61,13 +61,9 @@ def test_copies_of_the_argument(name):
 def sensitivity(name, a):
     """|a f'(a)|, not finite where the test is not made."""
     size = np.abs(a)
-    inside = np.maximum((1 - size) * (1 + size), 0)
     if name == "sin cos":
         return size * np.maximum(np.abs([np.cos(a), np.sin(a)]), 1e-10)
-    exponent = {"power 0.75": 0.75, "power -1.5": -1.5, "power 1/3": 1 / 3}.get(name, NAN)
     found = {
-        "exp": size * np.exp(a), "expm1": size * np.exp(a), "tanh": size * np.cosh(a) ** -2.0 + 1e-10, "log": 1 + 0 * a,
-        "sqrt": 0.5 * np.sqrt(a), "cbrt": np.cbrt(size) / 3, "reciprocal": 1 / size, "atan": size / (1 + a * a),
-        "asin": size * inside**-0.5, "acos": size * inside**-0.5,
+        "exp": size * np.exp(a), "log": 1 + 0 * a, "sqrt": 0.5 * np.sqrt(a), "reciprocal": 1 / size, "atan": size / (1 + a * a),
     }  # fmt: skip
-    return found.get(name, abs(exponent) * a**exponent)[None]
+    return found[name][None]
