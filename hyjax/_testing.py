@@ -155,7 +155,6 @@ if TYPE_CHECKING:
         functions,
         krawczyk,
         lowering,
-        matrix_balls,
         piece_images,
         rounding as outward_rounding,
         symbolic,
@@ -164,6 +163,7 @@ if TYPE_CHECKING:
     from .certify.certificate_figure import relative_tube
     from .certify.certify_command import certificate_record
     from .certify.disturbance import Disturbance, disturbed_ends, NONE
+    from .certify.eigenvalue_discs import EigenvalueEnclosure, enclose_eigenvalues
     from .certify.enclosed_map import Image, numbers_of, ReturnMap
     from .certify.enclosed_step import (
         advance,
@@ -177,21 +177,15 @@ if TYPE_CHECKING:
         widened as enclosed_step_widened,
     )
     from .certify.event import arrive, gathered, guard_surface, Hidden, projected, spread_out
-    from .certify.exact_flow import crossing, FineFunction, Step as ExactStep, step_from
-    from .certify.exact_numbers import dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
-    from .certify.flow_pipe import decided, no_guard_fires, refuted
+    from .certify.exact_flow import crossing, Step as ExactStep, step_from
+    from .certify.exact_graph import exact_function
+    from .certify.exact_numbers import balls, dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
+    from .certify.flow_pipe import no_guard_fires
     from .certify.forcing import Forcing, NOT_FORCED
     from .certify.interpret import cases_decided, enclosure, evaluate, JUMPS, KINKS
-    from .certify.krawczyk import Boxes, Over
+    from .certify.krawczyk import approximate_inverse, Boxes, Over
     from .certify.linear_forms import COMPARED
     from .certify.lowering import core_jaxpr
-    from .certify.matrix_balls import (
-        approximate_inverse,
-        BallMatrix,
-        EigenvalueEnclosure,
-        enclose_eigenvalues,
-        neumann_tail,
-    )
     from .certify.mode_field import ModeField
     from .certify.piece_images import _norm, PieceImages, Reached
     from .certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, reach, tight

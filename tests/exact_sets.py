@@ -14,6 +14,13 @@ from hyjax._testing import StateSet, TaylorModel
 UNIT_VECTORS = ((Fraction(3, 5), Fraction(4, 5)), (Fraction(-5, 13), Fraction(12, 13)), (Fraction(1), Fraction(0)))
 
 
+def fraction(a) -> Fraction:
+    """A ball of Arb of radius zero, exactly."""
+    assert a.is_exact()
+    digits, exponent = (int(each) for each in a.man_exp())
+    return Fraction(digits) * Fraction(2) ** exponent
+
+
 def fractions(a) -> np.ndarray:
     """The exact values of floats that are finite."""
     a = np.asarray(a, float)

@@ -18,13 +18,12 @@ from .._system.results import RESULTS
 from .disturbance import Disturbance, NONE
 from .enclosed_step import first, widened
 from .event import product
-from .exact_graph import balls_of
+from .exact_graph import exact_function
+from .exact_numbers import arb
 from .flow_pipe import ArcProgram, run_arc, sentences, start_set, Tube
 from .forcing import Forcing, NOT_FORCED
 from .interpret import cases_decided, JUMPS, KINKS
-from .linear_forms import COMPARED
 from .mode_field import ModeField
-from .schedule import Kind
 from .section_plane import at_the_time, MOMENT, section_of_reset, SectionChart, zero_after
 from .state_set import Frame, frame_of, identity_frame
 from .symbolic import Graph
@@ -36,41 +35,15 @@ from .taylor_model import add, ball, TaylorModel
 SUBSTEPS = 4
 
 
-def numbers_of(graph: Graph, leaves: Sequence[Any]):
-    """The function of a graph in floating-point numbers, of a flat state, compiled by nobody."""
-    constants, levels = balls_of(graph, leaves)[0], graph.varying
+def numbers_of(graph: Graph, leaves: Sequence[Any]) -> Callable:
+    """The function of a graph in floats, of a flat state, compiled by nobody."""
+    exact = exact_function(graph, leaves)
 
     def value(x):
-        memory = np.concatenate([[1.0], np.ravel(x)])
-        combined = lambda rows: np.sum(constants[rows.coefficient] * memory[rows.index], axis=1)
-        with np.errstate(all="ignore"):
-            for level in levels.levels:
-                operands = combined(level.rows)
-                memory = np.concatenate([memory, *(_values(kind, operands) for kind in level.kinds)])
-            return combined(levels.results).reshape(graph.shape)
+        found = exact([arb(each) for each in np.ravel(x).tolist()])
+        return np.array([float(each.mid()) for each in found]).reshape(graph.shape)
 
     return value
-
-
-def _values(kind: Kind, operands: np.ndarray) -> np.ndarray:
-    a = operands[kind.first : kind.first + kind.count]
-    if kind.name == "sin_cos":
-        return np.concatenate([np.sin(a), np.cos(a)])
-    if kind.name in ("exp", "log", "sqrt", "abs", "sign", "floor"):
-        return getattr(np, kind.name)(a)
-    b = operands[kind.first + kind.count : kind.first + 2 * kind.count]
-    if kind.name in ("select", "chosen"):
-        return np.where([_holds(each, operands) for each in kind.conditions], b, a)
-    return {"mul": np.multiply, "div": np.divide, "max": np.maximum, "atan": lambda a, _: np.arctan(a)}[kind.name](a, b)
-
-
-def _holds(condition: Any, rows: np.ndarray) -> bool:
-    if isinstance(condition, bool):
-        return condition
-    if condition.name in COMPARED:
-        return bool(COMPARED[condition.name](rows[condition.operands[0]]))
-    each = [_holds(part, rows) for part in condition.operands]
-    return not each[0] if condition.name == "not" else any(each) if condition.name == "or" else all(each)
 
 
 def eigenbasis(matrix: np.ndarray) -> np.ndarray:

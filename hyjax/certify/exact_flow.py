@@ -1,111 +1,40 @@
-r"""The flow from one point with some fifty digits, and its crossing of a surface: Taylor's series with Lagrange's remainder.
+r"""The flow from one point with some fifty digits, its crossing of a surface, and the return map: Taylor's series with Lagrange's
+remainder, and Krawczyk's operator again.
 
 As in `enclosed_step` and `taylor`, but for a point or a very small set, in balls of Arb: the states of a step are in a box
-$B$ with $x + [0, h] f(B) \subset B$, and the remainder is the coefficient of the next order over the box.
+$B$ with $x + [0, h] f(B) \subset B$, and the remainder is the coefficient of the next order over the box. In the box $Y$ of a
+proof the derivative of the return map is enclosed, and every orbit takes the same route. So
+
+$$K = c - C\,F(c) + \big(I - C\,(DP(Y) - I)\big)(Y_k - c), \qquad c \in Y_k \subset Y$$
+
+holds the fixed point as before, and its radius is that of $F(c)$ but for a small part of the radius of $Y_k$.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from fractions import Fraction
+from typing import NamedTuple
 
-from .exact_graph import combine, constants_of, FineLevels, truth_of, values
-from .exact_numbers import arb, dot, largest, NotEnclosed, UNIT, widened, with_fifty_digits
-from .schedule import Kind
-from .symbolic import Graph
+from .enclosed_map import ReturnMap
+from .exact_graph import exact_function, ExactFunction, Point
+from .exact_numbers import (
+    arb,
+    arb_mat,
+    balls,
+    dot,
+    exactly,
+    krawczyk_operator,
+    largest,
+    NotEnclosed,
+    UNIT,
+    widened,
+    with_fifty_digits,
+)
 
 # The orders of the series; how often a box is enlarged before it is given up; terms of the growth of a distance.
 ORDERS, ENLARGED, GROWTH = 22, 12, 8
-
-Point = list[arb]
-
-
-class FineFunction:
-    """A graph with its fixed combinations for some parameters, as a function of a point or box."""
-
-    def __init__(self, graph: Graph, leaves: Sequence[Any]):
-        self.value = FineLevels(graph.varying, constants_of(graph, leaves))
-
-    def __call__(self, x: Point) -> Point:
-        return self.value(x)
-
-    @with_fifty_digits
-    def coefficients(self, x: Point, orders: int) -> list[Point]:
-        r"""The Taylor coefficients of the flow of $\dot x = f(x)$, of orders up to `orders`, for each entry of the state."""
-        levels, series = self.value.levels, [[each] for each in x]
-        operands = [[[] for _ in lines] for lines, _ in levels]
-        found = [[[[] for _ in range(_outputs(kind))] for kind in kinds] for _, kinds in levels]
-        for n in range(orders):
-            memory = [arb(0 if n else 1), *(each[n] for each in series)]
-            for (lines, kinds), rows, outputs in zip(levels, operands, found, strict=True):
-                for row, term in zip(rows, combine(lines, memory), strict=True):
-                    row.append(term)
-                for kind, known in zip(kinds, outputs, strict=True):
-                    terms = _terms(kind, rows, known, n) if n else values(kind, [row[0] for row in rows])
-                    for value, term in zip(known, terms, strict=True):
-                        value.append(term)
-                    memory += terms
-            for each, rate in zip(series, combine(self.value.results, memory), strict=True):
-                each.append(rate / (n + 1))
-        return series
-
-
-def _outputs(kind: Kind) -> int:
-    return kind.count * (2 if kind.name == "sin_cos" else 1)
-
-
-def _sum(left: Point, right: Point, n: int, weighted: bool = False) -> arb:
-    r"""$\sum_j l_j r_{n-j}$, or $\sum_j j\,l_j r_{n-j}$, over the terms that both series have by now."""
-    low, high = max(0, n - len(right) + 1), min(n, len(left) - 1)
-    some = left[low : high + 1]
-    if weighted:
-        some = [j * a for j, a in enumerate(some, low)]
-    return dot(some, [right[n - j] for j in range(low, high + 1)])
-
-
-def _terms(kind: Kind, rows: list[Point], known: list[Point], n: int) -> Point:
-    """The coefficients of order `n >= 1` of the atoms of one kind: the recurrences of `taylor`."""
-    a, name, terms = rows[kind.first : kind.first + kind.count], kind.name, []
-    b = rows[kind.first + kind.count : kind.first + 2 * kind.count]
-    if name == "sin_cos":
-        pairs = list(zip(a, known[: kind.count], known[kind.count :], strict=True))
-        sines = [_sum(u, cosine, n, True) / n for u, _, cosine in pairs]
-        return sines + [-_sum(u, sine, n, True) / n for u, sine, _ in pairs]
-    for i, (u, y) in enumerate(zip(a, known, strict=True)):
-        if name == "mul":
-            terms.append(_sum(u, b[i], n))
-        elif name == "div":
-            terms.append((u[n] - _sum(y, b[i], n)) / b[i][0])
-        elif name == "exp":
-            terms.append(_sum(u, y, n, True) / n)
-        elif name == "sqrt":
-            terms.append((u[n] - _sum(y, y, n)) / (y[0] + y[0]))
-        elif name in ("log", "atan"):
-            divisor = u if name == "log" else b[i]
-            terms.append((u[n] - _sum(y, divisor, n, True) / n) / divisor[0])
-        else:
-            terms.append(_chosen(kind, i, rows, u, u if name in ("abs", "sign", "floor") else b[i], n))
-    return terms
-
-
-def _chosen(kind: Kind, i: int, rows: list[Point], u: Point, v: Point, n: int) -> arb:
-    """The coefficient of a function that is one of its operands, or its negative, or constant. `NotEnclosed` where it is not
-    certain which."""
-    if kind.name in ("select", "chosen"):
-        held = truth_of(kind.conditions[i], [row[0] for row in rows])
-        if held is None:
-            raise NotEnclosed("a condition is undecided")
-        return v[n] if held else u[n]
-    if kind.name == "floor":
-        below = u[0].floor().mid()
-        if not below < u[0] < below + 1:
-            raise NotEnclosed("a number is not between two integers")
-        return arb(0)
-    rises = u[0] - v[0] if kind.name == "max" else u[0]
-    if not (rises > 0 or rises < 0):
-        raise NotEnclosed("a maximum, modulus or sign is not smooth there")
-    if kind.name == "sign":
-        return arb(0)
-    other = v[n] if kind.name == "max" else -u[n]
-    return u[n] if rises > 0 else other
+# Largest truncation error of a step, and the largest number of substeps.
+LARGEST_ERROR, SUBSTEPS = arb(2) ** -100, 16
+# Iterations of the operator at most; they end where the radii are far below those of floats, or have become no smaller.
+ITERATIONS, SMALL_RADIUS = 6, arb(2) ** -72
 
 
 class Step(NamedTuple):
@@ -143,7 +72,7 @@ class Step(NamedTuple):
 
 
 @with_fifty_digits
-def step_from(field: FineFunction, columns: FineFunction, x: Point, longest: arb) -> Step:
+def step_from(field: ExactFunction, columns: ExactFunction, x: Point, longest: arb) -> Step:
     """The flow from `x` for a time up to `longest`. `NotEnclosed` where no box holds it.
 
     **Arguments:** `field`, `columns`: the vector field and the variational field.
@@ -166,7 +95,7 @@ def step_from(field: FineFunction, columns: FineFunction, x: Point, longest: arb
     return Step(series, _grown(columns, box, x, longest), rate, longest)
 
 
-def _grown(columns: FineFunction, box: Point, x: Point, longest: arb) -> Point:
+def _grown(columns: ExactFunction, box: Point, x: Point, longest: arb) -> Point:
     r"""Bounds of the distance of all states from that of the middle: $e^{h|A|} r$ by entries, $|A|$ over the box."""
     n = len(x)
     start = [box[i] if j == 0 else arb(i == j - 1) for i in range(n) for j in range(n + 1)]
@@ -184,7 +113,7 @@ def _grown(columns: FineFunction, box: Point, x: Point, longest: arb) -> Point:
 
 
 @with_fifty_digits
-def crossing(step: Step, height: FineFunction, guess: arb) -> tuple[Point, arb]:
+def crossing(step: Step, height: ExactFunction, guess: arb) -> tuple[Point, arb]:
     r"""The states on the surface $g = 0$, and the time from the start of the step, near `guess`.
 
     By Newton's method to a time $t$, and its interval form: $t - g(x(t)) / \dot g(X)$ lies within $\delta$ of $t$, with $X$ all
@@ -204,3 +133,72 @@ def crossing(step: Step, height: FineFunction, guess: arb) -> tuple[Point, arb]:
     if not (time - allowed >= 0 and time + allowed <= step.longest):
         raise NotEnclosed("a crossing is not within its step")
     return step.around(at, move), time
+
+
+@with_fifty_digits
+def exact_orbit(
+    map: ReturnMap, windows: list[tuple[arb, arb]], z: Point
+) -> tuple[list[Point], list[Point], arb, Point]:
+    """The orbit once around from a point of the section, by the reference's route. `NotEnclosed` where it is not followed.
+
+    **Arguments:** `windows`: for each arc two times, between which the guard at its end is proved to fall through zero once, and
+    not before, for all points of a set that holds `z`. **Returns:** the states just after and just before the jumps, the time
+    once around, and the coordinates of the section at the end.
+    """
+    leaves, starts, ends, total = map.fields[0].leaves, [], [], arb(0)
+    x = exact_function(map.lift, leaves)(z)
+    for field, program, (jump, _), duration, window in zip(
+        map.fields, map.programs, map.jumps, map.durations, windows, strict=True
+    ):
+        rate, columns = exact_function(field.field, leaves), exact_function(field.variational, leaves)
+        starts.append(x)
+        h, parts, done = arb(float(duration) / map.steps), 1, Fraction(0)
+        # Each step in as many substeps as make the truncation error of the series small; the last substep leads to the event.
+        while done < map.steps - Fraction(1, parts):
+            part = h / parts
+            step = step_from(rate, columns, x, part)
+            if not step.left_out <= LARGEST_ERROR and parts < SUBSTEPS:
+                parts *= 2
+                continue
+            x, done = step.at(part), done + Fraction(1, parts)
+        part = h / parts
+        height = exact_function(field.guards[program.ending], leaves)
+        x, last = crossing(step_from(rate, columns, x, part + part / 4), height, part)
+        time = last + h * exactly(done)
+        if not window[0] < time < window[1]:
+            raise NotEnclosed(f"an event at {time} is not within its window {window}")
+        ends.append(x)
+        total += time
+        x = exact_function(jump, leaves)(x)
+    return starts, ends, total, exact_function(map.chart[0], leaves)(ends[-1])
+
+
+@with_fifty_digits
+def refined(map: ReturnMap, windows: list[tuple[arb, arb]], inverse: arb_mat, slope: arb_mat, box: arb_mat) -> arb_mat:
+    """The fixed point in the coordinates `map.axes`. `NotEnclosed` where an orbit is not followed.
+
+    **Arguments:** `windows`: as for `exact_orbit`. `inverse`: $C$. `slope`: $DP(Y)$. `box`: a part of $Y$ that holds the fixed
+    point.
+    """
+    y = box
+    for _ in range(ITERATIONS):
+        center = y.mid()
+        z = section_point(map, center)
+        change = [after - before for after, before in zip(exact_orbit(map, windows, z)[-1], z, strict=True)]
+        residual = balls(map.axes.matrix) * arb_mat(len(change), 1, change)
+        step, spread = krawczyk_operator(inverse, slope, residual, y - center)
+        # Entry by entry the smaller one: the fixed point is in both.
+        both = list(zip((center + step + spread).entries(), y.entries(), strict=True))
+        new = [a if a.rad() < b.rad() else b for a, b in both]
+        if not all(b.contains(a) for a, b in zip(new, box.entries(), strict=True)):
+            break
+        y = arb_mat(len(new), 1, new)
+        if all(each.rad() < SMALL_RADIUS for each in new) or not any(2 * a.rad() < b.rad() for a, b in both):
+            break
+    return y
+
+
+@with_fifty_digits
+def section_point(map: ReturnMap, y: arb_mat) -> Point:
+    """The coordinates of the section from those of `map.axes`."""
+    return (balls(map.z) + balls(map.axes.inverse, map.axes.inverse_radius) * y).entries()

@@ -1,30 +1,32 @@
-"""A computational graph evaluated with some fifty digits, at a point or on a very small set, outside of any compiled program."""
+"""A computational graph evaluated with some fifty digits, at a point or on a very small set, outside of any compiled program; and
+the power series in time of the flow of such a function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .exact_numbers import arb, dot, exactly, rounded, UNKNOWN, with_fifty_digits
-from .linear_forms import COMPARED, Condition
-from .schedule import Kind, Levels, Rows
+from .exact_numbers import (
+    arb,
+    arb_series,
+    dot,
+    exactly,
+    NotEnclosed,
+    rounded,
+    series_of_length,
+    UNKNOWN,
+    with_fifty_digits,
+)
+from .linear_forms import COMPARED
+from .schedule import Kind, Levels, operand, Rows, truth
 from .symbolic import Graph
 
-
-def numbers(leaves: Sequence[Any]) -> list[arb]:
-    """The entries of arrays of floats, exactly; an `arb` is itself."""
-    given = []
-    for leaf in leaves:
-        given += [leaf] if isinstance(leaf, arb) else [arb(float(each)) for each in np.ravel(np.asarray(leaf))]
-    return given
+Point = list[arb]
+# A row as its coefficients that are not zero and their places in memory; no coefficients where it is one number in memory.
+Row = tuple[list[arb], list[int]]
 
 
-# Rows as coefficients that are not zero, with places in memory; without coefficients where the row is one number in memory.
-Lines = list[tuple[list[arb], list[int]]]
-
-
-def lines_of(rows: Rows, constants: list[arb]) -> Lines:
-    """Rows with their numbers."""
+def _with_numbers(rows: Rows, constants: Point) -> list[Row]:
     found = []
     for coefficients, index in zip(rows.coefficient.tolist(), rows.index.tolist(), strict=True):
         terms = [(constants[c], i) for c, i in zip(coefficients, index, strict=True) if not constants[c].is_zero()]
@@ -33,85 +35,137 @@ def lines_of(rows: Rows, constants: list[arb]) -> Lines:
     return found
 
 
-def combine(lines: Lines, memory: list[arb]) -> list[arb]:
-    """The linear combinations of what is in memory."""
+def _combined(rows: list[Row], memory: list) -> list:
     return [
         dot(factors, [memory[i] for i in index]) if factors or not index else memory[index[0]]
-        for factors, index in lines
+        for factors, index in rows
     ]
 
 
-class FineLevels:
-    """Levels with the numbers of their rows: of each level, and of the results."""
+class ExactFunction:
+    """The function of some levels, with the numbers of their rows: of balls, or of power series in time."""
 
-    def __init__(self, levels: Levels, constants: list[arb]):
-        self.levels = [(lines_of(level.rows, constants), level.kinds) for level in levels.levels]
+    def __init__(self, levels: Levels, constants: Point):
+        self.levels = [(_with_numbers(level.rows, constants), level.kinds) for level in levels.levels]
         self.exact = not levels.varies
-        self.results = lines_of(levels.results, constants)
+        self.results = _with_numbers(levels.results, constants)
 
     @with_fifty_digits
-    def __call__(self, x: list[arb]) -> list[arb]:
-        """The results; not finite where a function is not defined."""
+    def __call__(self, x: list) -> list:
+        """The results; not finite where a function is not defined. `NotEnclosed` for series where it is not smooth."""
         memory = [arb(1), *x]
-        for lines, kinds in self.levels:
-            operands = combine(lines, memory)
+        for rows, kinds in self.levels:
+            operands = _combined(rows, memory)
             for kind in kinds:
                 memory += values(kind, operands, self.exact)
-        return combine(self.results, memory)
+        return _combined(self.results, memory)
+
+    @with_fifty_digits
+    def coefficients(self, x: Point, orders: int) -> list[Point]:
+        r"""The Taylor coefficients of the flow of $\dot x = f(x)$, of orders up to `orders`, for each entry of the state.
+
+        Each evaluation with series that are known to order $n$ gives the rates to this order, and the states to the next.
+        """
+        states = [[each] for each in x]
+        for n in range(orders):
+            with series_of_length(n + 1):
+                rates = self([arb_series(each, n + 1) for each in states])
+            for each, rate in zip(states, rates, strict=True):
+                term = rate[n] if isinstance(rate, arb_series) else rate if n == 0 else arb(0)
+                each.append(term / (n + 1))
+        return states
 
 
-def values(kind: Kind, operands: list[arb], exact: bool = False) -> list[arb]:
-    """The values of the atoms of one kind.
-
-    **Arguments:** `exact`: of numbers, where one that is zero is known to be zero; a state that is zero is one of a set.
-    """
-    a = operands[kind.first : kind.first + kind.count]
-    if kind.name == "sin_cos":
-        pairs = [each.sin_cos() for each in a]
-        return [sine for sine, _ in pairs] + [cosine for _, cosine in pairs]
-    if kind.name in _OF_ONE:
-        return [_OF_ONE[kind.name](each) for each in a]
-    b = operands[kind.first + kind.count : kind.first + 2 * kind.count]
-    if kind.name in ("select", "chosen"):
-        held = [truth_of(each, operands, exact) for each in kind.conditions]
-        undecided = arb.union if kind.name == "select" else lambda x, y: UNKNOWN
-        return [undecided(x, y) if h is None else y if h else x for h, x, y in zip(held, a, b, strict=True)]
-    return [_OF_TWO[kind.name](x, y) for x, y in zip(a, b, strict=True)]
+def exact_function(graph: Graph, leaves: Sequence[Any]) -> ExactFunction:
+    """The function of a graph, for parameters that are exact floats or balls."""
+    return ExactFunction(graph.varying, constants_of(graph, leaves))
 
 
-def truth_of(condition: Condition | bool, rows: list[arb], exact: bool = False) -> bool | None:
-    """Whether a condition on rows holds; None where it is not certain."""
-    if isinstance(condition, bool):
-        return condition
-    if condition.name in COMPARED:
-        a = rows[condition.operands[0]]
-        sign = 1 if a > 0 else -1 if a < 0 else 0 if exact and a.is_zero() else None
-        return None if sign is None else COMPARED[condition.name](sign)
-    each = [truth_of(part, rows, exact) for part in condition.operands]
-    if condition.name == "not":
-        return None if each[0] is None else not each[0]
-    decides = condition.name == "or"
-    return decides if decides in each else None if None in each else not decides
-
-
-def _max(a: arb, b: arb) -> arb:
-    return a if a >= b else b if b >= a else a.max(b)
-
-
-_OF_ONE: dict[str, Callable[[arb], arb]] = {
-    "exp": arb.exp, "log": arb.log, "sqrt": arb.sqrt, "abs": lambda a: _max(a, -a), "sign": arb.sgn, "floor": arb.floor,
-}  # fmt: skip
-_OF_TWO: dict[str, Callable[[arb, arb], arb]] = {
-    "mul": lambda a, b: a * b, "div": lambda a, b: a / b, "max": _max, "atan": lambda a, _: a.atan(),
-}  # fmt: skip
-
-
-def constants_of(graph: Graph, leaves: Sequence[Any]) -> list[arb]:
-    """The fixed combinations of a graph, for parameters that are exact floats."""
-    return FineLevels(graph.fixed, [exactly(each) for each in graph.fixed.coefficients])(numbers(leaves))
+def constants_of(graph: Graph, leaves: Sequence[Any]) -> Point:
+    """The fixed combinations of a graph. **Arguments:** `leaves`: arrays of exact floats; an `arb` is itself."""
+    given = []
+    for leaf in leaves:
+        given += [leaf] if isinstance(leaf, arb) else [arb(float(each)) for each in np.ravel(np.asarray(leaf))]
+    return ExactFunction(graph.fixed, [exactly(each) for each in graph.fixed.coefficients])(given)
 
 
 def balls_of(graph: Graph, leaves: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """The fixed combinations as floats with their radii; radii infinite where they are not defined."""
     pairs = [rounded(each) for each in constants_of(graph, leaves)]
     return np.array([center for center, _ in pairs]), np.array([radius for _, radius in pairs])
+
+
+def values(kind: Kind, operands: list, exact: bool = False) -> list:
+    """The values of the atoms of one kind.
+
+    **Arguments:** `exact`: of numbers, where one that is zero is known to be zero; a state that is zero is one of a set.
+    """
+    a, b = operand(kind, operands), operand(kind, operands, 1)
+    if kind.name == "sin_cos":
+        sines, cosines = zip(*(each.sin_cos() for each in a), strict=True)
+        return [*sines, *cosines]
+    if kind.name in _OF_ONE:
+        return [_OF_ONE[kind.name](each) for each in a]
+    if kind.name not in ("select", "chosen"):
+        return [_OF_TWO[kind.name](x, y) for x, y in zip(a, b, strict=True)]
+    sign = lambda name, row: _compared(name, _constant(operands[row]), exact)
+    known = [truth(condition, sign) for condition in kind.conditions]
+    undecided = arb.union if kind.name == "select" else lambda x, y: UNKNOWN
+    return [_piece(y if holds else x if fails else None, undecided, x, y)
+            for (holds, fails), x, y in zip(known, a, b, strict=True)]  # fmt: skip
+
+
+def _compared(name: str, a: arb, exact: bool) -> tuple[bool, bool]:
+    """Whether a comparison with zero certainly holds, and whether it certainly fails."""
+    sign = 1 if a > 0 else -1 if a < 0 else 0 if exact and a.is_zero() else None
+    holds = sign is not None and COMPARED[name](sign)
+    return holds, sign is not None and not holds
+
+
+def _constant(a: Any) -> arb:
+    return a[0] if isinstance(a, arb_series) else a
+
+
+def _piece(piece: Any, undecided: Callable, x: Any, y: Any = None) -> Any:
+    """The smooth piece of a function where it is decided which; else a ball by `undecided`, which no series has."""
+    if piece is not None:
+        return piece
+    if isinstance(x, arb_series) or isinstance(y, arb_series):
+        raise NotEnclosed("it is not decided of which smooth piece a series is")
+    return undecided(x) if y is None else undecided(x, y)
+
+
+def _max(x: Any, y: Any) -> Any:
+    apart = _constant(x) - _constant(y)
+    return _piece(x if apart >= 0 else y if apart <= 0 else None, arb.max, x, y)
+
+
+def _abs(x: Any) -> Any:
+    middle = _constant(x)
+    return _piece(x if middle >= 0 else -x if middle <= 0 else None, lambda a: a.max(-a), x)
+
+
+def _sign(x: Any) -> Any:
+    middle = _constant(x)
+    return _piece(arb(1) if middle > 0 else arb(-1) if middle < 0 else None, arb.sgn, x)
+
+
+def _floor(x: Any) -> Any:
+    middle = _constant(x)
+    # Exact only if it is one integer for all numbers of a ball; at this integer itself it jumps.
+    below = middle.floor()
+    return _piece(below if below.is_exact() and below < middle else None, arb.floor, x)
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    if isinstance(y, arb_series) and not (y[0] > 0 or y[0] < 0):
+        raise NotEnclosed("the divisor of a series may be zero")
+    return x / y
+
+
+_OF_ONE: dict[str, Callable] = {
+    "exp": lambda a: a.exp(), "log": lambda a: a.log(), "sqrt": lambda a: a.sqrt(), "abs": _abs, "sign": _sign, "floor": _floor,
+}  # fmt: skip
+_OF_TWO: dict[str, Callable] = {
+    "mul": lambda a, b: a * b, "div": _quotient, "max": _max, "atan": lambda a, _: a.atan(),
+}  # fmt: skip

@@ -8,16 +8,20 @@ narrow the results are, not whether they are enclosures.
 Source: Johansson (2017), *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic*, IEEE Trans. Comput. 66.
 """
 
+import contextlib
 import functools as ft
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import ParamSpec, TypeVar
+
+import numpy as np
+from jaxtyping import ArrayLike
 
 from .._results.extras import needed
 
 needed("flint", "certify", "Certificates")
-from flint import arb, ctx  # noqa: E402
+from flint import acb as acb, acb_mat as acb_mat, arb, arb_mat, arb_series as arb_series, ctx  # noqa: E402
 
 PRECISION = 192
 # Largest rounding of a number below one, and a number of which nothing is known.
@@ -40,6 +44,16 @@ def with_fifty_digits(function: Callable[Arguments, Result]) -> Callable[Argumen
             return function(*arguments, **named)
 
     return run
+
+
+@contextlib.contextmanager
+def series_of_length(length: int) -> Iterator[None]:
+    """Arb's power series are of this length, the number of their coefficients."""
+    before, ctx.cap = ctx.cap, length
+    try:
+        yield
+    finally:
+        ctx.cap = before
 
 
 @with_fifty_digits
@@ -66,6 +80,29 @@ def dot(a: Sequence[arb], b: Sequence[arb]) -> arb:
 def largest(a: Sequence[arb]) -> arb:
     """The largest of some numbers; not finite where one of them is not. (Python's `max` would pass over these.)"""
     return ft.reduce(arb.max, a)
+
+
+@with_fifty_digits
+def balls(midpoint: ArrayLike, radius: ArrayLike = 0.0) -> arb_mat:
+    """A matrix of balls of floats; a vector is a column."""
+    middle, around = np.broadcast_arrays(np.asarray(midpoint, float), np.asarray(radius, float))
+    rows, columns = middle.shape if middle.ndim == 2 else (middle.size, 1)
+    each = zip(middle.ravel().tolist(), around.ravel().tolist(), strict=True)
+    return arb_mat(rows, columns, [arb(m, r) for m, r in each])
+
+
+def identity(n: int) -> arb_mat:
+    """The unit matrix."""
+    return arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
+
+
+def krawczyk_operator(inverse: arb_mat, slope: arb_mat, residual: arb_mat, reach: arb_mat) -> tuple[arb_mat, arb_mat]:
+    r"""The two terms of $K - c = -C\,F(c) + \big(I - C\,(DP(Y) - I)\big)(Y - c)$.
+
+    **Arguments:** `inverse`: $C$. `slope`: $DP(Y)$. `residual`: $F(c) = P(c) - c$. `reach`: $Y - c$.
+    """
+    unit = identity(inverse.nrows())
+    return -(inverse * residual), (unit - inverse * (slope - unit)) * reach
 
 
 @with_fifty_digits

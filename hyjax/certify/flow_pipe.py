@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from .enclosed_step import advance, first, flow_of, widened
 from .event import arrive, gathered, guard_surface, Hidden, mapped, projected, spread_out
-from .interpret import cases_decided, Decision, evaluate, JUMPS, KINKS
+from .interpret import cases_decided, evaluate, JUMPS, KINKS
 from .mode_field import ModeField
 from .rounding import up
 from .state_set import Frame, StateSet
@@ -17,16 +17,6 @@ from .symbolic import Graph
 from .taylor_model import Basis, TaylorModel
 
 # That no event comes before its time: conditions on the guards over the states of a step.
-
-
-def decided(value) -> Bool[Array, ""]:
-    """Whether a comparison holds for all values with certainty."""
-    return jnp.all(value.value & value.certain) if isinstance(value, Decision) else jnp.all(value)
-
-
-def refuted(value) -> Bool[Array, ""]:
-    """Whether a comparison fails for all values with certainty."""
-    return jnp.all(~value.value & value.certain) if isinstance(value, Decision) else jnp.all(~value)
 
 
 def no_guard_fires(
@@ -54,7 +44,7 @@ def no_guard_fires(
     not_firing = (height.low > 0) | (height.high < 0) | (rate.low > 0) | (falls & (leaving | (at_end.low - reach > 0)))
     for i, armed in enumerate(field.armed):
         if armed is not None:
-            not_firing = not_firing.at[i].set(not_firing[i] | refuted(evaluate(armed, box, field.leaves)))
+            not_firing = not_firing.at[i].set(not_firing[i] | jnp.all(evaluate(armed, box, field.leaves)[1]))
     return not_firing, falls & leaving
 
 
@@ -179,7 +169,7 @@ def run_arc(
     }
     armed = field.armed[program.ending]
     if armed is not None:
-        conditions["the guard is armed"] = decided(evaluate(armed, at.box.states, field.leaves))
+        conditions["the guard is armed"] = jnp.all(evaluate(armed, at.box.states, field.leaves)[0])
     elapsed = jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low
     tube = Tube(*bounds, elapsed=elapsed, last=up(steps * h.high + at.times.high))
     smooth = cases_decided(ending, (*JUMPS, *KINKS), at.on_surface, field.leaves)

@@ -1,47 +1,32 @@
 """A computational graph evaluated over Taylor models: the enclosure of a function that was written for numbers."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
 from . import functions
 from .exact_graph import balls_of
-from .linear_forms import COMPARED, Condition
+from .linear_forms import COMPARED
 from .rounding import EPS, TINY, up
-from .schedule import Kind, Level, Levels, Rows
+from .schedule import Kind, Levels, operand, Rows, truth
 from .symbolic import Graph, graph_of
 from .taylor_model import constant, multiply, subtract, TaylorModel
 
-
-class Decision(eqx.Module):
-    """A comparison: `value` for the centers, and whether it is the same for all values of the Taylor models."""
-
-    value: Bool[Array, "*shape"]
-    certain: Bool[Array, "*shape"]
-
-
-class Constants(NamedTuple):
-    """The numbers by which rows multiply, as balls; of shape `(constants,)`."""
-
-    center: Float[np.ndarray, " constants"]
-    radius: Float[np.ndarray, " constants"]
-
-
-class Evaluated(NamedTuple):
-    """The operands of a level's atoms, by its rows, and the values of each kind."""
-
-    operands: TaylorModel
-    values: list[TaylorModel]
+# The numbers by which rows multiply, as balls: centers and radii, of shape `(constants,)`.
+Constants = tuple[np.ndarray, np.ndarray]
+# Whether something certainly holds, and whether it certainly fails, for all values of Taylor models.
+Decision = tuple[Bool[Array, "*shape"], Bool[Array, "*shape"]]
+# The operands of a level's atoms, by its rows, and the values of each kind.
+Evaluated = tuple[TaylorModel, list[TaylorModel]]
 
 
 def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorModel:
     r"""The linear combinations $\sum_t c_{kt} m_{i_{kt}}$, shape `(rows,)`."""
-    c, r = constants.center[rows.coefficient], constants.radius[rows.coefficient]
+    c, r = (each[rows.coefficient] for each in constants)
     terms = memory.coefficients[:, rows.index] * c
     result = jnp.sum(terms, axis=2)
     # A number in memory may be flushed to zero.
@@ -65,28 +50,18 @@ def joined(parts: Sequence[TaylorModel]) -> TaylorModel:
     return TaylorModel(coefficients, jnp.concatenate([each.radius for each in parts]), parts[0].basis)
 
 
-def known(graph: Graph, leaves: Sequence[Any]) -> Constants:
-    """The fixed combinations of a graph for parameters that are exact numbers, not traced."""
-    return Constants(*balls_of(graph, leaves))
-
-
 def run(levels: Levels, inputs: TaylorModel, constants: Constants) -> tuple[TaylorModel, list[Evaluated]]:
     """What is in memory after all levels, and what each level did. **Arguments:** `inputs`: shape `(inputs,)`."""
     memory, done = joined([constant(jnp.ones(1), inputs.basis), inputs]), []
     for level in levels.levels:
         operands = combine(level.rows, memory, constants)
-        values = [_values(level, kind, operands) for kind in level.kinds]
+        values = [_values(kind, operands) for kind in level.kinds]
         memory = joined([memory, *values])
-        done.append(Evaluated(operands, values))
+        done.append((operands, values))
     return memory, done
 
 
-def operand(kind: Kind, operands: TaylorModel, i: int = 0) -> TaylorModel:
-    """The operands number `i` of the atoms of one kind."""
-    return operands[kind.first + i * kind.count : kind.first + (i + 1) * kind.count]
-
-
-def _values(level: Level, kind: Kind, operands: TaylorModel) -> TaylorModel:
+def _values(kind: Kind, operands: TaylorModel) -> TaylorModel:
     a = operand(kind, operands)
     if kind.name == "sin_cos":
         return joined(functions.sin_cos(a))
@@ -94,28 +69,28 @@ def _values(level: Level, kind: Kind, operands: TaylorModel) -> TaylorModel:
         return _FUNCTIONS[kind.name](a)
     b = operand(kind, operands, 1)
     if kind.name in ("select", "chosen"):
-        which = decisions(kind.conditions, operands)
-        case = functions.where(which.value, b, a)
+        holds, fails = decisions(kind.conditions, operands)
+        case = functions.where(holds, b, a)
         # A value is that of one case; a derivative, where it is undecided which, is none.
         if kind.name == "chosen":
-            return known_where(which.certain, case)
-        return functions.where(which.certain, case, functions.hull(a, b))
+            return known_where(holds | fails, case)
+        return functions.where(holds | fails, case, functions.hull(a, b))
     return _OF_TWO[kind.name](a, b)
 
 
 def evaluate(graph: Graph, x: TaylorModel, leaves: Sequence[Any]) -> Any:
     """The values of a function on a set.
 
-    **Arguments:** `x`: the states, of any shape. `leaves`: the parameters, exact numbers. **Returns:** a Taylor model, or a
-    `Decision` for a function with truth values.
+    **Arguments:** `x`: the states, of any shape. `leaves`: the parameters, exact numbers. **Returns:** a Taylor model, or for a
+    function with truth values a `Decision`.
     """
-    constants = known(graph, leaves)
+    constants = balls_of(graph, leaves)
     memory, _ = run(graph.varying, x.map(jnp.ravel), constants)
     rows = combine(graph.varying.results, memory, constants)
     if not graph.truth:
         return rows.map(lambda entries: entries.reshape(graph.shape))
-    decided = decisions(graph.varying.conditions, rows)
-    return Decision(decided.value.reshape(graph.shape), decided.certain.reshape(graph.shape))
+    holds, fails = decisions(graph.varying.conditions, rows)
+    return holds.reshape(graph.shape), fails.reshape(graph.shape)
 
 
 # Kinds that are not continuous, and those that are, but not smooth, where it is undecided which case they are.
@@ -133,36 +108,25 @@ def cases_decided(
     found = {place: jnp.asarray(True) for place in graph.places(*kinds)}
     if found:
         unknown = ~jnp.all(jnp.isfinite(x.largest))
-        _, done = run(graph.varying, x.map(jnp.ravel), known(graph, leaves))
-        for level, at in zip(graph.varying.levels, done, strict=True):
+        _, done = run(graph.varying, x.map(jnp.ravel), balls_of(graph, leaves))
+        for level, (operands, _) in zip(graph.varying.levels, done, strict=True):
             for kind in level.kinds:
                 if kind.name in kinds:
-                    for place, holds in zip(kind.places, certain(kind, at.operands), strict=True):
+                    for place, holds in zip(kind.places, certain(kind, operands), strict=True):
                         found[place] = found[place] & (holds | unknown)
     return found
 
 
 def decisions(conditions: Sequence[Any], rows: TaylorModel) -> Decision:
     """Conditions on rows, shape `(conditions,)`."""
-    each = [_decided(condition, rows) for condition in conditions]
-    return Decision(jnp.stack([one.value for one in each]), jnp.stack([one.certain for one in each]))
 
+    def compare(name: str, row: int) -> Decision:
+        apart = rows[row]
+        value, certain = COMPARED[name](apart.center), jnp.abs(apart.center) > apart.spread + 1e-300
+        return value & certain, ~value & certain
 
-def _decided(condition: Condition | bool, rows: TaylorModel) -> Decision:
-    if not isinstance(condition, Condition):
-        return Decision(jnp.asarray(condition), jnp.asarray(True))
-    if condition.name in COMPARED:
-        apart = rows[condition.operands[0]]
-        return Decision(COMPARED[condition.name](apart.center), jnp.abs(apart.center) > apart.spread + 1e-300)
-    inputs = [_decided(each, rows) for each in condition.operands]
-    if condition.name == "not":
-        return Decision(~inputs[0].value, inputs[0].certain)
-    a, b = inputs
-    value = a.value & b.value if condition.name == "and" else a.value | b.value
-    # One certain operand may decide.
-    decides = condition.name == "or"
-    alone = (a.certain & (a.value == decides)) | (b.certain & (b.value == decides))
-    return Decision(value, alone | (a.certain & b.certain))
+    holds, fails = zip(*(truth(condition, compare) for condition in conditions), strict=True)
+    return jnp.stack([jnp.asarray(each) for each in holds]), jnp.stack([jnp.asarray(each) for each in fails])
 
 
 def known_where(certain: Bool[Array, "*shape"], a: TaylorModel) -> TaylorModel:
@@ -174,7 +138,8 @@ def certain(kind: Kind, operands: TaylorModel) -> Bool[Array, " atoms"]:
     """Whether it is decided which case each atom of a kind is, throughout the set."""
     a = operand(kind, operands)
     if kind.name in ("select", "chosen"):
-        return decisions(kind.conditions, operands).certain
+        holds, fails = decisions(kind.conditions, operands)
+        return holds | fails
     if kind.name == "floor":
         return (jnp.floor(a.low) == jnp.floor(a.high)) & (a.low > jnp.floor(a.low))
     apart = subtract(a, operand(kind, operands, 1)) if kind.name == "max" else a

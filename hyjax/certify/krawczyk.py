@@ -21,18 +21,11 @@ import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
+from .eigenvalue_discs import enclose_eigenvalues
 from .enclosed_map import Image, ReturnMap
-from .exact_numbers import arb, NotEnclosed, with_fifty_digits
-from .exact_orbit import FineMap, refined
+from .exact_flow import exact_orbit, refined, section_point
+from .exact_numbers import arb, balls, krawczyk_operator, NotEnclosed, with_fifty_digits
 from .flow_pipe import UNDECIDED
-from .matrix_balls import (
-    approximate_inverse,
-    BallMatrix,
-    difference,
-    enclose_eigenvalues,
-    exactly as exact_matrix,
-    product,
-)
 from .proved_orbit import Enclosed, ProvedOrbit
 from .rounding import EPS, TINY, up
 from .section_plane import assumptions_of
@@ -91,18 +84,7 @@ class Boxes:
         h, windows = self.map.timing_near(piece, window)
         return Over(center, radius, self.image(piece, h, windows), np.asarray(h), np.asarray(windows))
 
-    def moved(self, at_center: Image, over: Over) -> tuple[BallMatrix, Vector]:
-        r"""$K - c$, of shape `(m, 1)`; and by how much $|I - C(DP(Y) - I)|\,r$ is smaller than $r$, a ratio for each entry."""
-        center, radius = over.center, over.radius
-        identity = exact_matrix(np.eye(len(center)))
-        distance = difference(_value(at_center), exact_matrix(center[:, None]))
-        slope = difference(_ball(over.image.jacobian), identity)
-        inverse = exact_matrix(self.inverse)
-        shear = difference(identity, product(inverse, slope)).largest
-        spread = up(shear @ radius[:, None], len(center))
-        step = product(inverse, distance)
-        return BallMatrix(-step.mid, up(step.rad + spread)), spread[:, 0] / radius
-
+    @with_fifty_digits
     def proved(self, size: float) -> tuple[tuple[Over, tuple[Vector, Vector]], tuple[str, ...]]:
         """The box that is proved to hold exactly one fixed point, and the part of it that holds it, as center and radius; or why
         it is not proved that there is one.
@@ -116,20 +98,25 @@ class Boxes:
         failed = _failed(at_center) + tuple(name for name in _failed(over.image) if name not in _failed(at_center))
         if failed:
             return whole, tuple(f"Over the box of radius {size:g} {_said(name)}." for name in failed)
-        moved, ratio = self.moved(at_center, over)
-        if np.all(moved.largest[:, 0] < radius):
-            return (over, _intersection(center, radius, moved)), ()
-        if np.any(np.abs(moved.mid[:, 0]) * (1 - 2 * EPS) > up(moved.rad[:, 0] + radius)):
+        slope = balls(over.image.jacobian.center, over.image.jacobian.spread)
+        step, spread = krawczyk_operator(balls(self.inverse), slope, balls(*_value(at_center)), balls(center, radius))
+        # Of a ball the radius may be rounded up; the image is that of the box of these floats.
+        moved, limits = (step + spread).entries(), [arb(float(each)) for each in radius]
+        ratio = lambda entries: max(float(abs(each).upper() / r) for each, r in zip(entries, limits, strict=True))
+        if all(abs(each) < r for each, r in zip(moved, limits, strict=True)):
+            part = Enclosed.of(moved)
+            return (over, (part.midpoint, part.radius)), ()
+        if any(abs(each) > r for each, r in zip(moved, limits, strict=True)):
             return whole, (f"It is proved that no periodic orbit of this route is in the box of radius {size:g}.",)
-        if not np.all(ratio < 1):
+        if not ratio(spread.entries()) < 1:
             reason = (
                 f"The Jacobian of the return map over the box of radius {size:g} is not separated from a multiplier 1 "
-                f"(ratio {np.max(ratio):.3g}, must be below 1): the orbit is not isolated, or the box is too large."
+                f"(ratio {ratio(spread.entries()):.3g}, must be below 1): the orbit is not isolated, or the box is too large."
             )
             return whole, (reason,)
         reason = (
-            f"Krawczyk's operator does not map the box of radius {size:g} into its interior (ratio "
-            f"{np.max(moved.largest[:, 0] / radius):.3g}): the orbit is not accurate to the radius, or the box is too small."
+            f"Krawczyk's operator does not map the box of radius {size:g} into its interior (ratio {ratio(moved):.3g}): the "
+            "orbit is not accurate to the radius, or the box is too small."
         )
         return whole, (reason,)
 
@@ -141,69 +128,66 @@ class Boxes:
                 return over
         return self.of_box(center, radius)
 
+    @with_fifty_digits
     def numbers(self, found: tuple[Over, tuple[Vector, Vector]]) -> dict:
         """The bounds of the orbit's numbers, from the box of the proof and the part of it that holds the fixed point."""
-        over, box = found
-        map = self.map
+        (over, part), map = found, self.map
+        windows = over.crossings(map.steps, part)
+        slope = balls(over.image.jacobian.center, over.image.jacobian.spread)
         try:
-            fine = FineMap(map, over.crossings(map.steps, box))
-            y, lap = refined(fine, self.inverse, _ball(over.image.jacobian), box)
+            y = refined(map, windows, balls(self.inverse), slope, balls(*part))
+            z = section_point(map, y)
+            starts, ends, period, _ = exact_orbit(map, windows, z)
+            near = Enclosed.of(y.entries())
+            image = self.shortest(near.midpoint, near.radius).image
+            bounds = {
+                "coordinates": Enclosed.of(z),
+                "starts": tuple(Enclosed.of(each) for each in starts),
+                "ends": tuple(Enclosed.of(each) for each in ends),
+                "period": Enclosed.of([map.forcing.period if map.timed else period])[0],
+            }
         except NotEnclosed:
-            return self._coarse_numbers(self.shortest(*box))
-        near = Enclosed.of(y)
-        image = self.shortest(near.midpoint, near.radius).image
-        return {
-            "coordinates": Enclosed.of(lap.z),
-            "starts": tuple(Enclosed.of(each) for each in lap.starts),
-            "ends": tuple(Enclosed.of(each) for each in lap.ends),
-            "period": Enclosed.of([map.forcing.period if map.timed else lap.duration])[0],
-            "multipliers": enclose_eigenvalues(*_ball(image.jacobian)) if image.smooth else None,
-        }
+            over = self.shortest(*part)
+            image, bounds = over.image, self._bounds_of_floats(over)
+        jacobian = image.jacobian
+        return bounds | {"multipliers": enclose_eigenvalues(jacobian.center, jacobian.spread) if image.smooth else None}
 
-    def _coarse_numbers(self, over: Over) -> dict:
+    def _bounds_of_floats(self, over: Over) -> dict:
         """The bounds by the compiled program alone."""
-        axes, map = self.map.axes, self.map
-        back = BallMatrix(np.asarray(axes.inverse), np.asarray(axes.inverse_radius))
-        offset = product(back, BallMatrix(over.center[:, None], over.radius[:, None]))
-        z = map.z + offset.mid[:, 0]
+        map = self.map
         tubes = [jax.tree.map(np.asarray, tube) for tube in over.image.tubes]
         low, high = sum(tube.elapsed[-1] for tube in tubes), sum(tube.last for tube in tubes)
         # The sums are of some arcs, and the products with the number of steps are rounded.
         period = Enclosed.between(low, high, (len(tubes) + 2) * EPS * high)
         return {
-            "coordinates": Enclosed(z, up(offset.rad[:, 0] + EPS * np.abs(z))),
+            "coordinates": Enclosed.of(section_point(map, balls(over.center, over.radius))),
             "starts": tuple(Enclosed.between(tube.low[0], tube.high[0]) for tube in tubes),
             "ends": tuple(Enclosed.between(tube.box_low[-1], tube.box_high[-1]) for tube in tubes),
             "period": Enclosed.of([map.forcing.period])[0] if map.timed else period,
-            "multipliers": enclose_eigenvalues(*_ball(over.image.jacobian)) if over.image.smooth else None,
         }
 
 
-def _intersection(center: Vector, radius: Vector, moved: BallMatrix) -> tuple[Vector, Vector]:
-    """A box that holds what is in both, the box and the box moved; each entry is that of the smaller one."""
-    other = center + moved.mid[:, 0]
-    half = up(moved.rad[:, 0] + EPS * (np.abs(center) + np.abs(moved.mid[:, 0]))) + TINY
-    smaller = half < radius
-    return np.where(smaller, other, center), np.where(smaller, half, radius)
+def approximate_inverse(matrix: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
+    """The inverse to rounding, finite; zero for a singular matrix."""
+    try:
+        inverse = np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(matrix)
+    return inverse if np.all(np.isfinite(inverse)) else np.zeros_like(matrix)
 
 
-def _value(image: Image) -> BallMatrix:
-    """The ball that holds the image of a set, shape `(m, 1)`."""
+def _value(image: Image) -> tuple[Vector, Vector]:
+    """The center and radius of a box that holds the image of a set."""
     model = image.model
     spread = np.sum(np.abs(np.asarray(model.coefficients[1:])), axis=0) + np.asarray(model.radius)
-    radius = up(spread + np.asarray(image.radius), model.basis.size)
-    return BallMatrix(np.asarray(model.center)[:, None], radius[:, None])
-
-
-def _ball(a: TaylorModel) -> BallMatrix:
-    return BallMatrix(np.asarray(a.center), np.asarray(a.spread))
+    return np.asarray(model.center), up(spread + np.asarray(image.radius), model.basis.size)
 
 
 def _failed(image: Image) -> tuple[str, ...]:
     """The conditions that are not proved, and whether the numbers are finite; where choices are undecided, these alone."""
     failed = [name for name, holds in image.conditions.items() if not bool(np.all(np.asarray(holds)))]
     failed = [name for name in failed if name.startswith(UNDECIDED)] or failed
-    finite = [np.all(np.isfinite(each)) for each in (*_value(image), *_ball(image.jacobian))]
+    finite = [np.all(np.isfinite(each)) for each in (*_value(image), image.jacobian.center, image.jacobian.spread)]
     return tuple(failed) if failed or all(finite) else ("the enclosure is finite",)
 
 

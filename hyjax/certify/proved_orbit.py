@@ -11,8 +11,8 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
+from .eigenvalue_discs import EigenvalueEnclosure
 from .exact_numbers import arb, rounded
-from .matrix_balls import EigenvalueEnclosure
 from .rounding import EPS, TINY, up
 
 

@@ -1,12 +1,14 @@
 """The atoms of a computational graph by levels: all of one level and one kind are evaluated at once."""
 
-from collections.abc import Iterable
+import functools as ft
+import operator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .linear_forms import Condition, Form, ONE
+from .linear_forms import COMPARED, Condition, Form, ONE
 
 
 class Rows(NamedTuple):
@@ -34,25 +36,32 @@ class Kind(NamedTuple):
     places: tuple[str, ...]
 
 
+def operand(kind: Kind, operands: Any, i: int = 0) -> Any:
+    """The operands number `i` of the atoms of one kind, of the operands of its level."""
+    return operands[kind.first + i * kind.count : kind.first + (i + 1) * kind.count]
+
+
+def truth(condition: Any, compare: Callable[[str, int], tuple]) -> tuple:
+    """Whether a condition certainly holds, and whether it certainly fails: two truth values, or arrays of such.
+
+    **Arguments:** `compare`: the same of the comparison with zero of a row, given its name and the number of the row.
+    """
+    if not isinstance(condition, Condition):
+        return condition, not condition
+    if condition.name in COMPARED:
+        return compare(condition.name, condition.operands[0])
+    holds, fails = zip(*(truth(part, compare) for part in condition.operands), strict=True)
+    if condition.name == "not":
+        return fails[0], holds[0]
+    all_of, any_of = (ft.partial(ft.reduce, both) for both in (operator.and_, operator.or_))
+    return (all_of(holds), any_of(fails)) if condition.name == "and" else (any_of(holds), all_of(fails))
+
+
 class Level(NamedTuple):
     """Atoms that rest on earlier levels: the rows of all operands, and the atoms by kinds."""
 
     rows: Rows
     kinds: tuple[Kind, ...]
-
-
-class Constants:
-    """Numbers that multiply what is in memory: zero, one and others, each once."""
-
-    def __init__(self):
-        self.values: list[Any] = []
-        self._at: dict = {}
-
-    def at(self, value: Any) -> int:
-        if value not in self._at:
-            self._at[value] = len(self.values)
-            self.values.append(value)
-        return self._at[value]
 
 
 class Levels:
@@ -64,9 +73,10 @@ class Levels:
     """
 
     def __init__(self, atoms: list[tuple], results: list, varies: bool, places: list[str] | None = None):
-        self._atoms, self._slots, self._constants, self._places = atoms, {}, Constants(), places
+        self._atoms, self._slots, self._places = atoms, {}, places
         self.varies = varies
-        self._constants.at(Form(False, ()) if varies else Fraction(0))
+        # The constants with their numbers; the first is zero, by which a row is filled.
+        self._constants: dict = {Form(False, ()) if varies else Fraction(0): 0}
         depth = self._depths(results)
         self._alive, self._results = tuple(depth), results
         self._slots[ONE] = 0
@@ -81,7 +91,7 @@ class Levels:
         forms = list(_forms_of(results))
         self.results = self._rows(forms)
         self.conditions = tuple(self._numbered(each, forms) for each in results if not isinstance(each, Form))
-        self.coefficients = self._constants.values
+        self.coefficients = list(self._constants)
 
     def _depths(self, results: list) -> dict[int, int]:
         depth, pending = {ONE: 0}, [atom for form in _forms_of(results) for atom, _ in form.terms]
@@ -164,7 +174,10 @@ class Levels:
         one_sum, many = np.zeros(len(forms)), np.zeros(len(forms))
         for k, form in enumerate(forms):
             for t, (atom, factor) in enumerate(form.terms):
-                index[k, t], coefficient[k, t] = self._slots[atom], self._constants.at(factor)
+                index[k, t], coefficient[k, t] = (
+                    self._slots[atom],
+                    self._constants.setdefault(factor, len(self._constants)),
+                )
             rounded = sum(_rounds(factor) for _, factor in form.terms)
             operations = rounded + max(len(form.terms) - 1, 0)
             one_sum[k], many[k] = float(operations == 1), float(operations if operations > 1 else 0)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._system.types import Params, Scalar, State
 from .enclosed_step import first
-from .exact_flow import FineFunction
+from .exact_graph import exact_function
 from .forcing import Forcing
 from .linear_forms import Form
 from .mode_field import ModeField
@@ -126,7 +126,7 @@ def _not_zero(sketch: Sketch, slope: Form, leaves: list) -> bool:
     """Whether a form depends on the parameters alone and is not zero."""
     if slope.constant is None or slope.zero:
         return False
-    (value,) = FineFunction(sketch.graph(np.array([slope], object)), leaves)([])
+    (value,) = exact_function(sketch.graph(np.array([slope], object)), leaves)([])
     return value > 0 or value < 0
 
 

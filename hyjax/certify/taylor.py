@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from . import functions
-from .interpret import certain, combine, decisions, Evaluated, joined, JUMPS, KINKS, known, known_where, operand, run
+from .exact_graph import balls_of
+from .interpret import certain, combine, decisions, Evaluated, joined, JUMPS, KINKS, known_where, run
 from .rounding import EPS, TINY, up
-from .schedule import Kind, Level
+from .schedule import Kind, Level, operand
 from .symbolic import Graph
 from .taylor_model import (
     constant,
@@ -80,11 +81,11 @@ def _nothing(a: TaylorModel) -> TaylorModel:
 
 def _started(level: Level, at: Evaluated, orders: int) -> Recurrence:
     """The series of a level with their order zero."""
-    left, right, first = [], [], {}
-    for kind, value in zip(level.kinds, at.values, strict=True):
-        a = operand(kind, at.operands)
+    (operands, values), left, right, first = at, [], [], {}
+    for kind, value in zip(level.kinds, values, strict=True):
+        a = operand(kind, operands)
         if kind.name in ("mul", "div", "atan"):
-            b = operand(kind, at.operands, 1)
+            b = operand(kind, operands, 1)
         if kind.name == "mul":
             left, right = [*left, a], [*right, b]
         elif kind.name == "div":
@@ -104,10 +105,11 @@ def _started(level: Level, at: Evaluated, orders: int) -> Recurrence:
             left, right = [*left, _nothing(a)], [*right, b]
             first["atan"] = functions.reciprocal(b)
         elif kind.name in ("select", "chosen"):
-            first[kind.name] = decisions(kind.conditions, at.operands).value, certain(kind, at.operands)
+            holds, fails = decisions(kind.conditions, operands)
+            first[kind.name] = holds, holds | fails
         elif kind.name in (*JUMPS, *KINKS):
-            apart = subtract(a, operand(kind, at.operands, 1)) if kind.name == "max" else a
-            first[kind.name] = apart.center > 0, certain(kind, at.operands)
+            apart = subtract(a, operand(kind, operands, 1)) if kind.name == "max" else a
+            first[kind.name] = apart.center > 0, certain(kind, operands)
     if not left:
         return Recurrence(jnp.zeros(0), jnp.zeros(0), first)
     l, r = joined(left), joined(right)
@@ -214,7 +216,7 @@ def flow_coefficients(graph: Graph, x: TaylorModel, leaves: Sequence[Any], order
     **Arguments:** `graph`: of the field, whose result has the shape of the state. `x`: the initial states. `leaves`: the
     parameters. **Returns:** a series of `orders + 1` Taylor models of the shape of `x`.
     """
-    constants, start = known(graph, leaves), x.map(jnp.ravel)
+    constants, start = balls_of(graph, leaves), x.map(jnp.ravel)
     memory, done = run(graph.varying, start, constants)
     rates = combine(graph.varying.results, memory, constants)
     levels = graph.varying.levels

@@ -3,17 +3,13 @@
 A test that no member is outside is one that finds members outside when the discs are made smaller.
 """
 
-import importlib
-import itertools
-
 import numpy as np
 import pytest
-from flint import acb, acb_mat, arb, ctx, fmpq, fmpq_mat
+from flint import acb, acb_mat, arb, ctx
 
-from hyjax._testing import enclose_eigenvalues, neumann_tail
+from hyjax._testing import enclose_eigenvalues
 
 DIGITS = 200
-eigenvalues_module = importlib.import_module("hyjax.certify.matrix_balls")
 
 
 @pytest.fixture(autouse=True)
@@ -128,8 +124,10 @@ def test_multiple_eigenvalues_and_zero():
     assert not np.any(enclose_eigenvalues(np.zeros((2, 2))).moduli()[0])
     small = 1e-200 * rng.normal(size=(3, 3))
     assert not outside(enclose_eigenvalues(small), eigenvalues(small))
-    large = enclose_eigenvalues(1e200 * rng.normal(size=(3, 3)))
-    assert np.all(large.radii == np.inf) and np.all(large.clusters == 0)
+    matrix = rng.normal(size=(3, 3))
+    found = enclose_eigenvalues(2.0**660 * matrix)
+    assert not outside(found, [2**660 * each for each in eigenvalues(matrix)])
+    assert np.all(found.simple) and np.all(found.radii < 1e186)
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -145,18 +143,22 @@ def test_discs_that_meet_are_merged_with_all_that_they_hold(n):
             assert not outside(found, eigenvalues(member))
 
 
-def test_discs_hold_with_any_approximate_inverse(monkeypatch):
-    """W = a V^-1 for a of 1/4 and more: N is a times what it is for the inverse, and the series of I - W V makes up for it.
+def test_discs_hold_with_any_eigenvectors(monkeypatch):
+    """Eigenvalues and vectors that are wrong by up to a half: wide discs, which hold the members' eigenvalues all the same."""
+    rng, eig = np.random.default_rng(8), np.linalg.eig
+    for error in (0.0, 1e-9, 1e-3, 0.1, 0.5):
 
-    Of a diagonal matrix the discs are tight: the eigenvalue r of a member is on the edge of the disc about 0.
-    """
-    radius = np.array([[2.0**-10, 0.0], [0.0, 0.0]])
-    inverse = eigenvalues_module.approximate_inverse
-    for factor in (0.25, 0.5, 0.75, 1.0, 1.25):
-        monkeypatch.setattr(eigenvalues_module, "approximate_inverse", lambda matrix, a=factor: a * inverse(matrix))
-        found = enclose_eigenvalues(np.diag([0.0, 8.0]), radius)
-        at = np.argmin(np.abs(found.centres))
-        assert found.simple[at] and found.centres[at] == 0 and 2.0**-10 <= found.radii[at] < 20 * 2.0**-10
+        def wrong(matrix, error=error):
+            values, vectors = eig(matrix)
+            around = error * rng.uniform(-1, 1, matrix.shape)
+            return values + around[0], vectors + around
+
+        matrix, radius = rng.normal(size=(3, 3)), 1e-6 * rng.uniform(0, 1, (3, 3))
+        every = [eigenvalues(member) for member in members(matrix, radius, rng, 6)]
+        monkeypatch.setattr(np.linalg, "eig", wrong)
+        found = enclose_eigenvalues(matrix, radius)
+        monkeypatch.undo()
+        assert not any(outside(found, values) for values in every)
 
 
 def test_rotation_and_saddle():
@@ -178,30 +180,9 @@ def test_rotation_and_saddle():
     assert not np.any(close.simple) and not np.any(close.real)
 
 
-def rationals(matrix):
-    return fmpq_mat([[fmpq(*entry.as_integer_ratio()) for entry in row] for row in matrix.tolist()])
-
-
-def test_tail_of_a_series_of_powers():
-    r"""$\sum_{m \ge 1} E^m X = (I - E)^{-1} E X$ in rational numbers; infinite where the powers do not vanish."""
-    rng, sharp = np.random.default_rng(7), 0
-    for n, size in itertools.product((1, 2, 4, 6), (1e-9, 1e-3, 0.1, 0.9)):
-        units = 10 ** rng.uniform(-5, 5, n)
-        e = rng.uniform(0.1, 1, (n, n))
-        e = size * e / np.max(np.abs(np.linalg.eigvals(e))) * units[:, None] / units
-        x = rng.uniform(0, 1, (n, 3)) * units[:, None]
-        exact = (rationals(np.eye(n)) - rationals(e)).inv() * rationals(e) * rationals(x)
-        bound = neumann_tail(e, x)
-        assert all(exact[i, j] <= fmpq(*float(bound[i, j]).as_integer_ratio()) for i in range(n) for j in range(3))
-        sharp += float(exact[0, 0].p) / float(exact[0, 0].q) > 0.2 * bound[0, 0]
-        assert np.all(np.isinf(neumann_tail(e / size * 1.0001, x)))
-    assert sharp > 10
-    assert np.all(np.isinf(neumann_tail(np.full((2, 2), np.nan), np.ones((2, 1)))))
-
-
 def test_misuse():
     for function in (enclose_eigenvalues,):
-        with pytest.raises(ValueError, match=r"shape \(2,\) must have two axes"):
+        with pytest.raises(ValueError, match=r"shape \(2,\) must be square"):
             function(np.ones(2))
         with pytest.raises(
             ValueError, match=r"radius of shape \(2,\) must be one number or have the matrix's shape \(2, 2\)"

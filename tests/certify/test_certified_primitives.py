@@ -14,7 +14,7 @@ from hyjax._testing import (
     cases_decided,
     COMPARED,
     evaluate,
-    FineFunction,
+    exact_function,
     flow_coefficients,
     graph_of,
     JUMPS,
@@ -112,7 +112,7 @@ def slope_of(function):
     """The value and derivative of a function of one number, for numbers of fifty digits."""
     sketch = Sketch(jnp.zeros(()))
     value = sketch.read(function)
-    return FineFunction(
+    return exact_function(
         sketch.graph(np.stack([value, sketch.along(value, sketch.read(lambda x: jnp.ones_like(x)))])), []
     )
 
@@ -211,7 +211,7 @@ def test_conditions_on_parameters_are_decided():
     value = sketch.read(lambda x, p: jnp.where((p == 0) & (x < 9), x, 3 * x))
     slopes = sketch.graph(sketch.gradient(value))
     for p, slope in ((0.0, 1), (1e-30, 3)):
-        (found,) = FineFunction(slopes, [p])([arb(0.5)])
+        (found,) = exact_function(slopes, [p])([arb(0.5)])
         assert found == slope
         over = evaluate(slopes, ball(jnp.array([0.5]), 1e-3), [p])
         assert abs(over.center - slope) <= over.radius < 1e-12

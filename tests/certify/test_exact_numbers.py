@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from exact_sets import fraction
 from flint import arb
 
 import hyjax as hj
@@ -19,10 +20,10 @@ from hyjax._testing import (
     crossing,
     dot,
     evaluate,
+    exact_function,
     exact_graph,
     exactly,
     ExactStep as Step,
-    FineFunction,
     graph_of,
     Kind,
     largest,
@@ -43,13 +44,6 @@ UNIT = Fraction(1, 1 << PRECISION)
 def _precision():
     with flint.ctx.workprec(PRECISION), mpmath.workprec(4 * PRECISION):
         yield
-
-
-def fraction(a) -> Fraction:
-    """A ball of radius zero, exactly."""
-    assert a.is_exact()
-    digits, exponent = (int(each) for each in a.man_exp())
-    return Fraction(digits) * Fraction(2) ** exponent
 
 
 def members(a):
@@ -155,7 +149,7 @@ def test_nothing_is_said_where_a_function_is_not_defined():
 
 def test_choices_of_numbers_hold_their_members():
     rng = np.random.default_rng(3)
-    of_two = exact_graph._OF_TWO["max"]
+    of_two = exact_graph._max
     for _ in range(200):
         a, b = (
             arb(
@@ -185,7 +179,7 @@ RATIONAL = ModeField(
 def test_the_flow_of_a_point_and_its_crossing(radius):
     """x = a / (1 - a t), y = b / (1 - a t): the guard falls to zero at a t = 1 - (b + a / 8) / 2, exactly."""
     field, columns, height = (
-        FineFunction(each, []) for each in (RATIONAL.field, RATIONAL.variational, RATIONAL.guards[0])
+        exact_function(each, []) for each in (RATIONAL.field, RATIONAL.variational, RATIONAL.guards[0])
     )
     rng = np.random.default_rng(4)
     for _ in range(4):
@@ -248,7 +242,7 @@ def test_a_crossing_is_enclosed_only_if_every_state_crosses(slope):
 
 def test_a_step_in_which_a_state_is_infinite_is_refused():
     """x = a / (1 - a t) from a = 1 for longer than 1; and from a = 0.01, but y' = x y for long."""
-    field, columns = (FineFunction(each, []) for each in (RATIONAL.field, RATIONAL.variational))
+    field, columns = (exact_function(each, []) for each in (RATIONAL.field, RATIONAL.variational))
     for start, longest in (((1.0, 0.0), 1.01), ((1.0, 0.0), 3.0), ((0.5, 1e-9), 2.5)):
         with pytest.raises(NotEnclosed):
             step_from(field, columns, [exactly(each) for each in start], exactly(longest))
@@ -256,7 +250,7 @@ def test_a_step_in_which_a_state_is_infinite_is_refused():
 
 def test_a_step_in_which_one_coordinate_rests_holds_the_other():
     """x = a / (1 - a t) beside y = 0, whose box is that of the start: the remainder is over a box that holds x as well."""
-    field, columns = (FineFunction(each, []) for each in (RATIONAL.field, RATIONAL.variational))
+    field, columns = (exact_function(each, []) for each in (RATIONAL.field, RATIONAL.variational))
     for a, longest in ((0.5, 0.25), (-0.5, 0.5), (0.125, 1.0)):
         step = step_from(field, columns, [exactly(a), exactly(0)], exactly(longest))
         for t in (Fraction(longest), Fraction(longest) / 4):
@@ -279,7 +273,7 @@ def test_four_evaluations_of_one_graph_agree():
     graph = graph_of(entangled, jnp.zeros(2), jnp.zeros(()))
     numbers, fine, enclosed = (
         numbers_of(graph, [p]),
-        FineFunction(graph, [p]),
+        exact_function(graph, [p]),
         jax.jit(lambda x: evaluate(graph, x, [p])),
     )
     for x in rng.uniform(0.2, 1.5, (20, 2)):
@@ -315,9 +309,9 @@ def pendulum(columns):
 
 def test_a_pendulum_falls_to_its_lowest_place():
     """A quarter of the period of a pendulum from an angle of 2: the elliptic integral K(sin 1)."""
-    rate = FineFunction(graph_of(lambda x: pendulum(x[:, None])[:, 0], jnp.zeros(2)), [])
-    columns = FineFunction(graph_of(pendulum, jnp.zeros((2, 3))), [])
-    height = FineFunction(graph_of(lambda x: jnp.stack([x[0], x[1]]), jnp.zeros(2)), [])
+    rate = exact_function(graph_of(lambda x: pendulum(x[:, None])[:, 0], jnp.zeros(2)), [])
+    columns = exact_function(graph_of(pendulum, jnp.zeros((2, 3))), [])
+    height = exact_function(graph_of(lambda x: jnp.stack([x[0], x[1]]), jnp.zeros(2)), [])
     h, x = exactly(1 / 32), [exactly(2), exactly(0)]
     for _ in range(66):
         x = step_from(rate, columns, x, h).at(h)
@@ -362,7 +356,7 @@ def test_random_expressions_hold_their_members(radius):
     for seed in range(40):
         expression, rng = random_expression(seed), np.random.default_rng(seed)
         graph = graph_of(lambda x, f=expression: f(jnp_functions, x[0], x[1])[None], jnp.zeros(2))
-        fine = FineFunction(graph, [])
+        fine = exact_function(graph, [])
         for _ in range(5):
             x, y = (arb(each, radius) for each in rng.uniform(-2, 2, 2))
             (value,) = fine([x, y])
@@ -376,7 +370,7 @@ def test_random_expressions_hold_their_members(radius):
 def test_series_of_several_kinds_of_atoms_in_a_level():
     """x' = |x| + |y|, y' = exp z, z' = 1 from (1, -1, 1): two moduli, which have one operand each, before one other operand."""
     rate = lambda x: jnp.stack([jnp.abs(x[0]) + jnp.abs(x[1]), jnp.exp(x[2]), 1 + 0 * x[2]])
-    fine = FineFunction(graph_of(rate, jnp.zeros(3)), [])
+    fine = exact_function(graph_of(rate, jnp.zeros(3)), [])
     x, y, z = fine.coefficients([arb(1), arb(-1), arb(1)], 2)
     # x'' = x' - y', y'' = y'.
     expected = (1, 2, 1 - mpmath.e / 2), (-1, mpmath.e, mpmath.e / 2), (1, 1, 0)
@@ -384,11 +378,20 @@ def test_series_of_several_kinds_of_atoms_in_a_level():
         assert all(holds(a, mpmath.mpf(b)) and a.rad() < 1e-50 for a, b in zip(found, true, strict=True))
 
 
+def test_series_of_a_function_that_may_jump_are_refused():
+    """An integer part is constant between two integers, and the series of a number that may be one of them has none."""
+    fine = exact_function(graph_of(lambda x: jnp.floor(x), jnp.zeros(1)), [])
+    assert fine.coefficients([arb(2.5, 0.4)], 2)[0][1] == 2
+    for start in (arb(2), arb(2, 0.1), arb(2, 0.4), arb(2.5, 0.5), arb(3)):
+        with pytest.raises(NotEnclosed):
+            fine.coefficients([start], 2)
+
+
 def test_a_step_from_an_undefined_rate_is_refused():
     """x' = log x from about -1, and from a set that reaches zero: nothing holds a number that is not one."""
     rate = lambda x: jnp.log(x[:1])
-    field = FineFunction(graph_of(rate, jnp.zeros(1)), [])
-    columns = FineFunction(
+    field = exact_function(graph_of(rate, jnp.zeros(1)), [])
+    columns = exact_function(
         graph_of(lambda x: jnp.concatenate([rate(x[0]), x[0, 1:] / x[0, 0]])[None], jnp.zeros((1, 2))), []
     )
     assert step_from(field, columns, [arb(3)], arb(0.1)).at(arb(0.1))[0].is_finite()
