@@ -159,7 +159,6 @@ if TYPE_CHECKING:
         rounding as outward_rounding,
         symbolic,
     )
-    from .certify.certificate import TubeBounds
     from .certify.certificate_figure import relative_tube
     from .certify.certify_command import certificate_record
     from .certify.disturbance import Disturbance, disturbed_ends, NONE
@@ -170,18 +169,17 @@ if TYPE_CHECKING:
         displaced,
         disturbance_displacement,
         flow_of,
-        matrix_slope,
         moved_error,
         nested,
         picard_box,
         widened as enclosed_step_widened,
     )
-    from .certify.event import arrive, gathered, guard_surface, Hidden, projected, spread_out
+    from .certify.event import crossed, gathered, spread_out
     from .certify.exact_flow import crossing, Step as ExactStep, step_from
     from .certify.exact_graph import exact_function
     from .certify.exact_numbers import balls, dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
-    from .certify.flow_pipe import no_guard_fires
-    from .certify.forcing import Forcing, NOT_FORCED
+    from .certify.flow_pipe import no_guard_fires, Tube
+    from .certify.forcing import forcing_period
     from .certify.interpret import cases_decided, enclosure, evaluate, JUMPS, KINKS
     from .certify.krawczyk import approximate_inverse, Boxes, Over
     from .certify.linear_forms import COMPARED
@@ -195,7 +193,7 @@ if TYPE_CHECKING:
     from .certify.rounding import up
     from .certify.schedule import Kind
     from .certify.section_plane import at_the_time, MOMENT, NEAR, SectionChart, zero_after
-    from .certify.state_set import bounded_product, Frame, frame_of, identity_frame, StateSet
+    from .certify.state_set import bounded_product, frame_of, identity_frame, StateSet
     from .certify.symbolic import graph_of, RULES, Sketch
     from .certify.taylor import flow_coefficients, over
     from .certify.taylor_model import add, BALL, ball, basis, constant, multiply, scale, subtract, TaylorModel, total

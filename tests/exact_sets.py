@@ -73,16 +73,16 @@ def inverse(matrix) -> np.ndarray:
     return rows[:, n:]
 
 
-def state(states: StateSet, frame, s, pushes=(), error=()) -> np.ndarray:
+def state(states: StateSet, s, pushes=(), error=()) -> np.ndarray:
     """The exact state of a set for variables `s`, unit vectors `pushes` of the groups, and `error` in [-1, 1]^n."""
     x = polynomial(np.asarray(states.polynomial), states.basis, s)
     for generators, push in zip(fractions(states.generators), pushes, strict=False):
         x = x + generators @ np.array(push, object)
     e = np.array(error if len(error) else [0] * len(x), object)
-    return x + fractions(frame.matrix) @ (e * fractions(states.error))
+    return x + fractions(states.frame.matrix) @ (e * fractions(states.error))
 
 
-def outside(states: StateSet, frame, x, s, pushes=()) -> bool:
+def outside(states: StateSet, x, s, pushes=()) -> bool:
     """Whether an exact state is not in a set for these variables and unit vectors."""
-    apart = inverse(fractions(frame.matrix)) @ (x - state(states, frame, s, pushes))
+    apart = inverse(fractions(states.frame.matrix)) @ (x - state(states, s, pushes))
     return bool(np.any(np.abs(apart) > fractions(states.error)))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from random_maps import distinct_roots, Family, fixed_points, Polynomial, Prover, slope, value
 
-from hyjax._testing import Disturbance, identity_frame, NONE, NOT_FORCED, piece_images
+from hyjax._testing import Disturbance, identity_frame, NONE, piece_images
 
 attracting = importlib.import_module("hyjax.certify.attracting")
 proved_basin = importlib.import_module("hyjax.certify.proved_basin")
@@ -166,12 +166,7 @@ class Attraction:
         disturbance = disturbance or NONE
         self.prover, self.family, self.disturbance = Prover(family, 1, STEPS, DEGREE, disturbance), family, disturbance
         self.system, self.place, self.known = {}, Place((0.0, 0.0), 1.0, 0.0), None
-        self.z, self.axes, self.section, self.forcing = (
-            np.zeros(2),
-            identity_frame(2),
-            self.prover.map.section,
-            NOT_FORCED,
-        )
+        self.z, self.axes, self.section, self.repeats = np.zeros(2), identity_frame(2), self.prover.map.section, ""
         self.images = piece_images.PieceImages(self, 1, FACETS, DEGREE)
         # What the compiler takes longer to optimize is little of what the optimized program saves.
         self.images._run = jax.jit(self.images._run, compiler_options={"xla_backend_optimization_level": 1})

@@ -2,13 +2,15 @@ r"""Proof that a limit cycle attracts: a set on a section that the return map ta
 
 import time
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .certificate import Certificate, TubeBounds
+from .certificate import Certificate
 from .disturbance import Disturbance, NONE
 from .enclosed_map import ReturnMap
+from .flow_pipe import Tube
 from .piece_images import PieceImages
 from .polygon import from_supports, holds, tight
 from .section_plane import assumptions_of, SectionChart
@@ -119,13 +121,20 @@ def attracting(
         converges=not disturbance.bound and norm < 1 and not reasons,
         norm=norm,
         sets=chain,
-        tubes=tuple(TubeBounds.over(each) for each in reached.tubes),
+        tubes=tuple(_over_pieces(each) for each in reached.tubes),
         pieces=len(reached.far),
-        assumptions=assumptions_of(of.forcing, of.section),
+        assumptions=assumptions_of(of.section, of.repeats),
         seconds=time.perf_counter() - begun,
         compile_seconds=compiled,
         orbit=orbit,
     )
+
+
+def _over_pieces(tubes: Tube) -> Tube:
+    """The bounds over the tubes of all pieces, which are stacked."""
+    bounds = jax.tree.map(lambda each: np.min(each, axis=0), tubes)
+    high, start_high = np.max(tubes.high, axis=0), np.max(tubes.start_high, axis=0)
+    return Tube(bounds.low, high, bounds.elapsed, np.max(tubes.last), bounds.start_low, start_high)
 
 
 def _rounded(supports: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:

@@ -1,7 +1,5 @@
 """The result of a proof: what is proved, of which set, under which assumptions."""
 
-import dataclasses
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -15,31 +13,6 @@ from .._system.types import Params, Scalar, State
 from .disturbance import Disturbance, disturbed_ends
 from .flow_pipe import Tube
 from .section_plane import SectionChart
-
-
-@dataclasses.dataclass(frozen=True)
-class TubeBounds:
-    """Bounds of all states of an arc, over all pieces and disturbances.
-
-    **Attributes:** `low`, `high`: during each step, shape `(steps + 1, n)`; the last is the window of the event. `elapsed`: the
-    earliest times of the starts of the steps, since the start of the arc. `last`: the latest time of the event. `start_low`,
-    `start_high`: at the starts of the steps, shape `(steps + 1, n)`. States reach the same step at different times.
-    """
-
-    low: Float[np.ndarray, "steps n"]
-    high: Float[np.ndarray, "steps n"]
-    elapsed: Float[np.ndarray, " steps"]
-    last: float
-    start_low: Float[np.ndarray, "steps n"]
-    start_high: Float[np.ndarray, "steps n"]
-
-    @classmethod
-    def over(cls, tube: Tube) -> "TubeBounds":
-        """Of the tubes of pieces, stacked."""
-        return cls(
-            np.min(tube.box_low, axis=0), np.max(tube.box_high, axis=0), np.min(tube.elapsed, axis=0),
-            float(np.max(tube.last)), np.min(tube.low, axis=0), np.max(tube.high, axis=0),
-        )  # fmt: skip
 
 
 class Certificate(Shown):
@@ -79,7 +52,7 @@ class Certificate(Shown):
     converges: bool
     norm: float
     sets: int
-    tubes: tuple[TubeBounds, ...] = eqx.field(static=True)
+    tubes: tuple[Tube, ...] = eqx.field(static=True)
     pieces: int
     assumptions: tuple[str, ...] = eqx.field(static=True)
     seconds: float

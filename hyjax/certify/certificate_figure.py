@@ -1,7 +1,7 @@
 """Pictures of certificates: the set on the section with the bound of its image, strides that were sampled, and the tube."""
 
 from types import ModuleType
-from typing import Any, NamedTuple, TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +10,8 @@ from .._results.labels import units_of
 from .._results.registry import draw
 from ..plot.figure import BLUE, GREY, INK, pyplot, symbol, tidy, unit, VERMILION, with_unit
 from ..plot.setting import put_title, title_of
-from .certificate import Certificate, TubeBounds
+from .certificate import Certificate
+from .flow_pipe import Tube
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -96,9 +97,9 @@ def _claim(certificate: Certificate) -> str:
     found = [certificate.status if not certificate.converges else "proved, with convergence"]
     if np.isfinite(certificate.ratio):
         found.append(f"ratio {certificate.ratio:.4f}")
-    wind = certificate.disturbance
-    norm = r"\infty" if wind.norm == "inf" else wind.norm
-    found.append(rf"$\|w\|_{{{norm}}} \leq {_decimal(wind.bound)}$" if wind.bound else "no disturbance")
+    disturbance = certificate.disturbance
+    norm = r"\infty" if disturbance.norm == "inf" else disturbance.norm
+    found.append(rf"$\|w\|_{{{norm}}} \leq {_decimal(disturbance.bound)}$" if disturbance.bound else "no disturbance")
     return ", ".join(found)
 
 
@@ -195,28 +196,18 @@ def draw_tube(certificate: Certificate, axes: dict[str, Any], model: ModuleType 
         found = relative_tube(tube, np.asarray(arc.t), np.asarray(arc.x))
         for i, name in enumerate(orbit.system.modes[arc.mode].coordinates):
             pale = {"baseline": found.low[:, i], "fill": True, "facecolor": (BLUE, 0.2), "gid": "during the steps"}
-            axes[name].stairs(found.high[:, i], found.times, lw=0, **pale)
+            axes[name].stairs(found.high[:, i], found.elapsed, lw=0, **pale)
             dark = {"facecolor": (BLUE, 0.5), "lw": 0, "gid": "at the steps"}
-            axes[name].fill_between(found.times, found.start_low[:, i], found.start_high[:, i], **dark)
+            axes[name].fill_between(found.elapsed, found.start_low[:, i], found.start_high[:, i], **dark)
         for ax in axes.values() if k else ():
-            ax.axvline(found.times[0], color=GREY, lw=0.8, ls=":", gid="jump")
+            ax.axvline(found.elapsed[0], color=GREY, lw=0.8, ls=":", gid="jump")
     first, *_, last = [*axes.values(), *axes.values()]
     first.set_title("the tube: bounds of the states, less the orbit", fontsize=10)
     last.set_xlabel(with_unit("$t$", unit(units.time)))
 
 
-class RelativeTube(NamedTuple):
-    """Bounds of a tube less those of the orbit: the edges of the steps in time, and the bounds during and at them."""
-
-    times: Float[np.ndarray, " edges"]
-    low: Float[np.ndarray, "steps n"]
-    high: Float[np.ndarray, "steps n"]
-    start_low: Float[np.ndarray, "edges n"]
-    start_high: Float[np.ndarray, "edges n"]
-
-
-def relative_tube(tube: TubeBounds, t: Float[np.ndarray, " times"], x: Float[np.ndarray, "times n"]) -> RelativeTube:
-    """A tube about an orbit that is sampled at equidistant times of the arc.
+def relative_tube(tube: Tube, t: Float[np.ndarray, " times"], x: Float[np.ndarray, "times n"]) -> Tube:
+    """The bounds of a tube less those of an orbit that is sampled at equidistant times of the arc.
 
     The steps end where the window of the event begins, before the arc's end by a length that is estimated: to first order, that
     at which the orbit's states are nearest to the middles of the tube.
@@ -236,9 +227,14 @@ def relative_tube(tube: TubeBounds, t: Float[np.ndarray, " times"], x: Float[np.
     end = t[-1] - max(early, 0.0)
     low, high = lows[:-1].copy(), highs[:-1].copy()
     low[-1], high[-1] = np.minimum(low[-1], lows[-1]), np.maximum(high[-1], highs[-1])
-    fine = at((np.arange(steps)[:, None] + np.linspace(0, 1, SAMPLES + 1)) / steps, end)
-    fine[-1, -1] = x[-1]
-    return RelativeTube(
-        t[0] + part * (end - t[0]), low - fine.min(axis=1), high - fine.max(axis=1),
-        start_low - at(part, end), start_high - at(part, end),
-    )  # fmt: skip
+    samples = at((np.arange(steps)[:, None] + np.linspace(0, 1, SAMPLES + 1)) / steps, end)
+    samples[-1, -1] = x[-1]
+    times, on_orbit = t[0] + part * (end - t[0]), at(part, end)
+    return Tube(
+        low - samples.min(axis=1),
+        high - samples.max(axis=1),
+        times,
+        tube.last,
+        start_low - on_orbit,
+        start_high - on_orbit,
+    )

@@ -76,14 +76,14 @@ def certify(
     with as_misuse():
         if channel is not None and not set(channel) <= coordinates:
             raise ValueError(f"--channel {' '.join(sorted(set(channel) - coordinates))}: one of {sorted(coordinates)}.")
-        wind = Disturbance(disturbance, norm, None if channel is None else tuple(channel))
+        disturbed = Disturbance(disturbance, norm, None if channel is None else tuple(channel))
     orbits = require_orbits(model, params, values, modes, 1, cache).orbits
     stable = [orbits[i] for i in range(len(orbits)) if bool(orbits[i].stable)]
     if not stable:
         raise NotFound(f"{name} has no stable orbit at these parameters: nothing attracts.")
     with as_misuse():
         proof = attracting(
-            stable[0], disturbance=wind, radius=radius, facets=facets, rings=rings, sectors=sectors, steps=steps,
+            stable[0], disturbance=disturbed, radius=radius, facets=facets, rings=rings, sectors=sectors, steps=steps,
             orders=orders, degree=degree,
         )  # fmt: skip
     around = None
@@ -101,7 +101,7 @@ def certify(
 
 def certificate_record(name: str, values: dict[str, float], proof) -> dict:
     """The JSON record of a certificate; a number that is not finite becomes null."""
-    wind, modes, orbit = proof.disturbance, proof.orbit.system.modes, proof.orbit
+    disturbance, modes, orbit = proof.disturbance, proof.orbit.system.modes, proof.orbit
     tubes = [
         {
             "mode": mode,
@@ -122,7 +122,7 @@ def certificate_record(name: str, values: dict[str, float], proof) -> dict:
         "converges": bool(proof.converges),
         "reasons": list(proof.reasons),
         "ratio": nested_lists(proof.ratio),
-        "disturbance": {"bound": wind.bound, "norm": wind.norm, "channels": wind.channels},
+        "disturbance": {"bound": disturbance.bound, "norm": disturbance.norm, "channels": disturbance.channels},
         "coordinates": list(proof.coordinates),
         "center": nested_lists(proof.center),
         "half_widths": nested_lists(proof.half_widths),

@@ -16,13 +16,13 @@ from .._orbit.problem import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
 from .disturbance import Disturbance, NONE
-from .enclosed_step import first, widened
+from .enclosed_step import widened
 from .event import product
 from .exact_graph import exact_function
 from .exact_numbers import arb
-from .flow_pipe import ArcProgram, run_arc, sentences, start_set, Tube
-from .forcing import Forcing, NOT_FORCED
-from .interpret import cases_decided, JUMPS, KINKS
+from .flow_pipe import run_arc, sentences, start_set, Tube
+from .forcing import forcing_period
+from .interpret import cases_decided, evaluate, JUMPS, KINKS
 from .mode_field import ModeField
 from .section_plane import at_the_time, MOMENT, section_of_reset, SectionChart, zero_after
 from .state_set import Frame, frame_of, identity_frame
@@ -166,15 +166,12 @@ class ReturnMap:
         self.sequence = orbit.sequence * orbit.strides
         self.route = tuple(system.route(orbit.sequence)) * orbit.strides
         self.steps, self.orders = steps, orders
-        self.forcing = Forcing.of(orbit) if self.timed else NOT_FORCED
-        fields = {
-            name: ModeField(system, name, orbit.params, self.timed, self.forcing.period) for name in set(self.sequence)
-        }
+        # The period that the closing jump takes off the time, and what is proved of it.
+        self.period, self.repeats = forcing_period(orbit) if self.timed else (arb(0), "")
+        fields = {name: ModeField(system, name, orbit.params, self.timed, self.period) for name in set(self.sequence)}
         self.fields = tuple(fields[name] for name in self.sequence)
-        self.programs = tuple(
-            ArcProgram(field, field.transitions.index(i), orders)
-            for field, i in zip(self.fields, self.route, strict=True)
-        )
+        # The number of the guard that ends each arc, among those of its mode.
+        self.endings = tuple(field.transitions.index(i) for field, i in zip(self.fields, self.route, strict=True))
         resets = self._resets()
         self.starts, self.ends, self.durations = self._reference(resets)
         guard = self.fields[-1].of_state(system.transitions[self.route[-1]].guard) if reduced else None
@@ -239,11 +236,11 @@ class ReturnMap:
         is later than the orbit's, where this is not by rounding."""
         frames, flows, later, leaves = [], [], [], self.fields[0].leaves
         x = numbers_of(self.lift, leaves)(self.z)
-        for field, program, (jump, _), duration in zip(
-            self.fields, self.programs, self.jumps, self.durations, strict=True
+        for field, ending, (jump, _), duration in zip(
+            self.fields, self.endings, self.jumps, self.durations, strict=True
         ):
             steps, x = reference_flow(field, x, duration / self.steps, self.steps)
-            late, x = event_near(field, program.ending, x)
+            late, x = event_near(field, ending, x)
             frames.append(moving_frames(steps))
             flows.append(steps)
             later.append(late if abs(late) > MEASURED else 0.0)
@@ -328,52 +325,34 @@ class ReturnMap:
             disturbance.shape[0] * self.steps if self.disturbance.bound else 0 for disturbance in self.disturbances
         ]
         columns = max(2 * disturbance.shape[2] for disturbance in self.disturbances)
-        lifted = first(self.lift, piece, leaves)
+        lifted = evaluate(self.lift, piece, leaves)
         if self.section.strobe:
             lifted = widened(lifted, jnp.zeros(lifted.shape).at[-1].set(MOMENT))
-        tangents = product(first(self._lift_slope, piece.ball(), leaves), turn)
+        tangents = product(evaluate(self._lift_slope, piece.ball(), leaves), turn)
         states = start_set(lifted, tangents, sum(groups), columns)
         tubes, conditions = [], sentences(cases_decided(self.lift, JUMPS, piece, leaves))
         smooth = [cases_decided(self.lift, KINKS, piece, leaves)]
-        for j, program in enumerate(self.programs):
-            field = program.field
-            disturbance = (
-                strength * self.disturbances[j] if self.disturbance.bound else jnp.zeros((0, field.dimension, 1))
-            )
-            disturbance = (
-                jnp.pad(disturbance, ((0, 0), (0, 0), (0, columns // 2 - disturbance.shape[2])))
-                if disturbance.shape[0]
-                else disturbance
-            )
-            time = TaylorModel(h[j], jnp.zeros(()), basis)
-            ended, tube, proved, known = run_arc(
-                program,
-                self.frames[j],
-                states,
-                time,
-                window[j],
-                disturbance,
-                sum(groups[:j]),
-                jnp.asarray(self.leaving[j]),
-            )
+        for j, field in enumerate(self.fields):
+            pushes = strength * self.disturbances[j] if groups[j] else jnp.zeros((0, field.dimension, 1))
+            pushes = jnp.pad(pushes, ((0, 0), (0, 0), (0, columns // 2 - pushes.shape[2]))) if groups[j] else pushes
+            time, last = TaylorModel(h[j], jnp.zeros(()), basis), j == len(self.fields) - 1
+            states, around, tube, proved, known = run_arc(
+                field, self.endings[j], self.orders, self.frames[j], states, time, window[j], pushes, sum(groups[:j]),
+                jnp.asarray(self.leaving[j]), self._ending if last else self.jumps[j],
+            )  # fmt: skip
             tubes.append(tube)
-            smooth.append(known)
-            after = self.jumps[j][0] if j < len(self.programs) - 1 else self.chart[0]
-            proved |= sentences(cases_decided(after, JUMPS, ended.around, leaves))
-            smooth.append(cases_decided(after, KINKS, ended.around, leaves))
+            after = (self.chart if last else self.jumps[j])[0]
+            smooth += [known, cases_decided(after, KINKS, around, leaves)]
+            proved |= sentences(cases_decided(after, JUMPS, around, leaves))
             for name, holds in proved.items():
                 conditions[name] = conditions.get(name, True) & holds
-            if j < len(self.programs) - 1:
-                states = ended.mapped(field, *self.jumps[j], basis)
         if self.section.strobe:
             conditions["the orbit returns at the time of the section"] = at_the_time(
-                field, self.programs[-1].ending, ended.around, jnp.asarray(self.ends[-1])
+                self.fields[-1], self.endings[-1], around, jnp.asarray(self.ends[-1])
             )
-        end = ended.mapped(field, *self._ending, basis)
-        tangents = end.tangents(identity_frame(end.error.shape[0]))
         kinks = jax.tree.leaves(smooth)
         every = jnp.all(jnp.stack(kinks)) if kinks else jnp.asarray(True)
-        return Image(end.model, end.generators, end.error, tangents, tuple(tubes), conditions, every)
+        return Image(states.model, states.generators, states.error, states.tangents, tuple(tubes), conditions, every)
 
     def _names(self):
         return self.system.mode(self.sequence[-1]).coordinates + (("time",) if self.timed else ())
@@ -390,7 +369,7 @@ class ReturnMap:
             for flow in flows:
                 blown = np.concatenate([flow @ blown, *(h * np.asarray(group) for group in disturbance)], axis=1)
                 tangents = flow @ tangents
-            gradient = numbers_of(field.gradients[self.programs[j].ending], leaves)(y)
+            gradient = numbers_of(field.gradients[self.endings[j]], leaves)(y)
             slopes.append(-gradient[:-1] @ tangents / gradient[-1])
             width = max(disturbance.shape[2], 1)
             sizes = np.add.reduceat((gradient[:-1] @ blown) ** 2, np.arange(0, blown.shape[1], width))

@@ -21,30 +21,11 @@ from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import EPS, TINY, up
 from .state_set import bounded_product, Frame, StateSet
-from .symbolic import Graph
 from .taylor import flow_coefficients
 from .taylor_model import add, ball, multiply, Series, TaylorModel
 
 # How often the box of Picard's theorem is enlarged before it is tested.
 ENLARGED = 3
-
-
-class Box(eqx.Module):
-    """What is known for the whole time of a step.
-
-    **Attributes:** `states`: the ball that holds all states. `proved`: whether Picard's condition was met. `rate`: the ball of
-    the vector field there. `slope`: that of its Jacobian, shape `(n, n)`.
-    """
-
-    states: TaylorModel
-    proved: Bool[Array, ""]
-    rate: TaylorModel
-    slope: TaylorModel
-
-
-def first(graph: Graph, x: TaylorModel, leaves: list) -> TaylorModel:
-    """The values of a function at a set of states."""
-    return evaluate(graph, x, leaves)
 
 
 def columns_of(x: TaylorModel, tangents: TaylorModel) -> TaylorModel:
@@ -53,14 +34,17 @@ def columns_of(x: TaylorModel, tangents: TaylorModel) -> TaylorModel:
     return ball(center, jnp.concatenate([x.radius[:, None], tangents.radius], axis=1))
 
 
-def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], disturbance_bound: Float[Array, " n"]) -> Box:
-    r"""A box $B$ with $X + [0, h](f(B) + W) \subset B$, which holds every state from $X$ for a time up to $h$.
+def picard_box(
+    field: ModeField, start: TaylorModel, h: Float[Array, ""], disturbance_bound: Float[Array, " n"]
+) -> tuple[TaylorModel, TaylorModel, Bool[Array, ""]]:
+    r"""The image $X + [0, h](f(B) + W)$ of a box $B$, which holds every state from $X$ for a time up to $h$ if it is within $B$.
 
     **Arguments:** `start`: the ball $X$. `h`: the longest time. `disturbance_bound`: the bound of the disturbance of each rate.
+    **Returns:** the image, the box $B$, and whether the image is within.
     """
 
     def next_box(inside: TaylorModel) -> TaylorModel:
-        rate = first(field.field, inside, field.leaves)
+        rate = evaluate(field.field, inside, field.leaves)
         half = 0.5 * h
         reach = jnp.abs(half) * (jnp.abs(rate.center) + 2 * (rate.radius + disturbance_bound))
         center = start.center + half * rate.center
@@ -78,22 +62,7 @@ def picard_box(field: ModeField, start: TaylorModel, h: Float[Array, ""], distur
         return wider(image), box, image, jnp.all(inside)
 
     _, box, image, inside = jax.lax.fori_loop(0, ENLARGED + 1, improved, (start, start, start, jnp.asarray(False)))
-    columns = first(field.variational, columns_of(box, ball(jnp.eye(field.dimension))), field.leaves)
-    return Box(image, inside, columns[:, 0], columns[:, 1:])
-
-
-def flow_series(field: ModeField, hull: TaylorModel, box: Box, h: Float[Array, ""], orders: int):
-    r"""The coefficients in time of states and of the derivative $V$ of the flow: from `hull` with $V = I$, and from the box with
-    all $V$ of the step, $|V - I| \le e^{h\|A\|} - 1$. Series of balls of shape `(n, 1 + n)`."""
-    n = field.dimension
-    norm = jnp.max(jnp.sum(box.slope.largest, axis=1)) * h
-    # e^a - 1 <= a / (1 - a / 2) for 0 <= a < 2.
-    growth = jnp.where(norm < 1, up(norm / (1 - 0.5 * norm), 3), jnp.inf)
-    start = columns_of(hull, ball(jnp.eye(n)))
-    during = columns_of(box.states, ball(jnp.eye(n), jnp.full((n, n), growth)))
-    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), start, during)
-    series = jax.vmap(lambda columns: flow_coefficients(field.variational, columns, field.leaves, orders))(both)
-    return jax.tree.map(lambda a: a[0], series), jax.tree.map(lambda a: a[1], series), growth
+    return image, box, inside
 
 
 def nested(series: Series, time: TaylorModel) -> TaylorModel:
@@ -113,30 +82,27 @@ def remainder(series: Series, h: Float[Array, ""]) -> Array:
 
 
 def disturbance_displacement(
-    field: ModeField,
-    box: Box,
-    slope: Matrix,
-    growth: Float[Array, ""],
-    disturbance: Float[Array, "groups n columns"],
-    h,
+    flow: "Flow", disturbance: Float[Array, "groups n columns"], h: Float[Array, ""]
 ) -> tuple[Float[Array, "groups n columns"], Float[Array, " n"]]:
-    r"""The displacement by the disturbance within a step: generators and a radius, for a midpoint $A$ of the Jacobian, `slope`.
+    r"""The displacement by the disturbance within a step: generators and a radius, for the Jacobian $A$ at its start.
 
     $\Psi(h, \tau) - I - (h - \tau)A = \int_\tau^h (A(\sigma) - A) + A(\sigma)(\Psi(\sigma, \tau) - I)\,d\sigma$, in modulus at
     most $(h - \tau)\,|\Delta A| + \tfrac12 (h - \tau)^2 |A|^2 (I + \gamma)$ with the step's growth, $|\Psi - I| \le \gamma$ by
     entries.
     """
+    # The first coefficient of V from V = I.
+    slope = flow.derivative.coefficients[1, 0, :, 1:]
     middle, error = bounded_product(slope, disturbance)
     generators = jnp.concatenate(
         [h * (disturbance + 0.5 * h * middle), h * h / jnp.sqrt(12.0) * (1 + 1e-15) * middle], axis=2
     )
     size = jnp.sum(jnp.abs(disturbance), axis=(0, 2))
-    largest = box.slope.largest
-    change = up(jnp.abs(box.slope.center - slope) + box.slope.radius + EPS * largest, 2)
-    squared = largest @ largest @ (jnp.eye(field.dimension) + growth)
+    largest = flow.slope.largest
+    change = up(jnp.abs(flow.slope.center - slope) + flow.slope.radius + EPS * largest, 2)
+    squared = largest @ largest @ (jnp.eye(len(slope)) + flow.growth)
     radius = 0.5 * h * h * (change @ size) + h**3 / 6 * (squared @ size)
     rounding = EPS * 8 * jnp.sum(jnp.abs(generators), axis=(0, 2)) + h * h * jnp.sum(error, axis=(0, 2))
-    return generators, up(radius + rounding, 4 * field.dimension) + TINY
+    return generators, up(radius + rounding, 4 * len(slope)) + TINY
 
 
 def moved_error(
@@ -159,18 +125,17 @@ def displaced(
     moved: TaylorModel,
     matrix: TaylorModel,
     local: Float[Array, " n"],
-    frame: Frame,
     after: Frame,
     varied: Float[Array, "n m"] | float = 0.0,
 ) -> StateSet:
     r"""The set of $q(s) + \Phi\zeta + \delta$, from the set of $p(s) + \zeta$.
 
     **Arguments:** `moved`: $q$. `matrix`: the ball $\Phi$. `local`: the radius of further errors, $|\delta|$; `varied`: of those
-    of the derivatives. `frame`, `after`: of the errors of the set and of the result.
+    of the derivatives. `after`: the frame of the result.
     """
     pushed, rounding = bounded_product(matrix.center, states.generators)
-    offset = states.offset(frame)
-    local = local + moved.radius + jnp.sum(rounding, axis=(0, 2)) + up(matrix.radius @ offset, 8)
+    frame = states.frame
+    local = local + moved.radius + jnp.sum(rounding, axis=(0, 2)) + up(matrix.radius @ states.offset, 8)
     variation, more = bounded_product(matrix.center, states.variation)
     turned = up(jnp.abs(frame.matrix) @ states.variation_error, 8)
     varied = varied + more + up(matrix.radius @ (jnp.abs(states.variation) + turned), 8)
@@ -180,13 +145,9 @@ def displaced(
         moved_error(matrix.center, matrix.radius, states.error, frame, after, up(local, 8)),
         variation,
         moved_error(matrix.center, matrix.radius, states.variation_error, frame, after, up(varied, 4)),
+        after,
         moved.basis,
     )
-
-
-def matrix_slope(series: Series) -> Matrix:
-    """The midpoint of the Jacobian of the vector field at the start of a step: the first coefficient of $V$ from $V = I$."""
-    return series.coefficients[1, 0, :, 1:]
 
 
 def widened(a: TaylorModel, radius: Array) -> TaylorModel:
@@ -197,12 +158,16 @@ def widened(a: TaylorModel, radius: Array) -> TaylorModel:
 class Flow(eqx.Module):
     """The flow of a set of states for any time up to some longest one.
 
-    **Attributes:** `box`: what is known all the time. `series`: the coefficients in time of the set's polynomial. `derivative`:
-    of states and derivatives from the set's hull, balls of shape `(n, 1 + n)`. `left_out`: by both, at the longest time, shape
-    `(n, 1 + n)`. `growth`: the bound of $|V - I|$.
+    **Attributes:** `box`: the ball that holds all states all the time; `proved`: whether it is proved that it does. `rate`,
+    `slope`: the balls of the vector field and of its Jacobian there. `series`: the coefficients in time of the set's polynomial.
+    `derivative`: of states and derivatives $V$ from the set's hull, balls of shape `(n, 1 + n)`. `left_out`: by both, at the
+    longest time, shape `(n, 1 + n)`. `growth`: the bound of $|V - I|$.
     """
 
-    box: Box
+    box: TaylorModel
+    proved: Bool[Array, ""]
+    rate: TaylorModel
+    slope: TaylorModel
     series: Series
     derivative: Series
     left_out: Float[Array, "n columns"]
@@ -212,48 +177,63 @@ class Flow(eqx.Module):
 def flow_of(
     field: ModeField,
     states: StateSet,
-    frame: Frame,
     longest: Float[Array, ""],
     disturbance_bound: Float[Array, " n"],
     orders: int,
 ) -> Flow:
-    """The flow of a set for a time up to `longest`. `disturbance_bound`: of each rate."""
-    hull = states.hull(frame)
-    box = picard_box(field, hull, longest, disturbance_bound)
-    from_hull, from_box, growth = flow_series(field, hull, box, longest, orders + 1)
-    series = flow_coefficients(field.field, states.model, field.leaves, orders)
-    return Flow(box, series, from_hull.first(orders + 1), remainder(from_box, longest), growth)
+    r"""The flow of a set for a time up to `longest`. `disturbance_bound`: of each rate.
+
+    The derivative starts at the hull with $V = I$; its remainder is over the box with all $V$ of the step, $|V - I| \le
+    e^{h\|A\|} - 1$.
+    """
+    hull, n = states.hull, field.dimension
+    box, wider, proved = picard_box(field, hull, longest, disturbance_bound)
+    columns = evaluate(field.variational, columns_of(wider, ball(jnp.eye(n))), field.leaves)
+    slope = columns[:, 1:]
+    growth = growth_bound(jnp.max(jnp.sum(slope.largest, axis=1)) * longest)
+    starts = columns_of(hull, ball(jnp.eye(n))), columns_of(box, ball(jnp.eye(n), jnp.full((n, n), growth)))
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), *starts)
+    series = jax.vmap(lambda start: flow_coefficients(field.variational, start, field.leaves, orders + 1))(both)
+    from_hull, from_box = (jax.tree.map(lambda a, i=i: a[i], series) for i in (0, 1))
+    states_series = flow_coefficients(field.field, states.model, field.leaves, orders)
+    return Flow(
+        box,
+        proved,
+        columns[:, 0],
+        slope,
+        states_series,
+        from_hull.first(orders + 1),
+        remainder(from_box, longest),
+        growth,
+    )
+
+
+def growth_bound(norm: Float[Array, ""]) -> Float[Array, ""]:
+    r"""A bound of $e^a - 1 \le a / (1 - a / 2)$ for $a < 1$, else infinite."""
+    return jnp.where(norm < 1, up(norm / (1 - 0.5 * norm), 3), jnp.inf)
 
 
 def advance(
-    field: ModeField,
     flow: Flow,
     states: StateSet,
     h: TaylorModel,
-    frame: Frame,
     after: Frame,
     disturbance: Float[Array, "groups n columns"],
-    index: int | Int[Array, ""],
+    index: int | Int[Array, ""] = 0,
 ) -> StateSet:
     """The states after the time `h(s)`.
 
-    **Arguments:** `flow`: of the states, for times up to `h.high`. `h`: a positive time, which may depend on $s$. `disturbance`:
-    the columns $E_g$; its generators are stored from the group `index` on.
+    **Arguments:** `flow`: of the states, for times up to `h.high`. `h`: a positive time, which may depend on $s$. `after`: the
+    frame of the result. `disturbance`: the columns $E_g$; its generators are stored from the group `index` on, or are those of
+    a set that has none.
     """
-    moved = nested(flow.series, h)
     matrix = widened(nested(flow.derivative, h.ball())[:, 1:], flow.left_out[:, 1:])
-    local = flow.left_out[:, 0]
-    if disturbance.shape[0]:
-        # The displacements within a shorter time are among those within the longest.
-        generators, radius = disturbance_displacement(
-            field, flow.box, matrix_slope(flow.derivative), flow.growth, disturbance, h.high
-        )
-        local = local + radius
-    result = displaced(states, moved, matrix, local, frame, after)
-    return stored(result, generators, index) if disturbance.shape[0] else result
-
-
-def stored(states: StateSet, generators: Float[Array, "groups n columns"], index: int | Int[Array, ""]) -> StateSet:
-    """The set with generators in place of those from the group `index` on."""
-    placed = jax.lax.dynamic_update_slice(states.generators, generators, (index, 0, 0))
-    return eqx.tree_at(lambda each: each.generators, states, placed)
+    moved, local = nested(flow.series, h), flow.left_out[:, 0]
+    if not disturbance.shape[0]:
+        return displaced(states, moved, matrix, local, after)
+    # The displacements within a shorter time are among those within the longest.
+    generators, radius = disturbance_displacement(flow, disturbance, h.high)
+    result = displaced(states, moved, matrix, local + radius, after)
+    if states.generators.shape[0]:
+        generators = jax.lax.dynamic_update_slice(result.generators, generators, (index, 0, 0))
+    return eqx.tree_at(lambda each: each.generators, result, generators)

@@ -147,8 +147,8 @@ def exact_orbit(
     """
     leaves, starts, ends, total = map.fields[0].leaves, [], [], arb(0)
     x = exact_function(map.lift, leaves)(z)
-    for field, program, (jump, _), duration, window in zip(
-        map.fields, map.programs, map.jumps, map.durations, windows, strict=True
+    for field, ending, (jump, _), duration, window in zip(
+        map.fields, map.endings, map.jumps, map.durations, windows, strict=True
     ):
         rate, columns = exact_function(field.field, leaves), exact_function(field.variational, leaves)
         starts.append(x)
@@ -162,7 +162,7 @@ def exact_orbit(
                 continue
             x, done = step.at(part), done + Fraction(1, parts)
         part = h / parts
-        height = exact_function(field.guards[program.ending], leaves)
+        height = exact_function(field.guards[ending], leaves)
         x, last = crossing(step_from(rate, columns, x, part + part / 4), height, part)
         time = last + h * exactly(done)
         if not window[0] < time < window[1]:

@@ -5,16 +5,17 @@ import functools as ft
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .enclosed_step import advance, first, flow_of, widened
-from .event import arrive, gathered, guard_surface, Hidden, mapped, projected, spread_out
+from .enclosed_step import advance, flow_of, widened
+from .event import crossed, gathered, mapped, spread_out
 from .interpret import cases_decided, evaluate, JUMPS, KINKS
 from .mode_field import ModeField
 from .rounding import up
-from .state_set import Frame, StateSet
+from .state_set import Frame, identity_frame, StateSet
 from .symbolic import Graph
-from .taylor_model import Basis, TaylorModel
+from .taylor_model import TaylorModel
 
 # That no event comes before its time: conditions on the guards over the states of a step.
 
@@ -23,7 +24,6 @@ def no_guard_fires(
     field: ModeField,
     box: TaylorModel,
     end: StateSet,
-    frame: Frame,
     leaving: Bool[Array, " guards"],
     disturbance_bound: Float[Array, " n"],
 ) -> tuple[Bool[Array, " guards"], Bool[Array, " guards"]]:
@@ -36,11 +36,11 @@ def no_guard_fires(
 
     **Returns:** whether each guard does not fire, and whether the arc still leaves its surface.
     """
-    value, at_end = first(field.watch, box, field.leaves), first(field.heights, end.model, field.leaves)
+    value, at_end = evaluate(field.watch, box, field.leaves), evaluate(field.heights, end.model, field.leaves)
     slopes = value[:, 2:]
     height, rate = value[:, 0], widened(value[:, 1], jnp.sum(slopes.largest * disturbance_bound, axis=1))
     falls = rate.high < 0
-    reach = jnp.stack([end.support(slopes[i], frame) for i in range(len(field.guards))])
+    reach = jnp.stack([end.support(slopes[i]) for i in range(len(field.guards))])
     not_firing = (height.low > 0) | (height.high < 0) | (rate.low > 0) | (falls & (leaving | (at_end.low - reach > 0)))
     for i, armed in enumerate(field.armed):
         if armed is not None:
@@ -52,50 +52,30 @@ def no_guard_fires(
 UNDECIDED = "undecided condition in"
 
 
+Numbers = Array | np.ndarray
+
+
 class Tube(eqx.Module):
-    """The states of an arc over time.
+    """The states of an arc over time; NumPy's arrays, over all pieces and disturbances, in a certificate.
 
-    **Attributes:** `low`, `high`: bounds of all states at the starts of the steps, shape `(steps, n)`.
-    `box_low`, `box_high`: bounds during the steps, shape `(steps, n)`. `elapsed`: the earliest times of the starts of the steps,
-    shape `(steps,)`. `last`: the latest time of the event.
+    **Attributes:** `low`, `high`: bounds of all states during each step, shape `(steps + 1, n)`; the last is the window of the
+    event. `elapsed`: the earliest times of the starts of the steps, since the start of the arc, shape `(steps + 1,)`. `last`: the
+    latest time of the event. `start_low`, `start_high`: bounds at the starts of the steps. States reach the same step at
+    different times.
     """
 
-    low: Float[Array, "nodes n"]
-    high: Float[Array, "nodes n"]
-    box_low: Float[Array, "nodes n"]
-    box_high: Float[Array, "nodes n"]
-    elapsed: Float[Array, " nodes"]
-    last: Float[Array, ""]
-
-
-class ArcProgram(eqx.Module):
-    """What the enclosure of an arc is compiled from: the mode's functions, the guard that ends the arc, the sizes. Static."""
-
-    field: ModeField = eqx.field(static=True)
-    ending: int = eqx.field(static=True)
-    orders: int = eqx.field(static=True)
-
-
-class Ended(eqx.Module):
-    """The states of a set on the surface of the guard that ends an arc.
-
-    **Attributes:** `states`: in the `frame`; with displacements as further variables if there is a disturbance, which are then
-    `hidden`. `around`: the ball that holds all states.
-    """
-
-    states: StateSet
-    frame: Frame
-    around: TaylorModel
-    hidden: Hidden | None
-
-    def mapped(self, field: ModeField, function: Graph, jacobian: Graph, basis: Basis) -> StateSet:
-        """The image under a smooth map, in the variables of `basis`, in the frame of its coordinates."""
-        image = mapped(field, self.states, self.frame, self.around, function, jacobian)
-        return image if self.hidden is None else gathered(image, self.hidden, basis)
+    low: Float[Numbers, "nodes n"]
+    high: Float[Numbers, "nodes n"]
+    elapsed: Float[Numbers, " nodes"]
+    last: Float[Numbers, ""]
+    start_low: Float[Numbers, "nodes n"]
+    start_high: Float[Numbers, "nodes n"]
 
 
 def run_arc(
-    program: ArcProgram,
+    field: ModeField,
+    ending: int,
+    orders: int,
     frames: Frame,
     states: StateSet,
     h: TaylorModel,
@@ -103,77 +83,80 @@ def run_arc(
     disturbance: Float[Array, "groups n columns"],
     begin: int,
     leaving: Bool[Array, " guards"],
-) -> tuple[Ended, Tube, dict[str, Bool[Array, ""]], dict[str, Bool[Array, ""]]]:
-    """The set of states from the start of an arc to its event.
+    after: tuple[Graph, Graph],
+) -> tuple[StateSet, TaylorModel, Tube, dict[str, Bool[Array, ""]], dict[str, Bool[Array, ""]]]:
+    """The set of states from the start of an arc through its event.
 
-    **Arguments:** `frames`: stacked, one more than steps. `states`: in the first of them. `h`: the length $h(s)$ of a step.
-    `window`: the longest time from the last step to the event. `begin`: the first of the arc's groups of generators. `leaving`:
-    whether each guard of the mode is zero where the states start.
+    **Arguments:** `ending`: the number of the guard that ends the arc. `frames`: stacked, one more than steps. `h`: the length
+    $h(s)$ of a step. `window`: the longest time from the last step to the event. `begin`: the first of the arc's groups of
+    generators. `leaving`: whether each guard of the mode is zero where the states start. `after`: a smooth map of the states at
+    the event, and its Jacobian.
 
-    **Returns:** the states on the guard's surface, the tube, what must be true, and where the guard at the end is smooth.
+    **Returns:** the image under this map, a ball that holds all states at the event, the tube, what must be true, and where the
+    guard at the end is smooth.
     """
-    field, groups, steps = program.field, disturbance.shape[0], frames.matrix.shape[0] - 1
+    groups, steps = disturbance.shape[0], frames.matrix.shape[0] - 1
     disturbance_bound = jnp.sum(jnp.abs(disturbance), axis=(0, 2))
-
-    def flow_from(states, frame, longest):
-        return flow_of(field, states, frame, longest, disturbance_bound, program.orders)
+    flow_from = lambda states, longest: flow_of(field, states, longest, disturbance_bound, orders)
 
     def one(carry, given):
         states, leaving, _ = carry
-        frame, after, index = given
+        following, index = given
         # One round more than there are steps: in the last one the flow is that to the event, and nothing moves.
         over = index == steps
-        flow = flow_from(states, frame, jnp.where(over, window, h.high))
-        ended = advance(field, flow, states, h, frame, after, disturbance, begin + groups * index)
-        silent, left = no_guard_fires(field, flow.box.states, ended, after, leaving, disturbance_bound)
-        hull, box = states.hull(frame), flow.box.states
+        flow = flow_from(states, jnp.where(over, window, h.high))
+        ended = advance(flow, states, h, following, disturbance, begin + groups * index)
+        silent, left = no_guard_fires(field, flow.box, ended, leaving, disturbance_bound)
+        hull, box = states.hull, flow.box
         states, leaving = jax.tree.map(ft.partial(jnp.where, over), (states, leaving), (ended, left))
         # The flow's series need a field that is smooth; guards need only be known not to fire.
         smooth = cases_decided(field.field, (*JUMPS, *KINKS), box, field.leaves)
         known = cases_decided(field.heights, JUMPS, box, field.leaves)
         known = {place: over | holds | jnp.all(silent) for place, holds in known.items()}
         return (states, leaving, flow), (
-            (hull.low, hull.high, box.low, box.high),
-            flow.box.proved,
+            (box.low, box.high, hull.low, hull.high),
+            flow.proved,
             over | jnp.all(silent),
             {place: smooth.get(place, True) & known.get(place, True) for place in {**smooth, **known}},
         )
 
-    last = jax.tree.map(lambda a: a[-1], frames)
-    none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(flow_from, states, last, window))
-    after = jax.tree.map(lambda a: jnp.concatenate([a[1:], a[-1:]]), frames)
+    none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(flow_from, states, window))
+    following = jax.tree.map(lambda a: jnp.concatenate([a[1:], a[-1:]]), frames)
     (states, leaving, flow), (bounds, held, silent, cases) = jax.lax.scan(
-        one, (states, leaving, none), (frames, after, jnp.arange(steps + 1))
+        one, (states, leaving, none), (following, jnp.arange(steps + 1))
     )
-    surface, hidden = guard_surface(field, program.ending), None
+    hidden = None
     if groups:
         # With displacements as variables of its polynomial, the set has another flow.
-        states, hidden = spread_out(states, last)
-        flow = flow_from(states, last, window)
-        bounds = _with_last(bounds, states.hull(last), flow.box.states)
-    at = arrive(field, surface, flow, states, last, window, disturbance)
-    ended = projected(field, surface, at, last)
-    others, _ = no_guard_fires(field, at.box.states, ended, last, leaving & False, disturbance_bound)
+        states, hidden = spread_out(states)
+        flow = flow_from(states, window)
+        hull, box = states.hull, flow.box
+        last = (box.low, box.high, hull.low, hull.high)
+        bounds = tuple(rows.at[-1].set(row) for rows, row in zip(bounds, last, strict=True))
+    ended, around, times, crossing = crossed(field, ending, flow, states, window, disturbance)
+    others, _ = no_guard_fires(field, flow.box, ended, leaving & False, disturbance_bound)
     # Of the value alone: its rate, at a kink the hull of two, chooses there.
-    ending = field.values[program.ending]
+    value = field.values[ending]
     cases = sentences(
-        {place: jnp.all(holds) for place, holds in cases.items()},
-        cases_decided(ending, JUMPS, at.box.states, field.leaves),
+        {place: jnp.all(holds) for place, holds in cases.items()}, cases_decided(value, JUMPS, flow.box, field.leaves)
     )
     conditions = {
         **cases,
-        "a box holds the flow of every step": jnp.all(held) & at.conditions["box"] & (h.low > 0),
-        "no guard fires before the arc's end": jnp.all(silent) & jnp.all(others.at[program.ending].set(True)),
-        "the guard falls at the arc's end": at.conditions["falls"],
-        "every state crosses the guard's surface": at.conditions["crosses"],
+        "a box holds the flow of every step": jnp.all(held) & crossing["box"] & (h.low > 0),
+        "no guard fires before the arc's end": jnp.all(silent) & jnp.all(others.at[ending].set(True)),
+        "the guard falls at the arc's end": crossing["falls"],
+        "every state crosses the guard's surface": crossing["crosses"],
     }
-    armed = field.armed[program.ending]
+    armed = field.armed[ending]
     if armed is not None:
-        conditions["the guard is armed"] = jnp.all(evaluate(armed, at.box.states, field.leaves)[0])
+        conditions["the guard is armed"] = jnp.all(evaluate(armed, flow.box, field.leaves)[0])
     elapsed = jnp.arange(steps + 1, dtype=h.radius.dtype) * h.low
-    tube = Tube(*bounds, elapsed=elapsed, last=up(steps * h.high + at.times.high))
-    smooth = cases_decided(ending, (*JUMPS, *KINKS), at.on_surface, field.leaves)
-    return Ended(ended, last, at.on_surface, hidden), tube, conditions, smooth
+    low, high, start_low, start_high = bounds
+    tube = Tube(low, high, elapsed, up(steps * h.high + times.high), start_low, start_high)
+    smooth = cases_decided(value, (*JUMPS, *KINKS), around, field.leaves)
+    image = mapped(field, ended, around, *after)
+    image = image if hidden is None else gathered(image, hidden, h.basis)
+    return image, around, tube, conditions, smooth
 
 
 def sentences(*known: dict[str, Bool[Array, ""]]) -> dict[str, Bool[Array, ""]]:
@@ -186,12 +169,6 @@ def sentences(*known: dict[str, Bool[Array, ""]]) -> dict[str, Bool[Array, ""]]:
     return found
 
 
-def _with_last(bounds, hull: TaylorModel, box: TaylorModel) -> tuple[Array, ...]:
-    """Bounds at and during the steps, with those of the last one replaced."""
-    last = (hull.low, hull.high, box.low, box.high)
-    return tuple(rows.at[-1].set(row) for rows, row in zip(bounds, last, strict=True))
-
-
 def start_set(lifted: TaylorModel, tangents: TaylorModel, groups: int, columns: int) -> StateSet:
     """The states $x(s)$ without disturbance, with their derivatives by the coordinates of the section."""
     return StateSet(
@@ -200,5 +177,6 @@ def start_set(lifted: TaylorModel, tangents: TaylorModel, groups: int, columns: 
         lifted.radius,
         tangents.center,
         tangents.radius,
+        identity_frame(lifted.shape[0]),
         lifted.basis,
     )

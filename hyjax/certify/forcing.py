@@ -7,7 +7,6 @@ float; it is enclosed.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,39 +20,26 @@ from .symbolic import Graph, graph_of
 CLOSE = 1e-6
 
 
-class Forcing(NamedTuple):
-    """The period that the closing jump takes off the time.
-
-    **Attributes:** `period`. `repeats`: what is proved of it, and what is assumed, a sentence.
-    """
-
-    period: arb
-    repeats: str
-
-    @classmethod
-    @with_fifty_digits
-    def of(cls, orbit: PeriodicOrbit) -> "Forcing":
-        """The period of a system's forcing that is near the period of an orbit."""
-        uses = {name: _uses(graph, leaves) for name, graph, leaves in _functions(orbit)}
-        near, frequencies = float(orbit.period), [each for use in uses.values() for each in use.frequencies]
-        period = _common(frequencies, near)
-        if period is None:
-            return cls(arb(near), f"The system repeats itself after the period {near!r}, exactly.")
-        others = [name for name, use in uses.items() if use.otherwise]
-        repeats = "The sines and cosines of the time repeat themselves after the period, 2 pi k over their frequency."
-        if others:
-            repeats += f" {', '.join(others)}: depends on the time otherwise too, which is assumed to repeat itself."
-        return cls(period, repeats)
-
-
-NOT_FORCED = Forcing(arb(0), "")
-
-
-class _Use(NamedTuple):
-    """How a function uses the time: the frequencies, as expressions and numbers; and whether it depends on it otherwise."""
-
-    frequencies: list[tuple[tuple, arb]]
-    otherwise: bool
+@with_fifty_digits
+def forcing_period(orbit: PeriodicOrbit) -> tuple[arb, str]:
+    """The period of a system's forcing that is near the period of an orbit, which the closing jump takes off the time; and a
+    sentence on what is proved of it, and what is assumed."""
+    near, frequencies, others = float(orbit.period), [], []
+    for name, graph, leaves in _functions(orbit):
+        constants = constants_of(graph, leaves)
+        for atom, form in graph.varying.uses(0):
+            if atom in ("sin", "cos"):
+                at = graph.varying.coefficients.index(form)
+                frequencies.append((graph.fixed.expression(form), constants[at]))
+            elif name not in others:
+                others.append(name)
+    period = _common_period(frequencies, near)
+    if period is None:
+        return arb(near), f"The system repeats itself after the period {near!r}, exactly."
+    repeats = "The sines and cosines of the time repeat themselves after the period, 2 pi k over their frequency."
+    if others:
+        repeats += f" {', '.join(others)}: depends on the time otherwise too, which is assumed to repeat itself."
+    return period, repeats
 
 
 def _functions(orbit: PeriodicOrbit) -> list[tuple[str, Graph, list]]:
@@ -88,19 +74,7 @@ def _of_leaves(function: Callable, structure):
     return of
 
 
-def _uses(graph: Graph, leaves: list) -> _Use:
-    frequencies, otherwise = [], False
-    constants = constants_of(graph, leaves)
-    for name, form in graph.varying.uses(0):
-        if name not in ("sin", "cos"):
-            otherwise = True
-            continue
-        at = graph.varying.coefficients.index(form)
-        frequencies.append((graph.fixed.expression(form), constants[at]))
-    return _Use(frequencies, otherwise)
-
-
-def _common(frequencies: list[tuple[tuple, arb]], near: float) -> arb | None:
+def _common_period(frequencies: list[tuple[tuple, arb]], near: float) -> arb | None:
     """The number near `near` that is a whole number of periods of each frequency, if their ratios are seen to be rational."""
     found: set = set()
     period = None

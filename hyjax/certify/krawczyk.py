@@ -144,7 +144,7 @@ class Boxes:
                 "coordinates": Enclosed.of(z),
                 "starts": tuple(Enclosed.of(each) for each in starts),
                 "ends": tuple(Enclosed.of(each) for each in ends),
-                "period": Enclosed.of([map.forcing.period if map.timed else period])[0],
+                "period": Enclosed.of([map.period if map.timed else period])[0],
             }
         except NotEnclosed:
             over = self.shortest(*part)
@@ -161,9 +161,9 @@ class Boxes:
         period = Enclosed.between(low, high, (len(tubes) + 2) * EPS * high)
         return {
             "coordinates": Enclosed.of(section_point(map, balls(over.center, over.radius))),
-            "starts": tuple(Enclosed.between(tube.low[0], tube.high[0]) for tube in tubes),
-            "ends": tuple(Enclosed.between(tube.box_low[-1], tube.box_high[-1]) for tube in tubes),
-            "period": Enclosed.of([map.forcing.period])[0] if map.timed else period,
+            "starts": tuple(Enclosed.between(tube.start_low[0], tube.start_high[0]) for tube in tubes),
+            "ends": tuple(Enclosed.between(tube.low[-1], tube.high[-1]) for tube in tubes),
+            "period": Enclosed.of([map.period])[0] if map.timed else period,
         }
 
 
@@ -257,7 +257,7 @@ def krawczyk(
         numbers = _no_numbers(boxes.map)
     return ProvedOrbit(
         reasons=reasons, names=boxes.map.section.names, near=boxes.map.z, unique_within=np.nan if reasons else size,
-        seconds=time.perf_counter() - begun, assumptions=assumptions_of(boxes.map.forcing, boxes.map.section), orbit=orbit,
+        seconds=time.perf_counter() - begun, assumptions=assumptions_of(boxes.map.section, boxes.map.repeats), orbit=orbit,
         **numbers,
     )  # fmt: skip
 

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._system.types import Params, Scalar, State
-from .enclosed_step import first
 from .exact_graph import exact_function
-from .forcing import Forcing
+from .interpret import evaluate
 from .linear_forms import Form
 from .mode_field import ModeField
 from .symbolic import Sketch
@@ -136,7 +135,7 @@ def at_the_time(field: ModeField, which: int, around: TaylorModel, y: State) -> 
 
     def guard(late: float, radius: float) -> TaylorModel:
         at = ball(y.at[-1].add(late), jnp.zeros(y.shape).at[-1].set(radius))
-        return first(field.guards[which], at, field.leaves)
+        return evaluate(field.guards[which], at, field.leaves)
 
     near = jnp.abs(around.center[-1] - y[-1]) + around.radius[-1] < 0.5 * NEAR
     falls = guard(0.0, NEAR)[1].high < 0
@@ -146,8 +145,8 @@ def at_the_time(field: ModeField, which: int, around: TaylorModel, y: State) -> 
 # What the proofs of this folder rest on.
 
 
-def assumptions_of(forcing: Forcing, section: SectionChart) -> tuple[str, ...]:
-    """What a proof about an orbit rests on, a sentence each."""
+def assumptions_of(section: SectionChart, repeats: str) -> tuple[str, ...]:
+    """What a proof about an orbit rests on, a sentence each; `repeats`: of the forcing, empty without one."""
     sentences = [
         "Numbers are IEEE binary64, rounded to nearest; operations may be fused, summed in any order, flushed below 2^-1022.",
         "XLA compiles +, -, *, / and square roots without fast math; no other function of the machine is trusted.",
@@ -158,4 +157,4 @@ def assumptions_of(forcing: Forcing, section: SectionChart) -> tuple[str, ...]:
         sentences.append(
             "The section is as given: its lift of the chart of a state is the state after the closing jump."
         )
-    return (*sentences, forcing.repeats) if forcing.repeats else tuple(sentences)
+    return (*sentences, repeats) if repeats else tuple(sentences)

@@ -26,7 +26,7 @@ class StateSet(eqx.Module):
     **Attributes:** `polynomial`: the coefficients of $p$, shape `(N, n)`, exact floats. `generators`: $G_g$, shape
     `(groups, n, vectors)`. `error`: $\epsilon$, shape `(n,)`, in the coordinates of the frame $F$. `variation`: the midpoint of
     the states' derivative by $s$, shape `(n, m)`; `variation_error`: the radius of its error in the coordinates of the frame.
-    `basis`: the monomials of $p$, static.
+    `frame`: $F$. `basis`: the monomials of $p$, static.
     """
 
     polynomial: Float[Array, "N n"]
@@ -34,6 +34,7 @@ class StateSet(eqx.Module):
     error: Float[Array, " n"]
     variation: Matrix
     variation_error: Matrix
+    frame: Frame
     basis: Basis = eqx.field(static=True)
 
     @property
@@ -41,28 +42,31 @@ class StateSet(eqx.Module):
         """The polynomial as a Taylor model of radius zero."""
         return TaylorModel(self.polynomial, jnp.zeros(self.polynomial.shape[1]), self.basis)
 
-    def offset(self, frame: Frame) -> Float[Array, " n"]:
+    @property
+    def offset(self) -> Float[Array, " n"]:
         """A bound of the entries of the states' distance from the polynomial."""
         norms = jnp.sqrt(jnp.sum(self.generators**2, axis=2)) * (1 + _ROUNDED)
-        parts = jnp.sum(norms, axis=0) + jnp.abs(frame.matrix) @ self.error
+        parts = jnp.sum(norms, axis=0) + jnp.abs(self.frame.matrix) @ self.error
         return up(parts, self.generators.shape[0] + 8) + TINY
 
-    def support(self, row: TaylorModel, frame: Frame) -> Float[Array, ""]:
+    def support(self, row: TaylorModel) -> Float[Array, ""]:
         """A bound of the product of a row, a ball of shape `(n,)`, with the distance of a state from the polynomial."""
         along = jnp.einsum("i,gij->gj", row.center, self.generators)
         norms = jnp.sum(jnp.sqrt(jnp.sum(along**2, axis=1))) * (1 + _ROUNDED)
         size = jnp.sum(jnp.abs(row.center) * jnp.sum(jnp.abs(self.generators), axis=(0, 2)))
-        turned, more = bounded_product(row.center, frame.matrix)
-        parts = norms + EPS * 16 * size + (jnp.abs(turned) + more) @ self.error + row.radius @ self.offset(frame)
+        turned, more = bounded_product(row.center, self.frame.matrix)
+        parts = norms + EPS * 16 * size + (jnp.abs(turned) + more) @ self.error + row.radius @ self.offset
         return up(parts, self.generators.shape[0] + 16) + TINY
 
-    def hull(self, frame: Frame) -> TaylorModel:
+    @property
+    def hull(self) -> TaylorModel:
         """The ball that holds all states."""
-        return ball(self.polynomial[0], up(self.model.spread + self.offset(frame)))
+        return ball(self.polynomial[0], up(self.model.spread + self.offset))
 
-    def tangents(self, frame: Frame) -> TaylorModel:
+    @property
+    def tangents(self) -> TaylorModel:
         """The ball that holds the derivatives of the states by $s$."""
-        return ball(self.variation, up(jnp.abs(frame.matrix) @ self.variation_error, 8))
+        return ball(self.variation, up(jnp.abs(self.frame.matrix) @ self.variation_error, 8))
 
 
 def identity_frame(n: int) -> Frame:

@@ -93,7 +93,7 @@ def fly(images, reached, count, seed):
         y = (1 - p) * ((1 - q) * a + q * d) + p * ((1 - q) * b + q * c)
         length = jnp.prod(s[None] ** exponents, axis=1) @ h[piece, 0]
         winds = walker_flight.winds_of(keys[1], kind, worst, bound, steps)
-        nodes, boxes = (tube.low[piece], tube.high[piece]), (tube.box_low[piece], tube.box_high[piece])
+        nodes, boxes = (tube.start_low[piece], tube.start_high[piece]), (tube.low[piece], tube.high[piece])
         z, outside = walker_flight.stride(of.z + back @ y, length, winds, nodes, boxes)
         along = edges @ (forth @ (z - of.z)) / away
         return jnp.max(along), jnp.max(along - far[piece]), outside

@@ -20,7 +20,7 @@ from hyjax._testing import (
     pyplot,
     relative_tube,
     SectionChart,
-    TubeBounds,
+    Tube,
 )
 from hyjax.certify import certified_set, certified_tube
 from hyjax.models import simplest_walker as model
@@ -64,7 +64,7 @@ def tube_about(arc, early, down=DOWN):
     inner = np.linspace(at, np.append(at[1:], t[-1]), 20)
     during = np.stack([np.interp(inner, t, column) for column in x.T], axis=-1)
     low, high = during.min(axis=0) - 2 * down, during.max(axis=0) + 2 * UP
-    return TubeBounds(low, high, at, float(t[-1] + early), states - down, states + UP)
+    return Tube(low, high, at, float(t[-1] + early), states - down, states + UP)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_the_figure_has_the_set_its_image_and_the_tube(certificate):
 @pytest.mark.medium
 def test_what_is_not_bounded_is_not_drawn(certificate):
     lost = certificate.image * np.nan
-    bounds = TubeBounds(*([each * np.nan for each in vars(certificate.tubes[0]).values()]))
+    bounds = Tube(*([each * np.nan for each in vars(certificate.tubes[0]).values()]))
     values = {name: getattr(certificate, name) for name in vars(certificate)}
     other = hj.certify.Certificate(
         **values | {"status": "not proved", "reasons": ("no",), "ratio": np.inf, "image": lost, "tubes": (bounds,)}
@@ -140,8 +140,10 @@ def test_the_tube_is_that_about_the_orbit(arc):
     early = 4e-3
     found = relative_tube(tube_about(arc, early, UP), np.asarray(arc.t), np.asarray(arc.x))
     # Of the second order in the length, 2e-5 by accelerations of up to 0.5; the orbit is interpolated with an error of 1e-5.
-    assert abs(found.times[-1] - (arc.t[-1] - early)) < 1e-4
-    for bounds, expected in zip(found[1:], (-2 * UP, 2 * UP, -UP, UP), strict=True):
+    assert abs(found.elapsed[-1] - (arc.t[-1] - early)) < 1e-4
+    for bounds, expected in zip(
+        (found.low, found.high, found.start_low, found.start_high), (-2 * UP, 2 * UP, -UP, UP), strict=True
+    ):
         assert_allclose(bounds[:-1], np.broadcast_to(expected, bounds[:-1].shape), rtol=0, atol=5e-5)
     # The last step has the window.
     assert np.all(found.high[-1] > 2 * UP - 5e-5) and np.all(found.low[-1] < -2 * UP + 5e-5)
@@ -157,7 +159,7 @@ def test_the_drawn_tube_is_that_of_the_bounds(certificate, arc):
         # The orbit is interpolated on another grid: the square of its spacing.
         assert_allclose(values, found.high[:, k], rtol=0, atol=2e-5)
         assert_allclose(baseline, found.low[:, k], rtol=0, atol=2e-5)
-        assert_allclose(edges, found.times, rtol=0, atol=2e-4)
+        assert_allclose(edges, found.elapsed, rtol=0, atol=2e-4)
 
 
 @pytest.mark.medium

@@ -18,10 +18,10 @@ from flint import arb, arb_series
 import hyjax as hj
 from hyjax._testing import (
     advance,
-    arrive,
     BALL,
     ball,
     basis,
+    crossed,
     evaluate,
     flow_coefficients,
     flow_of,
@@ -29,12 +29,10 @@ from hyjax._testing import (
     functions,
     gathered,
     graph_of,
-    guard_surface,
     identity_frame,
     ModeField,
     no_guard_fires,
     picard_box,
-    projected,
     spread_out,
     StateSet,
     TaylorModel,
@@ -264,11 +262,11 @@ def test_a_box_of_picard_holds_the_flow_in_every_coordinate():
                 for radius in (0.0, 1e-3):
                     for gust in (0.0, 0.05):
                         wind = np.array([0.0, gust, 0.0])
-                        box = run(ball(jnp.asarray(at), radius), jnp.asarray(h), jnp.asarray(wind))
-                        if not box.proved:
+                        box, _, held = run(ball(jnp.asarray(at), radius), jnp.asarray(h), jnp.asarray(wind))
+                        if not held:
                             continue
                         proved.append((which, h))
-                        low, high = (fractions(each) for each in (box.states.low, box.states.high))
+                        low, high = (fractions(each) for each in (box.low, box.high))
                         for x, side in ((Fraction(at[i]) + e * Fraction(radius), i) for i in (0, 2) for e in (-1, 1)):
                             assert x * Fraction(h) < 1
                             assert low[side] <= min(x, x / (1 - x * Fraction(h)))
@@ -300,20 +298,18 @@ def landing(state, wind=0):
 
 
 @jax.jit
-def to_the_surface(states, frame, window):
-    flow = flow_of(FALLING, states, frame, window, jnp.zeros(3), 3)
-    surface = guard_surface(FALLING, 0)
-    at = arrive(FALLING, surface, flow, states, frame, window, jnp.zeros((0, 3, 1)))
-    return at, projected(FALLING, surface, at, frame)
+def to_the_surface(states, window):
+    flow = flow_of(FALLING, states, window, jnp.zeros(3), 3)
+    return crossed(FALLING, 0, flow, states, window, jnp.zeros((0, 3, 1)))
 
 
-def falling_set(rng, size, displaced):
+def falling_set(rng, size, displaced, frame):
     """States about x = 0.5, v = 1, y = 0, of which the polynomial has a size, and displacements by generators and errors."""
     polynomial = np.concatenate([[[0.5, 1.0, 0.0]], size * rng.uniform(-1, 1, (2, 3))])
     return StateSet(
         jnp.asarray(polynomial), jnp.asarray(displaced * rng.normal(size=(2, 3, 2))),
         jnp.abs(jnp.asarray(displaced * rng.normal(size=3))), jnp.asarray(rng.normal(size=(3, 2))),
-        jnp.abs(jnp.asarray(displaced * rng.normal(size=(3, 2)))), FORM,
+        jnp.abs(jnp.asarray(displaced * rng.normal(size=(3, 2)))), frame, FORM,
     )  # fmt: skip
 
 
@@ -326,27 +322,27 @@ def test_no_state_is_lost_at_an_event(size, displaced):
     """For wide sets the time is no polynomial of degree 1: what is left of it, and its displacements, are in the bounds."""
     rng, proved = np.random.default_rng(11), 0
     for _ in range(12):
-        states = falling_set(rng, size, displaced)
         # In the coordinates themselves the radius of one hides nothing in another.
         frame = frame_near_identity(rng) if rng.random() < 0.5 else identity_frame(3)
-        at, ended = to_the_surface(states, frame, jnp.asarray(1.2))
-        if not all(at.conditions.values()):
+        states = falling_set(rng, size, displaced, frame)
+        ended, on_surface, times, conditions = to_the_surface(states, jnp.asarray(1.2))
+        if not all(conditions.values()):
             continue
         proved += 1
         back = inverse(fractions(frame.matrix))
         for _ in range(12):
             s, pushes = rng.choice([-1, 1], 2).tolist(), [UNIT_VECTORS[k] for k in rng.integers(3, size=2)]
-            start = state(states, frame, s, pushes, rng.choice([-1, 1], 3).tolist())
+            start = state(states, s, pushes, rng.choice([-1, 1], 3).tolist())
             t, x = landing(start)
-            assert not outside(ended, frame, x, s, pushes)
-            assert np.all(np.abs(x - fractions(at.on_surface.center)) <= fractions(at.on_surface.radius))
-            assert fractions(at.times.low) <= t <= fractions(at.times.high)
+            assert not outside(ended, x, s, pushes)
+            assert np.all(np.abs(x - fractions(on_surface.center)) <= fractions(on_surface.radius))
+            assert fractions(times.low) <= t <= fractions(times.high)
             # The derivative: of the flow for that time, projected along the flow.
             v = start[1]
             flow = np.array([[1, -t, 0], [0, 1, 0], [0, 0, 1]], object)
             rate, gradient = np.array([-v, 0, 1], object), np.array([1, 0, -QUARTER], object)
             project = fractions(np.eye(3)) - np.multiply.outer(rate, gradient) / (gradient @ rate)
-            before = fractions(states.variation) + fractions(frame.matrix) @ (
+            before = fractions(states.variation) + fractions(states.frame.matrix) @ (
                 rng.choice([-1, 1], (3, 2)) * fractions(states.variation_error)
             )
             apart = back @ (project @ flow @ before - fractions(ended.variation))
@@ -367,22 +363,21 @@ def test_no_state_is_lost_at_a_curved_surface(size, displaced):
     """On which no polynomial of degree 1 lies, and whose normal turns within the set."""
 
     @jax.jit
-    def to_the_surface(states, frame):
+    def to_the_surface(states):
         window = jnp.asarray(1.2)
-        flow = flow_of(CURVED, states, frame, window, jnp.zeros(3), 3)
-        at = arrive(CURVED, guard_surface(CURVED, 0), flow, states, frame, window, jnp.zeros((0, 3, 1)))
-        return at, projected(CURVED, guard_surface(CURVED, 0), at, frame)
+        flow = flow_of(CURVED, states, window, jnp.zeros(3), 3)
+        return crossed(CURVED, 0, flow, states, window, jnp.zeros((0, 3, 1)))
 
     rng, proved = np.random.default_rng(21), 0
     for _ in range(12):
-        states, frame = falling_set(rng, size, displaced), identity_frame(3)
-        at, ended = to_the_surface(states, frame)
-        proved += all(at.conditions.values())
-        for _ in range(12 * all(at.conditions.values())):
+        states = falling_set(rng, size, displaced, identity_frame(3))
+        ended, _, times, conditions = to_the_surface(states)
+        proved += all(conditions.values())
+        for _ in range(12 * all(conditions.values())):
             s, pushes = rng.choice([-1, 1], 2).tolist(), [UNIT_VECTORS[k] for k in rng.integers(3, size=2)]
-            x, v, y = state(states, frame, s, pushes, rng.choice([-1, 1], 3).tolist())
-            assert not outside(ended, frame, np.array([y * y, v, y]), s, pushes)
-            assert fractions(at.times.low) <= (x - y * y) / v <= fractions(at.times.high)
+            x, v, y = state(states, s, pushes, rng.choice([-1, 1], 3).tolist())
+            assert not outside(ended, np.array([y * y, v, y]), s, pushes)
+            assert fractions(times.low) <= (x - y * y) / v <= fractions(times.high)
     assert proved > 5
 
 
@@ -395,7 +390,7 @@ def interval(center, reach, part):
     return StateSet(
         jnp.asarray(np.concatenate([[center], linear * (part == "polynomial")])),
         jnp.asarray(np.stack([np.diag(reach)[:, :2], np.diag(reach)[:, 2:] * [[1.0, 0.0]]]) * (part == "generators")),
-        jnp.asarray(np.abs(reach) * (part == "error")), jnp.zeros((3, 2)), jnp.zeros((3, 2)), FORM,
+        jnp.asarray(np.abs(reach) * (part == "error")), jnp.zeros((3, 2)), jnp.zeros((3, 2)), identity_frame(3), FORM,
     )  # fmt: skip
 
 
@@ -405,14 +400,14 @@ def test_an_event_is_proved_only_if_every_state_crosses_in_time(part):
     late = {}
     for reach in (0.1, 0.2, 0.27, 0.29, 0.301, 0.33, 0.4):
         for window in (0.25, 0.4, 0.45, 0.6, 1.0):
-            at, _ = to_the_surface(
-                interval([0.3, 1.0, 0.0], np.array([reach, 0, 0]), part), identity_frame(3), jnp.asarray(window)
+            *_, conditions = to_the_surface(
+                interval([0.3, 1.0, 0.0], np.array([reach, 0, 0]), part), jnp.asarray(window)
             )
             first, last = (0.3 - reach) / 1.25, (0.3 + reach) / 1.25
-            assert at.conditions["falls"]
-            assert (first > 0 and last < window) or not all(at.conditions.values())
-            if at.conditions["box"]:
-                late[reach, window] = bool(at.conditions["crosses"])
+            assert conditions["falls"]
+            assert (first > 0 and last < window) or not all(conditions.values())
+            if conditions["box"]:
+                late[reach, window] = bool(conditions["crosses"])
     assert late[0.2, 1.0] and not late[0.33, 1.0] and not late[0.2, 0.4] and late[0.2, 0.45]
 
 
@@ -421,10 +416,8 @@ def test_an_event_is_proved_only_if_the_guard_falls_for_every_state(part):
     """g' = -v - 1/4 for v = 0 +- r: it rises for some where r > 1/4; of those that are late no box is known."""
     falls = []
     for reach in (0.05, 0.2, 0.24, 0.26, 0.3):
-        at, _ = to_the_surface(
-            interval([0.05, 0.0, 0.0], np.array([0, reach, 0]), part), identity_frame(3), jnp.asarray(0.5)
-        )
-        falls.append(bool(at.conditions["falls"]))
+        *_, conditions = to_the_surface(interval([0.05, 0.0, 0.0], np.array([0, reach, 0]), part), jnp.asarray(0.5))
+        falls.append(bool(conditions["falls"]))
         assert reach < 0.25 or not falls[-1]
     assert falls[1]
 
@@ -434,39 +427,37 @@ def test_displacements_become_variables_and_displacements_again():
     rng = np.random.default_rng(13)
     out, back = jax.jit(spread_out), jax.jit(lambda states, hidden: gathered(states, hidden, FORM))
     for _ in range(15):
-        states, frame = falling_set(rng, 0.1, 10.0 ** rng.uniform(-9, -1)), frame_near_identity(rng)
+        states = falling_set(rng, 0.1, 10.0 ** rng.uniform(-9, -1), frame_near_identity(rng))
         states = eqx.tree_at(lambda each: each.error, states, states.error * rng.choice([0.0, 1.0]))
-        larger, hidden = out(states, frame)
+        larger, (generators, more) = out(states)
         form, m = larger.basis, 2
         axes = np.stack([fractions(larger.polynomial[form.linear(m + i)]) for i in range(3)], axis=1)
         # A polynomial of degree 2 in all variables, as after a step.
         mapped = StateSet(
             jnp.asarray(rng.normal(size=(form.size, 3))), jnp.asarray(rng.normal(size=(1, 3, 2))),
-            jnp.asarray(np.abs(rng.normal(size=3)) * 1e-6), states.variation, states.variation_error, form,
+            jnp.asarray(np.abs(rng.normal(size=3)) * 1e-6), states.variation, states.variation_error, identity_frame(3), form,
         )  # fmt: skip
-        whole = back(mapped, hidden)
+        whole = back(mapped, (generators, more))
         for _ in range(8):
             s, pushes = rng.choice([-1, 1], 2).tolist(), [UNIT_VECTORS[k] for k in rng.integers(3, size=2)]
-            x = state(states, frame, s, pushes, rng.choice([-1, 1], 3).tolist())
+            x = state(states, s, pushes, rng.choice([-1, 1], 3).tolist())
             center = polynomial(np.asarray(states.polynomial), states.basis, s)
             v = inverse(axes) @ (x - center)
             assert np.all(np.abs(v) <= 1)
-            of_pushes = sum(h @ np.array(u, object) for h, u in zip(fractions(hidden.generators), pushes, strict=True))
-            assert np.all(np.abs(v - of_pushes) <= fractions(hidden.error))
+            of_pushes = sum(h @ np.array(u, object) for h, u in zip(fractions(generators), pushes, strict=True))
+            assert np.all(np.abs(v - of_pushes) <= fractions(more))
             # The same variables in another polynomial.
-            image = state(mapped, identity_frame(3), [*s, *v], [UNIT_VECTORS[0]], rng.choice([-1, 1], 3).tolist())
+            image = state(mapped, [*s, *v], [UNIT_VECTORS[0]], rng.choice([-1, 1], 3).tolist())
             groups = [*pushes, *([s[0] * p for p in u] for u in pushes), *([s[1] * p for p in u] for u in pushes)]
-            assert not outside(whole, identity_frame(3), image, s, [*groups, UNIT_VECTORS[0]])
+            assert not outside(whole, image, s, [*groups, UNIT_VECTORS[0]])
 
 
 @jax.jit
-def to_the_surface_in_wind(states, frame, window, wind):
-    larger, _ = spread_out(states, frame)
+def to_the_surface_in_wind(states, window, wind):
+    larger, _ = spread_out(states)
     breeze = jnp.sum(jnp.abs(wind), axis=(0, 2))
-    flow = flow_of(FALLING, larger, frame, window, breeze, 3)
-    surface = guard_surface(FALLING, 0)
-    at = arrive(FALLING, surface, flow, larger, frame, window, wind)
-    return at, projected(FALLING, surface, at, frame), larger.polynomial
+    flow = flow_of(FALLING, larger, window, breeze, 3)
+    return *crossed(FALLING, 0, flow, larger, window, wind), larger.polynomial
 
 
 @pytest.mark.medium
@@ -475,22 +466,22 @@ def test_no_disturbed_state_is_lost_at_an_event(gust):
     """A rate of x up to `gust` more or less, all the time: the state at the surface is in the set, seen along any direction."""
     rng, form, proved = np.random.default_rng(14), basis(5, 2), 0
     for _ in range(8):
-        states, frame = falling_set(rng, 0.02, 10.0 ** rng.uniform(-9, -2.5)), frame_near_identity(rng)
+        states = falling_set(rng, 0.02, 10.0 ** rng.uniform(-9, -2.5), frame_near_identity(rng))
         wind = np.zeros((1, 3, 1))
         wind[0, 0, 0] = gust
-        at, ended, larger = to_the_surface_in_wind(states, frame, jnp.asarray(0.7), jnp.asarray(wind))
-        proved += all(at.conditions.values())
+        ended, _, times, conditions, larger = to_the_surface_in_wind(states, jnp.asarray(0.7), jnp.asarray(wind))
+        proved += all(conditions.values())
         axes = np.stack([fractions(larger[form.linear(2 + i)]) for i in range(3)], axis=1)
         for _ in range(10):
             s, pushes = rng.choice([-1, 1], 2).tolist(), [UNIT_VECTORS[k] for k in rng.integers(3, size=2)]
-            start = state(states, frame, s, pushes, rng.choice([-1, 1], 3).tolist())
+            start = state(states, s, pushes, rng.choice([-1, 1], 3).tolist())
             v = inverse(axes) @ (start - polynomial(np.asarray(states.polynomial), FORM, s))
             for sign in (-1, 1):
                 t, x = landing(start, sign * Fraction(gust))
-                assert fractions(at.times.low) <= t <= fractions(at.times.high)
+                assert fractions(times.low) <= t <= fractions(times.high)
                 apart = x - polynomial(np.asarray(ended.polynomial), form, [*s, *v])
                 for row in np.eye(3)[[0, 2]].tolist() + [[1.0, 0.3, -2.0]]:
-                    bound = ended.support(ball(jnp.array(row)), frame)
+                    bound = ended.support(ball(jnp.array(row)))
                     assert abs(fractions(row) @ apart) <= fractions(bound)
     assert proved == 8
 
@@ -512,14 +503,20 @@ WATCHED = ModeField(
 def watch(start, h, gust, leaving):
     """Whether the guards are quiet in a step from a ball of states, and still left."""
     states = StateSet(
-        start.center[None], jnp.zeros((1, 3, 2)), start.radius, jnp.zeros((3, 0)), jnp.zeros((3, 0)), BALL
+        start.center[None],
+        jnp.zeros((1, 3, 2)),
+        start.radius,
+        jnp.zeros((3, 0)),
+        jnp.zeros((3, 0)),
+        identity_frame(3),
+        BALL,
     )
     wind = jnp.zeros((1, 3, 1)).at[0, 0, 0].set(gust)
-    frame, breeze = identity_frame(3), jnp.abs(wind[0, :, 0])
-    flow = flow_of(WATCHED, states, frame, h.high, breeze, 3)
-    ended = advance(WATCHED, flow, states, h, frame, frame, wind, 0)
-    calm, left = no_guard_fires(WATCHED, flow.box.states, ended, frame, leaving, breeze)
-    return calm & flow.box.proved, left
+    breeze = jnp.abs(wind[0, :, 0])
+    flow = flow_of(WATCHED, states, h.high, breeze, 3)
+    ended = advance(flow, states, h, identity_frame(3), wind)
+    calm, left = no_guard_fires(WATCHED, flow.box, ended, leaving, breeze)
+    return calm & flow.proved, left
 
 
 def quiet_from(x, v, y, h=0.5, reach=0.0, gust=0.0, leaving=(False, False)):

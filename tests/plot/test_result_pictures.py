@@ -23,7 +23,7 @@ from hyjax._testing import (
     OptimumBranch,
     SearchHistory,
     SectionChart,
-    TubeBounds,
+    Tube,
 )
 from hyjax.models import bouncing_ball, compass_gait, friction_oscillator, simplest_walker, slip
 
@@ -54,7 +54,7 @@ def certificate():
     return hj.certify.Certificate(
         status="proved", ratio=0.75, reasons=(), polygon=4e-3 * ROUND, image=3e-3 * ROUND * [1, 0.6], section=section,
         center=x[-1, :2], rows=np.linalg.inv(AXES), disturbance=hj.certify.Disturbance(1e-4), converges=False, norm=0.9, sets=3,
-        tubes=(TubeBounds(low, high, at, 3.01, states - far, states + far),), pieces=32, assumptions=("floats",),
+        tubes=(Tube(low, high, at, 3.01, states - far, states + far),), pieces=32, assumptions=("floats",),
         seconds=1.0, compile_seconds=2.0, orbit=orbit,
     )  # fmt: skip
 
