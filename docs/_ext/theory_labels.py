@@ -34,7 +34,7 @@ SECTIONS = {
         solvers.Trapezoidal plot.work_precision_figure plot.points_figure""",
     "certificates": """certify.attracting certify.Certificate certify.Disturbance certify.euler_tube certify.EulerTube
         certify.krawczyk certify.ProvedOrbit certify.Enclosed certify.proved_basin certify.ProvedBasin certify.published_radius
-        certify.sharp_radius certify.OneSidedLipschitz certify.LogarithmicNorm certify.RadialQuotient certify.StepConstants
+        certify.sharp_radius certify.OneSidedLipschitz certify.logarithmic_norm certify.radial_quotient
         certify.stroboscopic_inclusion certify.StroboscopicInclusion certify.certified_tube certify.certified_set
         certify.certificate_figure certify.certified_region certify.proved_orbit_figure""",
     "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system

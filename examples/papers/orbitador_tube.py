@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from orbitador_page import PARAMS, PERIODS, printed_walker, RADIUS, START, STEPS, TAU, W, walker
 
-from hyjax.certify import euler_tube, EulerTube, LogarithmicNorm, published_radius, RadialQuotient, sharp_radius
+from hyjax.certify import euler_tube, EulerTube, logarithmic_norm, published_radius, radial_quotient, sharp_radius
 from hyjax.models import simplest_walker
 
 # Steps from row to row, 137 rows a period.
@@ -79,15 +79,15 @@ def tubes() -> Tubes:
     found, borders, last = with_borders(published_radius)
     page = jax.tree.map(lambda leaf: leaf[list(READINGS).index("w")], found)
     _, sharp, _ = with_borders(sharp_radius)
-    true = _tube(walker, LogarithmicNorm(), W, sharp_radius)
-    misprinted = _tube(printed_walker, RadialQuotient(), W, sharp_radius)
+    true = _tube(walker, logarithmic_norm(), W, sharp_radius)
+    misprinted = _tube(printed_walker, radial_quotient(), W, sharp_radius)
     return Tubes(page, {"published": borders, "sharp": sharp}, true, last, misprinted)
 
 
 def with_borders(formula) -> tuple[EulerTube, dict[str, Borders], np.ndarray]:
     """The tubes by a formula, one for each reading of w; their borders; the Euler states of the last period."""
     bounds = jnp.asarray(list(READINGS.values()))
-    found = jax.vmap(lambda b: _tube(walker, RadialQuotient(), b, formula))(bounds)
+    found = jax.vmap(lambda b: _tube(walker, radial_quotient(), b, formula))(bounds)
     per_period, states = strobes(found.radii.T).T, strobes(found.states[0])
     last, thick = _last_period(states[-2], per_period[:, -2], bounds, formula)
     moved = np.linalg.norm(states[-1] - states[-2])
@@ -114,7 +114,7 @@ def _tube(system, osl, disturbance, formula) -> EulerTube:
 def _last_period(x: np.ndarray, radii: np.ndarray, bounds: jax.Array, formula) -> tuple[np.ndarray, np.ndarray]:
     """States, and radii for each bound, at every step of the period that starts at `x`."""
     run = lambda radius, b: euler_tube(
-        walker, jnp.asarray(x), PARAMS, tau=TAU, steps=STEPS, radius=radius, disturbance=b, osl=RadialQuotient(),
+        walker, jnp.asarray(x), PARAMS, tau=TAU, steps=STEPS, radius=radius, disturbance=b, osl=radial_quotient(),
         formula=formula, every=1, max_jumps=2,
     )  # fmt: skip
     found = jax.vmap(run)(jnp.asarray(radii), bounds)

@@ -13,10 +13,9 @@ from .disturbance import Disturbance as Disturbance
 from .euler_tube import euler_tube as euler_tube, EulerTube as EulerTube
 from .krawczyk import krawczyk as krawczyk
 from .one_sided import (
-    LogarithmicNorm as LogarithmicNorm,
+    logarithmic_norm as logarithmic_norm,
     OneSidedLipschitz as OneSidedLipschitz,
-    RadialQuotient as RadialQuotient,
-    StepConstants as StepConstants,
+    radial_quotient as radial_quotient,
 )
 from .proved_basin import proved_basin as proved_basin, ProvedBasin as ProvedBasin
 from .proved_orbit import Enclosed as Enclosed, ProvedOrbit as ProvedOrbit

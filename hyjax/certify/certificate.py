@@ -52,7 +52,7 @@ class Certificate(Shown):
     converges: bool
     norm: float
     sets: int
-    tubes: tuple[Tube, ...] = eqx.field(static=True)
+    tubes: tuple[Tube, ...]
     pieces: int
     assumptions: tuple[str, ...] = eqx.field(static=True)
     seconds: float

@@ -18,7 +18,7 @@ from .._results.table import Table
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Count, Flag, Params, Scalar, State, Time
-from .one_sided import LogarithmicNorm, OneSidedLipschitz, size
+from .one_sided import logarithmic_norm, OneSidedLipschitz, size
 from .radius import Formula, published_radius, sharp_radius
 
 # The result of `euler_tube`: balls about the states of Euler's method, and why they are no proof.
@@ -147,7 +147,7 @@ def euler_tube(
     steps: int,
     radius: float | Scalar,
     disturbance: float | Scalar = 0.0,
-    osl: OneSidedLipschitz = LogarithmicNorm(),
+    osl: OneSidedLipschitz = logarithmic_norm(),
     formula: Formula = sharp_radius,
     mode: str | None = None,
     t0: float | Time = 0.0,
@@ -167,7 +167,7 @@ def euler_tube(
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`: centre of the first ball, shape
     `(n,)`. `tau`: length of a step, in units of time. `steps`: their number, static. `radius`: of the first ball, in units of the
     state, Euclidean. `disturbance`: $b$, the largest Euclidean size of what is added to the vector field, in units of the state
-    per time. `osl`: the estimate of $\lambda$ and $C$: `LogarithmicNorm()`, `RadialQuotient()`, or another `OneSidedLipschitz`.
+    per time. `osl`: the estimate of $\lambda$ and $C$: `logarithmic_norm()`, `radial_quotient()`, or another `OneSidedLipschitz`.
     `formula`: `sharp_radius` or `published_radius`. `mode`: name of the first mode; not needed where there is only one. `t0`:
     start time. `every`: how many steps from row to row of the result, static; by default there are about 1000 rows. `max_jumps`:
     the largest number of jumps, static. Domains of modes are not looked at.
@@ -270,25 +270,25 @@ def _step(automaton: Automaton, t0, params, tau, disturbance, osl, formula, max_
         speed = size(rate)
         # A ball twice as large as the tube is expected to be within this step.
         reach = 2 * (now.radius + tau * (speed + disturbance)) + tiny
-        known = osl.constants(lambda t, x: automaton.field(t, x, args), t, now.x, tau, reach)
-        added = disturbance + known.error
-        largest = sharp_radius(now.radius, tau, jnp.maximum(known.osl, 0), known.slope, added)
+        rise, slope, error = osl.constants(lambda t, x: automaton.field(t, x, args), t, now.x, tau, reach)
+        added = disturbance + error
+        largest = sharp_radius(now.radius, tau, jnp.maximum(rise, 0), slope, added)
         enclosed = now.enclosed & (largest + tau * speed <= 0.99 * reach)
         x = now.x + tau * rate
         # Rounding, of the formula and of the step.
-        grown = formula(now.radius, tau, known.osl, known.slope, added)
-        rounding = eps * (64 + 2 * jnp.abs(known.osl) * tau)
+        grown = formula(now.radius, tau, rise, slope, added)
+        rounding = eps * (64 + 2 * jnp.abs(rise) * tau)
         radius = grown * (1 + rounding) + eps * (size(now.x) + 2 * tau * speed) + tiny
         radius = jnp.where(jnp.isnan(grown), grown, radius)
         fired, x, mode = _jump(surfaces, automaton, t, after, now, x, params)
         late = now.jumps >= max_jumps
-        finite = jnp.all(jnp.isfinite(x)) & ~jnp.isnan(radius) & ~jnp.isnan(known.osl)
+        finite = jnp.all(jnp.isfinite(x)) & ~jnp.isnan(radius) & ~jnp.isnan(rise)
         result = choose(~finite, RESULTS.nonfinite, choose(fired & late, RESULTS.max_jumps_reached, now.result))
         result = choose(now.result == RESULTS.successful, result, now.result)
         counted = fired & (result == RESULTS.successful)
         at = jnp.where(counted, now.jumps, max_jumps)
         return _Now(
-            x, mode, radius, now.osl_sum + known.osl, now.osl_positive + jnp.maximum(known.osl, 0),
+            x, mode, radius, now.osl_sum + rise, now.osl_positive + jnp.maximum(rise, 0),
             now.jumps + counted.astype(int), now.jump_steps.at[at].set(i + 1, mode="drop"),
             now.jump_states.at[at].set(x, mode="drop"), enclosed, result,
         )  # fmt: skip

@@ -46,7 +46,7 @@ class ExactFunction:
     """The function of some levels, with the numbers of their rows: of balls, or of power series in time."""
 
     def __init__(self, levels: Levels, constants: Point):
-        self.levels = [(_with_numbers(level.rows, constants), level.kinds) for level in levels.levels]
+        self.levels = [(_with_numbers(rows, constants), kinds) for rows, kinds in levels.levels]
         self.exact = not levels.varies
         self.results = _with_numbers(levels.results, constants)
 

@@ -53,9 +53,9 @@ def joined(parts: Sequence[TaylorModel]) -> TaylorModel:
 def run(levels: Levels, inputs: TaylorModel, constants: Constants) -> tuple[TaylorModel, list[Evaluated]]:
     """What is in memory after all levels, and what each level did. **Arguments:** `inputs`: shape `(inputs,)`."""
     memory, done = joined([constant(jnp.ones(1), inputs.basis), inputs]), []
-    for level in levels.levels:
-        operands = combine(level.rows, memory, constants)
-        values = [_values(kind, operands) for kind in level.kinds]
+    for rows, kinds in levels.levels:
+        operands = combine(rows, memory, constants)
+        values = [_values(kind, operands) for kind in kinds]
         memory = joined([memory, *values])
         done.append((operands, values))
     return memory, done
@@ -109,8 +109,8 @@ def cases_decided(
     if found:
         unknown = ~jnp.all(jnp.isfinite(x.largest))
         _, done = run(graph.varying, x.map(jnp.ravel), balls_of(graph, leaves))
-        for level, (operands, _) in zip(graph.varying.levels, done, strict=True):
-            for kind in level.kinds:
+        for (_, atoms), (operands, _) in zip(graph.varying.levels, done, strict=True):
+            for kind in atoms:
                 if kind.name in kinds:
                     for place, holds in zip(kind.places, certain(kind, operands), strict=True):
                         found[place] = found[place] & (holds | unknown)

@@ -57,11 +57,8 @@ def truth(condition: Any, compare: Callable[[str, int], tuple]) -> tuple:
     return (all_of(holds), any_of(fails)) if condition.name == "and" else (any_of(holds), all_of(fails))
 
 
-class Level(NamedTuple):
-    """Atoms that rest on earlier levels: the rows of all operands, and the atoms by kinds."""
-
-    rows: Rows
-    kinds: tuple[Kind, ...]
+# The rows of the operands of all atoms of a level, and these atoms by kinds.
+Level = tuple[Rows, tuple[Kind, ...]]
 
 
 class Levels:
@@ -155,9 +152,9 @@ class Levels:
             kinds.append(Kind(name, first, len(members), numbered, places))
             placed += [(atom, self._next + i) for i, atom in enumerate(members)]
             self._next += len(members)
-        level = Level(self._rows(forms), tuple(kinds))
+        rows = self._rows(forms)
         self._slots.update(placed)
-        return level
+        return rows, tuple(kinds)
 
     def _numbered(self, condition: Any, forms: list[Form]) -> Any:
         """A condition with the numbers of rows in place of forms."""

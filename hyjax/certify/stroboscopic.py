@@ -12,7 +12,7 @@ from .._system.section import at_phase, Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
 from .euler_tube import euler_tube, EulerTube, is_autonomous
-from .one_sided import LogarithmicNorm, OneSidedLipschitz, size
+from .one_sided import logarithmic_norm, OneSidedLipschitz, size
 from .radius import Formula, sharp_radius
 
 # Times in a period at which the vector field is compared with itself a period later, and the largest relative difference.
@@ -84,7 +84,7 @@ def stroboscopic_inclusion(
     steps: int,
     radius: float | Scalar,
     disturbance: float | Scalar = 0.0,
-    osl: OneSidedLipschitz = LogarithmicNorm(),
+    osl: OneSidedLipschitz = logarithmic_norm(),
     formula: Formula = sharp_radius,
 ) -> StroboscopicInclusion:
     r"""Whether a ball returns into itself after a period, by the tube of Euler's method; for systems driven with that period.

@@ -154,7 +154,7 @@ class Graph:
 
     def places(self, *names: str) -> tuple[str, ...]:
         """Where the atoms of some kinds are written."""
-        kinds = [kind for level in self.varying.levels for kind in level.kinds if kind.name in names]
+        kinds = [kind for _, kinds in self.varying.levels for kind in kinds if kind.name in names]
         return tuple(dict.fromkeys(place for kind in kinds for place in kind.places))
 
 

@@ -9,7 +9,7 @@ Source: Moore (1966), *Interval Analysis*, Ch. 11; Griewank, Walther (2008), *Ev
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from .rounding import EPS, TINY, up
 from .schedule import Kind, Level, operand
 from .symbolic import Graph
 from .taylor_model import (
+    Basis,
     constant,
     left_factor,
     multiply,
@@ -40,32 +41,25 @@ from .taylor_model import (
 CONVOLVED = ("mul", "div", "sin_cos", "exp", "sqrt", "log", "atan")
 
 
-class Recurrence(NamedTuple):
-    r"""What the recurrences of a level remember.
+# What the recurrences of a level remember: the factors $l_j$ at index `j`, shape `(orders, N + degree + 2, atoms)`; $r_j$ at
+# index `orders - 1 - j` and zeros beyond, so that $r_{n-j}$, or zero, is at index `j` of a slice, shape `(2 orders - 1, ...)`;
+# values of order zero by the kind's name: the reciprocals by which quotients, roots, logarithms multiply, and what was chosen.
+Recurrence = tuple[Array, Array, dict[str, Any]]
 
-    **Attributes:** `left`: the factors $l_j$ at index `j`, shape `(orders, N + degree + 2, atoms)`. `right`: $r_j$ at index
-    `orders - 1 - j` and zeros beyond, so that $r_{n-j}$, or zero, is at index `j` of a slice; shape `(2 orders - 1, ...)`.
-    `first`: values of order zero by the kind's name: the reciprocals by which quotients, roots and logarithms multiply, and what
-    was chosen.
-    """
 
-    left: Array
-    right: Array
-    first: dict[str, Any]
+def _put(at: Recurrence, n, left: TaylorModel, right: TaylorModel) -> Recurrence:
+    """The recurrence with the terms of order `n` of the two series."""
+    lefts, rights, first = at
+    orders = lefts.shape[0]
+    rights = placed(rights, orders - 1 - n, right_factor(right, orders))
+    return placed(lefts, n, left_factor(left)), rights, first
 
-    @property
-    def orders(self) -> int:
-        return self.left.shape[0]
 
-    def put(self, n, left: TaylorModel, right: TaylorModel) -> "Recurrence":
-        """With the terms of order `n` of the two series."""
-        later = placed(self.right, self.orders - 1 - n, right_factor(right, self.orders))
-        return Recurrence(placed(self.left, n, left_factor(left)), later, self.first)
-
-    def convolved(self, n, basis) -> TaylorModel:
-        r"""$\sum_{j=0}^n l_j r_{n-j}$."""
-        right = jax.lax.dynamic_slice_in_dim(self.right, self.orders - 1 - n, self.orders)
-        return product_of(self.left, right, basis)
+def _convolved(at: Recurrence, n, basis: Basis) -> TaylorModel:
+    r"""$\sum_{j=0}^n l_j r_{n-j}$."""
+    left, rights, _ = at
+    orders = left.shape[0]
+    return product_of(left, jax.lax.dynamic_slice_in_dim(rights, orders - 1 - n, orders), basis)
 
 
 def over(a: TaylorModel, number) -> TaylorModel:
@@ -79,10 +73,10 @@ def _nothing(a: TaylorModel) -> TaylorModel:
     return constant(jnp.zeros(a.shape), a.basis)
 
 
-def _started(level: Level, at: Evaluated, orders: int) -> Recurrence:
+def _started(kinds: tuple[Kind, ...], at: Evaluated, orders: int) -> Recurrence:
     """The series of a level with their order zero."""
     (operands, values), left, right, first = at, [], [], {}
-    for kind, value in zip(level.kinds, values, strict=True):
+    for kind, value in zip(kinds, values, strict=True):
         a = operand(kind, operands)
         if kind.name in ("mul", "div", "atan"):
             b = operand(kind, operands, 1)
@@ -111,16 +105,16 @@ def _started(level: Level, at: Evaluated, orders: int) -> Recurrence:
             apart = subtract(a, operand(kind, operands, 1)) if kind.name == "max" else a
             first[kind.name] = apart.center > 0, certain(kind, operands)
     if not left:
-        return Recurrence(jnp.zeros(0), jnp.zeros(0), first)
+        return jnp.zeros(0), jnp.zeros(0), first
     l, r = joined(left), joined(right)
     size = (l.basis.size + l.basis.degree + 2, *l.shape)
-    return Recurrence(jnp.zeros((orders, *size)), jnp.zeros((2 * orders - 1, *size)), first).put(0, l, r)
+    return _put((jnp.zeros((orders, *size)), jnp.zeros((2 * orders - 1, *size)), first), 0, l, r)
 
 
-def _before(level: Level, operands: TaylorModel, number) -> tuple[TaylorModel, TaylorModel]:
+def _before(kinds: tuple[Kind, ...], operands: TaylorModel, number) -> tuple[TaylorModel, TaylorModel]:
     """The terms of order `n` of the two series as far as the operands tell, zero where they do not."""
     left, right = [], []
-    for kind in level.kinds:
+    for kind in kinds:
         a = operand(kind, operands)
         unknown = _nothing(a)
         if kind.name == "mul":
@@ -139,10 +133,10 @@ def _before(level: Level, operands: TaylorModel, number) -> tuple[TaylorModel, T
     return joined(left), joined(right)
 
 
-def _after(level: Level, left: TaylorModel, right: TaylorModel, values: list[TaylorModel], number):
+def _after(kinds: tuple[Kind, ...], left: TaylorModel, right: TaylorModel, values: list[TaylorModel], number):
     """The same with the values of order `n`."""
     lefts, rights, at = [], [], 0
-    for kind, value in zip(level.kinds, values, strict=True):
+    for kind, value in zip(kinds, values, strict=True):
         if kind.name not in CONVOLVED:
             continue
         width = kind.count * (2 if kind.name == "sin_cos" else 1)
@@ -193,20 +187,21 @@ def _advanced(
     level: Level, at: Recurrence, memory: TaylorModel, constants, n, number
 ) -> tuple[TaylorModel, Recurrence]:
     """The coefficients of order `n` in memory, with those of a level's atoms; and what the level remembers."""
-    operands, values, column = combine(level.rows, memory, constants), [], 0
-    convolved, sums = [kind.name for kind in level.kinds if kind.name in CONVOLVED], operands
+    rows, kinds = level
+    operands, values, column = combine(rows, memory, constants), [], 0
+    convolved, sums = [kind.name for kind in kinds if kind.name in CONVOLVED], operands
     left = right = operands
     if convolved:
-        left, right = _before(level, operands, number)
-        at = at.put(n, left, right)
-        sums = at.convolved(n, operands.basis)
-    for kind in level.kinds:
+        left, right = _before(kinds, operands, number)
+        at = _put(at, n, left, right)
+        sums = _convolved(at, n, operands.basis)
+    for kind in kinds:
         width = 0 if kind.name not in CONVOLVED else kind.count * (2 if kind.name == "sin_cos" else 1)
         part = sums[column : column + width] if width else operands[:0]
-        values.append(_value(kind, operands, part, at.first, number))
+        values.append(_value(kind, operands, part, at[2], number))
         column += width
     if convolved and convolved != ["mul"]:
-        at = at.put(n, *_after(level, left, right, values, number))
+        at = _put(at, n, *_after(kinds, left, right, values, number))
     return joined([memory, *values]), at
 
 
@@ -220,7 +215,7 @@ def flow_coefficients(graph: Graph, x: TaylorModel, leaves: Sequence[Any], order
     memory, done = run(graph.varying, start, constants)
     rates = combine(graph.varying.results, memory, constants)
     levels = graph.varying.levels
-    recurrences = [_started(level, at, orders) for level, at in zip(levels, done, strict=True)]
+    recurrences = [_started(kinds, at, orders) for (_, kinds), at in zip(levels, done, strict=True)]
     states = zeros(orders + 1, start).put(0, start).put(1, rates)
 
     def advance(n, carry):

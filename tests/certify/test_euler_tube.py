@@ -15,18 +15,17 @@ from systems import same
 import hyjax as hj
 from hyjax._testing import euler_tube
 from hyjax.certify import (
-    LogarithmicNorm,
+    logarithmic_norm,
     OneSidedLipschitz,
     published_radius,
-    RadialQuotient,
+    radial_quotient,
     sharp_radius,
-    StepConstants,
 )
 
 LINEAR = hj.HybridSystem({"flow": hj.Mode(lambda t, x, p: p @ x, ("x", "y", "z"))}, ())
 
 
-def walk(steps, osl=RadialQuotient(), formula=published_radius, system=walker, every=None):
+def walk(steps, osl=radial_quotient(), formula=published_radius, system=walker, every=None):
     """The tube of the page's walker."""
     return euler_tube(
         system, jnp.asarray(START), PARAMS, tau=TAU, steps=steps, radius=RADIUS, disturbance=W, osl=osl, formula=formula,
@@ -63,7 +62,7 @@ def test_a_linear_tube_holds_the_disturbed_solutions(seed):
     tube = lambda osl, formula: euler_tube(
         LINEAR, jnp.asarray(x0), jnp.asarray(matrix), tau=tau, steps=steps, radius=radius, disturbance=b, osl=osl, formula=formula
     )  # fmt: skip
-    true = tube(LogarithmicNorm(), sharp_radius)
+    true = tube(logarithmic_norm(), sharp_radius)
     euler = np.asarray(true.states)
     assert len(euler) == steps + 1 and true.autonomous and not true.guarded and bool(true.enclosed)
     # Held disturbances, random, and of the greatest size in the direction of the fastest growth.
@@ -75,10 +74,10 @@ def test_a_linear_tube_holds_the_disturbed_solutions(seed):
     largest = np.max(away, axis=1)
     # Rounding of the matrix exponential.
     assert np.all(largest <= np.asarray(true.radii) * (1 + 1e-12))
-    assert np.all(largest <= np.asarray(tube(LogarithmicNorm(), published_radius).radii) * (1 + 1e-12))
+    assert np.all(largest <= np.asarray(tube(logarithmic_norm(), published_radius).radii) * (1 + 1e-12))
     # Only the first steps grow in the direction of the fastest growth; the slope |A| |f| is more than |A f|.
     assert largest[2] > 0.95 * float(true.radii[2])
-    assert np.any(largest > tube(RadialQuotient(), sharp_radius).radii)
+    assert np.any(largest > tube(radial_quotient(), sharp_radius).radii)
     assert_allclose(true.osl_sums[-1], steps * np.linalg.eigvalsh((matrix + matrix.T) / 2)[-1], rtol=1e-12)
 
 
@@ -93,7 +92,7 @@ def test_a_radius_that_grows_by_less_than_its_rounding_in_a_step_grows():
         steps=50,
         radius=1.0,
         disturbance=2.0**-50,
-        osl=LogarithmicNorm(),
+        osl=logarithmic_norm(),
         every=1,
     )
     for n, radius in enumerate(tube.radii.tolist()):
@@ -110,7 +109,7 @@ def test_the_steps_are_those_of_the_formulas():
         every=30,
     )  # fmt: skip
     for formula in (sharp_radius, published_radius):
-        radial, true = tube(RadialQuotient(), formula), tube(LogarithmicNorm(), formula)
+        radial, true = tube(radial_quotient(), formula), tube(logarithmic_norm(), formula)
         assert not radial.autonomous
         assert_allclose(radial.times, t0 + tau * np.array([0, 30, 60, 90, 100]), rtol=1e-15)
         for found, index in ((radial, 0), (true, 1)):
@@ -209,9 +208,9 @@ def test_five_periods_of_the_walker():
     page, sharp, true = (
         strobes(osl, formula)
         for osl, formula in (
-            (RadialQuotient(), published_radius),
-            (RadialQuotient(), sharp_radius),
-            (LogarithmicNorm(), sharp_radius),
+            (radial_quotient(), published_radius),
+            (radial_quotient(), sharp_radius),
+            (logarithmic_norm(), sharp_radius),
         )
     )
     for tube in (page, sharp, true):
@@ -239,16 +238,10 @@ def test_five_periods_of_the_walker():
 # Constants that are proved
 
 
-class Proved(OneSidedLipschitz):
+def proved_constants(field, t, x, tau, reach):
     """Of x' = -p x + (cos t, sin t, 0): known in closed form, with a generous bound of the rounding."""
-
-    @property
-    def reasons(self):
-        return ()
-
-    def constants(self, field, t, x, tau, reach):
-        rate = field(t, x)
-        return StepConstants(-jnp.ones_like(t), jnp.linalg.norm(rate) * (1 + 1e-9) + 1 + 1e-9, 1e-14 + 0 * t)
+    rate = field(t, x)
+    return (-jnp.ones_like(t), jnp.linalg.norm(rate) * (1 + 1e-9) + 1 + 1e-9, 1e-14 + 0 * t)
 
 
 def test_only_proved_constants_in_a_mode_without_guards_are_sound():
@@ -261,7 +254,8 @@ def test_only_proved_constants_in_a_mode_without_guards_are_sound():
     run = lambda system, osl: euler_tube(
         system, jnp.array([0.5, -0.5, 0.1]), None, tau=0.01, steps=200, radius=0.2, osl=osl
     )
-    tube = run(free, Proved())
+    proved = OneSidedLipschitz(proved_constants)
+    tube = run(free, proved)
     assert tube.sound and not tube.reasons and not tube.cycle_reasons and "the radii are proved" in repr(tube)
     # The solution: (cos t + sin t, sin t - cos t, 0)/2 and what decays.
     exact = lambda t: np.stack([np.cos(t) + np.sin(t), np.sin(t) - np.cos(t), 0 * t], axis=1) / 2
@@ -269,14 +263,21 @@ def test_only_proved_constants_in_a_mode_without_guards_are_sound():
     from_ball = exact(np.asarray(tube.times)) + np.exp(-np.asarray(tube.times))[:, None] * (np.array([0, 0, 0.1]) + way)
     away = np.linalg.norm(from_ball - tube.states, axis=1)
     assert np.all(away <= np.asarray(tube.radii) * (1 + 1e-15)) and away[-1] > 0.5 * float(tube.radii[-1])
-    assert "another solution in the ball may have jumped" in run(guarded, Proved()).reasons[0]
-    assert not run(free, LogarithmicNorm()).sound
+    assert "another solution in the ball may have jumped" in run(guarded, proved).reasons[0]
+    assert not run(free, logarithmic_norm()).sound
     other = euler_tube(
-        free, jnp.zeros(3), None, tau=0.01, steps=5, radius=0.1, osl=Proved(), formula=lambda *given: given[0]
+        free,
+        jnp.zeros(3),
+        None,
+        tau=0.01,
+        steps=5,
+        radius=0.1,
+        osl=proved,
+        formula=lambda *given: given[0],
     )
     assert "neither sharp_radius nor published_radius" in other.reasons[0]
     # With one long step the ball leaves that for which the constants are asked.
-    long = euler_tube(free, jnp.zeros(3), None, tau=5.0, steps=1, radius=0.01, osl=Proved())
+    long = euler_tube(free, jnp.zeros(3), None, tau=5.0, steps=1, radius=0.01, osl=proved)
     assert not bool(long.enclosed) and "take a smaller tau" in long.reasons[0]
 
 
@@ -291,7 +292,7 @@ def test_batches_and_failures():
     assert_allclose(batch.radii[1], run(0.1).radii, rtol=1e-14)
     assert "EulerTube" in jax.eval_shape(run, 0.1).__repr__()
     # At the origin the radial quotient is 0.
-    rest = euler_tube(LINEAR, jnp.zeros(3), matrix, tau=0.1, steps=5, radius=0.1, osl=RadialQuotient())
+    rest = euler_tube(LINEAR, jnp.zeros(3), matrix, tau=0.1, steps=5, radius=0.1, osl=radial_quotient())
     assert_allclose(rest.radii, 0.1, rtol=1e-13)
     escape = hj.HybridSystem({"flow": hj.Mode(lambda t, x, p: x**3, ("x",))}, ())
     gone = euler_tube(escape, jnp.array([10.0]), None, tau=1.0, steps=20, radius=0.1)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from systems import same
 
 import hyjax as hj
-from hyjax.certify import OneSidedLipschitz, StepConstants, stroboscopic_inclusion
+from hyjax.certify import OneSidedLipschitz, stroboscopic_inclusion
 from hyjax.models import simplest_walker
 
 PERIOD = 2 * np.pi
@@ -24,15 +24,9 @@ SECTION = hj.Stroboscope("flow", PERIOD)
 START = jnp.array([0.5, -0.5])
 
 
-class Proved(OneSidedLipschitz):
+def proved_constants(field, t, x, tau, reach):
     """Of `driven` with p = -1."""
-
-    @property
-    def reasons(self):
-        return ()
-
-    def constants(self, field, t, x, tau, reach):
-        return StepConstants(-jnp.ones_like(t), (jnp.linalg.norm(field(t, x)) + 1) * (1 + 1e-9), 1e-14 + 0 * t)
+    return (-jnp.ones_like(t), (jnp.linalg.norm(field(t, x)) + 1) * (1 + 1e-9), 1e-14 + 0 * t)
 
 
 def included(system=DRIVEN, start=START, params=-1.0, section=SECTION, steps=2000, radius=0.1, **more):
@@ -42,12 +36,12 @@ def included(system=DRIVEN, start=START, params=-1.0, section=SECTION, steps=200
 
 
 def test_a_driven_system_is_proved_by_proved_constants_alone():
-    found = included(osl=Proved(), disturbance=0.02)
+    found = included(osl=OneSidedLipschitz(proved_constants), disturbance=0.02)
     assert found.proved and found.sound and not found.reasons and "proved: one attracting" in repr(found)
     assert_allclose(found.contraction, np.exp(-PERIOD), rtol=1e-9)
     # The least radius that returns into itself: with disturbance b it tends to b, beside Euler's error of 2 pi/2000.
-    assert not included(osl=Proved(), disturbance=0.02, radius=0.02).proved
-    assert included(osl=Proved(), disturbance=0.02, radius=0.03).proved
+    assert not included(osl=OneSidedLipschitz(proved_constants), disturbance=0.02, radius=0.02).proved
+    assert included(osl=OneSidedLipschitz(proved_constants), disturbance=0.02, radius=0.03).proved
     floating = included(disturbance=0.02)
     assert bool(floating.included) and not floating.sound and not floating.proved
     assert len(floating.reasons) == 1 and "at the Euler point" in floating.reasons[0] and "not proved" in repr(floating)
@@ -57,7 +51,7 @@ def test_a_driven_system_is_proved_by_proved_constants_alone():
 def test_the_proved_ball_attracts():
     """From its border, under a disturbance of the period and the allowed size: back in the ball after each period, and closer."""
     b, radius = 0.02, 0.03
-    assert included(osl=Proved(), disturbance=b, radius=radius).proved
+    assert included(osl=OneSidedLipschitz(proved_constants), disturbance=b, radius=radius).proved
     pushed = lambda t, x, p: driven(t, x, -1.0) + b * jnp.stack([jnp.cos(3 * t + p), jnp.sin(3 * t + p)])
     system = hj.HybridSystem({"flow": hj.Mode(pushed, ("x", "y"))}, ())
     ways = jnp.stack([jnp.array([np.cos(a), np.sin(a)]) for a in np.linspace(0, 2 * np.pi, 8, endpoint=False)])
@@ -77,10 +71,12 @@ def test_what_is_no_proof():
     assert not growing.proved and float(growing.contraction) > 1
     assert any("do not approach each other" in reason for reason in growing.reasons)
     assert any("not in the ball before" in reason for reason in growing.reasons)
-    far = included(start=START + 1.0, radius=0.1, osl=Proved())
+    far = included(start=START + 1.0, radius=0.1, osl=OneSidedLipschitz(proved_constants))
     assert not bool(far.included) and far.sound
     wall = (hj.Transition("flow", "flow", lambda t, x, p: 9 - x[0], same),)
-    guarded = included(hj.HybridSystem({"flow": hj.Mode(driven, ("x", "y"))}, wall), osl=Proved())
+    guarded = included(
+        hj.HybridSystem({"flow": hj.Mode(driven, ("x", "y"))}, wall), osl=OneSidedLipschitz(proved_constants)
+    )
     assert bool(guarded.included) and not guarded.proved and "may have jumped" in guarded.reasons[0]
     batch = jax.vmap(lambda radius: included(radius=radius))(jnp.array([1e-4, 0.1]))
     assert np.asarray(batch.included).tolist() == [False, True] and "2 stroboscopic inclusions, 1 included" in repr(

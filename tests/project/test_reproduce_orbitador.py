@@ -28,7 +28,7 @@ from orbitador_tube import (
 )
 
 import hyjax as hj
-from hyjax.certify import published_radius, RadialQuotient
+from hyjax.certify import published_radius, radial_quotient
 
 # The sum over the period i0 = 4 (independent reference: another program, in NumPy), to the digits known.
 SUMS = {
@@ -111,7 +111,7 @@ def test_impact_violation_and_drift(found):
 def made_up():
     """Tubes of 685 steps, a row each, and numbers of our own."""
     short = hj.certify.euler_tube(
-        walker, jnp.asarray(START), PARAMS, tau=TAU, steps=PERIODS * STEPS // EVERY, radius=RADIUS, osl=RadialQuotient(),
+        walker, jnp.asarray(START), PARAMS, tau=TAU, steps=PERIODS * STEPS // EVERY, radius=RADIUS, osl=radial_quotient(),
         formula=published_radius, every=1, max_jumps=10,
     )  # fmt: skip
     steps = jnp.full(10, -1).at[:3].set(jnp.array([5, 5 + STEPS, 5 + 2 * STEPS]))
