@@ -36,7 +36,7 @@ SUBSTEPS = 4
 
 
 def numbers_of(graph: Graph, leaves: Sequence[Any]) -> Callable:
-    """The function of a graph in floats, of a flat state, compiled by nobody."""
+    """The function of a graph in floats, of a flat state, evaluated without compilation."""
     exact = exact_function(graph, leaves)
 
     def value(x):

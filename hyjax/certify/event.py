@@ -28,10 +28,10 @@ ITERATIONS = 8
 
 # What the displacements of a set are in variables $v \in [-1, 1]^n$: $v = \sum_g H_g u_g$ up to an error. The generators $H_g$,
 # shape `(groups, n, columns)`, and the error, shape `(n,)`.
-Hidden = tuple[Float[Array, "groups n columns"], Float[Array, " n"]]
+Displacements = tuple[Float[Array, "groups n columns"], Float[Array, " n"]]
 
 
-def spread_out(states: StateSet) -> tuple[StateSet, Hidden]:
+def spread_out(states: StateSet) -> tuple[StateSet, Displacements]:
     r"""The set as a polynomial alone, $p(s) + F D v$, with the axes of the frame as further variables, $|v_i| \le 1$.
 
     So the event's Taylor model has the effect of displacements to second order, between them and with $s$. The set forgets how
@@ -65,11 +65,11 @@ def spread_out(states: StateSet) -> tuple[StateSet, Hidden]:
     return local, (turned / sizes[:, None], up(error / sizes + 2.0**-40, 4))
 
 
-def gathered(states: StateSet, hidden: Hidden, smaller: Basis) -> StateSet:
+def gathered(states: StateSet, displacements: Displacements, smaller: Basis) -> StateSet:
     r"""The set with $v$ as displacements again: in each term $s_j^k v_i$ that is linear in $v$, $v = H u$; in the frame of the
     coordinates. Groups: those of the linear terms, of the terms with each $s_j$, and of the event itself."""
     larger, m, n = states.basis, smaller.variables, states.error.shape[0]
-    (generators, more), kept, center, error = hidden, [], states.polynomial[0], states.error
+    (generators, more), kept, center, error = displacements, [], states.polynomial[0], states.error
     pushes = [jnp.zeros((n, larger.variables - m)) for _ in range(m + 1)]
     for exponents, coefficient in zip(larger.exponents.tolist(), states.polynomial, strict=True):
         by_s, by_v = exponents[:m], exponents[m:]

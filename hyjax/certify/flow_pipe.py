@@ -17,7 +17,7 @@ from .state_set import Frame, identity_frame, StateSet
 from .symbolic import Graph
 from .taylor_model import TaylorModel
 
-# That no event comes before its time: conditions on the guards over the states of a step.
+# Conditions under which no guard fires during a step.
 
 
 def no_guard_fires(
@@ -125,10 +125,10 @@ def run_arc(
     (states, leaving, flow), (bounds, held, silent, cases) = jax.lax.scan(
         one, (states, leaving, none), (following, jnp.arange(steps + 1))
     )
-    hidden = None
+    displacements = None
     if groups:
         # With displacements as variables of its polynomial, the set has another flow.
-        states, hidden = spread_out(states)
+        states, displacements = spread_out(states)
         flow = flow_from(states, window)
         hull, box = states.hull, flow.box
         last = (box.low, box.high, hull.low, hull.high)
@@ -155,7 +155,7 @@ def run_arc(
     tube = Tube(low, high, elapsed, up(steps * h.high + times.high), start_low, start_high)
     smooth = cases_decided(value, (*JUMPS, *KINKS), around, field.leaves)
     image = mapped(field, ended, around, *after)
-    image = image if hidden is None else gathered(image, hidden, h.basis)
+    image = image if displacements is None else gathered(image, displacements, h.basis)
     return image, around, tube, conditions, smooth
 
 

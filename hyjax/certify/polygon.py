@@ -28,9 +28,16 @@ class Polygon(eqx.Module):
         normals = np.stack([steps[:, 1], -steps[:, 0]], axis=1)
         return ball(jnp.asarray(normals), jnp.asarray(EPS * np.abs(normals) + 1e-300))
 
+    @property
+    def supports(self) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+        r"""The products $\nu_i \cdot v_i$ of the edges' normals with a vertex of the edge, and bounds of their errors."""
+        normals, radius = np.asarray(self.edges.center), np.asarray(self.edges.radius)
+        error = np.sum((np.abs(normals) * 2.0**-45 + radius) * np.abs(self.vertices), axis=1)
+        return np.sum(normals * self.vertices, axis=1), error
+
     def convex(self) -> bool:
         """Whether it is proved that the vertices turn counterclockwise and the origin is inside every edge."""
-        normals, radius = np.asarray(self.edges.center), np.asarray(self.edges.radius)
+        (away, error), normals, radius = self.supports, np.asarray(self.edges.center), np.asarray(self.edges.radius)
         steps = np.roll(self.vertices, -1, axis=0) - self.vertices
         following = np.roll(steps, -1, axis=0)
         # Turning: the next step points inward, against the normal.
@@ -38,8 +45,6 @@ class Polygon(eqx.Module):
         slack = np.sum(np.abs(normals) * np.abs(following), axis=1) * 2.0**-45 + np.sum(
             radius * np.abs(following), axis=1
         )
-        away = np.sum(normals * self.vertices, axis=1)
-        error = np.sum((np.abs(normals) * 2.0**-45 + radius) * np.abs(self.vertices), axis=1)
         angles = np.unwrap(np.arctan2(self.vertices[:, 1], self.vertices[:, 0]))
         once = abs(angles[-1] - angles[0]) < 2 * np.pi
         return bool(np.all(turn > slack) and np.all(away > error) and once)
@@ -160,9 +165,7 @@ def reach(
 def inside(polygon: Polygon, reached: Float[np.ndarray, "pieces k"]) -> tuple[Bool[Array, " pieces"], float]:
     """Which pieces' images are proved to lie in the interior, and the largest ratio of an image to the polygon, as seen from the
     origin: below 1 means inside."""
-    normals, radius = np.asarray(polygon.edges.center), np.asarray(polygon.edges.radius)
-    away = np.sum(normals * polygon.vertices, axis=1)
-    error = np.sum((np.abs(normals) * 2.0**-46 + radius) * np.abs(polygon.vertices), axis=1)
+    away, error = polygon.supports
     ratio = np.asarray(reached) / (away - error)
     ratio = np.where(np.isfinite(ratio), ratio, np.inf) * (1 + _ROUNDED)
     return jnp.asarray(np.all(ratio < 1, axis=1)), float(ratio.max())

@@ -29,9 +29,7 @@ class ProvedBasin(Shown):
     >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
     >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
     >>> orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",)), jnp.array([0.1, 0.1, 0.0]), None)
-    >>> certificate = hj.certify.attracting(
-    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
-    ... )
+    >>> certificate = hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8)
     >>> basin = hj.certify.proved_basin(certificate, cells=8, levels=1, steps=8, orders=8)
     >>> basin.cells.shape[1:], int(basin.strides.max())
     ((4, 2), 1)
@@ -74,14 +72,14 @@ class _Grid:
     """Cells of a square of the section's plane: which finest cells are proved, and after how many strides."""
 
     def __init__(self, extent: float, cells: int, levels: int, polygon: Polygon):
-        self.fine = cells * 2**levels
-        self.lines = np.linspace(-extent, extent, self.fine + 1)
+        self.count = cells * 2**levels
+        self.lines = np.linspace(-extent, extent, self.count + 1)
         inside = (self.lines[1:, None] > polygon.vertices.min(axis=0)) & (
             self.lines[:-1, None] < polygon.vertices.max(axis=0)
         )
         # The finest cells that meet the set's box.
         self.core = inside[:, :1] & inside[:, 1:].T
-        self.strides = np.full((self.fine, self.fine), -1)
+        self.strides = np.full((self.count, self.count), -1)
 
     def quads(self, cells: Int[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 4 2"]:
         """The corners of cells, given by their size and first finest cell in both directions."""
@@ -95,7 +93,7 @@ class _Grid:
         if not (np.all(low >= self.lines[0]) and np.all(high <= self.lines[-1])):
             return -1
         start = np.maximum(np.searchsorted(self.lines, low, side="left") - 1, 0)
-        end = np.minimum(np.searchsorted(self.lines, high, side="right"), self.fine)
+        end = np.minimum(np.searchsorted(self.lines, high, side="right"), self.count)
         held = self.strides[start[0] : end[0], start[1] : end[1]]
         return -1 if np.any(held < 0) else int(np.max(held))
 
@@ -106,7 +104,7 @@ class _Grid:
 
     def beside(self, size: int) -> Int[np.ndarray, "n 3"]:
         """Cells of a size that are not proved but touch one that is, or meet the set's box."""
-        count = self.fine // size
+        count = self.count // size
         held, started = ((each).reshape(count, size, count, size) for each in (self.strides >= 0, self.core))
         whole, some = np.all(held, axis=(1, 3)), np.any(held | started, axis=(1, 3))
         padded = np.pad(some, 1)
@@ -117,11 +115,9 @@ class _Grid:
 
 def _within(polygon: Polygon, quads: Float[np.ndarray, "n 4 2"]) -> Bool[np.ndarray, " n"]:
     """Which quadrilaterals are proved to lie in a convex polygon: their corners do."""
-    normals, radius = np.asarray(polygon.edges.center), np.asarray(polygon.edges.radius)
-    away = np.sum(normals * polygon.vertices, axis=1)
-    size = np.sum((np.abs(normals) * 2.0**-45 + radius) * np.abs(polygon.vertices), axis=1)
+    (away, error), normals = polygon.supports, np.asarray(polygon.edges.center)
     far = np.max(quads @ normals.T, axis=1) + 2.0**-45 * np.max(np.abs(quads) @ np.abs(normals).T, axis=1)
-    return np.all(far + size < away, axis=1)
+    return np.all(far + error < away, axis=1)
 
 
 def proved_basin(
@@ -150,9 +146,7 @@ def proved_basin(
     >>> tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[2], lambda t, x, p: x * jnp.array([1.0, 1.0, 0.0]))
     >>> system = hj.HybridSystem({"m": hj.Mode(decay, ("x", "y", "clock"))}, (tick,))
     >>> orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",)), jnp.array([0.1, 0.1, 0.0]), None)
-    >>> certificate = hj.certify.attracting(
-    ...     orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8
-    ... )
+    >>> certificate = hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(1e-3), facets=8, rings=1, steps=8, orders=8)
     >>> basin = hj.certify.proved_basin(certificate, cells=8, levels=1, steps=8, orders=8)
     >>> basin.holds(certificate.center[None])
     array([ True])
