@@ -137,12 +137,12 @@ def _piece(piece: Any, undecided: Callable, x: Any, y: Any = None) -> Any:
 
 def _max(x: Any, y: Any) -> Any:
     apart = _constant(x) - _constant(y)
-    return _piece(x if apart >= 0 else y if apart <= 0 else None, arb.max, x, y)
+    return _piece(x if apart > 0 else y if apart < 0 else None, arb.max, x, y)
 
 
 def _abs(x: Any) -> Any:
     middle = _constant(x)
-    return _piece(x if middle >= 0 else -x if middle <= 0 else None, lambda a: a.max(-a), x)
+    return _piece(x if middle > 0 else -x if middle < 0 else None, lambda a: a.max(-a), x)
 
 
 def _sign(x: Any) -> Any:
@@ -163,8 +163,19 @@ def _quotient(x: Any, y: Any) -> Any:
     return x / y
 
 
+def _positive(name: str) -> Callable:
+    """A root or logarithm; of a series only where its constant term is positive: the terms beyond its length are unknown."""
+
+    def value(x: Any) -> Any:
+        if isinstance(x, arb_series) and not x[0] > 0:
+            raise NotEnclosed("the argument of a root or logarithm of a series may be zero")
+        return getattr(x, name)()
+
+    return value
+
+
 _OF_ONE: dict[str, Callable] = {
-    "exp": lambda a: a.exp(), "log": lambda a: a.log(), "sqrt": lambda a: a.sqrt(), "abs": _abs, "sign": _sign, "floor": _floor,
+    "exp": lambda a: a.exp(), "log": _positive("log"), "sqrt": _positive("sqrt"), "abs": _abs, "sign": _sign, "floor": _floor,
 }  # fmt: skip
 _OF_TWO: dict[str, Callable] = {
     "mul": lambda a, b: a * b, "div": _quotient, "max": _max, "atan": lambda a, _: a.atan(),

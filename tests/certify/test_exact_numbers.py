@@ -387,6 +387,22 @@ def test_series_of_a_function_that_may_jump_are_refused():
             fine.coefficients([start], 2)
 
 
+KINKS = {
+    "abs": lambda x: jnp.abs(x), "max": lambda x: jnp.maximum(x, -2 * x), "sqrt": jnp.sqrt, "sign": jnp.sign,
+    "where": lambda x: jnp.where(x > 0, x, 3 * x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_series_at_a_kink_are_refused(name):
+    """Also where the number is zero exactly: it moves from there to either side."""
+    fine = exact_function(graph_of(KINKS[name], jnp.zeros(1)), [])
+    assert fine.coefficients([arb(0.5, 0.25)], 2)[0][1].is_finite()
+    for start in (arb(0), arb(0, 0.1), arb(0.1, 0.1)):
+        with pytest.raises(NotEnclosed):
+            fine.coefficients([start], 2)
+
+
 def test_a_step_from_an_undefined_rate_is_refused():
     """x' = log x from about -1, and from a set that reaches zero: nothing holds a number that is not one."""
     rate = lambda x: jnp.log(x[:1])
