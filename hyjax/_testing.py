@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._numerics import eager
     from ._numerics.common_subexpressions import once
     from ._numerics.dependence import depends_on
-    from ._numerics.eager import FEW, LONG, SHORT
+    from ._numerics.eager import FEW, LONG, OLDER_EMITTERS, SHORT
     from ._numerics.eigenvalues import plain_spectrum, spectrum
     from ._numerics.elimination import det, null_vectors, solve, solver
     from ._numerics.fast import sincos

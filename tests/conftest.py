@@ -1,16 +1,18 @@
 """Float64, strict promotion, a compilation cache on disk, shapes checked, and orbits that several files use."""
 
 import gc
-import importlib
+import importlib.metadata
 import os
 import pathlib
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-# Kernels by XLA's older emitters, without LLVM's optimization: the same arithmetic, and three to four times less to compile,
-# which is what tests do most. In one piece for each program: the workers of pytest use all cores already.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+# Kernels by XLA's older emitters where there are two, without LLVM's optimization: the same arithmetic, and three to four times
+# less to compile, which is what tests do most. In one piece for each program: the workers of pytest use all cores already.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
+if importlib.metadata.version("jaxlib") < "0.11":
+    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 
 import jax

@@ -1,7 +1,7 @@
 """Compilation of a program that a user's call runs by itself: most of the wait for a first result.
 
-On a CPU two of XLA's options halve the time to compile (XLA of jaxlib 0.10): its older emitters of kernels, and less of LLVM's
-optimization. JAX takes options for a whole program only: a call under the user's own `jit`, `grad` or `vmap` is a part of another
+On a CPU two of XLA's options halve the time to compile: less of LLVM's optimization, and in jaxlib 0.10 XLA's older emitters of
+kernels. JAX takes options for a whole program only: a call under the user's own `jit`, `grad` or `vmap` is a part of another
 program, and `grad` and `jacrev` raise an error for a call with options. So the call looks whether JAX traces.
 """
 
@@ -14,14 +14,17 @@ from typing import ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
+import jax.core
 from jax.extend.core import get_opaque_trace_state, set_current_trace, take_current_trace
 from jaxtyping import PyTree
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-SHORT = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-LONG = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+# From jaxlib 0.11 on XLA has one generation of emitters, and refuses the option.
+OLDER_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
+SHORT = {"xla_backend_optimization_level": 0} | OLDER_EMITTERS
+LONG = {"xla_backend_optimization_level": 1} | OLDER_EMITTERS
 # A batch of fewer lanes, of a stride or a few each, takes longer to compile than to run.
 FEW = 4096
 
@@ -146,5 +149,5 @@ def _level_is_given() -> bool:
 @ft.cache
 def _untraced():
     # This module may be imported, and this function called, while JAX traces a function of the user.
-    with take_current_trace():
+    with jax.core.eval_context():
         return get_opaque_trace_state()

@@ -15,7 +15,6 @@ import jax
 import jax.core
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
-from jax.extend.core import take_current_trace
 from jaxtyping import Array, Float, PyTree
 
 from .._flow.integrator import Integrators
@@ -56,7 +55,7 @@ def run_one_orbit(
     if known is None or is_traced((known, system, integrator, origin)) or _captures(system, params, guess.dtype):
         return _compiled(system, guess, params, *along, method, integrator, near, origin=origin)
     there, guess, method, near = known
-    with take_current_trace():
+    with jax.core.eval_context():
         orbit, reached = _compiled(system, guess, there, *along, method, integrator, near, origin=origin)
     leaves = jax.tree.leaves(params)
     traced = tuple(isinstance(leaf, jax.core.Tracer) and eqx.is_inexact_array(leaf) for leaf in leaves)

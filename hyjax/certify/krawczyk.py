@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._numerics.eager import SHORT
 from .._orbit.orbit import PeriodicOrbit
 from .eigenvalue_discs import enclose_eigenvalues
 from .enclosed_map import Image, ReturnMap
@@ -35,8 +36,6 @@ from .taylor_model import basis, TaylorModel
 
 Vector = Float[np.ndarray, " m"]
 
-# The program runs some dozen times, so it is compiled with little optimization: three times faster. Roundings are as before.
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 # Lengths of time in which the events of the last, tiny box are sought, the shortest first.
 WINDOWS = (1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
 
@@ -70,7 +69,9 @@ class Boxes:
 
     def __init__(self, map: ReturnMap, degree: int):
         self.map, self.basis = map, basis(len(map.z), degree)
-        self.image = jax.jit(map.image, compiler_options=QUICK if jax.default_backend() == "cpu" else None)
+        # The program runs some dozen times, so it is compiled with little optimization: three times faster. Roundings are as
+        # before.
+        self.image = jax.jit(map.image, compiler_options=SHORT if jax.default_backend() == "cpu" else None)
         self.first = self.of_box(np.zeros(len(map.z)), np.zeros(len(map.z)))
         self.inverse = approximate_inverse(np.asarray(self.first.image.jacobian.center) - np.eye(len(map.z)))
 

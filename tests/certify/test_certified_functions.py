@@ -13,7 +13,7 @@ from elementary_cases import apart, everywhere, FUNCTIONS, HALF_PI, INF, missed,
 from enclosures import misses
 from flint import arb, ctx
 
-from hyjax._testing import elementary, outward_rounding as rounding
+from hyjax._testing import elementary, OLDER_EMITTERS, outward_rounding as rounding
 
 COUNT = 20_000
 
@@ -92,7 +92,7 @@ def test_within_a_larger_program(fused):
     rounding of a b + c, times 32 as `rounding` states. Also under `vmap`, and of several axes.
     """
 
-    @ft.partial(jax.jit, compiler_options={"xla_cpu_use_fusion_emitters": fused})
+    @ft.partial(jax.jit, compiler_options=dict.fromkeys(OLDER_EMITTERS, fused))
     @ft.partial(jax.vmap, in_axes=(0, 0, None))
     def program(a, b, c):
         m, product = a * b + c, a * 3.7

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import pytest
 
 from hyjax import fast
-from hyjax._testing import once, stored
+from hyjax._testing import OLDER_EMITTERS, once, stored
 
-DEFAULT = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+DEFAULT = {"xla_backend_optimization_level": 3} | dict.fromkeys(OLDER_EMITTERS, True)
 
 
 def shortest(fn, *arguments):
