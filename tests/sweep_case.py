@@ -8,12 +8,12 @@ import pathlib
 import signal
 import sys
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from systems import CLOCK
 
 import hyjax as hj
 
@@ -41,8 +41,7 @@ system = hj.HybridSystem(
     transitions=(hj.Transition("wait", "wait", guard=time_left, reset=quadratic),),
 )
 sequence = ("wait",)
-# A solver that is quick to compile; it is exact for this field.
-integrator = hj.Integrator(solver=dfx.Bosh3(), rtol=1e-13, atol=1e-13)
+integrator = CLOCK
 step = hj.ReturnMap(system, sequence=sequence, integrator=integrator)
 a_and_c = lambda p: (p.a, p.c)
 values = np.linspace(1.5, 3.7, 23), np.linspace(-0.12, 0.2, 11)

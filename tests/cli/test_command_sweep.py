@@ -44,12 +44,12 @@ def test_sweep_and_resume(command):
     assert stored["slope"].attrs["units"] == "rad" and stored["x"].attrs["units"].startswith("rad, ")
     assert_array_equal(stored["x"], x)
 
-    # The picture: the state over the slope, and the largest multiplier, all stable.
+    # The picture: the speed, which tells the gaits apart, over the slope, and the largest multiplier, all stable.
     left, right = ran.figures["sweep.png"].axes
-    assert_array_equal(points(left.lines[0]), np.stack([slope, x[:, 0]], axis=1))
+    assert_array_equal(points(left.lines[0]), np.stack([slope, x[:, 1]], axis=1))
     assert_allclose(points(right.lines[0]), np.stack([slope, np.full(40, multiplier)], axis=1), rtol=1e-12)
     assert [line.get_label() for line in left.lines] == ["stable"]
-    assert (left.get_xlabel(), left.get_ylabel()) == ("slope (rad)", r"$\theta$ (rad)")
+    assert (left.get_xlabel(), left.get_ylabel()) == ("slope (rad)", r"$\dot{\theta}$ (rad $\sqrt{g/l}$)")
 
     assert "--resume" in (again := command(*arguments)).stderr and again.returncode == 2
     # What a dead process has not written is written again, to the same bits.

@@ -13,7 +13,7 @@ import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 from pages import cells
 from readme import claimed
-from systems import ROLLED
+from systems import CLOCK
 
 import hyjax as hj
 from hyjax._testing import Bounds, branches_dataset, choose, crossing_branches, follow_curve, joined_points as joined
@@ -49,7 +49,7 @@ def fork(x, p):
 
 
 def start(f, guess, params):
-    step = hj.ReturnMap(mapping(f), sequence=("run",), integrator=ROLLED)
+    step = hj.ReturnMap(mapping(f), sequence=("run",), integrator=CLOCK)
     return hj.periodic_orbit(step, jnp.append(jnp.asarray(guess), 0.0), params)
 
 

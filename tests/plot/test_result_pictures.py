@@ -163,8 +163,8 @@ def test_ilqr():
     first, second = bouncing().sample(40)
     one, both = np.stack([first.x[0], second.x[0]]), np.stack([first.x[-1], x[-1]])
     arcs = SimpleNamespace(
-        modes=np.array([0, 0, -1]), starts=np.array([0, IMPACT, np.nan]), ends=np.array([IMPACT, 1, np.nan]), x_starts=one,
-        x_ends=both,
+        modes=np.array([0, 0, -1]), start_times=np.array([0, IMPACT, np.nan]), end_times=np.array([IMPACT, 1, np.nan]),
+        x_starts=one, x_ends=both,
     )  # fmt: skip
     params = bouncing_ball.Params()
     solution = SimpleNamespace(
