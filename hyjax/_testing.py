@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from ._orbit.section_search import _onto_surface, _solve
     from ._orbit.shooting import COARSE, find_root_by_stages, SingleShooting
     from ._orbit.verdict import judged
-    from .noise.joint import JointParams, Layout
+    from .noise.covariance_system import JointParams, Layout
     from .noise.noise import place_noise
     from .noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
     from .control.rollout import _convex, control_gradient, Direction, direction, Policy, QuadraticModel, released

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from .._numerics.common_subexpressions import once
 from .._numerics.trees import select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode
 from .._system.types import Flag, Params, State, Time
 from .integrate import Arrival, Entry, integrate
 from .integrator import Integrators
@@ -218,15 +218,16 @@ class Automaton(eqx.Module):
         return jacobian - jnp.outer(slip, delay)
 
     def variation(self, t: Time, z: Padded, transition: Index, params: Params) -> tuple[Array, Padded, Padded]:
-        """`variation_of_jump` of a transition, padded with zeros."""
+        """$D_xR$, the slip and the delay (`variation_of_jump`) of a transition, padded with zeros."""
         modes = self.system.modes
-        ways = [(modes[each.source], modes[each.target], each.guard, each.reset) for each in self.system.transitions]
+        ways = [
+            (modes[each.source], modes[each.target].vector_field, each.guard, each.reset)
+            for each in self.system.transitions
+        ]
 
         def padded(way, t, z, params):
-            source, target, guard, leap = way
-            alone = Transition("source", "target", guard, leap)
-            system = HybridSystem({"source": source, "target": target}, (alone,))
-            found = variation_of_jump(system, alone, t, z[: source.dimension], params)
+            source, after, guard, leap = way
+            found = variation_of_jump(source.vector_field, after, guard, leap, t, z[: source.dimension], params)
             pad = lambda part: jnp.pad(part, [(0, self.size - length) for length in part.shape])
             return jnp.concatenate([pad(found[0]), pad(found[1])[None], pad(found[2])[None]])
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._system.system import HybridSystem, Transition
-from .._system.types import Matrix, Params, State, Time
+from .._system.system import Guard, HybridSystem, Reset, Transition, VectorField
+from .._system.types import Matrix, Params, Scalar, State, Time
 
 
 def reset(transition: Transition, t: Time, x: State, params: Params) -> Float[Array, " post"]:
@@ -40,25 +40,30 @@ def saltation_matrix(
     """
     if not isinstance(transition, Transition):
         transition = system.transitions[transition]
-    jacobian, slip, delay = variation_of_jump(system, transition, jnp.asarray(t, x.dtype), x, params)
+    fields = system.mode(transition.source).vector_field, system.mode(transition.target).vector_field
+    t = jnp.asarray(t, x.dtype)
+    jacobian, slip, delay, _ = variation_of_jump(*fields, transition.guard, transition.reset, t, x, params)
     return jacobian - jnp.outer(slip, delay)
 
 
 def variation_of_jump(
-    system: HybridSystem, transition: Transition, t: Time, x: State, params: Params
-) -> tuple[Matrix, Float[Array, " post"], Float[Array, " pre"]]:
+    before: VectorField, after: VectorField, guard: Guard, jump: Reset, t: Time, x: State, params: Params
+) -> tuple[Matrix, Float[Array, " post"], Float[Array, " pre"], Scalar]:
     r"""The parts of a variation at fixed time across a jump, $\delta x^+ = D_xR\,\delta x^- - s\,\delta t$.
 
-    **Returns:** $D_xR$; the slip $s = f_J - D_xR\,f_I - D_tR$; and the row $-D_xg/(D_tg + D_xg\,f_I)$, by which an event is late,
-    $\delta t$, for a variation of the state. A jump that is taken at once is as late as the event before it.
+    **Arguments:** `before`, `after`: the vector fields $f_I$, $f_J$. `guard`, `jump`: $g$, $R$.
+
+    **Returns:** $D_xR$; the slip $s = f_J - D_xR\,f_I - D_tR$; the row $-D_xg/\dot g$, by which an event is late, $\delta t$, for
+    a variation of the state; and the guard's rate $\dot g = D_tg + D_xg\,f_I$. A jump that is taken at once is as late as the
+    event before it.
     """
-    x_after = reset(transition, t, x, params)
-    before = system.mode(transition.source).vector_field(t, x, params)
-    after = system.mode(transition.target).vector_field(t, x_after, params)
+    to = lambda t, x: jnp.asarray(jump(t, x, params), x.dtype)
+    x_after = to(t, x)
+    rate, rate_after = before(t, x, params), after(t, x_after, params)
 
-    guard_slope, guard_gradient = jax.jacfwd(lambda t, x: transition.guard(t, x, params), argnums=(0, 1))(t, x)
-    reset_slope, reset_jacobian = jax.jacfwd(lambda t, x: reset(transition, t, x, params), argnums=(0, 1))(t, x)
+    guard_slope, guard_gradient = jax.jacfwd(lambda t, x: guard(t, x, params), argnums=(0, 1))(t, x)
+    reset_slope, reset_jacobian = jax.jacfwd(to, argnums=(0, 1))(t, x)
 
-    guard_rate = guard_slope + guard_gradient @ before
-    slip = after - reset_jacobian @ before - reset_slope
-    return reset_jacobian, slip, -guard_gradient / guard_rate
+    guard_rate = guard_slope + guard_gradient @ rate
+    slip = rate_after - reset_jacobian @ rate - reset_slope
+    return reset_jacobian, slip, -guard_gradient / guard_rate, guard_rate

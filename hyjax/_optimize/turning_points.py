@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._flow.automaton import Automaton, follow_automaton, Index, Padded
 from .._flow.integrator import Integrators, rolled, without_jacobian
+from .._flow.joint import extended
 from .._flow.jump import reset
 from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
@@ -64,7 +65,7 @@ def remembered(make: Callable[[PeriodicOrbit], Made]) -> Callable[[PeriodicOrbit
 
 def with_integral(system: HybridSystem, rates: Mapping[str, Rate]) -> HybridSystem:
     """The system with one more state, the last, which the jumps do not change and whose derivative is the rate of the mode."""
-    return system.extended("integral of the rate", lambda name: rates.get(name, lambda t, x, params: jnp.zeros(())))
+    return extended(system, "integral of the rate", lambda name: rates.get(name, lambda t, x, params: jnp.zeros(())))
 
 
 class Measured(eqx.Module):

@@ -120,7 +120,8 @@ def monodromy_of_stride(system, t, x, params, sequence, integrator):
     for mode, taken, impact in zip(sequence, system.route(sequence), through.impacts, strict=True):
         flow = jax.jacfwd(lambda x: flow_for(system, mode, t, x, impact.t, params, pushed))(x)  # noqa: B023
         way, total = system.transitions[taken], flow @ total
-        jacobian, slip, late = variation_of_jump(system, way, impact.t, impact.x, params)
+        fields = system.mode(way.source).vector_field, system.mode(way.target).vector_field
+        jacobian, slip, late, _ = variation_of_jump(*fields, way.guard, way.reset, impact.t, impact.x, params)
         # A jump that is taken at once is as late as the one before it, and at the start is not late.
         delay = jnp.where(impact.at_once, delay, late @ total) if way.at_once else late @ total
         total = jacobian @ total - jnp.outer(slip, delay)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
 from .._flow.integrator import Integrators, rolled, without_jacobian
+from .._flow.joint import extended
 from .._numerics.elimination import solver
 from .._numerics.trees import without_tangents
 from .._system.results import choose, RESULTS
@@ -109,11 +110,11 @@ def in_family(multipliers: Complex[Array, " n"]) -> Flag:
     return jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
 
 
-def undetermined(extended: Matrix) -> Flag:
+def undetermined(matrix: Matrix) -> Flag:
     """Whether the Jacobian of an orbit's equation with conditions is singular: the conditions do not determine the unknowns."""
-    bound = jnp.finfo(extended.dtype).eps ** -0.6
-    inverse = solver(extended)(jnp.eye(len(extended), dtype=extended.dtype))
-    return ~(largest_row(extended) * largest_row(inverse) < bound)
+    bound = jnp.finfo(matrix.dtype).eps ** -0.6
+    inverse = solver(matrix)(jnp.eye(len(matrix), dtype=matrix.dtype))
+    return ~(largest_row(matrix) * largest_row(inverse) < bound)
 
 
 def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strides n"], params: Params) -> Flag:
@@ -166,7 +167,7 @@ def _with_difference(system: HybridSystem) -> HybridSystem:
         field = system.modes[name].vector_field
         return lambda t, x, q: jnp.max(jnp.abs(field(t, x, q[0]) - field(t - q[1], x, q[0])))
 
-    return system.extended("difference from the last lap", difference, lambda q: q[0])
+    return extended(system, "difference from the last lap", difference, lambda q: q[0])
 
 
 def _at_least_rounding(tolerance: float | Array, like: Array) -> Array:

@@ -61,4 +61,6 @@ def _parts(leaf: Any) -> list | None:
 
 
 def _kind(part: Any) -> Hashable:
-    return np.shape(part.value) if isinstance(part, PerMode) else id(part)
+    # Large integers of equal value are several objects.
+    own = part if isinstance(part, int) else id(part)
+    return np.shape(part.value) if isinstance(part, PerMode) else (type(part).__name__, own)

@@ -5,9 +5,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from .types import Flag, Params, Scalar, State, Time
 
@@ -268,29 +267,3 @@ class HybridSystem(eqx.Module):
             for w in self.transitions
         )
         return HybridSystem(modes, transitions, self.time_unit)
-
-    def extended(
-        self, coordinate: str, rate: Callable[[str], VectorField], params_of: Callable[[PyTree], Params] = lambda q: q
-    ) -> "HybridSystem":
-        """The system with one more coordinate, the last, on which nothing else depends and which no jump changes.
-
-        **Arguments:** `rate`: from the name of a mode to the rate of the coordinate there, a function of `(t, x, q)`, where `x`
-        is the state without it. `params_of`: from the parameters `q` of the new system to those of this one.
-        """
-        guard = lambda fn: lambda t, x, q: fn(t, x[:-1], params_of(q))
-        of_state = lambda fn: None if fn is None else guard(fn)
-        jump = lambda fn: lambda t, x, q: jnp.append(fn(t, x[:-1], params_of(q)), x[-1])
-
-        def field(name: str, fn: VectorField) -> VectorField:
-            last = rate(name)
-            return lambda t, x, q: jnp.append(fn(t, x[:-1], params_of(q)), jnp.asarray(last(t, x[:-1], q), x.dtype))
-
-        modes = {
-            name: Mode(field(name, mode.vector_field), (*mode.coordinates, coordinate), domain=of_state(mode.domain))
-            for name, mode in self.modes.items()
-        }
-        ways = tuple(
-            Transition(w.source, w.target, guard(w.guard), jump(w.reset), armed=of_state(w.armed), at_once=w.at_once)
-            for w in self.transitions
-        )
-        return HybridSystem(modes, ways, self.time_unit)

@@ -62,7 +62,7 @@ class Regulator(eqx.Module):
         time. A mode that recurs has several: then the solution itself knows which of its events have passed, as in `simulate`.
         """
         each, number, t, place = self._placed(t, mode, arc)
-        return self.tracker.aim(place, t, check_state(x, each.dimension, mode), each, number).control
+        return self.tracker.control(place, t, check_state(x, each.dimension, mode), each, number)[0]
 
     def _placed(self, t, mode: str, arc) -> tuple[Mode, int, Time, Place]:
         system, t = self.tracker.reference.system, jnp.asarray(t, self.tracker.reference.start_times.dtype)

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
 from .._flow.automaton import Automaton, follow_automaton
+from .._flow.joint import joint_system, numbered, padded
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._numerics.elimination import solver
@@ -36,7 +37,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._system.results import choose, nan_unless, RESULTS
-from .._system.system import HybridSystem, Mode, VectorField
+from .._system.system import HybridSystem, VectorField
 from .._system.types import Matrix, Params, State, Time
 from .._system.where import Where
 from .quadratic_cost import across, ByMode, ByTransition, Linearized, linearized, place_cost, QuadraticCost
@@ -67,47 +68,36 @@ class RiccatiMap(eqx.Module):
         )  # fmt: skip
 
 
-class Inputs(eqx.Module):
-    """Parameters of the joint flow."""
-
-    params: Params
-    cost: QuadraticCost
-
-
 # The rate of a map along a flow: from the vector field's derivatives, the map, and the costs with the mode's own $Q$.
 Moved = Callable[[Linearized, RiccatiMap, QuadraticCost, Matrix], RiccatiMap]
 
 
-class JointFlow(eqx.Module):
-    """The joint vector field of the state and of a map, all padded to the largest dimension, in one mode.
-
-    **Attributes:** `own`: the index of the mode's $Q$ among those of the costs. `moved`: the rate of the map.
-    """
-
-    vector_field: VectorField
-    n: int = eqx.field(static=True)
-    size: int = eqx.field(static=True)
-    own: int = eqx.field(static=True)
-    transverse: bool = eqx.field(static=True)
-    moved: Moved = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: Joint, inputs: Inputs) -> Joint:
-        n, cost = self.n, inputs.cost
-        x, found = split_state(z, self.size)
-        point = linearized(self.vector_field, t, x[:n], inputs.params, cost.free)
-        q = across(cost.states[self.own], point.rate) if self.transverse else cost.states[self.own]
-        block = RiccatiMap(found.a[:n, :n], found.g[:n, :n], found.h[:n, :n])
-        return join_state(point.rate, self.moved(point, block, cost, q), self.size)
-
-
 def joint_flows(system: HybridSystem, cost: QuadraticCost, transverse: bool, moved: Moved) -> Automaton:
-    """The flows of state and map in the modes of a system, without events; its parameters are `Inputs`."""
-    size = max(mode.dimension for mode in system.modes.values())
-    modes = {
-        name: Mode(JointFlow(mode.vector_field, mode.dimension, size, own, transverse, moved), joint_names(size))
-        for (name, mode), own in zip(system.modes.items(), cost.of_mode, strict=True)
-    }
-    return Automaton(HybridSystem(modes, ()))
+    """The flows of state and map in the modes of a system, without events; the parameters are those of the system, and the
+    costs. **Arguments:** `moved`: the rate of the map."""
+    size, own = (
+        max(mode.dimension for mode in system.modes.values()),
+        dict(zip(system.names, cost.of_mode, strict=True)),
+    )
+
+    def flow(name: str) -> VectorField:
+        mode = system.mode(name)
+        return eqx.Partial(_flow, mode.vector_field, mode.dimension, size, own[name], transverse, moved)
+
+    return Automaton(joint_system(system, flow, None, lambda mode: numbered(size + size**2 + 2 * packed_size(size))))
+
+
+def _flow(
+    vector_field: VectorField, n: int, size: int, own: int, transverse: bool, moved: Moved, t: Time, z: Joint,
+    inputs: tuple[Params, QuadraticCost],
+) -> Joint:  # fmt: skip
+    """The rates of state and map, padded. **Arguments:** `own`: the index of the mode's $Q$ among those of the costs."""
+    params, cost = inputs
+    x, found = split_state(z, size)
+    point = linearized(vector_field, t, x[:n], params, cost.free)
+    q = across(cost.states[own], point.rate) if transverse else cost.states[own]
+    block = RiccatiMap(found.a[:n, :n], found.g[:n, :n], found.h[:n, :n])
+    return join_state(point.rate, moved(point, block, cost, q), size)
 
 
 def _end_moved(point: Linearized, riccati: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
@@ -125,15 +115,9 @@ def _times(a: Float[Array, "n k"], b: Float[Array, "k m"]) -> Float[Array, "n m"
     return ft.reduce(operator.add, (a[:, k, None] * b[k] for k in range(len(b))))
 
 
-def joint_names(size: int) -> tuple[str, ...]:
-    """Names of the entries of `join_state`."""
-    return tuple(f"z{i}" for i in range(size + size**2 + 2 * packed_size(size)))
-
-
 def join_state(x: State, riccati: RiccatiMap, size: int) -> Joint:
     """State and map in one array, padded to the largest dimension."""
-    pad = lambda matrix: jnp.pad(matrix, (0, size - len(matrix)))
-    x, a, g, h = (pad(each) for each in (x, riccati.a, riccati.g, riccati.h))
+    x, a, g, h = (padded(each, size) for each in (x, riccati.a, riccati.g, riccati.h))
     return jnp.concatenate([x, jnp.ravel(a), pack(g), pack(h)])
 
 
@@ -161,7 +145,7 @@ class Passage(eqx.Module):
 def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse: bool) -> Passage:
     """The maps of the Riccati equation along a reference."""
     system, size = reference.system, reference.size
-    automaton, inputs = joint_flows(system, cost, transverse, _end_moved), Inputs(reference.params, cost)
+    automaton, inputs = joint_flows(system, cost, transverse, _end_moved), (reference.params, cost)
     none = jnp.zeros((size, size), reference.x_starts.dtype)
     dimensions = jnp.array([mode.dimension for mode in system.modes.values()])
 
@@ -187,13 +171,9 @@ def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse
 
 def _jumps(reference: Reference, cost: QuadraticCost) -> RiccatiMap:
     xi, size = reference.saltations(), reference.size
-    padded = lambda k: jnp.zeros((size, size), xi.dtype) if k is None else _square(cost.states[k], size)
-    costs = jnp.stack([padded(k) for k in cost.of_event] or [padded(None)])
+    own = lambda k: jnp.zeros((size, size), xi.dtype) if k is None else padded(cost.states[k], size)
+    costs = jnp.stack([own(k) for k in cost.of_event] or [own(None)])
     return RiccatiMap(xi, jnp.zeros_like(xi), costs[jnp.maximum(reference.transitions, 0)])
-
-
-def _square(matrix: Float[Array, "n n"], size: int) -> Float[Array, "size size"]:
-    return jnp.pad(matrix, (0, size - len(matrix)))
 
 
 def around(through: Passage) -> RiccatiMap:
@@ -354,7 +334,7 @@ def prepare(
     )
     if terminal_cost is None:
         return reference, cost, None if reference.period is not None else jnp.zeros((size, size), dtype)
-    return reference, cost, jnp.pad(terminal_cost / cost.unit, (0, size - len(terminal_cost)))
+    return reference, cost, padded(terminal_cost / cost.unit, size)
 
 
 @long_run
@@ -398,6 +378,6 @@ def _onto_section(once: RiccatiMap, reference: Reference, cost: QuadraticCost) -
         q = cost.states[own]
         weight = jnp.where(f @ q @ f > 0, q @ f, f)
         matrix = jnp.eye(n, dtype=f.dtype) - jnp.outer(f, weight) / (weight @ f)
-        each.append(jnp.pad(matrix, (0, size - n)))
+        each.append(padded(matrix, size))
     onto = jnp.stack(each)[first]
     return RiccatiMap(onto @ once.a, onto @ once.g @ onto.T, once.h)

@@ -42,13 +42,14 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._flow.automaton import Automaton, follow_automaton, Index, Padded, switched
 from .._flow.integrator import Integrators
+from .._flow.joint import retimed
 from .._flow.simulate import ArcStart, first_arc, follow_arc
 from .._numerics.elimination import smallest_pivot, solve
 from .._numerics.linearize import with_columns
 from .._numerics.trees import select
 from .._orbit.stride_derivatives import leaf_values
 from .._system.results import choose, RESULTS
-from .._system.system import HybridSystem, Mode, VectorField
+from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, Scalar, State, Time
 from .._system.where import with_leaves
 
@@ -206,30 +207,11 @@ def spans(reference: Rollout) -> Spans:
     return Spans(jnp.argmax(begins, axis=1), last, jnp.any(begins, axis=1))
 
 
-class _Along(eqx.Module):
-    """Where an arc of constant control is continued, and how far; a negative length leads back in time."""
-
-    params: Params
-    start: Time
-    length: Time
-
-
-class _Stretched(eqx.Module):
-    """A vector field over the part of the way, from 0 to 1, in either direction of time."""
-
-    vector_field: VectorField
-
-    def __call__(self, s: Scalar, x: State, along: _Along) -> State:
-        return along.length * self.vector_field(along.start + s * along.length, x, along.params)
-
-
 def _continued(problem: ControlProblem, t: Time, z: Padded, mode: Index, until: Time, params: Params) -> Padded:
     """The state at `until` by the flow of the mode from `(t, z)`, forward or back, with guards ignored."""
-    modes = {name: Mode(_Stretched(each.vector_field), each.coordinates) for name, each in problem.system.modes.items()}
-    automaton, zero = Automaton(HybridSystem(modes, ())), jnp.zeros_like(t)
+    automaton, zero = Automaton(retimed(problem.system)), jnp.zeros_like(t)
     # Over no time it takes no step.
-    whole = jnp.where(until != t, 1, zero)
-    along = _Along(params, t, until - t)
+    whole, along = jnp.where(until != t, 1, zero), (params, t, until - t)
     return follow_automaton(automaton, zero, z, mode, whole, along, problem.integrator, guarded=False).x
 
 

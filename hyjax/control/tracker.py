@@ -23,12 +23,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton, follow_automaton
+from .._flow.joint import retimed
 from .._system.results import RESULTS
-from .._system.system import HybridSystem, Mode, VectorField
-from .._system.types import Flag, Matrix, Params, State, Time
+from .._system.system import Mode
+from .._system.types import Matrix, Params, State, Time
 from .quadratic_cost import across, control_matrix, Linearized, QuadraticCost
 from .reference import Reference
-from .riccati_equation import CostsToGo, Inputs, join_state, joint_flows, Passage, RiccatiMap, split_state
+from .riccati_equation import CostsToGo, join_state, joint_flows, Passage, RiccatiMap, split_state
 
 
 class ReferenceTable(eqx.Module):
@@ -67,40 +68,22 @@ def _start_moved(point: Linearized, to_end: RiccatiMap, cost: QuadraticCost, q: 
     return RiccatiMap(a @ (acting @ h - point.by_state), -a @ acting @ a.T, h @ acting @ h - back - back.T - q)
 
 
-class _Reversed(eqx.Module):
-    """A vector field in the time -t."""
-
-    vector_field: VectorField
-
-    def __call__(self, t: Time, x: State, params: Params) -> State:
-        return -self.vector_field(-t, x, params)
-
-
 def reference_table(
     reference: Reference, cost: QuadraticCost, through: Passage, costs: CostsToGo, margin: int, transverse: bool
 ) -> ReferenceTable:
     """The table of a reference. **Arguments:** `margin`: the number of segments by which each arc is continued on both sides."""
     system, size = reference.system, reference.size
-    joint, inputs = joint_flows(system, cost, transverse, _start_moved), Inputs(reference.params, cost)
-    backwards = {name: Mode(_Reversed(each.vector_field), each.coordinates) for name, each in system.modes.items()}
-    backwards = Automaton(HybridSystem(backwards, ()))
+    joint, inputs = joint_flows(system, cost, transverse, _start_moved), (reference.params, cost)
+    reverse = reference.params, 0.0, -1.0
     segments = through.nodes.shape[1]
 
-    def continued(automaton: Automaton, t, x, step, mode):
+    def continued(automaton: Automaton, params, t, x, step, mode):
         """States at the next `margin` times, and how many of them exist."""
 
         def one(carry, k):
             x, good, count = carry
-            end = follow_automaton(
-                automaton,
-                t + k * step,
-                x,
-                mode,
-                t + (k + 1) * step,
-                reference.params,
-                reference.integrator,
-                guarded=False,
-            )
+            at, until = t + k * step, t + (k + 1) * step
+            end = follow_automaton(automaton, at, x, mode, until, params, reference.integrator, guarded=False)
             good = good & (end.result == RESULTS.successful) & jnp.all(jnp.isfinite(end.x))
             x = jnp.where(good, end.x, x)
             return (x, good, count + good.astype(x.dtype)), x
@@ -113,8 +96,8 @@ def reference_table(
         start, end, x_start, x_end, mode, nodes, maps, ps, p_end = row
         step = (end - start) / segments
         step = jnp.where(step > 0, step, 1)
-        after, later = continued(Automaton(system), end, x_end, step, mode)
-        before, earlier = continued(backwards, -start, x_start, step, mode)
+        after, later = continued(Automaton(system), reference.params, end, x_end, step, mode)
+        before, earlier = continued(Automaton(retimed(system)), reverse, -start, x_start, step, mode)
         states = jnp.concatenate([before[::-1], nodes, x_end[None], after])
         times = start + step * (jnp.arange(len(states), dtype=step.dtype) - margin)
         # Outside the arc the cost matrix is held: the map is the identity.
@@ -169,16 +152,6 @@ class Place(eqx.Module):
     shift: Time
 
 
-class Aim(eqx.Module):
-    """The control at a point. **Attributes:** `control`: $u$, shape `(m,)`. `deviation`: $\\delta x$. `cost`: $Q$. `tracked`:
-    whether the arc is of the solution's mode; elsewhere $u = 0$ and $\\delta x = 0$."""
-
-    control: Float[Array, " m"]
-    deviation: State
-    cost: Matrix
-    tracked: Flag
-
-
 class Tracker(eqx.Module):
     """A reference as a function of time, with the gain of its feedback. **Attributes:** `transverse`: whether the reference's
     time is set at each jump to that of the reference's own jump."""
@@ -193,12 +166,14 @@ class Tracker(eqx.Module):
         """The parameters of the reference."""
         return self.reference.params
 
-    def aim(self, place: Place, t: Time, x: State, mode: Mode, number: int) -> Aim:
-        """The control of a solution in the mode of that number, at a place of the reference."""
+    def control(
+        self, place: Place, t: Time, x: State, mode: Mode, number: int
+    ) -> tuple[Float[Array, " m"], State, Matrix]:
+        r"""The control $u$ of a solution in the mode of that number, at a place of the reference; the deviation $\delta x$,
+        and its cost $Q$. $u = 0$ and $\delta x = 0$ where the arc is of another mode."""
         gain, wanted, q = self.gain(place.arc, t - place.shift, mode, number)
-        tracked = self.reference.modes[place.arc] == number
-        deviation = jnp.where(tracked, x - wanted, 0)
-        return Aim(-gain @ deviation, deviation, q, tracked)
+        deviation = jnp.where(self.reference.modes[place.arc] == number, x - wanted, 0)
+        return -gain @ deviation, deviation, q
 
     def gain(self, arc: Index, t: Time, mode: Mode, number: int) -> tuple[Float[Array, "m n"], State, Matrix]:
         """The gain $K$, the state and the cost $Q$ of an arc at a time of the reference."""

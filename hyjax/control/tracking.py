@@ -1,10 +1,12 @@
-r"""The closed loop of a system and its regulator, as a hybrid system.
+r"""The closed loop of a system and its regulator, as a joint system.
 
 Its state is that of the system and three coordinates that follow it: the number of the reference's arc with which the solution is
 compared, the shift of its time, and the cost so far,
 
 $$\dot c = \delta x^\top Q\,\delta x + u^\top R\,u, \qquad c^+ = c^- + \delta x^{-\top} Q_e\,\delta x^-.$$
 """
+
+import dataclasses
 
 import equinox as eqx
 import jax
@@ -13,15 +15,15 @@ from jaxtyping import Array, Float
 
 from .._flow.automaton import Automaton
 from .._flow.integrator import Integrators
+from .._flow.joint import joint_system, own_params
 from .._flow.simulate import run_simulation
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._orbit.stride_derivatives import leaf_values
 from .._system.results import RESULTS
-from .._system.system import HybridSystem, Mode, Reset, Transition
+from .._system.system import HybridSystem, Mode, Reset
 from .._system.types import State, Time
 from .._system.where import with_leaves
-from ..noise.joint import After, OfState
 from .tracker import Place, Tracker
 
 # The coordinates that follow the state.
@@ -57,58 +59,51 @@ class Tracking(eqx.Module):
     result: RESULTS
 
 
-class _ClosedFlow(eqx.Module):
-    mode: Mode
-    number: int = eqx.field(static=True)
+def closed_system(tracker: Tracker) -> HybridSystem:
+    """The closed loop, whose parameters are the tracker."""
+    system = tracker.reference.system
+    number = system.names.index
 
-    def __call__(self, t: Time, z: State, tracker: Tracker) -> State:
-        n, weights, params = self.mode.dimension, tracker.weights, tracker.params
-        x, place = z[:n], _place(z, n)
-        aim = tracker.aim(place, t, x, self.mode, self.number)
-        values = leaf_values(params, weights.free, x.dtype) + aim.control
-        rate = self.mode.vector_field(t, x, with_leaves(params, weights.free, values))
-        cost = aim.deviation @ aim.cost @ aim.deviation + aim.control @ weights.control @ aim.control
-        return jnp.concatenate([rate, jnp.zeros(2, x.dtype), (weights.unit * cost)[None]])
+    def jump(k: int) -> Reset:
+        way = system.transitions[k]
+        cost = tracker.weights.of_event[k]
+        return eqx.Partial(_jump, system.mode(way.source), way.reset, number(way.source), number(way.target), cost)
+
+    flow = lambda name: eqx.Partial(_flow, system.mode(name), number(name))
+    closed = joint_system(system, flow, jump, lambda mode: (*mode.coordinates, *FOLLOWING), params_of=own_params)
+    units = ("1", system.time_unit, "")
+    modes = {
+        name: dataclasses.replace(mode, units=(*own.units, *units) if own.units else ())
+        for (name, mode), own in zip(closed.modes.items(), system.modes.values(), strict=True)
+    }
+    return HybridSystem(modes, closed.transitions, system.time_unit)
 
 
-class _ClosedJump(eqx.Module):
-    source: Mode
-    reset: Reset
-    before: int = eqx.field(static=True)
-    after: int = eqx.field(static=True)
-    event_cost: int | None = eqx.field(static=True)
+def _flow(mode: Mode, number: int, t: Time, z: State, tracker: Tracker) -> State:
+    n, weights, params = mode.dimension, tracker.weights, tracker.params
+    x = z[:n]
+    control, deviation, q = tracker.control(_place(z, n), t, x, mode, number)
+    values = leaf_values(params, weights.free, x.dtype) + control
+    rate = mode.vector_field(t, x, with_leaves(params, weights.free, values))
+    cost = deviation @ q @ deviation + control @ weights.control @ control
+    return jnp.concatenate([rate, jnp.zeros(2, x.dtype), (weights.unit * cost)[None]])
 
-    def __call__(self, t: Time, z: State, tracker: Tracker) -> After:
-        n = self.source.dimension
-        x, place, cost = z[:n], _place(z, n), z[n + 2]
-        if self.event_cost is not None:
-            deviation = tracker.aim(place, t, x, self.source, self.before).deviation
-            cost = cost + tracker.weights.unit * (deviation @ tracker.weights.states[self.event_cost] @ deviation)
-        place = tracker.entered(place, t, self.after)
-        x = jnp.asarray(self.reset(t, x, tracker.params), z.dtype)
-        return jnp.concatenate([x, jnp.stack([place.arc.astype(z.dtype), place.shift, cost])])
+
+def _jump(
+    source: Mode, reset: Reset, before: int, after: int, event_cost: int | None, t: Time, z: State, tracker: Tracker
+) -> Float[Array, " after"]:
+    n = source.dimension
+    x, place, cost = z[:n], _place(z, n), z[n + 2]
+    if event_cost is not None:
+        _, deviation, _ = tracker.control(place, t, x, source, before)
+        cost = cost + tracker.weights.unit * (deviation @ tracker.weights.states[event_cost] @ deviation)
+    place = tracker.entered(place, t, after)
+    x = jnp.asarray(reset(t, x, tracker.params), z.dtype)
+    return jnp.concatenate([x, jnp.stack([place.arc.astype(z.dtype), place.shift, cost])])
 
 
 def _place(z: State, n: int) -> Place:
     return Place(jnp.round(jax.lax.stop_gradient(z[n])).astype(int), z[n + 1])
-
-
-def closed_system(tracker: Tracker) -> HybridSystem:
-    """The closed loop, whose parameters are the tracker."""
-    system = tracker.reference.system
-    modes = {}
-    for number, (name, mode) in enumerate(system.modes.items()):
-        domain = None if mode.domain is None else OfState(mode.domain, mode.dimension)
-        coordinates = (*mode.coordinates, *FOLLOWING)
-        units = (*mode.units, "1", system.time_unit, "") if mode.units else ()
-        modes[name] = Mode(_ClosedFlow(mode, number), coordinates, domain, units)
-    ways = []
-    for way, cost in zip(system.transitions, tracker.weights.of_event, strict=True):
-        source, after = system.mode(way.source), system.names.index(way.target)
-        jump = _ClosedJump(source, way.reset, system.names.index(way.source), after, cost)
-        armed = None if way.armed is None else OfState(way.armed, source.dimension)
-        ways.append(Transition(way.source, way.target, OfState(way.guard, source.dimension), jump, armed))
-    return HybridSystem(modes, tuple(ways), system.time_unit)
 
 
 @long_run

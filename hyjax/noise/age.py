@@ -8,13 +8,17 @@ coordinate its saltation matrix is that of any other event: an event that is lat
 and the jump after it is as late. (In a mode that lasts no time a product of matrices of the state alone would not do.)
 """
 
+import dataclasses
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
+from .._flow.joint import joint_system, numbered
 from .._flow.surfaces import rounding, Surfaces
-from .._system.system import Domain, Guard, HybridSystem, Mode, Reset, Transition, VectorField
+from .._system.system import Guard, HybridSystem, Reset, VectorField
 from .._system.types import Flag, Params, Scalar, State, Time
 from .noise import PlacedNoise, value_at
 
@@ -26,56 +30,37 @@ def takes_age(system: HybridSystem) -> bool:
 
 def with_age(system: HybridSystem) -> HybridSystem:
     """The same system whose states begin with the time since the last event."""
-    modes = {
-        name: Mode(
-            _Flow(mode.vector_field),
-            # Coordinates may have any names.
-            tuple(f"z_{i}" for i in range(mode.dimension + 1)),
-            None if mode.domain is None else _OfState(mode.domain),
-        )
-        for name, mode in system.modes.items()
-    }
-    ways = []
-    for way in system.transitions:
-        guard = AtOnce(way.guard) if way.at_once else _OfState(way.guard)
-        armed = None if way.armed is None else _OfState(way.armed)
-        ways.append(Transition(way.source, way.target, guard, _Reset(way.reset, guard), armed, way.at_once))
-    return HybridSystem(modes, tuple(ways))
+
+    def jump(k: int) -> Reset:
+        way = system.transitions[k]
+        return eqx.Partial(_reset, way.reset, AtOnce(way.guard) if way.at_once else None)
+
+    flow = lambda name: eqx.Partial(_flow, system.mode(name).vector_field)
+    aged = joint_system(system, flow, jump, lambda mode: numbered(mode.dimension + 1), first=1)
+    ways = (
+        dataclasses.replace(way, guard=AtOnce(own.guard)) if own.at_once else way
+        for way, own in zip(aged.transitions, system.transitions, strict=True)
+    )
+    return HybridSystem(aged.modes, tuple(ways), aged.time_unit)
 
 
 def aged_noise(noise: PlacedNoise) -> PlacedNoise:
     """The noise of a system, for its states that begin with the time since the last event."""
-    values = tuple(_OfAged(value) if callable(value) else _padded(value) for value in noise.values)
-    return PlacedNoise(values, noise.flow, noise.guard, noise.reset)
+    values = (eqx.Partial(_of_aged, value) if callable(value) else _padded(value) for value in noise.values)
+    return dataclasses.replace(noise, values=tuple(values))
 
 
 def _padded(value: Array) -> Array:
     return jnp.pad(value, (1, 0)) if value.ndim else value
 
 
-class _OfAged(eqx.Module):
+def _of_aged(value: Callable, t: Time, z: State, params: Params) -> Array:
     """A noise that is a function of the state."""
-
-    fn: object
-
-    def __call__(self, t: Time, z: State, params: Params) -> Array:
-        return _padded(value_at(self.fn, t, z[1:], params))
+    return _padded(value_at(value, t, z[1:], params))
 
 
-class _Flow(eqx.Module):
-    vector_field: VectorField
-
-    def __call__(self, t: Time, z: State, params: Params) -> State:
-        return jnp.concatenate([jnp.ones_like(z[:1]), self.vector_field(t, z[1:], params)])
-
-
-class _OfState(eqx.Module):
-    """A guard, domain or `armed` of the state."""
-
-    fn: Guard | Domain
-
-    def __call__(self, t: Time, z: State, params: Params) -> Array | Flag:
-        return self.fn(t, z[1:], params)
+def _flow(vector_field: VectorField, t: Time, z: State, params: Params) -> State:
+    return jnp.concatenate([jnp.ones_like(z[:1]), vector_field(t, z[1:], params)])
 
 
 class AtOnce(eqx.Module):
@@ -96,10 +81,6 @@ class AtOnce(eqx.Module):
         return stop_gradient((z[0] <= 0) & (surfaces.values(t, z[1:], params)[0] < -noise[0]))
 
 
-class _Reset(eqx.Module):
-    reset: Reset
-    guard: Guard
-
-    def __call__(self, t: Time, z: State, params: Params) -> Float[Array, " post"]:
-        age = jnp.where(self.guard.beyond(t, z, params), z[:1], 0) if isinstance(self.guard, AtOnce) else 0 * z[:1]
-        return jnp.concatenate([age, jnp.asarray(self.reset(t, z[1:], params), z.dtype)])
+def _reset(reset: Reset, at_once: AtOnce | None, t: Time, z: State, params: Params) -> Float[Array, " post"]:
+    age = 0 * z[:1] if at_once is None else jnp.where(at_once.beyond(t, z, params), z[:1], 0)
+    return jnp.concatenate([age, jnp.asarray(reset(t, z[1:], params), z.dtype)])

@@ -5,22 +5,22 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from .._flow.automaton import Automaton, StateAlone
 from .._flow.integrator import Integrator, IntegratorLike
+from .._flow.joint import own_params
 from .._flow.simulate import check_simulation, raise_stop, rows_of, run_simulation
 from .._flow.surfaces import rounding
-from .._flow.trajectory import Samples, Trajectory
+from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
-from .._numerics.semidefinite import check_covariance, packed_places, packed_size
+from .._numerics.semidefinite import check_covariance
 from .._results.registry import draw
-from .._system.results import nan_unless, RESULTS
+from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .age import aged_noise, takes_age, with_age
-from .joint import joint_state, joint_system, JointParams, own_params
+from .covariance_system import covariance_system, JointParams, layout_of
 from .noise import Noise, place_noise, PlacedNoise, value_at
 
 
@@ -137,30 +137,30 @@ def _covariance(
     if aged:
         system, noise = with_age(system), aged_noise(noise)
         x0, sigma0 = jnp.pad(x0, (1, 0)), jnp.pad(sigma0, (1, 0))
-    joint, leading = joint_system(system, noise), tuple(each.dimension for each in system.modes.values())
+    layout, leading = layout_of(system), tuple(each.dimension for each in system.modes.values())
     unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
-    z0, inputs = joint_state(x0, sigma0, unit), JointParams(params, noise, unit)
+    z0, inputs = layout.join(x0, sigma0 / unit), JointParams(params, noise, unit)
+    joint = covariance_system(system, noise, layout)
     automaton = Automaton(joint, leading=leading, alone=StateAlone(system, own_params))
     flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, times)
-    # The trajectory of the state, and the covariances, from that of the joint state.
 
-    def parts(z, mode):
-        x, sigma = split(z, mode, system, unit)
-        return (x[..., 1:], sigma[..., 1:, 1:]) if aged else (x, sigma)
+    def parts(z):
+        """States and covariances of joint states."""
+        x, sigma = layout.state(z), layout.covariance(z) * unit
+        return (x[1:], sigma[1:, 1:]) if aged else (x, sigma)
 
-    x, sigma = parts(flown.x, flown.mode)
-    x_starts, sigma_starts = parts(flown.x_starts, flown.modes)
-    x_ends, sigma_ends = parts(flown.x_ends, flown.modes)
+    x, sigma = parts(flown.x)
+    x_starts, sigma_starts = jax.vmap(parts)(flown.x_starts)
+    x_ends, sigma_ends = jax.vmap(parts)(flown.x_ends)
     samples = sigma_samples = None
     if flown.samples is not None:
-        x_samples, sigma_samples = parts(flown.samples.x, flown.samples.mode)
-        samples = Samples(flown.samples.t, x_samples, flown.samples.mode)
+        x_samples, sigma_samples = jax.vmap(parts)(flown.samples.x)
+        samples = dataclasses.replace(flown.samples, x=x_samples)
     trajectory = dataclasses.replace(
         flown, x=x, x_starts=x_starts, x_ends=x_ends, samples=samples, params=params, system=whole
     )
     if aged:
-        at_once = (flown.transitions >= 0) & (split(flown.x_ends, flown.modes, system, unit)[0][:, 0] <= 0)
-        trajectory = _known_at_once(trajectory, at_once)
+        trajectory = _known_at_once(trajectory, (flown.transitions >= 0) & (flown.x_ends[:, 0] <= 0))
     return Covariance(trajectory, sigma, sigma_starts, sigma_ends, sigma_samples)
 
 
@@ -198,26 +198,3 @@ def covariance_unit(sigma0: Matrix, noise: PlacedNoise, mode: int, t0: Time, x0:
     largest = jax.lax.stop_gradient(jnp.max(jnp.stack(sizes)))
     usable = (largest > 0) & jnp.isfinite(largest)
     return jnp.where(usable, jnp.exp2(jnp.round(jnp.log2(jnp.where(usable, largest, 1)))), 1)
-
-
-def split(
-    z: Float[Array, "*rows joint"], mode: Int[Array, "*rows"], system: HybridSystem, unit: Scalar
-) -> tuple[Float[Array, "*rows size"], Float[Array, "*rows size size"]]:
-    """State and covariance of padded joint states, each padded with zeros; NaN where the mode is -1."""
-    dimensions = [each.dimension for each in system.modes.values()]
-    size, nothing = max(dimensions), z.shape[-1]
-    # For each mode, the places of the entries in the joint state; what is padding is at the place of a zero.
-    of_state = np.full((len(dimensions), size), nothing)
-    of_sigma = np.full((len(dimensions), size, size), nothing)
-    for k, n in enumerate(dimensions):
-        of_state[k, :n] = np.arange(n)
-        of_sigma[k, :n, :n] = n + packed_places(n)
-        assert n + packed_size(n) <= nothing
-    z = jnp.concatenate([z, jnp.zeros((*z.shape[:-1], 1), z.dtype)], axis=-1)
-
-    def read(places):
-        at = jnp.asarray(places.reshape(len(dimensions), -1))[mode]
-        found = jnp.take_along_axis(z, at, axis=-1)
-        return nan_unless((mode >= 0)[..., None], found).reshape(*z.shape[:-1], *places.shape[1:])
-
-    return read(of_state), read(of_sigma) * unit

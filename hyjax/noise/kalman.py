@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded, StateAlone, switched
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
+from .._flow.joint import own_params
 from .._flow.simulate import check_simulation
 from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
@@ -29,8 +30,8 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, Scalar, State, Time
 from .covariance import covariance_unit
+from .covariance_system import covariance_system, JointParams, layout_of, with_eventless_modes
 from .estimates import Estimates, Filtered
-from .joint import estimate_system, JointParams, layout_of, own_params, with_eventless_modes
 from .noise import Noise, place_noise, PlacedNoise
 from .prediction import Estimator, log_probabilities, predict, Prediction
 
@@ -190,12 +191,11 @@ def _scan(inputs: tuple, mode0: Index, settings: Settings):
         system, noise = with_eventless_modes(system, noise)
         if isinstance(integrator, ModeIntegrators):
             integrator = integrator.renamed(system.names, names * 2)
-    flow = estimate_system(system, noise, layout, saltation=settings.saltation)
+    flow = covariance_system(system, noise, layout, estimate=True, saltation=settings.saltation)
     dimensions = tuple(mode.dimension for mode in system.modes.values())
     automaton = Automaton(flow, leading=dimensions, alone=StateAlone(system, own_params))
     estimator = Estimator(automaton, Automaton(system), layout, params)
-    more = layout.size - x0.size
-    z0 = layout.join(jnp.pad(x0, (0, more)), jnp.pad(sigma0 / params.unit, (0, more)))
+    z0 = layout.join(x0, sigma0 / params.unit)
     start = _Now(t0, z0, mode0, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful))
 
     def one(now: _Now, each):

@@ -23,7 +23,7 @@ from .._flow.simulate import ArcStart, first_arc, flow_arc, leave_arc
 from .._flow.surfaces import rounding, start_threshold
 from .._numerics.trees import select, without_tangents
 from .._system.types import Flag, Scalar, Time
-from .joint import JointParams, Layout
+from .covariance_system import JointParams, Layout
 
 
 class Estimator(eqx.Module):

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 from .._flow.integrator import pushable
 from .._numerics.eager import long_run
 from .._numerics.riccati import lyapunov_sum
-from .._numerics.semidefinite import check_covariance, unpack
+from .._numerics.semidefinite import check_covariance
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem, shifts_phase
@@ -16,7 +16,7 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .._system.where import free_leaves, Where
 from .covariance import covariance_unit
-from .joint import joint_state, joint_system, JointParams, Jump
+from .covariance_system import covariance_system, JointParams, Jump, layout_of
 from .noise import Noise, place_noise, PlacedNoise
 
 
@@ -123,11 +123,12 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
     system, x, params, sequence = orbit.system, orbit.x, orbit.params, orbit.sequence * orbit.strides
     t, n = jnp.zeros((), x.dtype), x.size
     none = jnp.zeros((n, n), x.dtype)
-    joint = joint_system(system, noise)
-    inputs = JointParams(params, noise, covariance_unit(none, noise, system.names.index(sequence[0]), t, x, params))
-    around = lambda sigma: run_stride(
-        joint, t, joint_state(x, sigma, inputs.unit), inputs, sequence, pushable(orbit.integrator)
-    )
+    layout = layout_of(system)
+    joint = covariance_system(system, noise, layout)
+    unit = covariance_unit(none, noise, system.names.index(sequence[0]), t, x, params)
+    inputs, integrator = JointParams(params, noise, unit), pushable(orbit.integrator)
+    around = lambda sigma: run_stride(joint, t, layout.join(x, sigma / unit), inputs, sequence, integrator)
+    covariance_in = lambda end: layout.covariance(end)[:n, :n] * unit
 
     def at_own_jumps(through):
         jump, last = joint.transitions[joint.route(sequence)[-1]].reset, through.impacts[-1]
@@ -144,7 +145,6 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
         stable = radius < 1 - float(jnp.finfo(x.dtype).eps) ** 0.5
     else:
         matrix, stable, end = orbit.return_jacobian, orbit.spectral_radius < 1, at_own_jumps(through)
-    covariance_in = lambda end: unpack(end[n:], n) * inputs.unit
     # An unstable sum overflows: its lane of a batch is computed with zeros.
     found = lyapunov_sum(jnp.where(stable, matrix, 0).T, covariance_in(end))
     if timed:

@@ -1,6 +1,6 @@
 r"""The Lyapunov exponents of a trajectory, through whatever modes come.
 
-They are those of tangent vectors that the state of another hybrid system carries: $(x, V)$, of the same modes and transitions.
+They are those of the tangent vectors of a joint system, $(x, V)$:
 
 $$\dot V = A\,V, \quad A = D_xf; \qquad V^+ = \Xi\,V^-$$
 
@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, without_jacobian
-from .._flow.jump import reset, saltation_matrix
+from .._flow.joint import joint_system, numbered, pushed
+from .._flow.jump import variation_of_jump
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._numerics.eager import long_run
 from .._numerics.orthonormal import orthonormal
@@ -26,8 +27,8 @@ from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import nan_unless, RESULTS
-from .._system.system import Domain, Guard, HybridSystem, Mode, Transition, VectorField
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.system import Guard, HybridSystem, Reset, VectorField
+from .._system.types import Params, Scalar, State, Time
 from ..noise.age import takes_age, with_age
 
 # The tangent vectors are rows.
@@ -46,55 +47,46 @@ def split_tangents(z: Float[Array, " joint"], size: int) -> tuple[Float[Array, "
     return rows[0], rows[1:]
 
 
-class _Flow(eqx.Module):
-    vector_field: VectorField
-    n: int = eqx.field(static=True)
-    size: int = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: State, params: Params) -> State:
-        x, tangents = split_tangents(z, self.size)
-        push = lambda v: jax.jvp(lambda x: self.vector_field(t, x, params), (x[: self.n],), (v,))
-        rate, turned = jax.vmap(push, out_axes=(None, 0))(tangents[:, : self.n])
-        return with_tangents(rate, turned, self.size)
-
-
-class _OfState(eqx.Module):
-    """A guard, domain or `armed` of the state alone."""
-
-    fn: Guard | Domain
-    n: int = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: State, params: Params) -> Array | Flag:
-        return self.fn(t, z[: self.n], params)
-
-
-class _Jump(eqx.Module):
-    system: HybridSystem
-    way: Transition
-    n: int = eqx.field(static=True)
-    size: int = eqx.field(static=True)
-
-    def __call__(self, t: Time, z: State, params: Params) -> State:
-        x, tangents = split_tangents(z, self.size)
-        x, tangents = x[: self.n], tangents[:, : self.n]
-        xi = saltation_matrix(self.system, self.way, t, x, params)
-        return with_tangents(reset(self.way, t, x, params), tangents @ xi.T, self.size)
-
-
 def tangent_system(system: HybridSystem, count: int) -> HybridSystem:
     """The hybrid system of the state with `count` tangent vectors."""
     size = max(mode.dimension for mode in system.modes.values())
-    names = tuple(f"z_{i}" for i in range(size * (1 + count)))
-    modes, transitions = {}, []
-    for name, mode in system.modes.items():
-        domain = None if mode.domain is None else _OfState(mode.domain, mode.dimension)
-        modes[name] = Mode(_Flow(mode.vector_field, mode.dimension, size), names, domain)
-    for way in system.transitions:
-        n = system.mode(way.source).dimension
-        armed = None if way.armed is None else _OfState(way.armed, n)
-        jump = _Jump(system, way, n, size)
-        transitions.append(Transition(way.source, way.target, _OfState(way.guard, n), jump, armed, way.at_once))
-    return HybridSystem(modes, tuple(transitions))
+
+    def flow(name: str) -> VectorField:
+        mode = system.mode(name)
+        return eqx.Partial(_flow, mode.vector_field, mode.dimension, size)
+
+    def jump(k: int) -> Reset:
+        way = system.transitions[k]
+        source, target = system.mode(way.source), system.mode(way.target)
+        return eqx.Partial(
+            _jump, source.vector_field, target.vector_field, way.guard, way.reset, source.dimension, size
+        )
+
+    return joint_system(system, flow, jump, lambda mode: numbered(size * (1 + count)))
+
+
+def _flow(vector_field: VectorField, n: int, size: int, t: Time, z: State, params: Params) -> State:
+    x, tangents = split_tangents(z, size)
+    rate, turned = pushed(vector_field, t, x[:n], params, tangents[:, :n].T)
+    return with_tangents(rate, turned.T, size)
+
+
+def _jump(
+    before: VectorField,
+    after: VectorField,
+    guard: Guard,
+    leap: Reset,
+    n: int,
+    size: int,
+    t: Time,
+    z: State,
+    params: Params,
+) -> State:
+    x, tangents = split_tangents(z, size)
+    x, tangents = x[:n], tangents[:, :n]
+    jacobian, slip, delay, _ = variation_of_jump(before, after, guard, leap, t, x, params)
+    xi = jacobian - jnp.outer(slip, delay)
+    return with_tangents(jnp.asarray(leap(t, x, params), x.dtype), tangents @ xi.T, size)
 
 
 # Standard errors are those of the mean over this number of consecutive parts of the trajectory.
