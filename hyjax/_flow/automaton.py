@@ -6,6 +6,7 @@ its own integrator.
 
 import functools as ft
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -276,6 +277,37 @@ def _selected(index: Index, count: int, members: list[int], columns: list[tuple]
             known[key] = PerMode(column[0]) if same else jnp.asarray(table)[jnp.asarray(row)[index]]
         chosen.append(known[key])
     return tuple(chosen)
+
+
+class ByMode(eqx.Module):
+    """A function of the state for each mode, of which the index of the mode selects one at run time.
+
+    **Attributes:** `ways`: the dimension of each mode, and its function of `(t, x, *more)`.
+    """
+
+    ways: tuple[tuple[int, Callable[..., Array]], ...]
+
+    def __call__(self, mode: Index, t: Time, z: Padded, *more: PyTree) -> Array:
+        """The value at a padded state in the mode of that index."""
+        read = lambda way, t, z, *more: jnp.asarray(way[1](t, z[: way[0]], *more), z.dtype)
+        return switched(mode, self.ways, read, t, z, *more)
+
+
+def functions_by_mode(
+    system: HybridSystem, given: Any, more: tuple, shape: tuple[int, ...], t: Time, dtype, label: str, needs: str
+) -> ByMode:
+    """The functions of all modes, checked. **Arguments:** `given`: a function, or one for each mode by name. `more`: their
+    arguments after time and state. `shape`: of their values. `label`, `needs`: begin and end of messages."""
+    ways = system.by_mode(given, label.partition(": ")[2])
+    if missing := [name for name, fn in ways.items() if fn is None]:
+        raise ValueError(f"{label} has no function for the modes {missing}. Give one for each of {list(system.names)}.")
+    for name, fn in ways.items():
+        if not callable(fn):
+            raise ValueError(f"{label} of mode {name!r} must be a function, not {fn!r}.")
+        out = eqx.filter_eval_shape(fn, t, jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype), *more)
+        if getattr(out, "shape", None) != shape:
+            raise ValueError(f"{label} returns shape {getattr(out, 'shape', out)} in mode {name!r}, {needs}.")
+    return ByMode(tuple((mode.dimension, ways[name]) for name, mode in system.modes.items()))
 
 
 def follow_automaton(

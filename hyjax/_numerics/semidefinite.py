@@ -1,13 +1,14 @@
 """Symmetric matrices given by a user, checked; packed as the numbers of their lower triangle; and covariances inverted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
-from .._system.types import Matrix
+from .._system.types import Matrix, Scalar
 
 
 def check_covariance(matrix, size: int, dtype, name: str) -> Matrix:
@@ -61,6 +62,14 @@ def pack(matrix: Float[Array, "n n"]) -> Float[Array, " packed"]:
 def unpack(packed: Float[Array, " packed"], n: int) -> Float[Array, "n n"]:
     """The symmetric matrix of a packed triangle."""
     return packed[packed_places(n)]
+
+
+def unit_of(arrays: Sequence[Array]) -> Scalar:
+    """The power of two next to the largest modulus of all entries, without derivatives; 1 where all are zero, or one is not
+    finite."""
+    largest = stop_gradient(jnp.max(jnp.stack([jnp.max(jnp.abs(each)) for each in arrays])))
+    usable = (largest > 0) & jnp.isfinite(largest)
+    return jnp.where(usable, jnp.exp2(jnp.round(jnp.log2(jnp.where(usable, largest, 1)))), 1)
 
 
 def solve_semidefinite(sigma: Float[Array, "*rows n n"], right: Float[Array, "*rows n k"]) -> Float[Array, "*rows n k"]:

@@ -199,6 +199,28 @@ class HybridSystem(eqx.Module):
             raise ValueError(f"HybridSystem: {role} {name!r} is not one of the modes {self.names}.")
         return self._modes[self.names.index(name)]
 
+    def by_mode(self, given: Any, label: str) -> dict[str, Any]:
+        """What is given for each mode: by their names, `None` for one that is not named; or the same for all. `ValueError` for an
+        unknown name; its message says that `label` is given."""
+        if not isinstance(given, Mapping):
+            return dict.fromkeys(self.names, given)
+        for name in given:
+            self.mode(name, f"mode of {label}")
+        return {name: given.get(name) for name in self.names}
+
+    def by_transition(self, given: Any, label: str) -> list[Any]:
+        """What is given for each transition: by their indices or by `(source, target)`, `None` for one that is not named; or the
+        same for all. `ValueError` for an unknown one; its message begins with `label`."""
+        ways = [(way.source, way.target) for way in self.transitions]
+        if not isinstance(given, Mapping):
+            return [given] * len(ways)
+        for key in given:
+            if key not in ways and not (isinstance(key, int) and 0 <= key < len(ways)):
+                raise ValueError(
+                    f"{label} is given for {key!r}, which is no transition. Give the index or the modes of one of {ways}."
+                )
+        return [given.get(k, given.get(way)) for k, way in enumerate(ways)]
+
     def leaving(self, name: str) -> tuple[int, ...]:
         """Indices of the transitions out of the mode of that name."""
         self.mode(name)

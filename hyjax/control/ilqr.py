@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._flow.automaton import functions_by_mode
 from .._flow.check import check_state
 from .._flow.integrator import Integrator, IntegratorLike, without_jacobian
 from .._flow.simulate import check_simulation
@@ -35,7 +36,6 @@ from .rollout import (
     direction,
     no_policy,
     no_rollout,
-    place_costs,
     Policy,
     quadratic_model,
     QuadraticModel,
@@ -481,10 +481,13 @@ def ilqr(
         raise ValueError(f"ilqr: tolerance={tolerance!r} must lie between 0 and 1, for example 1e-9.")
     u = jax.ShapeDtypeStruct((m,), x0.dtype)
     size = max(each.dimension for each in system.modes.values())
+    placed = lambda given, more, label: functions_by_mode(
+        system, given, more, (), times[0], x0.dtype, label, "but it must return one number, shape ()"
+    )
     problem = ControlProblem(
         system=system, params=params, x0=jnp.pad(x0, (0, size - x0.size)), initial=mode, times=times,
-        stage=place_costs(stage_cost, system, (u, params), x0.dtype, "stage_cost"),
-        terminal=place_costs(terminal_cost, system, (params,), x0.dtype, "terminal_cost"),
+        stage=placed(stage_cost, (u, params), "ilqr: stage_cost"),
+        terminal=placed(terminal_cost, (params,), "ilqr: terminal_cost"),
         integrator=without_jacobian(integrator), free=free, max_events=max_events,
     )  # fmt: skip
     found = run_ilqr(problem, controls, max_iterations, jnp.asarray(tolerance, x0.dtype), jnp.asarray(hold))

@@ -4,7 +4,7 @@ $$\int \delta x^\top Q\,\delta x + u^\top R\,u\,\mathrm dt + \sum_{\text{events}
   + \delta x(T)^\top P_T\,\delta x(T)$$
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import equinox as eqx
 import jax
@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 
 from .._numerics.elimination import solver
 from .._numerics.linearize import with_columns
-from .._numerics.semidefinite import check_covariance, check_positive
+from .._numerics.semidefinite import check_covariance, check_positive, unit_of
 from .._orbit.stride_derivatives import leaf_values
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, VectorField
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .._system.where import free_leaves, Where, with_leaves
 
@@ -60,7 +60,12 @@ def place_cost(
     """The costs, checked. `ValueError` for a wrong shape, a matrix that is not symmetric and semidefinite or, $R$, definite."""
     free = free_leaves(where, params)
     sizes = {name: mode.dimension for name, mode in system.modes.items()}
-    given = _by_mode(state_cost, system, caller)
+    if state_cost is not None and not isinstance(state_cost, Mapping) and len(set(sizes.values())) > 1:
+        raise ValueError(
+            f"{caller}: state_cost is one matrix, but the modes have the dimensions {sizes}. Give one for each mode, "
+            "{name: Q, ...}; a mode that is not named has the identity."
+        )
+    given = system.by_mode(state_cost, f"{caller}(state_cost=...)")
     distinct: list[tuple] = []
 
     def keep(matrix, n: int, label: str) -> int:
@@ -72,7 +77,7 @@ def place_cost(
         return len(distinct) - 1
 
     of_mode = tuple(keep(given[name], n, f"state_cost of mode {name!r}") for name, n in sizes.items())
-    at_events = _by_transition(event_cost, system, caller)
+    at_events = system.by_transition(event_cost, f"{caller}: event_cost")
     of_event = tuple(
         None if each is None else keep(each, sizes[way.source], f"event_cost of {way.source!r} -> {way.target!r}")
         for each, way in zip(at_events, system.transitions, strict=True)
@@ -84,30 +89,24 @@ def place_cost(
         else check_positive(control_cost, m, dtype, f"{caller}: control_cost")
     )
     states = tuple(each[2] for each in distinct)
-    unit = _unit([*states, *([] if terminal_cost is None else [terminal_cost])])
+    unit = unit_of([*states, *([] if terminal_cost is None else [terminal_cost])])
     scaled = control / unit
     inverse = solver(scaled)(jnp.eye(m, dtype=dtype))
     return QuadraticCost(tuple(each / unit for each in states), scaled, inverse, unit, of_mode, of_event, free)
 
 
-class Linearized(eqx.Module):
-    """A vector field about a point: $f$, $A = D_xf$, $B = D_uf$."""
-
-    rate: Float[Array, " n"]
-    by_state: Float[Array, "n n"]
-    by_control: Float[Array, "n m"]
-
-
-def linearized(vector_field: Callable, t: Time, x: State, params: Params, free: tuple[int, ...]) -> Linearized:
-    """The vector field at `(t, x)`, differentiated by the state and by the parameters `free`."""
+def linearized(
+    vector_field: VectorField, t: Time, x: State, params: Params, free: tuple[int, ...]
+) -> tuple[State, Float[Array, "n n"], Float[Array, "n m"]]:
+    """The vector field at `(t, x)`, differentiated by the state and by the parameters `free`: $f$, $A = D_xf$, $B = D_uf$."""
     n = x.size
     at = lambda v: (vector_field(t, v[:n], with_leaves(params, free, v[n:])), None)
     rate, by, _ = with_columns(at, jnp.concatenate([x, leaf_values(params, free, x.dtype)]))
-    return Linearized(rate, by[:, :n], by[:, n:])
+    return rate, by[:, :n], by[:, n:]
 
 
 def control_matrix(
-    vector_field: Callable, t: Time, x: State, params: Params, free: tuple[int, ...]
+    vector_field: VectorField, t: Time, x: State, params: Params, free: tuple[int, ...]
 ) -> Float[Array, "n m"]:
     """$B = D_uf$ alone."""
     at = lambda values: vector_field(t, x, with_leaves(params, free, values))
@@ -122,36 +121,3 @@ def across(cost: Matrix, rate: State) -> Matrix:
     along = jnp.sum(rate * pushed)
     # Where the cost does not see the flow, it is already that of the deviation from the orbit.
     return cost - jnp.where(along > 0, 1 / jnp.where(along > 0, along, 1), 0) * pushed[:, None] * pushed
-
-
-def _unit(matrices: list[Array]) -> Scalar:
-    largest = jax.lax.stop_gradient(jnp.max(jnp.stack([jnp.max(jnp.abs(each)) for each in matrices])))
-    usable = (largest > 0) & jnp.isfinite(largest)
-    return jnp.where(usable, jnp.exp2(jnp.round(jnp.log2(jnp.where(usable, largest, 1)))), 1)
-
-
-def _by_mode(given, system: HybridSystem, caller: str) -> dict:
-    if isinstance(given, Mapping):
-        for name in given:
-            system.mode(name, f"mode of {caller}(state_cost=...)")
-        return {name: given.get(name) for name in system.names}
-    sizes = {name: mode.dimension for name, mode in system.modes.items()}
-    if given is not None and len(set(sizes.values())) > 1:
-        raise ValueError(
-            f"{caller}: state_cost is one matrix, but the modes have the dimensions {sizes}. Give one for each mode, "
-            "{name: Q, ...}; a mode that is not named has the identity."
-        )
-    return dict.fromkeys(system.names, given)
-
-
-def _by_transition(given, system: HybridSystem, caller: str) -> list:
-    ways = [(way.source, way.target) for way in system.transitions]
-    if not isinstance(given, Mapping):
-        return [given] * len(ways)
-    for key in given:
-        if key not in ways and not (isinstance(key, int) and 0 <= key < len(ways)):
-            raise ValueError(
-                f"{caller}: event_cost is given for {key!r}, which is no transition. Give the index or the modes of one of "
-                f"{ways}."
-            )
-    return [given.get(k, given.get(way)) for k, way in enumerate(ways)]

@@ -174,6 +174,6 @@ def _regulator(reference, weights, terminal, transverse: bool, segments: int, ma
     costs, multipliers, result = solve(through, reference, weights, terminal, transverse)
     table = reference_table(reference, weights, through, costs, margin, transverse)
     good = result == RESULTS.successful
-    cost = nan_unless(good, costs.segments[0, 0] * weights.unit)
+    cost = nan_unless(good, costs[0][0, 0] * weights.unit)
     multipliers = None if multipliers is None else nan_unless(good, multipliers)
     return Regulator(cost, multipliers, result, Tracker(reference, weights, table, transverse))

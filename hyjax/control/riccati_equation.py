@@ -40,7 +40,7 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Matrix, Params, State, Time
 from .._system.where import Where
-from .quadratic_cost import across, ByMode, ByTransition, Linearized, linearized, place_cost, QuadraticCost
+from .quadratic_cost import across, ByMode, ByTransition, linearized, place_cost, QuadraticCost
 from .reference import Reference, reference_of
 
 Square = Float[Array, "*rows size size"]
@@ -68,8 +68,8 @@ class RiccatiMap(eqx.Module):
         )  # fmt: skip
 
 
-# The rate of a map along a flow: from the vector field's derivatives, the map, and the costs with the mode's own $Q$.
-Moved = Callable[[Linearized, RiccatiMap, QuadraticCost, Matrix], RiccatiMap]
+# The rate of a map along a flow: from $F$ and $B$, the map, and the costs with the mode's own $Q$.
+Moved = Callable[[Matrix, Matrix, RiccatiMap, QuadraticCost, Matrix], RiccatiMap]
 
 
 def joint_flows(system: HybridSystem, cost: QuadraticCost, transverse: bool, moved: Moved) -> Automaton:
@@ -94,18 +94,18 @@ def _flow(
     """The rates of state and map, padded. **Arguments:** `own`: the index of the mode's $Q$ among those of the costs."""
     params, cost = inputs
     x, found = split_state(z, size)
-    point = linearized(vector_field, t, x[:n], params, cost.free)
-    q = across(cost.states[own], point.rate) if transverse else cost.states[own]
+    rate, f, b = linearized(vector_field, t, x[:n], params, cost.free)
+    q = across(cost.states[own], rate) if transverse else cost.states[own]
     block = RiccatiMap(found.a[:n, :n], found.g[:n, :n], found.h[:n, :n])
-    return join_state(point.rate, moved(point, block, cost, q), size)
+    return join_state(rate, moved(f, b, block, cost, q), size)
 
 
-def _end_moved(point: Linearized, riccati: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
+def _end_moved(f: Matrix, b: Matrix, riccati: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
     """The rate of the map as the end of its interval moves."""
-    a, g, b = riccati.a, riccati.g, point.by_control
-    filtered = point.by_state - _times(g, q)
+    a, g = riccati.a, riccati.g
+    filtered = f - _times(g, q)
     # Of F G + G F' - G Q G, half is (F - GQ/2) G.
-    half = _times((filtered + point.by_state) / 2, g)
+    half = _times((filtered + f) / 2, g)
     driven = half + half.T + _times(_times(b, cost.inverse), b.T)
     return RiccatiMap(_times(filtered, a), driven, _times(a.T, _times(q, a)))
 
@@ -190,12 +190,9 @@ def around(through: Passage) -> RiccatiMap:
     return jax.lax.scan(arc, start, (through.maps, through.jumps))[0]
 
 
-class CostsToGo(eqx.Module):
-    """The cost matrices of a reference. **Attributes:** `segments`: at the starts of the segments, shape `(arcs, segments, size,
-    size)`. `ends`: at the ends of the arcs, before the jumps, shape `(arcs, size, size)`."""
-
-    segments: Float[Array, "*arcs segments size size"]
-    ends: Float[Array, "*arcs size size"]
+# The cost matrices of a reference: at the starts of the segments, shape `(arcs, segments, size, size)`; and at the ends of the
+# arcs, before the jumps, shape `(arcs, size, size)`.
+CostsToGo = tuple[Float[Array, "arcs segments size size"], Float[Array, "arcs size size"]]
 
 
 def backward(through: Passage, reference: Reference, terminal: Matrix) -> CostsToGo:
@@ -210,7 +207,7 @@ def backward(through: Passage, reference: Reference, terminal: Matrix) -> CostsT
             return p, p
 
         start, segments = jax.lax.scan(segment, end, maps, reverse=True)
-        return jnp.where(there, start, p), CostsToGo(segments, end)
+        return jnp.where(there, start, p), (segments, end)
 
     rows = reference.there, reference.jumped, through.maps, through.jumps
     return jax.lax.scan(arc, terminal, rows, reverse=True)[1]
@@ -340,10 +337,10 @@ def prepare(
 @long_run
 def _riccati(reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool) -> RiccatiSolution:
     through = passage(reference, cost, 1, transverse)
-    costs, multipliers, result = solve(through, reference, cost, terminal, transverse)
+    (segments, ends), multipliers, result = solve(through, reference, cost, terminal, transverse)
     good = result == RESULTS.successful
     there = good & reference.there[:, None, None]
-    starts, ends = (nan_unless(there, each * cost.unit) for each in (costs.segments[:, 0], costs.ends))
+    starts, ends = (nan_unless(there, each * cost.unit) for each in (segments[:, 0], ends))
     if multipliers is not None:
         multipliers = nan_unless(good, multipliers)
     return RiccatiSolution(starts[0], starts, ends, multipliers, result)

@@ -32,15 +32,14 @@ Source: Tassa, Erez, Todorov (2012), *Synthesis and stabilization of complex beh
 IROS, eqs. 5 and 11; Kong, Council, Johnson (2021), *iLQR for piecewise-smooth hybrid dynamical systems*, IEEE CDC, for events.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._flow.automaton import Automaton, follow_automaton, Index, Padded, switched
+from .._flow.automaton import Automaton, ByMode, follow_automaton, Index, Padded
 from .._flow.integrator import Integrators
 from .._flow.joint import retimed
 from .._flow.simulate import ArcStart, first_arc, follow_arc
@@ -60,15 +59,14 @@ TerminalCost = Callable[[Time, State, Params], Scalar]
 
 class ControlProblem(eqx.Module):
     """The arguments of `ilqr`, checked. **Attributes:** `x0`: padded. `times`: the grid, shape `(steps + 1,)`. `stage`,
-    `terminal`: for each mode its dimension and its cost. `initial`: the mode of `x0`. `free`: the leaves of the parameters that
-    act."""
+    `terminal`: the costs. `initial`: the mode of `x0`. `free`: the leaves of the parameters that act."""
 
     system: HybridSystem
     params: Params
     x0: Padded
     times: Float[Array, " times"]
-    stage: tuple[tuple[int, StageCost], ...]
-    terminal: tuple[tuple[int, TerminalCost], ...]
+    stage: ByMode
+    terminal: ByMode
     integrator: Integrators
     initial: str = eqx.field(static=True)
     free: tuple[int, ...] = eqx.field(static=True)
@@ -88,13 +86,11 @@ class ControlProblem(eqx.Module):
 
     def stage_cost(self, t: Time, z: Padded, u: Control, mode: Index) -> Scalar:
         """The cost of one step."""
-        read = lambda way, t, z, u, params: jnp.asarray(way[1](t, z[: way[0]], u, params), z.dtype)
-        return switched(mode, self.stage, read, t, z, u, self.params)
+        return self.stage(mode, t, z, u, self.params)
 
     def terminal_cost(self, t: Time, z: Padded, mode: Index) -> Scalar:
         """The cost of the final state."""
-        read = lambda way, t, z, params: jnp.asarray(way[1](t, z[: way[0]], params), z.dtype)
-        return switched(mode, self.terminal, read, t, z, self.params)
+        return self.terminal(mode, t, z, self.params)
 
     def interval(
         self, t: Time, until: Time, z: Padded, mode: Index, u: Control, log: PyTree, note: Callable, most: Index
@@ -113,28 +109,6 @@ class ControlProblem(eqx.Module):
 
         end, log, _ = jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, log, jnp.zeros_like(most)))
         return end, log
-
-
-def place_costs(given: Any, system: HybridSystem, arguments: tuple, dtype, label: str) -> tuple[tuple[int, Any], ...]:
-    """For each mode its dimension and its cost, checked. **Arguments:** `given`: a function, or one for each mode by name.
-    `arguments`: of the function, without the time and the state."""
-    ways: dict[str, Any] = dict(given) if isinstance(given, Mapping) else dict.fromkeys(system.names, given)
-    for name in ways:
-        system.mode(name, f"mode of ilqr({label}=...)")
-    if missing := [name for name in system.names if name not in ways]:
-        raise ValueError(
-            f"ilqr: {label} has no function for the modes {missing}. Give one for each of {list(system.names)}."
-        )
-    for name, fn in ways.items():
-        if not callable(fn):
-            raise ValueError(f"ilqr: {label} of mode {name!r} must be a function, not {fn!r}.")
-        t, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype)
-        out = eqx.filter_eval_shape(fn, t, x, *arguments)
-        if getattr(out, "shape", None) != ():
-            raise ValueError(
-                f"ilqr: {label} returns shape {getattr(out, 'shape', out)} in mode {name!r}; it must return one number, shape ()."
-            )
-    return tuple((mode.dimension, ways[name]) for name, mode in system.modes.items())
 
 
 class ArcTable(eqx.Module):
@@ -161,14 +135,6 @@ class Rollout(eqx.Module):
     events: Int[Array, ""]
     cost: Scalar
     result: RESULTS
-
-
-class Spans(eqx.Module):
-    """The first and the last step that begins in each arc of a rollout, and whether there is one; shape `(arcs,)`."""
-
-    first: Int[Array, " arcs"]
-    last: Int[Array, " arcs"]
-    there: Bool[Array, " arcs"]
 
 
 class Policy(eqx.Module):
@@ -200,11 +166,15 @@ def no_rollout(problem: ControlProblem, controls: Float[Array, "steps m"]) -> Ro
     )  # fmt: skip
 
 
+# The first and the last step that begins in each arc of a rollout, and whether there is one; shape `(arcs,)`.
+Spans = tuple[Int[Array, " arcs"], Int[Array, " arcs"], Bool[Array, " arcs"]]
+
+
 def spans(reference: Rollout) -> Spans:
     """The steps that begin in each arc."""
     begins = reference.numbers[:-1] == jnp.arange(len(reference.arcs.modes))[:, None]
     last = begins.shape[1] - 1 - jnp.argmax(begins[:, ::-1], axis=1)
-    return Spans(jnp.argmax(begins, axis=1), last, jnp.any(begins, axis=1))
+    return jnp.argmax(begins, axis=1), last, jnp.any(begins, axis=1)
 
 
 def _continued(problem: ControlProblem, t: Time, z: Padded, mode: Index, until: Time, params: Params) -> Padded:
@@ -232,8 +202,9 @@ def _control(
 ) -> Control:
     """The control of the step `k` of a solution that is compared with the arc `now.arc` of the reference."""
     arcs, t, arc = reference.arcs, problem.times[k], jnp.maximum(now.arc, 0)
-    compared = (now.arc >= 0) & span.there[arc]
-    row = jnp.where(compared, jnp.clip(k, span.first[arc], span.last[arc]), k)
+    first, last, there = (column[arc] for column in span)
+    compared = (now.arc >= 0) & there
+    row = jnp.where(compared, jnp.clip(k, first, last), k)
     late, early = row < k, row > k
     t_known = jnp.where(late, arcs.end_times[arc], jnp.where(early, arcs.start_times[arc], t))
     x_known = jnp.where(late, arcs.x_ends[arc], jnp.where(early, arcs.x_starts[arc], reference.x[row]))

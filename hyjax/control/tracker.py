@@ -27,7 +27,7 @@ from .._flow.joint import retimed
 from .._system.results import RESULTS
 from .._system.system import Mode
 from .._system.types import Matrix, Params, State, Time
-from .quadratic_cost import across, control_matrix, Linearized, QuadraticCost
+from .quadratic_cost import across, control_matrix, QuadraticCost
 from .reference import Reference
 from .riccati_equation import CostsToGo, join_state, joint_flows, Passage, RiccatiMap, split_state
 
@@ -60,12 +60,12 @@ class ReferenceTable(eqx.Module):
         return x, to_end.before(after)
 
 
-def _start_moved(point: Linearized, to_end: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
+def _start_moved(f: Matrix, b: Matrix, to_end: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
     """The rate of the map as the start of its interval moves."""
     a, h = to_end.a, to_end.h
-    acting = point.by_control @ cost.inverse @ point.by_control.T
-    back = point.by_state.T @ h
-    return RiccatiMap(a @ (acting @ h - point.by_state), -a @ acting @ a.T, h @ acting @ h - back - back.T - q)
+    acting = b @ cost.inverse @ b.T
+    back = f.T @ h
+    return RiccatiMap(a @ (acting @ h - f), -a @ acting @ a.T, h @ acting @ h - back - back.T - q)
 
 
 def reference_table(
@@ -125,7 +125,7 @@ def reference_table(
 
     columns = (
         reference.start_times, reference.end_times, reference.x_starts, reference.x_ends, reference.modes,
-        through.nodes, through.maps, costs.segments, costs.ends,
+        through.nodes, through.maps, *costs,
     )  # fmt: skip
     return ReferenceTable(*jax.lax.map(arc, columns))
 

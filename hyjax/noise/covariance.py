@@ -14,7 +14,7 @@ from .._flow.simulate import check_simulation, raise_stop, rows_of, run_simulati
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
-from .._numerics.semidefinite import check_covariance
+from .._numerics.semidefinite import check_covariance, unit_of
 from .._results.registry import draw
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
@@ -191,10 +191,5 @@ def covariance_unit(sigma0: Matrix, noise: PlacedNoise, mode: int, t0: Time, x0:
     A noise that is a function of the state is looked at in the initial mode alone.
     """
     own = noise.flow[mode]
-    sizes = [jnp.max(jnp.abs(sigma0))]
-    for index, value in enumerate(noise.values):
-        if not callable(value) or index == own:
-            sizes.append(jnp.max(jnp.abs(value_at(value, t0, x0, params))))
-    largest = jax.lax.stop_gradient(jnp.max(jnp.stack(sizes)))
-    usable = (largest > 0) & jnp.isfinite(largest)
-    return jnp.where(usable, jnp.exp2(jnp.round(jnp.log2(jnp.where(usable, largest, 1)))), 1)
+    seen = (value for index, value in enumerate(noise.values) if not callable(value) or index == own)
+    return unit_of([sigma0, *(value_at(value, t0, x0, params) for value in seen)])

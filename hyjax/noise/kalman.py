@@ -4,9 +4,7 @@ A scan over measurements, each of which follows a prediction through events: the
 covariance has a prediction, a likelihood, and Kalman's update.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +14,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, Int
 
-from .._flow.automaton import Automaton, Index, Padded, StateAlone, switched
+from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padded, StateAlone
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._flow.joint import own_params
 from .._flow.simulate import check_simulation
@@ -30,48 +28,12 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, Scalar, State, Time
 from .covariance import covariance_unit
-from .covariance_system import covariance_system, JointParams, layout_of, with_eventless_modes
+from .covariance_system import covariance_system, JointParams, Layout, layout_of, with_eventless_modes
 from .estimates import Estimates, Filtered
 from .noise import Noise, place_noise, PlacedNoise
 from .prediction import Estimator, log_probabilities, predict, Prediction
 
 Observe = Callable[[Time, State, Params], Array]
-
-
-class Sensor(eqx.Module):
-    """What is measured, mode by mode, and the covariance of its error.
-
-    **Attributes:** `ways`: the dimension of each mode, and the function that gives what is measured there. `error`: $V$.
-    """
-
-    ways: tuple[tuple[int, Observe], ...]
-    error: Matrix
-
-    def __call__(self, t: Time, x: Float[Array, " size"], mode: Index, params: Params) -> Float[Array, " measured"]:
-        """What is measured of a padded state in the mode of that index."""
-        read = lambda way, t, x, params: jnp.asarray(way[1](t, x[: way[0]], params), x.dtype)
-        return switched(mode, self.ways, read, t, x, params)
-
-
-def place_sensor(system: HybridSystem, observe, error: Matrix, t: Time, dtype, params: Params) -> Sensor:
-    """The sensor of a system, checked. **Arguments:** `observe`: a function, or one for each mode by name. `error`: $V$."""
-    count = len(error)
-    given: dict[str, Any] = dict(observe) if isinstance(observe, Mapping) else dict.fromkeys(system.names, observe)
-    for name in given:
-        system.mode(name, "mode of observe")
-    if missing := [name for name in system.names if name not in given]:
-        raise ValueError(
-            f"kalman_filter: observe has no function for the modes {missing}. Give one for each of {list(system.names)}."
-        )
-    for name, fn in given.items():
-        x = jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype)
-        out = eqx.filter_eval_shape(fn, t, x, params)
-        if getattr(out, "shape", None) != (count,):
-            raise ValueError(
-                f"kalman_filter: observe returns shape {getattr(out, 'shape', out)} in mode {name!r}, but measurements of "
-                f"shape (times, {count}) need shape ({count},)."
-            )
-    return Sensor(tuple((mode.dimension, given[name]) for name, mode in system.modes.items()), error)
 
 
 class Innovation(eqx.Module):
@@ -89,12 +51,11 @@ class Innovation(eqx.Module):
     log_likelihood: Scalar
 
 
-def innovation(sensor: Sensor, t: Time, x: State, sigma: Matrix, mode: Index, params: Params, y: Array) -> Innovation:
-    """The innovation of a measurement; NaN where its covariance is not positive definite."""
-    h = lambda x: sensor(t, x, mode, params)
+def innovation(h: Callable[[State], Array], error: Matrix, x: State, sigma: Matrix, y: Array) -> Innovation:
+    """The innovation of a measurement; NaN where its covariance is not positive definite. **Arguments:** `error`: $V$."""
     jacobian = jax.jacfwd(h)(x)
     residual = y - h(x)
-    covariance = jacobian @ sigma @ jacobian.T + sensor.error
+    covariance = jacobian @ sigma @ jacobian.T + error
     root = jnp.linalg.cholesky(covariance)
     solve = lambda b: jax.scipy.linalg.cho_solve((root, True), b)
     nis = residual @ solve(residual)
@@ -113,36 +74,13 @@ def updated(found: Innovation, x: State, sigma: Matrix, error: Array) -> tuple[S
     return x + found.gain @ found.residual, (after + after.T) / 2
 
 
-class Settings(eqx.Module):
-    """The options of `kalman_filter`, by their names there."""
-
-    max_jumps: int = eqx.field(static=True)
-    integrator: Integrators
-    saltation: bool = eqx.field(static=True)
-    mode_test: bool = eqx.field(static=True)
-    smooth: bool = eqx.field(static=True)
-
-
-class _Now(eqx.Module):
-    """The estimate after a measurement, or at the start. `result`: of the filter so far."""
-
-    t: Time
-    z: Padded
-    mode: Index
-    result: RESULTS
-
-
 class _Row(eqx.Module):
-    """What is kept of a measurement: the estimate before it and after it."""
+    """A measurement: the estimate before it and after it, and the mode in which it is understood. `events`: of the mean since the
+    measurement before. `choice`: of the hypotheses. `good`: whether the filter has not failed."""
 
     predicted: Padded
     updated: Padded
     found: Innovation
-
-
-class _Marks(eqx.Module):
-    """The integers of a measurement. `choice`: of the hypotheses."""
-
     mode: Index
     events: Int[Array, ""]
     choice: Int[Array, ""]
@@ -151,88 +89,97 @@ class _Marks(eqx.Module):
 
 @long_run
 def run_filter(
-    system: HybridSystem, noise: PlacedNoise, sensor: Sensor, x0: State, sigma0: Matrix, mode: str, t0: Time, params: Params,
-    times: Float[Array, " times"], measurements: Float[Array, "times measured"], settings: Settings,
+    system: HybridSystem, noise: PlacedNoise, observe: ByMode, error: Matrix, x0: State, sigma0: Matrix, mode: str, t0: Time,
+    params: Params, times: Float[Array, " times"], measurements: Float[Array, "times measured"], *, max_jumps: int,
+    integrator: Integrators, saltation: bool, mode_test: bool, smooth: bool,
 ) -> Filtered:  # fmt: skip
     """`kalman_filter` without the checks of its arguments."""
-    index = system.names.index(mode)
+    layout, index = layout_of(system, smooth), system.names.index(mode)
     unit = stop_gradient(covariance_unit(sigma0, noise, index, t0, x0, params))
-    inputs = (system, sensor, x0, sigma0, t0, JointParams(params, noise, unit), times, measurements)
-    run = lambda inputs: _scan(inputs, jnp.array(index), settings)
+    inputs = (system, observe, error, x0, sigma0, t0, JointParams(params, noise, unit), times, measurements)
+
+    def run(inputs):
+        scanned = _scan(inputs, jnp.array(index), layout, max_jumps, integrator, saltation, mode_test)
+        return eqx.partition(scanned, eqx.is_inexact_array)
+
     # Reverse mode by one Jacobian of the whole recursion, which has few inputs; see `linearizable`.
-    (rows, initial), (marks, result) = linearizable(run, inputs)
-    good = marks.good
-    clean = lambda rows: jax.tree.map(lambda a: nan_unless(good.reshape(-1, *(1,) * (a.ndim - 1)), a), rows)
-    rows, found = clean(rows), clean(rows.found)
-    layout = layout_of(system, settings.smooth)
+    rows, initial, result = eqx.combine(*linearizable(run, inputs))
+    good = rows.good
+    clean = lambda a: nan_unless(good.reshape(-1, *(1,) * (a.ndim - 1)), a)
+    predicted, updated, found = jax.tree.map(clean, (rows.predicted, rows.updated, rows.found))
 
-    def estimates(z, modes):
+    def estimates(z):
         sigma = jax.vmap(layout.covariance)(z) * unit
-        modes = jnp.where(good, modes, -1)
-        return Estimates(times, jax.vmap(layout.state)(z), sigma, modes, params, system)
+        return Estimates(times, jax.vmap(layout.state)(z), sigma, jnp.where(good, rows.mode, -1), params, system)
 
-    after = estimates(rows.updated, marks.mode)
+    after = estimates(updated)
     return Filtered(
-        times=times, means=after.means, covariances=after.covariances, modes=after.modes,
-        predicted=estimates(rows.predicted, marks.mode),
+        times=times, means=after.means, covariances=after.covariances, modes=after.modes, predicted=estimates(predicted),
         innovations=found.residual, innovation_covariances=found.covariance, nis=found.nis,
-        log_likelihood=jnp.sum(found.log_likelihood), events=marks.events, mode_tests=marks.choice, result=result,
+        log_likelihood=jnp.sum(found.log_likelihood), events=rows.events, mode_tests=rows.choice, result=result,
         initial=(layout.state(initial), layout.covariance(initial) * unit),
-        cross=jax.vmap(layout.crossed)(rows.predicted) * unit if settings.smooth else None,
+        cross=jax.vmap(layout.crossed)(predicted) * unit if layout.cross else None,
     )  # fmt: skip
 
 
-def _scan(inputs: tuple, mode0: Index, settings: Settings):
-    system, sensor, x0, sigma0, t0, params, times, measurements = inputs
-    layout, noise = layout_of(system, settings.smooth), params.noise
-    tested, integrator = settings.mode_test and bool(system.transitions), settings.integrator
+def _scan(
+    inputs: tuple,
+    mode: Index,
+    layout: Layout,
+    max_jumps: int,
+    integrator: Integrators,
+    saltation: bool,
+    mode_test: bool,
+) -> tuple[_Row, Padded, RESULTS]:
+    """The rows of all measurements, the estimate at the start, and the code of the filter."""
+    system, observe, error, x0, sigma0, t0, params, times, measurements = inputs
+    tested, noise = mode_test and bool(system.transitions), params.noise
     if tested:
         names = system.names
         system, noise = with_eventless_modes(system, noise)
         if isinstance(integrator, ModeIntegrators):
             integrator = integrator.renamed(system.names, names * 2)
-    flow = covariance_system(system, noise, layout, estimate=True, saltation=settings.saltation)
+    flow = covariance_system(system, noise, layout, estimate=True, saltation=saltation)
     dimensions = tuple(mode.dimension for mode in system.modes.values())
     automaton = Automaton(flow, leading=dimensions, alone=StateAlone(system, own_params))
     estimator = Estimator(automaton, Automaton(system), layout, params)
-    z0 = layout.join(x0, sigma0 / params.unit)
-    start = _Now(t0, z0, mode0, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful))
+    gaussian = lambda z: (layout.state(z), layout.covariance(z) * params.unit)
 
-    def one(now: _Now, each):
-        t, y = each
-        going = now.result == RESULTS.successful
-        until = jnp.where(going, t, now.t)
-        predicted = predict(estimator, now.t, now.z, now.mode, until, settings.max_jumps, integrator, tested)
+    def one(carry, each):
+        (t0, z0, mode0, code), (t, y) = carry, each
+        going = code == RESULTS.successful
+        until = jnp.where(going, t, t0)
+        predicted = predict(estimator, t0, z0, mode0, until, max_jumps, integrator, tested)
         end = predicted.end
-        fit = lambda z, mode: innovation(
-            sensor, t, layout.state(z), layout.covariance(z) * params.unit, mode, params.params, y
-        )
+        fit = lambda z, mode: innovation(lambda x: observe(mode, t, x, params.params), error, *gaussian(z), y)
         if tested:
             z, mode, found, choice = _most_probable(predicted, fit)
         else:
             z, mode, found, choice = end.z, end.mode, fit(end.z, end.mode), jnp.array(0)
-        x, sigma = updated(found, layout.state(z), layout.covariance(z) * params.unit, sensor.error)
+        x, sigma = updated(found, *gaussian(z), error)
         z_updated = layout.join(x, sigma / params.unit)
         sound = jnp.all(jnp.isfinite(z_updated)) & jnp.isfinite(found.log_likelihood)
         result = choose((end.result == RESULTS.successful) & ~sound, RESULTS.nonfinite, end.result)
-        result = choose(going, result, now.result)
+        result = choose(going, result, code)
         good = result == RESULTS.successful
-        after = select(good, _Now(until, z_updated, mode, result), dataclasses.replace(now, result=result))
-        marks = _Marks(mode, predicted.last.events, choice, good)
-        return after, (_Row(z, z_updated, found), marks)
+        # An estimate that failed stays where it was.
+        after = select(good, (until, z_updated, mode), (t0, z0, mode0))
+        return (*after, result), _Row(z, z_updated, found, mode, predicted.last.events, choice, good)
 
-    end, (rows, marks) = jax.lax.scan(one, start, (times, measurements))
-    return (rows, z0), (marks, end.result)
+    z0 = layout.join(x0, sigma0 / params.unit)
+    start = t0, z0, mode, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful)
+    end, rows = jax.lax.scan(one, start, (times, measurements))
+    return rows, z0, end[-1]
 
 
 def _most_probable(predicted: Prediction, fit) -> tuple[Padded, Index, Innovation, Int[Array, ""]]:
     """The estimate of the most probable hypothesis, its mode, its innovation, and which: 0 as predicted, -1 without the last
     event, 1 after the next event."""
-    end, last, early, without = predicted.end, predicted.last, predicted.early, predicted.without
-    z, mode = jnp.stack([end.z, without.z, early.z]), jnp.stack([end.mode, last.mode, early.mode])
+    end, early, without = predicted.end, predicted.early, predicted.without
+    z, mode = jnp.stack([end.z, without.z, early.z]), jnp.stack([end.mode, without.mode, early.mode])
     # As a batch, so that the sensor is compiled once.
     found = jax.vmap(fit)(z, mode)
-    scores = log_probabilities(last.transition >= 0, without.deviation, early.there, early.deviation)
+    scores = log_probabilities(without.there, without.deviation, early.there, early.deviation)
     scores = scores + stop_gradient(found.log_likelihood)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
     z, mode, found = jax.tree.map(lambda rows: rows[best], (z, mode, found))
@@ -335,9 +282,12 @@ def kalman_filter(
     _refuse_start_beyond_guard(system, t0, x0, params, mode)
     count = measurements.shape[1]
     error = check_covariance(measurement_noise, count, x0.dtype, "kalman_filter: measurement_noise")
-    sensor = place_sensor(system, observe, error, t0, x0.dtype, params)
-    settings = Settings(max_jumps, without_jacobian(integrator), saltation, mode_test, smooth)
-    found = run_filter(system, placed, sensor, x0, sigma0, mode, t0, params, times, measurements, settings)
+    needs = f"but measurements of shape (times, {count}) need shape ({count},)"
+    seen = functions_by_mode(system, observe, (params,), (count,), t0, x0.dtype, "kalman_filter: observe", needs)
+    found = run_filter(
+        system, placed, seen, error, x0, sigma0, mode, t0, params, times, measurements, max_jumps=max_jumps,
+        integrator=without_jacobian(integrator), saltation=saltation, mode_test=mode_test, smooth=smooth,
+    )  # fmt: skip
     return raise_failure("kalman_filter", found) if throw else found
 
 

@@ -106,16 +106,21 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
         values.append((given, shape, checked))
         return len(values) - 1
 
-    of_modes = _by_mode(noise.flow, system)
+    one = noise.flow is not None and not isinstance(noise.flow, Mapping) and not callable(noise.flow)
+    if one and len(set(sizes.values())) > 1:
+        raise ValueError(
+            f"Noise: flow is one matrix, but the modes have the dimensions {sizes}. Give one for each mode that has noise, "
+            "{name: W, ...}."
+        )
     flow = tuple(
-        keep(of_modes[name], name, (sizes[name], sizes[name]), f"Noise: flow of mode {name!r}") for name in system.names
+        keep(each, name, (sizes[name], sizes[name]), f"Noise: flow of mode {name!r}")
+        for name, each in system.by_mode(noise.flow, "Noise(flow=...)").items()
     )
 
     def at_events(given, what: str, shape):
-        found = _by_transition(given, system, what)
         return tuple(
             keep(each, way.source, shape(way), f"Noise: {what} of transition {way.source!r} -> {way.target!r}")
-            for each, way in zip(found, system.transitions, strict=True)
+            for each, way in zip(system.by_transition(given, f"Noise: {what}"), system.transitions, strict=True)
         )
 
     guard = at_events(noise.guard, "guard", lambda way: ())
@@ -130,29 +135,3 @@ def _check_variance(given, dtype, label: str) -> Float[Array, ""]:
     if not isinstance(variance, jax.core.Tracer) and not (np.isfinite(variance) and variance >= 0):
         raise ValueError(f"{label} is a variance, finite and at least 0, not {variance}.")
     return variance
-
-
-def _by_mode(given, system: HybridSystem) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        if given is not None and not callable(given) and len({mode.dimension for mode in system.modes.values()}) > 1:
-            sizes = {name: mode.dimension for name, mode in system.modes.items()}
-            raise ValueError(
-                f"Noise: flow is one matrix, but the modes have the dimensions {sizes}. Give one for each mode that has "
-                "noise, {name: W, ...}."
-            )
-        return dict.fromkeys(system.names, given)
-    for name in given:
-        system.mode(name, "mode of Noise(flow=...)")
-    return {name: given.get(name) for name in system.names}
-
-
-def _by_transition(given, system: HybridSystem, what: str) -> list[Any]:
-    ways = [(way.source, way.target) for way in system.transitions]
-    if not isinstance(given, Mapping):
-        return [given] * len(ways)
-    for key in given:
-        if key not in ways and not (isinstance(key, int) and 0 <= key < len(ways)):
-            raise ValueError(
-                f"Noise: {what} is given for {key!r}, which is no transition. Give the index or the modes of one of {ways}."
-            )
-    return [given.get(k, given.get(way)) for k, way in enumerate(ways)]

@@ -122,9 +122,9 @@ class LastEvent(eqx.Module):
     events: Int[Array, ""]
 
 
-class Early(eqx.Module):
-    """The estimate after its next event, and the value of that event's guard, in its deviations. `there`: whether the mean flows
-    towards a guard."""
+class Hypothesis(eqx.Module):
+    """The estimate if the next event had happened, or the last one had not. `deviation`: the value of that event's guard, in its
+    deviations, at the mean that flows on without it. `there`: whether there is such an event."""
 
     z: Padded
     mode: Index
@@ -132,20 +132,14 @@ class Early(eqx.Module):
     there: Flag
 
 
-class Without(eqx.Module):
-    """The estimate that has flown on without its last event, and the value of that event's guard, in its deviations."""
-
-    z: Padded
-    deviation: Scalar
-
-
 class Prediction(eqx.Module):
-    """`end`: the estimate at the next measurement, and its result. `last`, `early`, `without`: for the test of modes."""
+    """`end`: the estimate at the next measurement, and its result. For the test of modes: `early`, after its next event;
+    `without`, flown on without its last event."""
 
     end: ArcStart
     last: LastEvent
-    early: Early
-    without: Without
+    early: Hypothesis
+    without: Hypothesis
 
 
 def predict(
@@ -165,13 +159,9 @@ def predict(
         beyond, k = guards_at(estimator, t, z, mode).passed(jnp.maximum(jnp.abs(t), jnp.abs(until)))
         at_once = jnp.where(beyond, flow.transition(mode, k), -1)
     start, half = first_arc(flow, z, mode, t, until), len(flow.names) // 2
-    zero = jnp.zeros((), z.dtype)
-    nothing = Prediction(
-        end=start,
-        last=LastEvent(t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0))),
-        early=Early(z, mode, zero, jnp.array(False)),
-        without=Without(z, zero),
-    )
+    none = Hypothesis(z, mode, jnp.zeros((), z.dtype), jnp.array(False))
+    last = LastEvent(t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0)))
+    nothing = Prediction(start, last, early=none, without=none)
 
     def one(carry: tuple[Index, Prediction]) -> tuple[Index, Prediction]:
         stage, known = carry
@@ -197,10 +187,10 @@ def predict(
         event = LastEvent(row.end, row.x_end, row.mode, row.transition, last.events + 1)
         last, without, following = select(jumped, event, last), known.without, _DONE
         if tested:
-            early = select(ended, Early(z_after, target, guards.deviations[k], ahead), early)
+            early = select(ended, Hypothesis(z_after, target, guards.deviations[k], ahead), early)
             number = jax.vmap(lambda k: flow.transition(at, k))(jnp.arange(guards.values.size))
             deviation = guards.deviations[jnp.argmax(number == last.transition)]
-            without = select(back, Without(z, deviation), without)
+            without = select(back, Hypothesis(z, last.mode, deviation, jnp.array(True)), without)
             following = jnp.where(last.transition >= 0, _BACK, _DONE)
         stage = jnp.where(back, _DONE, jnp.where(ended, following, _ARC))
         return stage, Prediction(select(back, known.end, after), last, early, without)
