@@ -48,7 +48,7 @@ from .rollout import (
 
 
 class IlqrHistory(eqx.Module):
-    """What happened, by iteration; row 0 is the initial guess, and rows beyond the last iteration are NaN or -1.
+    """The iterations of hybrid iLQR; row 0 is the initial guess, and rows beyond the last iteration are NaN or -1.
 
     **Attributes:** `cost`: shape `(rows,)`. `decrement`: $-\\mathrm dJ/\\mathrm d\\alpha$ along the full step of the model,
     twice the decrease of the cost that the model promises, shape `(rows,)`. `events`: the number of events, shape `(rows,)`.
@@ -74,12 +74,12 @@ class IlqrHistory(eqx.Module):
 
     @classmethod
     def empty(cls, rows: int, problem: ControlProblem) -> "IlqrHistory":
-        """So many rows without an iteration."""
+        """A history of that number of rows, without an iteration."""
         none, arcs = jnp.full(rows, jnp.nan, problem.x0.dtype), problem.max_events + 1
         return cls(none, none, jnp.full(rows, -1), jnp.full((rows, arcs), -1))
 
     def with_row(self, row: Int[Array, ""], found: Rollout, decrement: Scalar) -> "IlqrHistory":
-        """With one iteration more."""
+        """The history with one more iteration."""
         return IlqrHistory(
             self.cost.at[row].set(found.cost), self.decrement.at[row].set(decrement),
             self.events.at[row].set(found.events), self.modes.at[row].set(found.arcs.modes),
@@ -87,7 +87,7 @@ class IlqrHistory(eqx.Module):
 
 
 class IlqrSolution(Shown):
-    r"""A controlled trajectory from `ilqr`, its feedback, and how it was found.
+    r"""A controlled trajectory from `ilqr`, its feedback, and the iterations that led to it.
 
     States are padded with zeros to the largest dimension of a mode, `size`.
 
@@ -153,7 +153,7 @@ class IlqrSolution(Shown):
         return np.asarray(self.arcs.end_times[: int(self.events)])
 
     def _sequence(self, modes: np.ndarray) -> str:
-        """The modes, with the number of repetitions of each."""
+        """The sequence of modes as text, with the number of repetitions of each."""
         names, runs = self.problem.system.names, []
         for mode in modes[modes >= 0]:
             if runs and runs[-1][0] == mode:
@@ -203,14 +203,15 @@ DAMPING = np.array([0.0, 1.0, 100.0, 0.0, 0.0, 30.0, 0.0, 0.0, 0.0])
 WITHIN = np.array([-1.0, -1.0, -1.0, -1.0, 0.1, 1e-3, 1e-3, 1e-3, 1e-3])
 EXTENDED = np.array([True, True, True, False, False, False, False, False, False])
 SHIFT = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 1.0, 0.0])
-# The trial steps: the number of the direction, and the part of it.
+# The trial steps: the number of the direction, and the step length along it.
 ALONG, PARTS = np.repeat(np.arange(10), 8), np.tile(0.4 ** np.arange(8), 10)
 # A step must lower the cost by this part of what its slope promises (Armijo).
 ARMIJO = 1e-4
 
 
 class _State(eqx.Module):
-    """The iteration. `iteration`: steps accepted, from -1 before the first rollout. `done`: with `result`."""
+    """The state of the iteration. `iteration`: the number of steps accepted, from -1 before the first rollout. `done`: whether
+    the iteration has ended, with the code `result`."""
 
     iteration: Int[Array, ""]
     current: Rollout

@@ -186,7 +186,7 @@ def _continued(problem: ControlProblem, t: Time, z: Padded, mode: Index, until: 
 
 
 class _Now(eqx.Module):
-    """The state at a grid time. `number`: of the own arc. `arc`: that of the reference with which it is compared, or -1."""
+    """The solution at a grid time. `number`: that of its arc. `arc`: that of the reference with which it is compared, or -1."""
 
     z: Padded
     mode: Index

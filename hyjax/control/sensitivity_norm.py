@@ -62,7 +62,7 @@ def contraction_factor(matrix: Matrix, spectral_radius: Scalar, smoothing: float
     return jnp.where(nonzero, least * jnp.exp(logarithm), 0)
 
 
-# What of a stride is to vary little: a number, or several.
+# A gait indicator: a function of a stride, whose variation is measured; a number or several.
 Indicator = Callable[[Stride], Scalar | Float[Array, " outputs"]]
 
 

@@ -111,7 +111,7 @@ def reference_table(
         varies = (number >= margin) & (number < margin + segments)
 
         def end_of_segment(t, x, riccati, varies):
-            """Value and two derivatives."""
+            """State and map at one end of a segment, with their first and second derivatives."""
             z = join_state(x, riccati, size)
             field = lambda t, z: joint.field(t, z, (mode, inputs))
             rate = field(t, z)
@@ -145,8 +145,8 @@ Index = Int[Array, ""]
 
 
 class Place(eqx.Module):
-    """Where in the reference a solution is. **Attributes:** `arc`: the arc with which it is compared. `shift`: its time less that
-    of the reference: whole periods; with `transverse`, the delay of the last event."""
+    """The place of a solution in the reference. **Attributes:** `arc`: the arc with which it is compared. `shift`: its time less
+    that of the reference: whole periods; with `transverse`, the delay of the last event."""
 
     arc: Index
     shift: Time

@@ -117,7 +117,7 @@ def tracking(
     integrator: Integrators,
     save: Float[Array, " times"] | None,
 ) -> Tracking:
-    """The closed loop from a state."""
+    """`Regulator.simulate` without the checks of its arguments."""
     system = tracker.reference.system
     dimensions = tuple(each.dimension for each in system.modes.values())
     place = tracker.nearest(t0, system.names.index(mode))

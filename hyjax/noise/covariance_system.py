@@ -60,14 +60,14 @@ class JointParams(eqx.Module):
     unit: Scalar
 
     def noise_at(self, index: int | None, t: Time, x: State, shape: tuple[int, ...]) -> Array:
-        """A noise in the unit of the covariance; zero for the index `None`."""
+        """The noise of that index at time and state, in the unit of the covariance; zero for the index `None`."""
         if index is None:
             return jnp.zeros(shape, x.dtype)
         return value_at(self.noise.values[index], t, x, self.params) / self.unit
 
 
 class Layout(eqx.Module):
-    """Where state, covariance and cross covariance are in one array.
+    """The places of state, covariance and cross covariance in one array.
 
     **Attributes:** `size`: the largest dimension of a mode. `cross`: whether there is a cross covariance.
     """
@@ -189,7 +189,7 @@ class Jump(eqx.Module):
 def with_eventless_modes(system: HybridSystem, noise: PlacedNoise) -> tuple[HybridSystem, PlacedNoise]:
     """The system followed by a second mode for each of its modes, of the same flow and without events; and its noise.
 
-    So an estimate that flows on without an event is a matter of the mode's index, and the flow is compiled once.
+    The flow of an estimate on without an event is that of another mode's index: so it is compiled once.
     """
     again = {f"{name} without events": mode for name, mode in system.modes.items()}
     doubled = HybridSystem(system.modes | again, system.transitions)

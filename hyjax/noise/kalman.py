@@ -177,7 +177,7 @@ def _most_probable(predicted: Prediction, fit) -> tuple[Padded, Index, Innovatio
     event, 1 after the next event."""
     end, early, without = predicted.end, predicted.early, predicted.without
     z, mode = jnp.stack([end.z, without.z, early.z]), jnp.stack([end.mode, without.mode, early.mode])
-    # As a batch, so that the sensor is compiled once.
+    # One batch of hypotheses: `observe` is compiled once.
     found = jax.vmap(fit)(z, mode)
     scores = log_probabilities(without.there, without.deviation, early.there, early.deviation)
     scores = scores + stop_gradient(found.log_likelihood)

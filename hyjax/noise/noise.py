@@ -58,8 +58,7 @@ class Noise(eqx.Module):
 
 
 class PlacedNoise(eqx.Module):
-    """The noise of a system as a PyTree: the distinct values, and for each mode and transition which of them is its own, or
-    `None`.
+    """The noise of a system as a PyTree: the distinct values; and for each mode and transition the index of its value, or `None`.
 
     Modes that share noise and flow share one compiled branch.
     """
@@ -71,7 +70,7 @@ class PlacedNoise(eqx.Module):
 
 
 def value_at(value: Any, t: Time, x: State, params: Params) -> Array:
-    """A noise at a point, in the dtype of the state."""
+    """The value of a noise at time and state, in the dtype of the state."""
     return jnp.asarray(value(t, x, params) if callable(value) else value, x.dtype)
 
 
@@ -86,7 +85,7 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
     values: list[Any] = []
 
     def keep(given, source: str, shape: tuple[int, ...], label: str) -> int | None:
-        """The index of the value among those kept, after its checks."""
+        """The index, among the distinct values, of a value that is given; the value is checked."""
         if given is None:
             return None
         if callable(given):

@@ -27,7 +27,7 @@ from .covariance_system import JointParams, Layout
 
 
 class Estimator(eqx.Module):
-    """The systems of an estimate: `flow`, that of `estimate_system`, and `state`, that of the state alone, of the same modes."""
+    """The systems of an estimate: `flow`, that of `covariance_system`; and `state`, of the state alone and the same modes."""
 
     flow: Automaton
     state: Automaton
@@ -36,8 +36,8 @@ class Estimator(eqx.Module):
 
 
 class GuardsAt(eqx.Module):
-    """The guards of the mode of an estimate: `values`; `deviations`, the values in their deviations; `rates` along the flow;
-    whether they are `armed`; and `noise`, the rounding errors of the values."""
+    """The guards of the mode of an estimate: `values`; `deviations`, the values divided by their standard deviations; `rates`
+    along the flow; whether they are `armed`; and `noise`, the rounding errors of the values."""
 
     values: Float[Array, " guards"]
     deviations: Float[Array, " guards"]
@@ -107,7 +107,7 @@ def log_probabilities(happened: Flag, last: Scalar, ahead: Flag, following: Scal
     return jnp.stack([as_predicted, without, jnp.where(ahead, has + norm.logcdf(-following), -jnp.inf)])
 
 
-# What a pass does.
+# The stages of the loop of `predict`: the jump of a mean beyond a guard, an arc, the flow on without the last event, the end.
 _LEAP, _ARC, _BACK, _DONE = range(4)
 
 

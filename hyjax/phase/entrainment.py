@@ -16,7 +16,7 @@ from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
 from .phase_response import PhaseResponse
 
-# What a push of strength 1 adds to the vector field: `push(cycle, x, params)`, of period 1 in `cycle`.
+# The rate that a push of strength 1 adds to the vector field: `push(cycle, x, params)`, of period 1 in `cycle`.
 Push = Callable[[Scalar, State, Params], State]
 
 

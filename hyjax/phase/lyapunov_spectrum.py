@@ -231,7 +231,7 @@ def _spectrum(
             automaton, start, jnp.where(going, until, now.t), params, max_jumps, integrator
         )
         x, tangents = split_tangents(reached.z, size)
-        # Whatever is taken at once at the end of a segment has been taken.
+        # The jumps that are taken at once at the end of a segment have been taken.
         tangents, grown = orthonormal(without_age(tangents))
         reached = eqx.tree_at(lambda end: end.z, reached, with_tangents(x, with_zero(tangents), size))
         return select(going, reached, now), (reached.t - now.t, grown, jumps)

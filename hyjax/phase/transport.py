@@ -85,7 +85,7 @@ def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Trans
     """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence.
     Where jumps are taken at once, of the states that begin with the time since the last event (see `age.py`).
 
-    A program of its own, which the responses share: nearly all of their compile time.
+    Phase and isostable responses share this compiled program: nearly all of their compile time.
     """
     arcs, maps = [], []
     for k in range(len(orbit.sequence)):
