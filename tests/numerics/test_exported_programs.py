@@ -35,7 +35,7 @@ def orbit(slope):
 
 
 def stride(slope):
-    through = walker.step(X, walker.Params(slope))
+    through = walker.step(X, walker.Params(slope), throw=False)
     return through.x, through.time
 
 
@@ -57,13 +57,15 @@ def basin_lane(slope):
 
 PROGRAMS = {
     "stride": stride,
-    "jacobian": lambda s: walker.step.jacobian(X, walker.Params(s)),
-    "monodromy": lambda s: walker.step.monodromy(X, walker.Params(s)),
+    "jacobian": lambda s: walker.step.jacobian(X, walker.Params(s), throw=False),
+    "monodromy": lambda s: walker.step.monodromy(X, walker.Params(s), throw=False),
     "orbit": lambda s: (lambda found: (found.x, found.multipliers))(orbit(s)),
     "gradient": jax.grad(lambda s: orbit(s).period),
     "gradient of a multiplier": jax.grad(lambda s: jnp.abs(orbit(s).multipliers[0])),
     "Hessian": jax.hessian(lambda s: orbit(s).period),
-    "simulate": lambda s: hj.simulate(walker.system, X, walker.Params(s), mode="swing", t1=10.0, max_jumps=4).x,
+    "simulate": lambda s: (
+        hj.simulate(walker.system, X, walker.Params(s), mode="swing", t1=10.0, max_jumps=4, throw=False).x
+    ),
     "lane of a sweep": lane,
     "lane of an attractor": attractor_lane,
     "lane of a basin": basin_lane,

@@ -24,13 +24,13 @@ INTEGRATORS = {
 
 def stride(x, k, integrator):
     p = hopper.params() | {"k": k}
-    through = hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(x, p)
+    through = hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(x, p, throw=False)
     return jnp.append(through.x, through.time)
 
 
 def jacobian(x, k, integrator):
     p = hopper.params() | {"k": k}
-    return hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator).jacobian(x, p)
+    return hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator).jacobian(x, p, throw=False)
 
 
 def gradient(x, k, integrator):
@@ -39,7 +39,10 @@ def gradient(x, k, integrator):
 
 def simulation(x, k, integrator):
     p = hopper.params() | {"k": k}
-    run = lambda x: hj.simulate(hopper.system, x, p, mode="flight", t1=1.0, max_jumps=3, integrator=integrator).x
+    end = lambda x: hj.simulate(
+        hopper.system, x, p, mode="flight", t1=1.0, max_jumps=3, integrator=integrator, throw=False
+    )
+    run = lambda x: end(x).x
     return jax.jvp(run, (x,), (jnp.ones_like(x),))
 
 
@@ -61,7 +64,8 @@ def foreign_calls(function, *arguments, platforms=("cpu", "cuda")) -> set[str]:
 
 
 def called(text: str) -> set[str]:
-    return set(re.findall(r"custom_call @(\w+)", text))
+    # JAX 0.11 asks for an array without values by a call that XLA answers itself.
+    return set(re.findall(r"custom_call @(\w+)", text)) - {"AllocateBuffer"}
 
 
 @pytest.mark.parametrize(
