@@ -97,11 +97,12 @@ def scan(system, solver, flows, returns, width):
     """`(result, count, kept)` of every flow, with the seconds of compilation, of the run, and of the CPU in it."""
     integrator = hj.Integrator(solver, rtol=tolerance, atol=tolerance, variations=False)
     params = valve.Params()
-    chosen = map_of("valve", system, None, valve.top, valve.start(params)[1], params, 100, integrator)
+    top = hj.ReturnMap(system, section=valve.top, integrator=integrator, max_jumps=100)
+    chosen = map_of("valve", top, valve.start(params)[1], params, integrator)
     flows = flows.astype(np.asarray(params.flow).dtype)
-    run = BatchMap(Returns(chosen.map), np.asarray(returns), width, width)
+    run = BatchMap(Returns(chosen.map), np.asarray(returns), width, width, sample=flows[:1])
     start = time.perf_counter()
-    run.compile(flows)
+    run.compile()
     compiling = time.perf_counter() - start
     blocks = [flows[k : k + run.capacity] for k in range(0, len(flows), run.capacity)]
     cpu, start = time.process_time(), time.perf_counter()

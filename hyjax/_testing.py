@@ -90,14 +90,14 @@ if TYPE_CHECKING:
     from ._continuation.detection import _each_once
     from ._continuation.switching import crossing_branches
     from ._sweep import attractor, batches as batches_module, workers
-    from ._sweep.attractor import _period, IteratedMap
-    from ._sweep.basin import MapsToOutcome
+    from ._sweep.attractor import _period, iterated
+    from ._sweep.basin import passes_to_outcome
     from ._sweep.batches import BatchMap
     from ._sweep.chunks import ChunkSolver
     from ._sweep.continued_starts import CoarseGrid, is_far
-    from ._sweep.lane import OrbitFromGuess
-    from ._sweep.maps import SequenceMap
-    from ._sweep.store import create, LOCK, Lock, Store
+    from ._sweep.lane import orbit_from_guess
+    from ._sweep.maps import pass_of_sequence
+    from ._sweep.store import create, LOCK, lock, Store
     from ._sweep.sweep import _is_period, nearest_pass
     from ._sweep.workers import packed
     from ._optimize import optimize as optimize_module

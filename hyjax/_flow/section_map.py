@@ -18,7 +18,7 @@ from .._numerics.eager import short_run
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope
-from .._system.system import Guard, HybridSystem, Mode, Transition
+from .._system.system import Guard, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .check import check_params
@@ -47,11 +47,6 @@ def for_terminal_modes(integrator: Integrators, extended: HybridSystem) -> Integ
 
 def _rest(t, x, params):
     return jnp.zeros_like(x)
-
-
-def unchanged(t, x, params):
-    """The reset that changes nothing."""
-    return x
 
 
 # The name of the end at a section.

@@ -98,7 +98,9 @@ def optimize(
         result = optimized(program, searches.minima(leaves), orbit, None)
         say("optimizing: comparing the gradient with finite differences")
         best = [np.asarray(leaf[int(result.best)]) for leaf in leaves]
-        error, _ = workers.call("gradient_error", best, float(result.value_before), what="optimize: the gradient")
+        error, _ = workers.call(
+            Searches.gradient_error, best, float(result.value_before), what="optimize: the gradient"
+        )
         result = eqx.tree_at(
             lambda r: r.gradient_error, result, jnp.asarray(error), is_leaf=lambda leaf: leaf is None
         )  # fmt: skip
@@ -282,7 +284,7 @@ def _ends_of(searches: Searches, starts: np.ndarray, workers: Workers, say: Call
     chunks = [starts[first : first + searches.lanes] for first in range(0, len(starts), searches.lanes)]
     named = lambda i: f"optimize: the starts {i * searches.lanes}:{i * searches.lanes + len(chunks[i])}"
     found: dict[int, list[np.ndarray]] = {}
-    for i, leaves in workers.each("run", ((chunk,) for chunk in chunks), named):
+    for i, leaves in workers.each(Searches.run, ((chunk,) for chunk in chunks), named):
         found[i] = leaves
         done = sum(len(chunks[k]) for k in found)
         best = min(best_value(searches.minima(each)) for each in found.values())

@@ -29,7 +29,7 @@ from .._numerics.linearize import linearizable
 from .._numerics.trees import without_tangents
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import nan_unless, RESULTS
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 
 # A number at a point of the flow: `(t, x, params) -> number`.
@@ -98,10 +98,6 @@ def rate_of(function: Rate, mode: Mode) -> Rate:
         return jax.jvp(at, (t, x), (jnp.ones_like(t), mode.vector_field(t, x, params)))[1]
 
     return rate
-
-
-def unchanged(t, x, params):
-    return x
 
 
 def values_at(

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
-from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, unchanged, with_section_mode
+from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, with_section_mode
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
@@ -25,7 +25,7 @@ from .._results.warn import warn
 from .._results.working import working
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
-from .._system.system import HybridSystem, Transition
+from .._system.system import HybridSystem, Transition, unchanged
 from .._system.types import Params, Scalar, State, Time
 from .one_orbit import run_one_orbit
 from .orbit import PeriodicOrbit, Reached

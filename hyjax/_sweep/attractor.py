@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrator
-from .._flow.section_map import SectionMap
 from .._numerics.eager import compiles_fast
 from .._numerics.orthonormal import orthonormal
 from .._orbit.orbit import PeriodicOrbit
@@ -27,9 +26,9 @@ from .._results.working import progress_bar
 from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .._system.where import Where, with_leaves
-from .batches import BatchMap, LaneChunks
+from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over
-from .maps import map_of, SequenceMap
+from .maps import map_of, PassMap
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .sweep import sweep
 from .workers import Workers
@@ -38,71 +37,64 @@ if TYPE_CHECKING:
     import xarray
 
 
-class IteratedMap(eqx.Module):
+def iterated(
+    pass_map: PassMap, free: tuple[int, ...], keep: int, n_exponents: int, timed: bool, common, lane
+) -> dict[str, Array]:
     r"""A map $P$, iterated from one state with tangent vectors: $x \mapsto P(x)$, $V \mapsto Q$ where $DP(x)\,V = QR$.
 
-    **Attributes:** `free`: indices of the varied leaves of the parameters. `keep`: number of last states to return. `count`: of
-    tangent vectors. `timed`: whether the map depends on time. Then the next pass starts when this one ends, and the time is a
-    coordinate of the tangent vectors.
+    **Arguments:** `free`: indices of the varied leaves of the parameters. `keep`: number of last states to return. `n_exponents`:
+    of tangent vectors. `timed`: whether the map depends on time. Then the next pass starts when this one ends, and the time is a
+    coordinate of the tangent vectors. `common = (params, passes, transients)`, `lane = (values, x0, mode0)`.
 
-    Called with `common = (params, passes, transients)` and `lane = (values, x0, mode0)`. Returns `x`, shape `(keep, size)`, and
-    `mode`, shape `(keep,)`; `exponents`, shape `(count,)`, and `stride_time`, means over the passes after the transients;
-    `strides`, the number that succeeded; and `result`.
+    **Returns:** `x`, shape `(keep, size)`, and `mode`, shape `(keep,)`; `exponents`, shape `(n_exponents,)`, and `stride_time`,
+    means over the passes after the transients; `strides`, the number that succeeded; and `result`.
     """
+    (params, passes, transients), (values, x0, mode0) = common, lane
+    params = with_leaves(params, free, values)
+    zero, shift = jnp.zeros((), x0.dtype), int(timed)
+    # Any directions serve; these are orthonormal and lie in no coordinate plane.
+    spread = np.random.default_rng(0).normal(size=(x0.size + shift, n_exponents))
+    tangents = jnp.asarray(np.linalg.qr(spread)[0].T, x0.dtype)
 
-    map: SequenceMap | SectionMap
-    free: tuple[int, ...] = eqx.field(static=True)
-    keep: int = eqx.field(static=True)
-    count: int = eqx.field(static=True)
-    timed: bool = eqx.field(static=True)
+    def end(t, x, mode):
+        passed = pass_map(t, x, mode, params)
+        good = passed.end < 0
+        result = choose((passed.result == RESULTS.successful) & ~good, RESULTS.unexpected_transition, passed.result)
+        return (t + passed.time, passed.x), (passed.time, passed.mode, result)
 
-    def __call__(self, common, lane: tuple[Array, Array, Array]) -> dict[str, Array]:
-        (params, passes, transients), (values, x0, mode0) = common, lane
-        params = with_leaves(params, self.free, values)
-        zero, timed = jnp.zeros((), x0.dtype), int(self.timed)
-        # Any directions serve; these are orthonormal and lie in no coordinate plane.
-        spread = np.random.default_rng(0).normal(size=(x0.size + timed, self.count))
-        tangents = jnp.asarray(np.linalg.qr(spread)[0].T, x0.dtype)
+    def one(i, carry):
+        t, x, mode, tangents, growth, duration, kept, modes, result, count = carry
 
-        def end(t, x, mode):
-            passed = self.map(t, x, mode, params)
-            good = passed.end < 0
-            result = choose((passed.result == RESULTS.successful) & ~good, RESULTS.unexpected_transition, passed.result)
-            return (t + passed.time, passed.x), (passed.time, passed.mode, result)
+        def push(v):
+            dt = v[0] if timed else zero
+            return jax.jvp(lambda t, x: end(t, x, mode), (t, x), (dt, v[shift:]), has_aux=True)
 
-        def one(i, carry):
-            t, x, mode, tangents, growth, duration, kept, modes, result, count = carry
+        (t, x), (dt, dx), (time, mode, code) = jax.vmap(push, out_axes=((None, None), 0, None))(tangents)
+        good = (result == RESULTS.successful) & (code == RESULTS.successful)
+        result = choose(result == RESULTS.successful, code, result)
+        tangents, grown = orthonormal(jnp.concatenate([dt[:, None], dx], axis=1) if timed else dx)
+        measured = i >= transients
+        growth = growth + jnp.where(measured, grown, 0)
+        duration = duration + jnp.where(measured, time, 0)
+        kept = jax.lax.dynamic_update_index_in_dim(kept, x, i % keep, 0)
+        modes = jax.lax.dynamic_update_index_in_dim(modes, mode, i % keep, 0)
+        return t, x, mode, tangents, growth, duration, kept, modes, result, count + jnp.where(good, 1, 0)
 
-            def push(v):
-                dt = v[0] if timed else zero
-                return jax.jvp(lambda t, x: end(t, x, mode), (t, x), (dt, v[timed:]), has_aux=True)
-
-            (t, x), (dt, dx), (time, mode, code) = jax.vmap(push, out_axes=((None, None), 0, None))(tangents)
-            good = (result == RESULTS.successful) & (code == RESULTS.successful)
-            result = choose(result == RESULTS.successful, code, result)
-            tangents, grown = orthonormal(jnp.concatenate([dt[:, None], dx], axis=1) if timed else dx)
-            measured = i >= transients
-            growth = growth + jnp.where(measured, grown, 0)
-            duration = duration + jnp.where(measured, time, 0)
-            kept = jax.lax.dynamic_update_index_in_dim(kept, x, i % self.keep, 0)
-            modes = jax.lax.dynamic_update_index_in_dim(modes, mode, i % self.keep, 0)
-            return t, x, mode, tangents, growth, duration, kept, modes, result, count + jnp.where(good, 1, 0)
-
-        start = (
-            zero, x0, mode0, tangents, jnp.zeros(self.count, x0.dtype), zero,
-            jnp.full((self.keep, x0.size), jnp.nan, x0.dtype), jnp.full(self.keep, -1), RESULTS.successful, jnp.array(0),
-        )  # fmt: skip
-        *_, growth, duration, kept, modes, result, count = jax.lax.fori_loop(0, passes, one, start)
-        measured = (passes - transients).astype(x0.dtype)
-        order = lambda rows: jnp.roll(rows, -(passes % self.keep), axis=0)
-        return {
-            "x": order(kept),
-            "mode": order(modes),
-            "exponents": growth / measured,
-            "stride_time": duration / measured,
-            "strides": count.astype(jnp.int32),
-            "result": jnp.asarray(result._value, jnp.int32),
-        }
+    start = (
+        zero, x0, mode0, tangents, jnp.zeros(n_exponents, x0.dtype), zero,
+        jnp.full((keep, x0.size), jnp.nan, x0.dtype), jnp.full(keep, -1), RESULTS.successful, jnp.array(0),
+    )  # fmt: skip
+    *_, growth, duration, kept, modes, result, count = jax.lax.fori_loop(0, passes, one, start)
+    measured = (passes - transients).astype(x0.dtype)
+    order = lambda rows: jnp.roll(rows, -(passes % keep), axis=0)
+    return {
+        "x": order(kept),
+        "mode": order(modes),
+        "exponents": growth / measured,
+        "stride_time": duration / measured,
+        "strides": count.astype(jnp.int32),
+        "result": jnp.asarray(result._value, jnp.int32),
+    }
 
 
 # The largest distance, relative to the size of the states, between states that count as equal in the search for a period.
@@ -177,22 +169,21 @@ def attractor(
     flat = states.reshape(-1, states.shape[-1])
     sample = jnp.asarray(flat[int(np.argmax(np.isfinite(flat).all(axis=1)))])
     chosen = map_of("attractor", step, sample, params, Integrator(rtol=tolerance, atol=tolerance))
-    iterate = IteratedMap(chosen.map, grid.free, min(keep, n_strides - discard), sample.size, chosen.timed)
+    iterate = eqx.Partial(iterated, chosen.map, grid.free, min(keep, n_strides - discard), sample.size, chosen.timed)
     common = chosen.params, np.asarray(n_strides), np.asarray(discard)
-    run = BatchMap(iterate, common, few=compiles_fast(len(flat) * n_strides))
 
     lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)
     flat, modes = chosen.padded(flat), np.full(len(flat), chosen.mode)
+    few, one = compiles_fast(len(flat) * n_strides), (lanes[:1], flat[:1], modes[:1])
+    run = BatchMap(iterate, common, few=few, sample=one)
     # Pieces small enough to advance the progress bar, and to keep all threads busy to the end.
     boxes = chunks_of((len(flat),), chunk_shape((len(flat),), 4 * run.width * len(run.devices)))
-    workers, parts = Workers(LaneChunks(run, (lanes[:1], flat[:1], modes[:1])), executor, run.threads), {}
+    workers = Workers(run, executor, run.threads)
     workers.compile("compiling the stride", progress)
     named = lambda i: f"attractor: the lanes {box_text(('',), boxes[i])}"
+    chunks = (((lanes[box], flat[box], modes[box]),) for (box,) in boxes)
     with progress_bar("attractors", len(flat), 0, progress) as advance:
-        for i, part in workers.each("solve", ((lanes[box], flat[box], modes[box]) for (box,) in boxes), named):
-            parts[i] = part
-            advance(len(part["result"]))
-    found = {name: np.concatenate([parts[i][name] for i in range(len(boxes))]) for name in parts[0]}
+        found = workers.gathered(BatchMap.__call__, chunks, named, advance)
     good = found["result"] == int(RESULTS.successful._value)
     for name in ("x", "exponents", "stride_time"):
         found[name][~good] = np.nan

@@ -3,7 +3,6 @@
 The outcome is that of passes of a map until an orbit is near, or until a guard ends the motion.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, TYPE_CHECKING
@@ -12,9 +11,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._flow.integrator import Integrator
-from .._flow.section_map import SectionMap
 from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
@@ -28,7 +27,7 @@ from .._system.system import Guard
 from .._system.types import Params, State
 from .batches import BatchMap
 from .grid import named_leaves
-from .maps import ChosenMap, map_of, SequenceMap
+from .maps import ChosenMap, map_of, PassMap
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
 
@@ -36,97 +35,68 @@ if TYPE_CHECKING:
     import xarray
 
 
-class MapsToOutcome(eqx.Module):
+def passes_to_outcome(pass_map: PassMap, n_outcomes: int, common, lane) -> dict[str, Array]:
     """Passes of a map from one initial state, until a state is near an orbit or a terminal mode is entered.
 
-    **Attributes:** `pass_map`: of a system with terminal modes. `outcomes`: the number of guards that end the motion.
+    **Arguments:** `pass_map`: of a system with terminal modes. `n_outcomes`: the number of guards that end the motion.
+    `common = (params, nodes, owner, closeness)`, where `owner` is the number of the orbit to which each of the `nodes` belongs.
+    `lane = (t, x, mode, most)`, where `most` is the largest number of passes.
 
-    Called with `common = (params, nodes, owner, closeness, most)` and `lane = (t, x, mode)`, where `owner` is the number of the
-    orbit to which each of the `nodes` belongs, and `most` the largest number of passes. In the result `orbit` and `outcome` are
-    -1 for none.
+    **Returns:** columns, in which `orbit` and `outcome` are -1 for none.
     """
+    (params, nodes, owner, closeness), (t0, x0, mode0, most) = common, lane
 
-    pass_map: SequenceMap | SectionMap
-    outcomes: int = eqx.field(static=True)
+    def near(x):
+        """The number of the orbit near the state, or -1."""
+        if not nodes.shape[0]:
+            return jnp.array(-1)
+        apart = jnp.max(jnp.abs(x - nodes), axis=1)
+        nearest = jnp.argmin(apart)
+        return jnp.where(apart[nearest] <= closeness, owner[nearest], -1)
 
-    def __call__(self, common, lane):
-        params, nodes, owner, closeness, most = common
-        t0, x0, mode0 = lane
+    def one(carry):
+        i, t, x, mode, *_ = carry
+        passed = pass_map(t, x, mode, params)
+        outcome = jnp.where(passed.end >= 0, passed.end % max(n_outcomes, 1), -1)
+        result = choose(outcome >= 0, RESULTS.successful, passed.result)
+        good = (outcome < 0) & (result == RESULTS.successful)
+        orbit = jnp.where(good, near(passed.x), -1)
+        x = jnp.where(good, passed.x, jnp.nan)
+        return i + 1, t + passed.time, x, passed.mode, orbit, outcome, result
 
-        def near(x):
-            """The number of the orbit near the state, or -1."""
-            if not nodes.shape[0]:
-                return jnp.array(-1)
-            apart = jnp.max(jnp.abs(x - nodes), axis=1)
-            nearest = jnp.argmin(apart)
-            return jnp.where(apart[nearest] <= closeness, owner[nearest], -1)
+    def going(carry):
+        i, _, _, _, orbit, outcome, result = carry
+        return (i < most) & (orbit < 0) & (outcome < 0) & (result == RESULTS.successful)
 
-        def one(carry):
-            i, t, x, mode, *_ = carry
-            passed = self.pass_map(t, x, mode, params)
-            outcome = jnp.where(passed.end >= 0, passed.end % max(self.outcomes, 1), -1)
-            result = choose(outcome >= 0, RESULTS.successful, passed.result)
-            good = (outcome < 0) & (result == RESULTS.successful)
-            orbit = jnp.where(good, near(passed.x), -1)
-            x = jnp.where(good, passed.x, jnp.nan)
-            return i + 1, t + passed.time, x, passed.mode, orbit, outcome, result
-
-        def going(carry):
-            i, _, _, _, orbit, outcome, result = carry
-            return (i < most) & (orbit < 0) & (outcome < 0) & (result == RESULTS.successful)
-
-        start = (jnp.array(0), t0, x0, mode0, near(x0), jnp.array(-1), RESULTS.successful)
-        i, t, x, mode, orbit, outcome, result = jax.lax.while_loop(going, one, start)
-        code = jnp.asarray(result._value)
-        return {"strides": i, "t": t, "x": x, "mode": mode, "orbit": orbit, "outcome": outcome, "result": code}
+    start = (jnp.array(0), t0, x0, mode0, near(x0), jnp.array(-1), RESULTS.successful)
+    i, t, x, mode, orbit, outcome, result = jax.lax.while_loop(going, one, start)
+    code = jnp.asarray(result._value)
+    return {"strides": i, "t": t, "x": x, "mode": mode, "orbit": orbit, "outcome": outcome, "result": code}
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcomes:
-    """The outcomes of initial states after at most `strides` passes of a map.
-
-    **Attributes:** `lane`: the outcome of one initial state. `common`: arrays for all lanes, without the number of passes. `x`:
-    an initial state. `mode`: the index of the initial mode. `few`: that of `BatchMap`.
-    """
-
-    lane: MapsToOutcome
-    common: tuple
-    x: np.ndarray
-    mode: int
-    strides: int
-    few: bool
-
-    def run(self, most: int) -> BatchMap:
-        """The map over lanes of at most `most` further passes."""
-        return BatchMap(self.lane, (*self.common, np.asarray(most)), few=self.few)
-
-    def compile(self) -> None:
-        x = self.x[None]
-        self.run(1).compile((np.zeros(1, x.dtype), x, np.full(1, self.mode)))
-
-    def of(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """The columns of the lanes, from initial states of shape `(points, n)`."""
-        count = len(x)
-        found = {
-            "orbit": np.full(count, -1),
-            "outcome": np.full(count, -1),
-            "strides": np.zeros(count, np.int32),
-            "result": np.zeros(count, np.int8),
-            "x": x.copy(),
-            "t": np.zeros(count, x.dtype),
-            "mode": np.full(count, self.mode),
-        }
-        alive, most, taken = np.arange(count), 1, 0
-        # Rounds of 1, 2, 4, ... passes; after each round, lanes whose outcome is known are removed.
-        while alive.size and taken < self.strides:
-            more = min(most, self.strides - taken)
-            part = self.run(more)(tuple(found[name][alive] for name in ("t", "x", "mode")))
-            found["strides"][alive] += part["strides"].astype(np.int32)
-            for name in ("orbit", "outcome", "x", "t", "mode", "result"):
-                found[name][alive] = part[name]
-            ended = (found["orbit"] >= 0) | (found["outcome"] >= 0) | (found["result"] != 0)
-            alive, taken, most = alive[~ended[alive]], taken + more, 2 * most
-        return found
+def outcomes_of(run: BatchMap, x: np.ndarray, mode: int, strides: int) -> dict[str, np.ndarray]:
+    """The outcomes of initial states, shape `(points, n)`, in the mode of that index, after at most `strides` passes."""
+    count = len(x)
+    found = {
+        "orbit": np.full(count, -1),
+        "outcome": np.full(count, -1),
+        "strides": np.zeros(count, np.int32),
+        "result": np.zeros(count, np.int8),
+        "x": x.copy(),
+        "t": np.zeros(count, x.dtype),
+        "mode": np.full(count, mode),
+    }
+    alive, most, taken = np.arange(count), 1, 0
+    # Rounds of 1, 2, 4, ... passes; after each round, lanes whose outcome is known are removed.
+    while alive.size and taken < strides:
+        more = min(most, strides - taken)
+        part = run((*(found[name][alive] for name in ("t", "x", "mode")), np.full(alive.size, more)))
+        found["strides"][alive] += part["strides"].astype(np.int32)
+        for name in ("orbit", "outcome", "x", "t", "mode", "result"):
+            found[name][alive] = part[name]
+        ended = (found["orbit"] >= 0) | (found["outcome"] >= 0) | (found["result"] != 0)
+        alive, taken, most = alive[~ended[alive]], taken + more, 2 * most
+    return found
 
 
 def basin(
@@ -199,9 +169,16 @@ def basin(
     size = np.max(np.abs(nodes), initial=0)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
     x = chosen.padded(x)
-    lane, few = MapsToOutcome(chosen.map, len(outcomes)), compiles_fast(len(x))
-    each = Outcomes(lane, common, x[0], chosen.mode, max_strides, few)
-    found = _outcomes(each, x, executor, progress)
+    lane, one = eqx.Partial(passes_to_outcome, chosen.map, len(outcomes)), np.full(1, 1)
+    start = np.zeros(1, x.dtype), x[:1], np.full(1, chosen.mode), one
+    run = BatchMap(lane, common, few=compiles_fast(len(x)), sample=start)
+    boxes = chunks_of((len(x),), chunk_shape((len(x),), run.capacity))
+    workers = Workers(run, executor, run.threads)
+    workers.compile("compiling the stride", progress)
+    named = lambda i: f"basin: the initial states {box_text(('',), boxes[i])}"
+    chunks = ((x[box], chosen.mode, max_strides) for box in boxes)
+    with progress_bar("initial states", len(x), 0, progress) as advance:
+        found = workers.gathered(outcomes_of, chunks, named, advance)
     units = units_of(None, params, step.system).coordinates
     found = _labelled(xarray, found, values, names, tuple(outcomes), chosen, units)
     return raise_if_none("basin", found) if throw else found
@@ -221,20 +198,6 @@ def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) 
             "(params, *values) -> x."
         )
     return values
-
-
-def _outcomes(each: Outcomes, x: np.ndarray, executor: Executor | None, progress: bool | None) -> dict[str, Any]:
-    """The outcome of each initial state, shape `(points, n)`: the columns of all lanes."""
-    run = each.run(1)
-    boxes = chunks_of((len(x),), chunk_shape((len(x),), run.capacity))
-    workers, parts = Workers(each, executor, run.threads), {}
-    workers.compile("compiling the stride", progress)
-    named = lambda i: f"basin: the initial states {box_text(('',), boxes[i])}"
-    with progress_bar("initial states", len(x), 0, progress) as advance:
-        for i, part in workers.each("of", ((x[box],) for box in boxes), named):
-            parts[i] = part
-            advance(len(part["result"]))
-    return {name: np.concatenate([parts[i][name] for i in range(len(boxes))]) for name in parts[0]}
 
 
 def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.ndarray, np.ndarray]:

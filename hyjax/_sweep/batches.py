@@ -5,7 +5,6 @@ nor the arithmetic of a lane depends on the number of lanes of a call, so a lane
 the last bit. Whether the program is one that compiles fast or one that runs fast is said of the whole map, before its first call.
 """
 
-import dataclasses
 import functools as ft
 from collections.abc import Callable
 from typing import Any
@@ -27,11 +26,18 @@ class BatchMap:
 
     **Arguments:** `fn`: a function or module with hashable static parts; one program is compiled for each. `common`: arrays
     shared by all lanes. `width`: lanes in a block; `capacity`: lanes in one call of the program on one device. `few`: whether on
-    a CPU the program is to compile fast rather than run fast (see `compiles_fast`), also where the map is unpickled.
+    a CPU the program is to compile fast rather than run fast (see `compiles_fast`), also where the map is unpickled. `sample`:
+    lanes of the same shapes and dtypes, for `compile`.
     """
 
     def __init__(
-        self, fn: Callable, common: PyTree, width: int | None = None, capacity: int | None = None, few: bool = False
+        self,
+        fn: Callable,
+        common: PyTree,
+        width: int | None = None,
+        capacity: int | None = None,
+        few: bool = False,
+        sample: PyTree[np.ndarray] = None,
     ):
         self.devices = jax.local_devices()
         on_cpu = self.devices[0].platform == "cpu"
@@ -41,7 +47,7 @@ class BatchMap:
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
         )
-        self.fn, self.common, self._given = fn, common, (width, capacity, few)
+        self.fn, self.common, self._given = fn, common, (width, capacity, few, sample)
         self._program = _quick_program if few else _program
         self.mesh = Mesh(np.array(self.devices), ("lanes",)) if len(self.devices) > 1 else None
 
@@ -68,9 +74,9 @@ class BatchMap:
             parts.append(self._some(some, min(self.capacity, count - first)))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
-    def compile(self, lanes: PyTree[np.ndarray]) -> None:
+    def compile(self) -> None:
         """Compile the program of `__call__`, or load the program from a cache: a call for no lanes."""
-        self._some(lanes, 0)
+        self._some(self._given[-1], 0)
 
     def _some(self, lanes, count: int):
         apart = len(self.devices)
@@ -85,21 +91,6 @@ class BatchMap:
         out = self._program(self.fn, self.common, jax.tree.map(dealt, lanes), np.asarray(busy), self.mesh)
         gathered = lambda leaf: np.asarray(leaf)[:, :busy].reshape(-1, *leaf.shape[3:])[:count]
         return jax.tree.map(gathered, out)
-
-
-@dataclasses.dataclass(frozen=True)
-class LaneChunks:
-    """A map over lanes, of which workers compute one chunk each. `sample`: lanes of the same shapes and dtypes."""
-
-    run: BatchMap
-    sample: PyTree[np.ndarray]
-
-    def compile(self) -> None:
-        self.run.compile(self.sample)
-
-    def solve(self, *lanes: PyTree[np.ndarray]) -> PyTree[np.ndarray]:
-        """The results of the lanes of a chunk."""
-        return self.run(lanes)
 
 
 def _mapped(fn: Callable, common: PyTree, lanes: PyTree, busy: Any, mesh: Mesh | None):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
-from .._orbit.problem import Problem
 from .._results.dataset import load_xarray
 from .._results.labels import units_attribute
 from .._results.long_names import cf_attributes, described
@@ -62,8 +61,7 @@ class ChunkSolver:
         return CoarseGrid(axes, y.size, y.dtype, strict=bool(self.solved))
 
     def compile(self) -> None:
-        values, y = self.first
-        self.lanes.compile((values[None], y[None]))
+        self.lanes.compile()
 
     def coarse(self, coarse: CoarseGrid) -> tuple[CoarseGrid, dict[str, np.ndarray]]:
         """The coarse grid, solved; and the columns of one lane, which show the shapes of all."""
@@ -117,22 +115,29 @@ def kept_columns(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return kept
 
 
-class Variables(NamedTuple):
-    """The variables of the orbits of a problem over a grid. `units`: of the coordinates and of `time`, by name."""
+COARSE = "sweep: the coarse grid"
 
-    problem: Problem
+
+class Sweep(NamedTuple):
+    """The task of a sweep, and the workers that compute it.
+
+    **Attributes:** `coordinates`: the names of the state's. `units`: of the coordinates and of `time`, by name. `metadata`: the
+    provenance, without the kind of device. `chunk`: the shape of a chunk. `progress`: whether to show a bar.
+    """
+
+    solver: ChunkSolver
     grid: Grid
+    coordinates: tuple[str, ...]
     units: dict[str, str]
+    metadata: dict[str, Any]
+    chunk: tuple[int, ...]
+    workers: Workers
+    progress: bool | None
 
     def dims(self, name: str, column: np.ndarray) -> tuple[str, ...]:
         """The dimensions of a column, shape `(points, ...)`: those of the grid, then its own."""
         own = {"x": ("coordinate",), "multipliers_real": ("multiplier",), "multipliers_imag": ("multiplier",)}
         return self.grid.names + own.get(name, tuple(f"{name}_{k}" for k in range(column.ndim - 1)))
-
-    @property
-    def coordinates(self) -> tuple[str, ...]:
-        """The names of the state's coordinates."""
-        return self.problem.system.mode(self.problem.sequence[0]).coordinates
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a variable of the dataset."""
@@ -144,29 +149,11 @@ class Variables(NamedTuple):
         own = {key: value for key, value in known.get(name, {}).items() if value != ""}
         return cf_attributes(name, {}) | own
 
-
-COARSE = "sweep: the coarse grid"
-
-
-class Sweep(NamedTuple):
-    """The task of a sweep, and the workers that compute it.
-
-    **Attributes:** `metadata`: the provenance, without the kind of device. `chunk`: the shape of a chunk. `progress`: whether to
-    show a bar.
-    """
-
-    solver: ChunkSolver
-    variables: Variables
-    metadata: dict[str, Any]
-    chunk: tuple[int, ...]
-    workers: Workers
-    progress: bool | None
-
     def coarse(self) -> tuple[CoarseGrid, dict[str, np.ndarray], str]:
         """The solved coarse grid, the columns of one lane, and the kind of device."""
         with working("compiling, and following the orbit over a coarse grid", self.progress):
-            unsolved = self.solver.unsolved(self.variables.grid.values)
-            (coarse, lane), device = self.workers.call("coarse", unsolved, what=COARSE)
+            unsolved = self.solver.unsolved(self.grid.values)
+            (coarse, lane), device = self.workers.call(ChunkSolver.coarse, unsolved, what=COARSE)
         return coarse, lane, device
 
     def solved(
@@ -174,11 +161,11 @@ class Sweep(NamedTuple):
     ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """The number of each box with its columns, in the order in which they are finished. **Arguments:** `done`: points of the
         grid finished before. `device`: the only kind of device whose results are taken."""
-        grid = self.variables.grid
+        grid = self.grid
         named = lambda i: f"sweep: the chunk {box_text(grid.names, boxes[i])}"
         calls = ((coarse, grid.axes(box)) for box in boxes)
         with progress_bar("orbits", grid.size, done, self.progress) as advance:
-            for i, columns in self.workers.each("solve", calls, named, remedy, device):
+            for i, columns in self.workers.each(ChunkSolver.solve, calls, named, remedy, device):
                 yield i, columns
                 advance(columns["result"].size)
 
@@ -187,18 +174,18 @@ def solve_in_memory(sweep: Sweep) -> "xarray.Dataset":
     """All chunks, as a dataset in memory."""
     xarray = load_xarray()
     coarse, _, device = sweep.coarse()
-    variables, grid, whole = sweep.variables, sweep.variables.grid, {}
+    grid, whole = sweep.grid, {}
     boxes = chunks_of(grid.shape, sweep.chunk)
     for i, columns in sweep.solved(coarse, boxes, 0, device, ""):
         for name, column in columns.items():
             if name not in whole:
-                whole[name] = variables.dims(name, column), np.zeros((*grid.shape, *column.shape[1:]), column.dtype)
+                whole[name] = sweep.dims(name, column), np.zeros((*grid.shape, *column.shape[1:]), column.dtype)
             place = whole[name][1][boxes[i]]
             place[...] = column.reshape(place.shape)
-    data = {name: (dims, column, variables.attributes(name)) for name, (dims, column) in whole.items()}
+    data = {name: (dims, column, sweep.attributes(name)) for name, (dims, column) in whole.items()}
     coords = {name: tuple(each) for name, each in grid.coordinates.items()}
     found = xarray.Dataset(data, coords, sweep.metadata | {"device": device})
-    return described(found.assign_coords(coordinate=list(variables.coordinates)))
+    return described(found.assign_coords(coordinate=list(sweep.coordinates)))
 
 
 def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":
@@ -221,11 +208,11 @@ def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":
 def _create(sweep: Sweep, path: Path) -> None:
     """Create a store with the solved coarse grid and without results."""
     coarse, lane, device = sweep.coarse()
-    grid, variables = sweep.variables.grid, {}
+    grid, variables = sweep.grid, {}
     for name, column in kept_columns(lane).items():
         inner = column.shape[1:]
         shapes = (*grid.shape, *inner), (*sweep.chunk, *inner)
-        variables[name] = sweep.variables.dims(name, column), *shapes, column.dtype, sweep.variables.attributes(name)
+        variables[name] = sweep.dims(name, column), *shapes, column.dtype, sweep.attributes(name)
     nodes = tuple(f"start_{name}" for name in grid.names)
     coordinates = grid.coordinates | {node: ((node,), axis, {}) for node, axis in zip(nodes, coarse.axes, strict=True)}
     starts = {"start_y": ((*nodes, "start_coordinate"), coarse.y, {"long_name": "initial guesses on a coarse grid"})}
@@ -234,7 +221,7 @@ def _create(sweep: Sweep, path: Path) -> None:
 
 def _complete(sweep: Sweep, store: Store, device: str) -> None:
     """Compute the chunks that are missing or damaged."""
-    coarse = sweep.solver.unsolved(sweep.variables.grid.values)
+    coarse = sweep.solver.unsolved(sweep.grid.values)
     coarse.y = store.guesses()
     left = []
     for i in range(len(store.chunks)):
@@ -249,7 +236,7 @@ def _complete(sweep: Sweep, store: Store, device: str) -> None:
     if left:
         sweep.workers.compile("compiling", sweep.progress)
     boxes = [store.chunks[i] for i in left]
-    done = sweep.variables.grid.size - sum(int(np.prod([each.stop - each.start for each in box])) for box in boxes)
+    done = sweep.grid.size - sum(int(np.prod([each.stop - each.start for each in box])) for box in boxes)
     remedy = f"Every finished chunk is in {store.path}: sweep again with resume=True."
     for k, columns in sweep.solved(coarse, boxes, done, device, remedy):
         store.write(left[k], columns)

@@ -59,6 +59,11 @@ class CoarseGrid:
         """The parameters at points given by rows of indices."""
         return np.stack([axis[index[:, k]] for k, axis in enumerate(self.axes)], axis=-1)
 
+    def nearest(self, nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Of points given by rows of indices the one nearest to these parameters, along axes of equal length."""
+        widths = np.array([np.ptp(axis) or 1 for axis in self.axes])
+        return nodes[np.argmin(np.sum(((self.at(nodes) - values) / widths) ** 2, axis=1))]
+
     def guesses(self, values: Float[np.ndarray, "points free"]) -> tuple[np.ndarray, np.ndarray]:
         """Initial guesses at points, interpolated or from the nearest coarse point; and the largest accepted distance of an
         orbit from its guess."""
@@ -156,8 +161,7 @@ def solve_coarse_grid(
             guesses = guess(coarse.at(todo))
             _accept(coarse, todo, solve(coarse.at(todo), guesses)[0], guesses, np.inf, noise)
         elif level == 0:
-            widths = np.array([np.ptp(axis) or 1 for axis in coarse.axes])
-            nearest = nodes[np.argmin(np.sum(((coarse.at(nodes) - start[0]) / widths) ** 2, axis=1))][None]
+            nearest = coarse.nearest(nodes, start[0])[None]
             y = march(
                 solve, start[0][None], start[1][None], coarse.at(nearest), np.full_like(start[1][None], np.nan), noise
             )
@@ -185,38 +189,21 @@ def is_far(y: np.ndarray, guesses: np.ndarray, reach: np.ndarray | float, noise:
 
 def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray], noise: float) -> None:
     """Continue from every point with an orbit to its neighbours without one, once along each edge, until none is left."""
-    tried = set()
-    while True:
-        edges = []
-        known = coarse.known
-        targets = set()
-        for place in np.ndindex(*(len(line) for line in lines)):
-            here = tuple(int(line[i]) for line, i in zip(lines, place, strict=True))
-            if known[here] or here in targets:
-                continue
-            for k, way in itertools.product(range(len(lines)), (-1, 1)):
-                beside = lambda steps, k=k, way=way, place=place: tuple(
-                    int(line[i + way * steps * (j == k)]) for j, (line, i) in enumerate(zip(lines, place, strict=True))
-                )
-                if not 0 <= place[k] + way < len(lines[k]) or not known[beside(1)] or (here, beside(1)) in tried:
-                    continue
-                beyond = beside(2) if 0 <= place[k] + 2 * way < len(lines[k]) else None
-                edges.append((here, beside(1), beyond if beyond is not None and known[beyond] else None))
-                tried.add((here, beside(1)))
-                targets.add(here)
-                break
-        if not edges:
-            return
-        to, via = (np.array([edge[i] for edge in edges]) for i in (0, 1))
+    tried, counts = set(), [len(line) for line in lines]
+    nodes = lambda places: np.stack([line[place] for line, place in zip(lines, places.T, strict=True)], axis=-1)
+    while edges := _new_edges(known := coarse.known[np.ix_(*lines)], tried):
+        end, middle = np.moveaxis(np.array(edges), 1, 0)
+        to, via = nodes(end), nodes(middle)
+        # The change of the orbit over the last edge, scaled to the length of this one.
+        beyond = 2 * middle - end
+        rows = np.flatnonzero(np.all((beyond >= 0) & (beyond < counts), axis=1))
+        rows = rows[known[tuple(beyond[rows].T)]]
+        last = nodes(beyond[rows])
+        here, there, before = coarse.at(to[rows]), coarse.at(via[rows]), coarse.at(last)
+        ratio = np.sum(np.abs(here - there), axis=1) / np.sum(np.abs(there - before), axis=1)
         slope = np.full((len(edges), coarse.y.shape[-1]), np.nan)
-        for row, (end, middle, beyond) in enumerate(edges):
-            if beyond is not None:
-                # The change of the orbit over the last edge, scaled to the length of this one.
-                steps = [coarse.at(np.array([each]))[0] for each in (end, middle, beyond)]
-                ratio = np.sum(np.abs(steps[0] - steps[1])) / np.sum(np.abs(steps[1] - steps[2]))
-                slope[row] = (coarse.y[middle] - coarse.y[beyond]) * ratio
-        ends = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope, noise)
-        coarse.y[tuple(to.T)] = ends
+        slope[rows] = (coarse.y[tuple(via[rows].T)] - coarse.y[tuple(last.T)]) * ratio[:, None]
+        coarse.y[tuple(to.T)] = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope, noise)
 
 
 def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
@@ -271,15 +258,14 @@ DISAGREEMENT, SHORTEST, MOST = 0.03, 1e-3, 60
 def follow_tangents(
     coarse: CoarseGrid, solve: SolveWithSlope, start: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> CoarseGrid:
-    """SolveWithSlope for the orbits of a coarse grid: to the point nearest to the start, then from neighbour to neighbour.
+    """Solve for the orbits of a coarse grid: to the point nearest to the start, then from neighbour to neighbour.
 
     **Arguments:** `start`: values on the axes, unknowns and tangents of an orbit.
     """
     shape = coarse.y.shape[:-1]
     slopes = np.full((*coarse.y.shape, len(shape)), np.nan, coarse.y.dtype)
     nodes = np.array(list(np.ndindex(*shape)))
-    widths = np.array([np.ptp(axis) or 1 for axis in coarse.axes])
-    nearest = nodes[np.argmin(np.sum(((coarse.at(nodes) - start[0]) / widths) ** 2, axis=1))]
+    nearest = coarse.nearest(nodes, start[0])
     first, y, slope = (each[None] for each in start)
     coarse.y[tuple(nearest)], slopes[tuple(nearest)] = (
         each[0] for each in _follow(solve, first, y, slope, coarse.at(nearest[None]))

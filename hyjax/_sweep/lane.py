@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -24,79 +23,78 @@ from .grid import named_units
 Record = Callable[[PeriodicOrbit], dict[str, Array]]
 
 
-class OrbitFromGuess(eqx.Module):
+def orbit_from_guess(
+    problem: Problem,
+    free: tuple[int, ...],
+    integrator: Integrators,
+    record: Record | None,
+    prescribed: Prescribed | None,
+    params: Params,
+    lane: tuple[Array, Array],
+) -> dict[str, Array]:
     r"""The orbit near an initial guess of its pre-impact state $y$: $\text{flow}^m(R(y), \lambda) = y$.
 
     Newton's method ends where the residual is below the integrator's tolerance: from a guess with half the digits right it takes
     two strides, and the second also gives the multipliers.
 
-    **Attributes:** `free`: indices of the varied leaves of the parameters. `prescribed`: conditions, for parameters that are
-    solved for together with the orbit. Called with the parameters and `lane = (values, guess)`, the values on the grid's axes and
-    the unknowns: the pre-impact state, with conditions followed by the scaled parameters. Returns columns by name, `_y` with the
-    unknowns, and with conditions `_slope`, their derivatives by the values.
+    **Arguments:** `free`: indices of the varied leaves of the parameters. `prescribed`: conditions, for parameters that are
+    solved for together with the orbit. `lane = (values, guess)`: the values on the grid's axes and the unknowns: the pre-impact
+    state, with conditions followed by the scaled parameters.
+
+    **Returns:** columns by name, `_y` with the unknowns, and with conditions `_slope`, their derivatives by the values.
     """
+    values, guess = lane
+    count = len(free)
+    params = with_leaves(params, free, values[:count])
+    rtol, atol = integrator.tolerances(guess.dtype)
+    equation = (
+        orbit_equation(problem, None, params, integrator)
+        if prescribed is None
+        else prescribed.equation(problem, params, free, values, integrator)
+    )
 
-    problem: Problem
-    free: tuple[int, ...] = eqx.field(static=True)
-    integrator: Integrators
-    record: Record | None = None
-    prescribed: Prescribed | None = None
+    def evaluate(y, first):
+        found = equation(y, first)
+        # A residual of this size is the integrator's error, which a further Newton step would change but not reduce.
+        settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
+        return found._replace(r=jnp.where(settled, 0, found.r))
 
-    def __call__(self, params: Params, lane: tuple[Array, Array]) -> dict[str, Array]:
-        values, guess = lane
-        count = len(self.free)
-        params = with_leaves(params, self.free, values[:count])
-        rtol, atol = self.integrator.tolerances(guess.dtype)
-        equation = (
-            orbit_equation(self.problem, None, params, self.integrator)
-            if self.prescribed is None
-            else self.prescribed.equation(self.problem, params, self.free, values, self.integrator)
-        )
-
-        def evaluate(y, first):
-            found = equation(y, first)
-            # A residual of this size is the integrator's error, which a further Newton step would change but not reduce.
-            settled = jnp.max(jnp.abs(found.r)) <= (rtol + atol) / 4 * jnp.max(jnp.abs(y))
-            return found._replace(r=jnp.where(settled, 0, found.r))
-
-        accept = 100 * (rtol + atol)
-        root = find_root(evaluate, guess, max_iterations=8, accept=accept)
-        solved: dict[str, Array] = {}
-        if self.prescribed is None:
-            chain, jacobian, closing = root.aux
-            values = eigenvalues(jacobian)
-            singular, result, y = in_family(values), outcome(root.converged, chain.result), guess
-        else:
-            params, chain, jacobian, closing = root.aux.params, root.aux.chain, root.aux.jacobian, None
-            values = eigenvalues(jacobian)
-            converged = root.converged | (root.aux.error <= accept * jnp.max(jnp.abs(root.y)))
-            singular, result = undetermined(root.aux.extended), outcome(converged, chain.result)
-            y, _ = self.prescribed.split(guess)
-        multipliers = orbit_multipliers(self.problem, chain.nodes[0], values, params, self.integrator)
-        result = judged(
-            self.problem, chain, jacobian, params, self.integrator, result, accept=accept, size=jnp.max(jnp.abs(guess)),
-            closing=closing, singular=singular, guess=self.problem.closing_jump(y, params),
-        )  # fmt: skip
-        good = result == RESULTS.successful
-        if self.prescribed is not None:
-            leaves, named = jax.tree.leaves(params), named_units(params, self.prescribed.free)
-            solved = {"_slope": root.aux.slope}
-            solved |= {name: nan_unless(good, leaves[i]) for name, i in zip(named, self.prescribed.free, strict=True)}
-        orbit = orbit_of(
-            self.problem, chain, jacobian, params, self.integrator, multipliers, chain.residual, root.iterations, result
-        )
-        columns = {
-            "x": orbit.x,
-            "period": orbit.period,
-            "multipliers_real": orbit.multipliers.real,
-            "multipliers_imag": orbit.multipliers.imag,
-            "residual": orbit.residual,
-            "iterations": orbit.iterations.astype(jnp.int32),
-            "result": jnp.asarray(result._value, jnp.int32),
-            # A state that returns at another phase of the forcing is no orbit, but is a guess for the orbits beyond.
-            "_y": nan_unless(good | (result == RESULTS.out_of_phase), root.y),
-        } | solved
-        return columns | ({} if self.record is None else recorded(self.record, orbit, good, columns))
+    accept = 100 * (rtol + atol)
+    root = find_root(evaluate, guess, max_iterations=8, accept=accept)
+    solved: dict[str, Array] = {}
+    if prescribed is None:
+        chain, jacobian, closing = root.aux
+        values = eigenvalues(jacobian)
+        singular, result, y = in_family(values), outcome(root.converged, chain.result), guess
+    else:
+        params, chain, jacobian, closing = root.aux.params, root.aux.chain, root.aux.jacobian, None
+        values = eigenvalues(jacobian)
+        converged = root.converged | (root.aux.error <= accept * jnp.max(jnp.abs(root.y)))
+        singular, result = undetermined(root.aux.extended), outcome(converged, chain.result)
+        y, _ = prescribed.split(guess)
+    multipliers = orbit_multipliers(problem, chain.nodes[0], values, params, integrator)
+    result = judged(
+        problem, chain, jacobian, params, integrator, result, accept=accept, size=jnp.max(jnp.abs(guess)),
+        closing=closing, singular=singular, guess=problem.closing_jump(y, params),
+    )  # fmt: skip
+    good = result == RESULTS.successful
+    if prescribed is not None:
+        leaves, named = jax.tree.leaves(params), named_units(params, prescribed.free)
+        solved = {"_slope": root.aux.slope}
+        solved |= {name: nan_unless(good, leaves[i]) for name, i in zip(named, prescribed.free, strict=True)}
+    orbit = orbit_of(problem, chain, jacobian, params, integrator, multipliers, chain.residual, root.iterations, result)
+    columns = {
+        "x": orbit.x,
+        "period": orbit.period,
+        "multipliers_real": orbit.multipliers.real,
+        "multipliers_imag": orbit.multipliers.imag,
+        "residual": orbit.residual,
+        "iterations": orbit.iterations.astype(jnp.int32),
+        "result": jnp.asarray(result._value, jnp.int32),
+        # A state that returns at another phase of the forcing is no orbit, but is a guess for the orbits beyond.
+        "_y": nan_unless(good | (result == RESULTS.out_of_phase), root.y),
+    } | solved
+    return columns | ({} if record is None else recorded(record, orbit, good, columns))
 
 
 def recorded(record: Record, orbit: PeriodicOrbit, good: Array, taken: dict) -> dict[str, Array]:

@@ -1,6 +1,6 @@
 """The map that an attractor or a basin iterates: of a sequence of modes, or of a section."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -26,24 +26,26 @@ from .._system.section import at_phase, Section, Stroboscope
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State, Time
 
+# A map that is iterated, `(t, x, mode, params) -> Passed`: a `SectionMap`, or that of a sequence.
+PassMap = Callable[[Time, State, Index, Params], Passed]
 
-class SequenceMap(eqx.Module):
-    """The return map along a sequence of modes; the counterpart of `SectionMap`.
 
-    **Attributes:** `system`: it may have terminal modes. `ordinary`: the number of transitions that do not end in a terminal
-    mode.
-    """
-
-    system: HybridSystem
-    sequence: tuple[str, ...] = eqx.field(static=True)
-    ordinary: int = eqx.field(static=True)
-    integrator: Integrators
-
-    def __call__(self, t: Time, x: State, mode: Index, params: Params) -> Passed:
-        stride, end = run_stride(self.system, t, x, params, self.sequence, self.integrator), jnp.array(-1)
-        for impact in stride.impacts[::-1]:
-            end = jnp.where(impact.transition >= self.ordinary, impact.transition - self.ordinary, end)
-        return Passed(stride.x, stride.time, mode, end, jnp.array(len(self.sequence)), stride.result)
+def pass_of_sequence(
+    system: HybridSystem,
+    sequence: tuple[str, ...],
+    ordinary: int,
+    integrator: Integrators,
+    t: Time,
+    x: State,
+    mode: Index,
+    params: Params,
+) -> Passed:
+    """The return map along a sequence of modes of a system that may have terminal modes. `ordinary`: the number of transitions
+    that do not end in one."""
+    stride, end = run_stride(system, t, x, params, sequence, integrator), jnp.array(-1)
+    for impact in stride.impacts[::-1]:
+        end = jnp.where(impact.transition >= ordinary, impact.transition - ordinary, end)
+    return Passed(stride.x, stride.time, mode, end, jnp.array(len(sequence)), stride.result)
 
 
 class ChosenMap(NamedTuple):
@@ -54,7 +56,7 @@ class ChosenMap(NamedTuple):
     whether passes may end in several modes. `described`: the map in words, for the attributes of a dataset.
     """
 
-    map: SequenceMap | SectionMap
+    map: PassMap
     params: Params
     mode: int
     size: int
@@ -88,7 +90,7 @@ def map_of(
         timed = depends_on_time(Problem(system, sequence, 1), params, x)
         ending = with_terminal_modes(system, sequence, outcomes)
         described = {"sequence": " -> ".join(sequence)}
-        chosen = SequenceMap(ending, sequence, len(system.transitions), plain)
+        chosen = eqx.Partial(pass_of_sequence, ending, sequence, len(system.transitions), plain)
         return ChosenMap(chosen, params, mode, x.size, timed, coordinates, False, described)
     assert section is not None
     if step.strides > 1 and isinstance(section, Section):

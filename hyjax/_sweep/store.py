@@ -12,13 +12,14 @@ one of its values together with the sweep, the name of the variable and the plac
 checksums of its files that never change: metadata, coordinates, initial guesses.
 """
 
+import functools as ft
 import hashlib
 import json
 import os
 import shutil
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
@@ -38,30 +39,21 @@ if TYPE_CHECKING:
 LOCK = Path("result") / "lock"
 
 
-class Lock:
-    """A lock on a file, held by at most one `Lock` of one process.
+def lock(path: Path) -> tuple[bool | None, Callable[[], None]]:
+    """A lock on a file, held by at most one caller of one process: whether it was free, and is held now, `None` on a system or a
+    file system without locks; and the function that releases it."""
+    file, taken = None, None
+    try:
+        import fcntl
 
-    **Attributes:** `taken`: whether the lock was free, and is held now; `None` on a system or a file system without locks.
-    """
-
-    def __init__(self, path: Path):
-        self.taken, self._file = None, None
-        try:
-            import fcntl
-
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.taken = True
-        except BlockingIOError:
-            self.taken = False
-        except (ImportError, OSError):
-            pass
-
-    def close(self) -> None:
-        """Release the lock."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        taken = True
+    except BlockingIOError:
+        taken = False
+    except (ImportError, OSError):
+        pass
+    return taken, (lambda: None) if file is None else ft.partial(os.close, file)
 
 
 @contextmanager
@@ -69,9 +61,12 @@ def renamed_when_complete(path: Path) -> Iterator[Path]:
     """An empty directory beside `path`, renamed to `path` at the end; deleted after an error, which goes on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.iterdir():
-        if left.name.startswith(f"{path.name}.") and left.suffix == ".part":
-            _remove_if_left(left)
-    part, lock = _locked_part(path)
+        if left.name.startswith(f"{path.name}.") and left.suffix == ".part" and (left / LOCK).exists():
+            taken, release = lock(left / LOCK)
+            if taken:
+                shutil.rmtree(left, ignore_errors=True)
+            release()
+    part, release = _locked_part(path)
     try:
         yield part
         os.rename(part, path)
@@ -79,27 +74,19 @@ def renamed_when_complete(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
         raise
     finally:
-        lock.close()
+        release()
 
 
-def _locked_part(path: Path) -> tuple[Path, Lock]:
+def _locked_part(path: Path) -> tuple[Path, Callable[[], None]]:
+    """A new directory beside `path`, and the function that releases its lock."""
     while True:
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
         (part / LOCK).parent.mkdir(parents=True)
-        lock = Lock(part / LOCK)
+        taken, release = lock(part / LOCK)
         # Between the two lines above another process may have taken the directory for one that was left.
-        if lock.taken is not False and (part / LOCK).exists():
-            return part, lock
-        lock.close()
-
-
-def _remove_if_left(part: Path) -> None:
-    if not (part / LOCK).exists():
-        return
-    lock = Lock(part / LOCK)
-    if lock.taken:
-        shutil.rmtree(part, ignore_errors=True)
-    lock.close()
+        if taken is not False and (part / LOCK).exists():
+            return part, release
+        release()
 
 
 # In the directory of an array, where zarr does not look for other arrays.
@@ -292,16 +279,16 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the store's lock. `StoreError` where another process holds the lock."""
-        lock = Lock(self.path / LOCK)
+        taken, release = lock(self.path / LOCK)
         try:
-            if lock.taken is False:
+            if taken is False:
                 raise StoreError(
                     f"{self.path}: another process computes this store. Wait until that process has ended, or write to another "
                     "path; to compute with several processes, give one sweep an executor."
                 )
             yield
         finally:
-            lock.close()
+            release()
 
     def guesses(self) -> np.ndarray:
         """The initial guesses on the coarse grid."""

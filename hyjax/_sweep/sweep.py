@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,9 +30,9 @@ from .._results.version import version
 from .._system.results import RESULTS
 from .._system.where import free_leaves, leaf_names, Where
 from .batches import BatchMap
-from .chunks import ChunkSolver, solve_in_memory, solve_in_store, Sweep, Variables
+from .chunks import ChunkSolver, solve_in_memory, solve_in_store, Sweep
 from .grid import checked_axis, Grid, grid_over, named_leaves, named_units, TAKEN
-from .lane import OrbitFromGuess, Record
+from .lane import orbit_from_guess, Record
 from .store import chunk_shape
 from .workers import Workers
 
@@ -288,13 +289,17 @@ def sweep(
     plain = without_jacobian(integrator)
     # By the size of the grid alone, so that a store is resumed with the program that began it.
     few = compiles_fast(math.prod(grid.shape))
-    lanes = BatchMap(OrbitFromGuess(problem, grid.free, plain, record, conditions), grid.params, few=few)
+    lane = eqx.Partial(orbit_from_guess, problem, grid.free, plain, record, conditions)
+    sample = tuple(each[None] for each in first)
+    lanes = BatchMap(lane, grid.params, few=few, sample=sample)
     branch = start if isinstance(start, Branch) else None
     guess = None if branch is None else guesses_on_branch(branch, grid.free)
     solver, named = ChunkSolver(lanes, first, guess, tuple(grid.solved), noise), units_of(None, orbit.params, system)
     whole = Sweep(
         solver,
-        Variables(problem, grid, named.coordinates | {"time": named.time} | (units or {})),
+        grid,
+        system.mode(problem.sequence[0]).coordinates,
+        named.coordinates | {"time": named.time} | (units or {}),
         provenance(problem, grid, orbit, branch, record, conditions, integrator),
         chunk_shape(grid.shape, max(lanes.capacity, 4096) if chunk is None else chunk),
         Workers(solver, executor, lanes.threads),

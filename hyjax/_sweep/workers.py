@@ -1,8 +1,8 @@
 """Independent chunks of a computation, by threads of this process or by the workers of an executor.
 
-A worker, of another process on this machine or another, calls a method of an object. The object is sent with every call, as
-bytes, and a worker unpacks and compiles it once. A call is a pure function of the bytes sent, so that any other worker returns
-the same result in place of a lost worker.
+A worker, of another process on this machine or another, calls a function of an object, the program, which is sent as bytes with
+every call, and which a worker unpacks and compiles once. A call is a pure function of the bytes sent, so that any other worker
+returns the same result in place of a lost worker.
 """
 
 import functools as ft
@@ -21,9 +21,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
+import numpy as np
 
 from .._results.extras import needed
 from .._results.version import version
@@ -42,22 +43,13 @@ _CACHE = (
 _KEPT = 4
 
 
-@runtime_checkable
-class Program(Protocol):
-    """An object whose methods can be called in a worker: of data that cloudpickle can pack."""
-
-    def compile(self) -> None:
-        """Compile what the methods call: once in each worker, before several threads call the methods."""
-        ...
-
-
 def device_kind() -> str:
     """The kind of the devices of this process, as `cpu cpu` or `gpu NVIDIA H100`."""
     device = jax.local_devices()[0]
     return f"{device.platform} {device.device_kind}"
 
 
-def packed(program: Program) -> tuple[str, bytes]:
+def packed(program: Any) -> tuple[str, bytes]:
     """A header, and the object as bytes: the first arguments of `answer`. `ImportError` without cloudpickle."""
     cloudpickle = needed("cloudpickle", "cluster", "Executors")
     data = cloudpickle.dumps(program)
@@ -75,7 +67,7 @@ def _read(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def answer(header: str, program: bytes, call: bytes) -> tuple[str, Any]:
-    """In a worker: the result of a call `(method, arguments)`, and the kind of the worker's devices.
+    """In a worker: the result of a call `(function, arguments)`, and the kind of the worker's devices.
 
     `RuntimeError` where the worker has other versions of packages.
     """
@@ -85,15 +77,15 @@ def answer(header: str, program: bytes, call: bytes) -> tuple[str, Any]:
     with ExitStack() as settings:
         for name, value in sent["settings"].items():
             settings.enter_context(getattr(jax, name.removeprefix("jax_"))(value))
-        method, arguments = pickle.loads(call)
-        return device_kind(), getattr(_unpacked(sent["digest"], program), method)(*arguments)
+        function, arguments = pickle.loads(call)
+        return device_kind(), function(_unpacked(sent["digest"], program), *arguments)
 
 
-_programs: OrderedDict[str, Program] = OrderedDict()
+_programs: OrderedDict[str, Any] = OrderedDict()
 _guard = threading.Lock()
 
 
-def _unpacked(digest: str, data: bytes) -> Program:
+def _unpacked(digest: str, data: bytes) -> Any:
     """The object, unpacked and compiled by the first call; the other threads wait for it."""
     with _guard:
         if digest not in _programs:
@@ -174,13 +166,14 @@ def threads_here() -> int:
 
 
 class Workers:
-    """Those who call the methods of an object: this process with several threads, or the workers of an executor.
+    """Those who call functions of a program: this process with several threads, or the workers of an executor.
 
-    **Arguments:** `executor`: any `concurrent.futures.Executor`, `None` for this process with so many `threads`. `ValueError`
-    for one that cannot be used.
+    **Arguments:** `program`: of data that cloudpickle can pack. Its method `compile()` compiles what the functions call: once in
+    each worker, before several threads call them. `executor`: any `concurrent.futures.Executor`, `None` for this process with so
+    many `threads`. `ValueError` for one that cannot be used.
     """
 
-    def __init__(self, program: Program, executor: Executor | None, threads: int):
+    def __init__(self, program: Any, executor: Executor | None, threads: int):
         if executor is not None:
             require_usable(executor)
         self.program, self.executor, self.threads = program, executor, threads
@@ -193,13 +186,13 @@ class Workers:
             with working(what, progress):
                 self.program.compile()
 
-    def call(self, method: str, *arguments: Any, what: str) -> tuple[Any, str]:
+    def call(self, function: Callable, *arguments: Any, what: str) -> tuple[Any, str]:
         """The result of one call, and the kind of the device. `ValueError` as in this process; `ExecutorError` for any other
         failure of a worker."""
         if self.executor is None:
-            return getattr(self.program, method)(*arguments), device_kind()
+            return function(self.program, *arguments), device_kind()
         try:
-            device, value = self._submit(self.executor, method, arguments).result()
+            device, value = self._submit(self.executor, function, arguments).result()
         except ValueError:
             raise
         except Exception as error:
@@ -208,13 +201,13 @@ class Workers:
 
     def each(
         self,
-        method: str,
+        function: Callable,
         chunks: Iterable[tuple],
         named: Callable[[int], str],
         remedy: str = "",
         device: str | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """The number of each chunk with the result of a call with its arguments, in the order in which results arrive.
+        """The number of each chunk with `function(program, *chunk)`, in the order in which results arrive.
 
         Chunks are taken only as workers need them. **Arguments:** `named`: the name of a chunk, and `remedy`: what to do, for
         the message of an `ExecutorError`. `device`: the kind of device on which all are to be computed, by default that of the
@@ -222,7 +215,7 @@ class Workers:
         """
         if self.executor is None:
             pool = ThreadPoolExecutor(self.threads)
-            submit = lambda chunk: pool.submit(getattr(self.program, method), *chunk)
+            submit = lambda chunk: pool.submit(function, self.program, *chunk)
             try:
                 for i, future in _in_turn(submit, chunks, lambda: self.threads + 1):
                     yield i, future.result()
@@ -230,7 +223,7 @@ class Workers:
                 pool.shutdown(cancel_futures=True)
             return
         executor = self.executor
-        submit = lambda chunk: self._submit(executor, method, chunk)
+        submit = lambda chunk: self._submit(executor, function, chunk)
         for i, future in _in_turn(submit, chunks, calls_ahead(executor)):
             try:
                 by, value = future.result()
@@ -243,10 +236,21 @@ class Workers:
                 )
             yield i, value
 
-    def _submit(self, executor: Executor, method: str, arguments: tuple) -> Future:
+    def gathered(
+        self, function: Callable, chunks: Iterable[tuple], named: Callable[[int], str], advance: Callable[[int], None]
+    ) -> dict[str, np.ndarray]:
+        """The columns `function(program, *chunk)` of all chunks, joined in the order of the chunks. **Arguments:** `advance`:
+        called with the number of rows of each result."""
+        parts = {}
+        for i, part in self.each(function, chunks, named):
+            parts[i] = part
+            advance(len(part["result"]))
+        return {name: np.concatenate([parts[i][name] for i in range(len(parts))]) for name in parts[0]}
+
+    def _submit(self, executor: Executor, function: Callable, arguments: tuple) -> Future:
         assert self._packed is not None
         try:
-            return executor.submit(answer, *self._packed, pickle.dumps((method, arguments)))
+            return executor.submit(answer, *self._packed, pickle.dumps((function, arguments)))
         except RuntimeError as error:  # of an executor that is shut down, or whose processes have died
             failed: Future = Future()
             failed.set_exception(error)

@@ -127,6 +127,11 @@ class Transition(eqx.Module):
             )
 
 
+def unchanged(t: Time, x: State, params: Params) -> State:
+    """The reset that changes nothing."""
+    return x
+
+
 class HybridSystem(eqx.Module):
     r"""A hybrid dynamical system: flow $\dot x = f_i(t, x, p)$ in each mode $i$, jumps $x^+ = R_{ij}(t, x^-, p)$ between modes.
 

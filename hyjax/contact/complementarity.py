@@ -21,18 +21,6 @@ Set = tuple[int, ...]
 Contacts = Bool[Array, " contacts"]
 
 
-class Choice(eqx.Module):
-    """The solution of the complementarity problem.
-
-    **Attributes:** `index`: among `subsets`, of the set with the least violation. `fits`: whether that set satisfies the
-    conditions. `forces`: of all sets, shape `(sets, rows)`.
-    """
-
-    index: Int[Array, ""]
-    fits: Flag
-    forces: Float[Array, "sets rows"]
-
-
 def subsets(items: Set) -> tuple[Set, ...]:
     """All subsets, the largest first."""
     sizes = range(len(items), -1, -1)
@@ -52,12 +40,15 @@ def choose_set(
     rough: Set,
     near: Contacts,
     struck: Contacts | None = None,
-) -> Choice:
+) -> tuple[Int[Array, ""], Flag, Float[Array, "sets rows"]]:
     r"""The first set of contacts that satisfies the conditions: the contacts in the set push, no other gap closes.
 
     **Arguments:** `motion`: acceleration (or velocity) of the contact points without contact forces; rows for the gaps, then for
     the slips of the contacts in `rough`. `change`: the change of `motion` required where a contact holds. `near`: which contacts
     take part; a contact that is not near cannot hold, and its gap is free. `struck`: the contacts that any set must have.
+
+    **Returns:** the number of that set among `subsets`, or where none satisfies the conditions of that with the least violation;
+    whether it satisfies them; and the forces of all sets.
     """
     tolerance = float(np.sqrt(np.finfo(motion.dtype).eps))
     sets = jnp.asarray(masks(near.size))
@@ -75,7 +66,7 @@ def choose_set(
     forces = jax.vmap(force_of)(sets)
     misfit = jax.vmap(misfit_of)(sets, forces)
     index = jnp.argmin(misfit)
-    return Choice(index, misfit[index] == 0, forces)
+    return index, misfit[index] == 0, forces
 
 
 def rows_of(held: Contacts, rough: Set) -> Bool[Array, " rows"]:

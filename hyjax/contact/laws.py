@@ -3,7 +3,6 @@ r"""The laws of a single contact: the force that holds it, Coulomb friction, and
 All laws are stated at the contact point, in terms of the compliance $W$, the drift and the velocity there.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -15,18 +14,6 @@ from .projection import holding, Projection, sliding
 Forces = Float[Array, " rows"]
 # The solver's, relative and absolute.
 Tolerances = tuple[float | Array, float | Array]
-
-
-class Impulse(eqx.Module):
-    """The impulse of an impact.
-
-    **Attributes:** `p`: the impulse. `elastic`: whether the gap opens again. `side`: the sign of the slip after the impact, 0
-    where the impulse stops the slip.
-    """
-
-    p: Forces
-    elastic: Flag
-    side: Scalar
 
 
 def stick(projected: Projection) -> Forces:
@@ -114,8 +101,11 @@ def rebound(contact: Contact, projected: Projection, row: int, params: Params) -
     return jnp.where(elastic, restitution, 0)
 
 
-def impact(contact: Contact, projected: Projection, params: Params) -> Impulse:
+def impact(contact: Contact, projected: Projection, params: Params) -> tuple[Forces, Flag, Scalar]:
     r"""The impulse of an impact. $\dot g^+ = -e\,\dot g^-$, and $|p_t| \le \mu_s p_n$ or slip.
+
+    **Returns:** the impulse; whether the gap opens again; and the sign of the slip after the impact, 0 where the impulse stops
+    the slip.
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 67-69; friction by Coulomb's law between the impulse and the velocity after
     the impact.
@@ -124,8 +114,8 @@ def impact(contact: Contact, projected: Projection, params: Params) -> Impulse:
     elastic, change = restitution > 0, -projected.velocity.at[0].mul(1 + restitution)
     stops = holding(projected.compliance, change)
     if not contact.slips:
-        return Impulse(stops, elastic, jnp.zeros_like(restitution))
+        return stops, elastic, jnp.zeros_like(restitution)
     side = gives_way(stops)
     inside = cone(contact, stops, side, params) >= 0
     slips = sliding(projected.compliance, change[0], coefficient(contact.kinetic, params, stops), side)
-    return Impulse(jnp.where(inside, stops, slips), elastic, jnp.where(inside, 0, side))
+    return jnp.where(inside, stops, slips), elastic, jnp.where(inside, 0, side)

@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float
 
+from .._numerics.elimination import smallest_pivot, solve
 from .._system.results import nan_unless
 
 Square = Float[Array, "m m"]
@@ -25,39 +25,26 @@ def solve_symmetric(matrix: Square, columns: Columns, redundant: bool = False) -
     Derivatives of every order are solutions with the same matrix. (lineax's own derivative rule calls back into Python to check
     for failure, from within the loop of an integration.)
     """
-    definite = _eliminate if matrix.shape[0] <= _UNROLLED else _cholesky
-    solve = _least_norm if redundant else definite
+    definite = lambda matrix, right: nan_unless(smallest_pivot(matrix) > 0, solve(matrix, right))
+    solution = _least_norm if redundant else _eliminate if matrix.shape[0] <= _UNROLLED else definite
     return jax.lax.custom_linear_solve(
-        lambda x: matrix @ x, columns, lambda _, right: solve(matrix, right), symmetric=True
+        lambda x: matrix @ x, columns, lambda _, right: solution(matrix, right), symmetric=True
     )
 
 
-def _eliminate(matrix: Square, columns: Columns, times: int = 1) -> Columns:
-    """The solution of `matrix @ x = columns`, or with `times=2` of `matrix @ matrix @ x = columns`, by one Gaussian elimination.
-    A positive definite matrix needs no pivoting."""
-    m = matrix.shape[0]
-    rows, factors = list(jnp.concatenate([matrix, columns], axis=1)), {}
+def _eliminate(matrix: Square, columns: Columns) -> Columns:
+    """Gaussian elimination without pivoting, which a positive definite matrix does not need, and unrolled."""
+    rows, right, m = list(matrix), list(columns), matrix.shape[0]
     for k in range(m):
         for i in range(k + 1, m):
-            factors[i, k] = rows[i][k] / rows[k][k]
-            rows[i] = rows[i] - factors[i, k] * rows[k]
+            factor = rows[i][k] / rows[k][k]
+            rows[i], right[i] = rows[i] - factor * rows[k], right[i] - factor * right[k]
+    solution = dict[int, Array]()
+    for i in reversed(range(m)):
+        known = sum((rows[i][j] * solution[j] for j in solution), jnp.zeros_like(right[i]))
+        solution[i] = (right[i] - known) / rows[i][i]
     definite = jnp.all(jnp.stack([rows[k][k] for k in range(m)]) > 0)
-    right = [row[m:] for row in rows]
-    for left in reversed(range(times)):
-        solution = {}
-        for i in reversed(range(m)):
-            known = sum((rows[i][j] * solution[j] for j in solution), jnp.zeros_like(right[i]))
-            solution[i] = (right[i] - known) / rows[i][i]
-        right = [solution[i] for i in range(m)]
-        for i, k in factors if left else ():
-            right[i] = right[i] - factors[i, k] * right[k]
-    return nan_unless(definite, jnp.stack(right))
-
-
-def _cholesky(matrix: Square, columns: Columns) -> Columns:
-    operator = lx.MatrixLinearOperator(matrix, lx.positive_semidefinite_tag)
-    solve = lambda column: lx.linear_solve(operator, column, lx.Cholesky(), throw=False).value
-    return jax.vmap(solve, in_axes=1, out_axes=1)(columns)
+    return nan_unless(definite, jnp.stack([solution[i] for i in range(m)]))
 
 
 def _least_norm(matrix: Square, columns: Columns) -> Columns:
@@ -76,5 +63,6 @@ def _least_norm(matrix: Square, columns: Columns) -> Columns:
         taken.append(independent)
     lower = jnp.stack(factors, axis=1)
     gram = lower.T @ lower + jnp.diag(jnp.where(jnp.stack(taken), 0, 1).astype(matrix.dtype))
-    solution = lower @ _eliminate(gram, lower.T @ columns, times=2)
+    # XLA eliminates the equal matrices once.
+    solution = lower @ _eliminate(gram, _eliminate(gram, lower.T @ columns))
     return nan_unless(jnp.all(jnp.isfinite(matrix)), solution)

@@ -10,14 +10,14 @@ from jaxtyping import Array, Float, Int
 
 from .._system.per_mode import number, PerMode
 from .._system.results import nan_unless
-from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Transition
+from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .complementarity import choose_set, Contacts, masks, may_depend, rows_of, Set, subsets
 from .contact import Contact, gap
 from .laws import drift_errors, force_error, rebound, settles, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
-from .single_contact import Apart, unchanged
+from .single_contact import Apart
 
 Index = Int[Array, ""]
 
@@ -211,22 +211,24 @@ class _Bodies(eqx.Module):
         restitution = jnp.stack([rebound(contact, projected, k, params) for k, contact in each])[i]
         gained = jnp.where(jnp.arange(projected.velocity.size) == i, 1 + restitution, 1)
         change = -projected.velocity * gained
-        choice = choose_set(projected.compliance, projected.velocity, change, self.rough, touching, struck)
+        chosen, fits, forces = choose_set(
+            projected.compliance, projected.velocity, change, self.rough, touching, struck
+        )
 
         # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
-        rates = projected.velocity + projected.compliance @ choice.forces[choice.index]
+        rates = projected.velocity + projected.compliance @ forces[chosen]
         slow = touching & jnp.stack([settles(contact, projected, k, rates[k], params) for k, contact in each])
         sets = jnp.asarray(masks(held.size))
-        index = jnp.argmax(jnp.all(sets == (sets[choice.index] | slow), axis=1))
+        index = jnp.argmax(jnp.all(sets == (sets[chosen] | slow), axis=1))
         strikes_and_leaves = struck & (restitution > 0)
-        return projected.kick(nan_unless(choice.fits, choice.forces[index])), sets[index] & ~strikes_and_leaves
+        return projected.kick(nan_unless(fits, forces[index])), sets[index] & ~strikes_and_leaves
 
     @eqx.filter_jit
     def outcome(self, held: Contacts, i: Index, t: Time, x: State, params: Params) -> Index:
         """The set of contacts that hold after an impact of `i`."""
         after, near = self.impact(held, i, t, x, params)
         projected = self.projected(near, t, after, params)
-        return choose_set(projected.compliance, projected.drift, -projected.drift, self.rough, near).index
+        return choose_set(projected.compliance, projected.drift, -projected.drift, self.rough, near)[0]
 
     @eqx.filter_jit
     def outcomes(self, held: Contacts, t: Time, x: State, params: Params) -> Int[Array, " contacts"]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._system.per_mode import number, PerMode
-from .._system.system import Domain, HybridSystem, Mode, Transition
+from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
@@ -166,10 +166,6 @@ class Closed(eqx.Module):
         return closed & ~(normal < -small) & jnp.where(side == 0, holds, slides)
 
 
-def unchanged(t: Time, x: State, params: Params) -> State:
-    return x
-
-
 def _friction(body: "_Body") -> list[Transition]:
     """The transitions out of `S+`, `S-` and `C` by slip and by loss of contact during slip."""
     transitions = []
@@ -240,7 +236,7 @@ class _Body(eqx.Module):
 
     def after_impact(self, t: Time, x: State, params: Params) -> State:
         projected = self.projected(t, x, params)
-        return projected.kick(impact(self.contact, projected, params).p)
+        return projected.kick(impact(self.contact, projected, params)[0])
 
     def leads_to(self, outcome: int, t: Time, x: State, params: Params) -> Flag:
         return self.outcome(t, x, params) == outcome
@@ -248,12 +244,12 @@ class _Body(eqx.Module):
     def outcome(self, t: Time, x: State, params: Params) -> Int[Array, ""]:
         """The mode after an impact, by number: so exactly one of the transitions at a closing gap is armed."""
         before = self.projected(t, x, params)
-        impulse = impact(self.contact, before, params)
-        projected = self.projected(t, before.kick(impulse.p), params)
+        impulse, elastic, slipping = impact(self.contact, before, params)
+        projected = self.projected(t, before.kick(impulse), params)
         held = jnp.array(_HELD)
         if self.contact.slips:
             # Where the impulse stops the slip but friction cannot hold, the contact begins to slip.
-            side = jnp.where(impulse.side == 0, gives_way(stick(projected)), impulse.side)
-            stays = (impulse.side == 0) & can_hold(self.contact, projected, params)
+            side = jnp.where(slipping == 0, gives_way(stick(projected)), slipping)
+            stays = (slipping == 0) & can_hold(self.contact, projected, params)
             held = jnp.where(stays, _HELD, jnp.where(side > 0, _FORWARD, _BACKWARD))
-        return jnp.where(impulse.elastic | (projected.drift[0] >= 0), _APART, held)
+        return jnp.where(elastic | (projected.drift[0] >= 0), _APART, held)

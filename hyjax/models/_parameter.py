@@ -17,23 +17,18 @@ def refuse_unless(condition, message: str) -> None:
         raise ValueError(f"Params: {message}")
 
 
-def require_positive(params, *names: str) -> None:
-    """`ValueError` unless all of these parameters are positive."""
-    for name in names:
+def require(params, *, positive: str = "", nonnegative: str = "", at_most_one: str = "") -> None:
+    """`ValueError` for a parameter out of range. **Arguments:** names of parameters, with spaces between them; those of
+    `at_most_one` lie in `[0, 1]`."""
+    for name in positive.split():
         value = known(getattr(params, name))
         refuse_unless(value > 0, f"{name}={value} must be positive.")
-
-
-def require_nonnegative(params, name: str) -> None:
-    """`ValueError` for a negative parameter."""
-    value = known(getattr(params, name))
-    refuse_unless(value >= 0, f"{name}={value} must not be negative.")
-
-
-def require_unit_interval(params, name: str) -> None:
-    """`ValueError` unless the parameter lies in `[0, 1]`."""
-    value = known(getattr(params, name))
-    refuse_unless((value >= 0) & (value <= 1), f"{name}={value} must lie in [0, 1].")
+    for name in nonnegative.split():
+        value = known(getattr(params, name))
+        refuse_unless(value >= 0, f"{name}={value} must not be negative.")
+    for name in at_most_one.split():
+        value = known(getattr(params, name))
+        refuse_unless((value >= 0) & (value <= 1), f"{name}={value} must lie in [0, 1].")
 
 
 def require_slope(params) -> None:

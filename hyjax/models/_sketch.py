@@ -1,4 +1,4 @@
-"""Lines from which the outlines of models are composed."""
+"""Lines from which the outlines of models are composed, and the ground on which they stand."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,6 +6,11 @@ from jaxtyping import Array, Float
 
 Point = Float[Array, "2"]
 Length = float | Float[Array, ""]
+
+
+def ground(params) -> Float[Array, ""]:
+    """The angle by which the ground falls to the right in the frame of the outline: zero, where that frame is vertical."""
+    return jnp.zeros(())
 
 
 def spring(start: Point, end: Point, turns: int, width: Length) -> Float[Array, "n 2"]:
@@ -16,6 +21,19 @@ def spring(start: Point, end: Point, turns: int, width: Length) -> Float[Array, 
     way = end - start
     across = jnp.stack([-way[1], way[0]]) / jnp.sqrt(way @ way)
     return start + jnp.asarray(along)[:, None] * way + width * jnp.asarray(aside)[:, None] * across
+
+
+def mass_before_wall(x: Length, wall: Length, anchor: Length, size: Length) -> dict[str, Float[Array, "n 2"]]:
+    """Anchor, spring, mass and wall of an oscillator. The mass is drawn behind its face, at `x`, which strikes the wall."""
+    zero = jnp.zeros_like(size)
+    up = jnp.stack([zero, size])
+    mass, end, side = (jnp.stack([at, zero]) for at in (x - size / 2, anchor, wall))
+    return {
+        "mass": box(mass, size, size),
+        "wall": jnp.stack([side - up, side + up]),
+        "spring": spring(end, mass - jnp.stack([size / 2, zero]), 6, 0.25 * size),
+        "anchor": jnp.stack([end - up, end + up]),
+    }
 
 
 def disc(centre: Point, radius: Length) -> Float[Array, "33 2"]:

@@ -21,7 +21,7 @@ from .._numerics.fast import sincos
 from .._orbit.return_map import ReturnMap
 from .._system.section import Section
 from ..contact import Contact, contact_system, Mechanism
-from ._parameter import parameter, refuse_unless, require_positive, require_slope, require_unit_interval
+from ._parameter import parameter, refuse_unless, require, require_slope
 from ._sketch import disc
 
 title = "Ball on a slope"
@@ -47,8 +47,7 @@ class Params(eqx.Module):
             (self.kinetic_friction >= 0) & (self.static_friction >= self.kinetic_friction),
             f"static_friction={self.static_friction} must be at least kinetic_friction={self.kinetic_friction} >= 0.",
         )
-        require_unit_interval(self, "restitution")
-        require_positive(self, "mass")
+        require(self, at_most_one="restitution", positive="mass")
 
 
 def mass(q, params):

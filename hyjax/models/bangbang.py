@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_nonnegative, require_positive
+from ._parameter import parameter, require
 from ._sketch import box, spring
 
 title = "Duffing oscillator, bang-bang"
@@ -39,8 +39,7 @@ class Params(eqx.Module):
     frequency: Float[Array, ""] = parameter(1.1, "1", "angular frequency omega of the force")
 
     def __check_init__(self):
-        require_nonnegative(self, "damping")
-        require_positive(self, "frequency")
+        require(self, nonnegative="damping", positive="frequency")
 
 
 def oscillate(x, force, params):

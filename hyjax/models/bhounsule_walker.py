@@ -35,9 +35,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import compass_gait, powered_compass_gait
-from ._parameter import parameter, require_positive
+from ._parameter import parameter, require
+from ._sketch import ground as ground
 from .powered_compass_gait import require_legs
 
 title = "Bhounsule's powered walker"
@@ -63,7 +64,7 @@ class Params(eqx.Module):
 
     def __check_init__(self):
         require_legs(self)
-        require_positive(self, "step_time")
+        require(self, positive="step_time")
 
 
 def torques(params):
@@ -106,10 +107,6 @@ def hip_height(t, x, params):
 def stands(quarter, t, x, params):
     """Of hip and clock."""
     return jnp.stack([hip_height(t, x, params), rest_of_quarter(quarter, t, x, params)])
-
-
-def unchanged(t, x, params):
-    return x
 
 
 def heel_strike(t, x, params):
@@ -171,11 +168,6 @@ def travel(mode, x, params):
         return step
     strikes = jnp.abs(foot_depth(0.0, x, params)) < jnp.abs(rest_of_quarter(j, 0.0, x, params))
     return jnp.where(strikes, step, 0.0)
-
-
-def ground(params):
-    """Zero: the ground is level."""
-    return jnp.zeros_like(params.step_time)
 
 
 def effort(orbit, params):

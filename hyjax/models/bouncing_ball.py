@@ -15,7 +15,8 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_positive, require_unit_interval
+from ._parameter import parameter, require
+from ._sketch import ground as ground
 
 title = "Bouncing ball"
 source = "elementary mechanics; Kong, Payne, Zhu, Johnson, Proc. IEEE (2024), Sec. III"
@@ -28,8 +29,7 @@ class Params(eqx.Module):
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
 
     def __check_init__(self):
-        require_positive(self, "gravity")
-        require_unit_interval(self, "restitution")
+        require(self, positive="gravity", at_most_one="restitution")
 
 
 def fall(t, x, params):
@@ -38,8 +38,7 @@ def fall(t, x, params):
 
 
 def height(t, x, params):
-    y, _ = x
-    return y
+    return x[0]
 
 
 def bounce(t, x, params):
@@ -89,8 +88,3 @@ def outline(mode, x, params):
 def travel(mode, x, params):
     """The floor does not move."""
     return jnp.zeros(2)
-
-
-def ground(params):
-    """The floor is level."""
-    return jnp.zeros(())

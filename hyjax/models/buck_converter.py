@@ -29,8 +29,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require_positive
+from .._system.system import HybridSystem, Mode, Transition, unchanged
+from ._parameter import parameter, refuse_unless, require
 
 title = "Buck converter"
 source = "Hamill, Deane, Jefferies, IEEE Trans. Power Electron. 7 (1992); Fossas, Olivar, IEEE Trans. CAS-I 43 (1996)"
@@ -50,7 +50,7 @@ class Params(eqx.Module):
     ramp_period: Float[Array, ""] = parameter(0.4, "ms", "period T of the ramp")
 
     def __check_init__(self):
-        require_positive(self, "input_voltage", "resistance", "inductance", "capacitance", "gain", "ramp_period")
+        require(self, positive="input_voltage resistance inductance capacitance gain ramp_period")
         refuse_unless(
             self.ramp_high > self.ramp_low, f"ramp_high={self.ramp_high} must exceed ramp_low={self.ramp_low}."
         )
@@ -104,10 +104,6 @@ def above_foot(t, x, params):
 
 def below_foot(t, x, params):
     return ~above_foot(t, x, params)
-
-
-def unchanged(t, x, params):
-    return x
 
 
 def ramp_restarts(t, x, params):

@@ -29,7 +29,8 @@ from jaxtyping import Array, Float
 from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_nonnegative, require_positive
+from ._parameter import parameter, require
+from ._sketch import ground as ground
 
 title = "Compass gait"
 source = "Goswami, Espiau, Keramane, ICRA (1996); Goswami, Thuilot, Espiau, IJRR 17 (1998)"
@@ -47,8 +48,7 @@ class Params(eqx.Module):
     leg_length: Float[Array, ""] = parameter(1.0, "m or 1", "leg length a + b")
 
     def __check_init__(self):
-        require_nonnegative(self, "mu")
-        require_positive(self, "beta", "gravity", "leg_length")
+        require(self, nonnegative="mu", positive="beta gravity leg_length")
 
 
 def solve2(a11, a12, a21, a22, b1, b2):
@@ -62,17 +62,11 @@ def swing(t, x, params):
     a, b = 1 / (1 + params.beta), params.beta / (1 + params.beta)
     omega2 = params.gravity / params.leg_length
     sin_d, cos_d = sincos(stance - swing)
-    sin_stance = sin(stance)
-    sin_swing = sin(swing)
-    stance_accel, swing_accel = solve2(
-        -b * cos_d,
-        b**2,
-        a**2 + params.mu + 1,
-        -b * cos_d,
-        -b * sin_d * stance_rate**2 - omega2 * b * sin_swing,
-        b * sin_d * swing_rate**2 + omega2 * (a + params.mu + 1) * sin_stance,
-    )
-    return jnp.stack([stance_rate, swing_rate, stance_accel, swing_accel])
+    sin_stance, sin_swing = sin(stance), sin(swing)
+    on_swing = -b * sin_d * stance_rate**2 - omega2 * b * sin_swing
+    on_stance = b * sin_d * swing_rate**2 + omega2 * (a + params.mu + 1) * sin_stance
+    accelerations = solve2(-b * cos_d, b**2, a**2 + params.mu + 1, -b * cos_d, on_swing, on_stance)
+    return jnp.stack([stance_rate, swing_rate, *accelerations])
 
 
 def foot_height(t, x, params):
@@ -97,14 +91,8 @@ def heel_strike(t, x, params):
     # Q-, on (swing_rate, stance_rate): Goswami et al. (1998), appendix.
     about_foot = -be * swing_rate + (-be + 2 * (mu * (1 + be) ** 2 / 2 + (1 + be)) * c) * stance_rate
     about_hip = -be * stance_rate
-    swing_plus, stance_plus = solve2(
-        be * (be - (1 + be) * c),
-        (1 + be) * ((1 + be) - be * c) + 1 + mu * (1 + be) ** 2,
-        be**2,
-        -be * (1 + be) * c,
-        about_foot,
-        about_hip,
-    )
+    of_foot = be * (be - (1 + be) * c), (1 + be) * ((1 + be) - be * c) + 1 + mu * (1 + be) ** 2
+    swing_plus, stance_plus = solve2(*of_foot, be**2, -be * (1 + be) * c, about_foot, about_hip)
     return jnp.stack([swing, stance, stance_plus, swing_plus])
 
 
@@ -150,8 +138,3 @@ def outline(mode, x, params):
 def travel(mode, x, params):
     """The vector from the stance foot to the next stance foot, at the heel strike."""
     return outline(mode, x, params)["swing leg"][1]
-
-
-def ground(params):
-    """Zero: the outline is already drawn in the vertical frame."""
-    return jnp.zeros_like(params.slope)

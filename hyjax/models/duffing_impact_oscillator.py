@@ -20,10 +20,10 @@ from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin
 from .._orbit.return_map import ReturnMap
-from .._system.system import Mode
+from .._system.system import Mode, unchanged
 from ._clock import clock, impacts_in_a_period
-from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
-from ._sketch import box, spring
+from ._parameter import parameter, require
+from ._sketch import mass_before_wall
 
 title = "Duffing impact oscillator"
 source = "Shaw, Holmes, J. Sound Vib. 90 (1983)"
@@ -41,9 +41,7 @@ class Params(eqx.Module):
     restitution: Float[Array, ""] = parameter(0.75, "1", "coefficient of restitution e")
 
     def __check_init__(self):
-        require_nonnegative(self, "damping")
-        require_positive(self, "frequency")
-        require_unit_interval(self, "restitution")
+        require(self, nonnegative="damping", positive="frequency", at_most_one="restitution")
 
 
 def oscillate(t, x, params):
@@ -69,10 +67,6 @@ def impact(t, x, params):
 
 def period_ends(t, x, params):
     return clock(t, params.frequency)
-
-
-def unchanged(t, x, params):
-    return x
 
 
 coordinates = ("x", "x_rate")
@@ -113,17 +107,6 @@ scenery = ("anchor",)
 
 
 def outline(mode, x, params, t=0.0):
-    """Anchor, spring, mass and wall at time `t`. The mass is drawn behind its face, which strikes the wall."""
-    x, _ = x
+    """Anchor, spring, mass and wall at time `t`."""
     size = (jnp.abs(params.wall) + params.wall_amplitude + params.force) / 4
-    zero = jnp.zeros_like(size)
-    up = jnp.stack([zero, size])
-    mass = jnp.stack([x - size / 2, zero])
-    anchor = jnp.stack([params.wall - 10 * size, zero])
-    side = jnp.stack([wall(t, params), zero])
-    return {
-        "mass": box(mass, size, size),
-        "wall": jnp.stack([side - up, side + up]),
-        "spring": spring(anchor, mass - jnp.stack([size / 2, zero]), 6, 0.25 * size),
-        "anchor": jnp.stack([anchor - up, anchor + up]),
-    }
+    return mass_before_wall(x[0], wall(t, params), params.wall - 10 * size, size)

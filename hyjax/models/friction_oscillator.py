@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require_positive
+from ._parameter import parameter, refuse_unless, require
 from ._sketch import box, spring
 
 title = "Friction oscillator"
@@ -40,7 +40,7 @@ class Params(eqx.Module):
     belt_speed: Float[Array, ""] = parameter(0.1, "m/s", "speed v of the belt")
 
     def __check_init__(self):
-        require_positive(self, "mass", "stiffness", "load", "belt_speed")
+        require(self, positive="mass stiffness load belt_speed")
         refuse_unless(
             (self.kinetic_friction > 0) & (self.static_friction > self.kinetic_friction),
             f"static_friction={self.static_friction} must exceed kinetic_friction={self.kinetic_friction} > 0.",

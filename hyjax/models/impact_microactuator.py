@@ -32,8 +32,8 @@ from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require_positive, require_unit_interval
+from .._system.system import HybridSystem, Mode, Transition, unchanged
+from ._parameter import parameter, refuse_unless, require
 from ._sketch import box, spring
 
 title = "Impact microactuator"
@@ -52,9 +52,9 @@ class Params(eqx.Module):
     mass_ratio: Float[Array, ""] = parameter(5.0, "1", "mass m of the frame in units of the inner one")
 
     def __check_init__(self):
-        require_positive(self, "friction", "frequency", "stop", "mass_ratio")
+        require(self, positive="friction frequency stop mass_ratio")
         refuse_unless(self.stop < 1, f"stop={self.stop} must be less than 1, where the plates of the capacitor touch.")
-        require_unit_interval(self, "restitution")
+        require(self, at_most_one="restitution")
 
 
 def force(q, q_rate, phase, params):
@@ -119,10 +119,6 @@ def period_restarts(t, x, params):
 
 def comes_to_rest(t, x, params):
     return x[1:]
-
-
-def unchanged(t, x, params):
-    return x
 
 
 coordinates = ("q", "q_rate", "phase")

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require_positive
+from ._parameter import parameter, refuse_unless, require
 
 title = "Integrate-and-fire pair"
 source = "Mirollo, Strogatz, SIAM J. Appl. Math. 50 (1990)"
@@ -39,7 +39,7 @@ class Params(eqx.Module):
     coupling: Float[Array, ""] = parameter(-0.1, "1", "kick epsilon to the other; excites above zero, else inhibits")
 
     def __check_init__(self):
-        require_positive(self, "leak")
+        require(self, positive="leak")
         refuse_unless(self.drive > self.leak, f"drive={self.drive} must exceed leak={self.leak}.")
         refuse_unless(jnp.abs(self.coupling) < 1, f"coupling={self.coupling} must lie between -1 and 1.")
 

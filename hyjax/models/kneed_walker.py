@@ -47,16 +47,15 @@ $q = (0.1877, -0.2884, -0.2884)$, $\dot q = (-1.1014, -0.0399, -0.0399)$, whence
 equations above is at $(0.1882, -0.2890, -0.2890)$, $(-1.1096, -0.0571, -0.0571)$.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sincos
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_nonnegative, require_positive, require_slope
+from .._system.system import HybridSystem, Mode, Transition, unchanged
+from ._parameter import parameter, require, require_slope
+from ._sketch import ground as ground
 from .compass_gait import foot_ahead, foot_height, hip_height, solve2
 
 title = "Kneed walker"
@@ -79,25 +78,7 @@ class Params(eqx.Module):
     def __check_init__(self):
         require_slope(self)
         # The equations need a shank and a thigh with inertia about their upper ends.
-        require_positive(self, "thigh_mass", "shank_mass", "b1", "b2", "gravity")
-        for name in ("hip_mass", "a1", "a2"):
-            require_nonnegative(self, name)
-
-
-class Moments(NamedTuple):
-    """First and second moments: of the stance leg with what it carries about its foot, of the thigh with the knee's load about
-    the hip, of the shank about the knee, and of the straight swing leg about the hip. `h`: the product of the distances to foot
-    and hip."""
-
-    g1: Float[Array, ""]
-    g2: Float[Array, ""]
-    g3: Float[Array, ""]
-    j1: Float[Array, ""]
-    j2: Float[Array, ""]
-    j3: Float[Array, ""]
-    gl: Float[Array, ""]
-    jl: Float[Array, ""]
-    h: Float[Array, ""]
+        require(self, positive="thigh_mass shank_mass b1 b2 gravity", nonnegative="hip_mass a1 a2")
 
 
 def lengths(params):
@@ -107,51 +88,50 @@ def lengths(params):
 
 
 def moments(params):
+    """First and second moments $G_1, G_2, G_3$ and $J_1, J_2, J_3$: of the stance leg with what it carries about its foot, of the
+    thigh with the knee's load about the hip, of the shank about the knee."""
     mh, mt, ms = params.hip_mass, params.thigh_mass, params.shank_mass
     a1, b1, a2, b2 = params.a1, params.b1, params.a2, params.b2
     ls, lt, length = lengths(params)
     carried = mh + mt + ms
-    g2, g3 = mt * b2 + ms * lt, ms * b1
-    j2, j3 = mt * b2**2 + ms * lt**2, ms * b1**2
-    return Moments(
-        g1=ms * a1 + mt * (ls + a2) + carried * length,
-        g2=g2,
-        g3=g3,
-        j1=ms * a1**2 + mt * (ls + a2) ** 2 + carried * length**2,
-        j2=j2,
-        j3=j3,
-        gl=g2 + g3,
-        jl=j2 + j3 + 2 * g3 * lt,
-        h=ms * a1 * (b1 + lt) + mt * (ls + a2) * b2,
-    )
+    first = ms * a1 + mt * (ls + a2) + carried * length, mt * b2 + ms * lt, ms * b1
+    second = ms * a1**2 + mt * (ls + a2) ** 2 + carried * length**2, mt * b2**2 + ms * lt**2, ms * b1**2
+    return first, second
+
+
+def straight_moments(params):
+    """$G_1, J_1$ of the stance leg, and $G_l, J_l$ of the straight swing leg about the hip."""
+    (g1, g2, g3), (j1, j2, j3) = moments(params)
+    _, lt, _ = lengths(params)
+    return g1, j1, g2 + g3, j2 + j3 + 2 * g3 * lt
 
 
 def swing_bent(t, x, params):
     q1, q2, q3, v1, v2, v3 = x
-    m, g = moments(params), params.gravity
+    ((g1, g2, g3), (j1, j2, j3)), g = moments(params), params.gravity
     _, lt, length = lengths(params)
     (sin1, sin2, sin3, s12, s13, s23), (*_, c12, c13, c23) = sincos(jnp.stack([q1, q2, q3, q1 - q2, q1 - q3, q2 - q3]))
-    m12, m13, m23 = -m.g2 * length * c12, -m.g3 * length * c13, m.g3 * lt * c23
-    f1 = m.g2 * length * s12 * v2**2 + m.g3 * length * s13 * v3**2 + g * m.g1 * sin1
-    f2 = -m.g2 * length * s12 * v1**2 - m.g3 * lt * s23 * v3**2 - g * m.g2 * sin2
-    f3 = -m.g3 * length * s13 * v1**2 + m.g3 * lt * s23 * v2**2 - g * m.g3 * sin3
+    m12, m13, m23 = -g2 * length * c12, -g3 * length * c13, g3 * lt * c23
+    f1 = g2 * length * s12 * v2**2 + g3 * length * s13 * v3**2 + g * g1 * sin1
+    f2 = -g2 * length * s12 * v1**2 - g3 * lt * s23 * v3**2 - g * g2 * sin2
+    f3 = -g3 * length * s13 * v1**2 + g3 * lt * s23 * v2**2 - g * g3 * sin3
     # The third equation gives the shank's acceleration from the other two: what is left is symmetric again.
-    r1, r2 = m13 / m.j3, m23 / m.j3
+    r1, r2 = m13 / j3, m23 / j3
     m12 = m12 - m13 * r2
-    accel1, accel2 = solve2(m.j1 - m13 * r1, m12, m12, m.j2 - m23 * r2, f1 - r1 * f3, f2 - r2 * f3)
-    accel3 = f3 / m.j3 - r1 * accel1 - r2 * accel2
+    accel1, accel2 = solve2(j1 - m13 * r1, m12, m12, j2 - m23 * r2, f1 - r1 * f3, f2 - r2 * f3)
+    accel3 = f3 / j3 - r1 * accel1 - r2 * accel2
     return jnp.stack([v1, v2, v3, accel1, accel2, accel3])
 
 
 def swing_straight(t, x, params):
     q1, q2, v1, v2 = x
-    m, g = moments(params), params.gravity
+    (g1, j1, gl, jl), g = straight_moments(params), params.gravity
     *_, length = lengths(params)
     (sin1, sin2, s12), (*_, c12) = sincos(jnp.stack([q1, q2, q1 - q2]))
-    coupling = m.gl * length
-    f1 = coupling * s12 * v2**2 + g * m.g1 * sin1
-    f2 = -coupling * s12 * v1**2 - g * m.gl * sin2
-    accel1, accel2 = solve2(m.j1, -coupling * c12, -coupling * c12, m.jl, f1, f2)
+    coupling = gl * length
+    f1 = coupling * s12 * v2**2 + g * g1 * sin1
+    f2 = -coupling * s12 * v1**2 - g * gl * sin2
+    accel1, accel2 = solve2(j1, -coupling * c12, -coupling * c12, jl, f1, f2)
     return jnp.stack([v1, v2, accel1, accel2])
 
 
@@ -162,25 +142,28 @@ def knee_bend(t, x, params):
 
 def knee_strike(t, x, params):
     q1, q2, _, v1, v2, v3 = x
-    m = moments(params)
+    (_, g2, g3), (_, j2, j3) = moments(params)
+    _, j1, gl, jl = straight_moments(params)
     _, lt, length = lengths(params)
     c12 = cos(q1 - q2)
-    whole = m.j1 * v1 - length * c12 * (m.g2 * v2 + m.g3 * v3)
-    leg = -m.gl * length * c12 * v1 + (m.j2 + m.g3 * lt) * v2 + (m.j3 + m.g3 * lt) * v3
-    coupling = -m.gl * length * c12
-    return jnp.stack([q1, q2, *solve2(m.j1, coupling, coupling, m.jl, whole, leg)])
+    whole = j1 * v1 - length * c12 * (g2 * v2 + g3 * v3)
+    leg = -gl * length * c12 * v1 + (j2 + g3 * lt) * v2 + (j3 + g3 * lt) * v3
+    coupling = -gl * length * c12
+    return jnp.stack([q1, q2, *solve2(j1, coupling, coupling, jl, whole, leg)])
 
 
 def heel_strike(t, x, params):
     q1, q2, v1, v2 = x
-    m = moments(params)
-    ls, _, length = lengths(params)
+    mt, ms, a1, a2 = params.thigh_mass, params.shank_mass, params.a1, params.a2
+    _, j1, gl, jl = straight_moments(params)
+    ls, lt, length = lengths(params)
     c12 = cos(q1 - q2)
-    hip_and_legs = params.hip_mass * length + 2 * (params.shank_mass * params.a1 + params.thigh_mass * (ls + params.a2))
-    about_foot = hip_and_legs * length * c12 * v1 - m.h * (v1 + v2)
-    about_hip = -m.h * v1
-    coupling = -m.gl * length * c12
-    w1, w2 = solve2(m.j1 + coupling, m.jl + coupling, coupling, m.jl, about_foot, about_hip)
+    h = ms * a1 * (params.b1 + lt) + mt * (ls + a2) * params.b2
+    hip_and_legs = params.hip_mass * length + 2 * (ms * a1 + mt * (ls + a2))
+    about_foot = hip_and_legs * length * c12 * v1 - h * (v1 + v2)
+    about_hip = -h * v1
+    coupling = -gl * length * c12
+    w1, w2 = solve2(j1 + coupling, jl + coupling, coupling, jl, about_foot, about_hip)
     return jnp.stack([q2, q1, q1, w1, w2, w2])
 
 
@@ -191,10 +174,6 @@ def leg_ahead(t, x, params):
 
 def lie(t, x, params):
     return jnp.zeros_like(x)
-
-
-def unchanged(t, x, params):
-    return x
 
 
 def clearance(q1, q2, q3, params):
@@ -274,8 +253,3 @@ def travel(mode, x, params):
     """The vector from the stance foot to the next: at the heel strike to the swing foot, and zero where the knee locks."""
     swing_foot = outline(mode, x, params)["swing leg"][-1]
     return swing_foot if mode == "locked" else jnp.zeros_like(swing_foot)
-
-
-def ground(params):
-    """Zero: the outline is already drawn in the vertical frame."""
-    return jnp.zeros_like(params.slope)

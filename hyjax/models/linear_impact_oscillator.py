@@ -32,8 +32,8 @@ from .._numerics.fast import cos
 from .._orbit.return_map import ReturnMap
 from .._system.system import Mode
 from ._clock import impacts_in_a_period
-from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
-from ._sketch import box, spring
+from ._parameter import parameter, require
+from ._sketch import mass_before_wall
 
 title = "Linear impact oscillator"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
@@ -50,9 +50,7 @@ class Params(eqx.Module):
     restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e")
 
     def __check_init__(self):
-        require_nonnegative(self, "damping")
-        require_positive(self, "stiffness", "frequency")
-        require_unit_interval(self, "restitution")
+        require(self, nonnegative="damping", positive="stiffness frequency", at_most_one="restitution")
 
 
 def oscillate(t, x, params):
@@ -120,17 +118,6 @@ scenery = ("anchor", "wall")
 
 
 def outline(mode, x, params):
-    """Anchor, spring, mass and wall. The mass is drawn behind its face, which strikes the wall."""
-    x = x[0]
+    """Anchor, spring, mass and wall."""
     size = (jnp.abs(params.wall) + jnp.abs(params.amplitude)) / 4
-    zero = jnp.zeros_like(size)
-    up = jnp.stack([zero, size])
-    mass = jnp.stack([x - size / 2, zero])
-    anchor = jnp.stack([params.wall - 14 * size, zero])
-    side = jnp.stack([params.wall, zero])
-    return {
-        "mass": box(mass, size, size),
-        "wall": jnp.stack([side - up, side + up]),
-        "spring": spring(anchor, mass - jnp.stack([size / 2, zero]), 6, 0.25 * size),
-        "anchor": jnp.stack([anchor - up, anchor + up]),
-    }
+    return mass_before_wall(x[0], params.wall, params.wall - 14 * size, size)

@@ -41,9 +41,9 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._system.section import Section
-from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require_nonnegative, require_positive, require_unit_interval
-from ._sketch import box, spring
+from .._system.system import HybridSystem, Mode, Transition, unchanged
+from ._parameter import parameter, refuse_unless, require
+from ._sketch import box, ground as ground, spring
 
 title = "Monopod hopper"
 source = "Dallas, Machairas, Papadopoulos, J. Comput. Nonlinear Dyn. 12 (2017)"
@@ -61,12 +61,11 @@ class Params(eqx.Module):
     adhesion: Float[Array, ""] = parameter(1.0, "1", "1: the ground may pull, as in the source; 0: it may not")
 
     def __check_init__(self):
-        require_nonnegative(self, "damping")
-        require_positive(self, "toe_mass", "stiffness", "weight")
+        require(self, nonnegative="damping", positive="toe_mass stiffness weight")
         refuse_unless(
             self.toe_mass < FULL, f"toe_mass={self.toe_mass} must be less than 4 pi^2, the mass of toe and body."
         )
-        require_unit_interval(self, "adhesion")
+        require(self, at_most_one="adhesion")
 
 
 # The source's Table 2: (b, m, k, f) of its sets 1 to 13.
@@ -169,10 +168,6 @@ def yields(t, x, params):
     return params.adhesion < 0.5
 
 
-def unchanged(t, x, params):
-    return x
-
-
 def energy(x, params, thrust=0.0):
     r"""$E$, whose rate is the power $m F\dot y_1$ of the ground's force, while the thrust is constant."""
     toe, toe_rate, body, body_rate = x
@@ -232,8 +227,3 @@ def outline(mode, x, params):
 def travel(mode, x, params):
     """It hops on the spot."""
     return jnp.zeros(2, x.dtype)
-
-
-def ground(params):
-    """The ground is level."""
-    return jnp.zeros_like(params.weight)

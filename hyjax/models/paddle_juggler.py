@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_positive, require_unit_interval
+from ._parameter import parameter, require
 from ._sketch import disc
 
 title = "Paddle juggler"
@@ -41,8 +41,7 @@ class Params(eqx.Module):
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g")
 
     def __check_init__(self):
-        require_unit_interval(self, "restitution")
-        require_positive(self, "apex", "gravity")
+        require(self, at_most_one="restitution", positive="apex gravity")
 
 
 def fall(t, x, params):
@@ -69,8 +68,7 @@ def hit(t, x, params):
 
 
 def climb_rate(t, x, params):
-    _, y_rate = x
-    return y_rate
+    return x[1]
 
 
 def turn(t, x, params):

@@ -27,8 +27,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_positive
+from .._system.system import HybridSystem, Mode, Transition, unchanged
+from ._parameter import parameter, require
 
 title = "Piecewise-smooth plane"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
@@ -42,7 +42,7 @@ class Params(eqx.Module):
     gamma: Float[Array, ""] = parameter(1.5, "1", "angular velocity gamma on that circle")
 
     def __check_init__(self):
-        require_positive(self, "alpha", "beta", "gamma")
+        require(self, positive="alpha beta gamma")
 
 
 def turn(x, growth, angle_rate):
@@ -73,10 +73,6 @@ def leaves_left(t, x, params):
 
 def leaves_right(t, x, params):
     return x[0]
-
-
-def unchanged(t, x, params):
-    return x
 
 
 coordinates = ("x", "y")

@@ -55,21 +55,10 @@ from .._numerics.fast import sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar, State, Time
+from . import compass_gait
 from ._objective import require_sequence
-from ._parameter import parameter, refuse_unless, require_nonnegative, require_positive, require_slope
-from .compass_gait import (
-    coordinates as coordinates,
-    foot_ahead,
-    foot_height,
-    ground as ground,
-    hip_height,
-    outline as outline,
-    region as region,
-    solve2,
-    time_unit as time_unit,
-    travel as travel,
-    units as units,
-)
+from ._parameter import parameter, refuse_unless, require, require_slope
+from .compass_gait import foot_ahead, foot_height, hip_height, solve2
 
 title = "Powered compass gait"
 source = "Goswami, Espiau, Keramane, ICRA (1996); Kuo, J. Biomech. Eng. 124 (2002)"
@@ -102,22 +91,19 @@ class Params(eqx.Module):
     def __check_init__(self):
         require_slope(self)
         require_legs(self)
-        require_nonnegative(self, "stiffness")
-        require_nonnegative(self, "damping")
+        require(self, nonnegative="stiffness damping")
         if not callable(self.controller):
             raise ValueError(f"Params: controller={self.controller!r} must be a function of (t, x).")
 
 
 def require_legs(params) -> None:
     """`ValueError` unless masses, lengths, gravity and push-off are those of a walker."""
-    require_nonnegative(params, "hip_mass")
-    require_positive(params, "leg_mass", "leg_length", "gravity")
-    require_nonnegative(params, "inertia")
+    require(params, nonnegative="hip_mass inertia", positive="leg_mass leg_length gravity")
     refuse_unless(
         (params.com > 0) & (params.com <= params.leg_length),
         f"com={params.com} must lie in (0, leg_length={params.leg_length}].",
     )
-    require_nonnegative(params, "push_off")
+    require(params, nonnegative="push_off")
 
 
 def inertias(params):
@@ -133,17 +119,12 @@ def move(x, torque, params):
     M, m, c, l, g = params.hip_mass, params.leg_mass, params.com, params.leg_length, params.gravity
     inertia_stance, inertia_swing, kappa = inertias(params)
     sin_d, cos_d = sincos(stance - swing)
-    sin_stance = sin(stance)
-    sin_swing = sin(swing)
-    stance_accel, swing_accel = solve2(
-        inertia_stance,
-        -kappa * cos_d,
-        -kappa * cos_d,
-        inertia_swing,
-        kappa * sin_d * swing_rate**2 + g * (m * (l - c) + (M + m) * l) * sin_stance - torque,
-        -kappa * sin_d * stance_rate**2 - g * m * c * sin_swing + torque,
-    )
-    return jnp.stack([stance_rate, swing_rate, stance_accel, swing_accel])
+    sin_stance, sin_swing = sin(stance), sin(swing)
+    coupling = -kappa * cos_d
+    on_stance = kappa * sin_d * swing_rate**2 + g * (m * (l - c) + (M + m) * l) * sin_stance - torque
+    on_swing = -kappa * sin_d * stance_rate**2 - g * m * c * sin_swing + torque
+    accelerations = solve2(inertia_stance, coupling, coupling, inertia_swing, on_stance, on_swing)
+    return jnp.stack([stance_rate, swing_rate, *accelerations])
 
 
 def hip_torque(t, x, params):
@@ -176,17 +157,13 @@ def heel_strike(t, x, params):
         + l * params.push_off * sin_d
     )
     about_hip = (I - m * a * c) * stance_rate
-    stance_plus, swing_plus = solve2(
-        inertia_stance - kappa * cos_d,
-        inertia_swing - kappa * cos_d,
-        -kappa * cos_d,
-        inertia_swing,
-        about_foot,
-        about_hip,
-    )
-    return jnp.stack([swing, stance, stance_plus, swing_plus])
+    coupling = -kappa * cos_d
+    whole = inertia_stance - kappa * cos_d, inertia_swing - kappa * cos_d
+    return jnp.stack([swing, stance, *solve2(*whole, coupling, inertia_swing, about_foot, about_hip)])
 
 
+coordinates, units, time_unit = compass_gait.coordinates, compass_gait.units, compass_gait.time_unit
+region, outline, travel, ground = compass_gait.region, compass_gait.outline, compass_gait.travel, compass_gait.ground
 system = HybridSystem(
     modes={"swing": Mode(swing, coordinates, domain=hip_height, units=units)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike, armed=foot_ahead),),

@@ -29,20 +29,10 @@ from jaxtyping import Array, Float
 from .._numerics.fast import sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
+from . import simplest_walker
 from ._objective import require_sequence
-from ._parameter import parameter, require_nonnegative, require_slope
-from .simplest_walker import (
-    after_strike,
-    coordinates as coordinates,
-    foot_height,
-    ground as ground,
-    hip_height,
-    outcomes as outcomes,
-    outline as outline,
-    time_unit as time_unit,
-    travel as travel,
-    units as units,
-)
+from ._parameter import parameter, require, require_slope
+from .simplest_walker import after_strike, foot_height, hip_height
 
 title = "Powered walker"
 source = "Kuo, J. Biomech. Eng. 124 (2002)"
@@ -59,8 +49,7 @@ class Params(eqx.Module):
 
     def __check_init__(self):
         require_slope(self)
-        require_nonnegative(self, "stiffness")
-        require_nonnegative(self, "push_off")
+        require(self, nonnegative="stiffness push_off")
 
 
 def swing(t, x, params):
@@ -77,6 +66,9 @@ def heel_strike(t, x, params):
     return jnp.stack([-theta, after, -2 * theta, (1 - cosine) * after])
 
 
+coordinates, units, time_unit = simplest_walker.coordinates, simplest_walker.units, simplest_walker.time_unit
+ground, outline, travel = simplest_walker.ground, simplest_walker.outline, simplest_walker.travel
+outcomes = simplest_walker.outcomes
 system = HybridSystem(
     modes={"swing": Mode(swing, coordinates, domain=hip_height, units=units)},
     transitions=(Transition("swing", "swing", guard=foot_height, reset=heel_strike),),

@@ -37,7 +37,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
+from ._parameter import parameter, require
 from ._sketch import box, spring
 
 title = "Pressure relief valve"
@@ -58,10 +58,7 @@ class Params(eqx.Module):
     settle: Float[Array, ""] = parameter(1e-4, "1", "the valve may close in an impact of at most this speed")
 
     def __check_init__(self):
-        require_positive(self, "flow", "preload", "compressibility")
-        require_nonnegative(self, "damping")
-        require_nonnegative(self, "settle")
-        require_unit_interval(self, "restitution")
+        require(self, positive="flow preload compressibility", nonnegative="damping settle", at_most_one="restitution")
 
 
 def released(y1, y3):
@@ -83,13 +80,11 @@ def closed_valve(t, x, params):
 
 
 def lift(t, x, params):
-    y1, _, _ = x
-    return y1
+    return x[0]
 
 
 def speed(t, x, params):
-    _, y2, _ = x
-    return y2
+    return x[1]
 
 
 def lacking_pressure(t, x, params):

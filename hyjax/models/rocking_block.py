@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._system.section import Section
 from ..contact import Contact, contacts_system, Mechanism
-from ._parameter import parameter, require_positive, require_unit_interval
+from ._parameter import parameter, require
 
 title = "Rocking block"
 source = "Housner, Bull. Seismol. Soc. Am. 53 (1963)"
@@ -47,8 +47,7 @@ class Params(eqx.Module):
     frequency: Float[Array, ""] = parameter(5.0, "rad/s", "angular frequency Omega of the base")
 
     def __check_init__(self):
-        require_positive(self, "half_width", "half_height", "gravity")
-        require_unit_interval(self, "restitution")
+        require(self, positive="half_width half_height gravity", at_most_one="restitution")
 
 
 def mass(q, params):

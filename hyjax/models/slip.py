@@ -21,9 +21,9 @@ from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require_positive
-from ._sketch import spring
+from .._system.system import HybridSystem, Mode, Transition, unchanged
+from ._parameter import parameter, refuse_unless, require
+from ._sketch import ground as ground, spring
 
 title = "Running on a springy leg (SLIP)"
 source = "Blickhan, J. Biomech. 22 (1989); Seyfarth, Geyer, Günther, Blickhan, J. Biomech. 35 (2002)"
@@ -41,7 +41,7 @@ class Params(eqx.Module):
     energy: Float[Array, ""] = parameter(2.25, "m g l", "energy E, from the ground", (2.18, 2.78, 0.01))
 
     def __check_init__(self):
-        require_positive(self, "stiffness")
+        require(self, positive="stiffness")
         refuse_unless(
             (self.attack_angle > 0) & (self.attack_angle < jnp.pi / 2),
             f"attack_angle={self.attack_angle} must lie between 0 and pi/2.",
@@ -96,8 +96,7 @@ def advance(t, x, params):
 
 
 def mass_height(t, x, params):
-    _, y, _, _ = x
-    return y
+    return x[1]
 
 
 def leg_stands(t, x, params):
@@ -105,16 +104,11 @@ def leg_stands(t, x, params):
 
 
 def height(t, x, params):
-    y, _ = x
-    return y
+    return x[0]
 
 
 def lie(t, x, params):
     return jnp.zeros_like(x)
-
-
-def unchanged(t, x, params):
-    return x
 
 
 def stumble(t, x, params):
@@ -123,8 +117,7 @@ def stumble(t, x, params):
 
 
 def climb_rate(t, x, params):
-    _, y_rate = x
-    return y_rate
+    return x[1]
 
 
 def apex(t, x, params):
@@ -135,26 +128,34 @@ def apex(t, x, params):
 coordinates = ("y", "y_rate")
 units, time_unit = ("l", "sqrt(g l)"), "sqrt(l/g)"
 plane, plane_units = ("x", "y", "x_rate", "y_rate"), ("l", "l", "sqrt(g l)", "sqrt(g l)")
-system = HybridSystem(
-    modes={
-        "descent": Mode(fall, coordinates, domain=height, units=units),
-        "stance": Mode(lean, plane, domain=leg_stands, units=plane_units),
-        "ascent": Mode(fall, coordinates, domain=height, units=units),
-        "fallen": Mode(lie, plane, units=plane_units),
-    },
-    transitions=(
-        Transition("descent", "stance", guard=foot_height, reset=touchdown),
-        Transition("stance", "ascent", guard=compression, reset=lift_off),
-        Transition("ascent", "descent", guard=climb_rate, reset=apex),
-        # Lift-off of a mass that already falls: the leg lands again without an apex, or not at all.
-        Transition("ascent", "stance", guard=foot_height, reset=touchdown),
-        Transition("ascent", "fallen", guard=height, reset=stumble),
-        Transition("descent", "fallen", guard=height, reset=stumble),
-        Transition("stance", "fallen", guard=advance, reset=unchanged),
-        Transition("stance", "fallen", guard=mass_height, reset=unchanged),
-    ),
-    time_unit=time_unit,
-)
+
+
+def runner(foot_height, touchdown, lands_again=None):
+    """The system of a runner. **Arguments:** `foot_height`, `touchdown`: guard and reset of the landing. `lands_again`: whether
+    the leg is ready to land after a lift-off of a mass that already falls."""
+    return HybridSystem(
+        modes={
+            "descent": Mode(fall, coordinates, domain=height, units=units),
+            "stance": Mode(lean, plane, domain=leg_stands, units=plane_units),
+            "ascent": Mode(fall, coordinates, domain=height, units=units),
+            "fallen": Mode(lie, plane, units=plane_units),
+        },
+        transitions=(
+            Transition("descent", "stance", guard=foot_height, reset=touchdown),
+            Transition("stance", "ascent", guard=compression, reset=lift_off),
+            Transition("ascent", "descent", guard=climb_rate, reset=apex),
+            # Lift-off of a mass that already falls: the leg lands again without an apex, or not at all.
+            Transition("ascent", "stance", guard=foot_height, reset=touchdown, armed=lands_again),
+            Transition("ascent", "fallen", guard=height, reset=stumble),
+            Transition("descent", "fallen", guard=height, reset=stumble),
+            Transition("stance", "fallen", guard=advance, reset=unchanged),
+            Transition("stance", "fallen", guard=mass_height, reset=unchanged),
+        ),
+        time_unit=time_unit,
+    )
+
+
+system = runner(foot_height, touchdown)
 sequence = ("descent", "stance", "ascent")
 step = ReturnMap(system, sequence=sequence)
 
@@ -167,7 +168,12 @@ def guess(params):
 
 def region(params):
     """Apexes, from the height of touchdown to the height at which the horizontal speed is zero."""
-    sine = sin(params.attack_angle)
+    return apexes(params.attack_angle, params)
+
+
+def apexes(angle, params):
+    """Apexes, from the height of a leg at this angle to the height at which the horizontal speed is zero."""
+    sine = sin(angle)
     zero = jnp.zeros_like(sine)
     return jnp.stack([sine, zero]), jnp.stack([params.energy, zero])
 
@@ -179,30 +185,30 @@ def start(params):
 
 def outline(mode, x, params):
     """Leg and body, in leg lengths; the origin is the foot in stance, and the ground below the apex in flight."""
-    sine, cosine = sincos(params.attack_angle)
-    ahead = jnp.stack([cosine, -sine])
+    return leg_and_body(mode, x, params, params.attack_angle)
+
+
+def leg_and_body(mode, x, params, angle):
+    """The outline with the leg at this angle in flight."""
     if mode in ("stance", "fallen"):
         body = x[:2]
         foot = jnp.zeros_like(body)
     else:
-        y, y_rate = x
         # From the apex, time is -y', and the horizontal speed constant.
-        body = jnp.stack([-y_rate * forward(x, params), y])
-        foot = body + ahead
+        body = jnp.stack([-x[1] * forward(x, params), x[0]])
+        sine, cosine = sincos(angle)
+        foot = body + jnp.stack([cosine, -sine])
     return {"leg": spring(foot, body, 5, 0.05), "body": body[None]}
 
 
 def travel(mode, x, params):
     """The vector from an arc's origin to that of the next: apex, foot, apex."""
-    sine, cosine = sincos(params.attack_angle)
-    zero = jnp.zeros_like(sine)
+    return way(mode, x, params, params.attack_angle)
+
+
+def way(mode, x, params, angle):
+    """`travel` with the leg at this angle at touch-down."""
+    zero = jnp.zeros_like(params.energy)
     if mode == "descent":
-        return jnp.stack([-x[1] * forward(x, params) + cosine, zero])
-    if mode == "stance":
-        return jnp.stack([x[0] + x[2] * x[3], zero])
-    return jnp.stack([zero, zero])
-
-
-def ground(params):
-    """The ground is level."""
-    return jnp.zeros_like(params.energy)
+        return jnp.stack([-x[1] * forward(x, params) + cos(angle), zero])
+    return jnp.stack([x[0] + x[2] * x[3] if mode == "stance" else zero, zero])

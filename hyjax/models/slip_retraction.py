@@ -25,31 +25,17 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._numerics.fast import cos, sin, sincos
+from .._numerics.fast import cos, sin
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require_positive
-from ._sketch import spring
+from . import slip
+from ._parameter import parameter, refuse_unless, require
 from .slip import (
-    advance,
-    apex,
-    climb_rate,
-    compression,
+    apexes,
     coordinates as coordinates,
-    fall,
     forward,
     ground as ground,
-    height,
-    lean,
-    leg_stands,
-    lie,
-    lift_off,
-    mass_height,
-    plane as plane,
-    plane_units as plane_units,
-    stumble,
+    runner,
     time_unit as time_unit,
-    unchanged,
     units as units,
 )
 
@@ -70,7 +56,7 @@ class Params(eqx.Module):
     energy: Float[Array, ""] = parameter(2.27420998980632, "m g l", "energy E, from the ground")
 
     def __check_init__(self):
-        require_positive(self, "stiffness")
+        require(self, positive="stiffness")
         refuse_unless(
             (self.retraction_angle > 0) & (self.retraction_angle < jnp.pi / 2),
             f"retraction_angle={self.retraction_angle} must lie between 0 and pi/2.",
@@ -102,26 +88,7 @@ def falls(t, x, params):
     return y_rate < 0
 
 
-system = HybridSystem(
-    modes={
-        "descent": Mode(fall, coordinates, domain=height, units=units),
-        "stance": Mode(lean, plane, domain=leg_stands, units=plane_units),
-        "ascent": Mode(fall, coordinates, domain=height, units=units),
-        "fallen": Mode(lie, plane, units=plane_units),
-    },
-    transitions=(
-        Transition("descent", "stance", guard=foot_height, reset=touchdown),
-        Transition("stance", "ascent", guard=compression, reset=lift_off),
-        Transition("ascent", "descent", guard=climb_rate, reset=apex),
-        # Lift-off of a mass that already falls: the leg lands again without an apex, or not at all.
-        Transition("ascent", "stance", guard=foot_height, reset=touchdown, armed=falls),
-        Transition("ascent", "fallen", guard=height, reset=stumble),
-        Transition("descent", "fallen", guard=height, reset=stumble),
-        Transition("stance", "fallen", guard=advance, reset=unchanged),
-        Transition("stance", "fallen", guard=mass_height, reset=unchanged),
-    ),
-    time_unit=time_unit,
-)
+system = runner(foot_height, touchdown, falls)
 sequence = ("descent", "stance", "ascent")
 step = ReturnMap(system, sequence=sequence)
 
@@ -134,9 +101,7 @@ def guess(params):
 
 def region(params):
     """Apexes, from the height of the leg as it begins to turn to the height at which the horizontal speed is zero."""
-    sine = sin(params.retraction_angle)
-    zero = jnp.zeros_like(sine)
-    return jnp.stack([sine, zero]), jnp.stack([params.energy, zero])
+    return apexes(params.retraction_angle, params)
 
 
 def start(params):
@@ -145,24 +110,10 @@ def start(params):
 
 
 def outline(mode, x, params):
-    """Leg and body, in leg lengths; the origin is the foot in stance, and the ground below the apex in flight."""
-    if mode in ("stance", "fallen"):
-        body = x[:2]
-        foot = jnp.zeros_like(body)
-    else:
-        y, y_rate = x
-        # From the apex, time is -y', and the horizontal speed constant. Until then the leg waits.
-        body = jnp.stack([-y_rate * forward(x, params), y])
-        sine, cosine = sincos(leg_angle(jnp.stack([y, jnp.minimum(y_rate, 0)]), params))
-        foot = body + jnp.stack([cosine, -sine])
-    return {"leg": spring(foot, body, 5, 0.05), "body": body[None]}
+    """Leg and body, as for SLIP. Until the apex the leg waits."""
+    return slip.leg_and_body(mode, x, params, leg_angle(x[:2].at[1].min(0), params))
 
 
 def travel(mode, x, params):
     """The vector from an arc's origin to that of the next: apex, foot, apex."""
-    zero = jnp.zeros_like(params.energy)
-    if mode == "descent":
-        return jnp.stack([-x[1] * forward(x, params) + cos(leg_angle(x, params)), zero])
-    if mode == "stance":
-        return jnp.stack([x[0] + x[2] * x[3], zero])
-    return jnp.stack([zero, zero])
+    return slip.way(mode, x, params, leg_angle(x[:2], params))

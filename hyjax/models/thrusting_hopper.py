@@ -36,28 +36,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import monopod_hopper
-from ._parameter import parameter, require_nonnegative
-from .monopod_hopper import (
-    accelerated,
-    coordinates as coordinates,
-    fly,
-    ground as ground,
-    ground_force,
-    outline as outline,
-    pull,
-    push,
-    stand,
-    start as start,
-    time_unit as time_unit,
-    toe_depth,
-    toe_height,
-    travel as travel,
-    unchanged,
-    units as units,
-    yields,
-)
+from ._parameter import parameter, require
+from .monopod_hopper import accelerated, fly, ground_force, pull, push, stand, toe_depth, toe_height, yields
 
 title = "Thrusting hopper"
 source = "Dallas, Machairas, Papadopoulos, J. Comput. Nonlinear Dyn. 12 (2017), with a thrust"
@@ -69,7 +51,7 @@ class Params(monopod_hopper.Params):
     thrust: Float[Array, ""] = parameter(0.01, "l", "lengthening delta of the leg's free length")
 
     def __check_init__(self):
-        require_nonnegative(self, "thrust")
+        require(self, nonnegative="thrust")
 
 
 def extend(t, x, params):
@@ -82,6 +64,10 @@ def closing_rate(t, x, params):
     return toe_rate - body_rate
 
 
+coordinates, units, time_unit = monopod_hopper.coordinates, monopod_hopper.units, monopod_hopper.time_unit
+ground, outline, travel, start = (
+    monopod_hopper.ground, monopod_hopper.outline, monopod_hopper.travel, monopod_hopper.start
+)  # fmt: skip
 system = HybridSystem(
     modes={
         "flight": Mode(fly, coordinates, domain=toe_height, units=units),

@@ -22,27 +22,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import powered_walker
 from ._objective import require_sequence
-from ._parameter import parameter, require_nonnegative, require_slope
-from .powered_walker import (
-    after_strike,
-    around,
-    coordinates as coordinates,
-    cost_of_steps,
-    foot_height,
-    ground as ground,
-    heel_strike,
-    hip_height,
-    on_section as on_section,
-    outcomes as outcomes,
-    outline as outline,
-    plane as plane,
-    small_step,
-    time_unit as time_unit,
-    units as units,
-)
+from ._parameter import parameter, require, require_slope
+from .powered_walker import after_strike, around, cost_of_steps, foot_height, heel_strike, hip_height, small_step
 
 title = "Two-spring walker"
 source = "Kuo, J. Biomech. Eng. 124 (2002), with a second spring"
@@ -58,9 +42,7 @@ class Params(eqx.Module):
 
     def __check_init__(self):
         require_slope(self)
-        require_nonnegative(self, "stiffness_behind")
-        require_nonnegative(self, "stiffness_ahead")
-        require_nonnegative(self, "push_off")
+        require(self, nonnegative="stiffness_behind stiffness_ahead push_off")
 
 
 def one_spring(stiffness, params):
@@ -77,19 +59,16 @@ def swing_ahead(t, x, params):
 
 
 def legs_pass(t, x, params):
-    _, _, phi, _ = x
-    return phi
+    return x[2]
 
 
 def legs_pass_back(t, x, params):
-    _, _, phi, _ = x
-    return -phi
+    return -x[2]
 
 
-def unchanged(t, x, params):
-    return x
-
-
+coordinates, units, time_unit = powered_walker.coordinates, powered_walker.units, powered_walker.time_unit
+ground, outline, outcomes = powered_walker.ground, powered_walker.outline, powered_walker.outcomes
+plane, on_section = powered_walker.plane, powered_walker.on_section
 behind = Mode(swing_behind, coordinates, domain=hip_height, units=units)
 system = HybridSystem(
     modes={"behind": behind, "ahead": Mode(swing_ahead, coordinates, domain=hip_height, units=units), "back": behind},

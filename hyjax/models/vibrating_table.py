@@ -25,9 +25,9 @@ from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
-from .._system.system import Mode
+from .._system.system import Mode, unchanged
 from ._clock import clock, impacts_in_a_period
-from ._parameter import parameter, require_nonnegative, require_positive, require_unit_interval
+from ._parameter import parameter, require
 from ._sketch import disc
 
 title = "Vibrating table"
@@ -43,10 +43,7 @@ class Params(eqx.Module):
     gravity: Float[Array, ""] = parameter(9.81, "m/s^2", "acceleration of gravity g; 1 for dimensionless lengths")
 
     def __check_init__(self):
-        require_nonnegative(self, "amplitude")
-        require_positive(self, "frequency")
-        require_unit_interval(self, "restitution")
-        require_positive(self, "gravity")
+        require(self, nonnegative="amplitude", positive="frequency gravity", at_most_one="restitution")
 
 
 def fall(t, x, params):
@@ -57,8 +54,7 @@ def fall(t, x, params):
 
 
 def height(t, x, params):
-    h, _ = x
-    return h
+    return x[0]
 
 
 def bounce(t, x, params):
@@ -68,10 +64,6 @@ def bounce(t, x, params):
 
 def period_ends(t, x, params):
     return clock(t, params.frequency)
-
-
-def unchanged(t, x, params):
-    return x
 
 
 coordinates = ("h", "h_rate")

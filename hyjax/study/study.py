@@ -26,7 +26,7 @@ from .study_checks import (
     require_two,
     thresholds_of,
 )
-from .study_run import case_of, interleaved_durations, REFERENCE, Reference, reference_of, Yardstick
+from .study_run import case_of, interleaved_durations, measures, REFERENCE, reference_of
 
 if TYPE_CHECKING:
     import xarray
@@ -117,11 +117,15 @@ LONG_NAMES = {
 
 
 def study_dataset(
-    columns: dict[str, np.ndarray], known: Reference, coordinates: dict[str, Any], about: dict[str, Any]
+    columns: dict[str, np.ndarray],
+    known: tuple[np.ndarray, np.ndarray, np.ndarray],
+    coordinates: dict[str, Any],
+    about: dict[str, Any],
 ) -> "xarray.Dataset":
     """The measures over `strategy`, `rtol`, `solver` and `set`, with the reference.
 
-    **Arguments:** `columns`: the measures by name. `coordinates`: of every dimension. `about`: attributes, values of netCDF.
+    **Arguments:** `columns`: the measures by name. `known`: see `reference_of`. `coordinates`: of every dimension. `about`:
+    attributes, values of netCDF.
     """
     data: dict[str, Any] = {
         name: (DIMS, column, {"long_name": LONG_NAMES[name]} | ({"units": "s"} if name == "seconds" else {}))
@@ -130,9 +134,10 @@ def study_dataset(
     }
     data["result"] = DIMS, columns["result"].astype(np.int32), code_flags()
     inner = len(coordinates["coordinate"])
-    data["reference"] = ("set", "time", "coordinate"), known.x[:, :, :inner], {"long_name": "reference"}
-    data["reference_error"] = "set", known.error, {"long_name": "largest disagreement of the references"}
-    data["reference_result"] = ("set", "method"), known.result, code_flags()
+    x, error, result = known
+    data["reference"] = ("set", "time", "coordinate"), x[:, :, :inner], {"long_name": "reference"}
+    data["reference_error"] = "set", error, {"long_name": "largest disagreement of the references"}
+    data["reference_result"] = ("set", "method"), result, code_flags()
     device = jax.local_devices()[0]
     attributes = about | {"hyjax_version": version(), "device": f"{device.platform} {device.device_kind}"}
     return described(load_xarray().Dataset(data, coordinates, attributes))
@@ -226,7 +231,8 @@ def solver_study(
     case = case_of(system, mode, states, sets, t0, t1, max_jumps, max_steps)
     pairs = pairs_of(tolerances, case.t0.dtype)
     thresholds = thresholds_of(divergence, len(pairs))
-    yardstick = Yardstick(coordinate_of(system, of), system.mode(mode).dimension, near_zero)
+    own, size = coordinate_of(system, of), system.mode(mode).dimension
+    measured = lambda x: np.linalg.norm(x[:, :size], axis=1) if own is None else np.abs(x[:, own])
     known_by = REFERENCE if reference is None else reference
     require_two(known_by)
     methods = integrators_of(system, known_by)
@@ -243,14 +249,12 @@ def solver_study(
     columns: dict[str, np.ndarray] = {}
     programs = []
     with progress_bar("runs", total, 0, progress) as advance:
-        known = reference_of(
-            case, methods, pairs_of([reference_tolerance], case.t0.dtype)[0], times, yardstick, advance
-        )
+        known = reference_of(case, methods, pairs_of([reference_tolerance], case.t0.dtype)[0], times, measured, advance)
         for place in np.ndindex(*shape):
             s, i, j, k = place
             here, integrators = strategies[s]
             run = partial(here.run, integrators[j], pairs[i], k)
-            row = yardstick.measured(times, run(times), known.x[k], thresholds[i])
+            row = measures(times, run(times), known[0][k], measured, thresholds[i], near_zero)
             advance(1)
             # A time that is never reached: the same program, without samples.
             programs.append(partial(run, never))

@@ -51,37 +51,14 @@ def interleaved_durations(
     return taken
 
 
-class Tally(eqx.Module):
-    """The work of a run.
-
-    **Attributes:** `tried`, `taken`: steps; the trials that locate an event are tried, and not taken. `evaluations`, `jacobians`:
-    of the vector field in the steps tried, see `hyjax/solvers/evaluations.py`; NaN where a solver's work is not known. Those
-    at the start of an arc, a few for the choice of the first step, are not counted.
-    """
-
-    tried: Int[Array, ""]
-    taken: Int[Array, ""]
-    evaluations: Float[Array, ""]
-    jacobians: Float[Array, ""]
-
-
-class Record(eqx.Module):
-    """A record of the steps. `samples`: states at the times; the first `filled` are known. `tally`: the numbers of steps and of
-    evaluations."""
-
-    samples: Float[Array, "times size"]
-    filled: Int[Array, ""]
-    tally: Tally
-
-
-class StudyRun(eqx.Module):
-    """A run. **Attributes:** `samples`: states at the given times, padded; NaN at a time that the run did not reach. `tally`: its
-    work. `jumps`: number of jumps. `result`: a code of `RESULTS`."""
-
-    samples: Float[Array, "times size"]
-    tally: Tally
-    jumps: Int[Array, ""]
-    result: RESULTS
+# The numbers of a run, by name. The steps that locate an event are tried, and not taken. Evaluations and Jacobians of the vector
+# field are those in the steps tried, see `hyjax/solvers/evaluations.py`; NaN where a solver's work is not known. Those at the
+# start of an arc, a few for the choice of the first step, are not counted.
+Tally = dict[str, Float[Array, ""] | Int[Array, ""]]
+NUMBERS = ("steps_tried", "steps_taken", "jumps", "evaluations", "jacobians", "result")
+# A run: the states at its times, padded, NaN at a time that the run did not reach; and its numbers, with `jumps` and `result`, a
+# code of `RESULTS`.
+StudyRun = tuple[Float[Array, "times size"], Tally]
 
 
 @eqx.filter_jit
@@ -108,27 +85,27 @@ def study_run(
     zero = jnp.array(0)
 
     def one(carry):
-        now, record, jumps = carry
-        flown = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, record))
+        now, seen, jumps = carry
+        flown = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, seen))
         z_after = automaton.jump(flown.end.t, flown.end.x, jnp.maximum(flown.taken, 0), params)
         after, row = leave_arc(automaton, now, jumps >= max_jumps, flown, z_after)
         return after, flown.end.seen, jumps + row.jumped.astype(jumps.dtype)
 
     none = jnp.zeros((), z0.dtype)
-    record = Record(jnp.full((times.size, z0.size), jnp.nan, z0.dtype), zero, Tally(zero, zero, none, none))
-    last, record, jumps = jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, record, zero))
+    tally = {"steps_tried": zero, "steps_taken": zero, "evaluations": none, "jacobians": none}
+    seen = jnp.full((times.size, z0.size), jnp.nan, z0.dtype), zero, tally
+    last, (samples, filled, tally), jumps = jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, seen, zero))
     # The last point of the loop may lie a rounding before the end time.
-    rest = (jnp.arange(times.size) >= record.filled) & (times <= _beyond(t1)) & (last.result == RESULTS.successful)
-    samples = jnp.where(rest[:, None], last.z, record.samples)
-    return StudyRun(samples, record.tally, jumps, last.result)
+    rest = (jnp.arange(times.size) >= filled) & (times <= _beyond(t1)) & (last.result == RESULTS.successful)
+    return jnp.where(rest[:, None], last.z, samples), tally | {"jumps": jumps, "result": last.result._value}
 
 
-def sampling(times: Float[Array, " times"], record: Record) -> Watch:
-    """The watch that counts steps and evaluations and keeps the states at `times`."""
+def sampling(times: Float[Array, " times"], seen: tuple[Array, Array, Tally]) -> Watch:
+    """The watch that sees the states at `times`, the number of those that are known, the first, and the tally."""
     count = times.size
 
-    def update(course, before, attempt, after) -> Record:
-        record, point = before.seen, before.last
+    def update(course, before, attempt, after) -> tuple[Array, Array, Tally]:
+        (samples, filled, tally), point = before.seen, before.last
         x, f = jnp.stack(point.x), jnp.stack(point.f)
         took = (after.last.t - point.t) + (after.last.late - point.late) > 0
         until = _beyond(after.last.t)
@@ -145,23 +122,19 @@ def sampling(times: Float[Array, " times"], record: Record) -> Watch:
             # At the start of an arc, or in the rounding between an event and the last step before it, there is no step to take.
             return k + 1, samples.at[k].set(jnp.where(h > 0, there, x))
 
-        filled, samples = jax.lax.while_loop(within, sample, (record.filled, record.samples))
-        return Record(samples, filled, tallied(record.tally, course.step.work, took, attempt.iterations))
+        filled, samples = jax.lax.while_loop(within, sample, (filled, samples))
+        return samples, filled, tallied(tally, course.step.work, took, attempt.iterations)
 
-    return Watch(update, record)
+    return Watch(update, seen)
 
 
 def tallied(tally: Tally, work: Work | None, took: Flag, iterations: Count) -> Tally:
     """The tally after one more step."""
-    more = jnp.nan, jnp.nan
+    more = {"steps_tried": 1, "steps_taken": took, "evaluations": jnp.nan, "jacobians": jnp.nan}
     if work is not None:
-        more = (
-            work.evaluations + work.each_evaluations * iterations,
-            work.jacobians + work.each_jacobians * iterations,
-        )
-    evaluations, jacobians = (jnp.asarray(each, tally.evaluations.dtype) for each in more)
-    taken = tally.taken + took.astype(tally.taken.dtype)
-    return Tally(tally.tried + 1, taken, tally.evaluations + evaluations, tally.jacobians + jacobians)
+        more["evaluations"] = work.evaluations + work.each_evaluations * iterations
+        more["jacobians"] = work.jacobians + work.each_jacobians * iterations
+    return {name: number + jnp.asarray(more[name], number.dtype) for name, number in tally.items()}
 
 
 def _beyond(t: Time) -> Time:
@@ -169,42 +142,20 @@ def _beyond(t: Time) -> Time:
     return t + 64 * float(jnp.finfo(t.dtype).eps) * jnp.abs(t)
 
 
-def limits_at(rtol: float, atol: float, max_steps: int, dtype) -> Limits:
-    """The limits of a run, as arrays. A simulation has no use for `max_time`."""
-    return Limits(
-        jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype), jnp.asarray(max_steps), jnp.asarray(jnp.inf, dtype)
-    )
+# The size of states, or of differences of states, shape `(times, n)`, in what is measured: shape `(times,)`.
+Measured = Callable[[np.ndarray], np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
-class Yardstick:
-    """The quantity measured. `coordinate`: its number, or `None` for the Euclidean norm of the first `size` coordinates.
-    `near_zero`: the size of the reference below which a relative error is not evaluated."""
-
-    coordinate: int | None
-    size: int
-    near_zero: float
-
-    def of(self, x: np.ndarray) -> np.ndarray:
-        """The size of states, or of differences of states, of shape `(times, n)`."""
-        return np.linalg.norm(x[:, : self.size], axis=1) if self.coordinate is None else np.abs(x[:, self.coordinate])
-
-    def measured(self, times: jax.Array, run: StudyRun, reference: np.ndarray, threshold: float) -> dict[str, float]:
-        """The measures of a run. **Arguments:** `reference`: states at `times`. `threshold`: the relative error that counts as
-        divergence."""
-        t, x = np.asarray(times), np.asarray(run.samples)
-        width = min(x.shape[1], reference.shape[1])
-        error, size = self.of(x[:, :width] - reference[:, :width]), self.of(reference)
-        return {
-            "divergence_time": divergence_time(t, error, size, threshold, self.near_zero),
-            "integral_of_error": integral_of_error(t, error),
-            "steps_tried": float(run.tally.tried),
-            "steps_taken": float(run.tally.taken),
-            "jumps": float(run.jumps),
-            "evaluations": float(run.tally.evaluations),
-            "jacobians": float(run.tally.jacobians),
-            "result": float(run.result._value),
-        }
+def measures(
+    times: jax.Array, run: StudyRun, reference: np.ndarray, measured: Measured, threshold: float, near_zero: float
+) -> dict[str, float]:
+    """The measures of a run. **Arguments:** `reference`: states at `times`. `threshold`: the relative error that counts as
+    divergence; `near_zero`: the size of the reference below which this error is not evaluated."""
+    t, x, numbers = np.asarray(times), np.asarray(run[0]), {name: float(run[1][name]) for name in NUMBERS}
+    width = min(x.shape[1], reference.shape[1])
+    error, size = measured(x[:, :width] - reference[:, :width]), measured(reference)
+    divergence = divergence_time(t, error, size, threshold, near_zero)
+    return {"divergence_time": divergence, "integral_of_error": integral_of_error(t, error)} | numbers
 
 
 def divergence_time(t: np.ndarray, error: np.ndarray, size: np.ndarray, threshold: float, near_zero: float) -> float:
@@ -250,7 +201,9 @@ class Case:
     ) -> StudyRun:
         """The run of set `k` with a tolerance `(rtol, atol)`, and its states at `times`."""
         z0, params = self.sets[k]
-        limits = limits_at(*tolerance, self.max_steps, z0.dtype)
+        # A simulation has no use for `max_time`.
+        rtol, atol, max_time = (jnp.asarray(each, z0.dtype) for each in (*tolerance, jnp.inf))
+        limits = Limits(rtol, atol, jnp.asarray(self.max_steps), max_time)
         most = jnp.asarray(self.max_jumps)
         return study_run(self.automaton, self.mode, z0, self.t0, self.t1, params, integrator, limits, times, most)
 
@@ -286,28 +239,17 @@ REFERENCE: dict[str, Method] = {"Dopri8": dfx.Dopri8(), "Rodas5P": Rodas5P()}
 MOST_STEPS = 100_000_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Reference:
-    """Accurate trajectories, one for each set of parameters.
-
-    **Attributes:** `x`: states by the first method, shape `(sets, times, size)`. `error`: the largest difference of another
-    method from the first, in what is measured, shape `(sets,)`. `result`: codes of `RESULTS`, shape `(sets, methods)`.
-    """
-
-    x: np.ndarray
-    error: np.ndarray
-    result: np.ndarray
-
-
 def reference_of(
     case: Case,
     methods: Mapping[str, Integrators],
     tolerance: tuple[float, float],
     times: jax.Array,
-    yardstick: Yardstick,
+    measured: Measured,
     advance: Callable[[int], None],
-) -> Reference:
-    """The runs of all sets by all methods at a tolerance `(rtol, atol)`."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Accurate trajectories at a tolerance `(rtol, atol)`: states by the first method, shape `(sets, times, size)`; the largest
+    difference of another method from the first, in what is measured, shape `(sets,)`; and codes of `RESULTS`, shape
+    `(sets, methods)`."""
     case = dataclasses.replace(case, max_steps=MOST_STEPS)
     states, errors, codes = [], [], []
     for k in range(len(case.sets)):
@@ -315,8 +257,8 @@ def reference_of(
         for integrator in methods.values():
             runs.append(case.run(integrator, tolerance, k, times))
             advance(1)
-        first, *others = (np.asarray(run.samples) for run in runs)
+        first, *others = (np.asarray(samples) for samples, _ in runs)
         states.append(first)
-        errors.append(max(np.max(yardstick.of(other - first)) for other in others))
-        codes.append([int(run.result._value) for run in runs])
-    return Reference(np.stack(states), np.array(errors), np.array(codes, np.int32))
+        errors.append(max(np.max(measured(other - first)) for other in others))
+        codes.append([int(numbers["result"]) for _, numbers in runs])
+    return np.stack(states), np.array(errors), np.array(codes, np.int32)

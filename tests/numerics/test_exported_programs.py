@@ -3,6 +3,7 @@
 `jax.export` lowers for a GPU without one. A program that calls Python cannot be kept in JAX's persistent cache.
 """
 
+import functools as ft
 import re
 
 import jax
@@ -13,12 +14,12 @@ import pytest
 
 import hyjax as hj
 from hyjax._testing import (
-    IteratedMap,
-    MapsToOutcome,
-    OrbitFromGuess,
+    iterated,
+    orbit_from_guess,
+    pass_of_sequence,
+    passes_to_outcome,
     PlainForward,
     Problem,
-    SequenceMap,
     with_adjoint,
     with_terminal_modes,
 )
@@ -40,19 +41,21 @@ def stride(slope):
 
 
 def lane(slope):
-    return OrbitFromGuess(Problem(walker.system, ("swing",), 1), (0,), PLAIN)(walker.Params(), (slope[None], X))
+    problem = Problem(walker.system, ("swing",), 1)
+    return orbit_from_guess(problem, (0,), PLAIN, None, None, walker.Params(), (slope[None], X))
 
 
 def attractor_lane(slope):
-    iterate = IteratedMap(SequenceMap(walker.system, ("swing",), 1, PLAIN), (0,), 8, 4, False)
-    return iterate((walker.Params(), jnp.asarray(20), jnp.asarray(10)), (slope[None], X, jnp.asarray(0)))
+    common = walker.Params(), jnp.asarray(20), jnp.asarray(10)
+    step = ft.partial(pass_of_sequence, walker.system, ("swing",), 1, PLAIN)
+    return iterated(step, (0,), 8, 4, False, common, (slope[None], X, jnp.asarray(0)))
 
 
 def basin_lane(slope):
     system = with_terminal_modes(walker.system, ("swing",), walker.outcomes)
-    run = MapsToOutcome(SequenceMap(system, ("swing",), 1, PLAIN), len(walker.outcomes))
-    common = walker.Params(slope), X[None], jnp.zeros(1, int), jnp.asarray(1e-3), jnp.asarray(10)
-    return run(common, (jnp.asarray(0.0), X, jnp.asarray(0)))
+    step = ft.partial(pass_of_sequence, system, ("swing",), 1, PLAIN)
+    common = walker.Params(slope), X[None], jnp.zeros(1, int), jnp.asarray(1e-3)
+    return passes_to_outcome(step, len(walker.outcomes), common, (jnp.asarray(0.0), X, jnp.asarray(0), jnp.asarray(10)))
 
 
 PROGRAMS = {

@@ -13,7 +13,7 @@ import xarray
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._testing import LOCK, Lock, Store
+from hyjax._testing import LOCK, lock, Store
 
 
 @pytest.fixture(scope="module")
@@ -287,10 +287,10 @@ def test_a_directory_left_by_a_killed_process_is_removed(start, stored, tmp_path
     left, used = (tmp_path / f"sweep.zarr.{name}.part" for name in ("0123abcd", "4567abcd"))
     for part in (left, used):
         shutil.copytree(stored[0], part)
-    lock = Lock(used / LOCK)
-    assert lock.taken and not Lock(used / LOCK).taken
+    taken, release = lock(used / LOCK)
+    assert taken and not lock(used / LOCK)[0]
     found = case.swept(start, tmp_path / "sweep.zarr", chunk=70)
-    lock.close()
+    release()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.zarr", used.name]
     xarray.testing.assert_identical(found.load(), stored[1])
 

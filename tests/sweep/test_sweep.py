@@ -270,7 +270,7 @@ def test_one_process_at_a_time(start, whole, tmp_path):
     """While another process holds its lock, a store is not written; and once that process is killed, it is resumed."""
     out = tmp_path / "sweep.zarr"
     case.swept(start, out, chunk=70)
-    hold = f"from hyjax._sweep.store import Lock; print(Lock({str(out / LOCK)!r}).taken, flush=True); input()"
+    hold = f"from hyjax._sweep.store import lock; print(lock({str(out / LOCK)!r})[0], flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as other:
