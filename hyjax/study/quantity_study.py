@@ -16,7 +16,7 @@ from .._flow.integrator import Integrator, IntegratorLike, Limits, with_limits
 from .._results.dataset import load_xarray
 from .._results.long_names import described
 from .._results.working import progress_bar
-from .study_checks import Method, pairs_of, require_methods, require_two
+from .study_checks import Method, pairs_of, require_methods
 from .study_run import interleaved_durations, MOST_STEPS, REFERENCE
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def quantity_study(
       arrays, NaN where they cannot be found. The function is compiled. Where several orbits coexist, start from an accurate one
       with `near=`: from a rough guess another integrator may find another orbit.
     - `solvers`: `{name: solver}`, each a diffrax solver, an `Integrator`, or integrators by mode, whose tolerances and
-    `max_steps`
-      are replaced. `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`.
+      `max_steps` are replaced. `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`.
     - `reference`: two methods or more, by default `Dopri8` and `Rodas5P`, at `reference_tolerance`.
     - `compile_once`: compile one program for all tolerances of a solver, in which they are traced. Not for a
       quantity that takes it from a result which keeps its integrator, such as those of `simulate` and `periodic_orbit`.
@@ -89,9 +88,8 @@ def quantity_study(
     load_xarray()
     if not isinstance(rounds, int) or rounds < 1:
         raise ValueError(f"quantity_study: rounds={rounds!r} must be a positive integer.")
-    require_methods(solvers)
     known = REFERENCE if reference is None else reference
-    require_two(known)
+    require_methods(solvers, known)
     pairs = pairs_of(tolerances, jnp.zeros(()).dtype)
     (finest,) = pairs_of([reference_tolerance], jnp.zeros(()).dtype)
     shape = len(solvers), len(pairs)

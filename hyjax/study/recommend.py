@@ -107,19 +107,12 @@ class Recommendation:
     @property
     def rows(self) -> list[Row]:
         """All runs, those that are accurate enough first, by their durations."""
-        names, study = self.measured["solver"].values, self.measured
-        rtols, atols, errors, seconds = (study[key].values for key in ("rtol", "atol", "error", "seconds"))
+        study = self.measured
+        names, durations = study["solver"].values, study["durations"].values
+        of = lambda name, *place: float(study[name].values[place])
         runs = [
-            Row(
-                str(names[i]),
-                float(rtols[j]),
-                float(atols[j]),
-                j,
-                float(errors[i, j]),
-                float(seconds[i, j]),
-                study["durations"].values[i, j],
-            )
-            for i, j in np.ndindex(errors.shape)
+            Row(str(names[i]), of("rtol", j), of("atol", j), j, of("error", i, j), of("seconds", i, j), durations[i, j])
+            for i, j in np.ndindex(durations.shape[:2])
         ]
         return sorted(runs, key=lambda row: (not self.meets(row), row.seconds if self.meets(row) else row.error))
 

@@ -23,7 +23,7 @@ from .study_checks import (
     listed,
     Method,
     pairs_of,
-    require_two,
+    require_methods,
     thresholds_of,
 )
 from .study_run import case_of, interleaved_durations, measures, REFERENCE, reference_of
@@ -234,7 +234,7 @@ def solver_study(
     own, size = coordinate_of(system, of), system.mode(mode).dimension
     measured = lambda x: np.linalg.norm(x[:, :size], axis=1) if own is None else np.abs(x[:, own])
     known_by = REFERENCE if reference is None else reference
-    require_two(known_by)
+    require_methods(solvers, known_by)
     methods = integrators_of(system, known_by)
     cases = {"events": case}
     if combined is not None:

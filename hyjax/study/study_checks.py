@@ -25,19 +25,14 @@ def listed(x0: State | list[State], params: Params | list[Params]) -> tuple[list
 
 def integrators_of(system: HybridSystem, solvers: Mapping[str, Method]) -> dict[str, Integrators]:
     """The integrator of each name. A solver alone is an `Integrator` with `variations=False`: a study has no derivatives."""
-    require_methods(solvers)
     lone = lambda each: Integrator(each, variations=False) if isinstance(each, dfx.AbstractSolver) else each
     return {name: for_modes(system, lone(each)) for name, each in solvers.items()}
 
 
-def require_methods(solvers: Mapping[str, Method]) -> None:
-    """`ValueError` unless there is at least one solver."""
+def require_methods(solvers: Mapping[str, Method], reference: Mapping[str, Method]) -> None:
+    """`ValueError` unless there is at least one solver, and the reference has two methods."""
     if not solvers:
         raise ValueError("study: solvers must name at least one, such as {'ode45': diffrax.Dopri5()}.")
-
-
-def require_two(reference: Mapping[str, Method]) -> None:
-    """`ValueError` unless the reference has two methods."""
     if len(reference) < 2:
         raise ValueError("study: reference= needs two methods, whose disagreement tells the error of the reference.")
 
