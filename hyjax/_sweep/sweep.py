@@ -182,18 +182,27 @@ def provenance(
 
 
 def _described(integrator: Integrators, dtype) -> dict[str, Any]:
-    """Solver, tolerances and limits; for integrators by mode, those of each."""
+    """Solver, step sizes, tolerances and limits; for integrators by mode, those of each."""
     if isinstance(integrator, ModeIntegrators):
         return {name: _described(part, dtype) for name, part in zip(integrator.names, integrator.parts, strict=True)}
     rtol, atol = integrator.tolerances(dtype)
     return {
-        "solver": type(integrator.solver).__name__,
+        "solver": _named_with_options(integrator.solver),
+        "controller": None if integrator.controller is None else _named_with_options(integrator.controller),
+        "first_step": None if integrator.first_step is None else float(integrator.first_step),
         "rtol": float(rtol),
         "atol": float(atol),
         "max_steps": integrator.max_steps,
         "max_time": float(integrator.max_time),
         "max_step": None if integrator.max_step is None else float(integrator.max_step),
     }
+
+
+def _named_with_options(method: Any) -> str:
+    """The class of a solver or controller, and its options that are numbers, text or flags, such as `NDF(highest=5)`."""
+    fields = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    plain = [f"{name}={value!r}" for name, value in fields.items() if isinstance(value, bool | int | float | str)]
+    return f"{type(method).__name__}({', '.join(plain)})" if plain else type(method).__name__
 
 
 def sweep(

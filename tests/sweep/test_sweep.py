@@ -1,5 +1,6 @@
 """Sweeps: closed forms, stores that survive what may happen to them, devices."""
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -182,6 +183,7 @@ def test_store(start, whole, tmp_path):
             {"integrator": hj.Integrator(rtol=1e-12)},
             "its integrator is .*Euler.* that of this call .*1e-12",
         ),
+        ({"integrator": dataclasses.replace(start.integrator, first_step=0.125)}, "its integrator is .*0.125"),
         ({"values": (case.values[0][1:], case.values[1])}, "its grid is"),
         ({"record": None}, "its record is"),
     ):
