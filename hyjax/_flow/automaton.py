@@ -21,20 +21,13 @@ from .._system.system import HybridSystem, Mode
 from .._system.types import Flag, Params, State, Time
 from .integrate import Arrival, Entry, integrate
 from .integrator import Integrators
+from .joint import own_params
 from .jump import variation_of_jump
 from .loop_state import Watch
 from .surfaces import guarded_limits, Guards, limits_of, no_surfaces, one_only, Surfaces
 
 Index = Int[Array, ""]
 Padded = Float[Array, " size"]
-
-
-class StateAlone(eqx.Module):
-    """The hybrid system of the state alone, where further coordinates, such as a covariance, follow the state. `params`:
-    function from the parameters of the whole system to those of this one."""
-
-    system: HybridSystem
-    params: Callable[[Params], Params] = eqx.field(static=True)
 
 
 class Automaton(eqx.Module):
@@ -45,13 +38,14 @@ class Automaton(eqx.Module):
     **Attributes:** `only`: names of the modes that flow; `None` for all. In the other modes the vector field is zero, and no
     guard falls. `leading`: for each mode, how many of its coordinates are its state; the others, such as a covariance, follow the
     state, and do not decide where the system slides. `None` for all. `alone`: the system of the state, of the same modes and
-    transitions: its functions decide where the system slides, and need not be compiled together with what follows.
+    transitions, with the attribute `params` of the parameters: its functions decide where the system slides, and need not be
+    compiled together with what follows.
     """
 
     system: HybridSystem
     only: tuple[str, ...] | None = eqx.field(static=True, default=None)
     leading: tuple[int, ...] | None = eqx.field(static=True, default=None)
-    alone: StateAlone | None = None
+    alone: HybridSystem | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,8 +81,8 @@ class Automaton(eqx.Module):
         """The automaton of the state alone with the state and its parameters, if known; else all that is given."""
         if self.alone is None:
             return self, z, params
-        automaton = Automaton(self.alone.system)
-        return automaton, jnp.where(self.is_state(mode), z, 0)[: automaton.size], self.alone.params(params)
+        automaton = Automaton(self.alone)
+        return automaton, jnp.where(self.is_state(mode), z, 0)[: automaton.size], own_params(params)
 
     def field(self, t: Time, z: Padded, args: tuple[Index, Params]) -> Padded:
         """The vector field of mode `args[0]`; zero in the padding."""

@@ -36,15 +36,6 @@ class FixedPoint(eqx.Module):
 Solved = PeriodicOrbit | FixedPoint
 
 
-class Closeness(NamedTuple):
-    """How close two results must be: relative to the coordinates' sizes, between `least` and `most`, and otherwise `factor` times
-    their error bounds."""
-
-    least: float
-    most: float
-    factor: float
-
-
 class Result(NamedTuple):
     """A periodic orbit found by Newton's method.
 
@@ -75,8 +66,9 @@ class Result(NamedTuple):
         return int(found[0]) if found.size else None
 
 
-def result_of(orbits, i: int, size: np.ndarray, closeness: Closeness) -> Result:
-    """Orbit `i` of a batch. **Arguments:** `size`: of each coordinate, shape `(n,)`."""
+def result_of(orbits, i: int, size: np.ndarray, least: float, factor: float) -> Result:
+    """Orbit `i` of a batch. Another state is a node of it within `factor` times the error bound, at least `least` and at most
+    0.01 of the coordinates' sizes. **Arguments:** `size`: of each coordinate, shape `(n,)`."""
     nodes, jacobian = np.asarray(orbits.nodes[i]), np.asarray(orbits.return_jacobian[i])
     size = np.maximum(size, np.max(np.abs(nodes), axis=0))
     # Where a coordinate is zero but for rounding, such as a clock that is reset, allow rounding of the largest.
@@ -84,9 +76,9 @@ def result_of(orbits, i: int, size: np.ndarray, closeness: Closeness) -> Result:
     residual = float(orbits.residual[i]) + 4 * np.finfo(size.dtype).eps * np.max(np.abs(nodes))
     # Least squares, which is bounded where the matrix is singular.
     inverse = np.linalg.pinv(np.eye(len(jacobian)) - jacobian, rcond=np.finfo(size.dtype).eps)
-    error = closeness.factor * residual * np.sum(np.abs(inverse), axis=1)
+    error = factor * residual * np.sum(np.abs(inverse), axis=1)
     arcs = int(orbits.arcs[i]) if hasattr(orbits, "arcs") else 0
-    return Result(nodes, np.clip(error, closeness.least * size, closeness.most * size), arcs)
+    return Result(nodes, np.clip(error, least * size, 1e-2 * size), arcs)
 
 
 def _near(states: np.ndarray, state: np.ndarray, close: np.ndarray) -> np.ndarray:
@@ -103,8 +95,6 @@ class OrbitRegister:
     def __init__(self, low: np.ndarray, high: np.ndarray):
         self.low, self.high = low, high
         self.size = np.maximum(np.abs(low), np.abs(high))
-        self.rough = Closeness(1e-3, 1e-2, 3.0)
-        self.exact = Closeness(float(np.finfo(low.dtype).eps) ** 0.6, 1e-2, 10.0)
         self.orbits, self.results, self.hits, self.outside = [], [], [], []
         # Coarse results that were solved accurately, with the number of the orbit, or None where that failed.
         self.seen: list[tuple[Result, int | None]] = []
@@ -114,7 +104,7 @@ class OrbitRegister:
         fold or grazing two orbits may be nearer than the error of a coarse result."""
         groups: list[list[Result]] = []
         for i in np.flatnonzero(orbits.result._value == RESULTS.successful._value).tolist():
-            result = result_of(orbits, i, self.size, self.rough)
+            result = result_of(orbits, i, self.size, 1e-3, 3.0)
             if result.inside(self.low, self.high) is None:
                 self.outside.append(np.asarray(result.nodes[0]))
                 continue
@@ -133,7 +123,8 @@ class OrbitRegister:
     def add(self, orbits: Solved, groups: list[list[Result]]) -> None:
         """Add the accurate solution of each group, unless it is known, or none."""
         good = orbits.result._value == RESULTS.successful._value
-        results = [result_of(orbits, i, self.size, self.exact) if good[i] else None for i in range(len(groups))]
+        least = float(np.finfo(self.low.dtype).eps) ** 0.6
+        results = [result_of(orbits, i, self.size, least, 10.0) if good[i] else None for i in range(len(groups))]
         # The best-conditioned result first: a further result that agrees within its own, larger error is the same orbit.
         errors = [np.inf if result is None else np.max(result.close) for result in results]
         for i in np.argsort(errors, kind="stable").tolist():

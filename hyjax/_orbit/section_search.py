@@ -36,13 +36,9 @@ from .search import Batch, Census, Region, search, SectionBatch, solve_batch, st
 from .shooting import AbstractShooting, outcome, SearchLimits
 
 
-class _PeriodEnds(eqx.Module):
-    r"""$-\sin(2\pi t/T)$, which falls through zero at the times $kT$."""
-
-    section: Stroboscope
-
-    def __call__(self, t: Time, x: State, params: Params) -> Scalar:
-        return -jnp.sin(2 * jnp.pi * t / self.section.duration(params, x.dtype))
+def _end_of_period(section: Stroboscope, t: Time, x: State, params: Params) -> Scalar:
+    r"""$-\sin(2\pi t/T)$, a guard that falls through zero at the times $kT$."""
+    return -jnp.sin(2 * jnp.pi * t / section.duration(params, x.dtype))
 
 
 def with_copies(system: HybridSystem, copies: Mapping[int, str]) -> HybridSystem:
@@ -84,7 +80,7 @@ class OnSection(NamedTuple):
 def on_section(system: HybridSystem, section: SectionLike) -> OnSection:
     """The system on a section, in which the crossing enters a copy of the section's mode, and transitions that share source and
     target mode enter one copy each of the target mode."""
-    guard = section.surface if isinstance(section, Section) else _PeriodEnds(section)
+    guard = section.surface if isinstance(section, Section) else eqx.Partial(_end_of_period, section)
     ways = (*system.transitions, Transition(section.mode, section.mode, guard, unchanged))
     pairs = [(way.source, way.target) for way in system.transitions]
     copies = {k: f"{pair[1]} after {k}" for k, pair in enumerate(pairs) if pairs.count(pair) > 1}

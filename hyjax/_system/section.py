@@ -3,7 +3,6 @@ r"""Sections of a flow, at which a map is taken whatever sequence of modes lies 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax.core
@@ -96,14 +95,9 @@ class Stroboscope(eqx.Module):
 SectionLike = Section | Stroboscope
 
 
-class _Later(eqx.Module):
+def _from_phase(fn: Callable[..., Array], section: Stroboscope, t: Time, x: State, params: Params, *others) -> Array:
     """A function of a system, whose time counts from the phase of a stroboscope."""
-
-    fn: Callable[..., Any]
-    section: Stroboscope
-
-    def __call__(self, t: Time, x: State, params: Params, *others) -> Array:
-        return self.fn(t + self.section.start(params, x.dtype), x, params, *others)
+    return fn(t + section.start(params, x.dtype), x, params, *others)
 
 
 def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, SectionLike]:
@@ -114,7 +108,9 @@ def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, 
 
     def later(part, *names: str):
         fns = {name: getattr(part, name) for name in names}
-        return dataclasses.replace(part, **{name: _Later(fn, section) for name, fn in fns.items() if fn is not None})
+        return dataclasses.replace(
+            part, **{name: eqx.Partial(_from_phase, fn, section) for name, fn in fns.items() if fn is not None}
+        )
 
     modes = {name: later(mode, "vector_field", "domain") for name, mode in system.modes.items()}
     ways = tuple(later(way, "guard", "reset", "armed") for way in system.transitions)

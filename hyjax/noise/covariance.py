@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._flow.automaton import Automaton, StateAlone
+from .._flow.automaton import Automaton
 from .._flow.integrator import Integrator, IntegratorLike
-from .._flow.joint import own_params
 from .._flow.simulate import check_simulation, raise_stop, rows_of, run_simulation
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
@@ -141,7 +140,7 @@ def _covariance(
     unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
     z0, inputs = layout.join(x0, sigma0 / unit), JointParams(params, noise, unit)
     joint = covariance_system(system, noise, layout)
-    automaton = Automaton(joint, leading=leading, alone=StateAlone(system, own_params))
+    automaton = Automaton(joint, leading=leading, alone=system)
     flown = run_simulation(automaton, z0, mode, t0, t1, inputs, max_jumps, integrator, times)
 
     def parts(z):

@@ -14,9 +14,8 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, Int
 
-from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padded, StateAlone
+from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padded
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
-from .._flow.joint import own_params
 from .._flow.simulate import check_simulation
 from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
@@ -141,7 +140,7 @@ def _scan(
             integrator = integrator.renamed(system.names, names * 2)
     flow = covariance_system(system, noise, layout, estimate=True, saltation=saltation)
     dimensions = tuple(mode.dimension for mode in system.modes.values())
-    automaton = Automaton(flow, leading=dimensions, alone=StateAlone(system, own_params))
+    automaton = Automaton(flow, leading=dimensions, alone=system)
     estimator = Estimator(automaton, Automaton(system), layout, params)
     gaussian = lambda z: (layout.state(z), layout.covariance(z) * params.unit)
 
