@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._results import archive
     from ._results.dataset import increasing, load_xarray
     from ._results.extras import needed
-    from ._results.failure import raise_failure
+    from ._results.failure import codes_only, raise_failure
     from ._results.fingerprint import fingerprint
     from ._results.labels import units_of
     from ._results.long_names import cf_attributes, long_name

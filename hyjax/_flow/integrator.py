@@ -74,7 +74,7 @@ def check_controller(controller, solver: dfx.AbstractSolver, rtol, atol, first_s
         raise ValueError(
             f"Integrator: {type(controller).__name__} fixes times to step to, and arcs start and end at times of their own. "
             "Where the vector field is discontinuous at a known time, define a transition with the guard t_jump - t; for "
-            "states at given times, use simulate(save=...) or Trajectory.sample."
+            "states at given times, use simulate(times=...) or Trajectory.sample."
         )
     if not adaptive and not fixed:
         raise ValueError(

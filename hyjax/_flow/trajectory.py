@@ -47,7 +47,7 @@ class Arc(eqx.Module):
 
 
 class Samples(eqx.Module):
-    """States of a trajectory at the times given by `simulate(save=...)`.
+    """States of a trajectory at the times given by `simulate(times=...)`.
 
     **Attributes:** `t`: shape `(times,)`. `x`: shape `(times, size)`, padded with zeros to the largest dimension; at the time of
     an event, the state after the jump. `mode`: indices of the modes, shape `(times,)`. At a time that the trajectory does not

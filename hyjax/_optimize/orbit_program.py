@@ -22,6 +22,7 @@ from .._flow.integrator import Integrators, limits_of
 from .._numerics.elimination import det
 from .._orbit.orbit import PeriodicOrbit, run_orbit
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
+from .._results.failure import codes_only
 from .._system.results import choose, RESULTS
 from .._system.types import Flag, Params, Scalar
 from .._system.where import leaf_names, selected_leaves, Where
@@ -186,10 +187,11 @@ class OrbitProgram(eqx.Module):
 
     def values(self, orbit: PeriodicOrbit) -> Float[Array, " functions"]:
         """Objective, equalities and inequalities of an orbit."""
-        value = self.objective(orbit, orbit.params)
-        rows = [jnp.reshape(jnp.asarray(value, orbit.x.dtype), (1,))]
-        rows += [each.equalities(orbit, orbit.params) for each in self.constraints]
-        rows += [each.inequalities(orbit, orbit.params) for each in self.constraints]
+        with codes_only():
+            value = self.objective(orbit, orbit.params)
+            rows = [jnp.reshape(jnp.asarray(value, orbit.x.dtype), (1,))]
+            rows += [each.equalities(orbit, orbit.params) for each in self.constraints]
+            rows += [each.inequalities(orbit, orbit.params) for each in self.constraints]
         return jnp.concatenate(rows)
 
     def start_of(self, orbit: PeriodicOrbit) -> Array:

@@ -22,6 +22,7 @@ from .._numerics.eager import short_run
 from .._numerics.elimination import solver
 from .._numerics.linearize import with_columns
 from .._numerics.newton import Evaluation
+from .._results.failure import codes_only
 from .._system.types import Matrix, Params, Scalar
 from .._system.where import with_leaves
 from .chain import Chain, follow_chain, return_matrices
@@ -74,7 +75,8 @@ class Prescribed(eqx.Module):
 
     def of(self, orbit: PeriodicOrbit, params: Params) -> Float[Array, " free"]:
         """The quantities of an orbit."""
-        return jnp.stack([jnp.asarray(each(orbit, params), orbit.x.dtype) for each in self.quantities])
+        with codes_only():
+            return jnp.stack([jnp.asarray(each(orbit, params), orbit.x.dtype) for each in self.quantities])
 
     def split(self, v: Array) -> tuple[Array, Float[Array, " free"]]:
         """The pre-impact state and the unknown parameters."""

@@ -217,7 +217,7 @@ def _sequence_from(there: OnSection, step: ReturnMap, x: State, params: Params) 
     once, system = dataclasses.replace(step, strides=1), step.system
     t, sequence = jnp.zeros((), x.dtype), [there.home]
     for k in range(step.strides):
-        passed = once(x, params, t)
+        passed = once(x, params, t, throw=False)
         assert isinstance(passed, Crossing)
         if not bool(passed.result == RESULTS.successful):
             return (there.home,)

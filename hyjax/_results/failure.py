@@ -1,6 +1,8 @@
 """The error of a computation that failed: one message for all lanes of a batch, raised as soon as the codes are known."""
 
-from collections.abc import Callable
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
 from typing import Any, TYPE_CHECKING, TypeVar
 
 import jax
@@ -22,6 +24,19 @@ _SHOWN = 5
 _REMEDY = "With throw=False the result is returned, with the code in `result`."
 
 
+_codes_only = contextvars.ContextVar("codes_only", default=False)
+
+
+@contextlib.contextmanager
+def codes_only() -> Iterator[None]:
+    """No error of `raise_failure`: for a function of the user, such as a recorded quantity, of which other lanes go on."""
+    token = _codes_only.set(True)
+    try:
+        yield
+    finally:
+        _codes_only.reset(token)
+
+
 def raise_failure(
     name: str,
     found: Result,
@@ -37,6 +52,8 @@ def raise_failure(
     `about`: arrays of each lane, and `describe` a line about them for the message, given the values of one lane. `remedy`: the
     last line of the message.
     """
+    if _codes_only.get():
+        return found
     result = found.result if result is None else result  # pyright: ignore[reportAttributeAccessIssue]
     codes, checked = result._value, False
 

@@ -14,6 +14,7 @@ from .._orbit.prescribed import Prescribed
 from .._orbit.problem import Problem
 from .._orbit.shooting import orbit_equation, outcome
 from .._orbit.verdict import in_family, judged, orbit_multipliers, undetermined
+from .._results.failure import codes_only
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import with_leaves
@@ -99,7 +100,8 @@ def orbit_from_guess(
 
 def recorded(record: Record, orbit: PeriodicOrbit, good: Array, taken: dict) -> dict[str, Array]:
     """The user's quantities of an orbit; NaN where no orbit was found. `ValueError` for names that are in `taken`."""
-    more = record(orbit)
+    with codes_only():
+        more = record(orbit)
     if not isinstance(more, dict) or not all(isinstance(name, str) for name in more):
         raise ValueError(f"record: must return a dictionary from names to arrays, not {type(more).__name__}.")
     if clash := sorted(set(more) & {*taken, "stable", "coordinate", "multiplier"}):

@@ -162,7 +162,7 @@ class IlqrSolution(Shown):
                 runs.append([mode, 1])
         return " ".join(names[mode] + (f" x {count}" if count > 1 else "") for mode, count in runs)
 
-    def track(self, x0: State) -> Rollout:
+    def track(self, x0: State, *, throw: bool = True) -> Rollout:
         r"""The closed loop $u_k = \bar u_k + K_k\,(x_k - \bar x_k)$ from another initial state in the initial mode.
 
         Before and after an event that is early or late the solution is compared with the continuation of the arc of its own mode,
@@ -170,11 +170,12 @@ class IlqrSolution(Shown):
         feedback.
 
         **Returns:** a `Rollout` with `x`, `modes`, `controls`, `arcs`, `events`, `cost` and `result`, also under `jit` and
-        `vmap`.
+        `vmap`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
         """
         problem = self.problem
         x0 = check_state(x0, problem.system.mode(problem.initial).dimension, problem.initial)
-        return _track(self, jnp.pad(x0, (0, problem.x0.size - x0.size)))
+        found = _track(self, jnp.pad(x0, (0, problem.x0.size - x0.size)))
+        return raise_failure("IlqrSolution.track", found) if throw else found
 
     def plot(self):
         """A figure of states, controls and costs by iteration; see `hyjax.plot.ilqr_figure`."""

@@ -79,7 +79,8 @@ class Regulator(eqx.Module):
         mode: str | None = None,
         max_jumps: int = 100,
         integrator: IntegratorLike | None = None,
-        save: Float[Array, " times"] | None = None,
+        times: Float[Array, " times"] | None = None,
+        throw: bool = True,
     ) -> Tracking:
         r"""The closed loop from the state `x0`, through whatever modes come, by `simulate`.
 
@@ -105,10 +106,11 @@ class Regulator(eqx.Module):
         if not isinstance(max_jumps, int) or max_jumps < 0:
             raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
         start = known.start_times[0] if t0 is None else jnp.asarray(t0, dtype)
-        save = None if save is None else jnp.asarray(save, dtype)
-        tracked = tracking(self.tracker, x0, mode, start, jnp.asarray(t1, dtype), max_jumps, chosen, save)
+        times = None if times is None else jnp.asarray(times, dtype)
+        tracked = tracking(self.tracker, x0, mode, start, jnp.asarray(t1, dtype), max_jumps, chosen, times)
         result = choose(self.result == RESULTS.successful, tracked.result, self.result)
-        return dataclasses.replace(tracked, result=result)
+        tracked = dataclasses.replace(tracked, result=result)
+        return raise_failure("Regulator.simulate", tracked) if throw else tracked
 
 
 def regulator(

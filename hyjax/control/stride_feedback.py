@@ -105,21 +105,28 @@ class StrideFeedback(Shown):
         values = leaf_values(self.orbit.params, self.free, self.orbit.x.dtype)
         return with_leaves(self.orbit.params, self.free, values + control)
 
-    def simulate(self, x: State, strides: int, *, closed: bool = True) -> ClosedLoop:
-        """So many strides from the state `x`, with the feedback or, with `closed=False`, without it.
+    def simulate(self, x0: State, strides: int, *, closed: bool = True, throw: bool = True) -> ClosedLoop:
+        """So many strides from the state `x0`, with the feedback or, with `closed=False`, without it.
 
-        **Arguments:** `x`: just after a jump, shape `(n,)`. `strides`: static, at least 1. The parameters are not bounded: the
-        feedback may ask for one outside its range, such as a negative stiffness, and gets it.
+        **Arguments:** `x0`: just after a jump, shape `(n,)`. `strides`: static, at least 1. The parameters are not bounded: the
+        feedback may ask for one outside its range, such as a negative stiffness, and gets it. `throw`: raise a `SolveError` on
+        failure; with `False`, `result` holds the code.
         """
-        x = jnp.asarray(x)
+        x = jnp.asarray(x0)
         if x.shape != self.orbit.x.shape or not jnp.issubdtype(x.dtype, jnp.floating):
             raise ValueError(
-                f"simulate: x of shape {x.shape} and dtype {x.dtype} must be a state of shape {self.orbit.x.shape}, of "
+                f"simulate: x0 of shape {x.shape} and dtype {x.dtype} must be a state of shape {self.orbit.x.shape}, of "
                 "floating-point numbers, just after a jump."
             )
         if strides < 1:
             raise ValueError(f"simulate: strides={strides} must be at least 1.")
-        return _simulate(self, x, strides, closed)
+        found = _simulate(self, x, strides, closed)
+        return raise_failure("StrideFeedback.simulate", found, _of_last(found.result)) if throw else found
+
+
+def _of_last(result: RESULTS) -> RESULTS:
+    """The code of the last stride: of the first that failed, if one did."""
+    return jax.tree.map(lambda codes: codes[-1], result)
 
 
 @long_run

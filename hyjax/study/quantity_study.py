@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 
 from .._flow.integrator import Integrator, IntegratorLike, Limits, with_limits
 from .._results.dataset import load_xarray
+from .._results.failure import codes_only
 from .._results.long_names import described
 from .._results.working import progress_bar
 from .study_checks import Method, pairs_of, require_methods
@@ -157,7 +158,8 @@ def _programs(
 
 @eqx.filter_jit
 def _flat(quantity: Callable, method: Method, limits: Limits) -> jax.Array:
-    return ravel_pytree(quantity(limited(method, limits)))[0]
+    with codes_only():
+        return ravel_pytree(quantity(limited(method, limits)))[0]
 
 
 def limited(method: Method, limits: Limits) -> IntegratorLike:

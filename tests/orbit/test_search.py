@@ -19,7 +19,7 @@ from hyjax.models import bouncing_ball, linear_impact_oscillator, simplest_walke
 
 def gaits(model, params, integrator=None, **options):
     step = hj.ReturnMap(model.system, sequence=model.sequence, integrator=integrator)
-    return hj.find_orbits(step, params, region=model.region(params), **options)
+    return hj.find_orbits(step, params, region=model.region(params), throw=False, **options)
 
 
 @pytest.mark.parametrize("slope", [0.001, 0.015])
@@ -76,7 +76,11 @@ def test_region_without_width():
     for high, count in ((3.0, 1), (1.5, 1), (1.499, 0)):
         region = jnp.array([0.1, 0.0, 0.0]), jnp.array([high, 0.0, 0.0])
         found = hj.find_orbits(
-            hj.ReturnMap(system, sequence=("run",), integrator=ROLLED), jnp.array(0.75), region=region, max_starts=8
+            hj.ReturnMap(system, sequence=("run",), integrator=ROLLED),
+            jnp.array(0.75),
+            region=region,
+            max_starts=8,
+            throw=False,
         )
         assert len(found) == count
         if count:
@@ -161,7 +165,7 @@ LOGISTIC, UNIT = map_of(logistic), (jnp.zeros(2), jnp.array([1.0, 0.0]))
 
 def logistic_orbits(r: float, strides: int = 1, **options):
     step = hj.ReturnMap(LOGISTIC, sequence=("m",), strides=strides, integrator=ROLLED)
-    return hj.find_orbits(step, {"r": jnp.array(r)}, region=UNIT, **options)
+    return hj.find_orbits(step, {"r": jnp.array(r)}, region=UNIT, throw=False, **options)
 
 
 @pytest.mark.medium
@@ -239,7 +243,7 @@ def test_a_search_of_a_forced_system_tells_of_the_phase(period, found):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         region = (jnp.array([-1.0, 0.0]), jnp.array([1.0, 0.0]))
-        orbits = hj.find_orbits(hj.ReturnMap(system, sequence=("on",)), jnp.array(period), region=region)
+        orbits = hj.find_orbits(hj.ReturnMap(system, sequence=("on",)), jnp.array(period), region=region, throw=False)
     assert len(orbits) == found
     text = " ".join(str(each.message) for each in told)
     assert bool(re.search(r"no orbit was found. \d+ starts led to a state that returns at another", text)) == (
@@ -249,3 +253,15 @@ def test_a_search_of_a_forced_system_tells_of_the_phase(period, found):
     if found:
         # The solution (cos 2 pi t + 2 pi sin 2 pi t) / (1 + 4 pi^2) at 0.
         assert_allclose(orbits.x[0], [1 / (1 + 4 * np.pi**2), 0], atol=1e-10)
+
+
+def test_a_search_that_finds_nothing_is_an_error():
+    system = hj.HybridSystem(
+        {"m": hj.Mode(lambda t, x, p: jnp.ones_like(x), ("y",))},
+        (hj.Transition("m", "m", guard=lambda t, x, p: p - x[0], reset=lambda t, x, p: x - 0.5 * p),),
+    )
+    step, region = hj.ReturnMap(system, sequence=("m",), integrator=ROLLED), (jnp.array([10.0]), jnp.array([11.0]))
+    with pytest.raises(hj.SolveError, match=r"none of 8 starts in the region \[10\.\] to \[11\.\] led to") as raised:
+        hj.find_orbits(step, jnp.array(1.0), region=region, max_starts=8)
+    assert isinstance(raised.value, hj.SolveError) and len(raised.value.result) == 0
+    assert len(hj.find_orbits(step, jnp.array(1.0), region=region, max_starts=8, throw=False)) == 0

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 import hyjax as hj
-from hyjax._testing import raise_failure
+from hyjax._testing import codes_only, raise_failure
 
 RESULTS = hj.RESULTS
 
@@ -40,6 +40,15 @@ def test_a_lane_that_fails(name):
     text, error = str(raised.value), raised.value
     assert isinstance(error, hj.SolveError) and error.codes == ("zeno",) and error.result is None
     assert "lane 2" in text and "lane 0" not in text and RESULTS[RESULTS.zeno] in text
+
+
+def test_codes_alone():
+    """As for the functions of a user in a sweep: a lane that fails is NaN with its code, and the others go on."""
+    with codes_only():
+        assert jnp.array_equal(jax.vmap(checked)(ONE_BAD), 2 * ONE_BAD)
+        assert jnp.array_equal(jax.jit(jax.vmap(checked))(ONE_BAD), 2 * ONE_BAD)
+    with pytest.raises(hj.SolveError):
+        jax.vmap(checked)(ONE_BAD)
 
 
 def test_one_value():
