@@ -1,4 +1,4 @@
-"""Checks of a model's parameters, and their declaration."""
+"""Checks of a model's parameters, their declaration, and checks of the orbits that its objectives measure."""
 
 import jax.core
 import numpy as np
@@ -34,3 +34,12 @@ def require(params, *, positive: str = "", nonnegative: str = "", at_most_one: s
 def require_slope(params) -> None:
     """`ValueError` unless the ground, whose angle is the parameter `slope`, is less steep than a wall."""
     refuse_unless(abs(known(params.slope)) < np.pi / 2, f"slope={params.slope} must lie between -pi/2 and pi/2.")
+
+
+def require_sequence(orbit, sequence: tuple[str, ...], name: str) -> None:
+    """`ValueError` for an orbit of another sequence, whose nodes are not the states just after each heel strike."""
+    if orbit.sequence != sequence:
+        raise ValueError(
+            f"{name}: the orbit has the sequence {', '.join(orbit.sequence)}; this objective is defined for strides of the "
+            f"sequence {', '.join(sequence)}."
+        )

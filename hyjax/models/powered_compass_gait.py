@@ -56,8 +56,7 @@ from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar, State, Time
 from . import compass_gait
-from ._objective import require_sequence
-from ._parameter import parameter, refuse_unless, require, require_slope
+from ._parameter import parameter, refuse_unless, require, require_sequence, require_slope
 from .compass_gait import foot_ahead, foot_height, hip_height, solve2
 
 title = "Powered compass gait"

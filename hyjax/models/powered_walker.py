@@ -30,8 +30,7 @@ from .._numerics.fast import sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
 from . import simplest_walker
-from ._objective import require_sequence
-from ._parameter import parameter, require, require_slope
+from ._parameter import parameter, require, require_sequence, require_slope
 from .simplest_walker import after_strike, foot_height, hip_height
 
 title = "Powered walker"

@@ -24,8 +24,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import powered_walker
-from ._objective import require_sequence
-from ._parameter import parameter, require, require_slope
+from ._parameter import parameter, require, require_sequence, require_slope
 from .powered_walker import after_strike, around, cost_of_steps, foot_height, heel_strike, hip_height, small_step
 
 title = "Two-spring walker"
