@@ -175,9 +175,9 @@ def test_no_short_file_with_one_user():
 # The largest numbers of lines, a few more than there are: what is added to a folder replaces something, or is worth a larger
 # number. (`_flow` and `_numerics` have what `noise`, `control` and `phase` had twice or four times.)
 LINES = {
-    "_system": 950, "_numerics": 1730, "_results": 1510, "solvers": 920, "_flow": 5430, "_orbit": 3430, "noise": 1580,
-    "control": 2420, "phase": 1090, "_continuation": 2400, "_sweep": 2610, "_optimize": 3300, "study": 1095, "contact": 1320,
-    "models": 4040, "plot": 3170, "cli": 2735, "certify": 7450,
+    "_system": 945, "_numerics": 1720, "_results": 1510, "solvers": 900, "_flow": 5390, "_orbit": 3370, "noise": 1535,
+    "control": 2390, "phase": 1060, "_continuation": 2340, "_sweep": 2610, "_optimize": 3250, "study": 1090, "contact": 1310,
+    "models": 4030, "plot": 3170, "cli": 2735, "certify": 7450,
 }  # fmt: skip
 
 
@@ -187,8 +187,8 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 306 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 46_850
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 287
+    assert len(FILES) <= 302 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 46_750
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 282
     assert len(hyjax.__all__) <= 51
 
 
