@@ -32,6 +32,7 @@ if "jax" in sys.modules:
 if "matplotlib.pyplot" in sys.modules:
     sys.modules["matplotlib.pyplot"].close("all")
 %reset -f
+__spec__ = None
 """
 
 
