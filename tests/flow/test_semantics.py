@@ -287,7 +287,7 @@ def lanes(names):
 def strides(params):
     integrator = hj.Integrator(rtol=1e-8, atol=1e-8, max_steps=400, unroll=False)
     starts = jnp.tile(jnp.array([0.0, 1.0]), (len(LANES), 1))
-    run = lambda x, params: hj.ReturnMap(trouble, sequence=("free",), integrator=integrator)(x, params)
+    run = lambda x, params: hj.ReturnMap(trouble, sequence=("free",), integrator=integrator)(x, params, throw=False)
     jacobian = lambda x, params: hj.ReturnMap(trouble, sequence=("free",), integrator=integrator).jacobian(
         x, params, throw=False
     )

@@ -154,7 +154,7 @@ def lanes(k, r):
         integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-8, atol=1e-8, max_time=5.0)
 
         def through(x):
-            stride = hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(x, p)
+            stride = hj.ReturnMap(hopper.system, sequence=hopper.sequence, integrator=integrator)(x, p, throw=False)
             return stride.x, stride
 
         jacobian, stride = jax.jacfwd(through, has_aux=True)(jnp.array(hopper.START))
