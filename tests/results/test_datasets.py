@@ -70,7 +70,7 @@ def test_a_trajectory_can_be_selected_from(tmp_path):
     assert_allclose(found["y_rate"][at - 1], -2 * found["y_rate"][at], rtol=1e-13)
     assert found["y"].attrs["units"] == found["y_before"].attrs["units"] == "m" and found["time"].attrs["units"] == "s"
     assert drop.to_xarray()["y"].attrs == found["y"].attrs
-    drop.save(tmp_path / "drop.nc")
+    drop.to_xarray().to_netcdf(tmp_path / "drop.nc")
     with xarray.open_dataset(tmp_path / "drop.nc") as stored:
         assert_array_equal(stored["y"], found["y"])
 
