@@ -1,5 +1,7 @@
 r"""A periodic orbit from a guess, by Newton's method on a return map."""
 
+from typing import Any
+
 import jax.core
 import jax.numpy as jnp
 import numpy as np
@@ -98,7 +100,8 @@ def _raise_failure(orbit: PeriodicOrbit, reached: Reached) -> PeriodicOrbit:
     return raise_failure("periodic_orbit", orbit, None, (reached, orbit.distance), _last_iterate, remedy)
 
 
-def _last_iterate(about: tuple[Reached, np.ndarray]) -> str:
+def _last_iterate(about: Any) -> str:
+    """The line of the message about one lane, its `Reached` and distance."""
     reached, distance = about
     count, x = int(reached.iterations), np.array2string(np.asarray(reached.nodes)[0], precision=6, separator=", ")
     return (

@@ -100,7 +100,9 @@ def _flow(
     return join_state(rate, moved(f, b, block, cost, q), size)
 
 
-def _end_moved(f: Matrix, b: Matrix, riccati: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
+def _end_moved(
+    f: Float[Array, "n n"], b: Float[Array, "n m"], riccati: RiccatiMap, cost: QuadraticCost, q: Float[Array, "n n"]
+) -> RiccatiMap:
     """The rate of the map as the end of its interval moves."""
     a, g = riccati.a, riccati.g
     filtered = f - _times(g, q)

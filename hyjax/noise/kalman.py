@@ -88,7 +88,8 @@ class _Row(eqx.Module):
 
 @long_run
 def run_filter(
-    system: HybridSystem, noise: PlacedNoise, observe: ByMode, error: Matrix, x0: State, sigma0: Matrix, mode: str, t0: Time,
+    system: HybridSystem, noise: PlacedNoise, observe: ByMode, error: Float[Array, "measured measured"], x0: State,
+    sigma0: Float[Array, "n n"], mode: str, t0: Time,
     params: Params, times: Float[Array, " times"], measurements: Float[Array, "times measured"], *, max_jumps: int,
     integrator: Integrators, saltation: bool, mode_test: bool, smooth: bool,
 ) -> Filtered:  # fmt: skip
