@@ -50,7 +50,13 @@ class Innovation(eqx.Module):
     log_likelihood: Scalar
 
 
-def innovation(h: Callable[[State], Array], error: Matrix, x: State, sigma: Matrix, y: Array) -> Innovation:
+def innovation(
+    h: Callable[[State], Array],
+    error: Float[Array, "measured measured"],
+    x: State,
+    sigma: Float[Array, "n n"],
+    y: Array,
+) -> Innovation:
     """The innovation of a measurement; NaN where its covariance is not positive definite. **Arguments:** `error`: $V$."""
     jacobian = jax.jacfwd(h)(x)
     residual = y - h(x)
