@@ -5,6 +5,7 @@ changes. The notebooks of `notebooks/` are shown as committed; with `-t notebook
 """
 
 import hashlib
+import importlib.metadata
 import os
 import pathlib
 import sys
@@ -14,7 +15,9 @@ sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 _CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "hyjax" / "checks"
 
 # As in the tests, with which the pages share compiled programs: kernels that compile three to four times faster.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "")
+if importlib.metadata.version("jaxlib") < "0.11":
+    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE / "jax"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"

@@ -5,10 +5,10 @@ blocks of size 1 and 2. Reduction and sweeps are one loop of reflections, in whi
 its own sweep: the loop is as long as the slowest lane needs, and finished lanes keep their numbers. Lanes are the last axis,
 contiguous in memory.
 
-The reflections run on accelerators alone. On an H100 GPU (jax 0.11.2) 1 000 matrices of size 4 take 0.0014 s, where cuSOLVER,
-which `jnp.linalg.eigvals` calls one matrix after the other, takes 0.30 s; of 100 000 matrices of size 2 it takes 25 s for 0.0001
-s. On a CPU LAPACK is faster: 100 000 matrices of size 4 in 0.37 s, where the reflections take 3.3 s and compile for 1 s more
-(`benchmarks/eigenvalues.py`). Two calls of LAPACK for a batch that overlap can deadlock, see `elimination` (jaxlib 0.10.2).
+The reflections run on accelerators alone. On an H100 GPU (jax 0.11.2) 10 000 matrices of size 4 take 0.0019 s, where cuSOLVER,
+which `jnp.linalg.eigvals` calls one matrix after the other, takes 3.3 s. On a CPU LAPACK takes no longer, and compiles in a
+quarter of the time: 0.050 s for 0.053 s, of size 8 0.17 for 0.29 s (16 cores; `benchmarks/eigenvalues.py`). Two calls of LAPACK
+for a batch that overlap can deadlock, see `elimination` (jaxlib 0.10.2).
 
 Source: Golub, Van Loan (2013), *Matrix Computations*, ch. 7.5; Anderson et al. (1999), *LAPACK Users' Guide*, `dlahqr`.
 """

@@ -51,16 +51,17 @@ def search_orbits(
         solve = solve_batch if isinstance(model, OwnModel) else stored_solver(cache, short_name(model), say)
         # Under jit, one compiled program is loaded instead of one for each operation.
         low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
-        orbits, census = search(batch, (low, high), starts, None, solve)
+        within = lambda low, high: search(batch, (low, high), starts, None, solve)
+        orbits, census = within(low, high)
         if len(orbits) == 0 and census.outside and region is None and getattr(model, "has_region", True) is False:
             low, high = _around(np.asarray([low, high, census.outside[0]], low.dtype), (high - low) / 4)
-            orbits, census = search(batch, (low, high), starts, None, solve)
+            orbits, census = within(low, high)
         if len(orbits) == 0 and region is None:
             say("simulating, to search where the motion settles")
             settled = _settled(model, params, sequence[0])
             if settled is not None:
                 low, high = _around(settled, 0.1 * np.max(np.abs(settled), axis=0) + 1e-3 * np.max(np.abs(settled)))
-                orbits, census = search(batch, (low, high), starts, None, solve)
+                orbits, census = within(low, high)
     return Found(orbits, (low, high), census)
 
 

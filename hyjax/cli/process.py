@@ -81,11 +81,12 @@ def start_jax() -> str:
     import jax
 
     from .._numerics.compilation_cache import enable_cache
+    from .._numerics.eager import OLDER_EMITTERS
 
     # A command spends most of its time on compilation, and with XLA's older emitters this takes a quarter to a third less time.
-    # A version of XLA without this flag aborts the process: the flag is set only for versions known to have it.
-    flag = "xla_cpu_use_fusion_emitters"
-    if jax.__version__.startswith("0.10.") and flag not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{flag}=false"
+    # A version of XLA without the flag aborts the process.
+    for flag in OLDER_EMITTERS:
+        if flag not in os.environ.get("XLA_FLAGS", ""):
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{flag}=false"
     jax.config.update("jax_enable_x64", True)
     return str(enable_cache())
