@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from .phase.transport import chebyshev
     from ._continuation import continuation
     from ._continuation.branch_dataset import branches_dataset
-    from ._continuation.curve import Bounds, follow_curve, joined as joined_points
+    from ._continuation.curve import follow_curve, Interval, joined as joined_points
     from ._continuation.detection import _each_once
     from ._continuation.switching import crossing_branches
     from ._sweep import attractor, batches as batches_module, workers
@@ -105,16 +105,19 @@ if TYPE_CHECKING:
     from ._optimize.interior_point import (
         after_descent,
         after_finish,
+        allows,
         BARRIER,
         beside,
         empty_filter,
         InteriorPoint,
+        judged_step,
         minimize,
         Minimum,
         minimum,
         run_search,
         SearchHistory,
         start_search,
+        with_point,
     )
     from ._optimize.newton_steps import (
         active_set,

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, overload, TYPE_CHECKING, TypeVar
+from typing import Any, TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,7 +22,7 @@ from .._system.results import code_of, RESULTS
 from .._system.types import Scalar
 from .._system.where import leaf_names
 from .curve import Curve, NaturalParameter, PseudoArclength
-from .detection import Found, search
+from .detection import search
 from .special_points import locate_grazing, orbit_at, SpecialPoint
 from .unfolding import Unfolding
 
@@ -32,36 +32,29 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Owner = TypeVar("Owner")
 
 
-class computed_once(Generic[T]):
-    """A property of an immutable object, computed when it is first read.
+# Values computed from an object, by the object's identity, until the object goes away. Hazard: `functools.cached_property` keeps
+# a value in the object's `__dict__`, and equinox takes whatever is there for a part of the module: a branch whose points have
+# been read would have another PyTree structure, and JAX would compile for it again.
+_COMPUTED: dict[int, dict[Any, Any]] = {}
 
-    `functools.cached_property` keeps its value in the object's `__dict__`, and equinox takes whatever is there for a part of the
-    module: a branch whose points have been read would have another PyTree structure than one whose points have not, and JAX
-    would compile for it again. Here the value is kept under the object's identity, until the object goes away.
-    """
 
-    def __init__(self, compute: Callable[..., T]) -> None:
-        self.compute, self.values, self.__doc__ = compute, {}, compute.__doc__
-        self.values: dict[int, tuple[weakref.ref, T]]
+def computed(owner: object) -> dict[Any, Any]:
+    """The values computed from an immutable object so far, by the function that computes each."""
+    if id(owner) not in _COMPUTED:
+        _COMPUTED[id(owner)] = {}
+        weakref.finalize(owner, _COMPUTED.pop, id(owner)).atexit = False
+    return _COMPUTED[id(owner)]
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> "computed_once[T]": ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance, owner) -> Any:
-        if instance is None:
-            return self
-        if id(instance) not in self.values:
-            value, key, values = self.compute(instance), id(instance), self.values
-            values[key] = weakref.ref(instance, lambda _: values.pop(key)), value
-        return self.values[id(instance)][1]
 
-    def known(self, instance: object) -> T | None:
-        """The value if it has been computed, without computing it."""
-        kept = self.values.get(id(instance))
-        return None if kept is None else kept[1]
+def computed_once(compute: Callable[[Owner], T], owner: Owner) -> T:
+    """The value of `compute(owner)`, computed in the first call."""
+    values = computed(owner)
+    if compute not in values:
+        values[compute] = compute(owner)
+    return values[compute]
 
 
 class Points(Shown):
@@ -99,9 +92,9 @@ class Points(Shown):
         """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
         return _result_of(self.curves)
 
-    @computed_once
+    @property
     def _points(self) -> dict[str, np.ndarray]:
-        return _points_of(self.unfolding, self.curves)
+        return computed_once(_points_of, self)
 
 
 class Branch(Points):
@@ -178,42 +171,23 @@ class Branch(Points):
 
     # Special points
 
-    @computed_once
+    @property
     def special_points(self) -> tuple[SpecialPoint, ...]:
         """Folds, period doublings, Neimark-Sacker points and branch points, each once, in the order along the curve; and grazing,
         where the branch ends. They are searched between the points of the branch when this is first read; see `unresolved`."""
-        found = self._search.points
-        return (*self._grazing_at_end(first=True), *found, *self._grazing_at_end(first=False))
+        return computed_once(_special_points_of, self)
 
     @property
     def unresolved(self) -> tuple[tuple[float, float], ...]:
         """Intervals of the parameter, as values at consecutive points of the branch, in which a test function changes sign or
         multipliers cross the unit circle, and the search located no special points that explain it. Empty if all are known."""
         unit = lambda v: float(self.unfolding.origin[0] + v * self.unfolding.scale[0])
-        return tuple((unit(a), unit(b)) for a, b in dict.fromkeys(self._search.unresolved))
-
-    @computed_once
-    def _search(self) -> Found:
-        return search(self.unfolding, self._points, self.accept)
-
-    def _grazing_at_end(self, first: bool) -> list[SpecialPoint]:
-        """The grazing orbit near the first or the last point, if the corrector failed there and such an orbit is found."""
-        points, stuck = self._points, np.asarray(self.curves.stuck)
-        way = 1 if first else 0
-        # Where a branch ends with `out_of_phase` the strides beyond are sound, and graze no guard.
-        phase = np.asarray(self.curves.last.result._value) == RESULTS.out_of_phase._value
-        if way == len(stuck) or not stuck[way] or phase[way]:
-            return []
-        i = 0 if first else -1
-        point = locate_grazing(
-            self.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * self.accept
-        )
-        return [] if point is None else [point]
+        return tuple((unit(a), unit(b)) for a, b in dict.fromkeys(computed_once(_search_of, self)[1]))
 
     @property
     def located(self) -> tuple[SpecialPoint, ...] | None:
         """`special_points` if they have been located; otherwise `None`, without a search."""
-        return Branch.special_points.known(self)
+        return computed(self).get(_special_points_of)
 
     # Tables
 
@@ -244,8 +218,9 @@ class Branch(Points):
         return draw(self, coordinate, ax)
 
 
-def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
+def _points_of(branch: Points) -> dict[str, np.ndarray]:
     """The points as columns, in the order along the curve; all tangents point in this direction."""
+    unfolding, curves = branch.unfolding, branch.curves
     if isinstance(curves.count, jax.core.Tracer):
         raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
     if curves.count.ndim > 1:
@@ -284,6 +259,30 @@ def _points_of(unfolding: Unfolding, curves: Curve) -> dict[str, np.ndarray]:
     # The return maps of pre-impact and of post-impact states have the same multipliers, except for zeros.
     columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
     return columns
+
+
+def _special_points_of(branch: Branch) -> tuple[SpecialPoint, ...]:
+    points, _ = computed_once(_search_of, branch)
+    return (*_grazing_at_end(branch, first=True), *points, *_grazing_at_end(branch, first=False))
+
+
+def _search_of(branch: Branch) -> tuple[list[SpecialPoint], list[tuple[float, float]]]:
+    return search(branch.unfolding, branch._points, branch.accept)
+
+
+def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
+    """The grazing orbit near the first or the last point, if the corrector failed there and such an orbit is found."""
+    points, stuck = branch._points, np.asarray(branch.curves.stuck)
+    way = 1 if first else 0
+    # Where a branch ends with `out_of_phase` the strides beyond are sound, and graze no guard.
+    phase = np.asarray(branch.curves.last.result._value) == RESULTS.out_of_phase._value
+    if way == len(stuck) or not stuck[way] or phase[way]:
+        return []
+    i = 0 if first else -1
+    point = locate_grazing(
+        branch.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * branch.accept
+    )
+    return [] if point is None else [point]
 
 
 AnyCurve = TypeVar("AnyCurve", bound=Points)

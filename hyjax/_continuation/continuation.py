@@ -103,17 +103,17 @@ def branch_from(
     bounds = interval.scaled(unfolding.origin[0], unfolding.scale[0])
     fixed = unfolding, v0, border, ways, bounds, method, accept
     if is_traced((unfolding, v0, bounds)):
-        return Branch(unfolding, _follow(*fixed, None, jnp.inf).curve, accept, method)
+        return Branch(unfolding, _follow(*fixed, None, jnp.inf)[0], accept, method)
     name = leaf_names(unfolding.params)[unfolding.free[0]]
     with working(f"following a branch over {name}") as say:
         state, attempts = _start(unfolding, v0, ways, bounds, method), 0
-        while not np.all(state.done):
+        while not np.all(state[0].ended):
             attempts += SLICE
             state = _follow(*fixed, state, jnp.array(attempts))
-            points = np.asarray(state.curve.count)
-            value = unfolding.origin[0] + unfolding.scale[0] * state.v[np.argmin(state.done), -1]
+            points, way = np.asarray(state[0].count), np.argmin(state[0].ended)
+            value = unfolding.origin[0] + unfolding.scale[0] * state[0].v[way, points[way] - 1, -1]
             say(f"point {np.sum(points) - len(points) + 1}, {name} = {float(value):.6g}")
-    return Branch(unfolding, state.curve, accept, method)
+    return Branch(unfolding, state[0], accept, method)
 
 
 @long_run

@@ -108,13 +108,24 @@ def _check(method: Any) -> None:
             raise ValueError(f"{name}: {field}={value!r} must be a positive integer.")
 
 
-class Bounds(NamedTuple):
-    """An interval of the last unknown, and the bounds of it at which a curve is to end: one, or both."""
+# Value at which a curve ends, or bounds within which it is followed in both directions.
+Stop = float | tuple[float, float]
+
+
+class Interval(NamedTuple):
+    """Bounds `low`, `high` of a parameter, at which a curve is to end if `at_low`, `at_high`; `span`, the unit of its scaled
+    value; `ways`, the signs of its first steps."""
 
     low: Scalar
     high: Scalar
     at_low: Flag
     at_high: Flag
+    span: Scalar
+    ways: Array
+
+    def scaled(self, origin: Scalar, scale: Scalar) -> "Interval":
+        """The interval of the scaled parameter, `(value - origin) / scale`."""
+        return self._replace(low=(self.low - origin) / scale, high=(self.high - origin) / scale, span=self.span / scale)
 
 
 class Curve(eqx.Module):
@@ -125,7 +136,8 @@ class Curve(eqx.Module):
     `started`: whether the start was found. `arrived`: whether the curve ended at a bound of the interval at which it was to
     end, or closed where both are. `astray`: whether it ended at the other bound, or closed where one end was asked for.
     `closed`: whether it returned to its start, which is then the last point too. `stuck`: whether the start was not found, or the
-    step became shorter than `min_step`. `last`: `aux` of the last attempt.
+    step became shorter than `min_step`. `last`: `aux` of the last attempt. Before the first point is found, the first rows of `v`
+    and `tangent` are the guess and the direction.
     """
 
     v: Float[Array, "points unknowns"]
@@ -142,17 +154,20 @@ class Curve(eqx.Module):
     stuck: Flag
     last: PyTree
 
+    @property
+    def ended(self) -> Flag:
+        """Whether no further step is taken."""
+        return self.arrived | self.astray | self.stuck | (self.count >= self.residual.shape[-1])
 
-class CurveState(eqx.Module):
-    """A curve so far, with its last point `v`, and the length `h` of the next step."""
+    @property
+    def end(self) -> tuple[Array, Array]:
+        """The last point and its tangent."""
+        k = jnp.maximum(self.count - 1, 0)
+        return self.v[k], self.tangent[k]
 
-    curve: Curve
-    v: Array
-    tangent: Array
-    h: Scalar
-    landing: Flag  # the next step ends on the bound that the last one passed
-    bound: Scalar
-    done: Flag
+
+# A curve so far; the length of the next step; whether this step ends on a bound that the last one passed; and this bound.
+CurveState = tuple[Curve, Scalar, Flag, Scalar]
 
 
 def tangent_to(jacobian: Float[Array, "k unknowns"], along: Float[Array, " unknowns"]) -> Float[Array, " unknowns"]:
@@ -185,7 +200,7 @@ def follow_curve(
     v0: Array,
     border: Array,
     along: Array,
-    bounds: Bounds,
+    bounds: Interval,
     method: PseudoArclength | NaturalParameter,
     accept: Array | float,
     judge: Judge | None,
@@ -204,25 +219,26 @@ def follow_curve(
     once = jax.jit(lambda v: evaluate(v))  # traced once, for the shapes of its results and for the loop
 
     def attempt(state: CurveState) -> CurveState:
-        curve = state.curve
+        curve, h, landing, bound = state
+        v, t = curve.end
         first = curve.count == 0
-        row = jnp.where(first, border, jnp.where(state.landing, natural, method.border(state.tangent)))
-        rate = row @ state.tangent
-        far = jnp.where(state.landing, state.bound - state.v[-1], state.h) / jnp.where(rate == 0, 1, rate)
-        predicted = jnp.where(first, v0, state.v + far * state.tangent)
+        row = jnp.where(first, border, jnp.where(landing, natural, method.border(t)))
+        rate = row @ t
+        far = jnp.where(landing, bound - v[-1], h) / jnp.where(rate == 0, 1, rate)
+        predicted = jnp.where(first, v0, v + far * t)
 
         def bordered(v):
-            h, jacobian, aux = once(v)
-            return jnp.append(h, row @ (v - predicted)), jnp.concatenate([jacobian, row[None]]), (jacobian, aux)
+            residual, jacobian, aux = once(v)
+            return jnp.append(residual, row @ (v - predicted)), jnp.concatenate([jacobian, row[None]]), (jacobian, aux)
 
         most = jnp.where(first, 20, method.max_iterations)
         root = newton(bordered, predicted, max_iterations=most, accept=accept)
         jacobian, aux = root.aux
         aux = aux if judge is None else judge(root.y, jacobian, aux)
-        tangent = tangent_to(jacobian, jnp.where(first, along, state.tangent))
-        straight = first | (tangent @ state.tangent > 0.9)
-        near = first | state.landing | (jnp.sqrt(jnp.sum((root.y - state.v) ** 2)) < 3 * jnp.abs(far))
-        smooth = first | joined(state.v, state.tangent, root.y, tangent)
+        tangent = tangent_to(jacobian, jnp.where(first, along, t))
+        straight = first | (tangent @ t > 0.9)
+        near = first | landing | (jnp.sqrt(jnp.sum((root.y - v) ** 2)) < 3 * jnp.abs(far))
+        smooth = first | joined(v, t, root.y, tangent)
         # Up to the rounding of a start on a bound.
         within = ~first | ((root.y[-1] < high + 1e-5) & (root.y[-1] > low - 1e-5))
         # Hazard: where two guards fire at once, the equation may hold for strides that take another transition.
@@ -230,36 +246,35 @@ def follow_curve(
         good = root.converged & within & straight & near & smooth & sound
 
         # A point beyond a bound is dropped; the next step ends on the bound.
-        beyond = good & ~state.landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
+        beyond = good & ~landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
         kept = good & ~beyond
         factor = jnp.clip(2.0 ** ((5.0 - root.iterations) / 3), 0.5, 2.0)
         longest = method.max_step / _length(tangent, jnp.max(jnp.abs(root.y[:-1])) / size)
-        longer = jnp.where(first, state.h, jnp.minimum(state.h * factor, longest))
-        h = jnp.where(kept, longer, jnp.where(beyond, state.h, state.h / 2))
+        longer = jnp.where(first, h, jnp.minimum(h * factor, longest))
+        h = jnp.where(kept, longer, jnp.where(beyond, h, h / 2))
         # A step onto the bound that fails is tried again from a point nearer to the bound.
-        h = jnp.where(state.landing & ~good, jnp.minimum(h, jnp.abs(state.bound - state.v[-1]) / 2), h)
+        h = jnp.where(landing & ~good, jnp.minimum(h, jnp.abs(bound - v[-1]) / 2), h)
         stuck = (first & ~kept) | (h < method.min_step)
         # A closed curve: the step passes the start, in the same direction, and ends there.
-        ahead = (curve.v[0] - state.v) @ state.tangent
-        home = jnp.sqrt(jnp.sum((curve.v[0] - state.v) ** 2)) < 1.1 * jnp.abs(far)
+        ahead = (curve.v[0] - v) @ t
+        home = jnp.sqrt(jnp.sum((curve.v[0] - v) ** 2)) < 1.1 * jnp.abs(far)
         closed = kept & (curve.count > 3) & home & (ahead > -1e-6 * jnp.abs(far)) & (curve.tangent[0] @ tangent > 0.9)
         # A start on a bound, from which the curve leads outwards, is the end as well.
         edge = jnp.where(root.y[-1] > high, high, low)
-        outwards = beyond & (jnp.abs(edge - state.v[-1]) < 1e-9)
-        ended = (kept & state.landing) | closed | outwards
-        at_high = jnp.where(outwards, edge, state.bound) == high
+        outwards = beyond & (jnp.abs(edge - v[-1]) < 1e-9)
+        ended = (kept & landing) | closed | outwards
+        at_high = jnp.where(outwards, edge, bound) == high
         wanted = jnp.where(closed, bounds.at_low & bounds.at_high, jnp.where(at_high, bounds.at_high, bounds.at_low))
 
         at = jnp.where(kept, curve.count, curve.residual.size)  # out of bounds: nothing is written
         write = lambda column, value: column.at[at].set(jnp.where(closed, column[0], value), mode="drop")
-        count = curve.count + jnp.where(kept, 1, 0)
         after = Curve(
             v=write(curve.v, root.y),
             tangent=write(curve.tangent, tangent),
             jacobian=write(curve.jacobian, jacobian),
             residual=write(curve.residual, root.residual),
             aux=jax.tree.map(write, curve.aux, aux),
-            count=count,
+            count=curve.count + jnp.where(kept, 1, 0),
             attempts=curve.attempts + 1,
             started=curve.started | kept,
             arrived=ended & wanted,
@@ -268,56 +283,27 @@ def follow_curve(
             stuck=stuck,
             last=aux,
         )
-        return CurveState(
-            curve=after,
-            v=jnp.where(kept, root.y, state.v),
-            tangent=jnp.where(kept, tangent, state.tangent),
-            h=h,
-            landing=beyond,
-            bound=jnp.where(beyond, edge, state.bound),
-            done=ended | stuck | (count >= curve.residual.size),
-        )
+        return after, h, beyond, jnp.where(beyond, edge, bound)
 
     size = jnp.max(jnp.abs(v0[:-1]))
     size = jnp.where(size > 0, size, 1)
     state = start_of_curve(once, v0, along, bounds, method) if state is None else state
-    return jax.lax.while_loop(lambda state: ~state.done & (state.curve.attempts < attempts), attempt, state)
+    return jax.lax.while_loop(lambda state: ~state[0].ended & (state[0].attempts < attempts), attempt, state)
 
 
 def start_of_curve(
-    evaluate: Evaluate, v0: Array, along: Array, bounds: Bounds, method: PseudoArclength | NaturalParameter
+    evaluate: Evaluate, v0: Array, along: Array, bounds: Interval, method: PseudoArclength | NaturalParameter
 ) -> CurveState:
     """The arguments of `follow_curve` as a curve without points."""
     h, jacobian, aux = jax.eval_shape(evaluate, v0)
     room = lambda leaf: jnp.zeros((method.max_points, *leaf.shape), leaf.dtype)
     no, zero = jnp.array(False), jnp.array(0)
     empty = Curve(
-        v=room(v0), tangent=room(v0), jacobian=room(jacobian), residual=jnp.zeros(method.max_points, h.dtype),
-        aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no, arrived=no, astray=no, closed=no, stuck=no,
-        last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
+        v=room(v0).at[0].set(v0), tangent=room(v0).at[0].set(along), jacobian=room(jacobian),
+        residual=jnp.zeros(method.max_points, h.dtype), aux=jax.tree.map(room, aux), count=zero, attempts=zero, started=no,
+        arrived=no, astray=no, closed=no, stuck=no, last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
-    h0 = jnp.asarray(method.step, v0.dtype)
-    return CurveState(empty, v0, along, h0, no, jnp.asarray(bounds.high, v0.dtype), no)
-
-
-# Value at which a curve ends, or bounds within which it is followed in both directions.
-Stop = float | tuple[float, float]
-
-
-class Interval(NamedTuple):
-    """Bounds `low`, `high` of a parameter, at which a curve is to end if `at_low`, `at_high`; `span`, the unit of its scaled
-    value; `ways`, the signs of its first steps."""
-
-    low: Scalar
-    high: Scalar
-    at_low: Flag
-    at_high: Flag
-    span: Scalar
-    ways: Array
-
-    def scaled(self, origin: Scalar, scale: Scalar) -> Bounds:
-        """The bounds of the scaled parameter, `(value - origin) / scale`."""
-        return Bounds((self.low - origin) / scale, (self.high - origin) / scale, self.at_low, self.at_high)
+    return empty, jnp.asarray(method.step, v0.dtype), no, jnp.asarray(bounds.high, v0.dtype)
 
 
 def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interval:

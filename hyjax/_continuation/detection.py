@@ -44,15 +44,11 @@ class Place(NamedTuple):
     multipliers: np.ndarray
 
 
-class Found(NamedTuple):
-    """Special points in their order along the curve, and the ends, in scaled units of the parameter, of unexplained intervals."""
-
-    points: list[SpecialPoint]
-    unresolved: list[tuple[float, float]]
-
-
-def search(unfolding: Unfolding, points: dict[str, np.ndarray], accept: Array) -> Found:
-    """The special points between the `points` of a branch, whose residuals are at most `accept`."""
+def search(
+    unfolding: Unfolding, points: dict[str, np.ndarray], accept: Array
+) -> tuple[list[SpecialPoint], list[tuple[float, float]]]:
+    """The special points between the `points` of a branch, whose residuals are at most `accept`, in their order along the curve;
+    and the ends, in scaled units of the parameter, of the unexplained intervals."""
     places = _places(unfolding, points)
     most = len(places) + MOST_NEW
     found, unresolved, k = [], [], 0
@@ -85,7 +81,7 @@ def search(unfolding: Unfolding, points: dict[str, np.ndarray], accept: Array) -
                 unresolved.append((float(counted.v[-1]), float(b.v[-1])))
             counted, since = b, []
         k += 1
-    return Found(_each_once(found), unresolved)
+    return _each_once(found), unresolved
 
 
 # Witnesses

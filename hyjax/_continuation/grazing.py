@@ -164,36 +164,14 @@ def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
     return jax.vmap(at)(arc.t, arc.x)
 
 
-class TouchingOrbit(eqx.Module):
-    """A grazing orbit: its strides, the state `x` at the touch, the `image` of `x` under the reset, and the value `next_guard` of
-    the guard of the next arc where this arc begins, as a fraction of `Touch.next_size`; 1 unless `Touch.brief`."""
-
-    chain: Chain
-    x: Float[Array, " pre"]
-    image: Float[Array, " post"]
-    next_guard: Scalar
-
-    # The columns that every point of a curve has.
-    @property
-    def nodes(self):
-        return self.chain.nodes
-
-    @property
-    def period(self):
-        return self.chain.period
-
-    @property
-    def guard_rates(self):
-        return self.chain.guard_rates
-
-    @property
-    def result(self):
-        return self.chain.result
+# The state at a touch, its image under the reset, and the value of the guard of the next arc where this arc begins, as a fraction
+# of `Touch.next_size`; 1 unless `Touch.brief`.
+AtTouch = tuple[Float[Array, " pre"], Float[Array, " post"], Scalar]
 
 
-def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, TouchingOrbit]:
-    """`H = (F, g)`, both scaled: the equation of the orbit, and the guard at its extremum or at the arc's start. `v` has the
-    state of the first stride only, and the parameters."""
+def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, tuple[Chain, AtTouch]]:
+    """`H = (F, g)`, both scaled: the equation of the orbit, and the guard at its extremum or at the arc's start; and the orbit's
+    strides. `v` has the state of the first stride only, and the parameters."""
     (y,), values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     sequence = problem.sequence * problem.strides
@@ -226,7 +204,7 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     if touch.brief:
         following = problem.system.transitions[problem.system.route(sequence)[touch.arc + 1]]
         next_guard = following.guard(t, image, params) / touch.next_size
-    return residual, TouchingOrbit(chain, x, image, next_guard)
+    return residual, (chain, (x, image, next_guard))
 
 
 def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through: Stride, t0, start, known):
@@ -239,11 +217,11 @@ def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through:
 
 @long_run
 def solve_grazing(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
-    """The root of `H` by Newton's method; `aux` is the Jacobian of `H` and the `TouchingOrbit`."""
+    """The root of `H` by Newton's method; `aux` is the Jacobian of `H`, and what `grazing_equation` returns."""
 
     def evaluate(v):
-        out, columns, orbit = with_columns(lambda v: grazing_equation(unfolding, touch, v), v)
-        return out, columns, (columns, orbit)
+        out, columns, known = with_columns(lambda v: grazing_equation(unfolding, touch, v), v)
+        return out, columns, (columns, *known)
 
     return newton(evaluate, v, max_iterations=iterations, accept=accept)
 

@@ -6,7 +6,6 @@ every evaluation: the zeros of $g$ do not depend on the borders, so Newton's met
 quadratic.
 """
 
-import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -116,11 +115,7 @@ def _follow(
 ) -> Curve:
     # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
     unfolding = unfolding.rolled(order=2)
-    equations = (
-        _special_point_equation(unfolding, SHIFTS[kind])
-        if touch is None
-        else ft.partial(grazing_equation, unfolding, touch)
-    )
+    equations = _equations(unfolding, touch, kind)
     bounds = interval.scaled(unfolding.origin[1], unfolding.scale[1])
     accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
     natural = jnp.zeros_like(v0).at[-1].set(1)
@@ -128,15 +123,22 @@ def _follow(
     evaluate = lambda v: with_columns(equations, v)
     # A grazing orbit touches a guard that may fire in the next lap.
     judge = (lambda v, jacobian, passed: unfolding.judged(v, jacobian[:-1], passed, accept)) if touch is None else None
-    follow = lambda way: follow_curve(evaluate, v0, natural, way * natural, bounds, method, accept, judge).curve
+    follow = lambda way: follow_curve(evaluate, v0, natural, way * natural, bounds, method, accept, judge)[0]
     return jax.vmap(follow)(interval.ways)
 
 
-def _special_point_equation(unfolding: Unfolding, shift: float) -> Callable:
-    def equations(v: Array):
-        residual, dF, passed = unfolding.evaluate(v)
-        matrix = unfolding.shifted(dF, shift)
-        b, c = borders(stop_gradient(matrix), 1)
-        return jnp.append(residual, bordered(matrix, b, c)[0, 0]), passed
+def _equations(unfolding: Unfolding, touch: Touch | None, kind: str) -> Callable:
+    """The function `v -> (H, strides)` of the locus."""
 
-    return equations
+    def of_touch(v: Array):
+        assert touch is not None
+        residual, (strides, _) = grazing_equation(unfolding, touch, v)
+        return residual, strides
+
+    def of_multiplier(v: Array):
+        residual, dF, strides = unfolding.evaluate(v)
+        matrix = unfolding.shifted(dF, SHIFTS[kind])
+        b, c = borders(stop_gradient(matrix), 1)
+        return jnp.append(residual, bordered(matrix, b, c)[0, 0]), strides
+
+    return of_multiplier if touch is None else of_touch

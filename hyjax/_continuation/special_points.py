@@ -23,7 +23,7 @@ from .._numerics.eager import long_run
 from .._numerics.elimination import det
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton, Root
-from .._orbit.chain import follow_chain, return_matrices
+from .._orbit.chain import Chain, follow_chain, return_matrices
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
@@ -31,7 +31,7 @@ from .._results.shown import Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 from .._system.where import leaf_names
-from .grazing import possible_touches, solve_grazing, Touch, TouchingOrbit
+from .grazing import AtTouch, possible_touches, solve_grazing, Touch
 from .unfolding import bordered, borders, Unfolding
 
 # Below this scaled rate along the branch a guard counts as constant.
@@ -205,21 +205,16 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
         root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
-        if touch.brief and not _vanishes(touch, root.aux[1]):
+        if touch.brief and not _vanishes(touch, *root.aux[1:]):
             touch = dataclasses.replace(touch, brief=False)
             root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue
-        touched = root.aux[1]
+        _, _, (x, image, _) = root.aux
         if touch.at_start and not jnp.abs(root.aux[0][-1] @ tangent) > STILL:
             # The guard is zero at the start of the arc all along the branch.
             continue
-        if (
-            touch.taken
-            and not touch.at_start
-            and touched.image.shape == touched.x.shape
-            and jnp.allclose(touched.image, touched.x, rtol=1e-6)
-        ):
+        if touch.taken and not touch.at_start and image.shape == x.shape and jnp.allclose(image, x, rtol=1e-6):
             # The reset changes nothing: the orbit is the same without the reset, and has finite multipliers.
             missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
             columns = solve_grazing(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
@@ -229,14 +224,14 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
     return None
 
 
-def _vanishes(touch: Touch, orbit: TouchingOrbit) -> bool:
+def _vanishes(touch: Touch, chain: Chain, at_touch: AtTouch) -> bool:
     """Whether the arc after the touch begins and ends there: its guard is zero, and does not rise."""
-    rising = orbit.chain.guard_rates[touch.arc + 1] * orbit.period / touch.next_size
-    return bool((jnp.abs(orbit.next_guard) < 1e-8) & (rising < 1e-6))
+    rising = chain.guard_rates[touch.arc + 1] * chain.period / touch.next_size
+    return bool((jnp.abs(at_touch[2]) < 1e-8) & (rising < 1e-6))
 
 
 def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:
-    problem, chain = unfolding.problem, root.aux[1].chain
+    problem, chain = unfolding.problem, root.aux[1]
     _, values = unfolding.split(root.y)
     n, x = columns.shape[0] - 1, chain.nodes[0]
     spectrum = eigenvalues(unfolding.around(columns[:n]))

@@ -15,7 +15,9 @@ Nocedal, Wright (2006), *Numerical Optimization*, sec. 13.3 (the ratio test of t
 """
 
 import dataclasses
+import functools as ft
 import math
+from collections.abc import Callable
 from typing import cast, NamedTuple
 
 import equinox as eqx
@@ -83,31 +85,30 @@ def follow_optimum(
         raise ValueError("follow_optimum: the gait is no optimum: see its `result`.")
     if points < 1 or not math.isfinite(stop):
         raise ValueError(f"follow_optimum: points={points} must be at least 1, and stop={stop} finite.")
-    program = parametric_program(gait, where, limit, stop)
-    start = program.start
+    name, start, program, limited = parametric_program(gait, where, limit, stop)
     if stop == start:
         raise ValueError(f"follow_optimum: stop={stop} is the value of the gait itself.")
     n, unknowns = gait.gradient.size, gait.program.unknowns
     bounds = np.asarray(unknowns.lower)[:n], np.asarray(unknowns.upper)[:n]
-    curve = OptimumCurve(program, gait.constraints.size - gait.active.size, bounds)
+    curve = OptimumCurve(ft.partial(expanded, program, limited), gait.constraints.size - gait.active.size, bounds)
     active = ActiveSet(np.asarray(gait.active), *unknowns.at_bounds(gait.params))
     optima: list[Optimum] = []
     changes: list[ActiveSetChange] = []
 
     def ended(code):
-        found = _branch(gait, program.name, optima, changes, code)
+        found = _branch(gait, name, optima, changes, code)
         remedy = f"The attribute `result` of this error has the {len(optima)} points before, as has the call with throw=False."
         return raise_failure("follow_optimum", found, remedy=remedy) if throw else found
 
-    with working(f"following an optimum over {program.name}") as say:
-        u, orbit = np.asarray(unknowns.vector(gait.params)), program.program.expanded(gait.orbit)
+    with working(f"following an optimum over {name}") as say:
+        u, orbit = np.asarray(unknowns.vector(gait.params)), program.expanded(gait.orbit)
         found, code = curve.solved(start, u, np.asarray(gait.multipliers), active, orbit)
         if found is None:
             return ended(code)
         optima.append(found)
         for target in np.linspace(start, stop, points + 1)[1:]:
             while optima[-1].number != target:
-                say(f"{program.name} = {optima[-1].number:.6g}")
+                say(f"{name} = {optima[-1].number:.6g}")
                 reached, code = curve.step(optima[-1], float(target))
                 if reached is None:
                     return ended(code)
@@ -162,39 +163,29 @@ class Expansion(NamedTuple):
         return (whole + whole.T) / 2
 
 
-class ParametricProgram(NamedTuple):
-    """An optimization problem that depends on one number: a parameter of the system, or the limit of a constraint.
+# The constraint whose limit varies, and the name of the limit.
+Limited = tuple[int, str]
 
-    **Attributes:** `name`: of the number. `start`: its value at the optimum known. `program`: of the unknowns, with the
-    number as the last one if it is a parameter. `limited`: the constraint whose limit the number is, or `None`, and the name of
-    the limit."""
 
-    name: str
-    start: float
-    program: OrbitProgram
-    limited: tuple[int, str] | None
-
-    def expansion(
-        self, u: np.ndarray, number: float, at: ExpandedOrbit
-    ) -> tuple[Expansion | None, ExpandedOrbit, RESULTS]:
-        """The functions and derivatives at a point, and the orbit, from the last one; or the code of an orbit that was not
-        found."""
-        program, point = self.program, jnp.asarray(u)
-        if self.limited is None:
-            point = jnp.append(point, number / program.unknowns.scale[-1])
-        else:
-            program = _with_limit(program, self.limited, number)
-        sample = _evaluate(program, point, at)
-        if not bool(sample.sound):
-            return None, at, sample.code
-        values, jacobian, hessians = (np.asarray(each) for each in (sample.values, sample.jacobian, sample.hessians))
-        if self.limited is not None:
-            by_number, mixed = _by_limit(self.program, self.limited), np.zeros_like(jacobian)
-        else:
-            scale = float(program.unknowns.scale[-1])
-            by_number, mixed = jacobian[:, -1] / scale, hessians[:, :-1, -1] / scale
-            jacobian, hessians = jacobian[:, :-1], hessians[:, :-1, :-1]
-        return Expansion(values, jacobian, hessians, by_number, mixed), sample.carry, SUCCESSFUL
+def expanded(
+    program: OrbitProgram, limited: Limited | None, u: np.ndarray, number: float, at: ExpandedOrbit
+) -> tuple[Expansion | None, ExpandedOrbit, RESULTS]:
+    """The functions and derivatives at a point, and the orbit, from the last one; or the code of an orbit that was not found.
+    The number is a parameter, the last unknown of the `program`, or the limit `limited`."""
+    point, by_limit = jnp.asarray(u), None
+    if limited is None:
+        point = jnp.append(point, number / program.unknowns.scale[-1])
+    else:
+        program, by_limit = _with_limit(program, limited, number), _by_limit(program, limited)
+    sample = _evaluate(program, point, at)
+    if not bool(sample.sound):
+        return None, at, sample.code
+    values, jacobian, hessians = (np.asarray(each) for each in (sample.values, sample.jacobian, sample.hessians))
+    if by_limit is not None:
+        return Expansion(values, jacobian, hessians, by_limit, np.zeros_like(jacobian)), sample.carry, SUCCESSFUL
+    scale = float(program.unknowns.scale[-1])
+    by_number, mixed = jacobian[:, -1] / scale, hessians[:, :-1, -1] / scale
+    return Expansion(values, jacobian[:, :-1], hessians[:, :-1, :-1], by_number, mixed), sample.carry, SUCCESSFUL
 
 
 @long_run
@@ -202,9 +193,11 @@ def _evaluate(program: OrbitProgram, u, at: ExpandedOrbit) -> Sample:
     return program(u, at)
 
 
-def parametric_program(gait: OptimizedOrbit, where: Where | None, limit: str | None, stop: float) -> ParametricProgram:
-    """The program over a parameter, or over the limit of the constraint of that name; `ValueError` unless one is given.
-    `stop`: the last value of the number."""
+def parametric_program(
+    gait: OptimizedOrbit, where: Where | None, limit: str | None, stop: float
+) -> tuple[str, float, OrbitProgram, Limited | None]:
+    """The name and the first value of the number, a parameter or the limit of a constraint; the program, with a parameter as its
+    last unknown; and the limit. `ValueError` unless one of both is given. `stop`: the last value of the number."""
     if (where is None) == (limit is None):
         raise ValueError(
             "follow_optimum: give either `where`, a parameter of the system, or `limit`, the name of a constraint whose limit "
@@ -213,7 +206,7 @@ def parametric_program(gait: OptimizedOrbit, where: Where | None, limit: str | N
     program = dataclasses.replace(gait.program, second_order=True)
     if limit is not None:
         place = _constraint(program.constraints, limit)
-        return ParametricProgram(limit, float(getattr(program.constraints[place[0]], place[1])), program, place)
+        return limit, float(getattr(program.constraints[place[0]], place[1])), program, place
     assert where is not None
     leaf, unknowns = one_leaf(where, gait.params, "follow_optimum"), program.unknowns
     name = leaf_names(gait.params)[leaf]
@@ -225,10 +218,10 @@ def parametric_program(gait: OptimizedOrbit, where: Where | None, limit: str | N
         gait.params, (*unknowns.free, leaf), append(unknowns.scale, abs(stop - start) or 1.0), append(unknowns.lower, -np.inf),
         append(unknowns.upper, np.inf),
     )  # fmt: skip
-    return ParametricProgram(name, start, dataclasses.replace(program, unknowns=unknowns), None)
+    return name, start, dataclasses.replace(program, unknowns=unknowns), None
 
 
-def _constraint(constraints: tuple[Constraint, ...], name: str) -> tuple[int, str]:
+def _constraint(constraints: tuple[Constraint, ...], name: str) -> Limited:
     """The number of the constraint of that name, and which of its limits varies."""
     found = [k for k, each in enumerate(constraints) if each.name == name]
     if len(found) != 1:
@@ -243,12 +236,13 @@ def _constraint(constraints: tuple[Constraint, ...], name: str) -> tuple[int, st
     return found[0], given[0]
 
 
-def _with_limit(program: OrbitProgram, place: tuple[int, str], number: float) -> OrbitProgram:
+def _with_limit(program: OrbitProgram, place: Limited, number: float) -> OrbitProgram:
+    """The program with the number as that limit."""
     limit = lambda program: getattr(program.constraints[place[0]], place[1])
     return eqx.tree_at(limit, program, jnp.asarray(number, limit(program).dtype))
 
 
-def _by_limit(program: OrbitProgram, place: tuple[int, str]) -> np.ndarray:
+def _by_limit(program: OrbitProgram, place: Limited) -> np.ndarray:
     """Derivatives of the objective and the constraints' rows by a limit: -1 in its rows, +1 for `at_most`."""
     index, field = place
     rows = [np.zeros(1)]
@@ -272,9 +266,13 @@ class Optimum(NamedTuple):
 
 
 class OptimumCurve(NamedTuple):
-    """The curve of optima: Newton's method at a number, steps along the tangent, and changes of the active set."""
+    """The curve of optima: Newton's method at a number, steps along the tangent, and changes of the active set.
 
-    program: ParametricProgram
+    **Attributes:** `expansion`: `(u, number, known) -> (expansion, known, code)`, as `expanded`. `equalities`: the number of
+    them. `bounds`: of the unknowns.
+    """
+
+    expansion: Callable[[np.ndarray, float, ExpandedOrbit], tuple[Expansion | None, ExpandedOrbit, RESULTS]]
     equalities: int
     bounds: tuple[np.ndarray, np.ndarray]
 
@@ -298,7 +296,7 @@ class OptimumCurve(NamedTuple):
         best: Optimum | None = None
         for _ in range(ITERATIONS):
             u = np.where(active.low, low, np.where(active.high, high, u))
-            e, known, code = self.program.expansion(u, number, known)
+            e, known, code = self.expansion(u, number, known)
             if e is None:
                 return None, code
             multipliers = np.where(self.held(active), multipliers, 0)

@@ -30,7 +30,6 @@ from .newton_steps import (
     ActiveSet,
     moved,
     newton_direction,
-    NewtonDirection,
     updated_secant,
     with_bound_duals,
     with_least_multipliers,
@@ -116,51 +115,41 @@ class SearchHistory(eqx.Module):
         return [str(code_of(int(number))) for number in np.ravel(np.asarray(self.codes))]
 
 
-class Filter(eqx.Module):
-    """Pairs of violation and barrier function that no accepted point may reach in both; infinite where there is none yet. `most`:
-    the largest violation of an accepted step."""
-
-    violation: Float[Array, " points"]
-    barrier: Float[Array, " points"]
-    count: Int[Array, ""]
-    most: Float[Array, ""]
-
-    def allows(self, violation: Array, barrier: Array) -> Flag:
-        """Whether no point of the filter is at least as good in both."""
-        return ~jnp.any((violation >= self.violation) & (barrier >= self.barrier))
-
-    def with_point(self, add: Flag, violation: Array, barrier: Array) -> "Filter":
-        """The filter with one more point, a little better than the given one, where `add`."""
-        here = (jnp.arange(FILTER_SIZE, dtype=self.count.dtype) == self.count % FILTER_SIZE) & add
-        return Filter(
-            jnp.where(here, (1 - 1e-5) * violation, self.violation),
-            jnp.where(here, barrier - 1e-8 * violation, self.barrier),
-            self.count + add.astype(self.count.dtype),
-            self.most,
-        )
-
-    def judged(
-        self, slope: Float[Array, ""], before: tuple[Array, Array], after: tuple[Array, Array]
-    ) -> tuple[Flag, Flag]:
-        """Whether a step is accepted, and whether the point that it leaves is to enter the filter. `slope`: the derivative of
-        the barrier function, times the fraction of the step. `before`, `after`: violation and barrier function."""
-        (theta, phi), (theta1, phi1) = before, after
-        rounding = 10 * jnp.finfo(phi.dtype).eps * jnp.abs(phi)
-        allowed = (theta1 <= self.most) & self.allows(theta1, phi1 - rounding)
-        descends = (
-            (slope < 0)
-            & (jnp.where(slope < 0, -slope, 0) ** 2.3 > theta**1.1)
-            & (theta <= 1e-4 * jnp.maximum(1, self.most))
-        )
-        enough = phi1 <= phi + 1e-4 * slope + rounding
-        progress = (theta1 <= (1 - 1e-5) * theta) | (phi1 <= phi - 1e-8 * theta + rounding)
-        accepted = allowed & jnp.where(descends, enough, progress)
-        return accepted, accepted & ~descends
+# The filter: pairs of violation and barrier function that no accepted point may reach in both; infinite where there is none yet.
+Filter = Float[Array, "points 2"]
 
 
-def empty_filter(most: Float[Array, ""]) -> Filter:
-    none = jnp.full(FILTER_SIZE, jnp.inf, most.dtype)
-    return Filter(none, none, jnp.zeros((), jnp.int32), most)
+def allows(filter: Filter, violation: Array, barrier: Array) -> Flag:
+    """Whether no point of the filter is at least as good in both."""
+    return ~jnp.any((violation >= filter[:, 0]) & (barrier >= filter[:, 1]))
+
+
+def with_point(filter: Filter, add: Flag, violation: Array, barrier: Array) -> Filter:
+    """The filter with one more point, a little better than the given one, in place of the oldest, where `add`."""
+    new = jnp.stack([(1 - 1e-5) * violation, barrier - 1e-8 * violation])
+    return jnp.where(add, jnp.concatenate([new[None], filter[:-1]]), filter)
+
+
+def judged_step(
+    filter: Filter, most: Array, slope: Array, before: tuple[Array, Array], after: tuple[Array, Array]
+) -> tuple[Flag, Flag]:
+    """Whether a step is accepted, and whether the point that it leaves is to enter the filter. `most`: the largest violation of
+    an accepted step. `slope`: the derivative of the barrier function, times the fraction of the step. `before`, `after`:
+    violation and barrier function."""
+    (theta, phi), (theta1, phi1) = before, after
+    rounding = 10 * jnp.finfo(phi.dtype).eps * jnp.abs(phi)
+    allowed = (theta1 <= most) & allows(filter, theta1, phi1 - rounding)
+    steep = jnp.where(slope < 0, -slope, 0) ** 2.3 > theta**1.1
+    descends = (slope < 0) & steep & (theta <= 1e-4 * jnp.maximum(1, most))
+    enough = phi1 <= phi + 1e-4 * slope + rounding
+    progress = (theta1 <= (1 - 1e-5) * theta) | (phi1 <= phi - 1e-8 * theta + rounding)
+    accepted = allowed & jnp.where(descends, enough, progress)
+    return accepted, accepted & ~descends
+
+
+def empty_filter(dtype) -> Filter:
+    """The filter without points."""
+    return jnp.full((FILTER_SIZE, 2), jnp.inf, dtype)
 
 
 class Search(eqx.Module):
@@ -168,12 +157,13 @@ class Search(eqx.Module):
 
     **Attributes:** `phase`. `trial`: the point to evaluate next. `point`: the last accepted one; `sample`: there, scaled by
     `scale`. `first`: the scaled objective at the start; infinite where that violates a constraint. `mu`: of the barrier.
-    `filter`. `secant`: the approximation of the Hessian, where no exact one is used. `direction`, `fraction`: of the trial, with
-    the slope of the first trial after a point. `reach`: the longest step to try, after one that could not be evaluated.
-    `restoring`: whether steps only lower the violation. `gap`: the violations that the direction removes. `corrected`: whether
-    these include those of the last trial, a second-order correction. `rejected`, `changes`: trials since the last accepted one,
-    and directions. `active`: the active set of the finish. `error`: the residual of the optimality conditions there, infinite
-    before. `iterations`: evaluations so far, which `history` records.
+    `filter`; `most`: the largest violation of an accepted step. `secant`: the approximation of the Hessian, where no exact one
+    is used. `step`, `fraction`: the direction of the trial in the unknowns, and its part that is taken. `slope`: of the barrier
+    function along the first direction after a point. `shift`: of the Hessian, see `newton_direction`. `reach`: the longest step
+    to try, after one that could not be evaluated. `restoring`: whether steps only lower the violation. `gap`: the violations that
+    the direction removes. `corrected`: whether these include those of the last trial, a second-order correction. `rejected`,
+    `changes`: trials since the last accepted one, and directions. `active`: the active set of the finish. `error`: the residual
+    of the optimality conditions there, infinite before. `iterations`: evaluations so far, which `history` records.
     """
 
     phase: Int[Array, ""]
@@ -184,8 +174,11 @@ class Search(eqx.Module):
     first: Float[Array, ""]
     mu: Float[Array, ""]
     filter: Filter
+    most: Float[Array, ""]
     secant: Float[Array, "n n"]
-    direction: NewtonDirection
+    step: Float[Array, " n"]
+    slope: Float[Array, ""]
+    shift: Float[Array, ""]
     fraction: Float[Array, ""]
     reach: Float[Array, ""]
     restoring: Bool[Array, ""]
@@ -233,9 +226,8 @@ def start_search(program: NonlinearProgram, method: InteriorPoint, origin: Array
     return Search(
         phase=count + APPROACH, trial=point, point=point,
         sample=Sample(zeros(1 + e + i), zeros(1 + e + i, n), hessians, carry, cast(RESULTS, RESULTS.successful)),
-        scale=jnp.ones(1 + e + i, dtype), first=infinite, mu=jnp.asarray(method.barrier, dtype), filter=empty_filter(zeros()),
-        secant=SIZE * jnp.eye(n, dtype=dtype),
-        direction=NewtonDirection(jax.tree.map(jnp.zeros_like, point), *(zeros() for _ in range(4))), fraction=zeros(),
+        scale=jnp.ones(1 + e + i, dtype), first=infinite, mu=jnp.asarray(method.barrier, dtype), filter=empty_filter(dtype),
+        most=zeros(), secant=SIZE * jnp.eye(n, dtype=dtype), step=zeros(n), slope=zeros(), shift=zeros(), fraction=zeros(),
         reach=infinite, restoring=no(), gap=zeros(e + i), corrected=no(), rejected=count, changes=count,
         active=ActiveSet(no(i), no(n), no(n)), error=infinite, iterations=count,
         history=SearchHistory(zeros(k), zeros(k), zeros(k), no(k), *(jnp.zeros(k, jnp.int32) for _ in range(2))),
@@ -317,7 +309,7 @@ def after_approach(program: NonlinearProgram, start: Array, state: Search, sampl
         sample=sample,
         scale=scale,
         first=jnp.where(begins & feasible, sample.values[0], state.first),
-        filter=replace(state.filter, most=most),
+        most=most,
         rejected=jnp.where(begins | ends, 0, rejected),
         fraction=jnp.where(sound, jnp.where(first, 1, jnp.minimum(1, 4 * state.fraction)), state.fraction / 4),
     )
@@ -341,17 +333,17 @@ def after_descent(program: NonlinearProgram, state: Search, sample: Sample, soun
         barrier_function(program, point.u, point.slack, sample, state.mu),
     )
     before, after = of(state.point, gap, state.sample), of(trial, gap1, sample)
-    accepted, blocks = state.filter.judged(state.fraction * state.direction.slope, before, after)
+    accepted, blocks = judged_step(state.filter, state.most, state.fraction * state.slope, before, after)
     lower = after[0] <= (1 - 1e-4 * state.fraction) * before[0]
     blocks = blocks & sound & ~state.restoring
     accepted = sound & jnp.where(state.restoring, lower, accepted)
-    restored = state.restoring & accepted & state.filter.allows(*after)
+    restored = state.restoring & accepted & allows(state.filter, *after)
     corrected = ~accepted & ~state.restoring & sound & (state.rejected == 0) & (after[0] >= before[0]) & (after[0] > 0)
     # The multipliers of a restoration are not those of the problem.
     duals = jnp.concatenate([jnp.zeros(program.equalities, gap.dtype), trial.slack_dual])
     duals = jnp.where(state.restoring, duals, trial.multipliers)
     trial = near_central(program, eqx.tree_at(lambda point: point.multipliers, trial, duals), state.mu)
-    length = state.fraction * largest(state.direction.step.u)
+    length = state.fraction * largest(state.step)
     # The first step after one that was lost is followed by another of its length: twice that was lost already.
     growth = jnp.where(state.rejected > 0, 1, 2)
     secant = updated_secant(state.secant, state.point, state.sample, trial, sample)
@@ -359,7 +351,7 @@ def after_descent(program: NonlinearProgram, state: Search, sample: Sample, soun
         state,
         point=pick(accepted, trial, state.point),
         sample=pick(accepted, sample, state.sample),
-        filter=state.filter.with_point(blocks, *before),
+        filter=with_point(state.filter, blocks, *before),
         secant=jnp.where(accepted & ~state.restoring, secant, state.secant),
         reach=jnp.where(accepted, growth * state.reach, jnp.where(sound, state.reach, length / 2)),
         restoring=state.restoring & ~restored,
@@ -398,7 +390,7 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
     """The state with the next trial: on the way to the start, along the Newton direction, or the active-set step."""
     point, sample = state.point, state.sample
     least = 0.01 * method.accept
-    length = state.fraction * jnp.abs(state.direction.step.u)
+    length = state.fraction * jnp.abs(state.step)
     still = (state.rejected == 0) & jnp.all(length <= TINY * (1 + jnp.abs(point.u))) & (state.fraction > 0)
 
     # The barrier parameter falls where its problem is solved, and the filter starts anew.
@@ -408,7 +400,7 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
 
     descending = state.phase == BARRIER
     mu = jnp.where(descending, jax.lax.fori_loop(0, 8, lowered, state.mu), state.mu)
-    filter = pick(mu < state.mu, empty_filter(state.filter.most), state.filter)
+    filter = pick(mu < state.mu, empty_filter(mu.dtype), state.filter)
     error = barrier_error(program, point, sample, 0.0)
     own = violations(program, point.slack, sample)
 
@@ -416,9 +408,8 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
     stuck = state.rejected > SHORTENINGS
     restores = stuck & ~state.restoring & (violation_size(own) > 0)
     restoring = state.restoring | restores
-    filter = filter.with_point(
-        restores, violation_size(own), barrier_function(program, point.u, point.slack, sample, mu)
-    )
+    height = barrier_function(program, point.u, point.slack, sample, mu)
+    filter = with_point(filter, restores, violation_size(own), height)
     changes = state.changes + stuck.astype(state.changes.dtype)
     hopeless = (changes > CHANGES) | (stuck & state.restoring)
     ended = descending & ((error <= 0.1 * method.accept) | hopeless | (still & (state.mu <= least)))
@@ -426,38 +417,39 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
 
     # The direction; a restoration minimizes the violation and the length of the step alone.
     hessian = hessian_of_lagrangian(sample, point.multipliers) if method.second_order else state.secant
-    shift = state.direction.shift
-    steeper = jnp.where(stuck & ~restoring, jnp.maximum(1e-2, 100 * shift), 0.0)
-    floor = jnp.where(state.rejected > 0, jnp.where(stuck, steeper, shift), 0.0)
+    steeper = jnp.where(stuck & ~restoring, jnp.maximum(1e-2, 100 * state.shift), 0.0)
+    floor = jnp.where(state.rejected > 0, jnp.where(stuck, steeper, state.shift), 0.0)
     gap = jnp.where(state.corrected, state.gap, own)
     feasible = jnp.sqrt(mu) * jnp.eye(point.u.size, dtype=mu.dtype)
-    direction = newton_direction(
+    step, (primal, dual), slope, shift = newton_direction(
         program, point, sample.jacobian.at[0].multiply(jnp.where(restoring, 0, 1)), jnp.where(restoring, feasible, hessian),
-        mu, shift, floor, gap,
+        mu, state.shift, floor, gap,
     )  # fmt: skip
-    slope = jnp.where(rejected == 0, direction.slope, state.direction.slope)
+    slope = jnp.where(rejected == 0, slope, state.slope)
 
     # The length of the step; half of the last trial's, which was shorter than the direction if the longest step limited it.
-    length = largest(direction.step.u)
-    fraction = direction.primal * jnp.where(state.corrected, 1, 0.5 ** rejected.astype(mu.dtype))
+    length = largest(step.u)
+    fraction = primal * jnp.where(state.corrected, 1, 0.5 ** rejected.astype(mu.dtype))
     fraction = jnp.minimum(fraction, state.reach / jnp.where(length > 0, length, 1))
     shortens = (rejected > 0) & ~state.corrected
     fraction = jnp.where(shortens, jnp.minimum(fraction, state.fraction / 2), fraction)
 
     # Where the curvature is zero or negative, the shift keeps the steps of the finish short.
     active = pick(ended, active_set(program, point), state.active)
-    shifted = hessian + direction.shift * jnp.eye(point.u.size, dtype=mu.dtype)
+    shifted = hessian + shift * jnp.eye(point.u.size, dtype=mu.dtype)
     finish = active_set_step(program, point, sample, shifted, active)
     entered = with_bound_duals(point, sample, active)
 
     of_descent = replace(
         state,
         phase=jnp.where(ended, FINISH, state.phase),
-        trial=pick(ended, finish, moved(point, direction.step, fraction, direction.dual)),
+        trial=pick(ended, finish, moved(point, step, fraction, dual)),
         point=pick(ended, entered, point),
         mu=mu,
         filter=filter,
-        direction=eqx.tree_at(lambda direction: direction.slope, direction, slope),
+        step=step.u,
+        slope=slope,
+        shift=shift,
         fraction=fraction,
         restoring=restoring,
         rejected=rejected,

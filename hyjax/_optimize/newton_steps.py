@@ -35,17 +35,6 @@ REGULARIZATION = 1e-8
 SMALLEST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
 
 
-class NewtonDirection(eqx.Module):
-    """**Attributes:** `step`: of all variables. `primal`, `dual`: the largest fractions of the step that keep them positive.
-    `slope`: the derivative of the barrier function along it. `shift`: $\\delta$."""
-
-    step: PrimalDual
-    primal: Float[Array, ""]
-    dual: Float[Array, ""]
-    slope: Float[Array, ""]
-    shift: Float[Array, ""]
-
-
 def newton_direction(
     program: NonlinearProgram,
     point: PrimalDual,
@@ -55,9 +44,14 @@ def newton_direction(
     shift: Float[Array, ""],
     floor: Float[Array, ""],
     gap: Float[Array, " m"],
-) -> NewtonDirection:
-    """The direction towards the solution of the barrier problem for `mu`. `shift`: the last one. `floor`: the least one now.
-    `gap`: the violations that the step is to remove."""
+) -> tuple[PrimalDual, tuple[Array, Array], Array, Array]:
+    r"""The direction towards the solution of the barrier problem for `mu`.
+
+    **Arguments:** `shift`: the last $\delta$. `floor`: the least one now. `gap`: the violations that the step is to remove.
+
+    **Returns:** the step of all variables; the largest fractions of it that keep the primal and the dual variables positive; the
+    derivative of the barrier function along it; $\delta$.
+    """
     n, e = point.u.size, program.equalities
     to_low, to_high = distances(program, point.u)
     pull = point.low / to_low + point.high / to_high
@@ -86,13 +80,10 @@ def newton_direction(
         keep, jnp.concatenate([to_low, to_high, point.slack]),
         jnp.concatenate([jnp.where(jnp.isfinite(program.lower), du, 0), jnp.where(jnp.isfinite(program.upper), -du, 0), ds]),
     )  # fmt: skip
-    dual = keep_positive(
-        keep,
-        jnp.concatenate([point.low, point.high, point.slack_dual]),
-        jnp.concatenate([low, high, slack_dual]),
-    )
+    duals = jnp.concatenate([point.low, point.high, point.slack_dual])
+    dual = keep_positive(keep, duals, jnp.concatenate([low, high, slack_dual]))
     slope = gradient @ du - jnp.sum(mu * ds / point.slack)
-    return NewtonDirection(step, primal, dual, slope, shift)
+    return step, (primal, dual), slope, shift
 
 
 def moved(point: PrimalDual, step: PrimalDual, primal: Array, dual: Array) -> PrimalDual:
@@ -181,14 +172,8 @@ def active_set_step(
     u = jnp.clip(point.u + du, program.lower, program.upper)
     # Exactly: `u + (bound - u)` may miss the bound by rounding.
     u = jnp.where(active.low, program.lower, jnp.where(active.high, program.upper, u))
-    return PrimalDual(
-        u,
-        jnp.maximum(point.slack, 0),
-        multipliers,
-        multipliers[program.equalities :],
-        jnp.where(active.low, remains, 0),
-        jnp.where(active.high & ~active.low, -remains, 0),
-    )
+    low, high = jnp.where(active.low, remains, 0), jnp.where(active.high & ~active.low, -remains, 0)
+    return PrimalDual(u, jnp.maximum(point.slack, 0), multipliers, multipliers[program.equalities :], low, high)
 
 
 def with_least_multipliers(

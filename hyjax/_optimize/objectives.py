@@ -501,7 +501,7 @@ def _works_of(name: str, power: Rate | Mapping[str, Rate]) -> Works:
 
     def works(orbit: PeriodicOrbit, params: Params) -> tuple[Scalar, Scalar]:
         what = extended(orbit)
-        if not what.functions:
+        if not what[1]:
             return jnp.zeros((), orbit.x.dtype), jnp.zeros((), orbit.x.dtype)
         change = jnp.diff(turning_values(what, orbit, params), axis=-1)
         return jnp.sum(jnp.where(change > 0, change, 0 * change)), jnp.sum(jnp.where(change < 0, -change, 0 * change))

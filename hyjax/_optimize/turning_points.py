@@ -14,7 +14,6 @@ rate only touches zero, and the time would have no derivative, the function has 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
@@ -68,26 +67,24 @@ def with_integral(system: HybridSystem, rates: Mapping[str, Rate]) -> HybridSyst
     return extended(system, "integral of the rate", lambda name: rates.get(name, lambda t, x, params: jnp.zeros(())))
 
 
-class Measured(eqx.Module):
-    """A system with a function of the state in some of its modes.
-
-    **Attributes:** `system`: without domains. `functions`: by mode. `turning`: the same flows; its guards are the function's
-    rate and the opposite of the rate, of which one falls where the function turns.
-    """
-
-    system: HybridSystem
-    functions: dict[str, Rate]
-    turning: HybridSystem
+# A system without domains, and a function of the state in some of its modes.
+Measured = tuple[HybridSystem, dict[str, Rate]]
 
 
 def measured(system: HybridSystem, functions: Mapping[str, Rate]) -> Measured:
     """The system with these functions by mode."""
     modes = {name: Mode(mode.vector_field, mode.coordinates) for name, mode in system.modes.items()}
+    return HybridSystem(modes, system.transitions), dict(functions)
+
+
+def turning_of(what: Measured) -> HybridSystem:
+    """The system with the same flows whose guards are a function's rate and its opposite: one falls where the function turns."""
+    system, functions = what
     turns = []
     for name, function in functions.items():
-        rate = rate_of(function, modes[name])
+        rate = rate_of(function, system.modes[name])
         turns += [Transition(name, name, guard, unchanged) for guard in (rate, lambda *at, rate=rate: -rate(*at))]
-    return Measured(HybridSystem(modes, system.transitions), dict(functions), HybridSystem(modes, tuple(turns)))
+    return HybridSystem(system.modes, tuple(turns))
 
 
 def rate_of(function: Rate, mode: Mode) -> Rate:
@@ -126,7 +123,8 @@ def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, mos
     integrator, sequence = orbit.integrator, orbit.sequence
     keeps_jacobian = integrator.loop == "lax"
     plain = without_jacobian(integrator) if keeps_jacobian else integrator
-    pad = Automaton(what.system).pad
+    system, functions = what
+    pad = Automaton(system).pad
     ends = orbit.start_times[:, None] + orbit.jump_times
     begins = jnp.concatenate([orbit.start_times[:, None], ends[:, :-1]], axis=1)
     ways = [orbit.system.transitions[k] for k in orbit.system.route(sequence)]
@@ -147,7 +145,7 @@ def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, mos
         arcs = [
             jax.vmap(lambda *at, mode=mode: _value(what, mode, params, *at))(times[k], states[k], turns[k])
             for k, mode in enumerate(sequence)
-            if mode in what.functions
+            if mode in functions
         ]
         return nan_unless(sound, jnp.stack(arcs))
 
@@ -157,7 +155,8 @@ def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, mos
 def _pass(what: Measured, begins, ends, first, params: Params, fractions, sequence, integrator, most: int):
     """One stride: for each arc the chosen times, the padded states there, whether the times are turning points; and whether all
     flows succeeded. `begins`, `ends`: of the arcs. `first`: the padded states at their starts."""
-    automaton = Automaton(what.system)
+    automaton = Automaton(what[0])
+    turning = Automaton(turning_of(what)) if most else None
     modes = jnp.array([automaton.names.index(name) for name in sequence])
 
     def arc(_, at):
@@ -165,8 +164,8 @@ def _pass(what: Measured, begins, ends, first, params: Params, fractions, sequen
         sound = jnp.array(True)
         times = jnp.where(fractions < 1, t + fractions * (last - t), last)
         turns = jnp.zeros(times.shape, bool)
-        if most:
-            located, sound = _locate(Automaton(what.turning), mode, t, z, times[1], params, integrator, most)
+        if turning is not None:
+            located, sound = _locate(turning, mode, t, z, times[1], params, integrator, most)
             begin, stop = times
             inside = (begin < located) & (located < stop)
             between = jnp.where(inside, located, jnp.where(located < stop, begin, stop))
@@ -214,12 +213,12 @@ def _locate(
 
 def _value(what: Measured, mode: str, params: Params, t: Time, z: Padded, turns: Bool[Array, ""]) -> Scalar:
     """The function at a point, with the second derivatives of a turning point's value where it `turns`."""
-    each = what.turning.modes[mode]
-    x = z[: each.dimension]
-    value = jnp.asarray(what.functions[mode](t, x, params), x.dtype)
-    rate = rate_of(what.functions[mode], each)
+    flow, function = what[0].modes[mode], what[1][mode]
+    x = z[: flow.dimension]
+    value = jnp.asarray(function(t, x, params), x.dtype)
+    rate = rate_of(function, flow)
     still = without_tangents((t, x, params))
-    bend = rate_of(rate, each)(*still)
+    bend = rate_of(rate, flow)(*still)
     known = turns & (bend != 0)
     gain = -(rate(t, x, params) ** 2) / (2 * jnp.where(known, stop_gradient(bend), 1))
     return value + jnp.where(known, gain, 0)

@@ -16,7 +16,7 @@ from readme import claimed
 from systems import CLOCK
 
 import hyjax as hj
-from hyjax._testing import Bounds, branches_dataset, choose, crossing_branches, follow_curve, joined_points as joined
+from hyjax._testing import branches_dataset, choose, crossing_branches, follow_curve, Interval, joined_points as joined
 from hyjax.models import simplest_walker
 
 RESULTS = hj.RESULTS
@@ -65,10 +65,8 @@ def test_points_whose_strides_fail_are_no_points_of_a_curve():
         return v[:1] - v[1:], jnp.array([[1.0, -1.0]]), Passed(result)
 
     up, no, method = jnp.array([0.0, 1.0]), jnp.array(False), hj.PseudoArclength()
-    state = follow_curve(
-        evaluate, jnp.zeros(2), up, up, Bounds(jnp.array(-1.0), jnp.array(1.0), no, ~no), method, 1e-12, None
-    )  # fmt: skip
-    curve = state.curve
+    interval = Interval(jnp.array(-1.0), jnp.array(1.0), no, ~no, jnp.array(1.0), jnp.ones(1))
+    curve, *_ = follow_curve(evaluate, jnp.zeros(2), up, up, interval, method, 1e-12, None)
     last = curve.v[curve.count - 1]
     assert curve.stuck and curve.last.result == hj.RESULTS.unexpected_transition
     # The last step tried is shorter than the shortest that the method takes.

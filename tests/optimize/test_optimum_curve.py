@@ -59,7 +59,7 @@ class Plane:
 
 
 def curve_of(family: Any) -> OptimumCurve:
-    return OptimumCurve(family, 0, (np.array([-INF, -INF]), np.array([INF, 2.5])))
+    return OptimumCurve(family.expansion, 0, (np.array([-INF, -INF]), np.array([INF, 2.5])))
 
 
 KNOWN: Any = None
@@ -82,7 +82,8 @@ UNITS = {"one": (1.0, 1.0, 1.0), "small objective": (1e-9, 1.0, 1e6), "small lim
 )
 def test_optima_of_an_active_set(units):
     """Free: u = (q, 2q). On the sum 3: u = (3 - q, 3 + q) / 2 with the multiplier 3 (q - 1) / 2, in units of both functions."""
-    curve = curve_of(Plane(UNITS[units]))
+    family = Plane(UNITS[units])
+    curve = curve_of(family)
     of_objective, _, of_sum = UNITS[units]
     free = at(curve, 0.7, NONE)
     assert_allclose(free.u, [0.7, 1.4], rtol=1e-13)
@@ -96,7 +97,6 @@ def test_optima_of_an_active_set(units):
     assert_allclose(both.multipliers[1], 2.5 * of_objective / of_sum, rtol=1e-10)
     assert_allclose(both.duals, [0, -1.0 * of_objective], rtol=1e-10, atol=1e-14 * of_objective)
     # The tangent leads to the next optimum at once, where all is linear.
-    family: Any = curve.program
     for before, target in ((free, 0.9), (held, 1.5)):
         count = family.evaluations
         after, _ = curve.step(before, target)
@@ -128,7 +128,7 @@ def test_changes_of_the_active_set(units):
 
 def test_a_maximum_is_no_optimum():
     for active, least in ((NONE, False), (NONE._replace(low=np.array([True, True])), True)):
-        curve = OptimumCurve(Plane(bend=-1.0), 0, (np.zeros(2), np.full(2, INF)))  # pyright: ignore[reportArgumentType]
+        curve = OptimumCurve(Plane(bend=-1.0).expansion, 0, (np.zeros(2), np.full(2, INF)))
         found, code = curve.solved(0.5, np.zeros(2), np.zeros(2), active, KNOWN)
         assert (found is not None) == least and code == ("successful" if least else "optimum_not_found")
 
