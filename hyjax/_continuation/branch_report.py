@@ -56,12 +56,12 @@ def _parameter_unit(params, name: str) -> str:
 def described_end(branch) -> str:
     """The result of a branch, described; where its special points have been located, an end at grazing or at a corner is
     named."""
-    values = {kind: _ends_at(branch, kind) for kind in ("grazing", "corner")}
-    if values["corner"]:
-        place = " and ".join(values["corner"])
+    kind = end_name(branch)
+    place = " and ".join(_ends_at(branch, kind))
+    if kind == "corner":
         return f"corner: the branch ends at {place}, where an arc begins on the surface of a guard"
-    if values["grazing"]:
-        return f"grazing: the branch ends at the orbit that grazes at {' and '.join(values['grazing'])}"
+    if place:
+        return f"grazing: the branch ends at the orbit that grazes at {place}"
     return described_code(branch.result)
 
 

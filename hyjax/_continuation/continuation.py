@@ -15,19 +15,9 @@ from .._results.shown import is_traced
 from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
 from .branch import Branch, raise_branch
-from .curve import (
-    CurveState,
-    follow_curve,
-    Interval,
-    interval_to,
-    NaturalParameter,
-    PseudoArclength,
-    start_of_curve,
-    Stop,
-)
+from .curve import CurveState, follow_curve, Interval, interval_to, Method, PseudoArclength, start_of_curve, Stop
 from .unfolding import Unfolding
 
-Method = PseudoArclength | NaturalParameter
 # The number of attempted steps between two messages of progress.
 SLICE = 10
 

@@ -95,6 +95,9 @@ class NaturalParameter(eqx.Module):
         return jnp.zeros_like(tangent).at[-1].set(jnp.sign(tangent[-1]))
 
 
+Method = PseudoArclength | NaturalParameter
+
+
 def _check(method: Any) -> None:
     name = type(method).__name__
     if not 0 < method.min_step <= method.step <= method.max_step:
@@ -201,7 +204,7 @@ def follow_curve(
     border: Array,
     along: Array,
     bounds: Interval,
-    method: PseudoArclength | NaturalParameter,
+    method: Method,
     accept: Array | float,
     judge: Judge | None,
     state: CurveState | None = None,
@@ -291,9 +294,7 @@ def follow_curve(
     return jax.lax.while_loop(lambda state: ~state[0].ended & (state[0].attempts < attempts), attempt, state)
 
 
-def start_of_curve(
-    evaluate: Evaluate, v0: Array, along: Array, bounds: Interval, method: PseudoArclength | NaturalParameter
-) -> CurveState:
+def start_of_curve(evaluate: Evaluate, v0: Array, along: Array, bounds: Interval, method: Method) -> CurveState:
     """The arguments of `follow_curve` as a curve without points."""
     h, jacobian, aux = jax.eval_shape(evaluate, v0)
     room = lambda leaf: jnp.zeros((method.max_points, *leaf.shape), leaf.dtype)

@@ -21,8 +21,7 @@ from .._results.registry import draw
 from .._results.table import Table
 from .._system.where import one_leaf, Where
 from .branch import Points, raise_branch
-from .continuation import Method
-from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, Stop
+from .curve import Curve, follow_curve, Interval, interval_to, Method, PseudoArclength, Stop
 from .grazing import grazing_equation, Touch
 from .special_points import SpecialPoint
 from .unfolding import bordered, borders, Unfolding

@@ -15,8 +15,8 @@ from .._numerics.newton import newton
 from .._orbit.problem import Problem
 from .._results.shown import is_traced
 from .branch import Branch, raise_branch
-from .continuation import branch_from, Method, unfolding_of
-from .curve import interval_to, PseudoArclength, Stop
+from .continuation import branch_from, unfolding_of
+from .curve import interval_to, Method, PseudoArclength, Stop
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
