@@ -172,7 +172,7 @@ def active_set_step(
     u = jnp.clip(point.u + du, program.lower, program.upper)
     # Exactly: `u + (bound - u)` may miss the bound by rounding.
     u = jnp.where(active.low, program.lower, jnp.where(active.high, program.upper, u))
-    low, high = jnp.where(active.low, remains, 0), jnp.where(active.high & ~active.low, -remains, 0)
+    low, high = bound_duals(active, remains)
     return PrimalDual(u, jnp.maximum(point.slack, 0), multipliers, multipliers[program.equalities :], low, high)
 
 
@@ -214,8 +214,13 @@ def _solved(
     return solved[:n], -solved[n:]
 
 
+def bound_duals(active: ActiveSet, remains: Array) -> tuple[Array, Array]:
+    """The duals of active lower and upper bounds, from what remains of the Lagrangian's gradient."""
+    return jnp.where(active.low, remains, 0), jnp.where(active.high & ~active.low, -remains, 0)
+
+
 def with_bound_duals(point: PrimalDual, sample: Sample, active: ActiveSet) -> PrimalDual:
     """The point with the duals of active bounds that make it stationary."""
     remains = gradient_of_lagrangian(sample, point.multipliers)
-    low, high = jnp.where(active.low, remains, 0), jnp.where(active.high & ~active.low, -remains, 0)
+    low, high = bound_duals(active, remains)
     return eqx.tree_at(lambda point: (point.low, point.high), point, (low, high))
