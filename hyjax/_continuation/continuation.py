@@ -15,9 +15,11 @@ from .._results.shown import is_traced
 from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
 from .branch import Branch, raise_branch
-from .curve import CurveState, follow_curve, Interval, interval_to, Method, PseudoArclength, start_of_curve, Stop
+from .curve import Curve, follow_curve, Interval, interval_to, Method, PseudoArclength, start_of_curve, Stop
 from .unfolding import Unfolding
 
+# `CurveState` in all directions, along a leading axis.
+CurveStates = tuple[Curve, Array, Array, Array]
 # The number of attempted steps between two messages of progress.
 SLICE = 10
 
@@ -107,7 +109,7 @@ def branch_from(
 
 
 @long_run
-def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
+def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveStates:
     """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
     evaluate = lambda v: _evaluate(unfolding, v)
     judge = lambda v, jacobian, chain: unfolding.judged(v, jacobian, chain, accept)
@@ -119,7 +121,7 @@ def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, stat
 
 
 @long_run
-def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveState:
+def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveStates:
     """The curves in all directions before their first point."""
     evaluate = lambda v: _evaluate(unfolding, v)
     return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)

@@ -14,7 +14,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.newton import newton
 from .._system.results import RESULTS
@@ -158,7 +158,7 @@ class Curve(eqx.Module):
     last: PyTree
 
     @property
-    def ended(self) -> Flag:
+    def ended(self) -> Bool[Array, "*curves"]:
         """Whether no further step is taken."""
         return self.arrived | self.astray | self.stuck | (self.count >= self.residual.shape[-1])
 
