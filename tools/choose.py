@@ -1,5 +1,5 @@
-"""Choose what `.ci/run` does beyond the quick tests: tests marked `medium` or `slow` of rooms that changed since the last full
-check, and notebooks, within a budget of the seconds of CPU that are recorded of them.
+"""Choose what `.ci/run` does beyond the quick tests, within a budget of the recorded seconds of CPU: notebooks, and tests marked
+`medium` or `slow` of rooms that changed since `tools/full_check` ran them.
 
     python tools/choose.py --tests 500        lines for `pytest @FILE`
     python tools/choose.py --notebooks 150    paths
@@ -97,8 +97,7 @@ def tests(budget: float) -> None:
     every = groups(rooms)
     taken = within([each.seconds for each in every], budget)
     print(*(case for each, take in zip(every, taken, strict=True) if take for case in each.cases), sep="\n")
-    last = record()["date"] or "none yet"
-    said = [f"{len(rooms)} rooms changed since the last full check ({last}); medium and slow tests chosen, and left:"]
+    said = [f"{len(rooms)} rooms changed since their last full check; medium and slow tests chosen, and left:"]
     for room in rooms:
         said.append(f"  {room:14}")
         for what, chosen in (("chosen", True), ("left to tools/full_check", False)):
@@ -109,8 +108,8 @@ def tests(budget: float) -> None:
 
 
 def notebooks(budget: float) -> None:
-    seconds = record()["notebooks"]
-    cost = lambda name: seconds.get(name, NOTEBOOK)
+    steps = record()["steps"]
+    cost = lambda name: steps[name]["seconds"] if name in steps else NOTEBOOK
     names = sorted((path.name for path in (ROOT / "notebooks").glob("*.ipynb")), key=lambda name: (cost(name), name))
     taken = dict(zip(names, within(list(map(cost, names)), budget), strict=True))
     # The longest first: two are executed at a time.

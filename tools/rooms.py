@@ -1,5 +1,5 @@
 """The rooms of the project: the folders of `hyjax/`, each with a folder of tests of the same name; what a room imports; and which
-rooms have changed since the last full check, by digests of their files.
+rooms have changed since `tools/full_check` last ran their tests, by digests of their files.
 """
 
 import ast
@@ -9,7 +9,7 @@ import json
 import pathlib
 
 ROOT = pathlib.Path(__file__).parent.parent
-# Written by `tools/full_check`: date, versions, digests of folders, seconds of tests and notebooks, closing lines.
+# Written by `tools/full_check`: of each step date, versions, seconds, closing line, digests of files; seconds of tests.
 RECORD = ROOT / "tools" / "full_check.json"
 PACKAGE, TESTS = ROOT / "hyjax", ROOT / "tests"
 FILES = {path.relative_to(PACKAGE).with_suffix("").parts: path for path in PACKAGE.rglob("*.py")}
@@ -88,35 +88,45 @@ def _modules(files: list[pathlib.Path]) -> set[str]:
     return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
 
 
-def digests() -> dict[str, str]:
-    """Of each folder of sources and of tests, and of what else the tests of the project read."""
-    folders = [f"hyjax/{room}" for room in sorted(_imported())]
-    found = {}
-    for folder in (*folders, *map(folder_of_tests, rooms()), *PROJECT):
-        whole = hashlib.sha256()
-        for path in sources(folder):
-            whole.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
-        found[folder] = whole.hexdigest()[:16]
-    return found
+@ft.cache
+def _digest(folder: str) -> str:
+    whole = hashlib.sha256()
+    for path in sources(folder):
+        whole.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return whole.hexdigest()
+
+
+def digest(folders: list[str]) -> str:
+    """Of the names and contents of the files of folders; a file counts as a folder of its own."""
+    return hashlib.sha256("".join(map(_digest, folders)).encode()).hexdigest()[:16]
+
+
+def own_folders(room: str) -> list[str]:
+    """What a change must touch to change the room itself."""
+    return [*PROJECT, folder_of_tests(room)] if room == "project" else [f"hyjax/{room}", folder_of_tests(room)]
+
+
+def imported_folders(room: str) -> list[str]:
+    """What the room imports, directly or not; the tests of the project use every room."""
+    return [f"hyjax/{each}" for each in sorted(_imported() if room == "project" else reached(room))]
 
 
 def record() -> dict:
     return json.loads(RECORD.read_text())
 
 
+def step_of_tests(room: str) -> str:
+    """The name in the record of the step that runs all tests of a room."""
+    return f"tests of {room.removeprefix('_')}"
+
+
 def changed() -> dict[str, bool]:
-    """The rooms whose sources or tests, or those of a room that they import, differ from the record: whether their own do."""
-    now, then = digests(), record()["digests"]
-    different = {folder for folder in now if now[folder] != then.get(folder)}
-    found = {}
+    """The rooms whose sources or tests, or sources that they import, differ from those of their step in the record: whether their
+    own do."""
+    steps, found = record()["steps"], {}
     for room in rooms():
-        of_others = [f"hyjax/{each}" for each in reached(room)]
-        own = [f"hyjax/{room}", folder_of_tests(room)]
-        if room == "project":
-            own, of_others = (
-                [*PROJECT, folder_of_tests(room)],
-                [folder for folder in now if folder.startswith("hyjax/")],
-            )
-        if different & {*own, *of_others}:
-            found[room] = bool(different & set(own))
+        then = steps.get(step_of_tests(room), {})
+        itself = then.get("own") != digest(own_folders(room))
+        if itself or then.get("imported") != digest(imported_folders(room)):
+            found[room] = itself
     return found

@@ -8,22 +8,31 @@ import rooms
 @pytest.fixture
 def record(monkeypatch):
     """The record of a full check of the project as it is; a test may change it."""
-    now = {"date": "2026-01-01", "digests": rooms.digests(), "tests": {}, "notebooks": {}}
+    step = lambda room: {
+        "own": rooms.digest(rooms.own_folders(room)),
+        "imported": rooms.digest(rooms.imported_folders(room)),
+    }
+    now = {"steps": {rooms.step_of_tests(room): step(room) for room in rooms.rooms()}, "tests": {}}
     monkeypatch.setattr(rooms, "record", lambda: now)
     monkeypatch.setattr(choose, "record", lambda: now)
     return now
 
 
-def test_rooms_that_changed(record):
+def test_rooms_that_changed(record, monkeypatch):
     assert rooms.changed() == {}
-    record["digests"]["hyjax/_flow"] = "another"
+    real = rooms._digest
+    monkeypatch.setattr(rooms, "_digest", lambda folder: "another" if folder == "hyjax/_flow" else real(folder))
     changed = rooms.changed()
     assert [room for room, itself in changed.items() if itself] == ["_flow"]
     assert {"_flow", "_orbit", "certify", "cli", "project"} <= set(changed)
     assert not {"_system", "_numerics", "solvers", "contact"} & set(changed)
-    record["digests"] = rooms.digests() | {"tests/noise": "another"}
+    monkeypatch.setattr(rooms, "_digest", lambda folder: "another" if folder == "tests/noise" else real(folder))
     assert rooms.changed() == {"noise": True}
-    record["digests"] = {}
+    # A room is checked by a step of its own: without that step's record, it alone has changed.
+    monkeypatch.setattr(rooms, "_digest", real)
+    del record["steps"]["tests of phase"]
+    assert rooms.changed() == {"phase": True}
+    record["steps"] = {}
     assert set(rooms.changed()) == set(rooms.rooms()) and all(rooms.changed().values())
 
 
