@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ._system.per_mode import number, PerMode
     from ._system.results import choose, code_flags, code_names, RESULTS
     from ._numerics import eager
-    from ._numerics.common_subexpressions import once
-    from ._numerics.dependence import depends_on
+    from ._numerics.programs import once
+    from ._numerics.programs import depends_on
     from ._numerics.eager import FEW, LONG, OLDER_EMITTERS, SHORT
     from ._numerics.eigenvalues import plain_spectrum, spectrum
     from ._numerics.elimination import det, null_vectors, solve, solver
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from ._numerics.riccati import discrete_riccati, lyapunov_sum
     from ._numerics.semidefinite import solve_semidefinite
     from ._results import archive
-    from ._results.dataset import increasing, load_xarray
-    from ._results.extras import needed
+    from ._results.installed import load_xarray, needed, version
     from ._results.failure import codes_only, raise_failure
     from ._results.fingerprint import fingerprint
     from ._results.labels import units_of
     from ._results.long_names import cf_attributes, long_name
     from ._results.registry import draw
     from ._results.table import Table
-    from ._results.version import version
     from ._results.working import working
     from .solvers.adams import AdamsPECE
     from .solvers.divided_differences import History as DividedDifferences
@@ -65,15 +63,15 @@ if TYPE_CHECKING:
     from ._flow.step import Step
     from ._flow.surfaces import no_surfaces, rounding, Surfaces
     from ._flow.trajectory import Arc
+    from ._flow.trajectory_report import increasing
     from ._orbit import find_orbits, periodic_orbit as periodic_orbit_module, search as search_module
     from ._orbit.chain import expanded, follow_chain
     from ._orbit.implicit import moved_nodes, pulled_back
     from ._orbit.multipliers import eigenvalues
     from ._orbit.orbit import run_orbit
-    from ._orbit.orbit_dataset import orbit_table
-    from ._orbit.orbit_report import side_by_side
+    from ._orbit.orbit_report import orbit_frame, side_by_side
     from ._orbit.problem import Problem
-    from ._orbit.search import Batch, Census, quasi_random_states, search, SectionBatch, stage_limits
+    from ._orbit.search import Batch, Census, quasi_random_states, search, stage_limits
     from ._orbit.section_search import _onto_surface, _solve
     from ._orbit.shooting import COARSE, find_root_by_stages, SingleShooting
     from ._orbit.verdict import judged
@@ -85,7 +83,7 @@ if TYPE_CHECKING:
     from .phase.isostable_response import IsostableResponse
     from .phase.transport import chebyshev
     from ._continuation import continuation
-    from ._continuation.branch_dataset import branches_dataset
+    from ._continuation.branch_report import branches_dataset
     from ._continuation.curve import follow_curve, Interval, joined as joined_points
     from ._continuation.detection import _each_once
     from ._continuation.switching import crossing_branches
@@ -95,10 +93,9 @@ if TYPE_CHECKING:
     from ._sweep.batches import BatchMap
     from ._sweep.chunks import ChunkSolver
     from ._sweep.continued_starts import CoarseGrid, is_far
-    from ._sweep.lane import orbit_from_guess
     from ._sweep.maps import pass_of_sequence
     from ._sweep.store import create, LOCK, lock, Store
-    from ._sweep.sweep import _is_period, nearest_pass
+    from ._sweep.sweep import _is_period, nearest_pass, orbit_from_guess
     from ._sweep.workers import packed
     from ._optimize import optimize as optimize_module
     from ._optimize.follow_optimum import _by_limit, exchange, Expansion, leaving, Optimum, OptimumCurve

@@ -14,8 +14,8 @@ from jaxtyping import Array
 from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
-from .._results.extras import needed
 from .._results.failure import raise_failure
+from .._results.installed import needed
 from .._results.registry import draw
 from .._results.shown import is_traced, Shown
 from .._system.results import code_of, RESULTS
@@ -209,7 +209,7 @@ class Branch(Points):
     def to_xarray(self) -> "xarray.Dataset":
         """The points over the dimension `point`, the special points over `special`; multipliers as real and imaginary parts. The
         coordinate of the points has the parameter's name."""
-        from .branch_dataset import branch_dataset
+        from .branch_report import branch_dataset
 
         return branch_dataset(self)
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._numerics.common_subexpressions import once
+from .._numerics.programs import once
 from .._numerics.trees import select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.system import HybridSystem, Mode

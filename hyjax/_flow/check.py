@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._results.warn import warn
+from .._results.working import warn
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .choices import jumps_of

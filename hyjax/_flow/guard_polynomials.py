@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from .._numerics.dependence import depends_on
+from .._numerics.programs import depends_on
 from .._system.types import Flag, Scalar, State, Time
 from .surfaces import Guards, Mask, Surfaces
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import Count, Flag, Scalar, State, Time
-from ..solvers.evaluations import Work
+from ..solvers.one_array import Work
 from ..solvers.stage_newton import newton
 
 # The error estimate is the difference from the trapezoidal rule, as in diffrax.

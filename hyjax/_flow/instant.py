@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
-from .._numerics.batch_axes import batched_like
+from .._numerics.trees import batched_like
 from .._system.types import Flag, Scalar, State, Time
 
 # A PyTree of arrays, such as (t, x). A field maps a point to its rate along the flow.

@@ -365,28 +365,21 @@ def pushable(integrator: Integrators) -> Integrators:
     return with_adjoint(integrator, dfx.DirectAdjoint()) if integrator.loop == "checkpointed" else integrator
 
 
-class Limits(eqx.Module):
-    """The limits of an integrator that may be traced, so that a coarse and an accurate search share one compiled program."""
-
-    rtol: float | Array | np.ndarray
-    atol: float | Array | np.ndarray
-    max_steps: int | Array | np.ndarray
-    max_time: float | Array | np.ndarray
+# The limits `rtol`, `atol`, `max_steps` and `max_time` of an integrator, which may be traced, so that a coarse and an accurate
+# search share one compiled program.
+Limit = float | Array | np.ndarray
+Limits = tuple[Limit, Limit, int | Array | np.ndarray, Limit]
 
 
 def limits_of(integrator: Integrators, dtype) -> tuple[Limits, ...]:
     """The limits of every part, for states of a dtype."""
-    return tuple(Limits(*part.tolerances(dtype), part.max_steps, part.max_time) for part in integrator.parts)
+    return tuple((*part.tolerances(dtype), part.max_steps, part.max_time) for part in integrator.parts)
 
 
 def with_limits(integrator: Integrators, limits: Sequence[Limits]) -> Integrators:
     """The integrator with other limits, part by part."""
     get = lambda part: (part.rtol, part.atol, part.max_steps, part.max_time)
-
-    def limited(part: Integrator, given: Limits) -> Integrator:
-        values = given.rtol, given.atol, given.max_steps, given.max_time
-        return eqx.tree_at(get, part, values, is_leaf=lambda leaf: leaf is None)
-
+    limited = lambda part, given: eqx.tree_at(get, part, given, is_leaf=lambda leaf: leaf is None)
     return integrator.rebuilt([limited(*each) for each in zip(integrator.parts, limits, strict=True)])
 
 
@@ -399,8 +392,9 @@ def coarsened(integrator: Integrators, rtol: float | Array, dtype) -> Integrator
     def coarse(part: Integrator, limits: Limits) -> Limits:
         if part.fixed:
             return limits
-        larger = jnp.maximum(jnp.asarray(limits.rtol, dtype), rtol)
-        return eqx.tree_at(lambda l: (l.rtol, l.atol), limits, (larger, limits.atol * (larger / limits.rtol)))
+        own, atol, max_steps, max_time = limits
+        larger = jnp.maximum(jnp.asarray(own, dtype), rtol)
+        return larger, atol * (larger / own), max_steps, max_time
 
     limits = limits_of(integrator, dtype)
     return with_limits(integrator, [coarse(*each) for each in zip(integrator.parts, limits, strict=True)])

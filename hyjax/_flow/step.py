@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._numerics.dependence import depends_on, operations
 from .._numerics.fusion import stored_for_tangents, stored_with_tangents
+from .._numerics.programs import depends_on, operations
 from .._system.types import Count, Flag, Scalar, State, Time
-from ..solvers.evaluations import Work
-from ..solvers.one_array import AbstractOneArraySolver
+from ..solvers.one_array import AbstractOneArraySolver, Work
 from .implicit_step import implicit_step, implicit_tableau, implicit_work
 from .instant import abreast
 

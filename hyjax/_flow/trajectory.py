@@ -263,7 +263,7 @@ class Trajectory(Shown):
         is listed at the next smaller floating-point number. **Arguments:** `n`: times on each arc. `model`: supplies units
         where the system names none. `ImportError` without xarray.
         """
-        from .._results.dataset import trajectory_dataset
+        from .trajectory_report import trajectory_dataset
 
         return trajectory_dataset(self, n, model)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from .batch_axes import batched_like
+from .trees import batched_like
 
 # `inputs -> (out, aux)`: `out` is differentiated, `aux` is not.
 Function = Callable[[PyTree], tuple[PyTree, PyTree]]

@@ -1,4 +1,4 @@
-"""Operations on PyTrees that several files of the flow share."""
+"""Operations on PyTrees: choice, derivatives, and the batch axes of the results of custom differentiation rules."""
 
 import equinox as eqx
 import jax
@@ -17,3 +17,29 @@ def select(pred: Flag, chosen: PyTree, otherwise: PyTree) -> PyTree:
 def without_tangents(tree: PyTree) -> PyTree:
     """The tree without derivatives; its leaves may also be functions and integer arrays."""
     return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
+
+
+def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
+    """`out` with unchanged values, and with every batch axis of the `inputs`; keys of random numbers as they are.
+
+    `vmap` infers the batch axes of a custom rule's results from the primal values alone. A value that does not depend on a
+    batched input has no batch axis, while its tangent, a product with that input's tangent, has one: the two do not fit.
+    (https://github.com/jax-ml/jax/issues/16374)
+    """
+    # The empty slice of each input carries its batch axes: `nothing` is false, and XLA removes the operation.
+    none = [jax.lax.slice(leaf.reshape(-1), (0,), (0,)) for leaf in jax.tree.leaves(inputs) if _is_number(leaf)]
+    nothing = jnp.any(jnp.concatenate([each.astype(bool) for each in none])) if none else False
+    return jax.tree.map(lambda leaf: _added(leaf, nothing) if _is_number(leaf) else leaf, out)
+
+
+def _is_number(leaf) -> bool:
+    return eqx.is_array(leaf) and (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool)
+
+
+def _added(leaf, nothing):
+    if leaf.dtype == bool:
+        return leaf | nothing
+    # A weakly typed zero, so that an integer, such as a count of steps, keeps its dtype.
+    return leaf + (
+        jnp.where(nothing, 0, 0) if jnp.issubdtype(leaf.dtype, jnp.integer) else jnp.asarray(nothing, leaf.dtype)
+    )

@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.extras import needed
+from .._results.installed import needed
 from .._results.labels import named_params, units_of
 from .._results.registry import draw
 from .._results.shown import Shown

@@ -214,10 +214,7 @@ class OrbitProgram(eqx.Module):
         moved = jnp.max(jnp.abs(guess - known.start)) / size
         near = jnp.clip(FRACTION * moved, LEAST, MOST)
         longest = LONGER * known.orbit.period
-        parts = [
-            dataclasses.replace(part, max_time=jnp.minimum(part.max_time, longest))
-            for part in limits_of(self.integrator, guess.dtype)
-        ]
+        parts = [(*each[:3], jnp.minimum(each[3], longest)) for each in limits_of(self.integrator, guess.dtype)]
         limits = SearchLimits(tuple(parts), min(ITERATIONS, self.shooting.max_iterations), 0.0)
 
         def fn(u):

@@ -1,5 +1,6 @@
 """Search for the periodic orbits in a region, without an initial guess."""
 
+import functools as ft
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._results.shown import Shown
-from .._results.warn import warn
-from .._results.working import working
+from .._results.working import warn, working
 from .._system.results import RESULTS, SolveError
 from .._system.types import Params
 from .orbit import PeriodicOrbit
@@ -173,7 +173,8 @@ def find_orbits(
             _, _, params = check(step.system, 0.0, bound, params, step.sequence, integrator)
         batch = Batch(step.system, params, step.sequence, step.strides, method, integrator)
         with working("searching for periodic orbits"):
-            orbits, census = search(batch, (low, high), max_starts, key, solve_batch)
+            solve = ft.partial(solve_batch, batch)
+            orbits, census = search(solve, method, integrator, (low, high), max_starts, key)
         batches = (orbits,)
     found = Orbits(batches)
     if len(found):

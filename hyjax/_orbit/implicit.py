@@ -30,11 +30,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from .._flow.integrator import Integrators, pushable, rolled, without_jacobian
-from .._numerics.batch_axes import batched_like
 from .._numerics.elimination import solve
 from .._numerics.linearize import perturbed, with_jacobian
 from .._numerics.newton import DampedNewton, RootFinder
-from .._numerics.trees import without_tangents
+from .._numerics.trees import batched_like, without_tangents
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar, State
 from .chain import Chain, Passage, return_matrices, Start, stride_jacobian

@@ -23,7 +23,7 @@ from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
 from .implicit import closed_orbit
 from .multipliers import eigenvalues
-from .orbit_report import orbit_table
+from .orbit_report import orbit_dataset, orbit_frame, orbit_table
 from .problem import Problem
 from .return_map import ReturnMap
 from .shooting import AbstractShooting, SearchLimits
@@ -134,15 +134,11 @@ class PeriodicOrbit(Shown):
         Multipliers are real and imaginary parts, which netCDF can store. **Arguments:** `model`: supplies units where the
         system names none. `ImportError` without xarray.
         """
-        from .orbit_dataset import orbit_dataset
-
         return orbit_dataset(self, model)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A row for each orbit, counted from 1, with its spectral radius, stability and result. `ImportError` without pandas."""
-        from .orbit_dataset import orbit_table
-
-        return orbit_table(self)
+        return orbit_frame(self)
 
     @property
     def impact_times(self) -> Float[Array, " arcs"]:

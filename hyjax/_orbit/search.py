@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._flow.integrator import Integrators, Limits, limits_of
-from .._flow.section_map import SectionMap
+from .._flow.integrator import Integrators, limits_of
 from .._numerics.eager import long_run
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
@@ -150,21 +149,9 @@ class Batch(eqx.Module):
     integrator: Integrators
 
 
-class SectionBatch(eqx.Module):
-    """The arguments of a search by a section. The integrator of `map` is replaced by `integrator`."""
-
-    map: SectionMap
-    params: Params
-    strides: int = eqx.field(static=True)
-    method: AbstractShooting
-    integrator: Integrators
-
-
-AnyBatch = Batch | SectionBatch
-
-
 Region = tuple[Float[Array, " n"], Float[Array, " n"]]
-Solve = Callable[..., Solved]
+# The orbits near guesses, with the limits of the search.
+Solve = Callable[[Array, SearchLimits], Solved]
 
 # The number of starts in a round, and of those in one batch on a CPU.
 ROUND, BLOCK = 128, 16
@@ -192,16 +179,23 @@ def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicO
     )(guesses)
 
 
-def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None, solve: Solve) -> tuple[Any, Census]:
-    """`find_orbits` without the checks of its arguments, and the count of starts. `solve(batch, guesses, limits)` is
-    `solve_batch`, an exported program of it, or another that returns the numbers of a `PeriodicOrbit` that tell orbits apart."""
+def search(
+    solve: Solve,
+    method: AbstractShooting,
+    integrator: Integrators,
+    region: tuple,
+    starts: int,
+    key: PRNGKeyArray | None,
+) -> tuple[Any, Census]:
+    """`find_orbits` without the checks of its arguments, and the count of starts. `solve` is `solve_batch` of a batch, a stored
+    program of it, or another that returns the numbers of a `PeriodicOrbit` that tell orbits apart."""
     low, high = region
-    quick, thorough, fine = stage_limits(batch, low.dtype)
+    quick, thorough, fine = stage_limits(method, integrator, low.dtype)
     width = min(starts, BLOCK if jax.default_backend() == "cpu" else ROUND)
     guesses = quasi_random_states(low, high, starts, jax.random.key(0) if key is None else key)
     register, census = OrbitRegister(low, high), Census()
 
-    solved = lambda states, limits: solve_blocks(solve, batch, states, limits, width)
+    solved = lambda states, limits: solve_blocks(solve, states, limits, width)
     once = lambda states, limits: solved(states, dataclasses.replace(limits, iterations=np.asarray(1)))
     is_sound = lambda orbits: np.isin(orbits.result._value, SOUND)
 
@@ -239,9 +233,11 @@ def search(batch: AnyBatch, region: tuple, starts: int, key: PRNGKeyArray | None
     return jax.device_put(found), census
 
 
-def stage_limits(batch: AnyBatch, dtype) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
+def stage_limits(
+    method: AbstractShooting, integrator: Integrators, dtype
+) -> tuple[SearchLimits, SearchLimits, SearchLimits]:
     """The limits of a quick, of a thorough and of an accurate search."""
-    fine, most = limits_of(batch.integrator, dtype), batch.method.max_iterations
+    fine, most = limits_of(integrator, dtype), method.max_iterations
     loose = 1e-5 if dtype == jnp.float64 else 1e-3
 
     def limited(parts, iterations, settle) -> SearchLimits:
@@ -249,21 +245,21 @@ def stage_limits(batch: AnyBatch, dtype) -> tuple[SearchLimits, SearchLimits, Se
         return jax.tree.map(number, SearchLimits(tuple(parts), iterations, settle))
 
     def coarse(steps, iterations):
-        parts = [Limits(max(loose, p.rtol), max(loose, p.atol), min(steps, p.max_steps), p.max_time) for p in fine]
+        parts = [(max(loose, rtol), max(loose, atol), min(steps, allowed), time) for rtol, atol, allowed, time in fine]
         return limited(parts, min(iterations, most), 10 * loose)
 
     # A block waits for a start that flows for a long time or for which Newton's method diverges: limit both.
-    return coarse(40, 8), coarse(max(p.max_steps for p in fine), most), limited(fine, most, 0.0)
+    return coarse(40, 8), coarse(max(steps for _, _, steps, _ in fine), most), limited(fine, most, 0.0)
 
 
-def solve_blocks(solve: Solve, batch: AnyBatch, guesses: np.ndarray, limits: SearchLimits, width: int) -> Solved:
+def solve_blocks(solve: Solve, guesses: np.ndarray, limits: SearchLimits, width: int) -> Solved:
     """The orbits near all guesses, in blocks of one width, on the host."""
     # On a CPU the lanes of a block wait for the slowest lane, and other cores can solve other blocks.
     count = len(guesses)
     blocks = guesses[np.arange(-(-count // width) * width) % count].reshape(-1, width, guesses.shape[1])
-    one = lambda block: jax.block_until_ready(solve(batch, block, limits))
+    one = lambda block: jax.block_until_ready(solve(block, limits))
     # The first call compiles, and runs on while other blocks start.
-    first = solve(batch, blocks[0], limits)
+    first = solve(blocks[0], limits)
     with ThreadPoolExecutor() as pool:
         done = [first, *pool.map(one, blocks[1:])]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *done)

@@ -6,6 +6,7 @@ of the target mode, so that the sequence of modes identifies every transition.
 """
 
 import dataclasses
+import functools as ft
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,8 +22,7 @@ from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
 from .._results.shown import is_traced
-from .._results.warn import warn
-from .._results.working import working
+from .._results.working import warn, working
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem, Transition, unchanged
@@ -32,7 +32,7 @@ from .orbit import PeriodicOrbit, Reached
 from .orbit_register import FixedPoint
 from .problem import uses_time
 from .return_map import ReturnMap
-from .search import Batch, Census, Region, search, SectionBatch, solve_batch, stage_limits
+from .search import Batch, Census, Region, search, solve_batch, stage_limits
 from .shooting import AbstractShooting, outcome, SearchLimits
 
 
@@ -93,30 +93,37 @@ SUCCESSFUL = RESULTS.successful._value
 
 
 @long_run
-def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPoint:
+def _solve(
+    section_map: SectionMap,
+    params: Params,
+    strides: int,
+    method: AbstractShooting,
+    guesses: Array,
+    limits: SearchLimits,
+) -> FixedPoint:
     """The fixed point near each guess."""
-    integrator, method = limits.imposed_on(batch.integrator, batch.method)
-    each, mode = eqx.tree_at(lambda each: each.integrator, batch.map, integrator), batch.map.section.mode
-    home = jnp.array(batch.map.system.names.index(mode))
-    size = max(each.dimension for each in batch.map.system.modes.values())
+    integrator, method = limits.imposed_on(section_map.integrator, method)
+    each, mode = dataclasses.replace(section_map, integrator=integrator), section_map.section.mode
+    home = jnp.array(each.system.names.index(mode))
+    size = max(each.dimension for each in each.system.modes.values())
 
     def laps(x):
         """The state after all strides, with the states at their starts."""
 
         def one(carry, _):
             t, z, mode, arcs, result = carry
-            passed = each(t, z, mode, batch.params)
+            passed = each(t, z, mode, params)
             result = choose(result == RESULTS.successful, passed.result, result)
             return (t + passed.time, passed.x, passed.mode, arcs + passed.arcs, result), z[: x.size]
 
         start = jnp.zeros_like(x[0]), jnp.pad(x, (0, size - x.size)), home, jnp.array(0), RESULTS.successful
-        (t, z, mode, arcs, result), nodes = jax.lax.scan(one, start, length=batch.strides)
+        (t, z, mode, arcs, result), nodes = jax.lax.scan(one, start, length=strides)
         closes = (result == RESULTS.successful) & (mode == home)
         return nan_unless(closes, z[: x.size]), (nodes, arcs, t, result)
 
     def evaluate(x, first):
         # From a state before the section the first crossing is at once, and each state of the surface would be its own image.
-        at = _onto_surface(batch.map.section, x, batch.params)
+        at = _onto_surface(each.section, x, params)
         end, jacobian, aux = with_columns_by_lanes(laps, at)
         eye = jnp.eye(x.size, dtype=x.dtype)
         return Evaluation(end - at, jacobian - eye, at, (aux, jacobian))
@@ -127,9 +134,7 @@ def _solve(batch: SectionBatch, guesses: Array, limits: SearchLimits) -> FixedPo
             root_finder=method.root_finder,
         )  # fmt: skip
         (nodes, arcs, period, result), jacobian = root.aux
-        rate = jnp.max(
-            jnp.abs(batch.map.system.mode(mode).vector_field(jnp.zeros_like(period), nodes[0], batch.params))
-        )
+        rate = jnp.max(jnp.abs(each.system.mode(mode).vector_field(jnp.zeros_like(period), nodes[0], params)))
         length, size = period * rate, jnp.max(jnp.abs(nodes))
         returns = length > 3 * root.residual + jnp.finfo(size.dtype).eps ** 0.6 * size
         result = choose((result == RESULTS.successful) & ~returns, RESULTS.zeno, result)
@@ -157,11 +162,12 @@ def find_section_orbits(
     step: ReturnMap, params: Params, region: Region, starts: int, key: PRNGKeyArray | None, method: AbstractShooting
 ) -> tuple[tuple[PeriodicOrbit, ...], Census]:
     """`find_orbits` by a section: the batches, and the count of starts."""
-    step, batch = _prepared("find_orbits", step, region, params, method)
+    step, section_map, params = _prepared("find_orbits", step, region, params)
     low, high = (np.asarray(bound) for bound in region)
+    solve = ft.partial(_solve, section_map, params, step.strides, method)
     with working("searching for periodic orbits"):
-        found, census = search(batch, (low, high), starts, key, _solve)
-        return tuple(_named(step, batch, found).values()), census
+        found, census = search(solve, method, section_map.integrator, (low, high), starts, key)
+        return tuple(_named(step, found, params, method).values()), census
 
 
 def orbit_of_section(
@@ -173,11 +179,12 @@ def orbit_of_section(
             "periodic_orbit: by a section the sequence of modes is not known in advance, so the search cannot be under jit, "
             "vmap or grad. Give orbit.step of an orbit found before."
         )
-    step, batch = _prepared("periodic_orbit", step, (guess,), params, method)
-    *_, fine = stage_limits(batch, guess.dtype)
-    found = jax.tree.map(lambda leaf: leaf[0], _solve(batch, guess[None], fine))
+    step, section_map, params = _prepared("periodic_orbit", step, (guess,), params)
+    *_, fine = stage_limits(method, section_map.integrator, guess.dtype)
+    found = _solve(section_map, params, step.strides, method, guess[None], fine)
+    found = jax.tree.map(lambda leaf: leaf[0], found)
     start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
-    there, params = on_section(step.system, batch.map.section), batch.params
+    there = on_section(step.system, section_map.section)
     sequence = _sequence_from(there, step, start, params)
     return run_one_orbit(
         there.system, start, params, sequence, 1, method, _on_copies(step, there), near, origin=guess
@@ -185,9 +192,10 @@ def orbit_of_section(
 
 
 def _prepared(
-    caller: str, step: ReturnMap, states: Sequence[State], params: Params, method: AbstractShooting
-) -> tuple[ReturnMap, SectionBatch]:
-    """The map with its clock at the phase of the section, and the arguments of a search by it, for states that are checked."""
+    caller: str, step: ReturnMap, states: Sequence[State], params: Params
+) -> tuple[ReturnMap, SectionMap, Params]:
+    """The map with its clock at the phase of the section, the same for a program that iterates it, and the parameters as arrays,
+    for states that are checked."""
     assert step.section is not None
     for x in states:
         _, _, checked, given = check_section(
@@ -202,9 +210,8 @@ def _prepared(
             "hj.Stroboscope(mode, period)."
         )
     plain = rolled(without_jacobian(for_terminal_modes(given, extended)))
-    each = SectionMap(extended, section, len(system.names), step.max_jumps, plain)
-    step = dataclasses.replace(step, system=system, section=section)
-    return step, SectionBatch(each, checked, step.strides, method, plain)
+    section_map = SectionMap(extended, section, len(system.names), step.max_jumps, plain)
+    return dataclasses.replace(step, system=system, section=section), section_map, checked
 
 
 def _on_copies(step: ReturnMap, there: OnSection) -> Integrators:
@@ -230,9 +237,12 @@ def _sequence_from(there: OnSection, step: ReturnMap, x: State, params: Params) 
     return tuple(sequence)
 
 
-def _named(step: ReturnMap, found_by: SectionBatch, found: FixedPoint) -> dict[tuple[str, ...], PeriodicOrbit]:
+def _named(
+    step: ReturnMap, found: FixedPoint, params: Params, method: AbstractShooting
+) -> dict[tuple[str, ...], PeriodicOrbit]:
     """The periodic orbits at the fixed points, by their sequences of modes."""
-    params, method, there = found_by.params, found_by.method, on_section(step.system, found_by.map.section)
+    assert step.section is not None
+    there = on_section(step.system, step.section)
     groups: dict[tuple[str, ...], list[np.ndarray]] = {}
     for nodes in np.asarray(found.nodes):
         sequence = _sequence_from(there, step, jnp.asarray(nodes[0]), params)
@@ -241,7 +251,7 @@ def _named(step: ReturnMap, found_by: SectionBatch, found: FixedPoint) -> dict[t
     inner, orbits = _on_copies(step, there), {}
     for sequence, guesses in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
         batch = Batch(there.system, params, sequence, 1, method, inner)
-        *_, fine = stage_limits(batch, guesses[0].dtype)
+        *_, fine = stage_limits(method, inner, guesses[0].dtype)
         solved = solve_batch(batch, jnp.stack(guesses), fine)
         good = np.flatnonzero(np.asarray(solved.result._value) == SUCCESSFUL)
         if len(good) < len(guesses):

@@ -16,9 +16,9 @@ from .archive import read_arrays, read_text, write_archive
 from .decode import Decoder
 from .encode import Encoder
 from .fingerprint import fingerprint, model_system, require_same_system, source_digest
+from .installed import version
 from .labels import named_params
-from .version import version
-from .warn import warn
+from .working import warn
 
 
 def save(path: str | Path, result: PyTree) -> None:

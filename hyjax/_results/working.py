@@ -1,8 +1,12 @@
-"""A line that says what is being done, while nothing else is printed; a progress bar for a long computation."""
+"""What is said on stderr: what is being done, while nothing else is printed; the progress of a long computation; and warnings,
+which name the line of the user's code, through however many functions of hyjax it called."""
 
+import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -79,3 +83,20 @@ def _console_on_stderr(show: bool | None) -> "Console | None":
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+def warn(message: str) -> None:
+    """A `UserWarning` at the line that called hyjax: Python attributes it to that line's module, and shows it once for each.
+
+    Between two functions of hyjax there may be those of decorators: the outermost frame of the package counts.
+    """
+    frame, level, caller = inspect.currentframe(), 0, 2
+    while frame is not None:
+        level += 1
+        if frame.f_code.co_filename.startswith(_PACKAGE):
+            caller = level + 1
+        frame = frame.f_back
+    warnings.warn(message, stacklevel=caller)

@@ -17,8 +17,8 @@ from .._flow.integrator import Integrator
 from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
-from .._results.dataset import load_xarray
 from .._results.failure import raise_if_none
+from .._results.installed import load_xarray
 from .._results.labels import units_attribute, units_of
 from .._results.long_names import described, in_words
 from .._results.working import progress_bar

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
-from .._results.dataset import load_xarray
+from .._results.installed import load_xarray
 from .._results.labels import units_attribute
 from .._results.long_names import cf_attributes, described
-from .._results.warn import warn
-from .._results.working import progress_bar, working
+from .._results.working import progress_bar, warn, working
 from .._system.results import RESULTS
 from .batches import BatchMap
 from .continued_starts import CoarseGrid, follow_tangents, is_far, solve_coarse_grid

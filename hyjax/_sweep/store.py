@@ -26,8 +26,7 @@ from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
-from .._results.dataset import load_xarray
-from .._results.extras import needed
+from .._results.installed import load_xarray, needed
 from .._results.long_names import described
 from .._system.results import code_flags
 

@@ -26,8 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._results.extras import needed
-from .._results.version import version
+from .._results.installed import needed, version
 from .._results.working import working
 
 # Packages on which the results, or the unpacking of what is sent, depend.

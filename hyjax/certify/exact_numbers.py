@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from jaxtyping import ArrayLike
 
-from .._results.extras import needed
+from .._results.installed import needed
 
 needed("flint", "certify", "Certificates")
 from flint import acb as acb, acb_mat as acb_mat, arb, arb_mat, arb_series as arb_series, ctx  # noqa: E402

@@ -19,7 +19,7 @@ if importlib.util.find_spec("typer") is None:
 
 import typer
 
-from .._results import version as installed
+from .._results import installed
 from .arguments import Misuse, NotFound
 
 app = typer.Typer(

@@ -108,7 +108,7 @@ def continue_(
             lambda: branch_diagram(branches, coordinate, parameter=where, model=model, degrees=degrees).figure,  # pyright: ignore
         )
     if out is not None:
-        from .._continuation.branch_dataset import branches_dataset
+        from .._continuation.branch_report import branches_dataset
 
         found = branches_dataset(branches).assign_attrs(model=name)
         units = units_of(model).coordinates

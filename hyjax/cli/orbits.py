@@ -1,5 +1,6 @@
 """Search for the periodic orbits from which a command starts."""
 
+import functools as ft
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -45,13 +46,15 @@ def search_orbits(
     from .own_module import OwnModel
     from .stored_programs import stored_solver
 
-    batch = Batch(model.system, params, sequence, strides, SingleShooting(), Integrator())
+    method, integrator = SingleShooting(), Integrator()
+    batch = Batch(model.system, params, sequence, strides, method, integrator)
     with working("searching for periodic orbits") as say:
         # Programs are stored by the source of hyjax alone: those of other files are traced again.
-        solve = solve_batch if isinstance(model, OwnModel) else stored_solver(cache, short_name(model), say)
+        program = solve_batch if isinstance(model, OwnModel) else stored_solver(cache, short_name(model), say)
+        solve = ft.partial(program, batch)
         # Under jit, one compiled program is loaded instead of one for each operation.
         low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
-        within = lambda low, high: search(batch, (low, high), starts, None, solve)
+        within = lambda low, high: search(solve, method, integrator, (low, high), starts, None)
         orbits, census = within(low, high)
         if len(orbits) == 0 and census.outside and region is None and getattr(model, "has_region", True) is False:
             low, high = _around(np.asarray([low, high, census.outside[0]], low.dtype), (high - low) / 4)

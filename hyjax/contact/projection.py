@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._numerics.common_subexpressions import once
+from .._numerics.programs import once
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
 from .contact import Contact, velocity_rows

@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Float
 from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
-from .._results.warn import warn
+from .._results.working import warn
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
 from .phase_response import PhaseResponse

@@ -16,7 +16,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.return_map import ReturnMap
 from .._orbit.shooting import SingleShooting
-from .._results.extras import needed
+from .._results.installed import needed
 from .._results.labels import metadata_of
 from .._system.results import described_code, RESULTS, SolveError
 from .._system.types import Params

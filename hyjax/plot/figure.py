@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._results.extras import needed
+from .._results.installed import needed
 
 if TYPE_CHECKING:
     import matplotlib.axes

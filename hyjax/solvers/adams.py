@@ -7,8 +7,7 @@ import numpy as np
 
 from .._system.types import State, Time
 from .divided_differences import first, History, moved, next_order, products, remainders
-from .evaluations import Work
-from .one_array import AbstractOneArraySolver, Field, Taken
+from .one_array import AbstractOneArraySolver, Field, Taken, Work
 from .stage_newton import zero_scale
 
 HIGHEST = 12

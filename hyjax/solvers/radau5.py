@@ -8,8 +8,7 @@ import numpy as np
 
 from .._numerics.elimination import solver
 from .._system.types import State, Time
-from .evaluations import Work
-from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .one_array import AbstractOneArraySolver, Field, linearized, Taken, Work
 from .stage_newton import newton, zero_scale
 
 _R = 6**0.5

@@ -8,8 +8,7 @@ import numpy as np
 
 from .._numerics.elimination import solver
 from .._system.types import State, Time
-from .evaluations import Work
-from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .one_array import AbstractOneArraySolver, Field, linearized, Taken, Work
 
 GAMMA = 0.21193756319429014
 _LAST = [-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256, 0.030198172008377946]

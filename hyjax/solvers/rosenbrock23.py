@@ -6,8 +6,7 @@ import jax.numpy as jnp
 
 from .._numerics.elimination import solver
 from .._system.types import State, Time
-from .evaluations import Work
-from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .one_array import AbstractOneArraySolver, Field, linearized, Taken, Work
 
 D = 1 / (2 + 2**0.5)
 E32 = 6 + 2**0.5

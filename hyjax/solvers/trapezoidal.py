@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from .._numerics.elimination import solver
 from .._system.types import Scalar, State, Time
-from .evaluations import Work
-from .one_array import AbstractOneArraySolver, Field, linearized, Taken
+from .one_array import AbstractOneArraySolver, Field, linearized, Taken, Work
 from .stage_newton import newton, zero_scale
 
 Memory = tuple[State, Scalar]

@@ -13,8 +13,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
 from .._flow.integrator import Integrator, IntegratorLike, Limits, with_limits
-from .._results.dataset import load_xarray
 from .._results.failure import codes_only
+from .._results.installed import load_xarray
 from .._results.long_names import described
 from .._results.working import progress_bar
 from .study_checks import Method, pairs_of, require_methods
@@ -152,7 +152,7 @@ def _programs(
     """The program for each tolerance."""
     # Numbers that are no arrays are constants of the compiled program.
     number = jnp.asarray if compile_once else lambda value: value
-    sizes = [Limits(*map(number, (rtol, atol, max_steps, 0.0))) for rtol, atol in pairs]
+    sizes = [(number(rtol), number(atol), number(max_steps), number(0.0)) for rtol, atol in pairs]
     return [partial(_flat, quantity, method, each) for each in sizes]
 
 
@@ -167,5 +167,4 @@ def limited(method: Method, limits: Limits) -> IntegratorLike:
     if isinstance(method, Mapping):
         return {name: limited(each, limits) for name, each in method.items()}  # pyright: ignore[reportReturnType]
     integrator = Integrator(method) if isinstance(method, dfx.AbstractSolver) else method
-    own = [eqx.tree_at(lambda each: each.max_time, limits, part.max_time) for part in integrator.parts]
-    return with_limits(integrator, own)
+    return with_limits(integrator, [(*limits[:3], part.max_time) for part in integrator.parts])

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from .._flow.automaton import Automaton
-from .._flow.integrator import for_modes, Integrator, IntegratorLike, Limits, without_jacobian
+from .._flow.integrator import for_modes, Integrator, IntegratorLike, without_jacobian
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
@@ -276,8 +276,7 @@ def recommend_integrator(
     )  # fmt: skip
     pairs = list(zip(measured["rtol"].values.tolist(), measured["atol"].values.tolist(), strict=True))
     integrators = {
-        name: [limited(each, Limits(rtol, atol, max_steps, jnp.inf)) for rtol, atol in pairs]
-        for name, each in given.items()
+        name: [limited(each, (rtol, atol, max_steps, jnp.inf)) for rtol, atol in pairs] for name, each in given.items()
     }
     what = "the final state" if quantity is None else "the given quantity"
     about = f"{what}, t = {float(start):g} to {float(end):g}" + ("" if lanes is None else f", {lanes} lanes under vmap")

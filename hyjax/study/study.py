@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._results.dataset import load_xarray
+from .._results.installed import load_xarray, version
 from .._results.long_names import described
-from .._results.version import version
 from .._results.working import progress_bar
 from .._system.results import code_flags
 from .._system.system import HybridSystem, VectorField
@@ -204,7 +203,7 @@ def solver_study(
 
     **Returns:** an `xarray.Dataset` over `strategy`, `rtol` (`atol` and `threshold` beside it), `solver` and
     `set`: `divergence_time`, `integral_of_error`, `steps_tried`, `steps_taken`, `jumps`, `evaluations`, `jacobians` (of
-    the vector field in the steps tried, see `hyjax/solvers/evaluations.py`; NaN for a solver that is called through diffrax),
+    the vector field in the steps tried, see `hyjax/solvers/one_array.py`; NaN for a solver that is called through diffrax),
     `seconds`, and `result`, a code of `RESULTS`. A run that failed has as
     divergence time the first time that it did not reach, and its integral is NaN. Over `set`: `reference_error`, the largest
     disagreement of the references, in the unit of what is measured, and `reference_result`, over `method`, their codes. Over

@@ -25,7 +25,7 @@ from .._flow.simulate import check_simulation, first_arc, flow_arc, leave_arc
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Count, Flag, Params, State, Time
-from ..solvers.evaluations import Work
+from ..solvers.one_array import Work
 from ..solvers.rodas5p import Rodas5P
 from .study_checks import Method
 
@@ -52,7 +52,7 @@ def interleaved_durations(
 
 
 # The numbers of a run, by name. The steps that locate an event are tried, and not taken. Evaluations and Jacobians of the vector
-# field are those in the steps tried, see `hyjax/solvers/evaluations.py`; NaN where a solver's work is not known. Those at the
+# field are those in the steps tried, see `hyjax/solvers/one_array.py`; NaN where a solver's work is not known. Those at the
 # start of an arc, a few for the choice of the first step, are not counted.
 Tally = dict[str, Float[Array, ""] | Int[Array, ""]]
 NUMBERS = ("steps_tried", "steps_taken", "jumps", "evaluations", "jacobians", "result")
@@ -203,7 +203,7 @@ class Case:
         z0, params = self.sets[k]
         # A simulation has no use for `max_time`.
         rtol, atol, max_time = (jnp.asarray(each, z0.dtype) for each in (*tolerance, jnp.inf))
-        limits = Limits(rtol, atol, jnp.asarray(self.max_steps), max_time)
+        limits = rtol, atol, jnp.asarray(self.max_steps), max_time
         most = jnp.asarray(self.max_jumps)
         return study_run(self.automaton, self.mode, z0, self.t0, self.t1, params, integrator, limits, times, most)
 

@@ -1,5 +1,6 @@
 """Programs kept on disk: the same numbers, whatever lies in the directory."""
 
+import functools as ft
 import hashlib
 import pickle
 
@@ -14,9 +15,10 @@ from hyjax.models import rimless_wheel
 
 def wheels(solver):
     params = rimless_wheel.Params()
-    batch = Batch(rimless_wheel.system, params, rimless_wheel.sequence, 1, hj.SingleShooting(), hj.Integrator())
+    method, integrator = hj.SingleShooting(), hj.Integrator()
+    batch = Batch(rimless_wheel.system, params, rimless_wheel.sequence, 1, method, integrator)
     region = tuple(np.asarray(bound) for bound in rimless_wheel.region(params))
-    return search(batch, region, 16, None, solver)[0]
+    return search(ft.partial(solver, batch), method, integrator, region, 16, None)[0]
 
 
 @pytest.fixture(scope="module")

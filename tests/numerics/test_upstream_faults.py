@@ -51,7 +51,7 @@ def test_a_value_is_evaluated_once_for_each_of_its_users():
 
 
 def test_equal_operations_are_all_lowered():
-    """`hyjax._numerics.common_subexpressions`: JAX writes out equal operations (jax #15736), which XLA merges only afterwards."""
+    """`hyjax._numerics.programs`: JAX writes out equal operations (jax #15736), which XLA merges only afterwards."""
     twice = lambda x: jnp.sin(x) * jnp.cos(x) + jnp.sin(x)
     sines = lambda fn: jax.jit(fn).lower(1.0).as_text().count("stablehlo.sine")
     assert sines(twice) == 2 and sines(once(twice)) == 1

@@ -15,7 +15,6 @@ from hyjax._testing import (
     for_modes,
     for_terminal_modes,
     PlainForward,
-    SectionBatch,
     SectionMap,
     stage_limits,
     with_adjoint,
@@ -230,12 +229,10 @@ def test_a_region_on_both_sides_of_a_section():
     plain = with_adjoint(hj.Integrator(rtol=1e-8, atol=1e-8, unroll=False), PlainForward())
     each = SectionMap(with_section_mode(polar, section), section, 1, 2, for_modes(polar, plain))
     extended = for_terminal_modes(for_modes(polar, plain), each.system)
-    batch = SectionBatch(
-        eqx.tree_at(lambda each: each.integrator, each, extended), None, 1, hj.SingleShooting(), extended
-    )
-    *_, fine = stage_limits(batch, np.dtype(float))
+    each, method = eqx.tree_at(lambda each: each.integrator, each, extended), hj.SingleShooting()
+    *_, fine = stage_limits(method, extended, np.dtype(float))
     starts = jnp.stack(jnp.meshgrid(jnp.linspace(-1.5, 1.5, 8), jnp.linspace(-0.5, 0.7, 8)), axis=-1).reshape(-1, 2)
-    found = _solve(batch, starts, fine)
+    found = _solve(each, None, 1, method, starts, fine)
     good = np.asarray(found.result._value) == 0
     x = -np.sqrt((np.sqrt(1 + 0.36) - 1) / 0.18)
     # A residual of 200 times the tolerance is accepted, of states twice as large.

@@ -39,7 +39,7 @@ def test_a_layer_imports_only_from_layers_above_it(layer):
 
 # Where a module may be imported by a name that is computed: packages of extras, classes that a file names, the models, and the
 # files of the commands. `hyjax/__init__.py` knows all folders.
-BY_NAME = {"__init__", "_testing", "_results/decode", "_results/extras", "models/__init__", "cli/app"}
+BY_NAME = {"__init__", "_testing", "_results/decode", "_results/installed", "models/__init__", "cli/app"}
 
 
 def test_no_import_by_a_string_escapes_the_order():
@@ -175,8 +175,8 @@ def test_no_short_file_with_one_user():
 # The largest numbers of lines, a few more than there are: what is added to a folder replaces something, or is worth a larger
 # number. (`_flow` and `_numerics` have what `noise`, `control` and `phase` had twice or four times.)
 LINES = {
-    "_system": 945, "_numerics": 1720, "_results": 1510, "solvers": 900, "_flow": 5390, "_orbit": 3370, "noise": 1535,
-    "control": 2390, "phase": 1060, "_continuation": 2300, "_sweep": 2610, "_optimize": 3240, "study": 1090, "contact": 1310,
+    "_system": 945, "_numerics": 1710, "_results": 1445, "solvers": 895, "_flow": 5440, "_orbit": 3365, "noise": 1535,
+    "control": 2390, "phase": 1060, "_continuation": 2280, "_sweep": 2590, "_optimize": 3225, "study": 1090, "contact": 1310,
     "models": 4030, "plot": 3170, "cli": 2735, "certify": 7450,
 }  # fmt: skip
 
@@ -187,8 +187,8 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 302 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 46_750
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 275
+    assert len(FILES) <= 293 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 46_650
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 271
     assert len(hyjax.__all__) <= 51
 
 

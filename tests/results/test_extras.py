@@ -7,14 +7,14 @@ from inspect import unwrap  # the functions without the check of their arguments
 import pytest
 
 import hyjax as hj
-from hyjax._testing import check_files, create, load_xarray, Misuse, needed, OptimumBranch, orbit_table, packed, pyplot
+from hyjax._testing import check_files, create, load_xarray, Misuse, needed, OptimumBranch, orbit_frame, packed, pyplot
 
 
 @pytest.mark.parametrize(
     "package, call, message",
     [
         ("xarray", load_xarray, "Datasets need xarray: pip install 'hyjax-dynamics[data]'."),
-        ("pandas", lambda: orbit_table(None), "Tables need pandas: pip install 'hyjax-dynamics[data]'."),
+        ("pandas", lambda: orbit_frame(None), "Tables need pandas: pip install 'hyjax-dynamics[data]'."),
         ("pandas", lambda: hj.Branch.to_pandas(None), "Tables need pandas: pip install 'hyjax-dynamics[data]'."),  # pyright: ignore
         ("pandas", lambda: OptimumBranch.to_pandas(None), "Tables need pandas: pip install 'hyjax-dynamics[data]'."),  # pyright: ignore
         (

@@ -1,7 +1,16 @@
-"""Packages that only an extra installs: import at first use, with a message that names the extra."""
+"""What is installed: the version of hyjax, and packages that only an extra installs, imported at first use."""
 
 import importlib
+import importlib.metadata
 from types import ModuleType
+
+
+def version() -> str:
+    """The version of the installed package; "unknown" for source code that is not installed."""
+    try:
+        return importlib.metadata.version("hyjax-dynamics")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def needed(package: str, extra: str, what: str) -> ModuleType:
@@ -17,3 +26,8 @@ def needed(package: str, extra: str, what: str) -> ModuleType:
         if (error.name or missing).partition(".")[0] != missing:
             raise
         raise ImportError(f"{what} need {missing}: pip install 'hyjax-dynamics[{extra}]'.") from error
+
+
+def load_xarray() -> ModuleType:
+    """The module `xarray`, or an `ImportError` with the command that installs it."""
+    return needed("xarray", "data", "Datasets")
