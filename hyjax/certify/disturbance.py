@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
@@ -70,7 +71,7 @@ def disturbed_ends(
     parts = rng.uniform(0, 1, len(starts))
     dimension = orbit.system.mode(sequence[0]).dimension
 
-    @eqx.filter_jit
+    @short_run
     @jax.vmap
     def ends(z, push, part):
         x = section.lift(z, params)

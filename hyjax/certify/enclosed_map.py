@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import uses_time
 from .._orbit.stride import run_stride
@@ -130,6 +131,23 @@ class Image(eqx.Module):
     def proved(self) -> Bool[Array, ""]:
         """Whether the image is one: every condition is proved."""
         return jnp.all(jnp.stack(list(self.conditions.values())))
+
+
+_built: dict[tuple, Any] = {}
+
+
+def built_once(build: Callable, *arguments: Any) -> Any:
+    """`build(*arguments)`, or what one of the last four calls built of equal numbers and the same functions, which are pure: the
+    programs of a certificate that is asked for again are compiled."""
+    leaves, structure = jax.tree.flatten(arguments)
+    number = lambda leaf: (str(leaf.dtype), leaf.shape, leaf.tobytes())
+    exact = tuple(number(np.asarray(leaf)) if eqx.is_array_like(leaf) else leaf for leaf in leaves)
+    key = build, structure, exact
+    found = _built.pop(key, None) or build(*arguments)
+    _built[key] = found
+    for oldest in list(_built)[:-4]:
+        del _built[oldest]
+    return found
 
 
 class ReturnMap:
@@ -259,7 +277,7 @@ class ReturnMap:
             ends = jnp.where(stride.result == RESULTS.successful, ends, jnp.nan)
             return jnp.diff(ends, prepend=0.0)
 
-        return jax.jit(jax.vmap(times))
+        return long_run(jax.vmap(times))
 
     def timing(
         self, pieces: TaylorModel, strength: float = 1.0, margin: float = 1.2

@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._numerics.eager import SHORT
+from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
+from .disturbance import NONE
 from .eigenvalue_discs import enclose_eigenvalues
-from .enclosed_map import Image, ReturnMap
+from .enclosed_map import built_once, Image, ReturnMap
 from .exact_flow import exact_orbit, refined, section_point
 from .exact_numbers import arb, balls, krawczyk_operator, NotEnclosed, with_fifty_digits
 from .flow_pipe import UNDECIDED
@@ -71,7 +72,7 @@ class Boxes:
         self.map, self.basis = map, basis(len(map.z), degree)
         # The program runs some dozen times, so it is compiled with little optimization: three times faster. Roundings are as
         # before.
-        self.image = jax.jit(map.image, compiler_options=SHORT if jax.default_backend() == "cpu" else None)
+        self.image = short_run(map.image)
         self.first = self.of_box(np.zeros(len(map.z)), np.zeros(len(map.z)))
         self.inverse = approximate_inverse(np.asarray(self.first.image.jacobian.center) - np.eye(len(map.z)))
 
@@ -247,7 +248,7 @@ def krawczyk(
         if number < 1:
             raise ValueError(f"krawczyk: {name}={number} must be at least 1.")
     begun = time.perf_counter()
-    boxes = Boxes(ReturnMap(orbit, steps=steps, orders=orders), degree)
+    boxes = built_once(Boxes, built_once(ReturnMap, orbit, NONE, None, steps, orders), degree)
     reasons: tuple[str, ...] = ()
     for size in RADII if radius == "auto" else (float(radius),):
         found, reasons = boxes.proved(size)

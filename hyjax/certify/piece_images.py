@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._numerics.eager import long_run
 from .enclosed_map import Image, ReturnMap
 from .flow_pipe import Tube, UNDECIDED
 from .polygon import inside, pieces, Polygon, quartered, reach
@@ -99,7 +100,7 @@ class PieceImages:
             norm = jnp.sqrt(jnp.sum(image.jacobian.radius**2)) * (1 + 2.0**-45) + _norm(image.jacobian.center)
             return far, image.conditions, norm + 2.0**-45 * jnp.sum(size), image.tubes
 
-        self._run = jax.jit(jax.vmap(one, in_axes=(0, None, None, None)))
+        self._run = long_run(jax.vmap(one, in_axes=(0, None, None, None)))
 
     def boundary(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"], strength: float = 1.0) -> Reached:
         """The images of points at the boundary, which reach farthest; no proof for the polygon."""

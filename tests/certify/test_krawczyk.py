@@ -1,6 +1,7 @@
 """Proofs of periodic orbits: closed forms, high-precision digits, and orbits that are none."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -58,6 +59,23 @@ def test_the_circle_of_a_plane_field(round_orbit):
     assert holds_eigenvalue(proved.multipliers, np.exp(-0.4 * np.pi))
     assert len(proved.multipliers.centres) == 1
     assert "unique within" in str(proved) and "assumption" in str(proved)
+
+
+def test_a_proof_again_compiles_nothing_and_another_is_of_its_own_numbers(round_orbit):
+    compiled = []
+    count = lambda event, seconds, **_: compiled.append(seconds) if "backend_compile" in event else None
+    jax.monitoring.register_event_duration_secs_listener(count)
+    try:
+        first = krawczyk(round_orbit, steps=40)
+        assert compiled
+        compiled.clear()
+        again = krawczyk(round_orbit, steps=40)
+        assert not compiled
+    finally:
+        jax.monitoring.unregister_event_duration_listener(count)
+    assert np.all(again.multipliers.centres == first.multipliers.centres) and again.unique_within == first.unique_within
+    faster = krawczyk(hj.periodic_orbit(round_orbit.step, round_orbit.x, Rate(rate=0.2)), steps=40)
+    assert faster.proved and holds_eigenvalue(faster.multipliers, np.exp(-0.8 * np.pi))
 
 
 def test_a_circle_with_a_multiplier_1_is_not_proved(round_orbit):
